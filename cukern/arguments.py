@@ -1,0 +1,189 @@
+"""What a launch may pass: each argument checked against its parameter, once, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import dtypes
+from .array import Array
+from .device import Device
+from .errors import LaunchError
+from .signature import Param, Signature
+
+Converter = Callable[[Any], Any]
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, Array):
+        return f"an array of {dtypes.info(value.dtype).name}, shape {value.shape}, on {value.device}"
+    if isinstance(value, np.ndarray):
+        return f"a numpy.ndarray of {value.dtype}; wrap it with cukern.asarray"
+    return f"{type(value).__name__} {value!r}"[:120]
+
+
+def _integer(param: Param, dtype: dtypes.DType, where: str) -> Converter:
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max)
+
+    def convert(value: Any) -> int:
+        if type(value) is not int:
+            value = _number(value, where)
+            if isinstance(value, float) and not value.is_integer():
+                raise LaunchError(f"{where}: expected an integer for {param.type_text}, got {value!r}")
+            value = int(value)
+        if not low <= value <= high:
+            raise LaunchError(f"{where}: {value} is out of range for {param.type_text}, {low} to {high}")
+        return int(value)
+
+    return convert
+
+
+def _number(value: Any, where: str) -> bool | int | float:
+    """A Python number of anything that is one, 0-d arrays included."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, (np.generic, np.ndarray, Array)) and value.ndim == 0:
+        number = value.item()
+        if isinstance(number, (bool, int, float)):
+            return number
+        if np.issubdtype(np.asarray(value).dtype, np.number) or value.dtype == dtypes.bfloat16:
+            return float(number)
+    raise LaunchError(f"{where}: expected a number, got {_describe(value)}")
+
+
+def _scalar(param: Param, where: str) -> Converter:
+    dtype = param.dtype
+    assert dtype is not None
+    kind = dtypes.info(dtype).kind
+    if kind in "iu":
+        return _integer(param, dtype, where)
+    if kind == "b":
+        return lambda value: bool(_number(value, where))
+
+    def convert(value: Any) -> float:
+        return float(value if type(value) is float else _number(value, where))
+
+    return convert
+
+
+def _check_array(value: Any, param: Param, device: Device, where: str) -> None:
+    if not isinstance(value, Array):
+        raise LaunchError(f"{where}: expected an array for {param.type_text}, got {_describe(value)}")
+    if param.dtype is not None and value.dtype != param.dtype:
+        raise LaunchError(
+            f"{where}: expected dtype {dtypes.info(param.dtype).name} for {param.type_text}, "
+            f"got {_describe(value)}"
+        )
+    if value.device is not device:
+        raise LaunchError(f"{where}: expected an array on {device}, got {_describe(value)}")
+
+
+def _pointer(param: Param, device: Device, where: str) -> Converter:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        _check_array(value, param, device, where)
+        data = value._data
+        if not data.flags.c_contiguous:
+            if not param.const:
+                raise LaunchError(
+                    f"{where}: {param.type_text} is written and must be contiguous; got strides "
+                    f"{value.strides} for shape {value.shape}"
+                )
+            data = device.xp.ascontiguousarray(data)
+        if param.dtype is None and address(data) % 16:
+            raise LaunchError(
+                f"{where}: {param.type_text} needs data aligned to 16 bytes, got address {address(data):#x}"
+            )
+        return data
+
+    return convert
+
+
+def _view(param: Param, device: Device, where: str) -> Converter:
+    def convert(value: Any) -> Any:
+        _check_array(value, param, device, where)
+        if value.ndim != param.ndim:
+            raise LaunchError(
+                f"{where}: expected {param.ndim} axes for {param.type_text}, got {_describe(value)}"
+            )
+        data = value._data
+        if not param.const and any(n > 1 and s == 0 for n, s in zip(data.shape, data.strides, strict=True)):
+            raise LaunchError(
+                f"{where}: {param.type_text} is written, and elements share memory: strides {value.strides}"
+            )
+        return data
+
+    return convert
+
+
+def _struct(param: Param, where: str) -> Converter:
+    def convert(value: Any) -> bytes:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise LaunchError(
+                f"{where}: expected bytes for the struct {param.type_text}, got {_describe(value)}"
+            )
+        return bytes(value)
+
+    return convert
+
+
+def converters(signature: Signature, device: Device) -> list[Converter]:
+    """For each parameter, what turns an argument into the value that a device launches with."""
+    made: list[Converter] = []
+    for param in signature.params:
+        where = f"{signature.name}: argument {param.name}"
+        if param.kind == "scalar":
+            made.append(_scalar(param, where))
+        elif param.kind == "pointer":
+            made.append(_pointer(param, device, where))
+        elif param.kind == "view":
+            made.append(_view(param, device, where))
+        else:
+            made.append(_struct(param, where))
+    return made
+
+
+def address(data: Any) -> int:
+    """The address of an ndarray's first element."""
+    if isinstance(data, np.ndarray):
+        return int(data.__array_interface__["data"][0])
+    return int(data.data.ptr)
+
+
+def _extent(data: Any) -> tuple[int, int]:
+    """The addresses that an ndarray's elements lie between."""
+    start = address(data)
+    if data.flags.c_contiguous:
+        return start, start + data.nbytes
+    spans = [(n - 1) * s for n, s in zip(data.shape, data.strides, strict=True)]
+    low = start + sum(span for span in spans if span < 0)
+    return low, start + sum(span for span in spans if span > 0) + data.itemsize
+
+
+def check_overlap(signature: Signature, values: Sequence[Any], written: Sequence[int]) -> None:
+    """Refuse a launch whose written arrays share memory with another argument.
+
+    Raises:
+        LaunchError: naming both arguments.
+    """
+    kinds = [param.kind for param in signature.params]
+    arrays = [i for i, value in enumerate(values) if kinds[i] in ("pointer", "view") and value is not None]
+    if len(arrays) < 2:
+        return
+    extents = {i: _extent(values[i]) for i in arrays if math.prod(values[i].shape)}
+    for i in written:
+        if i not in extents:
+            continue
+        low, high = extents[i]
+        for j, (start, end) in extents.items():
+            if i != j and low < end and start < high:
+                one, other = signature.params[i].name, signature.params[j].name
+                raise LaunchError(
+                    f"{signature.name}: argument {one} is written, and its memory overlaps that of "
+                    f"argument {other}"
+                )

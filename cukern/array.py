@@ -1,0 +1,258 @@
+"""The array: storage, dtype, shape and device. :mod:`cukern.ops` installs what can be done with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from . import dtypes
+from .device import Device, current
+from .operators import Operators
+
+
+class Storage:
+    """Memory that several views share, and a count of the writes to it.
+
+    Attributes:
+        version: how many writes there have been.
+        writer: what made the last one.
+    """
+
+    __slots__ = ("version", "writer")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.writer = ""
+
+
+class Array(Operators):
+    """An n-dimensional array on a device, made by :func:`cukern.asarray` and its like.
+
+    Attributes:
+        device: the device that its memory is on.
+    """
+
+    __slots__ = ("__weakref__", "_data", "_key", "_storage", "device")
+    # numpy_array + cukern_array is ours.
+    __array_ufunc__ = None
+    __array_priority__ = 1000
+
+    _data: Any
+    _storage: Storage
+    _key: int | None
+    device: Device
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        raise TypeError("an Array is made by cukern.asarray, cukern.zeros and their like")
+
+    @classmethod
+    def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Array:
+        """An Array over an ndarray of the device; ``storage`` is that of the array it is a view of."""
+        made = object.__new__(cls)
+        made._data = data
+        made.device = device
+        made._storage = Storage() if storage is None else storage
+        made._key = None
+        return made
+
+    def _bump(self, writer: str) -> None:
+        """Count a write to the memory by ``writer``."""
+        self._storage.version += 1
+        self._storage.writer = writer
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """The dtype of the elements."""
+        dtype: dtypes.DType = self._data.dtype
+        return dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of elements along each axis."""
+        shape: tuple[int, ...] = self._data.shape
+        return shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._data.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(self._data.size)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self._data.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(self._data.nbytes)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
+        strides: tuple[int, ...] = self._data.strides
+        return strides
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie one after another in C order."""
+        return bool(self._data.flags.c_contiguous)
+
+    def contiguous(self) -> Array:
+        """This array, or a copy of it in C order. Not recorded by a tape."""
+        if self.is_contiguous:
+            return self
+        return Array._wrap(self.device.xp.ascontiguousarray(self._data), self.device)
+
+    def to_device(self, device: Device | str, /, *, stream: None = None) -> Array:
+        """This array on ``device``: itself where it is there already, else a copy.
+
+        Raises:
+            DeviceError: there is no such device.
+            ValueError: ``stream`` is not None; copies are made on the current stream.
+        """
+        from .creation import to_device
+
+        if stream is not None:
+            raise ValueError(f"stream: expected None, got {stream!r}")
+        return to_device(self, device)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """A copy of the elements as a NumPy array on the host."""
+        if self.device.kind == "host":
+            return np.array(self._data)
+        data: npt.NDArray[Any] = self._data.get()
+        return data
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False and self.device.kind != "host":
+            raise ValueError("copy: an array on a GPU cannot become a NumPy array without a copy")
+        if self.device.kind == "host" and not copy:
+            # Read-only: a write through NumPy would not be counted, and a tape could miss it.
+            data: npt.NDArray[Any] = self._data.view()
+            data.flags.writeable = False
+        else:
+            data = self.numpy()
+        return data if dtype is None else data.astype(dtype, copy=False)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, index = self._data.__dlpack_device__()
+        return int(kind), int(index)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The DLPack capsule of the memory, shared."""
+        return self._data.__dlpack__(**options)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.device.kind != "cuda":
+            raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
+        interface: dict[str, Any] = self._data.__cuda_array_interface__
+        return interface
+
+    def item(self) -> Any:
+        """The one element as a Python number.
+
+        Raises:
+            ValueError: there is not exactly one element.
+        """
+        if self.size != 1:
+            raise ValueError(f"item: expected an array of one element, got shape {self.shape}")
+        value = self.numpy().reshape(()).item()
+        return float(value) if self.dtype == dtypes.bfloat16 else value
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        data = self.numpy()
+        return (data.astype(np.float32) if data.dtype == dtypes.bfloat16 else data).tolist()
+
+    def _scalar(self, wanted: str) -> Any:
+        if self.ndim and self.size != 1:
+            raise TypeError(f"only an array of one element becomes {wanted}; this one has shape {self.shape}")
+        return self.item()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous; use any() or all()")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self._scalar("an int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("a float"))
+
+    def __index__(self) -> int:
+        if self.ndim or dtypes.info(self.dtype).kind not in "iu":
+            raise TypeError(
+                f"only a 0-d integer array is an index; this one is {self.dtype}, shape {self.shape}"
+            )
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a 0-d array")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(len(self)))  # type: ignore[index]
+
+    def __repr__(self) -> str:
+        body = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=1000)
+        return f"Array({body}, dtype={dtypes.info(self.dtype).name}, device={str(self.device)!r})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
+
+    def __copy__(self) -> Array:
+        return type(self)._wrap(self._data.copy(), self.device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.numpy(), str(self.device))
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of the Array API functions: cukern itself."""
+        import cukern
+
+        return cukern
+
+
+def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
+    """Unpickle an array: on the device that it was on, or on the current one where that is not here."""
+    from .errors import DeviceError
+
+    try:
+        where = Device(device)
+    except DeviceError:
+        where = current()
+    return cls._wrap(where.xp.asarray(data), where)
+
+
+def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]) -> tuple[int, ...]:
+    """A shape as a tuple.
+
+    Raises:
+        TypeError: not integers.
+        ValueError: a negative size.
+    """
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        made = tuple(size.__index__() for size in sizes)
+    except AttributeError:
+        raise TypeError(f"shape: expected integers, got {shape!r}") from None
+    if any(size < 0 for size in made):
+        raise ValueError(f"shape: expected sizes of at least 0, got {made}")
+    return made

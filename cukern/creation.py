@@ -1,0 +1,281 @@
+"""Functions that make arrays."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from . import dtypes, tape
+from .array import Array, shape_of
+from .device import Device, current
+
+__all__ = [
+    "arange",
+    "array",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
+Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
+Scalar = bool | int | float
+
+
+def _device(device: Device | str | None) -> Device:
+    return current() if device is None else Device(device)
+
+
+def _host_data(obj: Any, dtype: dtypes.DType | None) -> npt.NDArray[Any]:
+    """``obj`` as a NumPy array of a dtype that cukern has; Python floats become float32."""
+    if isinstance(obj, (list, tuple)):
+        obj = _unwrapped(obj)
+    data = np.asarray(obj)
+    if dtype is None:
+        if data.dtype == object or (data.dtype.kind in "USV" and data.dtype != dtypes.bfloat16):
+            raise TypeError(f"obj: expected numbers, got {data.dtype} data")
+        python = not hasattr(obj, "dtype") and not (isinstance(obj, list) and _has_dtype(obj))
+        dtype = (
+            dtypes.default_float
+            if python and data.dtype == np.float64
+            else dtypes.as_dtype(data.dtype, "obj")
+        )
+    elif data.dtype.kind == "c":
+        raise TypeError(f"obj: cukern has no complex dtypes, got {data.dtype} data")
+    return data.astype(dtype, copy=False)
+
+
+def _unwrapped(obj: Any) -> Any:
+    """Nested lists and tuples as lists, the cukern arrays in them as NumPy's."""
+    if isinstance(obj, (list, tuple)):
+        return [_unwrapped(item) for item in obj]
+    return obj.numpy() if isinstance(obj, Array) else obj
+
+
+def _has_dtype(items: list[Any]) -> bool:
+    return any(_has_dtype(item) if isinstance(item, list) else hasattr(item, "dtype") for item in items)
+
+
+def asarray(
+    obj: Any,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    copy: bool | None = None,
+) -> Array:
+    """An array of ``obj``.
+
+    Args:
+        obj: an Array, a NumPy or CuPy array, numbers or nested lists of them.
+        dtype: the dtype; by default that of ``obj``, float32 for Python floats, int64 for Python ints.
+        device: the device; by default that of an Array or a CuPy array, else the current one.
+        copy: True copies always; False raises where a copy is needed; None copies where needed.
+            An aligned NumPy array on the host is shared, not copied.
+
+    Raises:
+        TypeError: ``obj`` is not numeric, or is complex.
+        ValueError: ``copy`` is False and a copy is needed.
+
+    >>> asarray([1.5, 2.5]).dtype.name
+    'float32'
+    """
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(obj, Array):
+        return _of_array(obj, wanted, device, copy)
+    if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, np.ndarray):
+        return _of_cuda(obj, wanted, device, copy)
+    where = _device(device)
+    data = _host_data(obj, wanted)
+    shares = isinstance(obj, np.ndarray) and np.may_share_memory(data, obj)
+    if shares and (where.kind != "host" or not data.flags.aligned or not data.flags.writeable or copy):
+        if copy is False:
+            raise ValueError(f"copy: a copy is needed to put this array on {where}")
+        data = data.copy(order="C")
+    elif copy is False and not shares:
+        raise ValueError(f"copy: a copy is needed to make an array of this {type(obj).__name__}")
+    return Array._wrap(where.xp.asarray(data), where)
+
+
+def _of_array(
+    obj: Array, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None
+) -> Array:
+    where = obj.device if device is None else Device(device)
+    same = where is obj.device and dtype in (None, obj.dtype)
+    if copy is False and not same:
+        raise ValueError(f"copy: a copy is needed to make this array {dtype or obj.dtype} on {where}")
+    if same and not copy:
+        return obj
+    made = obj if dtype in (None, obj.dtype) else obj.astype(dtype)  # type: ignore[attr-defined]
+    if where is not made.device:
+        return to_device(made, where)
+    return Array._wrap(made._data.copy(), where) if made is obj else made
+
+
+def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None) -> Array:
+    import cupy
+
+    data = cupy.asarray(obj)
+    dtypes.as_dtype(data.dtype, "obj")
+    here = Device(f"cuda:{data.device.id}")
+    return _of_array(Array._wrap(data, here), dtype, device, copy)
+
+
+def array(obj: Any, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """An array of a copy of ``obj``; the arguments are those of :func:`asarray`."""
+    return asarray(obj, dtype, device, copy=True)
+
+
+def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = None) -> Array:
+    """An array over the memory of another library's, through DLPack.
+
+    Raises:
+        TypeError: ``x`` has no DLPack protocol, or a dtype that cukern has not.
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"x: expected an object with __dlpack__, got {type(x).__name__}")
+    kind, index = x.__dlpack_device__()
+    where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")
+    data = where.xp.from_dlpack(x)
+    dtypes.as_dtype(data.dtype, "x")
+    return _of_array(Array._wrap(data, where), None, device, copy)
+
+
+def to_device(x: Array, device: Device | str) -> Array:
+    """``x`` on ``device``: itself where it is there already, else a copy."""
+    where, home = Device(device), x.device
+    if where is home:
+        return x
+    if where.kind == "host":
+        made = Array._wrap(x.numpy(), where)
+    else:
+        with where.xp.cuda.Device(where.index):
+            made = Array._wrap(where.xp.array(x._data), where)
+    if tape.recording((x,)):
+        tape.record("to_device", (x,), (made,), lambda given, saved, needs: (to_device(given[0], home),))
+    return made
+
+
+def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """An array whose elements are not set.
+
+    Args:
+        shape: the sizes of the axes.
+        dtype: float32 by default.
+        device: the current one by default.
+    """
+    where = _device(device)
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    return Array._wrap(where.xp.empty(shape_of(shape), wanted), where)
+
+
+def full(
+    shape: Shape, fill_value: Scalar, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+) -> Array:
+    """An array of ``shape`` whose every element is ``fill_value``, of its dtype by default."""
+    where = _device(device)
+    number = fill_value.item() if isinstance(fill_value, Array) else fill_value
+    wanted = dtypes.result_type(number) if dtype is None else dtypes.as_dtype(dtype)
+    return Array._wrap(where.xp.full(shape_of(shape), number, wanted), where)
+
+
+def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """An array of zeros, float32 by default."""
+    where = _device(device)
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    return Array._wrap(where.xp.zeros(shape_of(shape), wanted), where)
+
+
+def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """An array of ones, float32 by default."""
+    return full(shape, 1, dtypes.default_float if dtype is None else dtype, device)
+
+
+def empty_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """An array of the shape, dtype and device of ``x`` whose elements are not set."""
+    return empty(x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device)
+
+
+def full_like(
+    x: Array, fill_value: Scalar, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+) -> Array:
+    """An array of the shape, dtype and device of ``x`` whose every element is ``fill_value``."""
+    return full(
+        x.shape, fill_value, x.dtype if dtype is None else dtype, x.device if device is None else device
+    )
+
+
+def zeros_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """Zeros of the shape, dtype and device of ``x``."""
+    return zeros(x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device)
+
+
+def ones_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """Ones of the shape, dtype and device of ``x``."""
+    return ones(x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device)
+
+
+def _on(where: Device, data: npt.NDArray[Any]) -> Array:
+    return Array._wrap(where.xp.asarray(data), where)
+
+
+def arange(
+    start: Scalar,
+    /,
+    stop: Scalar | None = None,
+    step: Scalar = 1,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+) -> Array:
+    """Evenly spaced numbers from ``start`` (0 if it is the only argument) up to, without, ``stop``.
+
+    Raises:
+        ValueError: ``step`` is 0.
+    """
+    low, high = (0, start) if stop is None else (start, stop)
+    if step == 0:
+        raise ValueError("step: expected a number other than 0, got 0")
+    wanted = dtypes.result_type(low, high, step) if dtype is None else dtypes.as_dtype(dtype)
+    return _on(_device(device), np.arange(low, high, step).astype(wanted))
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    endpoint: bool = True,
+) -> Array:
+    """``num`` evenly spaced numbers from ``start`` to ``stop``, float32 by default.
+
+    Raises:
+        ValueError: ``num`` is negative.
+    """
+    if num < 0:
+        raise ValueError(f"num: expected at least 0, got {num}")
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    return _on(_device(device), np.linspace(start, stop, num, endpoint=endpoint).astype(wanted))
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    *,
+    k: int = 0,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+) -> Array:
+    """Ones on the ``k``-th diagonal of a matrix of zeros, float32 by default."""
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    return _on(_device(device), np.eye(n_rows, n_cols, k=k).astype(wanted))

@@ -1,0 +1,152 @@
+"""Devices: where arrays live and kernels run. ``host`` is this machine's CPU, ``cuda:0`` its first GPU."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from types import ModuleType
+from typing import ClassVar
+
+from ..errors import DeviceError
+from .base import Backend, Properties
+
+_MODULES = {"host": ".host", "cuda": ".cuda"}
+
+
+@cache
+def backend(kind: str) -> Backend:
+    """The backend of a kind of device, imported when it is first asked for."""
+    module = importlib.import_module(_MODULES[kind], __package__)
+    made: Backend = module.backend()
+    return made
+
+
+class Device:
+    """A device by its name: ``Device("host")``, ``Device("cuda")`` (the first GPU), ``Device("cuda:1")``.
+
+    Two devices of the same name are the same object.
+
+    Raises:
+        DeviceError: the name is of no kind of device, or there is no such device here.
+
+    >>> Device("host").kind
+    'host'
+    """
+
+    _made: ClassVar[dict[tuple[str, int], Device]] = {}
+    kind: str
+    index: int
+
+    def __new__(cls, name: str | Device = "host") -> Device:
+        if isinstance(name, Device):
+            return name
+        if not isinstance(name, str):
+            raise DeviceError(
+                f"device: expected a name such as 'host' or 'cuda:0', got {type(name).__name__} {name!r}"
+            )
+        kind, _, number = name.partition(":")
+        if kind not in _MODULES or (number and not number.isdigit()):
+            raise DeviceError(f"device: expected 'host', 'cuda' or 'cuda:N', got {name!r}")
+        key = (kind, int(number or 0))
+        found = cls._made.get(key)
+        if found is None:
+            count = backend(kind).count()
+            if key[1] >= count:
+                raise DeviceError(f"device: {name!r} is not here; this machine has {count} of kind {kind}")
+            found = cls._made.setdefault(key, super().__new__(cls))
+            found.kind, found.index = key
+        return found
+
+    def __reduce__(self) -> tuple[type[Device], tuple[str]]:
+        return Device, (str(self),)
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "host" else f"{self.kind}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"Device({str(self)!r})"
+
+    @property
+    def backend(self) -> Backend:
+        """What compiles and launches on this device."""
+        return backend(self.kind)
+
+    @property
+    def xp(self) -> ModuleType:
+        """The module whose ndarrays hold this device's data: numpy or cupy."""
+        return self.backend.xp
+
+    @property
+    def properties(self) -> Properties:
+        """The limits of this device."""
+        return _properties(self.kind, self.index)
+
+    def synchronize(self) -> None:
+        """Wait until everything launched on this device is done."""
+        self.backend.synchronize(self.index)
+
+
+@cache
+def _properties(kind: str, index: int) -> Properties:
+    return backend(kind).properties(index)
+
+
+def devices() -> list[Device]:
+    """Every device of this machine, GPUs first."""
+    gpus = _gpu_count()
+    return [*(Device(f"cuda:{i}") for i in range(gpus)), Device("host")]
+
+
+@lru_cache(maxsize=1)
+def _gpu_count() -> int:
+    try:
+        return backend("cuda").count()
+    except DeviceError:
+        return 0
+
+
+class _Current(threading.local):
+    device: Device | None = None
+
+
+_current = _Current()
+
+
+@cache
+def _default(name: str | None) -> Device:
+    if name:
+        return Device(name)
+    return Device("cuda:0") if _gpu_count() else Device("host")
+
+
+def current() -> Device:
+    """The device that new arrays are made on.
+
+    Inside ``with device(d)`` that is ``d``; else ``CUKERN_DEVICE`` names it; else it is the first
+    GPU, and the host where there is none.
+
+    Raises:
+        DeviceError: ``CUKERN_DEVICE`` names no device of this machine.
+    """
+    return _current.device or _default(os.environ.get("CUKERN_DEVICE"))
+
+
+@contextmanager
+def device(name: str | Device) -> Iterator[Device]:
+    """Make new arrays on ``name`` within the block, in this thread.
+
+    >>> import cukern as ck
+    >>> with ck.device("host"):
+    ...     ck.zeros(2).device
+    Device('host')
+    """
+    before = _current.device
+    _current.device = Device(name)
+    try:
+        yield _current.device
+    finally:
+        _current.device = before

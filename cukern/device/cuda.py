@@ -1,0 +1,142 @@
+"""CUDA devices, through CuPy: its arrays, its memory pool, its compiler cache, its current stream."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import DeviceError
+from ..signature import Param
+from .base import CompilerFailure, Properties, Unit
+
+_INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
+# One tuple for every kernel: CuPy compiles an empty file for each distinct one in each process.
+_OPTIONS = ("--std=c++17",)
+
+
+class CudaFunction:
+    """A kernel of a loaded module."""
+
+    def __init__(
+        self, function: Any, attributes: Mapping[str, int], unit: Unit, index: int, cupy: ModuleType
+    ) -> None:
+        self._function = function
+        self.attributes = attributes
+        self._packers = [_packer(param) for param in unit.signature.params]
+        self._index = index
+        self._cupy = cupy
+
+    def __call__(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
+    ) -> None:
+        args = tuple(pack(value) for pack, value in zip(self._packers, values, strict=True))
+        if self._cupy.cuda.runtime.getDevice() == self._index:
+            self._function(grid, block, args, shared_mem=shared)
+        else:
+            with self._cupy.cuda.Device(self._index):
+                self._function(grid, block, args, shared_mem=shared)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _packer(param: Param) -> Callable[[Any], Any]:
+    """What turns a checked value into what CuPy passes with the parameter's exact size."""
+    if param.kind == "pointer":
+        return _pack_pointer
+    if param.kind == "view":
+        return _pack_view
+    if param.kind == "struct":
+        return _pack_struct
+    assert param.dtype is not None
+    if param.dtype == dtypes.int64:
+        return _same
+    return param.dtype.type if param.dtype != dtypes.bfloat16 else _pack_bfloat16
+
+
+def _pack_pointer(value: Any) -> Any:
+    return 0 if value is None else value
+
+
+def _pack_bfloat16(value: float) -> Any:
+    return np.array(value, dtypes.bfloat16).view(np.uint16)[()]
+
+
+def _pack_struct(value: bytes) -> Any:
+    return np.frombuffer(value, dtype=f"V{len(value)}")[0]
+
+
+def _pack_view(value: Any) -> Any:
+    size = value.itemsize
+    numbers = (*value.shape, *(stride // size for stride in value.strides))
+    return _pack_struct(struct.pack(f"Q{len(numbers)}q", value.data.ptr, *numbers))
+
+
+class CudaBackend:
+    """CUDA devices by their index."""
+
+    def __init__(self, cupy: ModuleType) -> None:
+        self.xp = cupy
+
+    @lru_cache(maxsize=1)  # noqa: B019 - there is one backend
+    def count(self) -> int:
+        try:
+            return int(self.xp.cuda.runtime.getDeviceCount())
+        except self.xp.cuda.runtime.CUDARuntimeError:
+            return 0
+
+    def properties(self, index: int) -> Properties:
+        found = self.xp.cuda.runtime.getDeviceProperties(index)
+        x, y, z = found["maxThreadsDim"]
+        gx, gy, gz = found["maxGridSize"]
+        optin = self.xp.cuda.Device(index).attributes.get(
+            "MaxSharedMemoryPerBlockOptin", found["sharedMemPerBlock"]
+        )
+        return Properties(
+            name=found["name"].decode(),
+            max_threads_per_block=found["maxThreadsPerBlock"],
+            max_block=(x, y, z),
+            max_grid=(gx, gy, gz),
+            max_shared_memory_per_block=int(optin),
+            warp_size=found["warpSize"],
+            multiprocessors=found["multiProcessorCount"],
+        )
+
+    def compile(self, index: int, unit: Unit) -> CudaFunction:
+        name = unit.signature.name
+        compile_error = self.xp.cuda.compiler.CompileException
+        with self.xp.cuda.Device(index):
+            try:
+                module = self.xp.RawModule(code=unit.text, options=_OPTIONS)
+                function = module.get_function(name)
+            except compile_error as error:
+                raise CompilerFailure(str(error)) from None
+            attributes = dict(function.attributes)
+            if unit.dynamic_shared:
+                limit = self.properties(index).max_shared_memory_per_block
+                function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
+        # The launch object below RawKernel: it skips a device query and a property a call.
+        return CudaFunction(function.kernel, attributes, unit, index, self.xp)
+
+    def synchronize(self, index: int) -> None:
+        self.xp.cuda.Device(index).synchronize()
+
+
+def backend() -> CudaBackend:
+    """The one CUDA backend.
+
+    Raises:
+        DeviceError: CuPy is not installed.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(f"device: CuPy cannot be imported ({error}); {_INSTALL}") from error
+    return CudaBackend(cupy)

@@ -1,0 +1,155 @@
+"""NVRTC through ctypes: CUDA C++ to PTX and machine code on a machine without a GPU or CuPy.
+
+The library and CUDA's headers come from NVIDIA's pip wheels where they are installed, else from a
+system toolkit (``CUDA_PATH``, ``CUDA_HOME``, ``/usr/local/cuda``, the loader's own search path).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ..errors import DeviceError
+from .base import CompilerFailure
+
+_Handle = ctypes.c_void_p
+
+
+@dataclass(frozen=True)
+class Program:
+    """What NVRTC made of a text: PTX, the machine code of ``arch``, and its messages."""
+
+    arch: str
+    ptx: str
+    cubin: bytes
+    log: str
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """An NVRTC library and the folder of the headers that belong to it, if there is one."""
+
+    library: str
+    include: str | None
+
+
+def _wheels() -> Iterator[Toolkit]:
+    spec = importlib.util.find_spec("nvidia")
+    for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
+        for pattern in ("cuda_nvrtc/lib/libnvrtc.so.*", "cu[0-9]*/lib/libnvrtc.so.*"):
+            for library in sorted(root.glob(pattern), reverse=True):
+                if "alt" not in library.name:
+                    beside = library.parent.parent / "include"
+                    include = root / "cuda_runtime" / "include" if "cuda_nvrtc" in pattern else beside
+                    yield Toolkit(str(library), _headers(include))
+
+
+def _system() -> Iterator[Toolkit]:
+    roots = [os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    for root in (Path(root) for root in roots if root):
+        for folder in ("lib64", "lib", "targets/x86_64-linux/lib"):
+            library = root / folder / "libnvrtc.so"
+            if library.exists():
+                yield Toolkit(str(library), _headers(root / "include"))
+    found = ctypes.util.find_library("nvrtc")
+    if found:
+        yield Toolkit(found, _headers(Path("/usr/include")))
+
+
+def _headers(folder: Path) -> str | None:
+    return str(folder) if (folder / "cuda_fp16.h").is_file() else None
+
+
+@lru_cache(maxsize=1)
+def toolkit() -> Toolkit:
+    """The NVRTC that :func:`compile` uses, one with headers before one without.
+
+    Raises:
+        DeviceError: there is no NVRTC on this machine.
+    """
+    found = sorted([*_wheels(), *_system()], key=lambda kit: kit.include is None)
+    if not found:
+        raise DeviceError(
+            "no NVRTC found, which compiles kernels for CUDA: pip install nvidia-cuda-nvrtc-cu12 "
+            "nvidia-cuda-runtime-cu12, or point CUDA_PATH at a CUDA toolkit"
+        )
+    return found[0]
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL:
+    kit = toolkit()
+    try:
+        library = ctypes.CDLL(kit.library)
+    except OSError as error:
+        raise DeviceError(f"NVRTC at {kit.library} cannot be loaded: {error}") from error
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return library
+
+
+def _check(status: int, call: str) -> None:
+    if status != 0:
+        message = _library().nvrtcGetErrorString(status)
+        raise DeviceError(f"NVRTC's {call} failed: {message.decode()}")
+
+
+def version() -> tuple[int, int]:
+    """NVRTC's version, as (major, minor).
+
+    Raises:
+        DeviceError: there is no NVRTC on this machine.
+    """
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+    return major.value, minor.value
+
+
+def _fetch(program: _Handle, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _check(getattr(_library(), f"nvrtcGet{what}Size")(program, ctypes.byref(size)), f"nvrtcGet{what}Size")
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(getattr(_library(), f"nvrtcGet{what}")(program, buffer), f"nvrtcGet{what}")
+    return buffer.raw
+
+
+def _read_text(program: _Handle, what: str) -> str:
+    return _fetch(program, what).rstrip(b"\0").decode(errors="replace")
+
+
+def compile(text: str, arch: str = "sm_90", name: str = "kernel.cu", options: Sequence[str] = ()) -> Program:
+    """Compile CUDA C++ for one architecture.
+
+    Args:
+        text: the rendered text of a kernel.
+        arch: a real architecture, such as ``"sm_80"``.
+        name: the file name in NVRTC's messages where the text has no ``#line``.
+        options: further NVRTC options.
+
+    Raises:
+        CompilerFailure: NVRTC refused the text; its ``log`` says why.
+        DeviceError: there is no NVRTC on this machine.
+    """
+    library, include = _library(), toolkit().include
+    flags = [f"--gpu-architecture={arch}", "--std=c++17", *([f"--include-path={include}"] if include else [])]
+    encoded = [flag.encode() for flag in (*flags, *options)]
+    program = _Handle()
+    created = library.nvrtcCreateProgram(
+        ctypes.byref(program), text.encode(), name.encode(), ctypes.c_int(0), None, None
+    )
+    _check(created, "nvrtcCreateProgram")
+    try:
+        status = library.nvrtcCompileProgram(
+            program, ctypes.c_int(len(encoded)), (ctypes.c_char_p * len(encoded))(*encoded)
+        )
+        log = _read_text(program, "ProgramLog").strip()
+        if status != 0:
+            raise CompilerFailure(log or library.nvrtcGetErrorString(status).decode())
+        return Program(arch, _read_text(program, "PTX"), _fetch(program, "CUBIN"), log)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))

@@ -1,0 +1,275 @@
+"""Function: an operation with a backward of its own."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from . import tape
+from .array import Array
+from .errors import GradientError
+
+B = TypeVar("B", bound=Callable[..., Any])
+
+
+def alias(array: Array) -> Array:
+    """Another array on the same memory, which no tape knows."""
+    return Array._wrap(array._data, array.device, array._storage)
+
+
+class Context:
+    """What a Function's ``forward`` leaves for its ``backward``; other attributes may be set freely.
+
+    Arrays belong into :meth:`save_for_backward`, where a later write to them is noticed. A plain
+    attribute is not checked.
+
+    Attributes:
+        needs_input_grad: for each argument of ``apply``, whether its gradient is wanted.
+    """
+
+    def __init__(self, name: str, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self._name = name
+        self._saved: tuple[Array | None, ...] = ()
+        self._non_differentiable: tuple[int, ...] = ()
+        self._materialize = True
+        self._inputs: tuple[tape.Meta, ...] = ()
+
+    def save_for_backward(self, *arrays: Array | None) -> None:
+        """Keep ``arrays`` for ``backward``: inputs, outputs, or what ``forward`` computed on the way.
+
+        A floating array that is neither input nor output gives no derivatives of higher order:
+        asking for one through it raises :class:`GradientError`.
+        """
+        for i, array in enumerate(arrays):
+            if array is not None and not tape.is_array(array):
+                raise TypeError(
+                    f"{self._name}: save_for_backward: expected arrays and None, argument {i} is "
+                    f"{type(array).__name__}"
+                )
+        self._saved = arrays
+
+    @property
+    def saved_arrays(self) -> tuple[Any, ...]:
+        """The arrays given to :meth:`save_for_backward`."""
+        return self._saved
+
+    def mark_non_differentiable(self, *outputs: Array) -> None:
+        """Declare outputs of ``forward`` that have no gradient, as integer outputs have none anyway."""
+        self._non_differentiable = tuple(id(output) for output in outputs)
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether ``backward`` gets zeros (the default) or None as the gradient of an unused output."""
+        self._materialize = bool(value)
+
+
+class Function:
+    """An operation with a backward of its own.
+
+    A subclass defines two static methods. ``forward(ctx, *args)`` returns an array or a tuple; nothing in
+    it is recorded. ``backward(ctx, *grads)`` takes one gradient per output and returns one per argument of
+    ``apply``, None for an argument that is no array or has none. A gradient may have the shape that
+    its argument was broadcast to. A gradient that comes in may be broadcast, with strides of 0.
+    ``backward`` is differentiable again when it is made of differentiable operations on saved arrays.
+
+    >>> import cukern as ck
+    >>> class Cube(ck.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         (x,) = ctx.saved_arrays
+    ...         return 3 * x * x * grad
+    >>> ck.grad(Cube.apply)(ck.asarray(2.0)).item()
+    12.0
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        """Compute the outputs."""
+        raise NotImplementedError("a Function defines forward(ctx, *args)")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Compute the gradients of the arguments from those of the outputs."""
+        raise NotImplementedError("a Function defines backward(ctx, *grads)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Call ``forward``, and put the operation on the active tapes that track an argument.
+
+        Raises:
+            TypeError: ``forward`` returned neither an array nor a tuple.
+            GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not one.
+        """
+        arrays = [arg for arg in args if tape.is_array(arg)]
+        tracked = tape.recording(arrays)
+        needs = tuple(tracked and _tracked(arg) for arg in args)
+        ctx = Context(cls.__name__, needs)
+        versions = [array._storage.version for array in arrays]
+        with tape.stop_recording():
+            result = cls.forward(ctx, *args)
+        if isinstance(result, list):
+            raise TypeError(f"{cls.__name__}: forward returned a list; return an array or a tuple")
+        if not tracked:
+            return result
+        for array, version in zip(arrays, versions, strict=True):
+            if array._storage.version != version:
+                where = next(i for i, arg in enumerate(args) if arg is array)
+                raise GradientError(
+                    f"{cls.__name__}: forward wrote to its argument {_argument(cls, where)}; write to a copy"
+                )
+        outputs = _record(cls, ctx, args, result if isinstance(result, tuple) else (result,))
+        return outputs if isinstance(result, tuple) else outputs[0]
+
+
+def _tracked(value: object) -> bool:
+    return tape.is_array(value) and tape.is_float(value.dtype) and tape.recording((value,))
+
+
+def _argument(cls: type[Function], position: int) -> str:
+    """The name of an argument of ``forward``."""
+    parameters = list(inspect.signature(cls.forward).parameters.values())[1:]
+    if position < len(parameters) and parameters[position].kind is not inspect.Parameter.VAR_POSITIONAL:
+        return f"{position} ({parameters[position].name})"
+    return str(position)
+
+
+def _record(
+    cls: type[Function], ctx: Context, args: tuple[Any, ...], result: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Record the call, and return its outputs as arrays of their own.
+
+    An output may be an argument itself, or an array that outlives the call; what is returned and
+    saved are new arrays on the same memory, so that only they are known as results of this call.
+    """
+    arrays = [arg for arg in args if tape.is_array(arg)]
+    outputs = tuple(alias(output) if tape.is_array(output) else output for output in result)
+    made = {id(old): new for old, new in zip(result, outputs, strict=True) if tape.is_array(old)}
+    kept = {id(array): array for array in arrays}
+    inner: list[Array] = []
+    for array in ctx._saved:
+        if array is None or id(array) in kept or id(array) in made:
+            continue
+        if tape.recording((array,)):
+            raise GradientError(
+                f"{cls.__name__}: forward saved a tracked array that is not among its arguments, which would "
+                "get no gradient; pass it to apply, or save stop_gradient of it"
+            )
+        kept[id(array)] = alias(array)
+        inner.append(kept[id(array)])
+    saved = tuple(None if one is None else kept.get(id(one), made.get(id(one))) for one in ctx._saved)
+    ctx._saved = ()
+    live = [
+        i
+        for i, (old, new) in enumerate(zip(result, outputs, strict=True))
+        if tape.is_array(new) and tape.is_float(new.dtype) and id(old) not in ctx._non_differentiable
+    ]
+    backward = _Backward(cls, ctx, args, outputs, live)
+    recorded = [*(outputs[i] for i in live), *inner]
+    tape.record(cls.__name__, arrays, recorded, backward, saved, materialize=False)
+    ctx._inputs = tuple(tape.meta(array) for array in arrays)
+    return outputs
+
+
+class _Backward:
+    """The rule that a call of a Function puts on the tape."""
+
+    __slots__ = ("cls", "ctx", "live", "outputs", "positions")
+
+    def __init__(
+        self,
+        cls: type[Function],
+        ctx: Context,
+        args: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        live: Sequence[int],
+    ) -> None:
+        self.cls = cls
+        self.ctx = ctx
+        self.positions = [tape.is_array(arg) for arg in args]
+        self.outputs = [tape.meta(output) if tape.is_array(output) else None for output in outputs]
+        self.live = live
+
+    def __call__(
+        self, cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
+    ) -> Sequence[Array | None]:
+        name, ctx = self.cls.__name__, self.ctx
+        count = len(self.live)
+        if any(cotangent is not None for cotangent in cotangents[count:]):
+            raise GradientError(
+                f"{name}: backward reads a saved array that is neither an argument nor an output, so it "
+                "cannot be differentiated again; save those, or return that array as an output too"
+            )
+        given: list[Any] = [None] * len(self.outputs)
+        for i, cotangent in zip(self.live, cotangents, strict=False):
+            given[i] = cotangent
+        if ctx._materialize:
+            given = [
+                tape.zeros_like(one) if cotangent is None and one is not None else cotangent
+                for cotangent, one in zip(given, self.outputs, strict=True)
+            ]
+        wanted = iter(needs)
+        ctx.needs_input_grad = tuple(is_array and next(wanted) for is_array in self.positions)
+        ctx._saved = saved
+        try:
+            returned = self.cls.backward(ctx, *given)
+        finally:
+            ctx._saved = ()
+        return self._checked(returned)
+
+    def _checked(self, returned: Any) -> list[Array | None]:
+        """The gradients of the arguments that are arrays, checked."""
+        gradients = returned if isinstance(returned, tuple) else (returned,)
+        cls, expected = self.cls, len(self.positions)
+        if len(gradients) != expected:
+            raise GradientError(
+                f"{cls.__name__}: backward must return a gradient or None for each of the {expected} "
+                f"arguments, returned {len(gradients)}"
+            )
+        inputs = iter(self.ctx._inputs)
+        checked: list[Array | None] = []
+        for i, (gradient, is_array) in enumerate(zip(gradients, self.positions, strict=True)):
+            if not is_array:
+                if gradient is not None:
+                    raise GradientError(
+                        f"{cls.__name__}: backward returned a gradient for argument {_argument(cls, i)}, "
+                        "which is no array"
+                    )
+                continue
+            like = next(inputs)
+            if gradient is None or not tape.is_float(like.dtype):
+                checked.append(None)
+            elif tape.is_array(gradient) and gradient.shape == like.shape and gradient.dtype == like.dtype:
+                checked.append(gradient)
+            else:
+                checked.append(tape.conform(gradient, like, cls.__name__, f"argument {_argument(cls, i)}"))
+        return checked
+
+
+def once_differentiable(backward: B) -> B:
+    """Mark a Function's ``backward`` as not differentiable itself: it runs without being recorded.
+
+    Used between ``@staticmethod`` and ``def backward``. A derivative of second order through it raises
+    :class:`GradientError`.
+    """
+
+    @functools.wraps(backward)
+    def wrapper(ctx: Context, *grads: Any) -> Any:
+        with tape.stop_recording():
+            returned = backward(ctx, *grads)
+        gradients = returned if isinstance(returned, tuple) else (returned,)
+        own = tuple(alias(one) if tape.is_array(one) else one for one in gradients)
+        tape.poison(
+            f"{ctx._name} backward",
+            [*ctx._inputs, *(tape.meta(grad) for grad in grads if tape.is_array(grad))],
+            [one for one in own if tape.is_array(one)],
+            f"{ctx._name}: its backward is marked once_differentiable, so it has no second derivative",
+        )
+        return own if isinstance(returned, tuple) else own[0]
+
+    return wrapper  # type: ignore[return-value]

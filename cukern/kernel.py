@@ -1,0 +1,319 @@
+"""Kernels: templates, rendered per dtype and block size, compiled for a device, launched typed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import arguments, dtypes, render, signature
+from .array import Array
+from .device import Device, current
+from .device.base import CompiledFunction, CompilerFailure, Unit
+from .errors import CompileError, LaunchError
+
+Dim3 = tuple[int, int, int]
+
+
+def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
+    """``value`` as three sizes, the missing ones 1.
+
+    Raises:
+        LaunchError: not one to three integers that are at least 0.
+    """
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not 1 <= len(sizes) <= 3 or not all(isinstance(n, int) and n >= 0 for n in sizes):
+        raise LaunchError(f"{argument}: expected one to three integers that are at least 0, got {value!r}")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+class BoundKernel:
+    """A kernel whose template variables are all bound, compiled for one device.
+
+    Attributes:
+        device: the device that it runs on.
+        rendered: the text and the variables that it was rendered from.
+        signature: the parsed name and parameters.
+        block: threads of a block along x, y and z.
+    """
+
+    def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
+        parsed = signature.parse(rendered.text)
+        self.device = device
+        self.rendered = rendered
+        self.signature = parsed.signature
+        self.block = block
+        _check_block(block, device, self.signature.name)
+        unit = Unit(rendered.text, parsed.signature, parsed.calls, parsed.dynamic_shared)
+        try:
+            self._function: CompiledFunction = device.backend.compile(device.index, unit)
+        except CompilerFailure as failure:
+            raise _compile_error(failure.log, rendered, device) from None
+        self._static_shared = int(self._function.attributes.get("shared_size_bytes", 0))
+        self._converters = arguments.converters(parsed.signature, device)
+        self._written = [
+            i for i, p in enumerate(parsed.signature.params) if not p.const and p.kind != "scalar"
+        ]
+
+    @property
+    def attributes(self) -> Mapping[str, int]:
+        """CUDA's function attributes, those that the device knows."""
+        return self._function.attributes
+
+    def __call__(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> None:
+        """Launch on the current stream.
+
+        Args:
+            args: one argument a parameter: an Array (or None, a null pointer), a number, or ``bytes``.
+            grid: blocks along x, y and z; a zero launches nothing.
+            shared: bytes of dynamic shared memory a block.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the launch its device.
+            KernelFault: the kernel failed while it ran.
+        """
+        name = self.signature.name
+        if len(args) != len(self._converters):
+            wanted = ", ".join(f"{p.type_text} {p.name}" for p in self.signature.params)
+            raise LaunchError(
+                f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
+            )
+        values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
+        if self._written:
+            arguments.check_overlap(self.signature, values, self._written)
+        blocks = as_dim3(grid, "grid")
+        if 0 not in blocks:
+            self._check_launch(blocks, shared)
+            self._function(blocks, self.block, shared, values)
+        for i in self._written:
+            if args[i] is not None:
+                args[i]._bump(name)
+
+    def _check_launch(self, grid: Dim3, shared: int) -> None:
+        limits = self.device.properties
+        for axis, size, limit in zip("xyz", grid, limits.max_grid, strict=True):
+            if size > limit:
+                raise LaunchError(
+                    f"{self.signature.name}: grid.{axis} is {size}, and {limits.name} takes {limit} at most"
+                )
+        if self._static_shared + shared > limits.max_shared_memory_per_block or shared < 0:
+            raise LaunchError(
+                f"{self.signature.name}: shared is {shared} bytes beside {self._static_shared} static ones, "
+                f"and {limits.name} has {limits.max_shared_memory_per_block} a block"
+            )
+
+
+def _check_block(block: Dim3, device: Device, name: str) -> None:
+    limits = device.properties
+    threads = block[0] * block[1] * block[2]
+    if threads > limits.max_threads_per_block or any(
+        n > m for n, m in zip(block, limits.max_block, strict=True)
+    ):
+        raise LaunchError(
+            f"{name}: block is {block}, {threads} threads; {limits.name} takes "
+            f"{limits.max_threads_per_block} at most, and {limits.max_block} along x, y and z"
+        )
+    if threads == 0:
+        raise LaunchError(f"{name}: block is {block}; expected at least one thread")
+
+
+def _compile_error(log: str, rendered: render.Rendered, device: Device) -> CompileError:
+    parts = [f"{rendered.template} does not compile for {device}", log.strip()]
+    spot = render.locate(log)
+    if spot is not None:
+        name, line = spot
+        parts += [f"{name}, line {line}:", render.excerpt(render.source_of(name), line)]
+    parts.append(f"bound variables: {render.describe(rendered.variables)}")
+    return CompileError("\n".join(parts), log, rendered.text)
+
+
+class Kernel:
+    """A CUDA C++ kernel as a Jinja2 template, the same for both devices.
+
+    Args:
+        source: the kernel's text (anything with a line break or a brace), the name of a template,
+            or a ``Path`` to a file.
+        block: threads of a block: an integer, or up to three for x, y and z.
+        name: what the compiled symbol is called, for a template that writes ``<< name >>``.
+        variables: template variables. ``elem`` may be a dtype; unset, it is the dtype of the first
+            array of each call. ``acc``, ``index``, ``vec``, ``block``, ``block_x``, ``block_y``,
+            ``block_z`` and ``name`` are set from the rest unless they are given.
+
+    Raises:
+        TemplateError: there is no such template.
+        TypeError: ``source`` is neither a string nor a path.
+
+    >>> import cukern as ck
+    >>> axpy = ck.Kernel('''
+    ... extern "C" __global__ void << name >>(<< elem >> a, const << elem >>* x, << elem >>* y, int n) {
+    ...     int i = blockIdx.x * << block >> + threadIdx.x;
+    ...     if (i < n) y[i] = a * x[i] + y[i];
+    ... }''', name="axpy")
+    >>> x, y = ck.asarray([1.0, 2.0]), ck.asarray([10.0, 20.0])
+    >>> axpy(3, x, y, x.size)
+    >>> y.tolist()
+    [13.0, 26.0]
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        block: int | Sequence[int] = 256,
+        name: str | None = None,
+        **variables: Any,
+    ) -> None:
+        if isinstance(source, Path):
+            self.name = name or source.stem
+            self.template = render.add_source(source.read_text(), str(source))
+        elif not isinstance(source, str):
+            raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")
+        elif any(mark in source for mark in "\n{"):
+            self.name = name or "kernel"
+            self.template = render.add_source(source, self.name)
+        else:
+            self.name = name or Path(source).stem
+            self.template = source
+            render.source_of(source)
+        self.block = as_dim3(block, "block")
+        self.variables = variables
+        self._bound: dict[Any, BoundKernel] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.template!r}, block={self.block}, {render.describe(self.variables)})"
+
+    def _resolve(self, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], Dim3]:
+        """All template variables, and the block."""
+        bound = {**self.variables, **overrides}
+        block = as_dim3(bound.pop("block", self.block), "block")
+        if "elem" in bound:
+            dtype = _element(bound["elem"])
+            row = dtypes.info(dtype)
+            bound["elem"] = row.cxx
+            bound.setdefault("acc", dtypes.info(row.acc).cxx)
+            bound.setdefault("vec", 16 // row.itemsize)
+        if isinstance(bound.get("acc"), np.dtype):
+            bound["acc"] = dtypes.info(dtypes.as_dtype(bound["acc"], "acc")).cxx
+        bound.setdefault("index", "int")
+        bound.update(
+            block=block[0] * block[1] * block[2], block_x=block[0], block_y=block[1], block_z=block[2]
+        )
+        words = [self.name, str(bound.get("elem", "")), str(bound["block"])]
+        symbol = "_".join(word.replace(" ", "") for word in words if word)
+        bound.setdefault("name", "".join(c if c.isalnum() else "_" for c in symbol))
+        return bound, block
+
+    def bind(self, device: Device | None = None, **overrides: Any) -> BoundKernel:
+        """Render and compile, or find what an earlier call compiled.
+
+        Args:
+            device: where it will run; the current device if None.
+            overrides: template variables, and ``block``.
+
+        Raises:
+            TemplateError: the template cannot be rendered.
+            CompileError: the rendered text does not compile.
+            LaunchError: the block is more than the device takes.
+        """
+        device = device or current()
+        key = (device, *sorted((k, _freeze(v)) for k, v in overrides.items()))
+        found = self._bound.get(key)
+        if found is None:
+            variables, block = self._resolve(overrides)
+            rendered = render.render(self.template, variables)
+            with self._lock:
+                found = self._bound.get(key)
+                if found is None:
+                    found = self._bound[key] = BoundKernel(rendered, device, block)
+        return found
+
+    def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:
+        arrays = [arg for arg in args if isinstance(arg, Array)]
+        if "elem" not in overrides and "elem" not in self.variables and arrays:
+            overrides["elem"] = arrays[0].dtype
+        if "index" not in overrides and any(a.size > 0x7FFFFFFF for a in arrays):
+            overrides["index"] = "long long"
+        return (arrays[0].device if arrays else current()), overrides
+
+    def __call__(
+        self, *args: Any, grid: int | Sequence[int] | None = None, shared: int = 0, **overrides: Any
+    ) -> None:
+        """Launch on the device of the arrays.
+
+        Args:
+            args: one argument a parameter. ``const T*`` and ``T*`` take an Array of that dtype, made
+                contiguous for a read, or None; ``View`` takes any strides; a scalar is cast to the
+                declared type; a struct takes ``bytes``.
+            grid: blocks along x, y and z. None: one thread for each element of the first written
+                array, or of the first array.
+            shared: bytes of dynamic shared memory a block.
+            overrides: template variables, and ``block``, for this call.
+
+        Raises:
+            TemplateError, CompileError: as :meth:`bind`.
+            LaunchError: an argument does not fit its parameter, or the launch its device.
+            KernelFault: the kernel failed while it ran.
+        """
+        device, overrides = self._defaults(args, overrides)
+        bound = self.bind(device, **overrides)
+        if grid is None:
+            written = [args[i] for i in bound._written if i < len(args) and isinstance(args[i], Array)]
+            sized = written or [arg for arg in args if isinstance(arg, Array)]
+            threads = bound.block[0] * bound.block[1] * bound.block[2]
+            if not sized:
+                raise LaunchError(
+                    f"{bound.signature.name}: grid: expected a grid, as no argument is an array"
+                )
+            grid = -(-sized[0].size // threads)
+        bound(args, grid, shared)
+
+    def source(self, *args: Any, device: Device | None = None, **overrides: Any) -> str:
+        """The text that a call with these arguments compiles.
+
+        Raises:
+            TemplateError: the template cannot be rendered.
+        """
+        _, overrides = self._defaults(args, overrides)
+        return render.render(self.template, self._resolve(overrides)[0]).text
+
+    def ptx(self, *args: Any, arch: str = "sm_90", **overrides: Any) -> str:
+        """The PTX that NVRTC makes of :meth:`source`; needs no GPU.
+
+        Args:
+            arch: the virtual architecture to compile for.
+
+        Raises:
+            TemplateError, CompileError: as :meth:`bind`.
+            DeviceError: no NVRTC is installed.
+        """
+        from .device import nvrtc
+
+        _, overrides = self._defaults(args, overrides)
+        rendered = render.render(self.template, self._resolve(overrides)[0])
+        try:
+            return nvrtc.compile(rendered.text, arch=arch).ptx
+        except CompilerFailure as failure:
+            raise _compile_error(failure.log, rendered, current()) from None
+
+    def attributes(self, *args: Any, **overrides: Any) -> Mapping[str, int]:
+        """CUDA's function attributes of the kernel that a call with these arguments launches."""
+        device, overrides = self._defaults(args, overrides)
+        return self.bind(device, **overrides).attributes
+
+
+def _element(elem: Any) -> dtypes.DType:
+    known = dtypes.from_cxx(elem) if isinstance(elem, str) else None
+    return known if known is not None else dtypes.as_dtype(elem, "elem")
+
+
+def _freeze(value: Any) -> Any:
+    """A hashable stand-in of a template variable."""
+    if isinstance(value, dict):
+        return tuple((key, _freeze(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(item) for item in value)
+    return (type(value), value)

@@ -1,0 +1,508 @@
+"""The tape: which operations ran, in which order, and the gradients that follow from them.
+
+A tape keeps one list of records, in the order of execution. An array is known to it by an integer
+key, given when the array is first watched or produced; keys are never used twice. ``gradient`` walks
+the list backwards with a dictionary of cotangents by key, so it neither recurses nor sorts. Backward
+rules are written in cukern's own operations on the very arrays that were saved: whatever other tape
+is active records them, which is all that derivatives of higher order need.
+
+The tape knows arrays by ``shape``, ``dtype``, ``device``, ``_key`` and ``_storage``; the few operations it
+needs itself are given to it by :func:`register_algebra`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, MutableMapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeGuard
+
+from . import dtypes, pytree
+from .errors import GradientError
+
+if TYPE_CHECKING:
+    from .array import Array
+    from .device import Device
+
+#: ``vjp(cotangents, saved, needs)``: one gradient per input, None where there is none or none is needed.
+Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]], Sequence[Array | None]]"
+
+
+class Algebra(NamedTuple):
+    """The operations on arrays that the tape itself needs."""
+
+    add: Callable[[Array, Array], Array]
+    sum_to_shape: Callable[[Array, tuple[int, ...]], Array]
+    zeros: Callable[[tuple[int, ...], dtypes.DType, Device], Array]
+    ones: Callable[[tuple[int, ...], dtypes.DType, Device], Array]
+    cast: Callable[[Array, dtypes.DType], Array]
+
+
+class Meta(NamedTuple):
+    """What a record keeps of an array that it does not keep alive."""
+
+    key: int | None
+    shape: tuple[int, ...]
+    dtype: dtypes.DType
+    device: Device
+
+
+class Record:
+    """One operation on a tape."""
+
+    __slots__ = ("inputs", "materialize", "name", "outputs", "saved", "versions", "vjp")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Meta],
+        outputs: Sequence[Meta],
+        vjp: Vjp,
+        saved: Sequence[Array | None],
+        materialize: bool,
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.outputs = outputs
+        self.vjp = vjp
+        self.saved = tuple(saved)
+        self.versions = [0 if array is None else array._storage.version for array in saved]
+        self.materialize = materialize
+
+    def pull(self, cotangents: Sequence[Array | None], needs: tuple[bool, ...]) -> Sequence[Array | None]:
+        """The gradients of the inputs, as the rule gives them."""
+        for array, version in zip(self.saved, self.versions, strict=True):
+            if array is not None and array._storage.version != version:
+                raise GradientError(
+                    f"{self.name}: {_describe(array)}, saved for its backward, was written since by "
+                    f"{array._storage.writer}; compute the gradient first, or write to a copy"
+                )
+        if self.materialize:
+            cotangents = [
+                zeros_like(out) if cotangent is None else cotangent
+                for cotangent, out in zip(cotangents, self.outputs, strict=True)
+            ]
+        try:
+            gradients = self.vjp(tuple(cotangents), self.saved, needs)
+        except Exception as error:
+            error.add_note(f"while computing the gradient of {self.name}")
+            raise
+        if len(gradients) != len(self.inputs):
+            raise GradientError(f"{self.name}: expected {len(self.inputs)} gradients, got {len(gradients)}")
+        return gradients
+
+
+class _State(threading.local):
+    """A thread's tapes: those that were entered, and those among them that record now."""
+
+    def __init__(self) -> None:
+        self.entered: tuple[Tape, ...] = ()
+        self.active: tuple[Tape, ...] = ()
+
+
+_state = _State()
+_keys = itertools.count(1)
+_first_key = threading.Lock()
+_STALE = -1  # the version of a key whose array has changed in a way that its tape did not record
+_registered: Algebra | None = None
+
+
+def register_algebra(
+    add: Callable[[Array, Array], Array],
+    sum_to_shape: Callable[[Array, tuple[int, ...]], Array],
+    zeros: Callable[[tuple[int, ...], dtypes.DType, Device], Array],
+    ones: Callable[[tuple[int, ...], dtypes.DType, Device], Array],
+    cast: Callable[[Array, dtypes.DType], Array],
+) -> None:
+    """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable."""
+    global _registered
+    _registered = Algebra(add, sum_to_shape, zeros, ones, cast)
+
+
+def _algebra() -> Algebra:
+    if _registered is None:
+        raise GradientError("no algebra is registered: import cukern, not cukern.tape alone")
+    return _registered
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    """Whether ``value`` is an array to the tape."""
+    return hasattr(value, "_storage")
+
+
+def is_float(dtype: dtypes.DType) -> bool:
+    """Whether arrays of ``dtype`` have gradients."""
+    return dtypes.info(dtype).kind == "f"
+
+
+def meta(array: Array) -> Meta:
+    """What a record keeps of ``array``."""
+    return Meta(array._key, array.shape, array.dtype, array.device)
+
+
+def zeros_like(like: Meta | Array) -> Array:
+    """Zeros of the shape, dtype and device of ``like``; they may share memory with one another."""
+    return _algebra().zeros(like.shape, like.dtype, like.device)
+
+
+def _key_of(array: Array) -> int:
+    key = array._key
+    if key is None:
+        with _first_key:  # a parameter may meet the tapes of two threads at once
+            key = array._key
+            if key is None:
+                key = array._key = next(_keys)
+    return key
+
+
+def _describe(array: Array) -> str:
+    return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"
+
+
+def recording(inputs: Sequence[Array]) -> bool:
+    """Whether an active tape tracks one of ``inputs``, so that :func:`record` would record.
+
+    Every operation asks this first; when it is False there is nothing to save.
+    """
+    active = _state.active
+    if not active:
+        return False
+    for array in inputs:
+        if getattr(array, "_trainable", False):
+            return True
+        key = array._key
+        if key is not None:
+            for tape in active:
+                if key in tape._tracked:
+                    return True
+    return False
+
+
+def active() -> tuple[Tape, ...]:
+    """The tapes that record in this thread, outermost first."""
+    return _state.active
+
+
+def record(
+    name: str,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    vjp: Vjp,
+    saved: Sequence[Array | None] = (),
+    *,
+    materialize: bool = True,
+) -> None:
+    """Put an operation on every active tape that tracks one of its inputs.
+
+    Args:
+        name: the operation's name, for errors.
+        inputs: the arrays that it read.
+        outputs: the arrays that it made, already written. One that is also an input was written in
+            place: it is a new array to the tape from here on.
+        vjp: the backward rule, written in cukern's operations. It gets a cotangent per output, the saved
+            arrays, and a bool per input, and returns a gradient or None per input. A gradient may have
+            the shape that the input was broadcast to, and another floating dtype.
+        saved: the arrays that ``vjp`` reads, handed to it as the same objects.
+        materialize: whether the cotangent of an unused output is zeros (the default) or None.
+
+    Raises:
+        GradientError: an input was written since a tape began to track it.
+    """
+    tapes = [tape for tape in _state.active if tape._tracks(inputs)]
+    if tapes:
+        _append(tapes, name, [meta(array) for array in inputs], outputs, vjp, saved, materialize)
+
+
+def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message: str) -> None:
+    """Record ``outputs`` as depending on ``inputs`` by a rule that raises :class:`GradientError`."""
+
+    def vjp(cotangents: object, saved: object, needs: object) -> Sequence[Array | None]:
+        raise GradientError(message)
+
+    tapes = [tape for tape in _state.active if any(one.key in tape._tracked for one in inputs)]
+    if tapes:
+        _append(tapes, name, inputs, outputs, vjp, (), False)
+
+
+def _append(
+    tapes: Sequence[Tape],
+    name: str,
+    inputs: Sequence[Meta],
+    outputs: Sequence[Array],
+    vjp: Vjp,
+    saved: Sequence[Array | None],
+    materialize: bool,
+) -> None:
+    differentiable = [array for array in outputs if is_float(array.dtype)]
+    if not differentiable:
+        return
+    for array in differentiable:
+        old, new = array._key, next(_keys)
+        array._key = new
+        for tape in tapes:
+            tape._tracked[new] = array._storage.version
+        if old is not None:
+            for tape in _state.entered:
+                if old in tape._tracked:
+                    tape._tracked.setdefault(new, _STALE)
+    made = Record(name, inputs, [meta(array) for array in outputs], vjp, saved, materialize)
+    for tape in tapes:
+        tape._records.append(made)
+
+
+class _Pause:
+    """A with-block in which one tape, or every tape of the thread, does not record."""
+
+    __slots__ = ("_before", "_tape")
+
+    def __init__(self, tape: Tape | None = None) -> None:
+        self._tape = tape
+
+    def __enter__(self) -> None:
+        self._before = _state.active
+        tape = self._tape
+        _state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _state.active = tuple(tape for tape in self._before if tape._recording)
+
+
+def stop_recording() -> _Pause:
+    """A with-block in which no tape of this thread records; a tape opened inside it does."""
+    return _Pause()
+
+
+class Tape:
+    """Records operations on watched arrays, and gives gradients.
+
+    Operations are recorded inside the ``with`` block, in the thread that entered it. Parameters are
+    watched by themselves. Tapes nest: a gradient taken inside an outer tape's block is recorded by the
+    outer tape, which gives derivatives of higher order.
+
+    Args:
+        persistent: whether ``gradient`` may be called more than once. If not, it frees what the tape holds.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([1.0, 2.0, 3.0])
+    >>> with ck.Tape() as tape:
+    ...     tape.watch(x)
+    ...     y = (x * x).sum()
+    >>> tape.gradient(y, x).tolist()
+    [2.0, 4.0, 6.0]
+    """
+
+    def __init__(self, persistent: bool = False) -> None:
+        self.persistent = persistent
+        self._tracked: MutableMapping[int | None, int] = {}
+        self._records: list[Record] = []
+        self._recording = False
+        self._consumed = False
+
+    def __enter__(self) -> Self:
+        if self in _state.entered:
+            raise GradientError("this tape is already recording")
+        self._check_usable()
+        self._recording = True
+        _state.entered = (*_state.entered, self)
+        _state.active = (*_state.active, self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _state.entered = tuple(tape for tape in _state.entered if tape is not self)
+        self._stop()
+
+    def _stop(self) -> None:
+        self._recording = False
+        _state.active = tuple(tape for tape in _state.active if tape is not self)
+
+    def _check_usable(self) -> None:
+        if self._consumed:
+            raise GradientError(
+                "this tape has given its gradient and freed what it held; make a new one, or use "
+                "Tape(persistent=True)"
+            )
+
+    def _tracks(self, inputs: Sequence[Array]) -> bool:
+        """Whether one of ``inputs`` is tracked, or is a parameter, which is tracked from here on."""
+        tracked = self._tracked
+        found = False
+        for array in inputs:
+            version = tracked.get(array._key)
+            if version is None:
+                if not getattr(array, "_trainable", False):
+                    continue
+                tracked[_key_of(array)] = array._storage.version
+            elif version != array._storage.version:
+                raise GradientError(
+                    f"{_describe(array)} was written by {array._storage.writer} after a tape began to track "
+                    "it, and the tape has no record of that; build a new array instead, or watch it again"
+                )
+            found = True
+        return found
+
+    def watch(self, *trees: Any) -> None:
+        """Track arrays from here on, as they are now.
+
+        Args:
+            trees: arrays of a floating dtype, or pytrees of them.
+
+        Raises:
+            TypeError: a leaf is not an array, or has no floating dtype.
+        """
+        self._check_usable()
+        for _, array in _float_leaves(trees, "watch"):
+            self._tracked[_key_of(array)] = array._storage.version
+
+    def stop_recording(self) -> _Pause:
+        """A with-block in which this tape does not record."""
+        return _Pause(self)
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected: Literal["none", "zero"] = "none",
+    ) -> Any:
+        """The gradient of ``target`` with respect to each of ``sources``.
+
+        May be called inside the tape's block: a tape that is not persistent then stops recording, and a
+        persistent one records the gradient as well. A gradient may share memory with another.
+
+        Args:
+            target: an array, or a pytree of arrays. The gradient of several elements is that of their sum.
+            sources: an array, or a pytree of arrays or modules.
+            output_gradients: the cotangents, of the same structure and shapes as ``target``; ones when None.
+            unconnected: what a source gets that ``target`` does not depend on, as far as the tape knows:
+                ``"none"`` for None, ``"zero"`` for zeros.
+
+        Returns:
+            A pytree like ``sources``; each gradient has the shape, dtype and device of its source.
+
+        Raises:
+            TypeError: a target or source is not an array of a floating dtype.
+            ValueError: a cotangent has not the shape of its target.
+            GradientError: the tape is used up; a saved array was written since; there is no derivative.
+        """
+        if unconnected not in ("none", "zero"):
+            raise ValueError(f"unconnected: expected 'none' or 'zero', got {unconnected!r}")
+        self._check_usable()
+        wanted = [array for _, array in _float_leaves(sources, "sources")]
+        cotangents = self._seeds(target, output_gradients)
+        keys = {array._key for array in wanted if array._key in self._tracked}
+        relevant, reached = self._relevant(keys)
+        if not self.persistent:
+            self._consumed = True
+            self._stop()
+            self._records, self._tracked = [], {}
+        _walk(relevant, reached, keys, cotangents)
+        gradients: list[Array | None] = []
+        for array in wanted:
+            found = cotangents.get(array._key) if array._key in keys else None
+            if found is None and unconnected == "zero":
+                found = zeros_like(array)
+            gradients.append(found)
+        return pytree.replace(sources, gradients)
+
+    def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
+        """The cotangents that the walk begins with."""
+        targets = _float_leaves(target, "target")
+        if output_gradients is None:
+            given = [_algebra().ones(array.shape, array.dtype, array.device) for _, array in targets]
+        else:
+            given = [array for _, array in _float_leaves(output_gradients, "output_gradients")]
+        if len(given) != len(targets):
+            raise ValueError(f"output_gradients: expected {len(targets)} arrays, got {len(given)}")
+        seeds: dict[int | None, Array] = {}
+        for (path, array), cotangent in zip(targets, given, strict=True):
+            if cotangent.shape != array.shape:
+                raise ValueError(
+                    f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"
+                )
+            if array._key in self._tracked:
+                _accumulate(seeds, array._key, conform(cotangent, meta(array), path, "output_gradients"))
+        return seeds
+
+    def _relevant(self, keys: set[int | None]) -> tuple[list[Record], set[int | None]]:
+        """The records that lie downstream of ``keys``, and the keys of all that does."""
+        reached = set(keys)
+        relevant = []
+        for made in self._records:
+            if any(one.key in reached for one in made.inputs):
+                reached.update(one.key for one in made.outputs if one.key is not None)
+                relevant.append(made)
+        return relevant, reached
+
+
+def _walk(
+    records: list[Record],
+    reached: set[int | None],
+    keep: set[int | None],
+    cotangents: MutableMapping[int | None, Array],
+) -> None:
+    """Pull cotangents back through ``records``, from the last to the first, dropping each when it is done."""
+    while records:
+        made = records.pop()
+        keys = [one.key for one in made.outputs]
+        given = [cotangents.get(key) if key in keep else cotangents.pop(key, None) for key in keys]
+        if all(cotangent is None for cotangent in given):
+            continue
+        needs = tuple(one.key in reached for one in made.inputs)
+        gradients = made.pull(given, needs)
+        for i, (one, gradient, needed) in enumerate(zip(made.inputs, gradients, needs, strict=True)):
+            if needed and gradient is not None:
+                _accumulate(cotangents, one.key, conform(gradient, one, made.name, f"input {i}"))
+
+
+def _accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:
+    before = cotangents.get(key)
+    cotangents[key] = cotangent if before is None else _algebra().add(before, cotangent)
+
+
+def conform(gradient: object, like: Meta, name: str, argument: str) -> Array:
+    """``gradient`` with the shape and dtype of ``like``: broadcasting undone, then cast.
+
+    Raises:
+        GradientError: it is not a floating array, lies on another device, or has a shape that ``like``
+            does not broadcast to. The message names ``name`` and ``argument``.
+    """
+    problem = _mismatch(gradient, like)
+    if problem or not is_array(gradient):
+        raise GradientError(f"{name}: the gradient of {argument} {problem}")
+    if gradient.shape != like.shape:
+        gradient = _algebra().sum_to_shape(gradient, like.shape)
+    return gradient if gradient.dtype == like.dtype else _algebra().cast(gradient, like.dtype)
+
+
+def _mismatch(gradient: object, like: Meta) -> str:
+    """What keeps ``gradient`` from being a gradient of ``like``, or the empty string."""
+    if not is_array(gradient):
+        return f"must be an array or None, got {type(gradient).__name__}"
+    if gradient.shape != like.shape and not _broadcasts(like.shape, gradient.shape):
+        return f"has shape {gradient.shape}; expected {like.shape}, or a shape that it broadcasts to"
+    if gradient.dtype != like.dtype and not is_float(gradient.dtype):
+        return f"has dtype {gradient.dtype}; expected {like.dtype}"
+    if gradient.device != like.device:
+        return f"is on {gradient.device}; expected {like.device}"
+    return ""
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    if len(shape) > len(to):
+        return False
+    return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
+
+
+def _float_leaves(tree: Any, what: str) -> list[tuple[str, Array]]:
+    """The leaves of ``tree``, each of which must be an array of a floating dtype."""
+    found = []
+    for path, value in pytree.leaves(tree, what):
+        if not is_array(value):
+            raise TypeError(f"{path}: expected an array, got {type(value).__name__}")
+        if not is_float(value.dtype):
+            raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
+        found.append((path, value))
+    return found

@@ -1,0 +1,34 @@
+"""Fixtures of every tier: the devices that a test runs on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+import cukern as ck
+
+try:
+    from hypothesis import settings
+except ImportError:
+    pass
+else:
+    # Compiling a kernel takes longer than a deadline meant for one call.
+    settings.register_profile("cukern", deadline=None, max_examples=25, derandomize=True)
+    settings.load_profile("cukern")
+
+
+def _device_names() -> list[str]:
+    """Every kind of device here, or those that CUKERN_TEST_DEVICES names, such as "host,cuda"."""
+    wanted = os.environ.get("CUKERN_TEST_DEVICES")
+    if wanted:
+        return [name.strip() for name in wanted.split(",")]
+    return ["host", "cuda"] if any(d.kind == "cuda" for d in ck.devices()) else ["host"]
+
+
+@pytest.fixture(params=_device_names())
+def device(request: pytest.FixtureRequest) -> Iterator[ck.Device]:
+    """Each device in turn, the current one while the test runs."""
+    with ck.device(request.param) as current:
+        yield current

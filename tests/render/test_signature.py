@@ -1,0 +1,92 @@
+"""The signature of a kernel is read from its text."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cukern import errors
+from cukern.signature import parse
+
+
+def params(text):
+    return parse(f'extern "C" __global__ void k({text}) {{}}').signature.params
+
+
+@pytest.mark.parametrize(
+    "cxx, name",
+    [
+        ("float", "float32"), ("double", "float64"), ("int", "int32"), ("unsigned", "uint32"),
+        ("unsigned int", "uint32"), ("long long", "int64"), ("long", "int64"), ("size_t", "uint64"),
+        ("unsigned long long int", "uint64"), ("short", "int16"), ("unsigned short", "uint16"),
+        ("char", "int8"), ("signed char", "int8"), ("unsigned char", "uint8"), ("uint8_t", "uint8"),
+        ("int64_t", "int64"), ("bool", "bool"), ("__half", "float16"), ("half", "float16"),
+        ("__nv_bfloat16", "bfloat16"),
+    ],
+)  # fmt: skip
+def test_scalars_and_pointers(cxx, name):
+    dtype = np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    scalar, read, restricted, written = params(
+        f"const {cxx} s, const {cxx}* r, {cxx} const * __restrict__ q, {cxx} *w"
+    )
+    assert (scalar.kind, scalar.dtype) == ("scalar", dtype)
+    assert (read.kind, read.dtype, read.const) == ("pointer", dtype, True)
+    assert (restricted.kind, restricted.const) == ("pointer", True)
+    assert (written.kind, written.dtype, written.const) == ("pointer", dtype, False)
+    assert [p.name for p in (scalar, read, restricted, written)] == ["s", "r", "q", "w"]
+
+
+def test_views_structs_and_aliases():
+    text = """using real = double;
+    typedef unsigned char byte;
+    struct Shape { int n[3]; };
+    extern "C" __global__ void k(View<const real, 2> v, View<float, 1> w, Shape s, byte b, float4* f) {}
+    """
+    v, w, s, b, f = parse(text).signature.params
+    assert (v.kind, v.dtype, v.const, v.ndim) == ("view", np.float64, True, 2)
+    assert (w.kind, w.dtype, w.const, w.ndim) == ("view", np.float32, False, 1)
+    assert (s.kind, s.dtype) == ("struct", None)
+    assert (b.kind, b.dtype) == ("scalar", np.uint8)
+    assert (f.kind, f.dtype) == ("pointer", None)
+
+
+def test_no_parameters():
+    assert params("") == () and params("void") == ()
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("int f() { return 1; }", "found none"),
+        ("__global__ void a() {} __global__ void b() {}", "found a, b"),
+        ("__global__ void a(float** x) {}", "pointer to a pointer"),
+        ("__global__ void a(View<float> x) {}", "expected View<element type, number of axes>"),
+    ],
+)
+def test_refused(text, message):
+    with pytest.raises(errors.TemplateError, match=message):
+        parse(text)
+
+
+def test_calls_reach_through_helpers_and_macros_only_from_the_kernel():
+    text = """
+    #define SYNC() __syncthreads()
+    template <typename T> __device__ T total(T x) { return helper(x); }
+    __device__ float helper(float x) { return __shfl_xor_sync(~0u, x, 1); }
+    __device__ float unused(float x) { return __ballot_sync(~0u, x > 0); }
+    __global__ void k(float* x) { x[0] = total<float>(x[0]); SYNC(); }
+    """
+    calls = parse(text).calls
+    assert {"total", "helper", "__shfl_xor_sync", "__syncthreads"} <= calls
+    assert "__ballot_sync" not in calls
+
+
+def test_dynamic_shared_memory():
+    text = """extern __shared__ float whole[];
+    __global__ void k(float* x) {
+        extern __shared__ __align__(16) unsigned char bytes[];
+        __shared__ float tile[32][33];
+    }"""
+    whole, inner = parse(text).dynamic_shared
+    assert (whole.name, whole.type_text, whole.at_file_scope) == ("whole", "float", True)
+    assert (inner.name, inner.type_text, inner.at_file_scope) == ("bytes", "unsigned char", False)
+    assert text[inner.start : inner.end].startswith("extern") and text[inner.end - 1] == ";"

@@ -21,30 +21,43 @@ from .dtypes import (
     uint64,
 )
 from .errors import *  # noqa: F403
+from .function import Function, once_differentiable
 from .kernel import Kernel
 from .render import add_templates
+from .tape import Tape, stop_recording
+from .transforms import checkpoint, grad, jacobian, stop_gradient, value_and_grad, vjp
 
 __all__ = [
     "Array",
     "Device",
+    "Function",
     "Kernel",
+    "Tape",
     "add_templates",
     "bfloat16",
     "bool_",
+    "checkpoint",
     "device",
     "devices",
     "float16",
     "float32",
     "float64",
+    "grad",
     "int8",
     "int16",
     "int32",
     "int64",
+    "jacobian",
+    "once_differentiable",
     "result_type",
+    "stop_gradient",
+    "stop_recording",
     "uint8",
     "uint16",
     "uint32",
     "uint64",
+    "value_and_grad",
+    "vjp",
 ]
 __all__ += creation.__all__
 __all__ += errors.__all__

@@ -190,9 +190,10 @@ class Kernel:
         """All template variables, and the block."""
         bound = {**self.variables, **overrides}
         block = as_dim3(bound.pop("block", self.block), "block")
+        words = [self.name]
         if "elem" in bound:
-            dtype = _element(bound["elem"])
-            row = dtypes.info(dtype)
+            row = dtypes.info(_element(bound["elem"]))
+            words.append(row.name)
             bound["elem"] = row.cxx
             bound.setdefault("acc", dtypes.info(row.acc).cxx)
             bound.setdefault("vec", 16 // row.itemsize)
@@ -202,8 +203,7 @@ class Kernel:
         bound.update(
             block=block[0] * block[1] * block[2], block_x=block[0], block_y=block[1], block_z=block[2]
         )
-        words = [self.name, str(bound.get("elem", "")), str(bound["block"])]
-        symbol = "_".join(word.replace(" ", "") for word in words if word)
+        symbol = "_".join([*words, str(bound["block"])])
         bound.setdefault("name", "".join(c if c.isalnum() else "_" for c in symbol))
         return bound, block
 

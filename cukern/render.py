@@ -42,6 +42,10 @@ class _LineDirectives(jinja2.ext.Extension):
         macros = 0
         for i, line in enumerate(lines[:-1]):
             code = line.strip()
+            if code.startswith(("#endif", "#else", "#elif")) and not macros:
+                # A compiler passes over the directives of a group that it skips.
+                lines[i] = line + f"<< '\\n' ~ _line({i + 2}) >>"
+                continue
             if code.startswith(("<% macro", "<% call", "<%- macro", "<%- call")):
                 macros += 1
             whole = code.startswith(("<%", "<#")) or (code.endswith(("%>", "#>")) and _opened_above(lines, i))

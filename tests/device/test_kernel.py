@@ -300,7 +300,7 @@ def test_a_users_templates_as_string_file_and_folder(device, tmp_path):
 def test_source_shows_what_is_compiled(scale):
     x = ck.zeros(4, dtype=ck.float16)
     text = scale.source(x, x, 1, 4)
-    assert "void scale_float16_256(" in text.replace("__half", "float16") or "__half* y" in text
+    assert "void scale_float16_256(" in text and "__half* y" in text
     assert "struct View" in text
 
 

@@ -37,6 +37,11 @@ after
 <% set table = [
     1,
 ] %>
+#ifdef NEVER
+<% if on %>
+skipped
+<% endif %>
+#endif
 last
 """
 
@@ -55,7 +60,7 @@ def test_line_directives_give_the_templates_own_lines():
                 assert number == at, line
                 seen.append(word)
         number += 1
-    assert seen == ["first", "loop", "loop", "after", "inline", "last"]
+    assert seen == ["first", "loop", "loop", "after", "inline", "#ifdef", "skipped", "#endif", "last"]
 
 
 def test_macros_stay_on_their_line():

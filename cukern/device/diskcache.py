@@ -1,0 +1,185 @@
+"""Compiled files kept on disk between processes, addressed by the hash of what they were made from.
+
+An entry is its payload, the payload's SHA-256 and a magic word, in that order, so that a shared
+library can be loaded from the entry itself. It appears by an atomic rename and is checked before each
+use: a reader sees a whole entry or none. Any number of processes may ask for the same entry at once;
+one makes it while the others wait.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import platformdirs
+
+_MAGIC = b"cukern\x01\n"
+_TRAILER = hashlib.sha256().digest_size + len(_MAGIC)
+_LOCK_TIMEOUT = 120.0
+_STALE_AFTER = 3600.0
+
+
+def default_folder() -> Path:
+    """Where entries are kept: ``CUKERN_CACHE_DIR``, else the user's cache folder."""
+    chosen = os.environ.get("CUKERN_CACHE_DIR")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("cukern", appauthor=False))
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether ``path`` ends in the hash of what is before it."""
+    entry = path.read_bytes()
+    payload, trailer = entry[:-_TRAILER], entry[-_TRAILER:]
+    return trailer == hashlib.sha256(payload).digest() + _MAGIC
+
+
+class DiskCache:
+    """A folder of entries, with a folder of the process's own where the first cannot be written.
+
+    Args:
+        folder: where the entries are; made when the first is written.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cache = DiskCache(Path(folder))
+    ...     path = cache.get("ab12", lambda path: path.write_bytes(b"made once"))
+    ...     path.read_bytes()[:9]
+    b'made once'
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._private: Path | None = None
+
+    def get(self, key: str, make: Callable[[Path], object]) -> Path:
+        """The file of the entry ``key``, made by ``make`` if there is none or it is damaged.
+
+        Args:
+            key: a hash, in hexadecimal, of all that the payload depends on.
+            make: writes the payload to the path that it is given; what it raises is passed on.
+        """
+        folders = [self.folder] if self._private is None else [self.folder, self._private]
+        for folder in folders:
+            if found := self._find(self._path(folder, key)):
+                return found
+        if self._private is None:
+            try:
+                return self._make(self.folder, key, make)
+            except _NotWritable:
+                self._private = _temporary_folder()
+        return self._make(self._private, key, make)
+
+    def _path(self, folder: Path, key: str) -> Path:
+        return folder / key[:2] / key[2:]
+
+    def _find(self, path: Path) -> Path | None:
+        try:
+            if _is_whole(path):
+                return path
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return None
+        with suppress(OSError):
+            path.unlink()
+        return None
+
+    def _make(self, folder: Path, key: str, make: Callable[[Path], object]) -> Path:
+        path = self._path(folder, key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_stale(path.parent)
+        except OSError as error:
+            raise _NotWritable from error
+        with _locked(path.with_suffix(".lock")):
+            if found := self._find(path):
+                return found
+            part = _new_file(path)
+            try:
+                make(part)
+                _seal(part)
+                os.replace(part, path)
+            finally:
+                part.unlink(missing_ok=True)
+        return path
+
+
+class _NotWritable(Exception):
+    """The folder takes no new entry."""
+
+
+def _new_file(path: Path) -> Path:
+    try:
+        handle, name = tempfile.mkstemp(".tmp", path.name[:16] + ".", path.parent)
+    except OSError as error:
+        raise _NotWritable from error
+    os.close(handle)
+    return Path(name)
+
+
+def _seal(path: Path) -> None:
+    """Appends the hash of what ``path`` holds and the magic word."""
+    digest = hashlib.sha256(path.read_bytes()).digest()
+    try:
+        with path.open("ab") as file:
+            file.write(digest + _MAGIC)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise _NotWritable from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds the lock file ``path``; goes on without it when it cannot be had in time.
+
+    The system drops the lock of a process that dies. Two holders at worst make the same entry twice.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise _NotWritable from error
+    try:
+        deadline, pause = time.monotonic() + _LOCK_TIMEOUT, 0.001
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(pause)
+                pause = min(2 * pause, 0.05)
+            except OSError:
+                break
+        yield
+        with suppress(OSError):
+            path.unlink()
+    finally:
+        os.close(handle)
+
+
+def _remove_stale(folder: Path) -> None:
+    """Removes what a process that was killed while it made an entry has left."""
+    oldest = time.time() - _STALE_AFTER
+    for path in folder.glob("*.tmp"):
+        with suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
+
+
+def _temporary_folder() -> Path:
+    """A folder of this process's own, removed when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="cukern-"))
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder

@@ -1,0 +1,267 @@
+// __half and __nv_bfloat16: stored in 16 bits, computed in float, rounded to nearest even after each operation.
+#pragma once
+
+namespace cukern {
+#ifdef __FLT16_MAX__
+inline float from_half_bits(unsigned short bits) { return (float)bits_as<_Float16>(bits); }
+inline unsigned short to_half_bits(float x) { return bits_as<unsigned short>((_Float16)x); }
+inline unsigned short to_half_bits(double x) { return bits_as<unsigned short>((_Float16)x); }
+#else
+inline float from_half_bits(unsigned short bits) {
+    const unsigned sign = (unsigned)(bits & 0x8000) << 16, rest = bits & 0x7fff;
+    // Scaling by 2^112 moves the exponent's bias, subnormals included; infinity and NaN are put right after.
+    float value = bits_as<float>(rest << 13) * 0x1p112f;
+    unsigned wide = bits_as<unsigned>(value);
+    if (rest >= 0x7c00) wide = 0x7f800000 | rest << 13 | (rest > 0x7c00 ? 0x400000 : 0);
+    return bits_as<float>(wide | sign);
+}
+template <class Wide>
+inline unsigned short half_bits_of(Wide x) {
+    const unsigned short sign = __builtin_signbit(x) ? 0x8000 : 0;
+    const Wide size = sign ? -x : x;
+    if (size != size) return sign | 0x7e00;
+    if (size >= (Wide)65520) return sign | 0x7c00;
+    int exponent = 0;
+    __builtin_frexp((double)size, &exponent);
+    if (exponent < -13) exponent = -13;
+    // In units of the last place the number is at most 2048: rint rounds it to even.
+    const unsigned units = (unsigned)__builtin_rint(__builtin_ldexp((double)size, 11 - exponent));
+    return sign | (unsigned short)(units + ((unsigned)(exponent + 13) << 10));
+}
+inline unsigned short to_half_bits(float x) { return half_bits_of(x); }
+inline unsigned short to_half_bits(double x) { return half_bits_of(x); }
+#endif
+
+inline float from_bfloat_bits(unsigned short bits) { return bits_as<float>((unsigned)bits << 16); }
+inline unsigned short to_bfloat_bits(float x) {
+    const unsigned bits = bits_as<unsigned>(x);
+    const unsigned rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (unsigned short)(x != x ? (bits >> 16 | 0x40) : rounded);
+}
+// To float with the last bit set when inexact, so that the second rounding cannot meet a false tie.
+inline unsigned short to_bfloat_bits(double x) {
+    float near = directed<float>(x, 0);
+    if ((double)near != x && x == x) near = bits_as<float>(bits_as<unsigned>(near) | 1);
+    return to_bfloat_bits(near);
+}
+
+// A 64-bit integer as double, with the last bit set when inexact.
+template <class T>
+inline double odd_double(T x) {
+    if (sizeof(T) < 8) return (double)x;
+    const double near = directed<double, __int128>(x, 0);
+    return (__int128)near == (__int128)x ? near : bits_as<double>(bits_as<unsigned long long>(near) | 1);
+}
+
+enum Format { half_format, bfloat_format };
+
+template <Format format>
+struct Small {
+    unsigned short bits;
+
+    Small() = default;
+    Small(float x) : bits(format == half_format ? to_half_bits(x) : to_bfloat_bits(x)) {}
+    Small(double x) : bits(format == half_format ? to_half_bits(x) : to_bfloat_bits(x)) {}
+    template <class T, class = typename IntegerAsDouble<T>::type>
+    Small(T x) {
+        if constexpr (sizeof(T) < 4) *this = Small((float)x);
+        else *this = Small(odd_double(x));
+    }
+    operator float() const { return format == half_format ? from_half_bits(bits) : from_bfloat_bits(bits); }
+
+#define CUKERN_OPERATOR(op)                                                                     \
+    friend inline Small operator op(Small x, Small y) { return Small((float)x op (float)y); }   \
+    Small& operator op##=(Small y) { return *this = *this op y; }
+    CUKERN_OPERATOR(+)
+    CUKERN_OPERATOR(-)
+    CUKERN_OPERATOR(*)
+    CUKERN_OPERATOR(/)
+#undef CUKERN_OPERATOR
+#define CUKERN_OPERATOR(op) \
+    friend inline bool operator op(Small x, Small y) { return (float)x op (float)y; }
+    CUKERN_OPERATOR(==)
+    CUKERN_OPERATOR(!=)
+    CUKERN_OPERATOR(<)
+    CUKERN_OPERATOR(<=)
+    CUKERN_OPERATOR(>)
+    CUKERN_OPERATOR(>=)
+#undef CUKERN_OPERATOR
+    Small operator+() const { return *this; }
+    Small operator-() const { return from_bits(bits ^ 0x8000); }
+    Small& operator++() { return *this += Small(1.0f); }
+    Small& operator--() { return *this -= Small(1.0f); }
+    static Small from_bits(unsigned short bits) {
+        Small result;
+        result.bits = bits;
+        return result;
+    }
+};
+
+template <Format format>
+struct alignas(4) Small2 {
+    Small<format> x, y;
+
+#define CUKERN_OPERATOR(op) \
+    friend inline Small2 operator op(Small2 a, Small2 b) { return {a.x op b.x, a.y op b.y}; }
+    CUKERN_OPERATOR(+)
+    CUKERN_OPERATOR(-)
+    CUKERN_OPERATOR(*)
+    CUKERN_OPERATOR(/)
+#undef CUKERN_OPERATOR
+    Small2 operator-() const { return {-x, -y}; }
+};
+
+// A float rounded to the format down, up or to zero.
+template <class T>
+inline T small_directed(float x, int direction) {
+    const T near(x);
+    const float value = near;
+    if (value == x || x != x) return near;
+    if (direction == 0) direction = x > 0 ? -1 : 1;
+    if ((value > x) == (direction > 0)) return near;
+    // One step up is one more in the bits of a positive number and one less in those of a negative one.
+    if (value == 0) return T::from_bits(direction > 0 ? 0x0001 : 0x8001);
+    return T::from_bits(near.bits + ((near.bits & 0x8000) ? -direction : direction));
+}
+}  // namespace cukern
+
+using __half = cukern::Small<cukern::half_format>;
+using __half2 = cukern::Small2<cukern::half_format>;
+using half = __half;
+using half2 = __half2;
+using __nv_bfloat16 = cukern::Small<cukern::bfloat_format>;
+using __nv_bfloat162 = cukern::Small2<cukern::bfloat_format>;
+using nv_bfloat16 = __nv_bfloat16;
+using nv_bfloat162 = __nv_bfloat162;
+
+#define CUKERN_SMALL(T, T2, name, pair)                                                                 \
+    static inline float __##name##2float(T x) { return x; }                                             \
+    static inline T __float2##name(float x) { return x; }                                               \
+    static inline T __float2##name##_rn(float x) { return x; }                                          \
+    static inline T __float2##name##_rz(float x) { return cukern::small_directed<T>(x, 0); }    \
+    static inline T __float2##name##_ru(float x) { return cukern::small_directed<T>(x, 1); }    \
+    static inline T __float2##name##_rd(float x) { return cukern::small_directed<T>(x, -1); }   \
+    static inline T __double2##name(double x) { return x; }                                             \
+    static inline T __int2##name##_rn(int x) { return x; }                                              \
+    static inline T __uint2##name##_rn(unsigned x) { return x; }                                        \
+    static inline T __short2##name##_rn(short x) { return x; }                                          \
+    static inline T __ushort2##name##_rn(unsigned short x) { return x; }                                \
+    static inline T __ll2##name##_rn(long long x) { return x; }                                         \
+    static inline T __ull2##name##_rn(unsigned long long x) { return x; }                               \
+    static inline int __##name##2int_rn(T x) { return __float2int_rn(x); }                              \
+    static inline int __##name##2int_rz(T x) { return __float2int_rz(x); }                              \
+    static inline int __##name##2int_ru(T x) { return __float2int_ru(x); }                              \
+    static inline int __##name##2int_rd(T x) { return __float2int_rd(x); }                              \
+    static inline unsigned __##name##2uint_rn(T x) { return __float2uint_rn(x); }                       \
+    static inline unsigned __##name##2uint_rz(T x) { return __float2uint_rz(x); }                       \
+    static inline long long __##name##2ll_rn(T x) { return __float2ll_rn(x); }                          \
+    static inline long long __##name##2ll_rz(T x) { return __float2ll_rz(x); }                          \
+    static inline unsigned long long __##name##2ull_rn(T x) { return __float2ull_rn(x); }               \
+    static inline unsigned long long __##name##2ull_rz(T x) { return __float2ull_rz(x); }               \
+    static inline T __low2##name(T2 a) { return a.x; }                                                  \
+    static inline T __high2##name(T2 a) { return a.y; }                                                 \
+    static inline T2 __halves2##pair(T a, T b) { return {a, b}; }                                       \
+    static inline T2 make_##pair(T a, T b) { return {a, b}; }                                           \
+    static inline T2 __##name##2##pair(T a) { return {a, a}; }                                          \
+    static inline T2 __float2##pair##_rn(float a) { return {T(a), T(a)}; }                              \
+    static inline T2 __floats2##pair##_rn(float a, float b) { return {T(a), T(b)}; }                    \
+    static inline T2 __float22##pair##_rn(float2 a) { return {T(a.x), T(a.y)}; }                        \
+    static inline float2 __##pair##2float2(T2 a) { return {(float)a.x, (float)a.y}; }
+CUKERN_SMALL(__half, __half2, half, half2)
+CUKERN_SMALL(__nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162)
+#undef CUKERN_SMALL
+
+static inline short __half_as_short(__half x) { return (short)x.bits; }
+static inline unsigned short __half_as_ushort(__half x) { return x.bits; }
+static inline __half __short_as_half(short x) { return __half::from_bits((unsigned short)x); }
+static inline __half __ushort_as_half(unsigned short x) { return __half::from_bits(x); }
+static inline short __bfloat16_as_short(__nv_bfloat16 x) { return (short)x.bits; }
+static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
+static inline __nv_bfloat16 __short_as_bfloat16(short x) { return __nv_bfloat16::from_bits((unsigned short)x); }
+static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return __nv_bfloat16::from_bits(x); }
+
+#define CUKERN_FORMAT template <cukern::Format f>
+#define CUKERN_S cukern::Small<f>
+#define CUKERN_S2 cukern::Small2<f>
+
+// Both names of arithmetic, alone and in pairs; the pair's follows CUDA's second naming.
+#define CUKERN_ARITHMETIC(name, pair, op)                                                               \
+    CUKERN_FORMAT inline CUKERN_S name(CUKERN_S a, CUKERN_S b) { return a op b; }                       \
+    CUKERN_FORMAT inline CUKERN_S2 pair(CUKERN_S2 a, CUKERN_S2 b) { return a op b; }
+CUKERN_ARITHMETIC(__hadd, __hadd2, +)
+CUKERN_ARITHMETIC(__hsub, __hsub2, -)
+CUKERN_ARITHMETIC(__hmul, __hmul2, *)
+CUKERN_ARITHMETIC(__hdiv, __h2div, /)
+CUKERN_ARITHMETIC(__hadd_rn, __hadd2_rn, +)
+CUKERN_ARITHMETIC(__hsub_rn, __hsub2_rn, -)
+CUKERN_ARITHMETIC(__hmul_rn, __hmul2_rn, *)
+#undef CUKERN_ARITHMETIC
+
+#define CUKERN_COMPARE(name, op)                                                                        \
+    CUKERN_FORMAT inline bool name(CUKERN_S a, CUKERN_S b) { return a op b; }                           \
+    CUKERN_FORMAT inline CUKERN_S2 name##2(CUKERN_S2 a, CUKERN_S2 b) {                                  \
+        return {CUKERN_S(a.x op b.x ? 1.0f : 0.0f), CUKERN_S(a.y op b.y ? 1.0f : 0.0f)};                \
+    }
+CUKERN_COMPARE(__heq, ==)
+CUKERN_COMPARE(__hne, !=)
+CUKERN_COMPARE(__hlt, <)
+CUKERN_COMPARE(__hle, <=)
+CUKERN_COMPARE(__hgt, >)
+CUKERN_COMPARE(__hge, >=)
+#undef CUKERN_COMPARE
+
+CUKERN_FORMAT inline bool __hisnan(CUKERN_S a) { return a != a; }
+CUKERN_FORMAT inline int __hisinf(CUKERN_S a) { return isinf((float)a) ? (a.bits & 0x8000 ? -1 : 1) : 0; }
+CUKERN_FORMAT inline CUKERN_S __hneg(CUKERN_S a) { return -a; }
+CUKERN_FORMAT inline CUKERN_S2 __hneg2(CUKERN_S2 a) { return -a; }
+CUKERN_FORMAT inline CUKERN_S __habs(CUKERN_S a) { return CUKERN_S::from_bits(a.bits & 0x7fff); }
+CUKERN_FORMAT inline CUKERN_S2 __habs2(CUKERN_S2 a) { return {__habs(a.x), __habs(a.y)}; }
+CUKERN_FORMAT inline CUKERN_S __hmax(CUKERN_S a, CUKERN_S b) { return fmax((float)a, (float)b); }
+CUKERN_FORMAT inline CUKERN_S __hmin(CUKERN_S a, CUKERN_S b) { return fmin((float)a, (float)b); }
+CUKERN_FORMAT inline CUKERN_S __hmax_nan(CUKERN_S a, CUKERN_S b) { return a != a ? a : b != b ? b : __hmax(a, b); }
+CUKERN_FORMAT inline CUKERN_S __hmin_nan(CUKERN_S a, CUKERN_S b) { return a != a ? a : b != b ? b : __hmin(a, b); }
+CUKERN_FORMAT inline CUKERN_S2 __hmax2(CUKERN_S2 a, CUKERN_S2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
+CUKERN_FORMAT inline CUKERN_S2 __hmin2(CUKERN_S2 a, CUKERN_S2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
+CUKERN_FORMAT inline float __low2float(CUKERN_S2 a) { return a.x; }
+CUKERN_FORMAT inline float __high2float(CUKERN_S2 a) { return a.y; }
+CUKERN_FORMAT inline CUKERN_S2 __lowhigh2highlow(CUKERN_S2 a) { return {a.y, a.x}; }
+// The product is exact in double; the sum there is rounded to odd, then once to the format.
+CUKERN_FORMAT inline CUKERN_S __hfma(CUKERN_S a, CUKERN_S b, CUKERN_S c) {
+    const double product = (double)(float)a * (float)b, addend = (float)c, sum = product + addend;
+    const double rest = cukern::two_sum_rest(product, addend);
+    if (rest == 0 || !isfinite(sum) || cukern::bits_as<unsigned long long>(sum) & 1) return CUKERN_S(sum);
+    const bool outward = (rest > 0) == (sum > 0);
+    return CUKERN_S(cukern::bits_as<double>(cukern::bits_as<unsigned long long>(sum) + (outward ? 1 : -1)));
+}
+CUKERN_FORMAT inline CUKERN_S2 __hfma2(CUKERN_S2 a, CUKERN_S2 b, CUKERN_S2 c) {
+    return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
+}
+
+#define CUKERN_MATH(name, expression) \
+    CUKERN_FORMAT inline CUKERN_S h##name(CUKERN_S a) { const float x = a; return CUKERN_S(expression); } \
+    CUKERN_FORMAT inline CUKERN_S2 h2##name(CUKERN_S2 a) { return {h##name(a.x), h##name(a.y)}; }
+CUKERN_MATH(exp, exp(x))
+CUKERN_MATH(exp2, exp2(x))
+CUKERN_MATH(exp10, exp10(x))
+CUKERN_MATH(log, log(x))
+CUKERN_MATH(log2, log2(x))
+CUKERN_MATH(log10, log10(x))
+CUKERN_MATH(sin, sin(x))
+CUKERN_MATH(cos, cos(x))
+CUKERN_MATH(tanh, tanh(x))
+CUKERN_MATH(sqrt, sqrt(x))
+CUKERN_MATH(rsqrt, rsqrt(x))
+CUKERN_MATH(rcp, 1 / x)
+CUKERN_MATH(floor, floor(x))
+CUKERN_MATH(ceil, ceil(x))
+CUKERN_MATH(trunc, trunc(x))
+CUKERN_MATH(rint, rint(x))
+#undef CUKERN_MATH
+#undef CUKERN_FORMAT
+#undef CUKERN_S
+#undef CUKERN_S2
+
+CUKERN_ATOMIC_BY(atomicAdd, __half, old + value)
+CUKERN_ATOMIC_BY(atomicAdd, __nv_bfloat16, old + value)
+CUKERN_ATOMIC_BY(atomicAdd, __half2, old + value)
+CUKERN_ATOMIC_BY(atomicAdd, __nv_bfloat162, old + value)

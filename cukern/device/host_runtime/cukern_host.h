@@ -1,0 +1,82 @@
+// The names of CUDA C++ for the host's compiler. No standard header: a kernel must compile in a fraction of a second.
+#pragma once
+#include "cukern_abi.h"
+
+#define __global__ inline __attribute__((always_inline))
+#define __device__
+#define __host__
+#define __constant__
+#define __shared__ thread_local
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __align__(n) alignas(n)
+
+#include "cukern_types.h"
+
+static thread_local uint3 threadIdx, blockIdx;
+static thread_local dim3 blockDim, gridDim;
+static const int warpSize = 32;
+
+namespace cukern {
+static const Runtime* runtime;
+static thread_local void* dynamic_shared_base;
+static inline void* dynamic_shared() { return __builtin_assume_aligned(dynamic_shared_base, 128); }
+
+template <class T>
+inline T load(const unsigned char* from) {
+    T value;
+    __builtin_memcpy(&value, from, sizeof(T));
+    return value;
+}
+
+template <class Function>
+struct Params;
+template <class... T>
+struct Params<void (*)(T...)> {
+    static constexpr unsigned count = sizeof...(T);
+    static constexpr unsigned sizes[count + 1] = {sizeof(T)...};
+    static constexpr unsigned offset(unsigned index) {
+        unsigned sum = 0;
+        for (unsigned i = 0; i < index; ++i) sum += (sizes[i] + 7) & ~7u;
+        return sum;
+    }
+};
+
+template <unsigned index, class Function>
+struct Param;
+template <class First, class... Rest>
+struct Param<0, void (*)(First, Rest...)> {
+    using type = First;
+};
+template <unsigned index, class First, class... Rest>
+struct Param<index, void (*)(First, Rest...)> : Param<index - 1, void (*)(Rest...)> {};
+
+static inline Dim block_at(const Launch* launch, unsigned long long index) {
+    const Dim grid = launch->grid;
+    return {(unsigned)(index % grid.x), (unsigned)(index / grid.x % grid.y), (unsigned)(index / grid.x / grid.y)};
+}
+
+static inline void begin_block(const Launch* launch, Dim block, void* shared) {
+    blockIdx = {block.x, block.y, block.z};
+    blockDim = {launch->block.x, launch->block.y, launch->block.z};
+    gridDim = {launch->grid.x, launch->grid.y, launch->grid.z};
+    dynamic_shared_base = shared;
+}
+
+static inline void next_block(const Launch* launch) {
+    if (++blockIdx.x < launch->grid.x) return;
+    blockIdx.x = 0;
+    if (++blockIdx.y < launch->grid.y) return;
+    blockIdx.y = 0;
+    ++blockIdx.z;
+}
+}  // namespace cukern
+
+#include "cukern_warp.h"
+#include "cukern_integer.h"
+#include "cukern_math.h"
+#include "cukern_atomic.h"

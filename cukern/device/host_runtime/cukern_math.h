@@ -1,0 +1,298 @@
+// CUDA's maths functions: each name overloaded for float and double, as double for integers, and with the suffix f.
+#pragma once
+
+namespace cukern {
+template <class T>
+struct IntegerAsDouble {};
+template <> struct IntegerAsDouble<bool> { using type = double; };
+template <> struct IntegerAsDouble<char> { using type = double; };
+template <> struct IntegerAsDouble<signed char> { using type = double; };
+template <> struct IntegerAsDouble<unsigned char> { using type = double; };
+template <> struct IntegerAsDouble<short> { using type = double; };
+template <> struct IntegerAsDouble<unsigned short> { using type = double; };
+template <> struct IntegerAsDouble<int> { using type = double; };
+template <> struct IntegerAsDouble<unsigned> { using type = double; };
+template <> struct IntegerAsDouble<long> { using type = double; };
+template <> struct IntegerAsDouble<unsigned long> { using type = double; };
+template <> struct IntegerAsDouble<long long> { using type = double; };
+template <> struct IntegerAsDouble<unsigned long long> { using type = double; };
+}  // namespace cukern
+
+#define CUKERN_UNARY_AS(name, single, wide)                                     \
+    static inline float name(float x) { return single; }                        \
+    static inline double name(double x) { return wide; }                        \
+    static inline float name##f(float x) { return single; }                     \
+    template <class T>                                                          \
+    inline typename cukern::IntegerAsDouble<T>::type name(T x) { return name((double)x); }
+#define CUKERN_UNARY(name) CUKERN_UNARY_AS(name, __builtin_##name##f(x), __builtin_##name(x))
+CUKERN_UNARY(exp)
+CUKERN_UNARY(exp2)
+CUKERN_UNARY(expm1)
+CUKERN_UNARY(log)
+CUKERN_UNARY(log1p)
+CUKERN_UNARY(log2)
+CUKERN_UNARY(log10)
+CUKERN_UNARY(logb)
+CUKERN_UNARY(sin)
+CUKERN_UNARY(cos)
+CUKERN_UNARY(tan)
+CUKERN_UNARY(asin)
+CUKERN_UNARY(acos)
+CUKERN_UNARY(atan)
+CUKERN_UNARY(sinh)
+CUKERN_UNARY(cosh)
+CUKERN_UNARY(tanh)
+CUKERN_UNARY(asinh)
+CUKERN_UNARY(acosh)
+CUKERN_UNARY(atanh)
+CUKERN_UNARY(sqrt)
+CUKERN_UNARY(cbrt)
+CUKERN_UNARY(erf)
+CUKERN_UNARY(erfc)
+CUKERN_UNARY(tgamma)
+CUKERN_UNARY(lgamma)
+CUKERN_UNARY(floor)
+CUKERN_UNARY(ceil)
+CUKERN_UNARY(round)
+CUKERN_UNARY(trunc)
+CUKERN_UNARY(rint)
+CUKERN_UNARY(nearbyint)
+CUKERN_UNARY(fabs)
+CUKERN_UNARY(j0)
+CUKERN_UNARY(j1)
+CUKERN_UNARY(y0)
+CUKERN_UNARY(y1)
+#undef CUKERN_UNARY
+
+extern "C" double exp10(double) noexcept;
+extern "C" float exp10f(float) noexcept;
+static inline float exp10(float x) { return exp10f(x); }
+CUKERN_UNARY_AS(rsqrt, (float)(1.0 / __builtin_sqrt((double)x)), 1.0 / __builtin_sqrt(x))
+CUKERN_UNARY_AS(rcbrt, (float)(1.0 / __builtin_cbrt((double)x)), 1.0 / __builtin_cbrt(x))
+CUKERN_UNARY_AS(normcdf, (float)(0.5 * __builtin_erfc(-0.70710678118654752440 * x)),
+                0.5 * __builtin_erfc(-0.70710678118654752440 * x))
+
+namespace cukern {
+// Exact for large x too: x is first brought to its distance from the nearest half integer.
+inline double reduced_pi(double x, int* quadrant) {
+    const double whole = __builtin_rint(2 * x);
+    *quadrant = (int)(long long)(whole - 4 * __builtin_floor(whole / 4));
+    return 3.14159265358979323846 * (x - whole / 2);
+}
+inline double sin_pi(double x) {
+    if (!__builtin_isfinite(x)) return x - x;
+    int quadrant;
+    const double r = reduced_pi(x, &quadrant);
+    const double value = quadrant & 1 ? __builtin_cos(r) : __builtin_sin(r);
+    return value == 0 ? __builtin_copysign(0.0, x) : quadrant & 2 ? -value : value;
+}
+inline double cos_pi(double x) {
+    if (!__builtin_isfinite(x)) return x - x;
+    int quadrant;
+    const double r = reduced_pi(x, &quadrant);
+    const double value = quadrant & 1 ? -__builtin_sin(r) : __builtin_cos(r);
+    return value == 0 ? 0.0 : quadrant & 2 ? -value : value;
+}
+
+// The inverse of the normal distribution: a rational start (P. J. Acklam), made exact by Halley's steps on erfc.
+inline double normal_quantile_start(double p) {
+    const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02, -2.759285104469687e+02,
+                        1.383577518672690e+02, -3.066479806614716e+01, 2.506628277459239e+00};
+    const double b[] = {-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02,
+                        6.680131188771972e+01, -1.328068155288572e+01};
+    const double c[] = {-7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838e+00,
+                        -2.549732539343734e+00, 4.374664141464968e+00, 2.938163982698783e+00};
+    const double d[] = {7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00, 3.754408661907416e+00};
+    if (p < 0.02425) {
+        const double q = __builtin_sqrt(-2 * __builtin_log(p));
+        return (((((c[0] * q + c[1]) * q + c[2]) * q + c[3]) * q + c[4]) * q + c[5]) /
+               ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1);
+    }
+    const double q = p - 0.5, r = q * q;
+    return (((((a[0] * r + a[1]) * r + a[2]) * r + a[3]) * r + a[4]) * r + a[5]) * q /
+           (((((b[0] * r + b[1]) * r + b[2]) * r + b[3]) * r + b[4]) * r + 1);
+}
+// x with erfc(x) = p, for p at most 1, where no digit is lost.
+inline double erfc_inverse_half(double p) {
+    if (p == 0) return __builtin_inf();
+    double x = -normal_quantile_start(p / 2) * 0.70710678118654752440;
+    for (int i = 0; i < 2; ++i) {
+        const double error = (__builtin_erfc(x) - p) / (1.12837916709551257390 * __builtin_exp(-x * x));
+        x += error / (1 + x * error);
+    }
+    return x;
+}
+inline double erfc_inverse(double p) {
+    if (!(p >= 0 && p <= 2)) return __builtin_nan("");
+    return p <= 1 ? erfc_inverse_half(p) : -erfc_inverse_half(2 - p);
+}
+inline double erf_inverse(double y) {
+    const double size = __builtin_fabs(y);
+    if (!(size <= 1)) return __builtin_nan("");
+    if (size >= 0.5) return __builtin_copysign(erfc_inverse_half(1 - size), y);
+    double x = 0.88622692545275801365 * y * (1 + 0.26179938779914943654 * y * y);
+    for (int i = 0; i < 4; ++i) {
+        const double error = (__builtin_erf(x) - y) / (1.12837916709551257390 * __builtin_exp(-x * x));
+        x -= error / (1 + x * error);
+    }
+    return x;
+}
+// exp(x * x) * erfc(x); beyond 10 by its continued fraction, where erfc alone would vanish.
+inline double scaled_erfc(double x) {
+    if (x < 10) return __builtin_exp(x * x) * __builtin_erfc(x);
+    double tail = 0;
+    for (int k = 40; k > 0; --k) tail = 0.5 * k / (x + tail);
+    return 0.56418958354775628695 / (x + tail);
+}
+}  // namespace cukern
+
+CUKERN_UNARY_AS(sinpi, (float)cukern::sin_pi(x), cukern::sin_pi(x))
+CUKERN_UNARY_AS(cospi, (float)cukern::cos_pi(x), cukern::cos_pi(x))
+CUKERN_UNARY_AS(erfinv, (float)cukern::erf_inverse(x), cukern::erf_inverse(x))
+CUKERN_UNARY_AS(erfcinv, (float)cukern::erfc_inverse(x), cukern::erfc_inverse(x))
+CUKERN_UNARY_AS(erfcx, (float)cukern::scaled_erfc(x), cukern::scaled_erfc(x))
+CUKERN_UNARY_AS(normcdfinv, (float)(-1.41421356237309504880 * cukern::erfc_inverse(2 * (double)x)),
+                -1.41421356237309504880 * cukern::erfc_inverse(2 * x))
+#undef CUKERN_UNARY_AS
+
+#define CUKERN_BINARY(name)                                                                            \
+    static inline float name(float x, float y) { return __builtin_##name##f(x, y); }                   \
+    static inline double name(double x, double y) { return __builtin_##name(x, y); }                   \
+    static inline double name(float x, double y) { return __builtin_##name((double)x, y); }            \
+    static inline double name(double x, float y) { return __builtin_##name(x, (double)y); }            \
+    static inline float name##f(float x, float y) { return __builtin_##name##f(x, y); }                \
+    template <class T, class U>                                                                        \
+    inline typename cukern::IntegerAsDouble<T>::type name(T x, U y) {                                  \
+        return __builtin_##name((double)x, (double)y);                                                 \
+    }                                                                                                  \
+    template <class U>                                                                                 \
+    inline typename cukern::IntegerAsDouble<U>::type name(double x, U y) {                             \
+        return __builtin_##name(x, (double)y);                                                         \
+    }                                                                                                  \
+    template <class U>                                                                                 \
+    inline typename cukern::IntegerAsDouble<U>::type name(float x, U y) {                              \
+        return __builtin_##name((double)x, (double)y);                                                 \
+    }
+CUKERN_BINARY(atan2)
+CUKERN_BINARY(hypot)
+CUKERN_BINARY(fmod)
+CUKERN_BINARY(remainder)
+CUKERN_BINARY(copysign)
+CUKERN_BINARY(nextafter)
+CUKERN_BINARY(fmax)
+CUKERN_BINARY(fmin)
+CUKERN_BINARY(fdim)
+CUKERN_BINARY(pow)
+#undef CUKERN_BINARY
+static inline float pow(float x, int y) { return __builtin_powf(x, (float)y); }
+static inline float rhypot(float x, float y) { return (float)(1.0 / __builtin_hypot((double)x, (double)y)); }
+static inline double rhypot(double x, double y) { return 1.0 / __builtin_hypot(x, y); }
+
+static inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+static inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
+static inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+static inline float ldexp(float x, int n) { return __builtin_ldexpf(x, n); }
+static inline double ldexp(double x, int n) { return __builtin_ldexp(x, n); }
+static inline float ldexpf(float x, int n) { return __builtin_ldexpf(x, n); }
+static inline float scalbn(float x, int n) { return __builtin_scalbnf(x, n); }
+static inline double scalbn(double x, int n) { return __builtin_scalbn(x, n); }
+static inline float frexp(float x, int* n) { return __builtin_frexpf(x, n); }
+static inline double frexp(double x, int* n) { return __builtin_frexp(x, n); }
+static inline float frexpf(float x, int* n) { return __builtin_frexpf(x, n); }
+static inline float modf(float x, float* n) { return __builtin_modff(x, n); }
+static inline double modf(double x, double* n) { return __builtin_modf(x, n); }
+static inline float modff(float x, float* n) { return __builtin_modff(x, n); }
+static inline float remquo(float x, float y, int* n) { return __builtin_remquof(x, y, n); }
+static inline double remquo(double x, double y, int* n) { return __builtin_remquo(x, y, n); }
+static inline int ilogb(float x) { return __builtin_ilogbf(x); }
+static inline int ilogb(double x) { return __builtin_ilogb(x); }
+static inline long lrint(float x) { return __builtin_lrintf(x); }
+static inline long lrint(double x) { return __builtin_lrint(x); }
+static inline long long llrint(float x) { return __builtin_llrintf(x); }
+static inline long long llrint(double x) { return __builtin_llrint(x); }
+static inline long lround(float x) { return __builtin_lroundf(x); }
+static inline long lround(double x) { return __builtin_lround(x); }
+static inline long long llround(float x) { return __builtin_llroundf(x); }
+static inline long long llround(double x) { return __builtin_llround(x); }
+static inline double nan(const char*) { return __builtin_nan(""); }
+static inline float nanf(const char*) { return __builtin_nanf(""); }
+static inline double jn(int n, double x) { return __builtin_jn(n, x); }
+static inline float jnf(int n, float x) { return __builtin_jnf(n, x); }
+static inline double yn(int n, double x) { return __builtin_yn(n, x); }
+static inline float ynf(int n, float x) { return __builtin_ynf(n, x); }
+static inline double norm3d(double a, double b, double c) { return __builtin_hypot(__builtin_hypot(a, b), c); }
+static inline float norm3df(float a, float b, float c) { return (float)__builtin_sqrt((double)a * a + (double)b * b + (double)c * c); }
+
+#define CUKERN_PAIR(name, type, first, second) \
+    static inline void name(type x, type* s, type* c) { *s = first(x), *c = second(x); }
+CUKERN_PAIR(sincos, float, sin, cos)
+CUKERN_PAIR(sincos, double, sin, cos)
+CUKERN_PAIR(sincosf, float, sin, cos)
+CUKERN_PAIR(sincospi, float, sinpi, cospi)
+CUKERN_PAIR(sincospi, double, sinpi, cospi)
+CUKERN_PAIR(sincospif, float, sinpi, cospi)
+#undef CUKERN_PAIR
+
+#undef isnan
+#undef isinf
+#undef isfinite
+#undef signbit
+#define CUKERN_TEST(name, expression)                                  \
+    static inline bool name(float x) { return expression; }            \
+    static inline bool name(double x) { return expression; }
+CUKERN_TEST(isnan, __builtin_isnan(x))
+CUKERN_TEST(isinf, __builtin_isinf(x))
+CUKERN_TEST(isfinite, __builtin_isfinite(x))
+CUKERN_TEST(isnormal, __builtin_isnormal(x))
+CUKERN_TEST(signbit, __builtin_signbit(x) != 0)
+#undef CUKERN_TEST
+
+// min and max take a number over NaN, as fmin and fmax.
+#define CUKERN_MIN_MAX(type, a, b)                                                \
+    static constexpr type min(a x, b y) { return (type)y < (type)x ? y : x; }     \
+    static constexpr type max(a x, b y) { return (type)x < (type)y ? y : x; }
+CUKERN_MIN_MAX(int, int, int)
+CUKERN_MIN_MAX(unsigned, unsigned, unsigned)
+CUKERN_MIN_MAX(unsigned, int, unsigned)
+CUKERN_MIN_MAX(unsigned, unsigned, int)
+CUKERN_MIN_MAX(long, long, long)
+CUKERN_MIN_MAX(unsigned long, unsigned long, unsigned long)
+CUKERN_MIN_MAX(unsigned long, long, unsigned long)
+CUKERN_MIN_MAX(unsigned long, unsigned long, long)
+CUKERN_MIN_MAX(long long, long long, long long)
+CUKERN_MIN_MAX(unsigned long long, unsigned long long, unsigned long long)
+CUKERN_MIN_MAX(unsigned long long, long long, unsigned long long)
+CUKERN_MIN_MAX(unsigned long long, unsigned long long, long long)
+#undef CUKERN_MIN_MAX
+#define CUKERN_MIN_MAX(type, a, b)                                      \
+    static inline type min(a x, b y) { return fmin((type)x, (type)y); } \
+    static inline type max(a x, b y) { return fmax((type)x, (type)y); }
+CUKERN_MIN_MAX(float, float, float)
+CUKERN_MIN_MAX(double, double, double)
+CUKERN_MIN_MAX(double, float, double)
+CUKERN_MIN_MAX(double, double, float)
+#undef CUKERN_MIN_MAX
+
+static constexpr int abs(int x) { return x < 0 ? -x : x; }
+static constexpr long abs(long x) { return x < 0 ? -x : x; }
+static constexpr long long abs(long long x) { return x < 0 ? -x : x; }
+static constexpr long labs(long x) { return x < 0 ? -x : x; }
+static constexpr long long llabs(long long x) { return x < 0 ? -x : x; }
+static inline float abs(float x) { return __builtin_fabsf(x); }
+static inline double abs(double x) { return __builtin_fabs(x); }
+
+// The fast intrinsics are the exact functions here.
+static inline float __expf(float x) { return exp(x); }
+static inline float __exp10f(float x) { return exp10(x); }
+static inline float __logf(float x) { return log(x); }
+static inline float __log2f(float x) { return log2(x); }
+static inline float __log10f(float x) { return log10(x); }
+static inline float __sinf(float x) { return sin(x); }
+static inline float __cosf(float x) { return cos(x); }
+static inline float __tanf(float x) { return tan(x); }
+static inline float __tanhf(float x) { return tanh(x); }
+static inline float __powf(float x, float y) { return pow(x, y); }
+static inline void __sincosf(float x, float* s, float* c) { sincos(x, s, c); }
+static inline float __fdividef(float x, float y) { return x / y; }
+static inline float fdividef(float x, float y) { return x / y; }
+static inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }

@@ -1,0 +1,106 @@
+// Barriers, shuffles, votes and faults. Each notes where it is called, for the report of threads that never meet.
+#pragma once
+
+#define CUKERN_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+namespace cukern {
+// Other threads of the block run inside, so this thread's index is put back after.
+static inline unsigned long long collect(
+    Collective what, unsigned mask, unsigned long long value, int argument, int width, const char* file, int line) {
+    const uint3 me = threadIdx;
+    const unsigned long long result = runtime->collect(what, mask, value, argument, width, file, line);
+    threadIdx = me;
+    return result;
+}
+
+[[noreturn]] static __attribute__((noinline, cold)) void fault(const char* what, const char* file, int line) {
+    runtime->fault(what, file, line, {blockIdx.x, blockIdx.y, blockIdx.z}, {threadIdx.x, threadIdx.y, threadIdx.z});
+    __builtin_unreachable();
+}
+
+template <class T>
+inline T shuffle(Collective what, unsigned mask, T value, int argument, int width, const char* file, int line) {
+    static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    bits = collect(what, mask, bits, argument, width, file, line);
+    __builtin_memcpy(&value, &bits, sizeof(T));
+    return value;
+}
+}  // namespace cukern
+
+static inline void __syncthreads(CUKERN_HERE) { cukern::collect(cukern::barrier, 0, 0, 0, 0, file, line); }
+static inline int __syncthreads_count(int predicate, CUKERN_HERE) {
+    return (int)cukern::collect(cukern::barrier_count, 0, predicate != 0, 0, 0, file, line);
+}
+static inline int __syncthreads_and(int predicate, CUKERN_HERE) {
+    return (int)cukern::collect(cukern::barrier_and, 0, predicate != 0, 0, 0, file, line);
+}
+static inline int __syncthreads_or(int predicate, CUKERN_HERE) {
+    return (int)cukern::collect(cukern::barrier_or, 0, predicate != 0, 0, 0, file, line);
+}
+static inline void __syncwarp(unsigned mask = 0xffffffffu, CUKERN_HERE) {
+    cukern::collect(cukern::warp_sync, mask, 0, 0, 0, file, line);
+}
+static inline unsigned __activemask(CUKERN_HERE) {
+    return (unsigned)cukern::collect(cukern::warp_active_mask, 0xffffffffu, 0, 0, 0, file, line);
+}
+static inline void __nanosleep(unsigned, CUKERN_HERE) {
+    cukern::collect(cukern::yield_thread, 0, 0, 0, 0, file, line);
+}
+
+#define CUKERN_SHUFFLE(name, what, type)                                                            \
+    template <class T>                                                                              \
+    inline T name(unsigned mask, T value, type argument, int width = 32, CUKERN_HERE) {             \
+        return cukern::shuffle(cukern::what, mask, value, (int)argument, width, file, line);        \
+    }
+CUKERN_SHUFFLE(__shfl_sync, warp_shuffle, int)
+CUKERN_SHUFFLE(__shfl_up_sync, warp_shuffle_up, unsigned)
+CUKERN_SHUFFLE(__shfl_down_sync, warp_shuffle_down, unsigned)
+CUKERN_SHUFFLE(__shfl_xor_sync, warp_shuffle_xor, int)
+#undef CUKERN_SHUFFLE
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate, CUKERN_HERE) {
+    return (unsigned)cukern::collect(cukern::warp_ballot, mask, predicate != 0, 0, 0, file, line);
+}
+static inline int __all_sync(unsigned mask, int predicate, CUKERN_HERE) {
+    return (int)cukern::collect(cukern::warp_all, mask, predicate != 0, 0, 0, file, line);
+}
+static inline int __any_sync(unsigned mask, int predicate, CUKERN_HERE) {
+    return (int)cukern::collect(cukern::warp_any, mask, predicate != 0, 0, 0, file, line);
+}
+template <class T>
+inline unsigned __match_any_sync(unsigned mask, T value, CUKERN_HERE) {
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    return (unsigned)cukern::collect(cukern::warp_match_any, mask, bits, 0, 0, file, line);
+}
+template <class T>
+inline unsigned __match_all_sync(unsigned mask, T value, int* all, CUKERN_HERE) {
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    const unsigned same = (unsigned)cukern::collect(cukern::warp_match_all, mask, bits, 0, 0, file, line);
+    *all = same != 0;
+    return same;
+}
+
+#define CUKERN_REDUCE(name, what, type)                                                             \
+    static inline type name(unsigned mask, type value, CUKERN_HERE) {                               \
+        return (type)cukern::collect(cukern::what, mask, (unsigned)value, 0, 0, file, line);        \
+    }
+CUKERN_REDUCE(__reduce_add_sync, warp_add, int)
+CUKERN_REDUCE(__reduce_add_sync, warp_add, unsigned)
+CUKERN_REDUCE(__reduce_min_sync, warp_min_signed, int)
+CUKERN_REDUCE(__reduce_min_sync, warp_min_unsigned, unsigned)
+CUKERN_REDUCE(__reduce_max_sync, warp_max_signed, int)
+CUKERN_REDUCE(__reduce_max_sync, warp_max_unsigned, unsigned)
+CUKERN_REDUCE(__reduce_and_sync, warp_and, unsigned)
+CUKERN_REDUCE(__reduce_or_sync, warp_or, unsigned)
+CUKERN_REDUCE(__reduce_xor_sync, warp_xor, unsigned)
+#undef CUKERN_REDUCE
+#undef CUKERN_HERE
+
+static inline void __trap() { cukern::fault("__trap() was called", nullptr, 0); }
+static inline void __brkpt() {}
+
+#include <assert.h>

@@ -1,0 +1,319 @@
+// The host runtime: launches kernels, hands their blocks to all cores, and reports what goes wrong in one.
+// Compiled once a machine. C library only.
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "block.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+constexpr long wake_ns = 30000;   // less work than this is done before another core has woken
+constexpr long chunk_ns = 10000;  // work taken at once
+constexpr int max_workers = 256;
+constexpr int max_stacks = 24000;  // two memory maps each; Linux allows 65530 a process
+
+struct Job {
+    const Kernel* kernel;
+    Launch launch;
+    unsigned long long total;
+    unsigned long long chunk;  // atomic
+    unsigned long long next;   // atomic
+    int stop;                  // atomic: a block faulted
+    int helpers;               // under the lock
+    unsigned long long fault_block;
+    char message[message_bytes];
+    Job* link;
+};
+
+// A kernel that Python has loaded. A parameter is copied as it is, or read from the ndarray whose address it holds.
+struct Param {
+    unsigned kind;  // 0 bytes, 1 pointer, 2 view
+    unsigned offset, axes, itemsize;
+};
+
+struct Function {
+    const Kernel* kernel;
+    float block_ns;  // of the last launch; 0 when there was none
+    unsigned param_bytes, param_count;
+    int flushes;
+    Param params[];
+};
+
+struct Header {
+    Dim grid, block;
+    unsigned long long shared;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work_came = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
+static Job* jobs;
+static int helper_count, helpers_wanted, idle_helpers;
+static int stacks;  // atomic
+static pthread_key_t worker_key;
+static const void* none_object;
+static size_t array_data_offset;
+static const cukern::Runtime runtime_table = {collect, fault};
+
+static void free_worker(void* pointer) {
+    Worker* w = (Worker*)pointer;
+    for (unsigned i = 0; i < w->made; ++i) free_stack(w->fiber_stacks[i], fiber_stack_bytes);
+    __atomic_fetch_sub(&stacks, (int)w->made, __ATOMIC_RELAXED);
+    free_stack(w->plain_stack, plain_stack_bytes);
+    if (w->shared) munmap(w->shared, shared_bytes);
+    munmap(w, sizeof(Worker));
+    worker = 0;
+}
+
+static void* map(size_t size) {
+    void* base = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return base == MAP_FAILED ? 0 : base;
+}
+
+// The calling thread's worker with all that a kernel needs, or null when there is no memory.
+static Worker* prepare_worker(const Kernel* kernel, const Launch* launch) {
+    Worker* w = worker;
+    if (!w) {
+        w = (Worker*)map(sizeof(Worker));
+        if (!w) return 0;
+        worker = w;
+        pthread_setspecific(worker_key, w);
+    }
+    if (!w->shared && !(w->shared = (char*)map(shared_bytes))) return 0;
+    if (kernel->run_blocks) {
+        if (!w->plain_stack) {
+            if (!(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
+            make_context(&w->plain, w->plain_stack, plain_stack_bytes, plain_main);
+        }
+    } else {
+        const unsigned threads = launch->block.x * launch->block.y * launch->block.z;
+        while (w->made < threads) {
+            if (__atomic_add_fetch(&stacks, 1, __ATOMIC_RELAXED) > max_stacks ||
+                !(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) {
+                __atomic_fetch_sub(&stacks, 1, __ATOMIC_RELAXED);
+                return 0;
+            }
+            ++w->made;
+        }
+    }
+    return w;
+}
+
+static void record_fault(Job* job, const Worker* w, unsigned long long block) {
+    pthread_mutex_lock(&lock);
+    if (!job->stop || block < job->fault_block) {
+        job->fault_block = block;
+        memcpy(job->message, w->message, message_bytes);
+    }
+    __atomic_store_n(&job->stop, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+}
+
+// Takes the next blocks and runs them; the number taken, 0 when none are left.
+static unsigned long long run_chunk(Worker* w, Job* job) {
+    if (__atomic_load_n(&job->stop, __ATOMIC_ACQUIRE)) return 0;
+    const unsigned long long want = __atomic_load_n(&job->chunk, __ATOMIC_RELAXED);
+    const unsigned long long first = __atomic_fetch_add(&job->next, want, __ATOMIC_RELAXED);
+    if (first >= job->total) return 0;
+    const unsigned long long count = job->total - first < want ? job->total - first : want;
+    w->kernel = job->kernel;
+    w->launch = &job->launch;
+    w->first = first;
+    w->count = count;
+    const bool done = job->kernel->run_blocks ? run_plain_blocks(w) : run_fiber_blocks(w);
+    if (!done) record_fault(job, w, first);
+    return count;
+}
+
+static void* helper_main(void*) {
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        Job* job = jobs;
+        while (job && (__atomic_load_n(&job->next, __ATOMIC_RELAXED) >= job->total || job->stop)) job = job->link;
+        if (!job) {
+            ++idle_helpers;
+            pthread_cond_wait(&work_came, &lock);
+            --idle_helpers;
+            continue;
+        }
+        ++job->helpers;
+        pthread_mutex_unlock(&lock);
+        Worker* w = prepare_worker(job->kernel, &job->launch);
+        while (w && run_chunk(w, job)) continue;
+        pthread_mutex_lock(&lock);
+        if (--job->helpers == 0) pthread_cond_broadcast(&helper_left);
+        if (!w) pthread_cond_wait(&work_came, &lock);
+    }
+}
+
+// Makes the job known to the helpers, starting those that are missing.
+static void call_helpers(Job* job, unsigned long long chunks) {
+    pthread_mutex_lock(&lock);
+    job->link = jobs;
+    jobs = job;
+    int wake = chunks < (unsigned long long)helpers_wanted ? (int)chunks : helpers_wanted;
+    while (helper_count < wake) {
+        pthread_t thread;
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        const int failed = pthread_create(&thread, &attributes, helper_main, 0);
+        pthread_attr_destroy(&attributes);
+        if (failed) break;
+        ++helper_count;
+    }
+    if (wake > idle_helpers) wake = idle_helpers;
+    for (int i = 0; i < wake; ++i) pthread_cond_signal(&work_came);
+    pthread_mutex_unlock(&lock);
+}
+
+static void dismiss_helpers(Job* job) {
+    pthread_mutex_lock(&lock);
+    Job** at = &jobs;
+    while (*at != job) at = &(*at)->link;
+    *at = job->link;
+    while (job->helpers) pthread_cond_wait(&helper_left, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static double now_ns() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+static unsigned long long chunk_for(const Job* job, double block_ns) {
+    const double share = (double)job->total / (4.0 * (helpers_wanted + 1));
+    double chunk = block_ns > 0 ? chunk_ns / block_ns : 1;
+    if (chunk > share) chunk = share;
+    return chunk < 1 ? 1 : (unsigned long long)chunk;
+}
+
+// Runs the blocks on this thread, and calls the others as soon as there is enough to do for them.
+static void run_job(Worker* w, Job* job, Function* function) {
+    bool called = helpers_wanted == 0 || job->total == 1;
+    const bool alone = called;
+    job->chunk = alone ? job->total : chunk_for(job, function->block_ns);
+    if (!called && function->block_ns * (double)job->total > wake_ns) {
+        call_helpers(job, job->total / job->chunk);
+        called = true;
+    }
+    const double start = now_ns();
+    double elapsed = 0;
+    unsigned long long done = 0;
+    while (const unsigned long long count = run_chunk(w, job)) {
+        done += count;
+        elapsed = now_ns() - start;
+        if (called) continue;
+        const double block_ns = elapsed / (double)done;
+        __atomic_store_n(&job->chunk, chunk_for(job, block_ns), __ATOMIC_RELAXED);
+        if (job->total > done && block_ns * (double)(job->total - done) > wake_ns) {
+            call_helpers(job, (job->total - done + job->chunk - 1) / job->chunk);
+            called = true;
+        }
+    }
+    if (called && !alone) dismiss_helpers(job);
+    if (done) function->block_ns = (float)(elapsed / (double)done);
+}
+
+// The fields of an ndarray that NumPy's C API exposes, behind Python's object header.
+struct ArrayFields {
+    char* data;
+    int axes;
+    long* shape;
+    long* strides;
+};
+
+static const ArrayFields* fields_of(unsigned long long object) {
+    return (const ArrayFields*)((const char*)object + array_data_offset);
+}
+
+static void resolve(const Function* function, unsigned char* params) {
+    for (unsigned i = 0; i < function->param_count; ++i) {
+        const Param* param = &function->params[i];
+        unsigned long long* slot = (unsigned long long*)(params + param->offset);
+        if (param->kind == 0) continue;
+        const bool is_none = (const void*)*slot == none_object;
+        const ArrayFields* array = is_none ? 0 : fields_of(*slot);
+        slot[0] = array ? (unsigned long long)array->data : 0;
+        for (unsigned axis = 0; axis < param->axes; ++axis) {
+            slot[1 + axis] = array ? (unsigned long long)array->shape[axis] : 0;
+            slot[1 + param->axes + axis] = array ? (unsigned long long)(array->strides[axis] / (long)param->itemsize) : 0;
+        }
+    }
+}
+
+static thread_local const char* last_error __attribute__((tls_model("initial-exec")));
+
+static int fail(const char* message) {
+    last_error = message;
+    return 1;
+}
+
+// Launches with `packed`: a Header, then the parameters. Non-zero when a block faulted; see cukern_last_error.
+EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
+    Header header;
+    memcpy(&header, packed, sizeof header);
+    unsigned char* params = (unsigned char*)__builtin_alloca_with_align(function->param_bytes + 8, 128);
+    memcpy(params, packed + sizeof header, function->param_bytes);
+    resolve(function, params);
+    Job job;
+    job.kernel = function->kernel;
+    job.launch = {params, header.grid, header.block};
+    job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z;
+    job.next = job.helpers = job.stop = 0;
+    job.fault_block = 0;
+    Worker* w = prepare_worker(job.kernel, &job.launch);
+    if (!w) return fail("no memory for the stacks of the block's threads");
+    run_job(w, &job, function);
+    if (function->flushes) fflush(stdout);
+    if (!job.stop) return 0;
+    memcpy(w->message, job.message, message_bytes);
+    return fail(w->message);
+}
+
+EXPORT const char* cukern_last_error() { return last_error; }
+
+// A loaded kernel and how to read its parameters, for cukern_launch; it lives as long as the process.
+EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes) {
+    Function* function = (Function*)malloc(sizeof(Function) + kernel->param_count * sizeof(Param));
+    if (!function) return 0;
+    function->kernel = kernel;
+    function->block_ns = 0;
+    function->param_bytes = param_bytes;
+    function->param_count = kernel->param_count;
+    function->flushes = flushes;
+    memcpy(function->params, params, kernel->param_count * sizeof(Param));
+    *kernel->runtime = &runtime_table;
+    return function;
+}
+
+// What `object`, an ndarray, seems to be: its data pointer, number of axes, first length and first stride.
+EXPORT void cukern_probe(unsigned long long object, long long* out) {
+    const ArrayFields* array = fields_of(object);
+    out[0] = (long long)array->data;
+    out[1] = array->axes;
+    out[2] = array->shape[0];
+    out[3] = array->strides[0];
+}
+
+static void before_fork() { pthread_mutex_lock(&lock); }
+static void after_fork_in_parent() { pthread_mutex_unlock(&lock); }
+// The helpers are not in the child: it starts its own when it needs them.
+static void after_fork_in_child() {
+    helper_count = idle_helpers = 0;
+    jobs = 0;
+    pthread_mutex_init(&lock, 0);
+    pthread_cond_init(&work_came, 0);
+    pthread_cond_init(&helper_left, 0);
+}
+
+EXPORT int cukern_start(int threads, const void* none, unsigned long long object_header_bytes) {
+    none_object = none;
+    array_data_offset = object_header_bytes;
+    helpers_wanted = (threads < max_workers ? threads : max_workers) - 1;
+    if (pthread_key_create(&worker_key, free_worker)) return 1;
+    return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}

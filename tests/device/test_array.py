@@ -1,0 +1,231 @@
+"""Creation, conversion and protocols of arrays."""
+
+import copy
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern import dtypes
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_numpy_data_keeps_its_dtype_and_values(device, dtype):
+    data = (np.arange(6).reshape(2, 3) % 2).astype(dtype)
+    x = ck.asarray(data)
+    assert (x.dtype, x.shape, x.device) == (dtype, (2, 3), device)
+    np.testing.assert_array_equal(x.numpy(), data)
+    np.testing.assert_array_equal(np.asarray(x), data)
+
+
+@pytest.mark.parametrize(
+    "obj, dtype",
+    [
+        (1.5, "float32"), (2, "int64"), (True, "bool"), ([1, 2.5], "float32"), ([[1], [2]], "int64"),
+        ([], "float32"), (np.float64(1), "float64"), ([np.float64(1)], "float64"), ((1.0, 2.0), "float32"),
+        (np.array(3, np.int8), "int8"), ([np.int16(3), np.int16(4)], "int16"),
+    ],
+)  # fmt: skip
+def test_python_numbers_take_the_default_dtypes(device, obj, dtype):
+    x = ck.asarray(obj)
+    assert dtypes.info(x.dtype).name == dtype
+    np.testing.assert_array_equal(x.numpy(), np.asarray(obj))
+
+
+def test_nested_lists_of_arrays(device):
+    assert ck.asarray([ck.ones(2), ck.zeros(2)]).tolist() == [[1, 1], [0, 0]]
+
+
+def test_a_numpy_array_on_the_host_is_shared():
+    data = np.zeros(3, np.float32)
+    x = ck.asarray(data, device="host")
+    data[0] = 5
+    assert x.tolist() == [5, 0, 0]
+    assert ck.array(data, device="host").tolist() == [5, 0, 0]
+    copied = ck.asarray(data, device="host", copy=True)
+    data[1] = 7
+    assert copied.tolist() == [5, 0, 0]
+
+
+def test_misaligned_and_read_only_data_is_copied(device):
+    raw = np.zeros(9, np.uint8)[1:].view(np.float32)
+    assert not raw.flags.aligned
+    assert ck.asarray(raw)._data.flags.c_contiguous
+    if device.kind == "host":
+        assert ck.asarray(raw)._data.flags.aligned
+    frozen = np.ones(2, np.float32)
+    frozen.flags.writeable = False
+    x = ck.asarray(frozen)
+    assert x.tolist() == [1, 1]
+    with pytest.raises(ValueError, match="copy: a copy is needed"):
+        ck.asarray(frozen, copy=False)
+
+
+def test_big_endian_data_is_converted(device):
+    x = ck.asarray(np.array([1, 2], ">f4"))
+    assert x.dtype == ck.float32 and x.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "obj, message",
+    [("text", "obj: expected numbers"), ([None], "obj: expected numbers"), (1j, "no dtype complex128")],
+)
+def test_refused_data(device, obj, message):
+    with pytest.raises(TypeError, match=message):
+        ck.asarray(obj)
+
+
+def test_refused_dtypes(device):
+    with pytest.raises(TypeError, match="dtype: cukern has no dtype complex64; it has bool, int8"):
+        ck.zeros(2, dtype="complex64")
+    with pytest.raises(TypeError, match="dtype: 'nonsense' is not a dtype"):
+        ck.zeros(2, dtype="nonsense")
+
+
+def test_creation(device):
+    np.testing.assert_array_equal(ck.zeros((2, 0, 3)).numpy(), np.zeros((2, 0, 3)))
+    assert ck.ones(3, dtype="bfloat16").dtype == ml_dtypes.bfloat16
+    assert ck.full((2,), 7).dtype == ck.int64 and ck.full((2,), 7.0).dtype == ck.float32
+    assert ck.full_like(ck.ones(2, dtype=ck.int8), 3).tolist() == [3, 3]
+    assert ck.empty((), dtype=ck.int16).shape == ()
+    np.testing.assert_array_equal(ck.arange(3).numpy(), np.arange(3))
+    np.testing.assert_array_equal(ck.arange(5, 1, -2).numpy(), [5, 3])
+    np.testing.assert_allclose(ck.arange(0, 1, 0.25).numpy(), [0, 0.25, 0.5, 0.75])
+    np.testing.assert_allclose(ck.linspace(0, 1, 5).numpy(), np.linspace(0, 1, 5))
+    np.testing.assert_array_equal(ck.eye(2, 3, k=1).numpy(), np.eye(2, 3, k=1))
+    with pytest.raises(ValueError, match="shape: expected sizes of at least 0"):
+        ck.zeros(-1)
+    with pytest.raises(TypeError, match="shape: expected integers"):
+        ck.zeros(2.5)
+    with pytest.raises(ValueError, match="step: expected a number other than 0"):
+        ck.arange(0, 3, 0)
+    with pytest.raises(ValueError, match="num: expected at least 0"):
+        ck.linspace(0, 1, -1)
+
+
+def test_python_conversions(device):
+    x = ck.asarray([[2.5]])
+    assert (float(x), int(x), bool(x), x.item()) == (2.5, 2, True, 2.5)
+    assert f"{ck.asarray(1.25):.1f}" == "1.2"
+    assert [10, 20, 30][ck.asarray(2)] == 30
+    with pytest.raises(ValueError, match="truth of an array of shape"):
+        bool(ck.zeros(2))
+    with pytest.raises(TypeError, match="only an array of one element becomes a float"):
+        float(ck.zeros(2))
+    with pytest.raises(TypeError, match="0-d integer array"):
+        ck.asarray(1.0).__index__()
+    with pytest.raises(ValueError, match="expected an array of one element"):
+        ck.zeros(0).item()
+    with pytest.raises(TypeError, match=r"len\(\) of a 0-d array"):
+        len(ck.asarray(1))
+    assert ck.asarray([1.5, 2.5], dtype="bfloat16").tolist() == [1.5, 2.5]
+
+
+def test_repr_names_dtype_and_device(device):
+    assert repr(ck.asarray([1.0, 2.0])) == f"Array([1., 2.], dtype=float32, device='{device}')"
+    assert "dtype=bfloat16" in repr(ck.ones((), dtype="bfloat16"))
+
+
+def test_copies_and_pickles(device):
+    x = ck.asarray(np.arange(3.0))
+    for same in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert (same.dtype, same.device) == (x.dtype, device)
+        assert not np.may_share_memory(np.asarray(same), np.asarray(x)) or device.kind == "cuda"
+        np.testing.assert_array_equal(same.numpy(), x.numpy())
+
+
+def test_numpy_gets_a_view_that_it_cannot_write():
+    x = ck.zeros(3, device="host")
+    view = np.asarray(x)
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1
+    x.numpy()[0] = 1
+    assert x.tolist() == [0, 0, 0]
+
+
+def test_dlpack_shares_memory(device):
+    x = ck.asarray(np.arange(4, dtype=np.float32))
+    y = ck.from_dlpack(x._data)
+    assert y.device is device
+    np.testing.assert_array_equal(y.numpy(), x.numpy())
+    assert x.__dlpack_device__() == x._data.__dlpack_device__()
+    if device.kind == "host":
+        np.testing.assert_array_equal(np.from_dlpack(x), x.numpy())
+    with pytest.raises(TypeError, match="x: expected an object with __dlpack__"):
+        ck.from_dlpack(3)
+
+
+def test_cuda_array_interface_is_the_gpus(device):
+    x = ck.ones(2)
+    if device.kind == "cuda":
+        assert x.__cuda_array_interface__["shape"] == (2,)
+        assert ck.asarray(x._data).device is device
+    else:
+        assert not hasattr(x, "__cuda_array_interface__")
+
+
+def test_to_device_carries_values_and_gradients(device):
+    x = ck.asarray([1.0, 2.0])
+    assert x.to_device(device) is x
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = x.to_device("host")
+        z = y * y
+    assert (y.device, z.tolist()) == (ck.Device("host"), [1, 4])
+    gradient = tape.gradient(z, x)
+    assert gradient.device is device and gradient.tolist() == [2, 4]
+    with pytest.raises(ck.DeviceError, match="expected 'host', 'cuda' or 'cuda:N', got 'tpu'"):
+        x.to_device("tpu")
+    with pytest.raises(ck.DeviceError, match="'cuda:99' is not here|CuPy cannot be imported"):
+        x.to_device("cuda:99")
+
+
+def test_devices_and_the_current_one(device, monkeypatch):
+    assert ck.Device("host") in ck.devices()
+    assert ck.Device(str(device)) is device
+    assert pickle.loads(pickle.dumps(device)) is device
+    with ck.device("host") as inner:
+        assert ck.zeros(1).device is inner
+        with pytest.raises(ZeroDivisionError), ck.device(device):
+            1 / 0  # noqa: B018
+        assert ck.zeros(1).device is inner
+    assert ck.zeros(1).device is device
+    device.synchronize()
+    assert device.properties.max_threads_per_block == 1024
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "cuda:x", "host:1", 3])
+def test_no_such_device(name):
+    with pytest.raises(ck.DeviceError, match="device: "):
+        ck.Device(name)
+
+
+def test_an_array_is_not_made_by_its_class():
+    with pytest.raises(TypeError, match="cukern.asarray"):
+        ck.Array([1.0])
+
+
+@pytest.mark.parametrize(
+    "operands, name",
+    [
+        (("float32", 2.5), "float32"), (("int32", 2), "int32"), (("int8", 2.5), "float64"), (("bool", 1), "int64"),
+        (("bool", 1.0), "float32"), (("bfloat16", "float16"), "float32"), (("bfloat16", "float32"), "float32"),
+        (("bfloat16", "int64"), "bfloat16"), (("int32", "float32"), "float64"), (("int8", "uint8"), "int16"),
+        (("uint64", "int64"), "float64"), ((True, 2), "int64"), ((2, 2.5), "float32"), (("float16", True), "float16"),
+    ],
+)  # fmt: skip
+def test_result_type(operands, name):
+    arrays = [dtypes.as_dtype(o) if isinstance(o, str) else o for o in operands]
+    assert dtypes.info(ck.result_type(*arrays)).name == name
+    assert ck.result_type(*arrays) == ck.result_type(*reversed(arrays))
+
+
+def test_promotion_is_numpys_for_its_own_dtypes():
+    own = [d for d in dtypes.ALL if d != ck.bfloat16]
+    for a in own:
+        for b in own:
+            assert dtypes.promote(a, b) == np.promote_types(a, b)
+    with pytest.raises(TypeError, match="at least one operand"):
+        ck.result_type()

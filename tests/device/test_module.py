@@ -1,0 +1,166 @@
+"""Modules and parameters: walking, saving, loading, moving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern import pytree
+from cukern.nn import Module, Parameter
+from cukern.nn.module import read_safetensors
+
+
+class Layer(Module):
+    def __init__(self, size: int, dtype: Any = None) -> None:
+        self.weight = Parameter(np.arange(size * size, dtype=np.float32).reshape(size, size), dtype)
+        self.scale = ck.asarray(np.float64(0.5))
+        self._scratch = ck.zeros(3)
+
+    def forward(self, x: ck.Array) -> ck.Array:
+        return x @ self.weight
+
+
+class Model(Module):
+    def __init__(self) -> None:
+        self.first = Layer(2)
+        self.blocks = [Layer(3), {"inner": Layer(1, ck.bfloat16)}]
+        self.tied = self.first.weight
+        self.note = "no array"
+
+
+NAMES = ["first.weight", "blocks.0.weight", "blocks.1.inner.weight"]
+
+
+def test_parameters_are_found_in_attributes_lists_and_dicts_each_once(device: ck.Device) -> None:
+    model = Model()
+    assert [name for name, _ in model.named_parameters()] == NAMES
+    assert all(type(parameter) is Parameter for parameter in model.parameters())
+    assert [name for name, _ in model.named_buffers()] == [name.replace("weight", "scale") for name in NAMES]
+    assert [name for name, _ in model.named_modules()] == ["", "first", "blocks.0", "blocks.1.inner"]
+
+
+def test_a_module_that_holds_itself_is_walked_once(device: ck.Device) -> None:
+    model = Model()
+    model.first.parent = model  # type: ignore[attr-defined]
+    assert len(model.parameters()) == 3
+
+
+def test_parameter_copies_and_refuses_integers(device: ck.Device) -> None:
+    values = np.ones(2, np.float32)
+    parameter = Parameter(values)
+    values[0] = 7
+    assert parameter.tolist() == [1, 1]
+    assert parameter.device is device
+    assert type(parameter + 1) is ck.Array
+    with pytest.raises(TypeError, match="floating dtype, got int64"):
+        Parameter([1, 2])
+
+
+def test_parameters_are_watched_by_themselves(device: ck.Device) -> None:
+    layer = Layer(2)
+    x = ck.ones((1, 2))
+    with ck.Tape() as tape:
+        loss = layer(x).sum()
+    gradients = tape.gradient(loss, layer)
+    assert isinstance(gradients, Layer)
+    np.testing.assert_array_equal(gradients.weight.numpy(), [[1, 1], [1, 1]])
+    assert gradients.leaves()[0] is gradients.weight
+    assert len(list(pytree.leaves(gradients))) == 1
+
+
+def test_pytree_of_a_module_keeps_structure_and_shared_parameters(device: ck.Device) -> None:
+    model = Model()
+    doubled = pytree.transform(lambda x: x * 2, model)
+    again = pytree.transform(lambda x: x * 2, doubled)
+    assert isinstance(again, Model)
+    assert again.tied is again.first.weight
+    np.testing.assert_array_equal(again.blocks[0].weight.numpy(), 4 * model.blocks[0].weight.numpy())  # type: ignore
+    np.testing.assert_array_equal(model.first.weight.numpy(), [[0, 1], [2, 3]])
+
+
+def test_train_and_eval_reach_every_submodule(device: ck.Device) -> None:
+    model = Model()
+    assert model.training
+    model.eval()
+    assert not any(module.training for _, module in model.named_modules())
+    assert model.train().first.training
+
+
+def test_state_dict_round_trip_through_safetensors(device: ck.Device, tmp_path: Path) -> None:
+    model, other = Model(), Model()
+    for parameter in other.parameters():
+        ck.optim.SGD([parameter], lr=1.0).step([parameter])
+    assert other.parameters()[1].numpy().max() == 0
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    assert other.load(path) is other
+    for (name, one), (_, two) in zip(model.state_dict().items(), other.state_dict().items(), strict=True):
+        np.testing.assert_array_equal(one.numpy(), two.numpy(), err_msg=name)
+        assert one.dtype == two.dtype
+    read = read_safetensors(path)
+    assert read["blocks.1.inner.weight"].dtype == ck.bfloat16
+    assert read["first.scale"].shape == ()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_load_state_dict_names_every_problem_and_changes_nothing(device: ck.Device) -> None:
+    model = Model()
+    state = {name: value.numpy() + 1 for name, value in model.state_dict().items()}
+    state["blocks.0.weight"] = np.zeros((2, 3), np.float32)
+    state["extra"] = np.zeros(1, np.float32)
+    del state["first.scale"]
+    with pytest.raises(ValueError, match="Model") as error:
+        model.load_state_dict(state)
+    for part in (
+        "missing 'first.scale'",
+        "unexpected 'extra'",
+        r"'blocks.0.weight' has shape (2, 3), expected (3, 3)",
+    ):
+        assert part in str(error.value)
+    np.testing.assert_array_equal(model.first.weight.numpy(), [[0, 1], [2, 3]])
+    state["blocks.0.weight"] = np.zeros((3, 3), np.int64)
+    with pytest.raises(TypeError, match=r"'blocks.0.weight' has dtype int64, expected float32"):
+        model.load_state_dict(state, strict=False)
+
+
+def test_loading_counts_as_a_write(device: ck.Device) -> None:
+    layer = Layer(2)
+    with ck.Tape() as tape:
+        loss = (layer.weight * layer.weight).sum()
+    layer.load_state_dict(layer.state_dict())
+    with pytest.raises(ck.GradientError, match="load_state_dict"):
+        tape.gradient(loss, layer.weight)
+
+
+def test_to_device_keeps_the_parameters_themselves(device: ck.Device) -> None:
+    model = Model()
+    weight = model.first.weight
+    assert model.to_device("host") is model
+    assert model.first.weight is weight
+    assert weight.device is ck.Device("host")
+    model.to_device(device)
+    assert weight.device is device
+    np.testing.assert_array_equal(weight.numpy(), [[0, 1], [2, 3]])
+
+
+def test_repr_shows_the_tree(device: ck.Device) -> None:
+    class Outer(Module):
+        def __init__(self) -> None:
+            self.gain = Parameter(ck.ones(4))
+            self.layer = Layer(2)
+
+        def extra_repr(self) -> str:
+            return "kind=outer"
+
+    assert repr(Outer()) == (
+        "Outer(\n  gain: float32[4]\n  kind=outer\n  layer: Layer(weight: float32[2, 2], scale: float64[])\n)"
+    )
+
+
+def test_forward_is_to_be_defined(device: ck.Device) -> None:
+    with pytest.raises(NotImplementedError, match="Module defines no forward"):
+        Module()(1)

@@ -1,0 +1,164 @@
+"""Layer normalization against its reference, NumPy and finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import DTYPE_NAMES, check_equal, close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.nn import reference
+from cukern.nn.layer_norm import Shape, gpu_shape, launch_backward, launch_forward
+from cukern.testing import gradcheck
+
+SHAPES = [
+    pytest.param(Shape(1, 1, 0, 16), id="a thread a row"),
+    pytest.param(Shape(128, 8, 16, 1), id="8 threads a row"),
+    pytest.param(Shape(128, 32, 1, 4), id="a warp a row"),
+    pytest.param(Shape(128, 128, 1, 1), id="a block a row"),
+    pytest.param(Shape(64, 64, 0, 1), id="a block a row, read again"),
+]
+
+
+def numpy_layer_norm(x: np.ndarray, eps: float = 1e-5) -> np.ndarray:
+    x = x.astype(np.float64)
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("affine", [(True, True), (False, False)], ids=["affine", "plain"])
+def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool, bool]) -> None:
+    shapes = [(5, 3, 37), *((37,) for present in affine if present)]
+    arrays = [random(i, shape, dtype) for i, shape in enumerate(shapes)]
+    check_equal(
+        lambda x, *own: nn.layer_norm(x, 37, *own), lambda x, *own: reference.layer_norm(x, 1, *own), arrays, ulps=16
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_launch_shape(device: ck.Device, shape: Shape) -> None:
+    rows, columns = 19, 100
+    x, dy = random(0, (rows, columns), "float32"), random(1, (rows, columns), "float32")
+    weight, bias = random(2, (columns,), "float32"), random(3, (columns,), "float32")
+    y, statistics = launch_forward(x, weight, bias, 1e-5, columns, shape)
+    normal = numpy_layer_norm(x.numpy())
+    close(y, normal * weight.numpy() + bias.numpy(), 8)
+    close(statistics[0] + statistics[1], x.numpy().mean(-1, dtype=np.float64), 8)
+    dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns, shape=shape)
+    g = dy.numpy().astype(np.float64) * weight.numpy()
+    rstd = 1 / np.sqrt(x.numpy().astype(np.float64).var(-1, keepdims=True) + 1e-5)
+    close(dx, (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)) * rstd, 16)
+    close(dweight, (dy.numpy() * normal).sum(0), 16)
+    close(dbias, dy.numpy().astype(np.float64).sum(0), 16)
+
+
+def test_the_gpu_gets_a_shape_for_every_length() -> None:
+    for columns in [1, 2, 31, 64, 65, 1000, 1024, 4096, 5000, 12288, 32768, 100_000]:
+        for width in (1, 4, 8):
+            shape = gpu_shape(columns, width if columns % width == 0 else 1, registers=32)
+            assert shape.block % shape.threads == 0
+            assert shape.block % 32 == 0
+            assert shape.threads <= 32 or shape.threads == shape.block
+            assert shape.chunks == 0 or shape.chunks * shape.width * shape.threads >= columns
+            assert shape.chunks * shape.width <= 32
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_mean_that_is_large_beside_the_spread(device: ck.Device, shape: Shape) -> None:
+    values = (np.random.default_rng(0).normal(size=(4, 256)) + 1e4).astype(np.float32)
+    values[1, 0] = 0.0  # the first element, which the kernel subtracts, far from the others
+    y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, 256, shape)
+    close(y, numpy_layer_norm(values), 32)
+
+
+def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:
+    x, weight, bias = random(0, (2, 3, 4, 5)), random(1, (4, 5)), random(2, (4, 5))
+    cases: list[tuple[Any, ...]] = [(x, weight, bias), (x, weight), (x,)]
+    for arrays in cases:
+        check_equal(
+            lambda x, *own: nn.layer_norm(x, (4, 5), *own), lambda x, *own: reference.layer_norm(x, 2, *own), arrays, 64
+        )
+    check_equal(
+        lambda x, bias: nn.layer_norm(x, (4, 5), bias=bias),
+        lambda x, bias: reference.layer_norm(x, 2, None, bias),
+        (x, bias),
+        64,
+    )
+
+
+def test_other_layouts(device: ck.Device) -> None:
+    x, weight, bias = random(0, (6, 10)), random(1, (20,))[::2], random(2, (10,))
+    views = {"transposed": ck.permute_dims(random(3, (10, 6)), (1, 0)), "strided": random(4, (12, 20))[::2, ::-2]}
+    for view in (*views.values(), ck.broadcast_to(x[:1], (6, 10))):
+        check_equal(
+            lambda x, *own: nn.layer_norm(x, 10, *own),
+            lambda x, *own: reference.layer_norm(x, 1, *own),
+            (view, weight, bias),
+            64,
+            cotangents=[ck.broadcast_to(ck.asarray(np.float64(0.7)), (6, 10))],
+        )
+
+
+def test_sizes_of_one_and_none(device: ck.Device) -> None:
+    x = random(0, (3, 1))
+    assert nn.layer_norm(x, 1).tolist() == [[0.0]] * 3
+    assert nn.layer_norm(ck.zeros((0, 4)), 4).shape == (0, 4)
+    assert nn.layer_norm(ck.zeros((4, 0)), 0).shape == (4, 0)
+    weight = ck.ones(4)
+    with ck.Tape() as tape:
+        tape.watch(weight)
+        y = ck.sum(nn.layer_norm(ck.zeros((0, 4)), 4, weight))
+    assert tape.gradient(y, weight).tolist() == [0.0] * 4
+
+
+def test_nan_and_infinity_stay_in_their_row(device: ck.Device) -> None:
+    values = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
+    values[0, 3], values[1, 5] = np.nan, np.inf
+    y = nn.layer_norm(ck.asarray(values), 8).numpy()
+    assert np.isnan(y[:2]).all()
+    close(ck.asarray(y[2]), numpy_layer_norm(values[2:])[0], 8)
+
+
+def test_derivatives_to_second_order(device: ck.Device) -> None:
+    arrays = (random(0, (3, 7)), random(1, (7,)), random(2, (7,)))
+    assert gradcheck(lambda x, weight, bias: nn.layer_norm(x, 7, weight, bias), arrays, order=2)
+    assert gradcheck(lambda x: nn.layer_norm(x, (3, 7)), arrays[:1], order=2)
+
+
+def test_the_same_bits_in_every_run(device: ck.Device) -> None:
+    x, weight = random(0, (257, 33), "float32"), random(1, (33,), "float32")
+    runs = set()
+    for _ in range(3):
+        with ck.Tape() as tape:
+            tape.watch(x, weight)
+            y = ck.sum(nn.layer_norm(x, 33, weight))
+        runs.add(b"".join(one.numpy().tobytes() for one in tape.gradient(y, (x, weight))))
+    assert len(runs) == 1
+
+
+def test_the_module(device: ck.Device) -> None:
+    layer = nn.LayerNorm((2, 3))
+    x = random(0, (4, 2, 3), "float32")
+    close(layer(x), numpy_layer_norm(x.numpy().reshape(4, 6)).reshape(4, 2, 3), 8)
+    assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
+    assert not nn.LayerNorm(3, affine=False).parameters()
+    assert [p.dtype for p in nn.LayerNorm(3, bias=False, dtype="float64").parameters()] == [ck.float64]
+
+
+def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
+    x = ck.zeros((2, 3))
+    with pytest.raises(ValueError, match=r"x: expected trailing axes of sizes \(4,\), got shape \(2, 3\)"):
+        nn.layer_norm(x, 4)
+    with pytest.raises(ValueError, match=r"trailing axes of sizes \(1, 2, 3\)"):
+        nn.layer_norm(x, (1, 2, 3))
+    with pytest.raises(ValueError, match=r"weight: expected shape \(3,\), got \(1, 3\)"):
+        nn.layer_norm(x, 3, ck.ones((1, 3)))
+    with pytest.raises(ValueError, match="eps: expected at least 0, got -1"):
+        nn.layer_norm(x, 3, eps=-1.0)
+    with pytest.raises(ValueError, match="normalized_shape"):
+        nn.layer_norm(x, ())
+    with pytest.raises(TypeError, match="x: expected a floating dtype, got int64"):
+        nn.layer_norm(ck.asarray([[1, 2]]), 2)

@@ -1,0 +1,143 @@
+"""The linear layer and its fused template, the losses, embeddings and how parameters start."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nn_support import DTYPE_NAMES, check_equal, close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.nn import reference
+from cukern.testing import gradcheck
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("lead", [(), (4,), (2, 3)], ids=str)
+def test_linear_equals_the_reference(device: ck.Device, dtype: str, lead: tuple[int, ...]) -> None:
+    arrays = [random(0, (*lead, 7), dtype), random(1, (5, 7), dtype), random(2, (5,), dtype)]
+    check_equal(nn.linear, reference.linear, arrays, ulps=16)
+
+
+def test_linear_of_other_layouts(device: ck.Device) -> None:
+    x = ck.permute_dims(random(0, (7, 2, 3)), (2, 1, 0))
+    weight = ck.permute_dims(random(1, (7, 5)), (1, 0))
+    cotangents = [ck.broadcast_to(ck.asarray(np.float64(0.5)), (3, 2, 5))]
+    check_equal(nn.linear, reference.linear, [x, weight, random(2, (10,))[::-2]], 64, cotangents)
+    check_equal(nn.linear, reference.linear, [x, weight], 64, cotangents)
+
+
+def test_linear_of_nothing(device: ck.Device) -> None:
+    assert nn.linear(ck.zeros((0, 3)), ck.zeros((2, 3)), ck.ones(2)).shape == (0, 2)
+    assert nn.linear(ck.zeros((2, 0)), ck.zeros((2, 0)), ck.ones(2)).tolist() == [[1.0, 1.0]] * 2
+
+
+def test_linear_to_second_order(device: ck.Device) -> None:
+    assert gradcheck(nn.linear, (random(0, (2, 3)), random(1, (4, 3)), random(2, (4,))), order=2)
+
+
+def test_linear_refuses_what_does_not_fit(device: ck.Device) -> None:
+    weight = ck.zeros((2, 3))
+    with pytest.raises(ValueError, match=r"x: expected shape \(..., 3\) for weight \(2, 3\), got \(4, 2\)"):
+        nn.linear(ck.zeros((4, 2)), weight)
+    with pytest.raises(ValueError, match=r"bias: expected shape \(2,\), got \(1, 2\)"):
+        nn.linear(ck.zeros((4, 3)), weight, ck.zeros((1, 2)))
+    with pytest.raises(ValueError, match=r"weight: expected shape \(outputs, inputs\)"):
+        nn.linear(ck.zeros((4, 3)), ck.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+def test_the_fused_template(device: ck.Device, dtype: str) -> None:
+    fused = ck.Kernel("nn/linear_fused.cu", block=(16, 4))
+    x, weight, bias = random(0, (9, 6), dtype), random(1, (35, 6), dtype), random(2, (35,), dtype)
+    y = ck.empty((9, 35), dtype)
+    fused(x, ck.permute_dims(weight, (1, 0)), bias, y, grid=(3, 3))
+    x64, weight64, bias64 = (one.numpy().astype(np.float64) for one in (x, weight, bias))
+    close(y, x64 @ weight64.T + bias64, 8)
+    dweight = ck.empty((35, 6), dtype)
+    fused(ck.permute_dims(y, (1, 0)), x, None, dweight, grid=(9, 1))
+    close(dweight, y.numpy().astype(np.float64).T @ x64, 8)
+
+
+def test_the_linear_module(device: ck.Device) -> None:
+    layer = nn.Linear(3, 2, rng=0)
+    x = random(0, (4, 3), "float32")
+    close(layer(x), x.numpy() @ layer.weight.numpy().T + layer.bias.numpy(), 16)
+    assert abs(layer.weight.numpy()).max() <= 3**-0.5
+    assert nn.Linear(3, 2, bias=False, dtype="float64").parameters()[0].dtype == ck.float64
+
+
+def test_cross_entropy(device: ck.Device) -> None:
+    logits, targets = random(0, (2, 3, 5)), ck.asarray([[0, 4, 2], [1, 1, 3]])
+    values = logits.numpy()
+    exponents = np.exp(values - values.max(-1, keepdims=True))
+    probabilities = exponents / exponents.sum(-1, keepdims=True)
+    one_hot = np.eye(5)[targets.numpy()]
+    with ck.Tape() as tape:
+        tape.watch(logits)
+        loss = nn.cross_entropy(logits, targets)
+    close(loss, -np.log((probabilities * one_hot).sum(-1)).mean(), 16)
+    close(tape.gradient(loss, logits), (probabilities - one_hot) / 6, 16)
+    assert gradcheck(lambda logits: nn.cross_entropy(logits, targets), (logits,), order=2)
+    large = ck.asarray([[1e4, 0.0], [0.0, 1e4]])
+    assert nn.cross_entropy(large, ck.asarray([0, 0])).item() == 5e3
+
+
+def test_mean_squared_error(device: ck.Device) -> None:
+    a, b = random(0, (3, 4)), random(1, (3, 4))
+    close(nn.mse_loss(a, b), ((a.numpy() - b.numpy()) ** 2).mean(), 8)
+    assert gradcheck(nn.mse_loss, (a, b), order=2)
+
+
+def test_losses_refuse_what_does_not_fit(device: ck.Device) -> None:
+    with pytest.raises(ValueError, match=r"targets: expected shape \(2,\) for logits \(2, 3\), got \(3,\)"):
+        nn.cross_entropy(ck.zeros((2, 3)), ck.asarray([0, 1, 2]))
+    with pytest.raises(TypeError, match="targets: expected an integer array, got float32"):
+        nn.cross_entropy(ck.zeros((2, 3)), ck.zeros(2))
+    with pytest.raises(ValueError, match=r"target: expected shape \(2, 3\), as prediction has, got \(3,\)"):
+        nn.mse_loss(ck.zeros((2, 3)), ck.zeros(3))
+
+
+def test_embedding(device: ck.Device) -> None:
+    ids, weight = ck.asarray([[2, 0, 2], [1, 2, 0]]), random(0, (4, 3))
+    np.testing.assert_array_equal(nn.embedding(ids, weight).numpy(), weight.numpy()[ids.numpy()])
+    with ck.Tape() as tape:
+        tape.watch(weight)
+        y = ck.sum(nn.embedding(ids, weight))
+    assert tape.gradient(y, weight).tolist() == [[2.0] * 3, [1.0] * 3, [3.0] * 3, [0.0] * 3]
+    assert gradcheck(lambda weight: ck.square(nn.embedding(ids, weight)), (weight,), order=2)
+    assert nn.Embedding(4, 3, rng=0)(ids).shape == (2, 3, 3)
+    with pytest.raises(TypeError, match="ids: expected an integer array, got float32"):
+        nn.embedding(ck.zeros(2), weight)
+
+
+def test_sequential_and_its_parameters(device: ck.Device) -> None:
+    model = nn.Sequential(nn.Linear(3, 4, rng=0), ck.tanh, nn.Linear(4, 1, rng=1))
+    assert [name for name, _ in model.named_parameters()] == [
+        "layers.0.weight",
+        "layers.0.bias",
+        "layers.2.weight",
+        "layers.2.bias",
+    ]
+    x = random(0, (2, 3), "float32")
+    with ck.Tape() as tape:
+        loss = ck.mean(ck.square(model(x)))
+    gradients = tape.gradient(loss, model.parameters())
+    assert [one.shape for one in gradients] == [(4, 3), (4,), (1, 4), (1,)]
+
+
+def test_parameters_start_the_same_from_a_seed(device: ck.Device) -> None:
+    init = nn.init
+    assert init.uniform((3,), -1, 1, rng=3).tolist() == init.uniform((3,), -1, 1, rng=np.random.default_rng(3)).tolist()
+    init.seed(7)
+    first = init.normal((4,), std=2.0, dtype="float64").tolist()
+    init.seed(7)
+    assert init.normal((4,), std=2.0, dtype="float64").tolist() == first
+    assert init.fans((8, 4, 3, 3)) == (36, 72)
+    xavier, kaiming = init.xavier_uniform((500, 100), rng=0).numpy(), init.kaiming_uniform((500, 100), rng=0).numpy()
+    assert 0.09 < abs(xavier).max() <= 0.1
+    assert 0.24 < abs(kaiming).max() <= 6**0.5 / 10
+    with pytest.raises(ValueError, match="at least 2 axes"):
+        init.xavier_uniform((3,))
+    with pytest.raises(TypeError, match="rng: expected a numpy Generator, an int or None, got str"):
+        init.generator("seed")  # type: ignore[arg-type]

@@ -1,0 +1,160 @@
+"""The LLTM against its reference, a loop in NumPy and finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nn_support import DTYPE_NAMES, check_equal, close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.nn import reference
+from cukern.testing import gradcheck
+
+
+def cell_arrays(batch: int, features: int, state: int, dtype: str = "float64") -> list[ck.Array]:
+    """input, weights, bias, old_h, old_cell"""
+    shapes = [(batch, features), (3 * state, state + features), (3 * state,), (batch, state), (batch, state)]
+    return [random(i, shape, dtype, scale=0.5) for i, shape in enumerate(shapes)]
+
+
+def sequence_arrays(steps: int, batch: int, features: int, state: int, dtype: str = "float64") -> list[ck.Array]:
+    _, *others = cell_arrays(batch, features, state, dtype)
+    return [random(9, (steps, batch, features), dtype), *others]
+
+
+def numpy_cell(*arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    x, weights, bias, old_h, old_cell = (one.astype(np.float64) for one in arrays)
+    z_input, z_output, z_candidate = np.split(np.concatenate([old_h, x], 1) @ weights.T + bias, 3, axis=1)
+    with np.errstate(over="ignore"):
+        sigmoids = [np.where(z > 0, 1 / (1 + np.exp(-z)), 1 - 1 / (1 + np.exp(z))) for z in (z_input, z_output)]
+        candidate = np.where(z_candidate > 0, z_candidate, np.expm1(z_candidate))
+    new_cell = old_cell + candidate * sigmoids[0]
+    return np.tanh(new_cell) * sigmoids[1], new_cell
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+def test_cell_equals_the_reference(device: ck.Device, dtype: str) -> None:
+    check_equal(nn.lltm_cell, reference.lltm_cell, cell_arrays(3, 5, 7, dtype), ulps=32)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+def test_sequence_equals_the_reference(device: ck.Device, dtype: str) -> None:
+    check_equal(nn.lltm, reference.lltm, sequence_arrays(4, 3, 2, 5, dtype), ulps=64)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 3, 1), (1, 2, 300), (33, 1, 17)], ids=str)
+def test_cell_is_the_formula(device: ck.Device, sizes: tuple[int, int, int]) -> None:
+    arrays = cell_arrays(*sizes)
+    for result, expected in zip(
+        nn.lltm_cell(*arrays), numpy_cell(*(one.numpy() for one in arrays)), strict=True
+    ):
+        close(result, expected, 64)
+
+
+def test_other_layouts_and_broadcast_cotangents(device: ck.Device) -> None:
+    x, weights, bias, old_h, old_cell = sequence_arrays(3, 2, 4, 5)
+    views = [
+        ck.permute_dims(random(0, (2, 3, 8)), (1, 0, 2))[:, :, ::-2],
+        ck.permute_dims(random(1, (9, 15), scale=0.5), (1, 0)),
+        random(2, (30,))[::-2],
+        ck.broadcast_to(old_h[:1], (2, 5)),
+        ck.permute_dims(random(3, (5, 2)), (1, 0)),
+    ]
+    cotangents = [ck.broadcast_to(ck.asarray(np.float64(v)), s) for v, s in ((0.5, (3, 2, 5)), (1, (2, 5)), (2, (2, 5)))]
+    check_equal(nn.lltm, reference.lltm, views, 256, cotangents)
+
+
+def test_any_part_of_the_results_may_be_used(device: ck.Device) -> None:
+    arrays = sequence_arrays(3, 2, 4, 5)
+    for part in range(3):
+        check_equal(
+            lambda *own, part=part: nn.lltm(*own)[part], lambda *own, part=part: reference.lltm(*own)[part], arrays, 256
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_gates_of_large_magnitude(device: ck.Device, dtype: str) -> None:
+    largest = {"float16": 6e4, "float32": 1e30, "float64": 1e300}[dtype]
+    state = 6
+    bias = np.zeros((3, state))
+    bias[:2] = [largest, -largest, 100.0, -100.0, 0.0, 20.0]
+    bias[2] = [-largest, -100.0, -1.0, 0.0, 1.0, 50.0]
+    zero = ck.zeros((2, state), dtype)
+    arrays = [ck.zeros((2, 1), dtype), ck.zeros((3 * state, state + 1), dtype), ck.asarray(bias.reshape(-1), dtype)]
+    for result, expected in zip(
+        nn.lltm_cell(*arrays, zero, zero), numpy_cell(*(one.numpy() for one in (*arrays, zero, zero))), strict=True
+    ):
+        close(result, expected, 8)
+    with ck.Tape() as tape:
+        tape.watch(arrays[2])
+        total = ck.add(*(ck.sum(one) for one in nn.lltm_cell(*arrays, zero, zero)))
+    assert np.isfinite(tape.gradient(total, arrays[2]).numpy().astype(np.float64)).all()
+
+
+def test_nan_spreads_within_its_row(device: ck.Device) -> None:
+    arrays = cell_arrays(3, 2, 4)
+    values = arrays[0].numpy()
+    values[1, 0] = np.nan
+    h, cell = nn.lltm_cell(ck.asarray(values), *arrays[1:])
+    for result in (h.numpy(), cell.numpy()):
+        assert np.isnan(result[1]).all()
+        assert np.isfinite(result[[0, 2]]).all()
+
+
+def test_no_batch(device: ck.Device) -> None:
+    outputs, h, cell = nn.lltm(*sequence_arrays(3, 0, 2, 4))
+    assert (outputs.shape, h.shape, cell.shape) == ((3, 0, 4), (0, 4), (0, 4))
+
+
+def test_derivatives_to_second_order(device: ck.Device) -> None:
+    assert gradcheck(nn.lltm_cell, cell_arrays(2, 3, 2), order=2)
+    assert gradcheck(nn.lltm, sequence_arrays(3, 2, 2, 2), order=2)
+
+
+def test_a_sequence_is_its_steps(device: ck.Device) -> None:
+    x, weights, bias, h, cell = sequence_arrays(4, 3, 2, 5)
+    outputs, last_h, last_cell = nn.lltm(x, weights, bias, h, cell)
+    for step in range(4):
+        h, cell = nn.lltm_cell(x[step], weights, bias, h, cell)
+        close(outputs[step], h, 64)
+    close(last_h, h, 64)
+    close(last_cell, cell, 64)
+
+
+def test_results_are_separate_memory(device: ck.Device) -> None:
+    x, *others = sequence_arrays(2, 2, 2, 3)
+    outputs, h, _ = nn.lltm(x, *others)
+    before = outputs.numpy()
+    h[...] = 0.0
+    np.testing.assert_array_equal(outputs.numpy(), before)
+
+
+def test_the_modules(device: ck.Device) -> None:
+    model = nn.LLTM(features=3, state=4, rng=0)
+    assert [(name, one.shape) for name, one in model.named_parameters()] == [("weights", (12, 7)), ("bias", (12,))]
+    assert abs(model.weights.numpy()).max() <= 0.5
+    x = random(0, (5, 2, 3), "float32")
+    outputs, state = model(x)
+    again, _ = model(x[3:], model(x[:3])[1])
+    close(again, outputs[3:], 16)
+    cell = nn.LLTMCell(features=3, state=4, rng=0)
+    np.testing.assert_array_equal(cell.weights.numpy(), model.weights.numpy())
+    close(cell(x[0])[0], outputs[0], 16)
+    close(state[0], outputs[4], 0)
+
+
+def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
+    x, weights, bias, h, cell = cell_arrays(2, 3, 4)
+    with pytest.raises(ValueError, match=r"weights: expected shape \(12, 7\)"):
+        nn.lltm_cell(x, weights[:, :-1], bias, h, cell)
+    with pytest.raises(ValueError, match=r"bias: expected shape \(12,\)"):
+        nn.lltm_cell(x, weights, bias[:-1], h, cell)
+    with pytest.raises(ValueError, match=r"old_cell: expected shape \(2, 4\)"):
+        nn.lltm_cell(x, weights, bias, h, cell[:1])
+    with pytest.raises(ValueError, match=r"input: expected shape \(batch, features\), got \(1, 2, 3\)"):
+        nn.lltm_cell(x[None], weights, bias, h, cell)
+    with pytest.raises(ValueError, match=r"inputs: expected shape \(steps, batch, features\), got \(0, 2, 3\)"):
+        nn.lltm(ck.zeros((0, 2, 3), "float64"), weights, bias, h, cell)
+    with pytest.raises(TypeError, match="old_h: expected a floating dtype, got int64"):
+        nn.lltm_cell(x, weights, bias, ck.zeros((2, 4), "int64"), cell)

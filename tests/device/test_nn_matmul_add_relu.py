@@ -1,0 +1,136 @@
+"""Matrix product, bias and ReLU in one kernel, against its reference and finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nn_support import DTYPE_NAMES, check_equal, close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.nn import reference
+from cukern.nn.matmul_add_relu import HOST_TILE, LARGE_TILE, SMALL_TILE, Tile, launch
+from cukern.testing import gradcheck
+
+#: As SMALL_TILE, but small enough that the host has soon run many blocks of it.
+TINY_TILE = Tile(16, 16, 4, 2, 4)
+
+
+def numpy_reference(lhs: ck.Array, rhs: ck.Array, bias: ck.Array) -> np.ndarray:
+    lhs, rhs, bias = (one.numpy().astype(np.float64) for one in (lhs, rhs, bias))
+    return np.maximum(lhs @ rhs + bias, 0)
+
+
+@pytest.mark.parametrize("strategy", ["save", "recompute"])
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+def test_equals_the_reference(device: ck.Device, dtype: str, strategy: str) -> None:
+    arrays = [random(0, (2, 9, 13), dtype), random(1, (2, 13, 21), dtype), random(2, (21,), dtype)]
+    check_equal(
+        lambda *own: nn.matmul_add_relu(*own, strategy=strategy), reference.matmul_add_relu, arrays, ulps=16
+    )
+
+
+@pytest.mark.parametrize("tile", [HOST_TILE, SMALL_TILE, LARGE_TILE, TINY_TILE], ids=["host", "small", "large", "tiny"])
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1), (3, 5, 2), (16, 16, 16), (17, 15, 33), (65, 7, 129)], ids=lambda s: "x".join(map(str, s))
+)
+def test_each_tile_at_its_edges(device: ck.Device, tile: Tile, sizes: tuple[int, int, int]) -> None:
+    rows, inner, columns = sizes
+    lhs, rhs = random(0, (rows, inner), "float32"), random(1, (inner, columns), "float32")
+    bias = random(2, (rows, columns), "float32")
+    close(launch(lhs, rhs, bias, (rows, columns), tile), numpy_reference(lhs, rhs, bias), 16)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3, 4), (4, 5), ()),
+        ((3, 4), (4, 5), (3, 1)),
+        ((3, 4), (4, 5), (1, 5)),
+        ((2, 3, 4), (4, 5), (5,)),
+        ((3, 4), (2, 4, 5), (3, 5)),
+        ((2, 1, 3, 4), (6, 4, 5), (1, 6, 3, 5)),
+        ((3, 4), (4, 5), (2, 3, 5)),
+        ((1, 4), (4, 1), (2, 3, 5)),
+        ((2, 1, 2, 3, 4), (2, 1, 4, 5), (2, 1, 1, 5)),
+    ],
+    ids=str,
+)
+def test_every_operand_broadcasts(device: ck.Device, shapes: tuple[tuple[int, ...], ...]) -> None:
+    arrays = [random(i, shape) for i, shape in enumerate(shapes)]
+    check_equal(nn.matmul_add_relu, reference.matmul_add_relu, arrays, ulps=64)
+
+
+@pytest.mark.parametrize("tile", [HOST_TILE._replace(n=8, thread_n=8), TINY_TILE], ids=["host", "tiny"])
+def test_other_layouts(device: ck.Device, tile: Tile) -> None:
+    lhs = ck.permute_dims(random(0, (4, 7, 3)), (2, 1, 0))
+    rhs = ck.permute_dims(random(1, (20, 4)), (1, 0))
+    bias = ck.broadcast_to(random(2, (14, 1))[::-2], (7, 20))
+    close(launch(lhs, rhs, bias, (3, 7, 20), tile), numpy_reference(lhs, rhs, bias), 64)
+
+
+def test_gradients_of_views_from_a_broadcast_cotangent(device: ck.Device) -> None:
+    arrays = [random(0, (6, 8))[::2, ::-2], ck.permute_dims(random(1, (5, 4)), (1, 0)), random(2, (5,))]
+    cotangents = [ck.broadcast_to(ck.asarray(np.float64(0.3)), (3, 5))]
+    check_equal(nn.matmul_add_relu, reference.matmul_add_relu, arrays, 64, cotangents)
+
+
+def test_empty_axes(device: ck.Device) -> None:
+    bias = ck.asarray([1.0, -1.0])
+    assert nn.matmul_add_relu(ck.zeros((3, 0)), ck.zeros((0, 2)), bias).tolist() == [[1.0, 0.0]] * 3
+    for shape in ((0, 4), (0, 3, 4), (2, 0, 4)):
+        lhs, rhs = ck.zeros(shape), ck.ones((4, 2))
+        with ck.Tape() as tape:
+            tape.watch(lhs, rhs, bias)
+            y = ck.sum(nn.matmul_add_relu(lhs, rhs, bias))
+        dlhs, drhs, dbias = tape.gradient(y, (lhs, rhs, bias))
+        assert dlhs.shape == shape
+        assert not drhs.numpy().any()
+        assert not dbias.numpy().any()
+
+
+def test_nan_passes_and_infinity_is_kept(device: ck.Device) -> None:
+    lhs = ck.asarray([[1.0], [float("nan")], [float("inf")], [float("-inf")]])
+    y = nn.matmul_add_relu(lhs, ck.ones((1, 1)), ck.zeros(1)).numpy()[:, 0]
+    assert y[0] == 1.0
+    assert np.isnan(y[1])
+    assert y[2] == np.inf
+    assert y[3] == 0.0
+
+
+def test_dtypes_promote(device: ck.Device) -> None:
+    y = nn.matmul_add_relu(random(0, (2, 3), "float32"), random(1, (3, 2), "float64"), ck.zeros(2, "float16"))
+    assert y.dtype == ck.float64
+
+
+@pytest.mark.parametrize("strategy", ["save", "recompute"])
+def test_derivatives_to_second_order(device: ck.Device, strategy: str) -> None:
+    arrays = (random(0, (2, 3, 4)), random(1, (4, 5)), random(2, (5,)))
+    assert gradcheck(lambda *own: nn.matmul_add_relu(*own, strategy=strategy), arrays, order=2)
+
+
+def test_recompute_does_not_keep_the_output(device: ck.Device) -> None:
+    lhs, rhs, bias = random(0, (3, 4)), random(1, (4, 5)), random(2, (5,))
+    kept = {}
+    for strategy in ("save", "recompute"):
+        with ck.Tape() as tape:
+            tape.watch(lhs)
+            y = nn.matmul_add_relu(lhs, rhs, bias, strategy=strategy)
+        kept[strategy] = any(one is not None and one.shape == y.shape for r in tape._records for one in r.saved)
+    assert kept == {"save": True, "recompute": False}
+
+
+def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
+    lhs, rhs, bias = ck.zeros((2, 3)), ck.zeros((3, 4)), ck.zeros(4)
+    with pytest.raises(ValueError, match="rhs: expected 3 rows"):
+        nn.matmul_add_relu(lhs, ck.zeros((2, 4)), bias)
+    with pytest.raises(ValueError, match="lhs: expected at least 2 axes"):
+        nn.matmul_add_relu(ck.zeros(3), rhs, bias)
+    with pytest.raises(ValueError, match=r"do not broadcast: lhs \(2, 3\), rhs \(3, 4\), bias \(5,\)"):
+        nn.matmul_add_relu(lhs, rhs, ck.zeros(5))
+    with pytest.raises(ValueError, match="strategy: expected 'save' or 'recompute', got 'forget'"):
+        nn.matmul_add_relu(lhs, rhs, bias, strategy="forget")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="bias: expected a floating dtype, got int64"):
+        nn.matmul_add_relu(lhs, rhs, ck.asarray([1, 2, 3, 4]))
+    with pytest.raises(TypeError, match="rhs: expected a cukern array, got ndarray"):
+        nn.matmul_add_relu(lhs, np.zeros((3, 4)), bias)  # type: ignore[arg-type]

@@ -1,0 +1,215 @@
+"""Pooling against a loop in NumPy, its reference and finite differences."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import DTYPE_NAMES, check_equal, close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.nn import reference
+from cukern.nn.pooling import Windows
+from cukern.testing import gradcheck
+
+AVERAGES: list[dict[str, Any]] = [
+    {"kernel_size": 2},
+    {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 0)},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "count_include_pad": False},
+    {"kernel_size": 2, "stride": 3, "ceil_mode": True},
+    {"kernel_size": (1, 4), "stride": 1, "padding": (0, 2), "count_include_pad": False},
+]
+MAXIMA: list[dict[str, Any]] = [
+    {"kernel_size": 2},
+    {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 1)},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
+    {"kernel_size": 2, "stride": 1, "padding": 1, "dilation": (2, 3)},
+    {"kernel_size": 3, "stride": 2, "dilation": 2, "padding": 2, "ceil_mode": True},
+]
+
+
+def loop(x: np.ndarray, options: dict[str, Any], maximum: bool) -> np.ndarray:
+    """Pooling as the definition says it: the windows one by one, as far as they start on the padded plane."""
+
+    def pair(name: str, default: Any) -> tuple[int, int]:
+        value = options.get(name, default)
+        return (value, value) if isinstance(value, int) else value
+
+    kernel = pair("kernel_size", None)
+    stride, padding, dilation = pair("stride", kernel), pair("padding", 0), pair("dilation", 1)
+    starts = []
+    for axis in range(2):
+        size, found = x.shape[axis - 2], []
+        for start in itertools.count(-padding[axis], stride[axis]):
+            last = start + dilation[axis] * (kernel[axis] - 1)
+            fits = last < size + padding[axis]
+            # Rounding up admits one window more, if it starts on the plane or the padding before it.
+            overhangs = last - stride[axis] < size + padding[axis] - 1 and start < size
+            if not (fits or (options.get("ceil_mode", False) and overhangs)):
+                break
+            found.append(start)
+        starts.append(found)
+    y = np.empty((*x.shape[:-2], len(starts[0]), len(starts[1])))
+    for (i, top), (j, left) in itertools.product(enumerate(starts[0]), enumerate(starts[1])):
+        rows = top + np.arange(kernel[0]) * dilation[0]
+        columns = left + np.arange(kernel[1]) * dilation[1]
+        inside = x[..., rows[(rows >= 0) & (rows < x.shape[-2])], :]
+        inside = inside[..., columns[(columns >= 0) & (columns < x.shape[-1])]].astype(np.float64)
+        if maximum:
+            y[..., i, j] = inside.max((-2, -1)) if inside.size else -np.inf
+            continue
+        counted = inside.shape[-2] * inside.shape[-1]
+        if options.get("count_include_pad", True):
+            counted = int((rows < x.shape[-2] + padding[0]).sum() * (columns < x.shape[-1] + padding[1]).sum())
+        y[..., i, j] = inside.sum((-2, -1)) / counted
+    return y
+
+
+@pytest.mark.parametrize("options", AVERAGES, ids=str)
+def test_average_is_the_loop(device: ck.Device, options: dict[str, Any]) -> None:
+    for shape in ((2, 3, 7, 6), (2, 5, 9)):
+        x = random(0, shape)
+        close(nn.avg_pool2d(x, **options), loop(x.numpy(), options, maximum=False), 8)
+
+
+@pytest.mark.parametrize("options", MAXIMA, ids=str)
+def test_maximum_is_the_loop(device: ck.Device, options: dict[str, Any]) -> None:
+    for shape in ((2, 3, 7, 6), (2, 5, 9)):
+        x = random(0, shape)
+        close(nn.max_pool2d(x, **options), loop(x.numpy(), options, maximum=True), 0)
+
+
+def windows_of(options: dict[str, Any]) -> Windows:
+    names = {"kernel_size": "kernel", "count_include_pad": "count_padding"}
+    given = {names.get(key, key): value for key, value in options.items()}
+    pairs = ("kernel", "stride", "padding", "dilation")
+    given = {k: (v, v) if k in pairs and isinstance(v, int) else v for k, v in given.items()}
+    return Windows(**{"stride": given["kernel"], "padding": (0, 0), **given})
+
+
+@pytest.mark.parametrize("options", AVERAGES, ids=str)
+def test_average_equals_the_reference(device: ck.Device, options: dict[str, Any]) -> None:
+    x = ck.permute_dims(random(0, (6, 7, 2)), (2, 1, 0))
+    check_equal(
+        lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows_of(options)), [x], 16
+    )
+
+
+@pytest.mark.parametrize("options", MAXIMA, ids=str)
+def test_maximum_equals_the_reference(device: ck.Device, options: dict[str, Any]) -> None:
+    x = ck.permute_dims(random(0, (6, 7, 2)), (2, 1, 0))
+    check_equal(
+        lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows_of(options)), [x], 16
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES[:3])
+def test_other_dtypes(device: ck.Device, dtype: str) -> None:
+    x, options = random(0, (2, 2, 6, 5), dtype), AVERAGES[2]
+    windows = windows_of(options)
+    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 4)
+    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows), [x], 4)
+
+
+def test_cotangents_that_are_broadcast(device: ck.Device) -> None:
+    x, options = random(0, (2, 2, 6, 5)), AVERAGES[2]
+    windows = windows_of(options)
+    ones = [ck.broadcast_to(ck.asarray(np.float64(0.5)), (2, 2, 4, 3))]
+    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 16, ones)
+    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows), [x], 16, ones)
+
+
+def test_the_first_of_equals_gets_the_gradient(device: ck.Device) -> None:
+    x = ck.asarray([[[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]]])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.sum(nn.max_pool2d(x, 2, stride=1))
+    assert tape.gradient(y, x).tolist() == [[[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]]
+
+
+def test_nan_wins_and_gets_the_gradient(device: ck.Device) -> None:
+    nan, low = float("nan"), float("-inf")
+    x = ck.asarray([[[1.0, nan, 3.0, 4.0], [nan, 2.0, low, low]], [[low] * 4] * 2])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = nn.max_pool2d(x, 2)
+        total = ck.sum(y)
+    np.testing.assert_array_equal(y.numpy(), [[[nan, 4.0]], [[low, low]]])
+    expected = [[[0.0, 1.0, 0.0, 1.0], [0.0] * 4], [[1.0, 0.0, 1.0, 0.0], [0.0] * 4]]
+    assert tape.gradient(total, x).tolist() == expected
+
+
+def test_a_window_that_lies_in_the_padding(device: ck.Device) -> None:
+    x = ck.ones((1, 1, 4))
+    with ck.Tape() as outer:
+        outer.watch(x)
+        with ck.Tape() as tape:
+            tape.watch(x)
+            y = nn.max_pool2d(x, (2, 1), stride=1, padding=(2, 0), dilation=(3, 1))
+        (first,) = tape.gradient(y, [x])
+    assert y.tolist() == [[[float("-inf")] * 4, [1.0] * 4]] or y.shape == (1, 2, 4)
+    assert first.tolist() == [[[1.0] * 4]]
+
+
+def test_a_window_of_many_places_numbers_its_winner(device: ck.Device) -> None:
+    values = np.zeros((1, 17, 17))
+    values[0, 16, 15] = 1.0
+    x = ck.asarray(values)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.sum(nn.max_pool2d(x, 17))
+    np.testing.assert_array_equal(tape.gradient(y, x).numpy(), values)
+
+
+def test_derivatives_to_second_order(device: ck.Device) -> None:
+    x = random(0, (2, 5, 4))
+    for options in (AVERAGES[2], AVERAGES[5]):
+        assert gradcheck(lambda x, options=options: ck.square(nn.avg_pool2d(x, **options)), (x,), order=2)
+    for options in (MAXIMA[2], MAXIMA[3]):
+        assert gradcheck(lambda x, options=options: ck.square(nn.max_pool2d(x, **options)), (x,), order=2)
+
+
+def test_no_images(device: ck.Device) -> None:
+    assert nn.avg_pool2d(ck.zeros((0, 3, 4, 4)), 2).shape == (0, 3, 2, 2)
+    assert nn.max_pool2d(ck.zeros((0, 3, 4, 4)), 2).shape == (0, 3, 2, 2)
+
+
+def test_a_gradient_that_is_not_wanted_saves_nothing(device: ck.Device) -> None:
+    x, other = random(0, (1, 4, 4)), random(1, (1, 2, 2))
+    with ck.Tape() as tape:
+        tape.watch(other)
+        y = ck.multiply(nn.max_pool2d(x, 2), other)
+    assert len(tape._records) == 1
+    assert y.shape == (1, 2, 2)
+
+
+def test_the_modules(device: ck.Device) -> None:
+    x = random(0, (1, 2, 6, 6), "float32")
+    np.testing.assert_array_equal(nn.MaxPool2d(2, padding=1)(x).numpy(), nn.max_pool2d(x, 2, padding=1).numpy())
+    np.testing.assert_array_equal(nn.AvgPool2d(3, stride=2)(x).numpy(), nn.avg_pool2d(x, 3, stride=2).numpy())
+
+
+def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
+    x = ck.zeros((1, 4, 4))
+    with pytest.raises(ValueError, match=r"padding: expected at most half of the window's span 3, got \(2, 2\)"):
+        nn.max_pool2d(x, 3, padding=2)
+    with pytest.raises(ValueError, match="stride: expected at least 1, got 0"):
+        nn.avg_pool2d(x, 2, stride=0)
+    with pytest.raises(ValueError, match="kernel_size: no window of span"):
+        nn.avg_pool2d(x, 5)
+    with pytest.raises(ValueError, match="kernel_size: no window of span"):
+        nn.max_pool2d(x, 3, dilation=2)
+    with pytest.raises(ValueError, match=r"x: expected shape \(N, C, H, W\) or \(C, H, W\), got \(4, 4\)"):
+        nn.avg_pool2d(ck.zeros((4, 4)), 2)
+    with pytest.raises(ValueError, match="only N may be 0"):
+        nn.avg_pool2d(ck.zeros((1, 0, 4, 4)), 2)
+    with pytest.raises(TypeError, match="kernel_size: expected an int or a pair of ints, got 2.5"):
+        nn.avg_pool2d(x, 2.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"padding: expected an int or a pair of ints, got \(1, 1, 1\)"):
+        nn.max_pool2d(x, 2, padding=(1, 1, 1))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="x: expected a floating dtype, got int64"):
+        nn.avg_pool2d(ck.zeros((1, 4, 4), "int64"), 2)

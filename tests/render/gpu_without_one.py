@@ -1,0 +1,99 @@
+"""A GPU that compiles and does not run: launches for it take the shapes that they take on a real one."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern import device as devices
+from cukern.device import nvrtc
+from cukern.device.base import Properties, Unit
+
+ARCHITECTURES = ("sm_80", "sm_90")
+INDEX = 99
+
+
+class _Data(np.ndarray):
+    """An ndarray with what CuPy's has beyond NumPy's."""
+
+    def get(self) -> Any:
+        return np.array(self)
+
+
+class _Cupy(types.ModuleType):
+    """NumPy by CuPy's names."""
+
+    cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: INDEX), Device=nullcontext)
+    ndarray = _Data
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        if not callable(found) or isinstance(found, type):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made = found(*args, **kwargs)
+            return made.view(_Data) if isinstance(made, np.ndarray) else made
+
+        return call
+
+    def empty(self, *args: Any, **kwargs: Any) -> Any:
+        """Zeros, as no kernel will write what is read next."""
+        return np.zeros(*args, **kwargs).view(_Data)
+
+    def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
+        wide = np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+        if out is not None:
+            out[...] = wide
+        return wide.view(_Data) if out is None else out
+
+
+class _Function:
+    attributes: Mapping[str, int] = types.MappingProxyType({})
+
+    def __call__(self, grid: Any, block: Any, shared: int, values: Sequence[Any]) -> None:
+        """Runs nothing."""
+
+
+class Gpu:
+    """Compiles each unit by NVRTC for every architecture; ``templates`` names those that it came from."""
+
+    xp = _Cupy("cupy")
+
+    def __init__(self) -> None:
+        self.templates: set[str] = set()
+        self.compiled = 0
+
+    def count(self) -> int:
+        return INDEX + 1
+
+    def properties(self, index: int) -> Properties:
+        return Properties("no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132)
+
+    def compile(self, index: int, unit: Unit) -> _Function:
+        for arch in ARCHITECTURES:
+            nvrtc.compile(unit.text, arch)
+        self.compiled += 1
+        self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
+        return _Function()
+
+    def synchronize(self, index: int) -> None:
+        """There is nothing to wait for."""
+
+
+@contextmanager
+def gpu_without_one() -> Iterator[Gpu]:
+    """Within the block the current device is a GPU of which only the compiler is there."""
+    gpu, real = Gpu(), devices.backend
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
+        with ck.device(f"cuda:{INDEX}"):
+            yield gpu
+    del devices.Device._made["cuda", INDEX]

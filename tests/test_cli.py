@@ -1,0 +1,146 @@
+"""The command line: what it prints, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern import cli
+from cukern.demo import text
+from cukern.demo.model import CharacterModel
+from cukern.demo.progress import Progress
+
+METRICS = [
+    "device",
+    "steps",
+    "loss_first",
+    "loss_last",
+    "val_loss",
+    "unigram_entropy",
+    "chars_per_s",
+    "seconds",
+]
+
+
+def test_info_lists_devices_compilers_versions_and_caches(
+    capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path))
+    (tmp_path / "entry").write_bytes(b"x" * 1_500_000)
+    assert cli.main(["info"]) == 0
+    out = capsys.readouterr().out
+    assert "  host        " in out
+    assert f"  folder      {tmp_path}" in out
+    assert "1 files, 1.5 MB" in out
+    for title in ("versions", "devices", "compilers", "cache"):
+        assert f"\n{title}\n" in "\n" + out
+
+
+def test_render_prints_what_is_compiled(capsys: Any) -> None:
+    arguments = ["optim/sgd.cu", "elem=bfloat16", "has_momentum=true", "nesterov=false", "block=64"]
+    assert cli.main(["render", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "__launch_bounds__(64)" in out
+    assert "__nv_bfloat16* param" in out
+    assert "velocity[i] = v;" in out
+
+
+def test_render_takes_a_file(capsys: Any, tmp_path: Path) -> None:
+    path = tmp_path / "own.cu"
+    path.write_text('extern "C" __global__ void << name >>(<< elem >>* x) { x[0] = << value >>; }\n')
+    assert cli.main(["render", str(path), "elem=double", "value=1.5"]) == 0
+    assert "void own_double_256(double* x) { x[0] = 1.5; }" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["nowhere.cu"], 1, "no template named 'nowhere.cu'"),
+        (["optim/sgd.cu", "elem=float32"], 1, "'has_momentum' is undefined"),
+        (["optim/sgd.cu", "elem"], 2, "expected var=value, got 'elem'"),
+    ],
+)
+def test_render_says_what_is_wrong(capsys: Any, arguments: list[str], status: int, message: str) -> None:
+    assert cli.main(["render", *arguments]) == status
+    assert message in capsys.readouterr().err
+
+
+def test_an_unknown_device_is_an_error(capsys: Any, tmp_path: Path) -> None:
+    assert cli.main(["demo", "--device", "tpu", "--out", str(tmp_path)]) == 1
+    assert "expected 'host', 'cuda' or 'cuda:N', got 'tpu'" in capsys.readouterr().err
+
+
+def test_corpus_is_deterministic_and_holds_files_out() -> None:
+    one, two = text.standard_library(), text.standard_library()
+    assert (one.training == two.training).all()
+    assert one.training.size > 5 * one.validation.size > 1_000_000
+    assert 2.5 < text.unigram_entropy(one.validation) < 3.5
+    assert text.decode(text.encode("def f(é):\n")) == "def f(\N{REPLACEMENT CHARACTER}):\n"
+
+
+def test_windows_are_shifted_by_one() -> None:
+    codes = text.encode("abcdef")
+    inputs, targets = text.windows(codes, np.array([0, 2]), 3)
+    assert text.decode(inputs.T) == "abccde"
+    assert text.decode(targets.T) == "bcddef"
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: Any) -> None:
+    progress = Progress(40)
+    for step in range(1, 41):
+        progress.show(step, "loss")
+    progress.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10
+    assert lines[-1] == "  step 40/40  loss"
+
+
+def test_demo_writes_its_results(device: ck.Device, capsys: Any, tmp_path: Path) -> None:
+    assert cli.main(["demo", "--device", str(device), "--steps", "12", "--out", str(tmp_path)]) == 0
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert list(metrics) == METRICS
+    assert (metrics["device"], metrics["steps"]) == (str(device), 12)
+    assert metrics["loss_last"] < metrics["loss_first"]
+    out = capsys.readouterr().out
+    assert out.count("  agree  ") == 6
+    CharacterModel().load(tmp_path / "model.safetensors")
+    assert (tmp_path / "loss.png").is_file() or "matplotlib is not installed" in out
+
+
+def test_an_interrupt_leaves_a_checkpoint(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "cukern",
+        "demo",
+        "--device",
+        "host",
+        "--steps",
+        "100000",
+        "--out",
+        str(tmp_path),
+    ]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            if line.startswith("model: LLTM"):
+                break
+        time.sleep(3)
+        run.send_signal(signal.SIGINT)
+        rest = run.communicate(timeout=120)[0]
+    assert run.returncode == 130, rest
+    assert "the model is saved as it is" in rest
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert 0 < metrics["steps"] < 100000
+    CharacterModel().load(tmp_path / "model.safetensors")

@@ -1,6 +1,6 @@
 """NumPy-style arrays whose every operation is CUDA C++ to read, render, run, differentiate and replace."""
 
-from . import creation, errors
+from . import creation, errors, namespace, nn, optim, testing
 from .array import Array
 from .creation import *  # noqa: F403
 from .device import Device, device, devices
@@ -23,6 +23,7 @@ from .dtypes import (
 from .errors import *  # noqa: F403
 from .function import Function, once_differentiable
 from .kernel import Kernel
+from .namespace import *
 from .render import add_templates
 from .tape import Tape, stop_recording
 from .transforms import checkpoint, grad, jacobian, stop_gradient, value_and_grad, vjp
@@ -48,7 +49,9 @@ __all__ = [
     "int32",
     "int64",
     "jacobian",
+    "nn",
     "once_differentiable",
+    "optim",
     "result_type",
     "stop_gradient",
     "stop_recording",
@@ -61,3 +64,4 @@ __all__ = [
 ]
 __all__ += creation.__all__
 __all__ += errors.__all__
+__all__ += namespace.__all__

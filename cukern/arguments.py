@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -155,14 +154,23 @@ def address(data: Any) -> int:
     return int(data.data.ptr)
 
 
-def _extent(data: Any) -> tuple[int, int]:
-    """The addresses that an ndarray's elements lie between."""
-    start = address(data)
-    if data.flags.c_contiguous:
-        return start, start + data.nbytes
-    spans = [(n - 1) * s for n, s in zip(data.shape, data.strides, strict=True)]
+def _bounds(data: Any) -> tuple[int, int]:
+    """The addresses that the elements of a CuPy array lie between."""
+    start = int(data.data.ptr)
+    spans = [(n - 1) * step for n, step in zip(data.shape, data.strides, strict=True)]
     low = start + sum(span for span in spans if span < 0)
     return low, start + sum(span for span in spans if span > 0) + data.itemsize
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether two ndarrays of one device lie in overlapping spans of memory."""
+    if isinstance(a, np.ndarray):
+        return np.may_share_memory(a, b)
+    if not (a.size and b.size):
+        return False
+    low, high = _bounds(a)
+    start, end = _bounds(b)
+    return low < end and start < high
 
 
 def check_overlap(signature: Signature, values: Sequence[Any], written: Sequence[int]) -> None:
@@ -171,19 +179,14 @@ def check_overlap(signature: Signature, values: Sequence[Any], written: Sequence
     Raises:
         LaunchError: naming both arguments.
     """
-    kinds = [param.kind for param in signature.params]
-    arrays = [i for i, value in enumerate(values) if kinds[i] in ("pointer", "view") and value is not None]
-    if len(arrays) < 2:
-        return
-    extents = {i: _extent(values[i]) for i in arrays if math.prod(values[i].shape)}
+    params = signature.params
+    arrays = [
+        i for i, param in enumerate(params) if param.kind in ("pointer", "view") and values[i] is not None
+    ]
     for i in written:
-        if i not in extents:
-            continue
-        low, high = extents[i]
-        for j, (start, end) in extents.items():
-            if i != j and low < end and start < high:
-                one, other = signature.params[i].name, signature.params[j].name
+        for j in arrays:
+            if i != j and values[i] is not None and _overlap(values[i], values[j]):
                 raise LaunchError(
-                    f"{signature.name}: argument {one} is written, and its memory overlaps that of "
-                    f"argument {other}"
+                    f"{signature.name}: argument {params[i].name} is written, and its memory overlaps that "
+                    f"of argument {params[j].name}"
                 )

@@ -7,9 +7,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from . import tape
+from . import pytree, tape
+from .algebra import Meta, conform, is_array, is_float, meta, zeros_like
 from .array import Array
 from .errors import GradientError
+
+__all__ = ["Function", "once_differentiable"]
 
 B = TypeVar("B", bound=Callable[..., Any])
 
@@ -35,7 +38,7 @@ class Context:
         self._saved: tuple[Array | None, ...] = ()
         self._non_differentiable: tuple[int, ...] = ()
         self._materialize = True
-        self._inputs: tuple[tape.Meta, ...] = ()
+        self._inputs: tuple[Meta, ...] = ()
 
     def save_for_backward(self, *arrays: Array | None) -> None:
         """Keep ``arrays`` for ``backward``: inputs, outputs, or what ``forward`` computed on the way.
@@ -44,7 +47,7 @@ class Context:
         asking for one through it raises :class:`GradientError`.
         """
         for i, array in enumerate(arrays):
-            if array is not None and not tape.is_array(array):
+            if array is not None and not is_array(array):
                 raise TypeError(
                     f"{self._name}: save_for_backward: expected arrays and None, argument {i} is "
                     f"{type(array).__name__}"
@@ -104,11 +107,14 @@ class Function:
 
         Raises:
             TypeError: ``forward`` returned neither an array nor a tuple.
-            GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not one.
+            GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not one; or a
+                tracked array is inside an argument.
         """
-        arrays = [arg for arg in args if tape.is_array(arg)]
+        arrays = [arg for arg in args if is_array(arg)]
         tracked = tape.recording(arrays)
         needs = tuple(tracked and _tracked(arg) for arg in args)
+        if tape.active():
+            _refuse_hidden(cls, args)
         ctx = Context(cls.__name__, needs)
         versions = [array._storage.version for array in arrays]
         with tape.stop_recording():
@@ -128,7 +134,20 @@ class Function:
 
 
 def _tracked(value: object) -> bool:
-    return tape.is_array(value) and tape.is_float(value.dtype) and tape.recording((value,))
+    return is_array(value) and is_float(value.dtype) and tape.recording((value,))
+
+
+def _refuse_hidden(cls: type[Function], args: tuple[Any, ...]) -> None:
+    """Refuse tracked arrays inside of arguments: they would get no gradient."""
+    for i, arg in enumerate(args):
+        if arg is None or isinstance(arg, (bool, int, float, str)) or is_array(arg):
+            continue
+        for path, value in pytree.leaves(arg):
+            if _tracked(value):
+                raise GradientError(
+                    f"{cls.__name__}: argument {_argument(cls, i)} holds a tracked array at {path}, which "
+                    "would get no gradient; pass arrays as arguments of their own"
+                )
 
 
 def _argument(cls: type[Function], position: int) -> str:
@@ -147,9 +166,9 @@ def _record(
     An output may be an argument itself, or an array that outlives the call; what is returned and
     saved are new arrays on the same memory, so that only they are known as results of this call.
     """
-    arrays = [arg for arg in args if tape.is_array(arg)]
-    outputs = tuple(alias(output) if tape.is_array(output) else output for output in result)
-    made = {id(old): new for old, new in zip(result, outputs, strict=True) if tape.is_array(old)}
+    arrays = [arg for arg in args if is_array(arg)]
+    outputs = tuple(alias(output) if is_array(output) else output for output in result)
+    made = {id(old): new for old, new in zip(result, outputs, strict=True) if is_array(old)}
     kept = {id(array): array for array in arrays}
     inner: list[Array] = []
     for array in ctx._saved:
@@ -163,16 +182,15 @@ def _record(
         kept[id(array)] = alias(array)
         inner.append(kept[id(array)])
     saved = tuple(None if one is None else kept.get(id(one), made.get(id(one))) for one in ctx._saved)
-    ctx._saved = ()
     live = [
         i
         for i, (old, new) in enumerate(zip(result, outputs, strict=True))
-        if tape.is_array(new) and tape.is_float(new.dtype) and id(old) not in ctx._non_differentiable
+        if is_array(new) and is_float(new.dtype) and id(old) not in ctx._non_differentiable
     ]
     backward = _Backward(cls, ctx, args, outputs, live)
     recorded = [*(outputs[i] for i in live), *inner]
     tape.record(cls.__name__, arrays, recorded, backward, saved, materialize=False)
-    ctx._inputs = tuple(tape.meta(array) for array in arrays)
+    ctx._inputs = tuple(meta(array) for array in arrays)
     return outputs
 
 
@@ -191,8 +209,8 @@ class _Backward:
     ) -> None:
         self.cls = cls
         self.ctx = ctx
-        self.positions = [tape.is_array(arg) for arg in args]
-        self.outputs = [tape.meta(output) if tape.is_array(output) else None for output in outputs]
+        self.positions = [is_array(arg) for arg in args]
+        self.outputs = [meta(output) if is_array(output) else None for output in outputs]
         self.live = live
 
     def __call__(
@@ -210,17 +228,13 @@ class _Backward:
             given[i] = cotangent
         if ctx._materialize:
             given = [
-                tape.zeros_like(one) if cotangent is None and one is not None else cotangent
+                zeros_like(one) if cotangent is None and one is not None else cotangent
                 for cotangent, one in zip(given, self.outputs, strict=True)
             ]
         wanted = iter(needs)
-        ctx.needs_input_grad = tuple(is_array and next(wanted) for is_array in self.positions)
+        ctx.needs_input_grad = tuple(present and next(wanted) for present in self.positions)
         ctx._saved = saved
-        try:
-            returned = self.cls.backward(ctx, *given)
-        finally:
-            ctx._saved = ()
-        return self._checked(returned)
+        return self._checked(self.cls.backward(ctx, *given))
 
     def _checked(self, returned: Any) -> list[Array | None]:
         """The gradients of the arguments that are arrays, checked."""
@@ -233,8 +247,8 @@ class _Backward:
             )
         inputs = iter(self.ctx._inputs)
         checked: list[Array | None] = []
-        for i, (gradient, is_array) in enumerate(zip(gradients, self.positions, strict=True)):
-            if not is_array:
+        for i, (gradient, present) in enumerate(zip(gradients, self.positions, strict=True)):
+            if not present:
                 if gradient is not None:
                     raise GradientError(
                         f"{cls.__name__}: backward returned a gradient for argument {_argument(cls, i)}, "
@@ -242,12 +256,12 @@ class _Backward:
                     )
                 continue
             like = next(inputs)
-            if gradient is None or not tape.is_float(like.dtype):
+            if gradient is None or not is_float(like.dtype):
                 checked.append(None)
-            elif tape.is_array(gradient) and gradient.shape == like.shape and gradient.dtype == like.dtype:
+            elif is_array(gradient) and gradient.shape == like.shape and gradient.dtype == like.dtype:
                 checked.append(gradient)
             else:
-                checked.append(tape.conform(gradient, like, cls.__name__, f"argument {_argument(cls, i)}"))
+                checked.append(conform(gradient, like, cls.__name__, f"argument {_argument(cls, i)}"))
         return checked
 
 
@@ -263,11 +277,11 @@ def once_differentiable(backward: B) -> B:
         with tape.stop_recording():
             returned = backward(ctx, *grads)
         gradients = returned if isinstance(returned, tuple) else (returned,)
-        own = tuple(alias(one) if tape.is_array(one) else one for one in gradients)
+        own = tuple(alias(one) if is_array(one) else one for one in gradients)
         tape.poison(
             f"{ctx._name} backward",
-            [*ctx._inputs, *(tape.meta(grad) for grad in grads if tape.is_array(grad))],
-            [one for one in own if tape.is_array(one)],
+            [*ctx._inputs, *(meta(grad) for grad in grads if is_array(grad))],
+            [one for one in own if is_array(one)],
             f"{ctx._name}: its backward is marked once_differentiable, so it has no second derivative",
         )
         return own if isinstance(returned, tuple) else own[0]

@@ -6,8 +6,7 @@ the list backwards with a dictionary of cotangents by key, so it neither recurse
 rules are written in cukern's own operations on the very arrays that were saved: whatever other tape
 is active records them, which is all that derivatives of higher order need.
 
-The tape knows arrays by ``shape``, ``dtype``, ``device``, ``_key`` and ``_storage``; the few operations it
-needs itself are given to it by :func:`register_algebra`.
+The tape knows arrays by what :mod:`cukern.algebra` says of them, and nothing of kernels.
 """
 
 from __future__ import annotations
@@ -15,67 +14,51 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from . import dtypes, pytree
+from . import pytree
+from .algebra import (
+    Meta,
+    conform,
+    describe,
+    float_leaves,
+    is_float,
+    meta,
+    register_algebra,
+    registered,
+    zeros_like,
+)
 from .errors import GradientError
 
 if TYPE_CHECKING:
     from .array import Array
-    from .device import Device
+
+__all__ = ["Tape", "record", "recording", "register_algebra", "stop_recording"]
 
 #: ``vjp(cotangents, saved, needs)``: one gradient per input, None where there is none or none is needed.
 Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]], Sequence[Array | None]]"
 
 
-class Algebra(NamedTuple):
-    """The operations on arrays that the tape itself needs."""
-
-    add: Callable[[Array, Array], Array]
-    sum_to_shape: Callable[[Array, tuple[int, ...]], Array]
-    zeros: Callable[[tuple[int, ...], dtypes.DType, Device], Array]
-    ones: Callable[[tuple[int, ...], dtypes.DType, Device], Array]
-    cast: Callable[[Array, dtypes.DType], Array]
-
-
-class Meta(NamedTuple):
-    """What a record keeps of an array that it does not keep alive."""
-
-    key: int | None
-    shape: tuple[int, ...]
-    dtype: dtypes.DType
-    device: Device
-
-
+@dataclass(slots=True, eq=False)
 class Record:
     """One operation on a tape."""
 
-    __slots__ = ("inputs", "materialize", "name", "outputs", "saved", "versions", "vjp")
-
-    def __init__(
-        self,
-        name: str,
-        inputs: Sequence[Meta],
-        outputs: Sequence[Meta],
-        vjp: Vjp,
-        saved: Sequence[Array | None],
-        materialize: bool,
-    ) -> None:
-        self.name = name
-        self.inputs = inputs
-        self.outputs = outputs
-        self.vjp = vjp
-        self.saved = tuple(saved)
-        self.versions = [0 if array is None else array._storage.version for array in saved]
-        self.materialize = materialize
+    name: str
+    inputs: Sequence[Meta]
+    outputs: Sequence[Meta]
+    vjp: Vjp
+    saved: tuple[Array | None, ...]
+    versions: list[int]
+    materialize: bool
 
     def pull(self, cotangents: Sequence[Array | None], needs: tuple[bool, ...]) -> Sequence[Array | None]:
         """The gradients of the inputs, as the rule gives them."""
         for array, version in zip(self.saved, self.versions, strict=True):
             if array is not None and array._storage.version != version:
                 raise GradientError(
-                    f"{self.name}: {_describe(array)}, saved for its backward, was written since by "
+                    f"{self.name}: {describe(array)}, saved for its backward, was written since by "
                     f"{array._storage.writer}; compute the gradient first, or write to a copy"
                 )
         if self.materialize:
@@ -94,56 +77,15 @@ class Record:
 
 
 class _State(threading.local):
-    """A thread's tapes: those that were entered, and those among them that record now."""
+    """The tapes that record now in a thread, outermost first."""
 
     def __init__(self) -> None:
-        self.entered: tuple[Tape, ...] = ()
         self.active: tuple[Tape, ...] = ()
 
 
 _state = _State()
 _keys = itertools.count(1)
 _first_key = threading.Lock()
-_STALE = -1  # the version of a key whose array has changed in a way that its tape did not record
-_registered: Algebra | None = None
-
-
-def register_algebra(
-    add: Callable[[Array, Array], Array],
-    sum_to_shape: Callable[[Array, tuple[int, ...]], Array],
-    zeros: Callable[[tuple[int, ...], dtypes.DType, Device], Array],
-    ones: Callable[[tuple[int, ...], dtypes.DType, Device], Array],
-    cast: Callable[[Array, dtypes.DType], Array],
-) -> None:
-    """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable."""
-    global _registered
-    _registered = Algebra(add, sum_to_shape, zeros, ones, cast)
-
-
-def _algebra() -> Algebra:
-    if _registered is None:
-        raise GradientError("no algebra is registered: import cukern, not cukern.tape alone")
-    return _registered
-
-
-def is_array(value: object) -> TypeGuard[Array]:
-    """Whether ``value`` is an array to the tape."""
-    return hasattr(value, "_storage")
-
-
-def is_float(dtype: dtypes.DType) -> bool:
-    """Whether arrays of ``dtype`` have gradients."""
-    return dtypes.info(dtype).kind == "f"
-
-
-def meta(array: Array) -> Meta:
-    """What a record keeps of ``array``."""
-    return Meta(array._key, array.shape, array.dtype, array.device)
-
-
-def zeros_like(like: Meta | Array) -> Array:
-    """Zeros of the shape, dtype and device of ``like``; they may share memory with one another."""
-    return _algebra().zeros(like.shape, like.dtype, like.device)
 
 
 def _key_of(array: Array) -> int:
@@ -154,10 +96,6 @@ def _key_of(array: Array) -> int:
             if key is None:
                 key = array._key = next(_keys)
     return key
-
-
-def _describe(array: Array) -> str:
-    return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"
 
 
 def recording(inputs: Sequence[Array]) -> bool:
@@ -198,8 +136,7 @@ def record(
     Args:
         name: the operation's name, for errors.
         inputs: the arrays that it read.
-        outputs: the arrays that it made, already written. One that is also an input was written in
-            place: it is a new array to the tape from here on.
+        outputs: the arrays that it made, already written.
         vjp: the backward rule, written in cukern's operations. It gets a cotangent per output, the saved
             arrays, and a bool per input, and returns a gradient or None per input. A gradient may have
             the shape that the input was broadcast to, and another floating dtype.
@@ -207,7 +144,7 @@ def record(
         materialize: whether the cotangent of an unused output is zeros (the default) or None.
 
     Raises:
-        GradientError: an input was written since a tape began to track it.
+        GradientError: an input was written since a tape began to track it; an output was not made just now.
     """
     tapes = [tape for tape in _state.active if tape._tracks(inputs)]
     if tapes:
@@ -220,7 +157,7 @@ def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message:
     def vjp(cotangents: object, saved: object, needs: object) -> Sequence[Array | None]:
         raise GradientError(message)
 
-    tapes = [tape for tape in _state.active if any(one.key in tape._tracked for one in inputs)]
+    tapes = [tape for tape in _state.active if tape._knows(inputs)]
     if tapes:
         _append(tapes, name, inputs, outputs, vjp, (), False)
 
@@ -234,21 +171,23 @@ def _append(
     saved: Sequence[Array | None],
     materialize: bool,
 ) -> None:
-    differentiable = [array for array in outputs if is_float(array.dtype)]
-    if not differentiable:
-        return
-    for array in differentiable:
-        old, new = array._key, next(_keys)
-        array._key = new
+    made = []
+    for array in outputs:
+        dtype = array.dtype
+        key = next(_keys) if is_float(dtype) else None
+        made.append(Meta(key, array.shape, dtype, array.device))
+        if key is None:
+            continue
+        if array._key is not None:
+            raise GradientError(f"{name}: its output is {describe(array)} that a tape knows already")
+        array._key = key
         for tape in tapes:
-            tape._tracked[new] = array._storage.version
-        if old is not None:
-            for tape in _state.entered:
-                if old in tape._tracked:
-                    tape._tracked.setdefault(new, _STALE)
-    made = Record(name, inputs, [meta(array) for array in outputs], vjp, saved, materialize)
-    for tape in tapes:
-        tape._records.append(made)
+            tape._tracked[key] = array._storage.version
+    if any(one.key is not None for one in made):
+        versions = [0 if array is None else array._storage.version for array in saved]
+        recorded = Record(name, inputs, made, vjp, tuple(saved), versions, materialize)
+        for tape in tapes:
+            tape._records.append(recorded)
 
 
 class _Pause:
@@ -300,18 +239,16 @@ class Tape:
         self._consumed = False
 
     def __enter__(self) -> Self:
-        if self in _state.entered:
+        if self._recording:
             raise GradientError("this tape is already recording")
         self._check_usable()
         self._recording = True
-        _state.entered = (*_state.entered, self)
         _state.active = (*_state.active, self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _state.entered = tuple(tape for tape in _state.entered if tape is not self)
         self._stop()
 
     def _stop(self) -> None:
@@ -337,7 +274,7 @@ class Tape:
                 tracked[_key_of(array)] = array._storage.version
             elif version != array._storage.version:
                 raise GradientError(
-                    f"{_describe(array)} was written by {array._storage.writer} after a tape began to track "
+                    f"{describe(array)} was written by {array._storage.writer} after a tape began to track "
                     "it, and the tape has no record of that; build a new array instead, or watch it again"
                 )
             found = True
@@ -353,8 +290,11 @@ class Tape:
             TypeError: a leaf is not an array, or has no floating dtype.
         """
         self._check_usable()
-        for _, array in _float_leaves(trees, "watch"):
+        for _, array in float_leaves(trees, "watch"):
             self._tracked[_key_of(array)] = array._storage.version
+
+    def _knows(self, inputs: Sequence[Meta]) -> bool:
+        return any(one.key in self._tracked for one in inputs)
 
     def stop_recording(self) -> _Pause:
         """A with-block in which this tape does not record."""
@@ -390,7 +330,7 @@ class Tape:
         if unconnected not in ("none", "zero"):
             raise ValueError(f"unconnected: expected 'none' or 'zero', got {unconnected!r}")
         self._check_usable()
-        wanted = [array for _, array in _float_leaves(sources, "sources")]
+        wanted = [array for _, array in float_leaves(sources, "sources")]
         cotangents = self._seeds(target, output_gradients)
         keys = {array._key for array in wanted if array._key in self._tracked}
         relevant, reached = self._relevant(keys)
@@ -401,7 +341,7 @@ class Tape:
         _walk(relevant, reached, keys, cotangents)
         gradients: list[Array | None] = []
         for array in wanted:
-            found = cotangents.get(array._key) if array._key in keys else None
+            found = cotangents.get(array._key)
             if found is None and unconnected == "zero":
                 found = zeros_like(array)
             gradients.append(found)
@@ -409,11 +349,11 @@ class Tape:
 
     def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
         """The cotangents that the walk begins with."""
-        targets = _float_leaves(target, "target")
+        targets = float_leaves(target, "target")
         if output_gradients is None:
-            given = [_algebra().ones(array.shape, array.dtype, array.device) for _, array in targets]
+            given = [registered().ones(array.shape, array.dtype, array.device) for _, array in targets]
         else:
-            given = [array for _, array in _float_leaves(output_gradients, "output_gradients")]
+            given = [array for _, array in float_leaves(output_gradients, "output_gradients")]
         if len(given) != len(targets):
             raise ValueError(f"output_gradients: expected {len(targets)} arrays, got {len(given)}")
         seeds: dict[int | None, Array] = {}
@@ -459,50 +399,4 @@ def _walk(
 
 def _accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:
     before = cotangents.get(key)
-    cotangents[key] = cotangent if before is None else _algebra().add(before, cotangent)
-
-
-def conform(gradient: object, like: Meta, name: str, argument: str) -> Array:
-    """``gradient`` with the shape and dtype of ``like``: broadcasting undone, then cast.
-
-    Raises:
-        GradientError: it is not a floating array, lies on another device, or has a shape that ``like``
-            does not broadcast to. The message names ``name`` and ``argument``.
-    """
-    problem = _mismatch(gradient, like)
-    if problem or not is_array(gradient):
-        raise GradientError(f"{name}: the gradient of {argument} {problem}")
-    if gradient.shape != like.shape:
-        gradient = _algebra().sum_to_shape(gradient, like.shape)
-    return gradient if gradient.dtype == like.dtype else _algebra().cast(gradient, like.dtype)
-
-
-def _mismatch(gradient: object, like: Meta) -> str:
-    """What keeps ``gradient`` from being a gradient of ``like``, or the empty string."""
-    if not is_array(gradient):
-        return f"must be an array or None, got {type(gradient).__name__}"
-    if gradient.shape != like.shape and not _broadcasts(like.shape, gradient.shape):
-        return f"has shape {gradient.shape}; expected {like.shape}, or a shape that it broadcasts to"
-    if gradient.dtype != like.dtype and not is_float(gradient.dtype):
-        return f"has dtype {gradient.dtype}; expected {like.dtype}"
-    if gradient.device != like.device:
-        return f"is on {gradient.device}; expected {like.device}"
-    return ""
-
-
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    if len(shape) > len(to):
-        return False
-    return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
-
-
-def _float_leaves(tree: Any, what: str) -> list[tuple[str, Array]]:
-    """The leaves of ``tree``, each of which must be an array of a floating dtype."""
-    found = []
-    for path, value in pytree.leaves(tree, what):
-        if not is_array(value):
-            raise TypeError(f"{path}: expected an array, got {type(value).__name__}")
-        if not is_float(value.dtype):
-            raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
-        found.append((path, value))
-    return found
+    cotangents[key] = cotangent if before is None else registered().add(before, cotangent)

@@ -11,10 +11,13 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from . import pytree, tape
+from .algebra import Meta, is_array, is_float
 from .array import Array
 from .creation import asarray
 from .function import alias
 from .tape import Tape
+
+__all__ = ["checkpoint", "grad", "jacobian", "stop_gradient", "value_and_grad", "vjp"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,9 +31,9 @@ def _fresh(value: Any, path: str) -> Array:
     """
     if isinstance(value, float):
         value = asarray(value)
-    if not tape.is_array(value):
+    if not is_array(value):
         raise TypeError(f"{path}: expected an array to differentiate by, got {type(value).__name__}")
-    if not tape.is_float(value.dtype):
+    if not is_float(value.dtype):
         raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
     if getattr(value, "_trainable", False):
         return value  # modules hold their parameters by identity
@@ -49,11 +52,11 @@ def _positions(argnums: int | Sequence[int], args: Sequence[Any]) -> list[int]:
     for position in wanted:
         if not -len(args) <= position < len(args):
             raise ValueError(f"argnums: no argument {position} among {len(args)} positional arguments")
-    return [position % len(args) for position in wanted]
+    return wanted
 
 
 def _scalar(value: Any) -> Array:
-    if not tape.is_array(value):
+    if not is_array(value):
         raise TypeError(f"grad: the function must return an array, returned {type(value).__name__}")
     if value.shape != ():
         raise ValueError(f"grad: the function must return a 0-d array, returned shape {value.shape}; see vjp")
@@ -181,7 +184,7 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
             return f(*own, **kwargs)
 
         value, pullback = vjp(of_wanted, *(args[position] for position in positions))
-        if not tape.is_array(value):
+        if not is_array(value):
             raise TypeError(f"jacobian: the function must return an array, returned {type(value).__name__}")
         made = _rows(value, pullback)
         return made[0] if isinstance(argnums, int) else made
@@ -190,16 +193,14 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
 
 
 def _rows(value: Array, pullback: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
-    from .ops import reshape, stack
+    from .ops.manipulate import reshape, stack
 
-    # One row of zeros keeps the shapes where the result has no element.
-    basis = np.eye(max(value.size, 1), value.size).reshape(-1, *value.shape)
+    # Where the result has no element, one row of zeros keeps the shapes.
+    size, shape = value.size, value.shape
+    basis = np.eye(size).reshape(size, *shape) if size else np.zeros((1, *shape))
     rows = [pullback(asarray(row, dtype=value.dtype, device=value.device)) for row in basis]
     columns = zip(*([leaf.value for leaf in pytree.leaves(row)] for row in rows), strict=True)
-    joined = [
-        reshape(stack(list(column))[: value.size], value.shape + column[0].shape)  # type: ignore[index]
-        for column in columns
-    ]
+    joined = [reshape(stack(list(column))[:size], shape + column[0].shape) for column in columns]
     made: tuple[Any, ...] = pytree.replace(rows[0], joined)
     return made
 
@@ -211,7 +212,7 @@ def stop_gradient(tree: Any) -> Any:
     >>> ck.grad(lambda x: x * stop_gradient(x))(ck.asarray(3.0)).item()
     3.0
     """
-    return pytree.transform(lambda leaf: alias(leaf) if tape.is_array(leaf) else leaf, tree)
+    return pytree.transform(lambda leaf: alias(leaf) if is_array(leaf) else leaf, tree)
 
 
 class _Capture(Tape):
@@ -229,10 +230,13 @@ class _Capture(Tape):
                 self.read.setdefault(id(array), array)
         return False
 
+    def _knows(self, inputs: Sequence[Meta]) -> bool:
+        return False
+
 
 def _arrays(tree: Any) -> list[Array]:
     """The arrays of a pytree, each once."""
-    found = {id(value): value for _, value in pytree.leaves(tree) if tape.is_array(value)}
+    found = {id(value): value for _, value in pytree.leaves(tree) if is_array(value)}
     return list(found.values())
 
 
@@ -262,8 +266,6 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
         results = _arrays(result)
         capture._tracks(results)
         read = list(capture.read.values())
-        if not read:
-            return result
         own = {id(array): alias(array) for array in results}
 
         def backward(

@@ -82,12 +82,9 @@ class DiskCache:
         try:
             if _is_whole(path):
                 return path
-        except FileNotFoundError:
-            return None
-        except OSError:
-            return None
-        with suppress(OSError):
             path.unlink()
+        except OSError:
+            pass
         return None
 
     def _make(self, folder: Path, key: str, make: Callable[[Path], object]) -> Path:
@@ -103,8 +100,7 @@ class DiskCache:
             part = _new_file(path)
             try:
                 make(part)
-                _seal(part)
-                os.replace(part, path)
+                _publish(part, path)
             finally:
                 part.unlink(missing_ok=True)
         return path
@@ -123,14 +119,15 @@ def _new_file(path: Path) -> Path:
     return Path(name)
 
 
-def _seal(path: Path) -> None:
-    """Appends the hash of what ``path`` holds and the magic word."""
-    digest = hashlib.sha256(path.read_bytes()).digest()
+def _publish(part: Path, path: Path) -> None:
+    """Appends to ``part`` the hash of what it holds and the magic word, and gives it its name."""
+    digest = hashlib.sha256(part.read_bytes()).digest()
     try:
-        with path.open("ab") as file:
+        with part.open("ab") as file:
             file.write(digest + _MAGIC)
             file.flush()
             os.fsync(file.fileno())
+        os.replace(part, path)
     except OSError as error:
         raise _NotWritable from error
 

@@ -8,18 +8,10 @@ threads with barriers run as fibers, switched by ``host_runtime/block.h``.
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import importlib.util
 import os
 import platform
-import shlex
-import shutil
 import struct
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -31,10 +23,9 @@ import numpy as np
 from .. import dtypes
 from ..errors import DeviceError, KernelFault, LaunchError
 from ..signature import DynamicShared, Param
-from .base import CompilerFailure, Properties, Unit
-from .diskcache import DiskCache, default_folder
+from .base import Properties, Unit
+from .host_compiler import build_kernel, build_runtime, machine
 
-_RUNTIME = Path(__file__).parent / "host_runtime"
 _SHARED_BYTES = 232448
 
 #: A kernel that reaches one of these needs its threads to take turns.
@@ -44,121 +35,6 @@ _COLLECTIVES = frozenset(
     "__match_any_sync __match_all_sync __reduce_add_sync __reduce_min_sync __reduce_max_sync "
     "__reduce_and_sync __reduce_or_sync __reduce_xor_sync".split()
 )
-
-# No fast-math: NaN and infinity are NumPy's. Pointers may be cast as freely as in CUDA.
-_FLAGS = (
-    "-std=c++17 -shared -fPIC -pipe -w -fvisibility=hidden -fno-exceptions -fno-rtti -fno-plt -fno-math-errno "
-    "-fno-trapping-math -ffp-contract=off -fno-strict-aliasing"
-).split()
-#: A kernel has no use for the C++ library, whose start-up files cost half of the link.
-_BARE_LINK = "-nostartfiles -nodefaultlibs -lm -lc -lgcc".split()
-
-
-# ---------------------------------------------------------------- compiler
-
-
-@dataclass(frozen=True)
-class Compiler:
-    """A C++ compiler: how it is called, and what it says it is."""
-
-    command: tuple[str, ...]
-    version: str
-
-    @property
-    def is_gcc(self) -> bool:
-        return "Free Software Foundation" in self.version
-
-    def build(self, source: str, output: Path, flags: Sequence[str], bare: bool) -> None:
-        """Compile ``source`` to the shared library ``output``; ``bare``: one that uses C alone.
-
-        Raises:
-            CompilerFailure: the compiler refuses it.
-        """
-        command = [*self.command, *_FLAGS, *flags, f"-I{_RUNTIME}"]
-        command += [f"-I{_RUNTIME / 'include'}"] if bare else []
-        command += ["-x", "c++", "-", "-o", str(output)]
-        command += _BARE_LINK if bare and self.is_gcc else []
-        done = subprocess.run(command, input=source, capture_output=True, text=True)
-        if done.returncode:
-            raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
-
-
-def _try_compiler(command: Sequence[str]) -> Compiler | None:
-    if shutil.which(command[0]) is None:
-        return None
-    done = subprocess.run([*command, "--version"], capture_output=True, text=True)
-    return None if done.returncode else Compiler(tuple(command), done.stdout.strip())
-
-
-@cache
-def _find_compiler(chosen: str | None) -> Compiler:
-    if chosen:
-        found = _try_compiler(shlex.split(chosen))
-        if found is None:
-            raise DeviceError(f"CXX is {chosen!r}, which is no compiler that runs here")
-        return found
-    for name in ("c++", "g++", "clang++"):
-        if found := _try_compiler([name]):
-            return found
-    if importlib.util.find_spec("ziglang") and (found := _try_compiler([sys.executable, "-m", "ziglang", "c++"])):
-        return found
-    raise DeviceError(
-        "the host device needs a C++ compiler and found none: install the system's (such as g++ or "
-        'clang++; CXX may name it), or run: pip install "cukern[zig]"'
-    )
-
-
-def compiler() -> Compiler:
-    """The C++ compiler: ``$CXX``, or the first of c++, g++, clang++ and ziglang that is installed.
-
-    Raises:
-        DeviceError: there is none.
-    """
-    return _find_compiler(os.environ.get("CXX"))
-
-
-@cache
-def _machine() -> str:
-    """What ``-march=native`` and the C library mean here, as caches may be shared by machines."""
-    lines = []
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if not line.strip():
-                    break
-                if line.startswith(("model name", "flags", "Features", "CPU implementer", "CPU part", "isa")):
-                    lines.append(line)
-    except OSError:
-        lines.append(platform.processor())
-    return "".join([platform.machine(), "\n", " ".join(platform.libc_ver()), "\n", *lines])
-
-
-@cache
-def _runtime_hash() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(_RUNTIME.rglob("*")):
-        if path.is_file() and path.suffix in ("", ".h", ".cpp"):
-            digest.update(f"{path.relative_to(_RUNTIME)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-_caches: dict[Path, DiskCache] = {}
-_lock = threading.Lock()
-
-
-def _disk_cache() -> DiskCache:
-    folder = default_folder() / "host"
-    with _lock:
-        return _caches.setdefault(folder, DiskCache(folder))
-
-
-def _build(source: str, flags: Sequence[str], bare: bool) -> Path:
-    """The shared library of ``source``, from the cache or compiled."""
-    found = compiler()
-    parts = [*found.command, found.version, *_FLAGS, *flags, *_BARE_LINK, str(bare), _machine(), _runtime_hash(), source]
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return _disk_cache().get(key, lambda path: found.build(source, path, flags, bare))
-
 
 # ---------------------------------------------------------------- text
 
@@ -273,7 +149,7 @@ def _thread_count() -> int:
 @cache
 def _runtime() -> ctypes.CDLL:
     """The runtime, compiled on this machine's first use and started once a process."""
-    path = _build((_RUNTIME / "runtime.cpp").read_text(), ["-O2", "-pthread"], bare=False)
+    path = build_runtime()
     library = ctypes.CDLL(str(path))
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
@@ -291,7 +167,8 @@ def _runtime() -> ctypes.CDLL:
 
 
 def _bfloat16_bits(value: float) -> int:
-    return int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
+    with np.errstate(over="ignore"):
+        return int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
 
 
 def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
@@ -327,6 +204,35 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
     return f"{code}{padding}x", convert, param.dtype.itemsize
 
 
+#: What the headers themselves keep for each thread, by its symbol.
+_OWN_SYMBOLS = {b"_ZL9threadIdx", b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim", b"_ZN6cukernL19dynamic_shared_baseE"}
+
+
+def _static_shared(library: bytes, unit: Unit) -> int:
+    """The bytes of static shared memory, which are the thread-local symbols of a 64-bit ELF library."""
+    own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
+    table, count = struct.unpack_from("<Q", library, 40)[0], struct.unpack_from("<H", library, 60)[0]
+    sections = [struct.unpack_from("<IIQQQQIIQQ", library, table + 64 * i) for i in range(count)]
+    total = 0
+    for _, kind, _, _, offset, size, link, *_ in sections:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        names = sections[link][4]
+        for name, info, _, _, _, length in struct.iter_unpack("<IBBHQQ", library[offset : offset + size]):
+            if info & 15 == 6:  # STT_TLS
+                start = names + name
+                total += 0 if library[start : library.index(b"\0", start)] in own else length
+    return total
+
+
+def _infinite_beyond(param: Param, value: Any) -> Any:
+    """A number as the parameter's float type rounds it: infinite when it is too large."""
+    if param.kind != "scalar" or param.dtype is None or param.dtype.name not in ("float16", "float32"):
+        return value
+    with np.errstate(over="ignore"):
+        return param.dtype.type(value)
+
+
 class HostFunction:
     """A compiled kernel of the host device."""
 
@@ -355,17 +261,23 @@ class HostFunction:
         self._launch = runtime.cukern_launch
         self._last_error = runtime.cukern_last_error
         self._name = name
+        self._params = unit.signature.params
         self._handle = runtime.cukern_register(ctypes.addressof(kernel), offset, table, "printf" in unit.calls)
         self.attributes: Mapping[str, int] = {
             "max_threads_per_block": 1024,
-            "shared_size_bytes": 0,
+            "shared_size_bytes": _static_shared(path.read_bytes(), unit),
         }
 
     def __call__(
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
     ) -> None:
-        packed = [v if convert is None else convert(v) for convert, v in zip(self._converters, values)]
-        if self._launch(self._handle, self._pack(*grid, *block, shared, *packed)):
+        items = [v if convert is None else convert(v) for convert, v in zip(self._converters, values, strict=True)]
+        try:
+            packed = self._pack(*grid, *block, shared, *items)
+        except OverflowError:
+            items = [_infinite_beyond(param, item) for param, item in zip(self._params, items, strict=True)]
+            packed = self._pack(*grid, *block, shared, *items)
+        if self._launch(self._handle, packed):
             raise KernelFault(f"{self._name}: {self._last_error().decode(errors='replace')}")
 
 
@@ -397,14 +309,14 @@ class Host:
             CompilerFailure: the compiler refuses the text.
             DeviceError: there is no compiler.
         """
-        return HostFunction(unit, _build(source(unit), ["-O3", "-march=native"], bare=True))
+        return HostFunction(unit, build_kernel(source(unit)))
 
     def synchronize(self, index: int) -> None:
         """Returns at once: a launch on the host ends when it returns."""
 
 
 def _cpu_name() -> str:
-    for line in _machine().splitlines():
+    for line in machine().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()

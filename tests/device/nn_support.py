@@ -22,7 +22,9 @@ def epsilon(dtype: Any) -> float:
 
 def random(seed: int, shape: tuple[int, ...], dtype: Any = "float64", scale: float = 1.0) -> ck.Array:
     """Normal numbers, rounded to ``dtype``."""
-    return ck.asarray((np.random.default_rng(seed).normal(size=shape) * scale).astype(ck.zeros(0, dtype).dtype))
+    return ck.asarray(
+        (np.random.default_rng(seed).normal(size=shape) * scale).astype(ck.zeros(0, dtype).dtype)
+    )
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:

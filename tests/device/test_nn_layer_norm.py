@@ -34,7 +34,10 @@ def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool,
     shapes = [(5, 3, 37), *((37,) for present in affine if present)]
     arrays = [random(i, shape, dtype) for i, shape in enumerate(shapes)]
     check_equal(
-        lambda x, *own: nn.layer_norm(x, 37, *own), lambda x, *own: reference.layer_norm(x, 1, *own), arrays, ulps=16
+        lambda x, *own: nn.layer_norm(x, 37, *own),
+        lambda x, *own: reference.layer_norm(x, 1, *own),
+        arrays,
+        ulps=16,
     )
 
 
@@ -68,9 +71,9 @@ def test_the_gpu_gets_a_shape_for_every_length() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_mean_that_is_large_beside_the_spread(device: ck.Device, shape: Shape) -> None:
-    values = (np.random.default_rng(0).normal(size=(4, 256)) + 1e4).astype(np.float32)
+    values = (np.random.default_rng(0).normal(size=(4, 100)) + 1e4).astype(np.float32)
     values[1, 0] = 0.0  # the first element, which the kernel subtracts, far from the others
-    y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, 256, shape)
+    y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, 100, shape)
     close(y, numpy_layer_norm(values), 32)
 
 
@@ -79,7 +82,10 @@ def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:
     cases: list[tuple[Any, ...]] = [(x, weight, bias), (x, weight), (x,)]
     for arrays in cases:
         check_equal(
-            lambda x, *own: nn.layer_norm(x, (4, 5), *own), lambda x, *own: reference.layer_norm(x, 2, *own), arrays, 64
+            lambda x, *own: nn.layer_norm(x, (4, 5), *own),
+            lambda x, *own: reference.layer_norm(x, 2, *own),
+            arrays,
+            64,
         )
     check_equal(
         lambda x, bias: nn.layer_norm(x, (4, 5), bias=bias),
@@ -91,7 +97,10 @@ def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:
 
 def test_other_layouts(device: ck.Device) -> None:
     x, weight, bias = random(0, (6, 10)), random(1, (20,))[::2], random(2, (10,))
-    views = {"transposed": ck.permute_dims(random(3, (10, 6)), (1, 0)), "strided": random(4, (12, 20))[::2, ::-2]}
+    views = {
+        "transposed": ck.permute_dims(random(3, (10, 6)), (1, 0)),
+        "strided": random(4, (12, 20))[::2, ::-2],
+    }
     for view in (*views.values(), ck.broadcast_to(x[:1], (6, 10))):
         check_equal(
             lambda x, *own: nn.layer_norm(x, 10, *own),

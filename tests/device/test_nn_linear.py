@@ -128,13 +128,19 @@ def test_sequential_and_its_parameters(device: ck.Device) -> None:
 
 def test_parameters_start_the_same_from_a_seed(device: ck.Device) -> None:
     init = nn.init
-    assert init.uniform((3,), -1, 1, rng=3).tolist() == init.uniform((3,), -1, 1, rng=np.random.default_rng(3)).tolist()
+    assert (
+        init.uniform((3,), -1, 1, rng=3).tolist()
+        == init.uniform((3,), -1, 1, rng=np.random.default_rng(3)).tolist()
+    )
     init.seed(7)
     first = init.normal((4,), std=2.0, dtype="float64").tolist()
     init.seed(7)
     assert init.normal((4,), std=2.0, dtype="float64").tolist() == first
     assert init.fans((8, 4, 3, 3)) == (36, 72)
-    xavier, kaiming = init.xavier_uniform((500, 100), rng=0).numpy(), init.kaiming_uniform((500, 100), rng=0).numpy()
+    xavier, kaiming = (
+        init.xavier_uniform((500, 100), rng=0).numpy(),
+        init.kaiming_uniform((500, 100), rng=0).numpy(),
+    )
     assert 0.09 < abs(xavier).max() <= 0.1
     assert 0.24 < abs(kaiming).max() <= 6**0.5 / 10
     with pytest.raises(ValueError, match="at least 2 axes"):

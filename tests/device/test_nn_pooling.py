@@ -64,7 +64,9 @@ def loop(x: np.ndarray, options: dict[str, Any], maximum: bool) -> np.ndarray:
             continue
         counted = inside.shape[-2] * inside.shape[-1]
         if options.get("count_include_pad", True):
-            counted = int((rows < x.shape[-2] + padding[0]).sum() * (columns < x.shape[-1] + padding[1]).sum())
+            counted = int(
+                (rows < x.shape[-2] + padding[0]).sum() * (columns < x.shape[-1] + padding[1]).sum()
+            )
         y[..., i, j] = inside.sum((-2, -1)) / counted
     return y
 
@@ -119,8 +121,12 @@ def test_cotangents_that_are_broadcast(device: ck.Device) -> None:
     x, options = random(0, (2, 2, 6, 5)), AVERAGES[2]
     windows = windows_of(options)
     ones = [ck.broadcast_to(ck.asarray(np.float64(0.5)), (2, 2, 4, 3))]
-    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 16, ones)
-    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows), [x], 16, ones)
+    check_equal(
+        lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 16, ones
+    )
+    check_equal(
+        lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows), [x], 16, ones
+    )
 
 
 def test_the_first_of_equals_gets_the_gradient(device: ck.Device) -> None:
@@ -189,13 +195,17 @@ def test_a_gradient_that_is_not_wanted_saves_nothing(device: ck.Device) -> None:
 
 def test_the_modules(device: ck.Device) -> None:
     x = random(0, (1, 2, 6, 6), "float32")
-    np.testing.assert_array_equal(nn.MaxPool2d(2, padding=1)(x).numpy(), nn.max_pool2d(x, 2, padding=1).numpy())
+    np.testing.assert_array_equal(
+        nn.MaxPool2d(2, padding=1)(x).numpy(), nn.max_pool2d(x, 2, padding=1).numpy()
+    )
     np.testing.assert_array_equal(nn.AvgPool2d(3, stride=2)(x).numpy(), nn.avg_pool2d(x, 3, stride=2).numpy())
 
 
 def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
     x = ck.zeros((1, 4, 4))
-    with pytest.raises(ValueError, match=r"padding: expected at most half of the window's span 3, got \(2, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"padding: expected at most half of the window's span 3, got \(2, 2\)"
+    ):
         nn.max_pool2d(x, 3, padding=2)
     with pytest.raises(ValueError, match="stride: expected at least 1, got 0"):
         nn.avg_pool2d(x, 2, stride=0)
@@ -207,7 +217,7 @@ def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
         nn.avg_pool2d(ck.zeros((4, 4)), 2)
     with pytest.raises(ValueError, match="only N may be 0"):
         nn.avg_pool2d(ck.zeros((1, 0, 4, 4)), 2)
-    with pytest.raises(TypeError, match="kernel_size: expected an int or a pair of ints, got 2.5"):
+    with pytest.raises(TypeError, match=r"kernel_size: expected an int or a pair of ints, got 2\.5"):
         nn.avg_pool2d(x, 2.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"padding: expected an int or a pair of ints, got \(1, 1, 1\)"):
         nn.max_pool2d(x, 2, padding=(1, 1, 1))  # type: ignore[arg-type]

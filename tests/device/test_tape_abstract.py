@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cukern import tape
+from cukern import algebra, tape
 from cukern.array import Storage
 from cukern.tape import Tape
 
@@ -13,9 +13,8 @@ from cukern.tape import Tape
 class Plain:
     """A NumPy array with a key and a storage, and nothing of a device."""
 
-    device = "nowhere"
-
-    def __init__(self, data):
+    def __init__(self, data, device="nowhere"):
+        self.device = device
         self.data = np.asarray(data, dtype=np.float64)
         self._key = None
         self._storage = Storage()
@@ -38,7 +37,10 @@ def multiply(a, b):
             "multiply",
             (a, b),
             (out,),
-            lambda g, s, needs: (multiply(g[0], s[1]) if needs[0] else None, multiply(g[0], s[0]) if needs[1] else None),
+            lambda g, s, needs: (
+                multiply(g[0], s[1]) if needs[0] else None,
+                multiply(g[0], s[0]) if needs[1] else None,
+            ),
             saved=(a, b),
         )
     return out
@@ -55,8 +57,8 @@ def sum_to_shape(a, shape):
 
 
 @pytest.fixture(autouse=True)
-def algebra(monkeypatch):
-    monkeypatch.setattr(tape, "_registered", None)
+def plain_algebra(monkeypatch):
+    monkeypatch.setattr(algebra, "_registered", None)
     tape.register_algebra(
         add=add,
         sum_to_shape=sum_to_shape,
@@ -89,5 +91,17 @@ def test_saved_array_written_since():
         y = multiply(x, x)
     x._storage.version += 1
     x._storage.writer = "fill"
-    with pytest.raises(tape.GradientError, match=r"multiply: an array of float64, shape \(2,\).*written since by fill"):
+    with pytest.raises(
+        tape.GradientError, match=r"multiply: an array of float64, shape \(2,\).*written since by fill"
+    ):
+        active.gradient(y, x)
+
+
+def test_gradient_on_another_device():
+    x, y = Plain([1.0, 2.0]), Plain([2.0, 4.0])
+    with Tape() as active:
+        active.watch(x)
+        tape.record("move", (x,), (y,), lambda g, saved, needs: (Plain(g[0].data, "elsewhere"),))
+    message = "move: the gradient of input 0 is on elsewhere; expected nowhere"
+    with pytest.raises(tape.GradientError, match=message):
         active.gradient(y, x)

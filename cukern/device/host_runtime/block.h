@@ -48,7 +48,9 @@ struct Worker {
     unsigned arrived, first_arrived, count_true;
     unsigned barrier_result[4];  // by the kind of barrier
     bool mixed;                  // threads wait at different barriers
-    bool in_block;
+    bool in_block;  // a fiber runs
+    bool running;   // a kernel runs
+    void* signal_stack;
     const Kernel* kernel;
     const Launch* launch;
     unsigned long long first, count;
@@ -72,6 +74,7 @@ static const char* const collective_names[] = {
 
 [[noreturn]] static void give_up(Worker* w) {
     w->faulted = true;
+    w->running = false;
     w->started = 0;
     Context dropped;
     cukern_switch(&dropped, &w->home);
@@ -379,9 +382,9 @@ static bool run_fiber_blocks(Worker* w) {
         w->arrived = w->count_true = w->current = 0;
         w->mixed = false;
         w->kernel->begin_block(w->launch, w->block, w->shared);
-        w->in_block = true;
+        w->in_block = w->running = true;
         cukern_switch(&w->home, &w->fibers[0]);
-        w->in_block = false;
+        w->in_block = w->running = false;
         if (w->faulted) return false;
         if (++w->block.x == grid.x) {
             w->block.x = 0;
@@ -393,7 +396,9 @@ static bool run_fiber_blocks(Worker* w) {
 
 static bool run_plain_blocks(Worker* w) {
     w->faulted = false;
+    w->running = true;
     cukern_switch(&w->home, &w->plain);
+    w->running = false;
     if (w->faulted) make_context(&w->plain, w->plain_stack, plain_stack_bytes, plain_main);
     return !w->faulted;
 }

@@ -58,14 +58,24 @@ CUKERN_UNARY(trunc)
 CUKERN_UNARY(rint)
 CUKERN_UNARY(nearbyint)
 CUKERN_UNARY(fabs)
-CUKERN_UNARY(j0)
-CUKERN_UNARY(j1)
-CUKERN_UNARY(y0)
-CUKERN_UNARY(y1)
 #undef CUKERN_UNARY
 
-extern "C" double exp10(double) noexcept;
-extern "C" float exp10f(float) noexcept;
+extern "C" {
+double exp10(double) noexcept;
+float exp10f(float) noexcept;
+double j0(double) noexcept;
+double j1(double) noexcept;
+double jn(int, double) noexcept;
+double y0(double) noexcept;
+double y1(double) noexcept;
+double yn(int, double) noexcept;
+float j0f(float) noexcept;
+float j1f(float) noexcept;
+float jnf(int, float) noexcept;
+float y0f(float) noexcept;
+float y1f(float) noexcept;
+float ynf(int, float) noexcept;
+}
 static inline float exp10(float x) { return exp10f(x); }
 CUKERN_UNARY_AS(rsqrt, (float)(1.0 / __builtin_sqrt((double)x)), 1.0 / __builtin_sqrt(x))
 CUKERN_UNARY_AS(rcbrt, (float)(1.0 / __builtin_cbrt((double)x)), 1.0 / __builtin_cbrt(x))
@@ -216,10 +226,6 @@ static inline long long llround(float x) { return __builtin_llroundf(x); }
 static inline long long llround(double x) { return __builtin_llround(x); }
 static inline double nan(const char*) { return __builtin_nan(""); }
 static inline float nanf(const char*) { return __builtin_nanf(""); }
-static inline double jn(int n, double x) { return __builtin_jn(n, x); }
-static inline float jnf(int n, float x) { return __builtin_jnf(n, x); }
-static inline double yn(int n, double x) { return __builtin_yn(n, x); }
-static inline float ynf(int n, float x) { return __builtin_ynf(n, x); }
 static inline double norm3d(double a, double b, double c) { return __builtin_hypot(__builtin_hypot(a, b), c); }
 static inline float norm3df(float a, float b, float c) { return (float)__builtin_sqrt((double)a * a + (double)b * b + (double)c * c); }
 

@@ -89,22 +89,22 @@ static void make_context(Context* context, char* base, size_t size, void (*entry
 }
 #endif
 
-constexpr size_t page_bytes = 65536;  // a multiple of every page size in use
-constexpr size_t fiber_stack_bytes = 256 * 1024;
+constexpr size_t guard_bytes = 65536;  // a multiple of every page size in use
+constexpr size_t fiber_stack_bytes = 640 * 1024;  // more than the 512 KB of a CUDA thread
 constexpr size_t plain_stack_bytes = 8 * 1024 * 1024;
 
 // A stack with an inaccessible page below it; null when there is no memory. Pages cost nothing until touched.
 static char* new_stack(size_t size) {
-    void* base = mmap(0, page_bytes + size, PROT_READ | PROT_WRITE,
+    void* base = mmap(0, guard_bytes + size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (base == MAP_FAILED) return 0;
-    if (mprotect(base, page_bytes, PROT_NONE) != 0) {
-        munmap(base, page_bytes + size);
+    if (mprotect(base, guard_bytes, PROT_NONE) != 0) {
+        munmap(base, guard_bytes + size);
         return 0;
     }
-    return (char*)base + page_bytes;
+    return (char*)base + guard_bytes;
 }
 
 static void free_stack(char* base, size_t size) {
-    if (base) munmap(base - page_bytes, page_bytes + size);
+    if (base) munmap(base - guard_bytes, guard_bytes + size);
 }

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "block.h"
+#include "faults.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -63,6 +64,7 @@ static void free_worker(void* pointer) {
     __atomic_fetch_sub(&stacks, (int)w->made, __ATOMIC_RELAXED);
     free_stack(w->plain_stack, plain_stack_bytes);
     if (w->shared) munmap(w->shared, shared_bytes);
+    free_signal_stack(w);
     munmap(w, sizeof(Worker));
     worker = 0;
 }
@@ -80,6 +82,7 @@ static Worker* prepare_worker(const Kernel* kernel, const Launch* launch) {
         if (!w) return 0;
         worker = w;
         pthread_setspecific(worker_key, w);
+        prepare_signal_stack(w);
     }
     if (!w->shared && !(w->shared = (char*)map(shared_bytes))) return 0;
     if (kernel->run_blocks) {
@@ -196,7 +199,7 @@ static void run_job(Worker* w, Job* job, Function* function) {
     bool called = helpers_wanted == 0 || job->total == 1;
     const bool alone = called;
     job->chunk = alone ? job->total : chunk_for(job, function->block_ns);
-    if (!called && function->block_ns * (double)job->total > wake_ns) {
+    if (!called && (function->block_ns == 0 || function->block_ns * (double)job->total > wake_ns)) {
         call_helpers(job, job->total / job->chunk);
         called = true;
     }
@@ -265,6 +268,7 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z;
     job.next = job.helpers = job.stop = 0;
     job.fault_block = 0;
+    if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
     Worker* w = prepare_worker(job.kernel, &job.launch);
     if (!w) return fail("no memory for the stacks of the block's threads");
     run_job(w, &job, function);
@@ -315,5 +319,6 @@ EXPORT int cukern_start(int threads, const void* none, unsigned long long object
     array_data_offset = object_header_bytes;
     helpers_wanted = (threads < max_workers ? threads : max_workers) - 1;
     if (pthread_key_create(&worker_key, free_worker)) return 1;
+    install_fault_handlers();
     return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }

@@ -1,0 +1,136 @@
+"""What the tape knows of arrays: what a record keeps of one, and the few operations that it needs itself.
+
+An array is whatever has ``shape``, ``dtype``, ``device``, ``_key`` and ``_storage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+
+from . import dtypes, pytree
+from .errors import GradientError
+
+if TYPE_CHECKING:
+    from .array import Array
+    from .device import Device
+
+Operation: TypeAlias = "Callable[..., Array]"
+
+_FLOATS = frozenset(dtypes.FLOATS)
+
+
+class Algebra(NamedTuple):
+    """The operations on arrays that the tape itself needs."""
+
+    add: Operation
+    sum_to_shape: Operation
+    zeros: Operation
+    ones: Operation
+    cast: Operation
+
+
+class Meta(NamedTuple):
+    """What a record keeps of an array that it does not keep alive."""
+
+    key: int | None
+    shape: tuple[int, ...]
+    dtype: dtypes.DType
+    device: Device
+
+
+_registered: Algebra | None = None
+
+
+def register_algebra(
+    add: Operation, sum_to_shape: Operation, zeros: Operation, ones: Operation, cast: Operation
+) -> None:
+    """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
+
+    Args:
+        add: of two arrays of one shape and dtype.
+        sum_to_shape: of an array and the shape to undo the broadcasting of.
+        zeros: of a shape, a dtype and a device.
+        ones: likewise.
+        cast: of an array and a dtype.
+    """
+    global _registered
+    _registered = Algebra(add, sum_to_shape, zeros, ones, cast)
+
+
+def registered() -> Algebra:
+    """The operations given to :func:`register_algebra`."""
+    if _registered is None:
+        raise GradientError("no algebra is registered: import cukern, not cukern.tape alone")
+    return _registered
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    """Whether ``value`` is an array to the tape."""
+    return hasattr(value, "_storage")
+
+
+def is_float(dtype: dtypes.DType) -> bool:
+    """Whether arrays of ``dtype`` have gradients."""
+    return dtype in _FLOATS
+
+
+def meta(array: Array) -> Meta:
+    """What a record keeps of ``array``."""
+    return Meta(array._key, array.shape, array.dtype, array.device)
+
+
+def zeros_like(like: Meta | Array) -> Array:
+    """Zeros of the shape, dtype and device of ``like``; they may share memory with one another."""
+    return registered().zeros(like.shape, like.dtype, like.device)
+
+
+def describe(array: Array) -> str:
+    """``array`` in an error."""
+    return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"
+
+
+def conform(gradient: object, like: Meta, name: str, argument: str) -> Array:
+    """``gradient`` with the shape and dtype of ``like``: broadcasting undone, then cast.
+
+    Raises:
+        GradientError: it is not a floating array, lies on another device, or has a shape that ``like``
+            does not broadcast to. The message names ``name`` and ``argument``.
+    """
+    problem = _mismatch(gradient, like)
+    if problem or not is_array(gradient):
+        raise GradientError(f"{name}: the gradient of {argument} {problem}")
+    if gradient.shape != like.shape:
+        gradient = registered().sum_to_shape(gradient, like.shape)
+    return gradient if gradient.dtype == like.dtype else registered().cast(gradient, like.dtype)
+
+
+def _mismatch(gradient: object, like: Meta) -> str:
+    """What keeps ``gradient`` from being a gradient of ``like``, or the empty string."""
+    if not is_array(gradient):
+        return f"must be an array or None, got {type(gradient).__name__}"
+    if gradient.shape != like.shape and not _broadcasts(like.shape, gradient.shape):
+        return f"has shape {gradient.shape}; expected {like.shape}, or a shape that it broadcasts to"
+    if gradient.dtype != like.dtype and not is_float(gradient.dtype):
+        return f"has dtype {gradient.dtype}; expected {like.dtype}"
+    if gradient.device != like.device:
+        return f"is on {gradient.device}; expected {like.device}"
+    return ""
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    if len(shape) > len(to):
+        return False
+    return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
+
+
+def float_leaves(tree: Any, what: str) -> list[tuple[str, Array]]:
+    """The leaves of ``tree``, each of which must be an array of a floating dtype."""
+    found = []
+    for path, value in pytree.leaves(tree, what):
+        if not is_array(value):
+            raise TypeError(f"{path}: expected an array, got {type(value).__name__}")
+        if not is_float(value.dtype):
+            raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
+        found.append((path, value))
+    return found

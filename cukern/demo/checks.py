@@ -1,0 +1,100 @@
+"""The demo's first part: each fused operation against its reference, and its gradients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import nn
+from ..array import Array
+from ..creation import asarray
+from ..nn import reference
+from ..nn.pooling import Windows
+from ..testing import GradcheckError, gradcheck
+from ..transforms import vjp
+
+#: In float64, what sums of a few dozen products may differ by.
+_TOLERANCE = 1e-11
+
+
+class Check(NamedTuple):
+    """A fused operation, the same as basic operations, and the shapes of arguments for both."""
+
+    name: str
+    fused: Callable[..., Any]
+    reference: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+class Outcome(NamedTuple):
+    """How far values and gradients were from the reference's, and what finite differences said."""
+
+    name: str
+    value_error: float
+    gradient_error: float
+    difference: str
+    seconds: float
+
+    @property
+    def good(self) -> bool:
+        """Whether the operation may be trusted."""
+        return max(self.value_error, self.gradient_error) <= _TOLERANCE and self.difference == "agree"
+
+
+_WINDOWS = Windows(kernel=(3, 2), stride=(2, 1), padding=(1, 1))
+
+CHECKS = (
+    Check("matmul_add_relu", nn.matmul_add_relu, reference.matmul_add_relu, ((2, 5, 7), (7, 6), (6,))),
+    Check(
+        "layer_norm",
+        lambda x, weight, bias: nn.layer_norm(x, 9, weight, bias),
+        lambda x, weight, bias: reference.layer_norm(x, 1, weight, bias),
+        ((4, 9), (9,), (9,)),
+    ),
+    Check("linear", nn.linear, reference.linear, ((5, 7), (6, 7), (6,))),
+    Check("lltm", nn.lltm, reference.lltm, ((3, 4, 5), (18, 11), (18,), (4, 6), (4, 6))),
+    Check(
+        "avg_pool2d",
+        lambda x: nn.avg_pool2d(x, (3, 2), stride=(2, 1), padding=1),
+        lambda x: reference.avg_pool2d(x, _WINDOWS),
+        ((2, 6, 7),),
+    ),
+    Check(
+        "max_pool2d",
+        lambda x: nn.max_pool2d(x, (3, 2), stride=(2, 1), padding=1),
+        lambda x: reference.max_pool2d(x, _WINDOWS),
+        ((2, 6, 7),),
+    ),
+)
+
+
+def run() -> Iterator[Outcome]:
+    """Carry out every check on the current device, in float64."""
+    for check in CHECKS:
+        start = time.perf_counter()
+        rng = np.random.default_rng(0)
+        args = [asarray(rng.normal(size=shape)) for shape in check.shapes]
+        fused, reference_ = _with_gradients(check.fused, args), _with_gradients(check.reference, args)
+        errors = [float(np.abs(one - other).max()) for one, other in zip(fused, reference_, strict=True)]
+        outputs = len(errors) - len(args)
+        try:
+            gradcheck(check.fused, args)
+            difference = "agree"
+        except GradcheckError as error:
+            difference = f"DISAGREE: {error}"
+        seconds = time.perf_counter() - start
+        yield Outcome(check.name, max(errors[:outputs]), max(errors[outputs:]), difference, seconds)
+
+
+def _with_gradients(f: Callable[..., Any], args: list[Array]) -> list[npt.NDArray[Any]]:
+    """The outputs of ``f``, and the gradients of its arguments for fixed cotangents."""
+    result, pullback = vjp(f, *args)
+    outputs = list(result) if isinstance(result, tuple) else [result]
+    rng = np.random.default_rng(1)
+    cotangents = [asarray(rng.normal(size=output.shape)) for output in outputs]
+    gradients = pullback(tuple(cotangents) if isinstance(result, tuple) else cotangents[0])
+    return [array.numpy() for array in (*outputs, *gradients)]

@@ -1,0 +1,58 @@
+"""The picture of the demo's losses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+_INK, _MUTED, _TRAINING, _VALIDATION = "#1f2933", "#77828f", "#8fb0d9", "#1f5fa8"
+
+
+def save_loss(
+    path: str | os.PathLike[str],
+    losses: Sequence[float],
+    validation: Sequence[tuple[int, float]],
+    unigram_entropy: float,
+) -> bool:
+    """Draw the loss of each step, the validation losses and the unigram entropy; False without matplotlib."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(7.2, 4.0), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    steps, values = zip(*validation, strict=True)
+    axes.plot(range(1, len(losses) + 1), losses, color=_TRAINING, linewidth=1.2)
+    axes.plot(steps, values, color=_VALIDATION, linewidth=2, marker="o", markersize=4)
+    axes.axhline(unigram_entropy, color=_MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+    end, last = max(steps[-1], 2), values[-1]
+    axes.set_xlim(0, end)
+    axes.set_ylim(min(0.9 * min(*losses, *values), 1.5), max(losses[0], unigram_entropy) * 1.05)
+    axes.text(
+        end, unigram_entropy, f"unigram entropy {unigram_entropy:.2f}", color=_MUTED, ha="right", va="bottom"
+    )
+    axes.annotate(
+        f"validation {last:.2f}",
+        (end, last),
+        (-10, 22),
+        textcoords="offset points",
+        color=_VALIDATION,
+        ha="right",
+    )
+    early = len(losses) // 50
+    axes.annotate(
+        "training", (early + 1, losses[early]), (10, 8), textcoords="offset points", color=_TRAINING
+    )
+    axes.set_xlabel("step", color=_INK)
+    axes.set_title(
+        "Loss of the LLTM character model, nats per character", loc="left", color=_INK, fontsize=11
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(_MUTED)
+    axes.tick_params(colors=_INK, length=3)
+    axes.grid(axis="y", color="#e6e9ed", linewidth=0.8)
+    axes.set_axisbelow(True)
+    figure.savefig(path)
+    return True

@@ -1,0 +1,155 @@
+"""The host device's C++ compiler: which one, how it is called, and the cache of what it made."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..errors import DeviceError
+from .base import CompilerFailure
+from .diskcache import DiskCache, default_folder
+
+#: The names of CUDA C++ for the host's compiler, and the runtime that launches kernels.
+RUNTIME = Path(__file__).parent / "host_runtime"
+
+_FLAGS = "-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti".split()
+# No fast-math: NaN and infinity are NumPy's. Pointers may be cast as freely as in CUDA, and a thread has CUDA's
+# 512 KB of local memory.
+_KERNEL_FLAGS = (
+    "-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-strict-aliasing "
+    f"-Werror=frame-larger-than=524288 -I{RUNTIME} -I{RUNTIME / 'include'}"
+).split()
+_RUNTIME_FLAGS = f"-O2 -pthread -I{RUNTIME}".split()
+# A kernel has no use for the C++ library, whose start-up files cost half of the link.
+_GCC_LINK = "-nostartfiles -nodefaultlibs -lm -lc -lgcc".split()
+_CLANG_LINK = "-nostdlib++ -lm".split()
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: how it is called, and what it says it is."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def is_gcc(self) -> bool:
+        return "Free Software Foundation" in self.version
+
+    def kernel_command(self, output: Path) -> list[str]:
+        """What compiles a kernel from standard input to the shared library ``output``."""
+        link = _GCC_LINK if self.is_gcc else _CLANG_LINK
+        return [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-x", "c++", "-", "-o", str(output), *link]
+
+    def runtime_command(self, output: Path) -> list[str]:
+        """What compiles the runtime likewise."""
+        link = [] if self.is_gcc else _CLANG_LINK
+        return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *link]
+
+
+def _run(command: Sequence[str], source: str) -> None:
+    done = subprocess.run(command, input=source, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
+
+
+def _try_compiler(command: Sequence[str]) -> Compiler | None:
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True)
+    except OSError:
+        return None
+    return None if done.returncode else Compiler(tuple(command), done.stdout.strip())
+
+
+@cache
+def _find(chosen: str | None, path: str | None) -> Compiler:
+    if chosen:
+        found = _try_compiler(shlex.split(chosen))
+        if found is None:
+            raise DeviceError(f"CXX is {chosen!r}, which is no compiler that runs here")
+        return found
+    for name in ("c++", "g++", "clang++"):
+        if found := _try_compiler([name]):
+            return found
+    if importlib.util.find_spec("ziglang") and (found := _try_compiler([sys.executable, "-m", "ziglang", "c++"])):
+        return found
+    raise DeviceError(
+        "the host device needs a C++ compiler and found none: install the system's (g++ or clang++; the "
+        'environment variable CXX may name another), or run: pip install "cukern[zig]"'
+    )
+
+
+def compiler() -> Compiler:
+    """The C++ compiler: ``$CXX``, or the first of c++, g++, clang++ and ziglang that is installed.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    return _find(os.environ.get("CXX"), os.environ.get("PATH"))
+
+
+@cache
+def machine() -> str:
+    """What ``-march=native`` and the C library mean here, as caches may be shared by machines."""
+    lines = []
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if not line.strip():
+                    break
+                if line.startswith(("model name", "flags", "Features", "CPU implementer", "CPU part", "isa")):
+                    lines.append(line)
+    except OSError:
+        lines.append(platform.processor())
+    return "".join([platform.machine(), "\n", " ".join(platform.libc_ver()), "\n", *lines])
+
+
+@cache
+def _headers_hash() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(RUNTIME.rglob("*.h")):
+        digest.update(f"{path.relative_to(RUNTIME)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@cache
+def _cache(folder: Path) -> DiskCache:
+    return DiskCache(folder)
+
+
+def _entry(found: Compiler, command: Callable[[Path], list[str]], source: str) -> Path:
+    """The file that ``command`` makes of ``source``, kept under the hash of all that it depends on."""
+    # The package's folder stands in the command, and matters less than what is in it.
+    options = " ".join(command(Path())).replace(str(RUNTIME), "")
+    parts = "\0".join((options, found.version, machine(), _headers_hash(), source))
+    key = hashlib.sha256(parts.encode()).hexdigest()
+    return _cache(default_folder() / "host").get(key, lambda path: _run(command(path), source))
+
+
+def build_kernel(source: str) -> Path:
+    """The shared library of a kernel's C++, from the cache or compiled.
+
+    Raises:
+        CompilerFailure: the compiler refuses it.
+        DeviceError: there is no compiler.
+    """
+    found = compiler()
+    return _entry(found, found.kernel_command, source)
+
+
+def build_runtime() -> Path:
+    """The shared library of the runtime, from the cache or compiled; raises as :func:`build_kernel`."""
+    found = compiler()
+    return _entry(found, found.runtime_command, (RUNTIME / "runtime.cpp").read_text())

@@ -1,0 +1,445 @@
+"""Elementwise expressions: typed, hash-consed graphs that print themselves as C++ and differentiate themselves.
+
+A graph's leaves are inputs (arrays), scalars (kernel arguments) and constants (text). Its nodes are
+casts and rows of :mod:`cukern.table`. float16 and bfloat16 values are computed in float32; only a
+cast, or a store to an array, rounds them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from . import dtypes
+from .dtypes import DType
+from .operators import Operators
+
+Scalar = bool | int | float
+#: The dtype kinds that a row computes in; operands of other kinds are promoted or refused.
+ALL, NUMERIC, INTEGER, FLOAT = "biuf", "iuf", "biu", "f"
+
+
+def is_scalar(value: object) -> bool:
+    """Whether ``value`` is a Python number, which takes the dtype of the arrays beside it."""
+    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
+
+
+def convert_scalar(value: Scalar, dtype: DType) -> Scalar:
+    """``value`` as a Python number that ``dtype`` holds exactly.
+
+    Raises:
+        OverflowError: an integer out of the range of ``dtype``.
+    """
+    kind = dtypes.info(dtype).kind
+    if kind == "f":
+        if dtype == dtypes.float64:
+            return float(value)
+        with np.errstate(over="ignore"):
+            return float(dtype.type(value))
+    if kind == "b":
+        return bool(value)
+    limits = np.iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        raise OverflowError(f"Python integer {value} out of bounds for {dtype.name}")
+    return int(value)
+
+
+class Row:
+    """One elementwise operation: its name, its C++, its derivative, and what else follows from them.
+
+    Args:
+        name: the public name.
+        code: a C++ expression over the operands ``x``, ``y``, ``z``, of type ``T``. ``U`` is the
+            unsigned type whose arithmetic wraps for ``T``.
+        types: the kinds of dtype it computes in, of ``"biuf"``.
+        signature: the operands' types and the result's: ``x`` for the common one, ``b`` for bool.
+        vjp: from the cotangent ``g``, the operands and the result, all symbols, the cotangent of each
+            operand; None where the derivative is zero or not defined.
+        codes: another ``code`` for some kinds of dtype.
+        integers: the dtype that integers are divided in; None for the float of NumPy's math functions.
+        simplify: may name another row and operands for special Python numbers.
+        oracle: the NumPy function of the same values, where its name is another.
+        domain: the open interval that tests and gradient checks draw operands from.
+        operator: the Python operator's method.
+        method: whether arrays have a method of this name.
+        doc: the first line of the docstring.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        code: str,
+        types: str,
+        signature: str,
+        vjp: Callable[..., Any] | None = None,
+        *,
+        codes: dict[str, str] | None = None,
+        integers: DType | None = None,
+        bools: DType | None = None,
+        simplify: Callable[..., tuple[Row, tuple[Any, ...]] | None] | None = None,
+        oracle: str | Callable[..., Any] | None = None,
+        domain: tuple[float, float] = (-2.0, 2.0),
+        operator: str = "",
+        method: bool = False,
+        doc: str = "",
+    ) -> None:
+        self.name = self.__name__ = name
+        self.code, self.codes = code, codes or {}
+        self.types = types
+        operands, _, result = signature.partition("->")
+        self.operands, self.result = operands, result
+        self.vjp = vjp
+        self.integers, self.bools = integers, bools
+        self.simplify = simplify
+        self.oracle = name if oracle is None else oracle
+        self.domain = domain
+        self.operator = operator
+        self.method = method
+        self.__doc__ = doc
+
+    def __repr__(self) -> str:
+        return f"<elementwise function {self.name}>"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has a derivative."""
+        return self.vjp is not None
+
+    def resolve(self, operands: Sequence[DType | Scalar]) -> tuple[tuple[DType, ...], DType]:
+        """The dtypes that the operands are cast to, and the result's.
+
+        Raises:
+            TypeError: the operation has no meaning for these dtypes.
+        """
+        common = [o for o, mark in zip(operands, self.operands, strict=True) if mark == "x"]
+        dtype = self._computed(dtypes.result_type(*common)) if common else dtypes.bool_
+        cast = tuple(dtype if mark == "x" else dtypes.bool_ for mark in self.operands)
+        return cast, dtype if self.result == "x" else dtypes.bool_
+
+    def _computed(self, dtype: DType) -> DType:
+        kind = dtypes.info(dtype).kind
+        if kind in self.types:
+            return dtype
+        if kind == "b" and self.bools is not None:
+            return self.bools
+        if self.types == FLOAT:
+            return self.integers or _float_of(dtype)
+        raise TypeError(f"{self.name}: expected {_KINDS[self.types]}, got {dtypes.info(dtype).name}")
+
+    def print(self, operands: Sequence[str], dtype: DType) -> str:
+        """The C++ expression over named operands of ``dtype``."""
+        info = dtypes.info(dtype)
+        names = dict(zip("xyz", operands, strict=False))
+        names["T"] = dtypes.info(info.acc).cxx
+        names["U"] = "unsigned long long" if info.itemsize == 8 else "unsigned int"
+        return _substitute(self.codes.get(info.kind, self.code), names)
+
+
+_KINDS = {ALL: "any dtype", NUMERIC: "numbers", INTEGER: "integers or bool", FLOAT: "floats"}
+_WORD = re.compile(r"\b[xyzTU]\b")
+
+
+def _substitute(code: str, names: dict[str, str]) -> str:
+    return _WORD.sub(lambda found: names[found.group()], code)
+
+
+@lru_cache(maxsize=None)
+def _float_of(dtype: DType) -> DType:
+    """The float that NumPy's math functions compute an integer dtype in."""
+    size = dtype.itemsize
+    return dtypes.float16 if size == 1 else dtypes.float32 if size == 2 else dtypes.float64
+
+
+class Node:
+    """A node of a graph; two equal nodes are the same object.
+
+    Attributes:
+        kind: ``"input"``, ``"scalar"``, ``"constant"``, ``"cast"`` or ``"call"``.
+        row: the row of a call.
+        args: the operands.
+        dtype: the dtype of the value.
+        value: the number of an input or a scalar; the value of a constant.
+        weak: whether it takes the dtype of what it meets, as a Python number does.
+    """
+
+    __slots__ = ("__weakref__", "args", "dtype", "kind", "row", "value", "weak")
+
+    kind: str
+    row: Row | None
+    args: tuple[Node, ...]
+    dtype: DType
+    value: Any
+    weak: bool
+
+
+_nodes: WeakValueDictionary[Any, Node] = WeakValueDictionary()
+
+
+def _node(
+    kind: str, dtype: DType, args: tuple[Node, ...] = (), row: Row | None = None, value: Any = None, weak: bool = False
+) -> Node:
+    key = (kind, dtype, tuple(map(id, args)), row, repr(value), weak)
+    found = _nodes.get(key)
+    if found is None:
+        found = Node()
+        found.kind, found.dtype, found.args, found.row, found.value, found.weak = kind, dtype, args, row, value, weak
+        _nodes[key] = found
+    return found
+
+
+def input_node(k: int, dtype: DType) -> Node:
+    """The ``k``-th array."""
+    return _node("input", dtype, value=k)
+
+
+def scalar_node(k: int, dtype: DType, weak: bool = False) -> Node:
+    """The ``k``-th scalar argument."""
+    return _node("scalar", dtype, value=k, weak=weak)
+
+
+def constant(value: Scalar, dtype: DType) -> Node:
+    """A number that stands in the text."""
+    return _node("constant", dtype, value=convert_scalar(value, dtype))
+
+
+def cast(node: Node, dtype: DType) -> Node:
+    """``node`` as another dtype."""
+    if node.dtype == dtype and not node.weak:
+        return node
+    if node.kind == "constant":
+        return constant(node.value, dtype)
+    return _node("cast", dtype, (node,))
+
+
+def _sample(node: Node) -> DType | Scalar:
+    """What promotion sees of a node: its dtype, or a Python number of its kind."""
+    if not node.weak:
+        return node.dtype
+    return {"b": False, "i": 0, "f": 0.0}[dtypes.info(node.dtype).kind]
+
+
+def _weak_constant(value: Scalar) -> Node:
+    dtype = dtypes.bool_ if isinstance(value, bool) else dtypes.int64 if isinstance(value, int) else dtypes.float64
+    return _node("constant", dtype, value=value, weak=True)
+
+
+def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
+    """``row`` applied to nodes and Python numbers, the casts that promotion asks for put in.
+
+    Raises:
+        TypeError: ``row`` has no meaning for these dtypes.
+        OverflowError: a Python integer is out of the range of the dtype computed in.
+    """
+    nodes = [o if isinstance(o, Node) else _weak_constant(o) for o in operands]
+    wanted, result = row.resolve([_sample(node) for node in nodes])
+    weak = all(node.weak for node in nodes)
+    if weak:
+        strong = [node.dtype for node in nodes]
+        wanted, result = row.resolve(strong)
+    args = tuple(cast(node, dtype) for node, dtype in zip(nodes, wanted, strict=True))
+    folded = _fold(row, args)
+    return _node("call", result, args, row, weak=weak) if folded is None else folded
+
+
+def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
+    """x * 1, 1 * x and x / 1 are x, whatever x is."""
+    if row.name in ("multiply", "divide") and dtypes.info(args[0].dtype).kind == "f":
+        if args[1].kind == "constant" and args[1].value == 1:
+            return args[0]
+        if row.name == "multiply" and args[0].kind == "constant" and args[0].value == 1:
+            return args[1]
+    return None
+
+
+class Expr(Operators):
+    """A symbol: what a fused function and a row's derivative compute with.
+
+    Attributes:
+        node: the node of the graph.
+        shape: the shape that the value will have.
+    """
+
+    __slots__ = ("node", "shape")
+
+    def __init__(self, node: Node, shape: tuple[int, ...] = ()) -> None:
+        self.node = node
+        self.shape = shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype that the value will have."""
+        return self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes that the value will have."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements that the value will have."""
+        return math.prod(self.shape)
+
+    def astype(self, dtype: Any) -> Expr:
+        """The symbol as another dtype."""
+        return Expr(cast(self.node, dtypes.as_dtype(dtype)), self.shape)
+
+    def __repr__(self) -> str:
+        return f"Expr({dtypes.info(self.dtype).name}, shape={self.shape})"
+
+    def _refuse(self, what: str) -> TypeError:
+        return TypeError(
+            f"{what} of a fused function's value is not known when it is traced; Python control flow may "
+            "depend on shapes, dtypes and static arguments only: use cukern.where for values"
+        )
+
+    def __bool__(self) -> bool:
+        raise self._refuse("the truth")
+
+    def __int__(self) -> int:
+        raise self._refuse("the integer")
+
+    def __float__(self) -> float:
+        raise self._refuse("the number")
+
+    def __iter__(self) -> Any:
+        raise self._refuse("an element")
+
+    def __getitem__(self, key: object) -> Any:
+        raise TypeError("a fused function is elementwise: index the array before or after it")
+
+
+def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
+    """``row`` on symbols and Python numbers.
+
+    Raises:
+        TypeError: an operand is an array, which a fused function must take as an argument.
+        ValueError: the shapes do not broadcast.
+    """
+    nodes: list[Node | Scalar] = []
+    shapes: list[tuple[int, ...]] = []
+    for operand in operands:
+        if isinstance(operand, Expr):
+            nodes.append(operand.node)
+            shapes.append(operand.shape)
+        elif is_scalar(operand):
+            nodes.append(operand)
+        else:
+            raise TypeError(
+                f"{row.name}: a fused function computes with its arguments and Python numbers; got "
+                f"{type(operand).__name__} from elsewhere: pass it as an argument"
+            )
+    return Expr(call(row, nodes), shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes))
+
+
+def order(roots: Iterable[Node]) -> list[Node]:
+    """Every node that the roots reach, operands before users."""
+    done: dict[Node, None] = {}
+    stack = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, seen = stack.pop()
+        if node in done:
+            continue
+        if seen:
+            done[node] = None
+        else:
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args))
+    return list(done)
+
+
+def substitute(roots: Sequence[Node], replaced: dict[Node, Node]) -> tuple[Node, ...]:
+    """The roots with some nodes replaced by others."""
+    made = dict(replaced)
+    pending = [(root, False) for root in roots]
+    while pending:
+        node, seen = pending.pop()
+        if node in made:
+            continue
+        if seen or not node.args:
+            args = tuple(made[arg] for arg in node.args)
+            same = args == node.args
+            made[node] = node if same else _node(node.kind, node.dtype, args, node.row, node.value, node.weak)
+        else:
+            pending.append((node, True))
+            pending.extend((arg, False) for arg in node.args)
+    return tuple(made[root] for root in roots)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A line of a kernel: ``const type name = code;``."""
+
+    type: str
+    name: str
+    code: str
+
+
+def compute_type(dtype: DType) -> str:
+    """The C++ type that values of ``dtype`` have inside a kernel."""
+    return dtypes.info(dtypes.info(dtype).acc).cxx
+
+
+def literal(value: Scalar, dtype: DType) -> str:
+    """A constant as C++ text, exact."""
+    name = compute_type(dtype)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        if dtype.itemsize < 8:
+            return str(value) if value > -(2**31) else "(-2147483647 - 1)"
+        if value == -(2**63):
+            return "(-9223372036854775807LL - 1)"
+        return f"{value}{'ULL' if dtype == dtypes.uint64 else 'LL'}"
+    if math.isnan(value):
+        return f"limits<{name}>::quiet_nan()"
+    if math.isinf(value):
+        return ("-" if value < 0 else "") + f"limits<{name}>::infinity()"
+    return f"{name}({value!r})"
+
+
+def _cast_code(name: str, source: DType, target: DType) -> str | None:
+    """The C++ of a cast of values; None where nothing changes."""
+    from_type, to_type = compute_type(source), compute_type(target)
+    narrow = dtypes.info(target).cxx
+    if narrow != to_type and source != target:
+        return f"cast<{to_type}>(cast<{narrow}>({name}))"
+    return None if from_type == to_type else f"cast<{to_type}>({name})"
+
+
+def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
+    """The body of a kernel that computes the roots, and the names that hold them.
+
+    The ``k``-th input's value is named ``a{k}``, the ``k``-th scalar ``s{k}``.
+    """
+    names: dict[Node, str] = {}
+    body: list[Statement] = []
+    for node in order(roots):
+        if node.kind == "input":
+            names[node] = f"a{node.value}"
+            continue
+        if node.kind == "scalar":
+            names[node] = f"s{node.value}"
+            continue
+        if node.kind == "constant":
+            names[node] = literal(node.value, node.dtype)
+            continue
+        if node.kind == "cast":
+            made = _cast_code(names[node.args[0]], node.args[0].dtype, node.dtype)
+            if made is None:
+                names[node] = names[node.args[0]]
+                continue
+        else:
+            assert node.row is not None
+            operand = next((a for a, m in zip(node.args, node.row.operands, strict=True) if m == "x"), node.args[0])
+            made = node.row.print([names[arg] for arg in node.args], operand.dtype)
+        names[node] = f"v{len(body)}"
+        body.append(Statement(compute_type(node.dtype), names[node], made))
+    return body, [names[root] for root in roots]

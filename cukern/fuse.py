@@ -1,0 +1,219 @@
+"""``fuse``: a Python function of arrays as one elementwise kernel, its derivative as another."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from . import dtypes, pytree
+from .array import Array
+from .creation import asarray
+from .expr import Expr, Node, cast, input_node, is_scalar, scalar_node
+from .ops.elementwise import evaluate
+from .ops.launch import source
+from .program import Program, compact
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The outputs of one shape: their program, which arrays and scalars it takes, and their places."""
+
+    program: Program
+    arrays: tuple[int, ...]
+    scalars: tuple[int, ...]
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A traced function: a kernel for each shape of outputs, and what it returned, with symbols for leaves."""
+
+    kernels: tuple[_Kernel, ...]
+    outputs: Any
+
+
+@dataclass
+class _Call:
+    """The arguments of a call, sorted.
+
+    Attributes:
+        tree: the arguments as a pytree.
+        leaves: its leaves.
+        key: what the trace depends on.
+        arrays: the leaves that are arrays.
+        scalars: the leaves that are numbers which the kernel takes as arguments.
+        symbolic: whether a leaf is a symbol of an outer fused function.
+    """
+
+    tree: Any
+    leaves: list[Any]
+    key: tuple[Any, ...]
+    arrays: list[Array]
+    scalars: list[Any]
+    symbolic: bool = False
+
+
+class Fused(Generic[P, R]):
+    """An elementwise function that runs as one kernel; made by :func:`fuse`."""
+
+    def __init__(self, function: Callable[P, R], static: Sequence[str] = ()) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._name = getattr(function, "__name__", "fused").strip("<>")
+        self._signature = inspect.signature(function) if static else None
+        self._static = frozenset(static)
+        unknown = self._static - set(self._signature.parameters if self._signature else ())
+        if unknown:
+            raise ValueError(f"static: {self._name} has no parameter {', '.join(sorted(unknown))}")
+        self._traces: dict[tuple[Any, ...], _Traced] = {}
+
+    def __repr__(self) -> str:
+        return f"<fused function {self._name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the kernel for arrays of these dtypes; within another fused function, become part of that."""
+        call = self._sort(args, kwargs)
+        if call.symbolic:
+            return self._function(*args, **kwargs)
+        traced = self._traced(call)
+        made: dict[int, Array] = {}
+        for kernel in traced.kernels:
+            arrays = [call.arrays[k] for k in kernel.arrays]
+            outs = evaluate(kernel.program, arrays, [call.scalars[k] for k in kernel.scalars])
+            made.update(zip(kernel.places, outs, strict=True))
+        if len(made) == 1 and isinstance(traced.outputs, Expr):
+            return made[0]  # type: ignore[return-value]
+        result: R = pytree.replace(traced.outputs, [made[i] for i in range(len(made))])
+        return result
+
+    def source(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """The text of the kernel, or kernels, that a call with these arguments runs."""
+        call = self._sort(args, kwargs)
+        device = call.arrays[0].device if call.arrays else None
+        texts = []
+        for kernel in self._traced(call).kernels:
+            assert device is not None
+            texts.append(source(kernel.program, device, [call.arrays[k]._data for k in kernel.arrays]))
+        return "\n".join(texts)
+
+    def _sort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        tree: Any = (args, kwargs)
+        static: tuple[Any, ...] = ()
+        if self._signature is not None:
+            bound = self._signature.bind(*args, **kwargs)
+            static = tuple((k, v) for k, v in bound.arguments.items() if k in self._static)
+            tree = {k: v for k, v in bound.arguments.items() if k not in self._static}
+        key: list[Any] = [static]
+        call = _Call(tree, [], (), [], [])
+        for path, leaf in pytree.leaves(tree):
+            value = asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
+            call.leaves.append(value)
+            if isinstance(value, Array):
+                call.arrays.append(value)
+                key += [path, value.dtype, value.shape]
+            elif type(value) in (int, float):
+                call.scalars.append(value)
+                key += [path, type(value)]
+            else:
+                call.symbolic = call.symbolic or isinstance(value, Expr)
+                key += [path, value]
+        call.key = tuple(key)
+        return call
+
+    def _traced(self, call: _Call) -> _Traced:
+        try:
+            found = self._traces.get(call.key)
+        except TypeError as error:
+            raise TypeError(
+                f"{self._name}: expected arrays, numbers, and hashable static arguments; {error}"
+            ) from None
+        if found is None:
+            found = self._traces[call.key] = self._trace(call)
+        return found
+
+    def _trace(self, call: _Call) -> _Traced:
+        """Run the function on symbols."""
+        symbols: list[Any] = []
+        arrays = scalars = 0
+        for leaf in call.leaves:
+            if isinstance(leaf, Array):
+                symbols.append(Expr(input_node(arrays, leaf.dtype), leaf.shape))
+                arrays += 1
+            elif type(leaf) in (int, float):
+                dtype = dtypes.int64 if type(leaf) is int else dtypes.float64
+                symbols.append(Expr(scalar_node(scalars, dtype, weak=True)))
+                scalars += 1
+            else:
+                symbols.append(leaf)
+        tree = pytree.replace(call.tree, symbols)
+        if self._signature is None:
+            outputs: Any = self._function(*tree[0], **tree[1])
+        else:
+            bound = self._signature.bind_partial()
+            bound.arguments.update({**tree, **dict(call.key[0])})
+            outputs = self._function(*bound.args, **bound.kwargs)
+        return _Traced(self._kernels(outputs), outputs)
+
+    def _kernels(self, outputs: Any) -> tuple[_Kernel, ...]:
+        """A program for each shape that outputs have."""
+        groups: dict[tuple[int, ...], list[tuple[int, Node]]] = {}
+        for i, (path, value) in enumerate(pytree.leaves(outputs)):
+            if not isinstance(value, Expr):
+                raise TypeError(
+                    f"{self._name}: expected to return functions of its array arguments, got "
+                    f"{type(value).__name__} at result{path}"
+                )
+            groups.setdefault(value.shape, []).append((i, _strong(value.node)))
+        kernels = []
+        for members in groups.values():
+            made, arrays, scalars = compact(self._name, [node for _, node in members])
+            if not arrays:
+                raise TypeError(f"{self._name}: a result depends on no array argument")
+            kernels.append(_Kernel(made, arrays, scalars, tuple(i for i, _ in members)))
+        return tuple(kernels)
+
+
+def _strong(node: Node) -> Node:
+    return cast(node, dtypes.result_type(0.0) if is_scalar(node.value) else node.dtype) if node.weak else node
+
+
+@overload
+def fuse(function: Callable[P, R], /) -> Fused[P, R]: ...
+@overload
+def fuse(*, static: Sequence[str] = ()) -> Callable[[Callable[P, R]], Fused[P, R]]: ...
+def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
+    """Run an elementwise function as one kernel, its derivative as one, and so the derivative of that.
+
+    The function is run once on symbols for each set of dtypes and shapes of its array arguments. Array
+    arguments, in pytrees if need be, become inputs; ``int`` and ``float`` arguments become arguments of
+    the kernel; other arguments, and those named in ``static``, may steer Python control flow. Numbers
+    that the function writes itself are compiled into the kernel.
+
+    float16 and bfloat16 values are kept in float32 from the inputs to the results.
+
+    Args:
+        function: computes with elementwise functions and operators only, and returns one result or a pytree.
+        static: names of parameters whose numbers the function is traced for anew.
+
+    Raises:
+        TypeError: when called: the function branches on values, or uses what is not elementwise, or arrays
+            that are not its arguments.
+
+    >>> import cukern as ck
+    >>> @ck.fuse
+    ... def swish(x, beta):
+    ...     return x * ck.sigmoid(beta * x)
+    >>> swish(ck.asarray([0.0, 1.0]), 2.0).tolist()
+    [0.0, 0.8807970285415649]
+    """
+    if function is None:
+        return lambda function: Fused(function, static)
+    return Fused(function, static)

@@ -1,0 +1,38 @@
+"""The array namespace: every public function of arrays, gathered from the tables and families of :mod:`cukern.ops`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import tape
+from .array import Array
+from .device import Device
+from .dtypes import DType
+from .fuse import fuse as fuse
+from .operators import FUNCTIONS
+from .ops import getitem as _getitem  # registers indexing
+from .ops.elementwise import astype as astype
+from .ops.index import *
+from .ops.linalg import *
+from .ops.manipulate import *
+from .ops.reduce import *
+from .ops.reduce import sum_to_shape
+from .table import *
+
+#: Functions that arrays have as methods or operators, under another public name or none.
+INTERNAL = frozenset({"getitem", "setitem", "inplace"})
+
+
+def _constant(value: float) -> Any:
+    def make(shape: tuple[int, ...], dtype: DType, device: Device) -> Array:
+        xp = device.xp
+        return Array._wrap(xp.broadcast_to(xp.asarray(value, dtype), shape), device)
+
+    return make
+
+
+tape.register_algebra(
+    add=add, sum_to_shape=sum_to_shape, zeros=_constant(0.0), ones=_constant(1.0), cast=astype
+)
+
+__all__ = sorted(set(FUNCTIONS) - INTERNAL | {"fuse"})

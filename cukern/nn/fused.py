@@ -1,0 +1,123 @@
+"""What the fused operations share: launch variables, strided views, and derivatives of higher order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..function import Function
+from ..transforms import vjp
+
+
+def index_type(*sizes: int) -> str:
+    """The C++ type of an index up to the largest of ``sizes``, with room for the last block's threads."""
+    return "int" if max(sizes) < 2**31 - 2**16 else "long long"
+
+
+def divide_up(a: int, b: int) -> int:
+    """``a / b``, rounded up."""
+    return -(-a // b)
+
+
+def common_dtype(name: str, arrays: dict[str, Array | None]) -> dtypes.DType:
+    """The floating dtype that the arrays of a call promote to, all of them on one device.
+
+    Raises:
+        TypeError: an argument is not an array, or none has a floating dtype.
+        ValueError: they are on different devices.
+    """
+    given = {argument: array for argument, array in arrays.items() if array is not None}
+    for argument, array in given.items():
+        if not isinstance(array, Array):
+            raise TypeError(f"{name}: {argument}: expected a cukern array, got {type(array).__name__}")
+        if dtypes.info(array.dtype).kind != "f":
+            raise TypeError(f"{name}: {argument}: expected a floating dtype, got {array.dtype}")
+    first, device = next((argument, array.device) for argument, array in given.items())
+    for argument, array in given.items():
+        if array.device is not device:
+            raise ValueError(
+                f"{name}: {argument} is on {array.device}, {first} on {device}; move one of them"
+            )
+    return dtypes.result_type(*given.values())
+
+
+def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
+    """The memory of ``x`` with another shape and steps in elements; only to be read, and not recorded."""
+    strides = tuple(step * x.itemsize for step in steps)
+    view = x.device.xp.lib.stride_tricks.as_strided(x._data, tuple(shape), strides)
+    return Array._wrap(view, x.device, x._storage)
+
+
+class _Pullback(Function):
+    """The vjp of a fused operation, computed by its kernels and differentiated as that of its reference."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        kernels: Callable[[], Sequence[Array | None]],
+        reference: Callable[..., Any],
+        wanted: tuple[bool, ...],
+        *arrays: Array,
+    ) -> tuple[Array, ...]:
+        ctx.save_for_backward(*arrays)
+        ctx.reference, ctx.wanted = reference, wanted
+        return _chosen(kernels(), wanted)
+
+    @staticmethod
+    def backward(ctx: Any, *seconds: Array) -> tuple[Array | None, ...]:
+        count = len(ctx.wanted)
+
+        def gradients(*arrays: Array) -> tuple[Array, ...]:
+            result, pullback = vjp(ctx.reference, *arrays[:count])
+            cotangents = arrays[count:]
+            return _chosen(pullback(cotangents if isinstance(result, tuple) else cotangents[0]), ctx.wanted)
+
+        _, pullback = vjp(gradients, *ctx.saved_arrays)
+        return (None, None, None, *pullback(seconds))
+
+
+def _chosen(gradients: Sequence[Array | None], wanted: Sequence[bool]) -> tuple[Array, ...]:
+    chosen = tuple(one for one, is_wanted in zip(gradients, wanted, strict=True) if is_wanted)
+    assert all(one is not None for one in chosen)
+    return chosen  # type: ignore[return-value]
+
+
+def fused_vjp(
+    kernels: Callable[[], Sequence[Array | None]],
+    reference: Callable[..., Any],
+    primals: Sequence[Array | None],
+    cotangents: Sequence[Array],
+    wanted: Sequence[bool],
+) -> tuple[Array | None, ...]:
+    """The gradients of a fused operation, differentiable any number of times.
+
+    Args:
+        kernels: computes a gradient per primal; those that are not wanted may be None.
+        reference: the operation as a composition of basic ones, a function of the primals.
+        primals: what the gradients depend on; None for an optional argument that was not given.
+        cotangents: one per output of ``reference``.
+        wanted: for each primal, whether its gradient is.
+    """
+    if not any(wanted):
+        return (None,) * len(primals)
+    given = [primal is not None for primal in primals]
+
+    def of_given(*arrays: Array) -> Any:
+        own = iter(arrays)
+        return reference(*(next(own) if is_given else None for is_given in given))
+
+    present = [primal for primal in primals if primal is not None]
+    wanted_present = tuple(itertools.compress(wanted, given))
+    found = iter(
+        _Pullback.apply(
+            lambda: list(itertools.compress(kernels(), given)),
+            of_given,
+            wanted_present,
+            *present,
+            *cotangents,
+        )
+    )
+    return tuple(next(found) if is_wanted else None for is_wanted in wanted)

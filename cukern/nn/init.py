@@ -1,0 +1,102 @@
+"""How parameters start: arrays drawn from a NumPy generator, the same for a seed on every device."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..array import Array
+from ..creation import asarray
+from ..device import Device
+
+#: A generator, a seed for one, or None for the process's own, which :func:`seed` sets.
+Rng = np.random.Generator | int | None
+
+_default = np.random.default_rng()
+
+
+def seed(value: int) -> None:
+    """Start the process's own generator from ``value``, for parameters to be the same in each run."""
+    global _default
+    _default = np.random.default_rng(value)
+
+
+def generator(rng: Rng = None) -> np.random.Generator:
+    """The generator that ``rng`` stands for.
+
+    Raises:
+        TypeError: ``rng`` is neither a generator, nor an int, nor None.
+    """
+    if rng is None:
+        return _default
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, int):
+        return np.random.default_rng(rng)
+    raise TypeError(f"rng: expected a numpy Generator, an int or None, got {type(rng).__name__}")
+
+
+def uniform(
+    shape: tuple[int, ...],
+    low: float = 0.0,
+    high: float = 1.0,
+    dtype: Any = None,
+    device: Device | str | None = None,
+    rng: Rng = None,
+) -> Array:
+    """Uniform in [low, high).
+
+    >>> uniform((2, 3), -1, 1, rng=0).shape
+    (2, 3)
+    """
+    return asarray(generator(rng).uniform(low, high, shape), dtype or "float32", device)
+
+
+def normal(
+    shape: tuple[int, ...],
+    mean: float = 0.0,
+    std: float = 1.0,
+    dtype: Any = None,
+    device: Device | str | None = None,
+    rng: Rng = None,
+) -> Array:
+    """Normal of the given mean and standard deviation."""
+    return asarray(generator(rng).normal(mean, std, shape), dtype or "float32", device)
+
+
+def fans(shape: tuple[int, ...]) -> tuple[int, int]:
+    """How many inputs and outputs a weight (outputs, inputs, ...) has; further axes count in both.
+
+    Raises:
+        ValueError: fewer than two axes.
+    """
+    if len(shape) < 2:
+        raise ValueError(f"shape: expected a weight of at least 2 axes, got {shape}")
+    field = math.prod(shape[2:])
+    return shape[1] * field, shape[0] * field
+
+
+def xavier_uniform(
+    shape: tuple[int, ...],
+    gain: float = 1.0,
+    dtype: Any = None,
+    device: Device | str | None = None,
+    rng: Rng = None,
+) -> Array:
+    """Uniform in ±``gain * sqrt(6 / (inputs + outputs))``. Source: Glorot and Bengio, 2010."""
+    bound = gain * math.sqrt(6 / sum(fans(shape)))
+    return uniform(shape, -bound, bound, dtype, device, rng)
+
+
+def kaiming_uniform(
+    shape: tuple[int, ...],
+    gain: float = math.sqrt(2),
+    dtype: Any = None,
+    device: Device | str | None = None,
+    rng: Rng = None,
+) -> Array:
+    """Uniform in ±``gain * sqrt(3 / inputs)``, the gain by default a ReLU's. Source: He and others, 2015."""
+    bound = gain * math.sqrt(3 / fans(shape)[0])
+    return uniform(shape, -bound, bound, dtype, device, rng)

@@ -1,0 +1,254 @@
+"""Layer normalization: the forward pass, its gradients and the module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from .. import namespace as ops
+from ..arguments import address
+from ..array import Array
+from ..creation import empty, ones, zeros
+from ..device import Device
+from ..function import Function
+from ..kernel import BoundKernel, Kernel
+from . import reference
+from .fused import common_dtype, divide_up, fused_vjp, index_type
+from .module import Module, Parameter
+
+_forward = Kernel("nn/layer_norm.cu", name="layer_norm")
+_backward = Kernel("nn/layer_norm_backward.cu", name="layer_norm_backward")
+
+#: Rows that the host sums the gradients of weight and bias over, each into a row of its own.
+_HOST_SLOTS = 32
+
+
+class Shape(NamedTuple):
+    """How a launch deals out a row: threads of a block, threads of a row, chunks and elements of each access.
+
+    ``chunks`` is 0 where the row is read again for each pass rather than kept in registers.
+    """
+
+    block: int
+    threads: int
+    chunks: int
+    width: int
+
+
+def _host_shape(acc: dtypes.DType) -> Shape:
+    """One thread a row: a plain loop over a cache line of accumulators, which the compiler vectorises."""
+    return Shape(block=1, threads=1, chunks=0, width=64 // acc.itemsize)
+
+
+def gpu_shape(columns: int, width: int, registers: int) -> Shape:
+    """The shape for a GPU: as few threads a row as hold it in ``registers`` elements each.
+
+    Args:
+        columns: elements of a row.
+        width: elements of one access, which ``columns`` is a multiple of.
+        registers: elements of a row that a thread may keep.
+    """
+    packs = divide_up(columns, width)
+    for threads in (8, 16, 32, 128, 256, 512, 1024):
+        chunks = 1 << (divide_up(packs, threads) - 1).bit_length()
+        if chunks * width <= max(registers, width):
+            return Shape(max(threads, 128), threads, chunks, width)
+    return Shape(block=512, threads=512, chunks=0, width=1)
+
+
+def _shape(arrays: Sequence[Array | None], columns: int, registers: int) -> Shape:
+    x = arrays[0]
+    assert x is not None
+    if x.device.kind == "host":
+        return _host_shape(dtypes.info(x.dtype).acc)
+    width = 16 // x.itemsize
+    aligned = all(a is None or address(a._data) % 16 == 0 for a in arrays)
+    return gpu_shape(columns, width if aligned and columns % width == 0 else 1, registers)
+
+
+@cache
+def _bound(kernel: Kernel, device: Device, elem: dtypes.DType, index: str, shape: Shape) -> BoundKernel:
+    return kernel.bind(
+        device,
+        elem=elem,
+        index=index,
+        block=shape.block,
+        threads=shape.threads,
+        chunks=shape.chunks,
+        width=shape.width,
+    )
+
+
+def _dense(x: Array | None) -> Array | None:
+    return None if x is None else x.contiguous()
+
+
+def launch_forward(
+    x: Array, weight: Array | None, bias: Array | None, eps: float, columns: int, shape: Shape | None = None
+) -> tuple[Array, Array]:
+    """The normalized ``x`` and its statistics (3, rows); the arrays are of one dtype."""
+    x, weight, bias = x.contiguous(), _dense(weight), _dense(bias)
+    rows = x.size // columns
+    acc = dtypes.info(x.dtype).acc
+    y = empty(x.shape, x.dtype, x.device)
+    statistics = empty((3, rows), acc, x.device)
+    shape = shape or _shape((x, weight, bias), columns, registers=32)
+    bound = _bound(_forward, x.device, x.dtype, index_type(x.size), shape)
+    grid = divide_up(rows, shape.block // shape.threads)
+    bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
+    return y, statistics
+
+
+def launch_backward(
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    statistics: Array,
+    columns: int,
+    wanted: tuple[bool, bool, bool] = (True, True, True),
+    shape: Shape | None = None,
+) -> tuple[Array, Array | None, Array | None]:
+    """The gradients of x, weight and bias, the last two (columns,) or None where they are not wanted."""
+    x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
+    rows = x.size // columns
+    acc = dtypes.info(x.dtype).acc
+    dx = empty(x.shape, x.dtype, x.device)
+    shape = shape or _shape((x, dy, weight), columns, registers=16)
+    in_block = shape.block // shape.threads
+    most = _HOST_SLOTS if x.device.kind == "host" else 4 * x.device.properties.multiprocessors
+    grid = min(divide_up(rows, in_block), most)
+    make = empty if shape.chunks else zeros
+    sums = [make((grid * in_block, columns), acc, x.device) if want else None for want in wanted[1:]]
+    bound = _bound(_backward, x.device, x.dtype, index_type(x.size), shape)
+    bound((x, dy, weight, statistics, dx, *sums, rows, columns), grid)
+    dweight, dbias = (None if one is None else ops.astype(ops.sum(one, axis=0), x.dtype) for one in sums)
+    return dx, dweight, dbias
+
+
+class _LayerNorm(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Array, weight: Array | None, bias: Array | None, normalized_ndim: int, eps: float
+    ) -> Array:
+        columns = math.prod(x.shape[x.ndim - normalized_ndim :])
+        y, statistics = launch_forward(x, weight, bias, eps, columns)
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(x, weight, bias, statistics)
+            ctx.normalized_ndim, ctx.eps, ctx.columns = normalized_ndim, eps, columns
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
+        *primals, statistics = ctx.saved_arrays
+        x, weight, _ = primals
+        wanted = ctx.needs_input_grad[:3]
+
+        def kernels() -> list[Array | None]:
+            found = launch_backward(x, dy, weight, statistics, ctx.columns, wanted)
+            return [
+                None if gradient is None else ops.reshape(gradient, one.shape)
+                for one, gradient in zip(primals, found, strict=True)
+            ]
+
+        def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
+            return reference.layer_norm(x, ctx.normalized_ndim, weight, bias, ctx.eps)
+
+        return (*fused_vjp(kernels, composed, primals, [dy], wanted), None, None)
+
+
+def layer_norm(
+    x: Array,
+    normalized_shape: int | Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+) -> Array:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias``, mean and variance over the trailing axes.
+
+    Each row is read once, and the mean is taken off before anything is squared, so that a mean that is large
+    beside the spread does no harm.
+
+    Args:
+        x: shape (..., *normalized_shape), a floating dtype.
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        weight: shape ``normalized_shape``; ones when None.
+        bias: shape ``normalized_shape``; zeros when None.
+        eps: added to the variance, which is the one divided by the number of elements.
+
+    Returns:
+        the shape of ``x``, in the dtype that the arguments promote to.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or ``eps`` is negative.
+
+    Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+
+    >>> import cukern as ck
+    >>> ck.nn.layer_norm(ck.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
+    [[-1.0, 1.0]]
+    """
+    dtype = common_dtype("layer_norm", {"x": x, "weight": weight, "bias": bias})
+    sizes = _normalized_shape(normalized_shape)
+    if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
+        raise ValueError(f"layer_norm: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
+    for name, one in (("weight", weight), ("bias", bias)):
+        if one is not None and one.shape != sizes:
+            raise ValueError(f"layer_norm: {name}: expected shape {sizes}, got {one.shape}")
+    if not eps >= 0:
+        raise ValueError(f"layer_norm: eps: expected at least 0, got {eps}")
+    x = ops.astype(x, dtype)
+    weight, bias = (None if one is None else ops.astype(one, dtype) for one in (weight, bias))
+    if not x.size:
+        return reference.layer_norm(x, len(sizes), weight, bias, eps) if all(sizes) else x
+    y: Array = _LayerNorm.apply(x, weight, bias, len(sizes), float(eps))
+    return y
+
+
+def _normalized_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not sizes or not all(isinstance(n, int) and n >= 0 for n in sizes):
+        raise ValueError(f"layer_norm: normalized_shape: expected one size or more, got {normalized_shape!r}")
+    return sizes
+
+
+class LayerNorm(Module):
+    """:func:`layer_norm` with a weight of ones and a bias of zeros to be trained.
+
+    Args:
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        eps: added to the variance.
+        affine: whether there are a weight and a bias.
+        bias: whether there is a bias beside the weight.
+        dtype: of the parameters; float32 when None.
+        device: of the parameters; the current one when None.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = True,
+        dtype: Any = None,
+        device: Device | str | None = None,
+    ) -> None:
+        self.normalized_shape = _normalized_shape(normalized_shape)
+        self.eps = eps
+        sizes = self.normalized_shape
+        self.weight = Parameter(ones(sizes, dtype, device)) if affine else None
+        self.bias = Parameter(zeros(sizes, dtype, device)) if affine and bias else None
+
+    def forward(self, x: Array) -> Array:
+        """The normalized ``x``, of its shape."""
+        return layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The options that are not to be seen in the parameters."""
+        return f"{self.normalized_shape}, eps={self.eps}"
+
+
+__all__ = ["LayerNorm", "layer_norm"]

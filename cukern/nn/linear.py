@@ -1,0 +1,89 @@
+"""The linear layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import namespace as ops
+from ..array import Array
+from ..device import Device
+from . import init
+from .fused import common_dtype
+from .module import Module, Parameter
+
+
+def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """``x @ weight.T + bias``, as one product over all leading axes.
+
+    Args:
+        x: shape (..., inputs), a floating dtype.
+        weight: shape (outputs, inputs).
+        bias: shape (outputs,); none is added when None.
+
+    Returns:
+        shape (..., outputs), in the dtype that the arguments promote to.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit.
+
+    >>> import cukern as ck
+    >>> ck.nn.linear(ck.asarray([1.0, 2.0]), ck.asarray([[3.0, 4.0]]), ck.asarray([0.5])).tolist()
+    [11.5]
+    """
+    dtype = common_dtype("linear", {"x": x, "weight": weight, "bias": bias})
+    if weight.ndim != 2:
+        raise ValueError(f"linear: weight: expected shape (outputs, inputs), got {weight.shape}")
+    outputs, inputs = weight.shape
+    if not x.ndim or x.shape[-1] != inputs:
+        raise ValueError(
+            f"linear: x: expected shape (..., {inputs}) for weight {weight.shape}, got {x.shape}"
+        )
+    if bias is not None and bias.shape != (outputs,):
+        raise ValueError(f"linear: bias: expected shape ({outputs},), got {bias.shape}")
+    rows = ops.reshape(ops.astype(x, dtype), (math.prod(x.shape[:-1]), inputs))
+    y = ops.matmul(rows, ops.permute_dims(ops.astype(weight, dtype), (1, 0)))
+    if bias is not None:
+        y = ops.add(y, ops.astype(bias, dtype))
+    return ops.reshape(y, (*x.shape[:-1], outputs))
+
+
+class Linear(Module):
+    """:func:`linear` with a weight and a bias to be trained, drawn uniformly in ±1 / sqrt(inputs).
+
+    Args:
+        inputs: elements of an input.
+        outputs: elements of an output.
+        bias: whether there is a bias.
+        dtype: of the parameters; float32 when None.
+        device: of the parameters; the current one when None.
+        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
+
+    >>> import cukern as ck
+    >>> ck.nn.Linear(3, 2, rng=0)(ck.zeros((5, 3))).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        bias: bool = True,
+        dtype: Any = None,
+        device: Device | str | None = None,
+        rng: init.Rng = None,
+    ) -> None:
+        generator = init.generator(rng)
+        bound = 1 / math.sqrt(inputs) if inputs else 0.0
+        self.weight = Parameter(init.uniform((outputs, inputs), -bound, bound, dtype, device, generator))
+        self.bias = (
+            Parameter(init.uniform((outputs,), -bound, bound, dtype, device, generator)) if bias else None
+        )
+
+    def forward(self, x: Array) -> Array:
+        """The outputs (..., outputs) of ``x`` (..., inputs)."""
+        return linear(x, self.weight, self.bias)
+
+
+__all__ = ["Linear", "linear"]

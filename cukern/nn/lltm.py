@@ -1,0 +1,303 @@
+"""The LLTM: a recurrent cell like an LSTM's, without a forget gate and with ELU as its inner activation.
+
+With ``X = concat([old_h, input])`` and ``z = X @ weights.T + bias``, whose three parts are the input gate,
+the output gate and the candidate:
+
+    new_cell = old_cell + elu(z_candidate) * sigmoid(z_input)
+    new_h = tanh(new_cell) * sigmoid(z_output)
+
+The matrix products are the device's own; all that follows them in a step is one kernel, and so is its
+derivative. A sequence multiplies all its inputs by their part of the weights at once, so that a step is one
+small product and one launch; the gradient of the weights is one product over all steps.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array
+from ..creation import empty, zeros
+from ..device import Device
+from ..function import Function
+from ..kernel import BoundKernel, Kernel
+from . import init, reference
+from .fused import common_dtype, divide_up, fused_vjp, index_type
+from .module import Module, Parameter
+
+_forward = Kernel("nn/lltm_forward.cu", name="lltm_forward")
+_backward = Kernel("nn/lltm_backward.cu", name="lltm_backward")
+_BLOCK = 256
+
+
+def _product_dtype(device: Device, dtype: dtypes.DType) -> dtypes.DType:
+    """The dtype of the matrix products: the accumulator's where the device has none for a half type."""
+    return dtypes.info(dtype).acc if device.kind == "host" or dtype == dtypes.bfloat16 else dtype
+
+
+@cache
+def _bound(kernel: Kernel, device: Device, elem: dtypes.DType, index: str) -> BoundKernel:
+    product = dtypes.info(_product_dtype(device, elem)).cxx
+    return kernel.bind(device, elem=elem, index=index, block=_BLOCK, product=product)
+
+
+class _Sequence:
+    """One call's sizes, and its steps on raw memory: nothing here is recorded."""
+
+    def __init__(self, inputs: Array, state: int) -> None:
+        self.steps, self.batch, self.features = inputs.shape
+        self.state = state
+        self.device, self.dtype = inputs.device, inputs.dtype
+        self.product = _product_dtype(self.device, self.dtype)
+        self.index = index_type(3 * self.batch * state)
+        self.grid = divide_up(self.batch * state, _BLOCK)
+
+    def _empty(self, *shape: int, product: bool = False) -> Array:
+        return empty(shape, self.product if product else self.dtype, self.device)
+
+    def _factor(self, x: Any) -> Any:
+        """Raw memory in the dtype of the products."""
+        return x.astype(self.product, copy=False)
+
+    def _matmul(self, a: Any, b: Any, out: Any = None) -> Any:
+        return self.device.xp.matmul(a, b, out=out)
+
+    def forward(
+        self, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array, keep: bool
+    ) -> tuple[Array, Array, Array | None]:
+        """All states and all cells, the old ones first, and the gates if they are to be kept."""
+        steps, batch, state = self.steps, self.batch, self.state
+        factor = self._factor(weights._data)
+        of_state = self.device.xp.ascontiguousarray(factor[:, :state].T)
+        flat = self._factor(inputs._data).reshape(steps * batch, self.features)
+        from_input = self._wrap(self._matmul(flat, factor[:, state:].T).reshape(steps, batch, 3 * state))
+        from_state = self._empty(batch, 3 * state, product=True)
+        states, cells = self._empty(steps + 1, batch, state), self._empty(steps + 1, batch, state)
+        gates = self._empty(steps, batch, 3 * state) if keep else None
+        states._data[0], cells._data[0] = old_h._data, old_cell._data
+        kernel = _bound(_forward, self.device, self.dtype, self.index)
+        for t in range(steps):
+            self._matmul(self._factor(states._data[t]), of_state, out=from_state._data)
+            kept = None if gates is None else self._at(gates, t)
+            arrays = (self._at(from_input, t), from_state, bias, self._at(cells, t))
+            made = (self._at(states, t + 1), self._at(cells, t + 1), kept)
+            kernel((*arrays, *made, batch, state), self.grid)
+        return states, cells, gates
+
+    def backward(
+        self, weights: Array, cells: Array, gates: Array, outputs_d: Array, h_d: Array, cell_d: Array
+    ) -> tuple[Array, Array, Array]:
+        """The gradients of every step's z, of the old h and of the old cell, from those of the results."""
+        batch, state = self.batch, self.state
+        of_state = self.device.xp.ascontiguousarray(self._factor(weights._data)[:, :state])
+        gates_d = self._empty(self.steps, batch, 3 * state)
+        outputs_d = outputs_d.contiguous()
+        state_d = self._wrap(self._factor(h_d._data).copy())
+        cell_d = cell_d.contiguous()
+        written = (self._empty(batch, state), self._empty(batch, state))
+        kernel = _bound(_backward, self.device, self.dtype, self.index)
+        for t in reversed(range(self.steps)):
+            arrays = (self._at(gates, t), self._at(cells, t + 1), self._at(outputs_d, t), state_d, cell_d)
+            kernel((*arrays, self._at(gates_d, t), written[t % 2], batch, state), self.grid)
+            self._matmul(self._factor(gates_d._data[t]), of_state, out=state_d._data)
+            cell_d = written[t % 2]
+        return gates_d, state_d, cell_d
+
+    def products(
+        self, gates_d: Array, inputs: Array, weights: Array, states: Array, needs: tuple[bool, ...]
+    ) -> tuple[Array | None, Array | None]:
+        """The gradients of the inputs and of the weights, those of them that are needed."""
+        rows, state, features = self.steps * self.batch, self.state, self.features
+        flat = self._factor(gates_d._data).reshape(rows, 3 * state)
+        inputs_d = weights_d = None
+        if needs[0]:
+            product = self._matmul(flat, self._factor(weights._data)[:, state:])
+            inputs_d = self._wrap(product.reshape(inputs.shape))
+        if needs[1]:
+            weights_d = self._empty(3 * state, state + features, product=True)
+            before = self._factor(states._data[:-1]).reshape(rows, state)
+            self._matmul(flat.T, before, out=weights_d._data[:, :state])
+            given = self._factor(inputs._data).reshape(rows, features)
+            self._matmul(flat.T, given, out=weights_d._data[:, state:])
+        return inputs_d, weights_d
+
+    def _wrap(self, data: Any) -> Array:
+        return Array._wrap(data, self.device)
+
+    def _at(self, x: Array, step: int) -> Array:
+        return Array._wrap(x._data[step], self.device)
+
+
+class _LLTM(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+    ) -> tuple[Array, Array, Array]:
+        sequence = _Sequence(inputs, old_h.shape[1])
+        keep = any(ctx.needs_input_grad)
+        states, cells, gates = sequence.forward(inputs, weights, bias.contiguous(), old_h, old_cell, keep)
+        if keep:
+            ctx.save_for_backward(inputs, weights, bias, old_h, old_cell, states, cells, gates)
+        # A view of the saved states, of one storage with them: a write to it is noticed.
+        outputs = Array._wrap(states._data[1:], states.device, states._storage)
+        last_h, last_cell = (sequence._wrap(one._data[-1].copy()) for one in (states, cells))
+        return outputs, last_h, last_cell
+
+    @staticmethod
+    def backward(ctx: Any, outputs_d: Array, h_d: Array, cell_d: Array) -> tuple[Array | None, ...]:
+        *primals, states, cells, gates = ctx.saved_arrays
+        inputs, weights = primals[:2]
+        needs = ctx.needs_input_grad
+
+        def kernels() -> list[Array | None]:
+            sequence = _Sequence(inputs, states.shape[2])
+            gates_d, old_h_d, old_cell_d = sequence.backward(weights, cells, gates, outputs_d, h_d, cell_d)
+            products = sequence.products(gates_d, inputs, weights, states, needs)
+            bias_d = ops.sum(gates_d, axis=(0, 1)) if needs[2] else None
+            found = (*products, bias_d, old_h_d, old_cell_d)
+            return [None if one is None else ops.astype(one, inputs.dtype) for one in found]
+
+        return fused_vjp(kernels, reference.lltm, primals, (outputs_d, h_d, cell_d), needs)
+
+
+def _checked(
+    name: str, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+) -> list[Array]:
+    """The arguments in one dtype, their shapes checked; ``inputs`` (..., batch, features)."""
+    arrays = {"input": inputs, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
+    dtype = common_dtype(name, {**arrays})
+    if old_h.ndim != 2:
+        raise ValueError(f"{name}: old_h: expected shape (batch, state), got {old_h.shape}")
+    batch, features = inputs.shape[-2:]
+    state = old_h.shape[1]
+    expected = {
+        "weights": (3 * state, state + features),
+        "bias": (3 * state,),
+        "old_h": (batch, state),
+        "old_cell": (batch, state),
+    }
+    for argument, shape in expected.items():
+        if arrays[argument].shape != shape:
+            raise ValueError(
+                f"{name}: {argument}: expected shape {shape} for input {inputs.shape} and a state of "
+                f"{state}, got {arrays[argument].shape}"
+            )
+    return [ops.astype(one, dtype) for one in arrays.values()]
+
+
+def lltm_cell(
+    input: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+) -> tuple[Array, Array]:
+    """One step of an LLTM.
+
+    Args:
+        input: shape (batch, features), a floating dtype.
+        weights: shape (3 * state, state + features); the columns multiply ``concat([old_h, input])``, the
+            rows are those of the input gate, the output gate and the candidate.
+        bias: shape (3 * state,).
+        old_h, old_cell: shape (batch, state).
+
+    Returns:
+        new_h and new_cell, each (batch, state), in the dtype that the arguments promote to.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit.
+
+    Source: the cell of PyTorch's tutorial on C++ and CUDA extensions.
+    """
+    if input.ndim != 2:
+        raise ValueError(f"lltm_cell: input: expected shape (batch, features), got {input.shape}")
+    input, *others = _checked("lltm_cell", input, weights, bias, old_h, old_cell)
+    _, new_h, new_cell = _LLTM.apply(ops.expand_dims(input, axis=0), *others)
+    return new_h, new_cell
+
+
+def lltm(
+    inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+) -> tuple[Array, Array, Array]:
+    """:func:`lltm_cell` from step to step along the first axis of ``inputs``.
+
+    Args:
+        inputs: shape (steps, batch, features), at least one step.
+        weights, bias, old_h, old_cell: as in :func:`lltm_cell`.
+
+    Returns:
+        every step's h (steps, batch, state), the last h and the last cell (batch, state).
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit.
+    """
+    if inputs.ndim != 3 or not inputs.shape[0]:
+        raise ValueError(f"lltm: inputs: expected shape (steps, batch, features), got {inputs.shape}")
+    outputs, h, cell = _LLTM.apply(*_checked("lltm", inputs, weights, bias, old_h, old_cell))
+    return outputs, h, cell
+
+
+class LLTMCell(Module):
+    """One step of an LLTM with weights and a bias to be trained.
+
+    Args:
+        features: elements of an input.
+        state: elements of h and of the cell.
+        dtype: of the parameters; float32 when None.
+        device: of the parameters; the current one when None.
+        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`: uniform in ±1 / sqrt(state).
+    """
+
+    def __init__(
+        self,
+        features: int,
+        state: int,
+        dtype: Any = None,
+        device: Device | str | None = None,
+        rng: init.Rng = None,
+    ) -> None:
+        self.features, self.state = features, state
+        bound = 1 / math.sqrt(state)
+        generator = init.generator(rng)
+        self.weights = Parameter(
+            init.uniform((3 * state, state + features), -bound, bound, dtype, device, generator)
+        )
+        self.bias = Parameter(init.uniform((3 * state,), -bound, bound, dtype, device, generator))
+
+    def initial_state(self, batch: int) -> tuple[Array, Array]:
+        """The state that a sequence starts from: h and cell (batch, state) of zeros."""
+        h, cell = (zeros((batch, self.state), self.weights.dtype, self.weights.device) for _ in range(2))
+        return h, cell
+
+    def forward(self, input: Array, state: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
+        """The new h and cell from an input (batch, features) and the old h and cell, zeros when None."""
+        old = self.initial_state(input.shape[0]) if state is None else state
+        return lltm_cell(input, self.weights, self.bias, *old)
+
+
+class LLTM(LLTMCell):
+    """An LLTM over sequences, the steps along the first axis; its arguments are those of :class:`LLTMCell`.
+
+    >>> import cukern as ck
+    >>> model = ck.nn.LLTM(features=3, state=4, rng=0)
+    >>> outputs, (h, cell) = model(ck.zeros((5, 2, 3)))
+    >>> outputs.shape, h.shape, cell.shape
+    ((5, 2, 4), (2, 4), (2, 4))
+    """
+
+    def forward(  # type: ignore[override]
+        self, inputs: Array, state: tuple[Array, Array] | None = None
+    ) -> tuple[Array, tuple[Array, Array]]:
+        """Every step's h, and the last h and cell.
+
+        Args:
+            inputs: shape (steps, batch, features).
+            state: the h and cell to start from, each (batch, state); zeros when None.
+        """
+        old = self.initial_state(inputs.shape[1]) if state is None else state
+        outputs, h, cell = lltm(inputs, self.weights, self.bias, *old)
+        return outputs, (h, cell)
+
+
+__all__ = ["LLTM", "LLTMCell", "lltm", "lltm_cell"]

@@ -1,0 +1,314 @@
+"""Parameters and modules: what a model consists of, how it is saved, and how it is walked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from .. import dtypes, pytree
+from ..array import Array
+from ..creation import array, asarray, to_device
+from ..device import Device
+
+_SAFETENSORS = {
+    "BOOL": dtypes.bool_,
+    "BF16": dtypes.bfloat16,
+    **{f"F{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    **{f"I{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
+}
+#: Where a copy that stands for a module, of gradients say, keeps the module that it is shaped as.
+_STRUCTURE = "_structure"
+
+
+class Parameter(Array):
+    """An array that is trained: every active tape watches it by itself.
+
+    Args:
+        data: anything that :func:`cukern.asarray` takes; it is copied.
+        dtype: a floating dtype; that of ``data`` when None.
+        device: where it lives; the current device, or that of ``data``, when None.
+
+    Raises:
+        TypeError: the dtype is not a floating one, which has no gradient.
+
+    >>> import cukern as ck
+    >>> weight = ck.nn.Parameter([1.0, 2.0])
+    >>> with ck.Tape() as tape:
+    ...     loss = (weight * weight).sum()
+    >>> tape.gradient(loss, weight).tolist()
+    [2.0, 4.0]
+    """
+
+    __slots__ = ()
+    _trainable = True
+
+    def __new__(cls, data: Any, dtype: Any = None, device: Device | str | None = None) -> Self:
+        values = array(data, dtype=dtype, device=device)
+        if dtypes.info(values.dtype).kind != "f":
+            raise TypeError(f"data: a parameter needs a floating dtype, got {values.dtype}")
+        return cast(Self, cls._wrap(values._data, values.device))
+
+    def __init__(self, data: Any, dtype: Any = None, device: Device | str | None = None) -> None:
+        """The arguments are those of the class; ``__new__`` has used them."""
+
+
+class Module:
+    """A part of a model: its parameters, buffers and submodules are its attributes.
+
+    A subclass assigns them in ``__init__`` and defines ``forward``; there is nothing to register and
+    no base ``__init__`` to call. Attributes are walked in the order of their assignment, lists,
+    tuples and dicts included. A :class:`Parameter` is trained; any other ``Array`` attribute is a
+    buffer, saved with the parameters, unless its name starts with an underscore. A parameter that is
+    reached by two names is one parameter and keeps the first name.
+
+    >>> import cukern as ck
+    >>> class Scale(ck.nn.Module):
+    ...     def __init__(self, size):
+    ...         self.weight = ck.nn.Parameter(ck.ones(size))
+    ...     def forward(self, x):
+    ...         return x * self.weight
+    >>> Scale(2)
+    Scale(weight: float32[2])
+    >>> Scale(2)(ck.asarray([3.0, 4.0])).tolist()
+    [3.0, 4.0]
+    """
+
+    #: Whether the module is being trained; :meth:`train` and :meth:`eval` set it.
+    training: bool = True
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling the module does; subclasses define it."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """This module, named ``""``, and every module in it, each once, with dotted names."""
+        for name, value in _walk(self):
+            if isinstance(value, Module):
+                yield name, value
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Every parameter, each once, with its dotted name."""
+        for name, value in _walk(self):
+            if isinstance(value, Parameter):
+                yield name, value
+
+    def named_buffers(self) -> Iterator[tuple[str, Array]]:
+        """Every array attribute that is no parameter and whose name starts with no underscore."""
+        for name, value in _walk(self):
+            if isinstance(value, Array) and not isinstance(value, Parameter):
+                yield name, value
+
+    def parameters(self) -> list[Parameter]:
+        """The parameters, in the order of :meth:`named_parameters`."""
+        return [parameter for _, parameter in self.named_parameters()]
+
+    def leaves(self) -> list[Any]:
+        """The parameters, or, where this module holds gradients, what stands in the place of each."""
+        return _flatten(self)[0]
+
+    def train(self, mode: bool = True) -> Self:
+        """Set ``training`` here and in every submodule."""
+        for _, module in self.named_modules():
+            module.training = bool(mode)
+        return self
+
+    def eval(self) -> Self:
+        """The same as ``train(False)``."""
+        return self.train(False)
+
+    def to_device(self, device: Device | str) -> Self:
+        """Move the parameters and buffers to ``device``, in place."""
+        for _, value in _walk(self):
+            if isinstance(value, Array):
+                _move(value, to_device(value, device))
+        return self
+
+    def state_dict(self) -> dict[str, Array]:
+        """The parameters and buffers by name: the live arrays, which training goes on changing."""
+        return {name: value for name, value in _walk(self) if isinstance(value, Array)}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Copy values into the parameters and buffers; nothing is changed when there is an error.
+
+        Args:
+            state: arrays by name, as :meth:`state_dict` gives them.
+            strict: whether a name on one side only is an error.
+
+        Raises:
+            ValueError: names or shapes do not agree; the message lists each of them.
+            TypeError: a value is of another kind of dtype, such as integers for a floating parameter.
+        """
+        own = self.state_dict()
+        problems = []
+        if strict:
+            problems += [f"missing {name!r}" for name in own if name not in state]
+            problems += [f"unexpected {name!r}" for name in state if name not in own]
+        found = {name: asarray(state[name], device="host") for name in own if name in state}
+        for name, value in found.items():
+            if value.shape != own[name].shape:
+                problems.append(f"{name!r} has shape {value.shape}, expected {own[name].shape}")
+        if problems:
+            raise ValueError(f"state of {type(self).__name__}: " + "; ".join(problems))
+        for name, value in found.items():
+            if dtypes.info(value.dtype).kind != dtypes.info(own[name].dtype).kind:
+                raise TypeError(f"{name!r} has dtype {value.dtype}, expected {own[name].dtype}")
+        for name, value in found.items():
+            _write(own[name], value)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state as a safetensors file; a file that was there is replaced in one step."""
+        state = {name: np.array(value.numpy(), order="C") for name, value in self.state_dict().items()}
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            safetensors.numpy.save_file(state, partial)
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def load(self, path: str | os.PathLike[str], strict: bool = True) -> Self:
+        """Read a safetensors file into the parameters and buffers, as :meth:`load_state_dict` does."""
+        self.load_state_dict(read_safetensors(path), strict)
+        return self
+
+    def extra_repr(self) -> str:
+        """What :func:`repr` adds about the module itself, such as ``"stride=2"``."""
+        return ""
+
+    def __repr__(self) -> str:
+        own, children = [], []
+        for name, value in _attributes(self):
+            if isinstance(value, Module):
+                children.append(f"{name}: {value!r}")
+            elif isinstance(value, Array):
+                own.append(f"{name}: {value.dtype}[{', '.join(map(str, value.shape))}]")
+        own += [extra] if (extra := self.extra_repr()) else []
+        if not children:
+            return f"{type(self).__name__}({', '.join(own)})"
+        body = "\n".join([*own, *children]).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {body}\n)"
+
+
+def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """The arrays of a safetensors file, by name, on the host."""
+    read = {}
+    for name, entry in safetensors.deserialize(Path(path).read_bytes()):
+        if entry["dtype"] not in _SAFETENSORS:
+            raise TypeError(f"{path}: {name!r} has dtype {entry['dtype']}, which cukern does not have")
+        values = np.frombuffer(entry["data"], dtype=_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
+        read[name] = array(values, device="host")
+    return read
+
+
+def _attributes(module: Module) -> Iterator[tuple[str, Any]]:
+    """The attributes of one module that a model consists of, containers opened, nested names dotted."""
+    for name, value in vars(module).items():
+        if name == _STRUCTURE:
+            continue
+        hidden = name.startswith("_")
+        for inner, leaf in _open(name, value):
+            if not hidden or isinstance(leaf, (Parameter, Module)):
+                yield inner, leaf
+
+
+def _open(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (Array, Module)):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from _open(f"{name}.{i}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _open(f"{name}.{key}", item)
+
+
+def _walk(module: Module, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+    """Every module and array of a model, each once, depth first."""
+    seen = set() if seen is None else seen
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield prefix, module
+    for name, value in _attributes(module):
+        full = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, Module):
+            yield from _walk(value, full, seen)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            yield full, value
+
+
+def _write(target: Array, values: Array) -> None:
+    """Copy host values into an array, in place, on its own device."""
+    source = asarray(values, dtype=target.dtype, device=target.device)
+    target._data[...] = source._data
+    target._bump("load_state_dict")
+
+
+def _move(target: Array, moved: Array) -> None:
+    """Make ``target`` the array that ``moved`` is, wherever it is referred to."""
+    target._data, target.device, target._storage = moved._data, moved.device, moved._storage
+
+
+def _flatten(module: Module) -> tuple[list[Any], Module]:
+    """The parameters, or what stands in their place, and the module whose structure this is."""
+    structure = vars(module).get(_STRUCTURE)
+    if structure is None:
+        return list(module.parameters()), module
+    return list(dict(_pairs(structure, module, set())).values()), structure
+
+
+def _pairs(old: Any, new: Any, seen: set[int]) -> Iterator[tuple[int, Any]]:
+    """The identity of each parameter of ``old``, with what stands in its place in ``new``."""
+    if isinstance(old, Parameter):
+        yield id(old), new
+    elif isinstance(old, Module):
+        if id(old) not in seen:
+            seen.add(id(old))
+            for name, value in vars(old).items():
+                yield from _pairs(value, vars(new)[name], seen)
+    elif isinstance(old, dict):
+        for key, value in old.items():
+            yield from _pairs(value, new[key], seen)
+    elif isinstance(old, (list, tuple)):
+        for one, other in zip(old, new, strict=True):
+            yield from _pairs(one, other, seen)
+
+
+def _unflatten(structure: Module, leaves: Iterable[Any]) -> Module:
+    """A copy of a module's structure with ``leaves`` in the place of its parameters."""
+    new = {id(old): leaf for old, leaf in zip(structure.parameters(), leaves, strict=True)}
+    made: dict[int, Module] = {}
+
+    def rebuild(value: Any) -> Any:
+        if isinstance(value, Parameter):
+            return new[id(value)]
+        if isinstance(value, Module):
+            if id(value) not in made:
+                copy = made[id(value)] = object.__new__(type(value))
+                vars(copy).update({name: rebuild(item) for name, item in vars(value).items()})
+                vars(copy)[_STRUCTURE] = value
+            return made[id(value)]
+        if isinstance(value, dict):
+            return {key: rebuild(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [rebuild(item) for item in value]
+        if isinstance(value, tuple):
+            items = [rebuild(item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        return value
+
+    return cast(Module, rebuild(structure))
+
+
+pytree.register(Module, _flatten, _unflatten)

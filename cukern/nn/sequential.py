@@ -1,0 +1,30 @@
+"""Modules one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .module import Module
+
+
+class Sequential(Module):
+    """Calls each layer on what the one before it returned.
+
+    Args:
+        layers: modules, or functions of one array such as ``cukern.relu``.
+
+    >>> import cukern as ck
+    >>> model = ck.nn.Sequential(ck.nn.Linear(3, 4, rng=0), ck.tanh, ck.nn.Linear(4, 1, rng=1))
+    >>> model(ck.zeros((2, 3))).shape
+    (2, 1)
+    """
+
+    def __init__(self, *layers: Callable[[Any], Any]) -> None:
+        self.layers = layers
+
+    def forward(self, x: Any) -> Any:
+        """What the last layer returns."""
+        for layer in self.layers:
+            x = layer(x)
+        return x

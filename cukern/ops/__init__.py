@@ -1,0 +1,1 @@
+"""Operations on arrays, by family; :mod:`cukern.namespace` gathers them."""

@@ -1,0 +1,315 @@
+"""Elementwise functions on arrays: a row of the table, or any program, evaluated and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes, tape
+from ..array import Array
+from ..creation import asarray
+from ..errors import DeviceError, GradientError
+from ..expr import FLOAT, Expr, Node, Row, Scalar, call, cast, input_node, is_scalar, scalar_node, symbolic
+from ..operators import FUNCTIONS
+from ..program import Backward, Program, program
+from .axes import public
+from .launch import run
+
+ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
+
+
+def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> tuple[Array, ...]:
+    """The outputs of a program on arrays of one device, recorded where a tape tracks an input.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        ValueError: their shapes do not broadcast.
+    """
+    device = arrays[0].device
+    for array in arrays:
+        if array.device is not device:
+            raise DeviceError(f"{made.name}: expected arrays on one device, got {device} and {array.device}")
+    outs = tuple(Array._wrap(data, device) for data in run(made, device, [a._data for a in arrays], scalars))
+    if tape.recording(arrays):
+        _record(made, arrays, scalars, outs)
+    return outs
+
+
+def _record(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar], outs: Sequence[Array]) -> None:
+    needs = tuple(tape.recording((array,)) for array in arrays)
+    shape = outs[0].shape
+    backward = made.backward(needs, tuple(array.shape != shape for array in arrays))
+    if not any(backward.results):
+        return
+    saved = [arrays[k] for k in backward.saved("input")] + [outs[k] for k in backward.saved("output")]
+
+    def vjp(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> list[Array | None]:
+        return _pull(backward, cotangents, saved, scalars)
+
+    tape.record(made.name, arrays, outs, vjp, saved)
+
+
+def _pull(
+    backward: Backward, cotangents: Sequence[Array], saved: Sequence[Array], scalars: Sequence[Scalar]
+) -> list[Array | None]:
+    """The inputs' cotangents: one kernel at most."""
+    made: tuple[Array, ...] = ()
+    if backward.program is not None:
+        kept = iter(saved)
+        inputs = [cotangents[k] if kind == "cotangent" else next(kept) for kind, k in backward.sources]
+        made = evaluate(backward.program, inputs, [scalars[k] for k in backward.scalars])
+    found: list[Array | None] = []
+    for result in backward.results:
+        found.append(None if result is None else (cotangents if result[0] == "cotangent" else made)[result[1]])
+    return found
+
+
+#: (row, dtype or Python type of each operand) -> program
+_programs: dict[tuple[Any, ...], Program] = {}
+_SCALARS = (float, int, bool)
+
+
+class Elementwise(Row):
+    """A row of the table as a function of arrays."""
+
+    def __init__(self, *args: Any, defaults: tuple[Scalar, ...] = (), **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.defaults = defaults
+        FUNCTIONS[self.name] = self
+
+    def apply(self, operands: tuple[Any, ...]) -> Any:
+        """The function of arrays, numbers, or the symbols of a fused function."""
+        if self.defaults and len(operands) < len(self.operands):
+            operands += self.defaults[len(operands) - len(self.operands) :]
+        if self.simplify is not None:
+            simpler = self.simplify(operands)
+            if simpler is not None:
+                return simpler[0](*simpler[1])
+        key: list[Any] = [self]
+        arrays: list[Array] = []
+        scalars: list[Scalar] = []
+        for operand in operands:
+            if isinstance(operand, Array):
+                arrays.append(operand)
+                key.append(operand._data.dtype)
+            elif type(operand) in _SCALARS:
+                scalars.append(operand)
+                key.append(type(operand))
+            else:
+                return self._apply_other(operands)
+        if not arrays:
+            return self.apply((asarray(operands[0]), *operands[1:]))
+        signature = tuple(key)
+        made = _programs.get(signature)
+        if made is None:
+            made = _programs[signature] = self._program(signature[1:])
+        try:
+            return evaluate(made, arrays, scalars)[0]
+        except OverflowError:
+            if self.operands == "xx" and self.result == "b":
+                return self._beyond(operands)
+            raise
+
+    def _apply_other(self, operands: tuple[Any, ...]) -> Any:
+        """Symbols, or NumPy's arrays and scalars beside ours."""
+        if any(isinstance(operand, Expr) for operand in operands):
+            return symbolic(self, operands)
+        return self.apply(as_operands(self.name, operands))
+
+    def _beyond(self, operands: tuple[Any, ...]) -> Any:
+        """A comparison with a Python integer that the array's dtype cannot hold: it is beyond every element."""
+        wide = [
+            operand.astype(dtypes.float64) if isinstance(operand, Array) else np.inf if operand > 0 else -np.inf
+            for operand in operands
+        ]
+        return self.apply(tuple(wide))
+
+    def _program(self, kinds: Sequence[Any]) -> Program:
+        """The program for operands of these dtypes or Python types."""
+        wanted, _ = self.resolve([kind() if isinstance(kind, type) else kind for kind in kinds])
+        nodes: list[Node] = []
+        inputs: list[dtypes.DType] = []
+        scalars: list[dtypes.DType] = []
+        for kind, dtype in zip(kinds, wanted, strict=True):
+            if isinstance(kind, type):
+                nodes.append(scalar_node(len(scalars), dtype))
+                scalars.append(dtype)
+            else:
+                nodes.append(input_node(len(inputs), kind))
+                inputs.append(kind)
+        return program(self.name, (call(self, nodes),), inputs, scalars)
+
+    def inplace(self, x: Array, other: Any) -> Array:
+        """``x`` overwritten by the function of ``x`` and ``other``.
+
+        Raises:
+            GradientError: a tape tracks an operand.
+            TypeError: the result's dtype does not fit that of ``x``.
+            ValueError: the result's shape is not that of ``x``.
+        """
+        if isinstance(x, Expr):
+            return self.apply((x, other))  # type: ignore[return-value]
+        x_, *rest = as_operands(self.name, (x, other))
+        arrays = [x, *(o for o in rest if isinstance(o, Array))]
+        if tape.recording(arrays):
+            raise GradientError(
+                f"in-place {self.name} on an array that a tape tracks: write x = cukern.{self.name}(x, y) instead"
+            )
+        kinds = [o._data.dtype if isinstance(o, Array) else type(o) for o in (x_, *rest)]
+        made = self._program(kinds)
+        dtype = made.outputs[0].dtype
+        if dtype != x.dtype:
+            if not np.can_cast(_numpy_kind(dtype), _numpy_kind(x.dtype), "same_kind"):
+                raise TypeError(f"{self.name}: a result of {dtype} cannot be written to an array of {x.dtype}")
+            made = program(self.name, (cast(made.outputs[0], x.dtype),), made.inputs, made.scalars)
+        datas = [x._data]
+        for array in arrays[1:]:
+            if array.device is not x.device:
+                raise DeviceError(f"{self.name}: expected arrays on one device, got {x.device} and {array.device}")
+            datas.append(_apart(array, x))
+        scalars = [o for o in rest if not isinstance(o, Array)]
+        run(made, x.device, datas, scalars, x._data)
+        x._bump(self.name)
+        return x
+
+
+@public
+def inplace(name: str, x: Array, other: Any, /) -> Array:
+    """``x`` overwritten by the row ``name`` of ``x`` and ``other``."""
+    row: Elementwise = FUNCTIONS[name]  # type: ignore[assignment]
+    return row.inplace(x, other)
+
+
+def _numpy_kind(dtype: dtypes.DType) -> dtypes.DType:
+    return dtypes.float32 if dtype == dtypes.bfloat16 else dtype
+
+
+def _apart(array: Array, written: Array) -> Any:
+    """The ndarray of ``array``, copied if its memory may be that of ``written`` at other places."""
+    if array is written:
+        return array._data
+    return array._data.copy() if array._storage is written._storage else array._data
+
+
+def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Operands as arrays and Python numbers; NumPy's arrays and scalars go to the device of ours.
+
+    Raises:
+        TypeError: an operand is none of these.
+    """
+    device = next((operand.device for operand in operands if isinstance(operand, Array)), None)
+    made: list[Any] = []
+    for operand in operands:
+        if isinstance(operand, Array):
+            made.append(operand)
+        elif is_scalar(operand):
+            made.append(next(kind(operand) for kind in (bool, int, float) if isinstance(operand, kind)))
+        elif isinstance(operand, (np.ndarray, np.generic)):
+            made.append(asarray(operand, device=device))
+        else:
+            raise TypeError(f"{name}: expected arrays and numbers, got {type(operand).__name__}")
+    return tuple(made)
+
+
+class Unary(Elementwise):
+    """An elementwise function of one array."""
+
+    @overload
+    def __call__(self, x: Expr, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /) -> Array: ...
+    def __call__(self, x: Any, /) -> Any:
+        return self.apply((x,))
+
+
+class Binary(Elementwise):
+    """An elementwise function of two arrays, broadcast against each other."""
+
+    @overload
+    def __call__(self, x: Expr, y: Expr | Scalar, /) -> Expr: ...
+    @overload
+    def __call__(self, x: Scalar, y: Expr, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+    def __call__(self, x: Any, y: Any, /) -> Any:
+        return self.apply((x, y))
+
+
+class Ternary(Elementwise):
+    """An elementwise function of three arrays, broadcast against each other."""
+
+    @overload
+    def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
+    def __call__(self, x: Any, y: Any, z: Any, /) -> Any:
+        return self.apply((x, y, z))
+
+
+class Parametric(Elementwise):
+    """An elementwise function of one array with parameters that have defaults."""
+
+    @overload
+    def __call__(self, x: Expr, /, *parameters: Expr | Scalar) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, *parameters: ArrayLike) -> Array: ...
+    def __call__(self, x: Any, /, *parameters: Any) -> Any:
+        return self.apply((x, *parameters))
+
+
+class Bounded(Elementwise):
+    """An elementwise function of one array between two bounds, either of which may be absent."""
+
+    @overload
+    def __call__(self, x: Expr, /, min: Expr | Scalar | None = None, max: Expr | Scalar | None = None) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array: ...
+    def __call__(self, x: Any, /, min: Any = None, max: Any = None) -> Any:
+        return self.apply((x, min, max))
+
+
+def unary(name: str, code: str, types: str = FLOAT, signature: str = "x->x", **options: Any) -> Unary:
+    """A row with one operand."""
+    return Unary(name, code, types, signature, **options)
+
+
+def binary(name: str, code: str, types: str = FLOAT, signature: str = "xx->x", **options: Any) -> Binary:
+    """A row with two operands."""
+    return Binary(name, code, types, signature, **options)
+
+
+def ternary(name: str, code: str, types: str = FLOAT, signature: str = "xxx->x", **options: Any) -> Ternary:
+    """A row with three operands."""
+    return Ternary(name, code, types, signature, **options)
+
+
+def parametric(
+    name: str, code: str, types: str = FLOAT, signature: str = "xx->x", *, defaults: tuple[Scalar, ...], **options: Any
+) -> Parametric:
+    """A row with one operand and parameters."""
+    return Parametric(name, code, types, signature, defaults=defaults, **options)
+
+
+@public
+def astype(x: Array, dtype: Any, /, *, copy: bool = True) -> Array:
+    """The elements of ``x`` as another dtype; differentiable between floating dtypes.
+
+    Args:
+        x: any array.
+        dtype: the dtype of the result. Numbers are rounded to the nearest for floating dtypes, towards 0
+            for integers; every number but 0 is True.
+        copy: whether an array of that dtype already is copied.
+
+    Raises:
+        TypeError: ``dtype`` is no dtype of cukern.
+    """
+    if isinstance(x, Expr):
+        return x.astype(dtype)  # type: ignore[return-value]
+    wanted = dtypes.as_dtype(dtype)
+    if wanted == x.dtype and not copy:
+        return x
+    made = program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,))
+    return evaluate(made, (x,))[0]

@@ -1,0 +1,220 @@
+"""Indexing: views, gathers, and the deterministic scatter-add that is a gather's derivative.
+
+Places out of range raise IndexError on the host. On a GPU a check would wait for the device, so a
+place out of range is clipped to the nearest end, for reads and for writes alike.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes, tape
+from ..array import Array
+from ..dtypes import DType
+from ..errors import GradientError
+from ..expr import is_scalar
+from ..kernel import Kernel
+from .axes import normalize_axis, public, recorded, require_array, view
+from .elementwise import astype
+from .launch import allocate
+from .manipulate import broadcast_to, moveaxis, reshape
+
+__all__ = ["index_add", "take", "take_along_axis"]
+
+_GATHER = Kernel("gather.cu", block=256)
+_SCATTER = Kernel("scatter_add.cu", block=256)
+_ALONG = Kernel("along.cu", block=256)
+#: Elements that one host thread does in a row.
+_HOST_PIECE = 16384
+
+
+class Spread(NamedTuple):
+    """A launch over rows: threads of a block, threads a row, rows of a group, blocks."""
+
+    block: int
+    lanes: int
+    rows_piece: int
+    grid: int
+
+
+def _spread(kind: str, rows: int, inner: int) -> Spread:
+    if kind == "host":
+        piece = max(1, _HOST_PIECE // max(1, inner))
+        return Spread(1, 1, piece, -(-rows // piece))
+    lanes = 1 if inner <= 2 else 8 if inner <= 16 else 32 if inner <= 512 else 256
+    return Spread(256, lanes, 1, -(-rows // (256 // lanes)))
+
+
+def places_in(places: Any, size: int, x: Array, name: str) -> Any:
+    """Integer places counted from 0, as an int64 ndarray of the device of ``x``, in range."""
+    xp = x.device.xp
+    data = places.astype(np.int64)
+    if x.device.kind == "host" and data.size and (data.min() < -size or data.max() >= size):
+        bad = int(data.min()) if data.min() < -size else int(data.max())
+        raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
+    data = xp.where(data < 0, data + size, data)
+    return data if x.device.kind == "host" else xp.clip(data, 0, max(0, size - 1))
+
+
+def integers(indices: Any, x: Array, name: str) -> Any:
+    """An integer index argument as an ndarray of the device of ``x``.
+
+    Raises:
+        IndexError: not integers.
+    """
+    data = indices._data if isinstance(indices, Array) else x.device.xp.asarray(indices)
+    if isinstance(indices, Array) and indices.device is not x.device:
+        data = indices.to_device(x.device)._data
+    if data.size == 0 and not isinstance(indices, (Array, np.ndarray)):
+        data = data.astype(np.int64)
+    if data.dtype.kind not in "iu":
+        raise IndexError(f"{name}: expected integer indices, got {data.dtype}")
+    return data
+
+
+def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
+    """x (outer, size, inner) at ``places`` (count): (outer, count, inner). Differentiable in ``x``."""
+    count = places.size
+    made = allocate(x.device, (outer, count, inner), x.dtype)
+    if made.size:
+        s = _spread(x.device.kind, outer * count, inner)
+        kernel = _GATHER.bind(x.device, elem=x.dtype, block=s.block, lanes=s.lanes)
+        source = x.contiguous()._data
+        kernel._function(
+            (s.grid, 1, 1), (s.block, 1, 1), 0, (source, places, made, outer * count, s.rows_piece, size, count, inner)
+        )
+    return recorded("take", x, Array._wrap(made, x.device), lambda g: scatter(g, places, outer, size, inner))
+
+
+def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
+    """g (outer, count, inner) added up at ``places`` (count): (outer, size, inner). Differentiable in ``g``."""
+    xp = g.device.xp
+    count = places.size
+    made = allocate(g.device, (outer, size, inner), g.dtype)
+    if made.size:
+        order = xp.argsort(places, kind="stable")
+        counts = xp.bincount(places, minlength=size)
+        starts = xp.zeros(size + 1, np.int64)
+        xp.cumsum(counts, out=starts[1:])
+        s = _spread(g.device.kind, outer * size, inner)
+        kernel = _SCATTER.bind(g.device, elem=g.dtype, block=s.block, lanes=s.lanes)
+        kernel._function(
+            (s.grid, 1, 1),
+            (s.block, 1, 1),
+            0,
+            (g.contiguous()._data, order, starts, made, outer * size, s.rows_piece, size, count, inner),
+        )
+    return recorded("scatter_add", g, Array._wrap(made, g.device), lambda gg: gather(gg, places, outer, size, inner))
+
+
+@public
+def take(x: Array, indices: Any, /, *, axis: int | None = None) -> Array:
+    """The elements of ``x`` at places along an axis.
+
+    Args:
+        x: any array.
+        indices: integers; negative ones count from the end.
+        axis: the axis; None (for one axis only the same) takes from the flattened array.
+
+    Returns:
+        An array with the axes of ``indices`` in the place of ``axis``.
+
+    Raises:
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+    """
+    require_array(x, "take")
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    place = normalize_axis(axis, x.ndim, "take")
+    data = integers(indices, x, "take")
+    return _take(x, data, place)
+
+
+def _take(x: Array, data: Any, axis: int) -> Array:
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    size = x.shape[axis]
+    places = places_in(data.reshape(-1), size, x, "take")
+    if places.size and not size and x.size == 0 and math.prod(before + after):
+        raise IndexError("take: cannot take from an axis of size 0")
+    made = gather(reshape(x, (math.prod(before), size, math.prod(after))), places, math.prod(before), size, math.prod(after))
+    return reshape(made, before + data.shape + after)
+
+
+@public
+def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
+    """For each element of ``indices``, the element of ``x`` at that place along an axis, elsewhere at the same places.
+
+    Args:
+        x: any array.
+        indices: integers, of the shape of ``x`` but for ``axis``, along which any size goes; axes of size 1 are
+            repeated.
+        axis: the axis.
+
+    Raises:
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+        ValueError: the shapes do not fit.
+    """
+    require_array(x, "take_along_axis")
+    place = normalize_axis(axis, x.ndim, "take_along_axis")
+    data = integers(indices, x, "take_along_axis")
+    wanted = (*x.shape[:place], data.shape[place] if data.ndim == x.ndim else -1, *x.shape[place + 1 :])
+    try:
+        data = x.device.xp.broadcast_to(data, wanted)
+    except ValueError:
+        raise ValueError(
+            f"take_along_axis: indices of shape {data.shape} do not fit shape {x.shape} along axis {place}"
+        ) from None
+    places = x.device.xp.ascontiguousarray(places_in(data, x.shape[place], x, "take_along_axis"))
+    return _along(x, places, place, x.shape[place], "gather")
+
+
+def _along(x: Array, places: Any, axis: int, size: int, mode: str) -> Array:
+    """Gather from, or add to, an axis of ``size`` at one place per element; each is the other's derivative."""
+    outer, inner = math.prod(places.shape[:axis]), math.prod(places.shape[axis + 1 :])
+    count = places.shape[axis]
+    gather = mode == "gather"
+    out = x.dtype if gather else dtypes.info(x.dtype).acc
+    shape = places.shape if gather else (*places.shape[:axis], size, *places.shape[axis + 1 :])
+    made = allocate(x.device, shape, out)
+    if not gather:
+        made[...] = 0
+    if outer * inner * count:
+        block = 1 if x.device.kind == "host" else 256
+        kernel = _ALONG.bind(x.device, elem=x.dtype, out=dtypes.info(out).cxx, mode=mode, block=block)
+        columns = outer * inner
+        kernel._function(
+            (-(-columns // block), 1, 1), (block, 1, 1), 0, (x.contiguous()._data, places, made, columns, size, count, inner)
+        )
+    back = "scatter" if gather else "gather"
+    result = astype(Array._wrap(made, x.device), x.dtype, copy=False)
+    return recorded(
+        "take_along_axis" if gather else "add_along_axis", x, result, lambda g: _along(g, places, axis, size, back)
+    )
+
+
+@public
+def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Array:
+    """``x`` with ``values`` added at places along an axis; what shares a place adds up, in the order given.
+
+    Args:
+        x: any array.
+        indices: integers along one axis.
+        values: of the shape of ``x``, with as many elements along ``axis`` as there are ``indices``.
+        axis: the axis.
+
+    Raises:
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+    """
+    require_array(x, "index_add")
+    place = normalize_axis(axis, x.ndim, "index_add")
+    places = places_in(integers(indices, x, "index_add").reshape(-1), x.shape[place], x, "index_add")
+    before, after = x.shape[:place], x.shape[place + 1 :]
+    outer, inner = math.prod(before), math.prod(after)
+    spread = broadcast_to(astype(values, x.dtype, copy=False), (*before, places.size, *after))
+    added = scatter(reshape(spread, (outer, places.size, inner)), places, outer, x.shape[place], inner)
+    return x + reshape(added, x.shape)

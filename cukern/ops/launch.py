@@ -1,0 +1,310 @@
+"""Launches of programs: axes collapsed, operands' steps found, a launch shape chosen, all of it once per layout."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..device import Device
+from ..device.base import CompiledFunction
+from ..dtypes import DType
+from ..expr import compute_type, convert_scalar, statements
+from ..kernel import Kernel
+from ..program import Program
+
+Strides = tuple[int, ...]
+_KERNEL = Kernel("elementwise.cu", block=256)
+#: Elements that one host thread does in a row; enough that starting it costs nothing beside them.
+_HOST_PIECE = 16384
+_LIMIT_32 = 2**31 - 2**20
+
+
+def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Memory of ``device`` as an ndarray in C order, its elements not set."""
+    if device.kind == "cuda" and device.index != device.xp.cuda.runtime.getDevice():
+        with device.xp.cuda.Device(device.index):
+            return device.xp.empty(shape, dtype)
+    return device.xp.empty(shape, dtype)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axes that a kernel walks: sizes, and for each operand its steps in elements."""
+
+    shape: tuple[int, ...]
+    steps: tuple[Strides, ...]
+
+
+def collapse(shape: Sequence[int], steps: Sequence[Strides], by: Strides | None = None) -> Axes:
+    """The same elements with as few axes as do.
+
+    Axes of size 1 are dropped, and neighbours merged that every operand steps through as one.
+
+    Args:
+        shape: the sizes of the axes, none 0.
+        steps: the steps of each operand.
+        by: an operand's steps; the axes are put in the order of their sizes, largest first.
+    """
+    axes = [i for i, n in enumerate(shape) if n != 1]
+    if by is not None:
+        axes.sort(key=lambda i: -abs(by[i]))
+    sizes: list[int] = []
+    kept: list[list[int]] = [[] for _ in steps]
+    for i in axes:
+        if sizes and all(have[-1] == step[i] * shape[i] for have, step in zip(kept, steps, strict=True)):
+            sizes[-1] *= shape[i]
+            for have, step in zip(kept, steps, strict=True):
+                have[-1] = step[i]
+            continue
+        sizes.append(shape[i])
+        for have, step in zip(kept, steps, strict=True):
+            have.append(step[i])
+    return Axes(tuple(sizes), tuple(map(tuple, kept)))
+
+
+def broadcast_steps(data: Any, shape: tuple[int, ...]) -> Strides:
+    """The steps in elements of ``data`` broadcast to ``shape``."""
+    size = data.itemsize
+    own = [0 if n == 1 else stride // size for n, stride in zip(data.shape, data.strides, strict=True)]
+    return (0,) * (len(shape) - len(own)) + tuple(own)
+
+
+def contiguous_steps(shape: Sequence[int]) -> Strides:
+    """The steps in elements of an array in C order."""
+    steps = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        steps[i] = steps[i + 1] * shape[i + 1]
+    return tuple(steps)
+
+
+def needs_64_bits(axes: Axes) -> bool:
+    """Whether an index or an offset may pass what 32 bits hold."""
+    spans = [math.prod(axes.shape)]
+    spans += [sum(abs(s) * n for s, n in zip(steps, axes.shape, strict=True)) for steps in axes.steps]
+    return max(spans) > _LIMIT_32
+
+
+def step_kind(step: int) -> str:
+    """How a template writes a step: ``"unit"``, ``"zero"`` or ``"any"``."""
+    return {1: "unit", 0: "zero"}.get(step, "any")
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is at least ``n``."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How threads share an elementwise kernel's work.
+
+    Attributes:
+        block: threads of a block.
+        lanes: threads that share a row.
+        rows_piece: rows of a group of ``lanes`` threads.
+        piece: columns of a group.
+    """
+
+    block: int
+    lanes: int
+    rows_piece: int
+    piece: int
+
+
+def geometry(kind: str, rows: int, columns: int) -> Geometry:
+    """The launch shape for a kind of device: long plain loops on the host, coalesced threads on a GPU."""
+    if kind == "host":
+        return Geometry(1, 1, max(1, _HOST_PIECE // columns), _HOST_PIECE)
+    if rows == 1:
+        return Geometry(256, 256, 1, 1024 if columns > 2**20 else 256)
+    lanes = 1 if columns <= 4 else 8 if columns <= 16 else 32 if columns <= 128 else 256
+    return Geometry(256, lanes, 1, max(4 * lanes, -(-columns // 65535)))
+
+
+class Plan:
+    """A launch of a program for arrays of one layout.
+
+    Attributes:
+        function: the compiled kernel.
+        grid: blocks of the launch; None where there is nothing to do.
+        block: threads of a block.
+        tail: the arguments after the arrays and scalars.
+        shape: the shape of the outputs.
+        dtypes: the dtypes of the outputs.
+        converters: what makes each Python number fit the dtype it is computed in.
+    """
+
+    __slots__ = ("block", "converters", "dtypes", "function", "grid", "shape", "tail")
+
+    function: CompiledFunction
+    grid: tuple[int, int, int] | None
+    block: tuple[int, int, int]
+    tail: tuple[Any, ...]
+    shape: tuple[int, ...]
+    dtypes: tuple[DType, ...]
+    converters: tuple[Callable[[Any], Any], ...]
+
+
+def _converter(dtype: DType) -> Callable[[Any], Any]:
+    if dtype in (dtypes.float32, dtypes.float64):
+        return float
+    return partial(convert_scalar, dtype=dtype)
+
+
+def variables(program: Program, axes: Axes, shape: Geometry, inplace: Sequence[bool]) -> dict[str, Any]:
+    """The template variables of a program's kernel; ``inplace`` says which inputs are the output's memory."""
+    body, values = statements(program.outputs)
+    steps = [step_kind(step[-1]) for step in axes.steps]
+    k = len(program.inputs)
+    inputs = [
+        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "step": steps[i], "inplace": inplace[i]}
+        for i, d in enumerate(program.inputs)
+    ]
+    outputs = [
+        {"type": dtypes.info(node.dtype).cxx, "value": value, "step": step}
+        for node, value, step in zip(program.outputs, values, steps[k:], strict=True)
+    ]
+    return {
+        "name": kernel_name(program, shape.block),
+        "block": shape.block,
+        "index": "long long" if needs_64_bits(axes) else "int",
+        "lanes": shape.lanes,
+        "outer": max(0, len(axes.shape) - 1),
+        "inputs": inputs,
+        "outputs": outputs,
+        "scalars": [compute_type(d) for d in program.scalars],
+        "body": body,
+    }
+
+
+def kernel_name(program: Program, block: int) -> str:
+    """The symbol of a program's kernel: what it computes, in which dtype, at which block size."""
+    first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
+    return f"{program.name}_{dtypes.info(first).name}_{block}"
+
+
+def _pack(axes: Axes, wide: bool) -> bytes:
+    outer = axes.shape[:-1]
+    numbers = [*outer, *(s for steps in axes.steps for s in steps[:-1]), *(steps[-1] for steps in axes.steps)]
+    return struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
+
+
+def _axes(program: Program, datas: Sequence[Any], shape: tuple[int, ...], out: Any) -> Axes:
+    """The axes of ``shape`` and the steps of inputs and outputs along them."""
+    steps = [broadcast_steps(data, shape) for data in datas]
+    fresh = [contiguous_steps(shape)] * len(program.outputs)
+    steps += fresh if out is None else [broadcast_steps(out, shape)]
+    axes = collapse(shape, steps, steps[-1])
+    return axes if axes.shape else Axes((1,), ((0,),) * len(steps))
+
+
+def _shape_of(axes: Axes, device: Device) -> Geometry:
+    return geometry(device.kind, math.prod(axes.shape[:-1]), axes.shape[-1])
+
+
+def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
+    """The text of the kernel that runs ``program`` on ndarrays like these."""
+    axes = _axes(program, datas, broadcast_shapes(program.name, [data.shape for data in datas]), None)
+    bound = variables(program, axes, _shape_of(axes, device), [False] * len(datas))
+    return _KERNEL.source(device=device, **bound)
+
+
+def make_plan(program: Program, device: Device, datas: Sequence[Any], out: Any) -> Plan:
+    """Choose and compile the launch of ``program`` on arrays like these.
+
+    Args:
+        datas: the inputs' ndarrays.
+        out: the output's ndarray where it is given, which may be one of ``datas``; else outputs will be new,
+            in C order.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    plan = Plan()
+    plan.shape = broadcast_shapes(program.name, [data.shape for data in datas])
+    plan.dtypes = tuple(node.dtype for node in program.outputs)
+    plan.converters = tuple(map(_converter, program.scalars))
+    plan.grid, plan.block, plan.tail = None, (1, 1, 1), ()
+    if out is not None and broadcast_shapes(program.name, [plan.shape, out.shape]) != out.shape:
+        raise ValueError(f"{program.name}: a result of shape {plan.shape} does not fit an array of shape {out.shape}")
+    shape = plan.shape if out is None else out.shape
+    if 0 not in shape:
+        _fill(plan, program, device, _axes(program, datas, shape, out), [data is out for data in datas])
+    return plan
+
+
+def _fill(plan: Plan, program: Program, device: Device, axes: Axes, inplace: Sequence[bool]) -> None:
+    """Compile the kernel for these axes and work out its arguments."""
+    rows, columns = math.prod(axes.shape[:-1]), axes.shape[-1]
+    shape = _shape_of(axes, device)
+    bound = variables(program, axes, shape, inplace)
+    plan.function = _KERNEL.bind(device, **bound)._function
+    plan.block = (shape.block, 1, 1)
+    groups = shape.block // shape.lanes
+    pieces = -(-columns // shape.piece)
+    tail: list[Any] = []
+    if bound["outer"] or any(step_kind(steps[-1]) == "any" for steps in axes.steps):
+        tail.append(_pack(axes, bound["index"] == "long long"))
+    if bound["outer"]:
+        tail += [rows, shape.rows_piece]
+        plan.grid = (-(-rows // (groups * shape.rows_piece)), pieces, 1)
+    else:
+        plan.grid = (-(-pieces // groups), 1, 1)
+    plan.tail = (*tail, columns, shape.piece)
+
+
+def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that the shapes broadcast to.
+
+    Raises:
+        ValueError: they do not.
+    """
+    made = list(shapes[0])
+    for shape in shapes[1:]:
+        longer, shorter = (made, shape) if len(made) >= len(shape) else (list(shape), made)
+        at = len(longer) - len(shorter)
+        for i, n in enumerate(shorter, at):
+            if n != longer[i] and 1 not in (n, longer[i]):
+                raise ValueError(f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast")
+            longer[i] = n if longer[i] == 1 else longer[i]
+        made = longer
+    return tuple(made)
+
+
+_plans: dict[Any, Plan] = {}
+
+
+def run(
+    program: Program, device: Device, datas: Sequence[Any], scalars: Sequence[Any], out: Any = None
+) -> list[Any]:
+    """Launch ``program`` on ndarrays of ``device``.
+
+    Args:
+        out: the ndarray that the one output is written to, by default a new one. It is one of ``datas``,
+            or shares no memory with any.
+
+    Returns:
+        The outputs' ndarrays.
+    """
+    key: list[Any] = [program, device]
+    for data in datas:
+        key.append(data.shape)
+        key.append(data.strides)
+    inputs = datas
+    if out is not None:
+        inputs = [data for data in datas if data is not out]
+        key += [out.shape, out.strides, *(data is out for data in datas)]
+    plan = _plans.get(signature := tuple(key))
+    if plan is None:
+        plan = _plans[signature] = make_plan(program, device, datas, out)
+    made = [allocate(device, plan.shape, dtype) for dtype in plan.dtypes] if out is None else [out]
+    if plan.grid is not None:
+        numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
+        plan.function(plan.grid, plan.block, 0, (*inputs, *numbers, *made, *plan.tail))
+    return made

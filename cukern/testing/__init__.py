@@ -1,0 +1,6 @@
+"""What tests of array code need: comparison by dtype, and gradients checked by finite differences."""
+
+from .assertions import assert_close
+from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
+
+__all__ = ["GradcheckError", "NondifferentiableError", "assert_close", "gradcheck"]

@@ -1,0 +1,79 @@
+"""Comparison of arrays with what they should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+
+#: Relative tolerance by dtype: some units in the last place, as sums and transcendental functions need.
+RTOL: dict[dtypes.DType, float] = {
+    dtypes.float16: 4e-3,
+    dtypes.bfloat16: 3e-2,
+    dtypes.float32: 1e-5,
+    dtypes.float64: 1e-12,
+}
+
+
+def assert_close(
+    actual: object,
+    desired: object,
+    rtol: float | None = None,
+    atol: float | None = None,
+    dtype: Any = None,
+) -> None:
+    """Raise unless ``actual`` equals ``desired`` to within ``atol + rtol * abs(desired)`` at every element.
+
+    The comparison is made in float64 on the host. NaN equals NaN, and an infinity itself. Integers and
+    bools must be equal.
+
+    Args:
+        actual: an array of cukern or of NumPy.
+        desired: an array of the same shape, or one Python number for all elements.
+        rtol: by the dtype of ``actual`` when None, as in :data:`RTOL`.
+        atol: a tenth of ``rtol`` when None.
+        dtype: the dtype that ``actual`` must have; that of ``desired`` if it is a cukern array, else any,
+            when None.
+
+    Raises:
+        AssertionError: naming the dtypes, the shapes, or the worst element.
+
+    >>> import cukern as ck
+    >>> assert_close(ck.asarray([1.0, 2.0]), [1.0, 2.000001])
+    """
+    got, want = np.asarray(actual), np.asarray(desired)
+    wanted = desired.dtype if dtype is None and isinstance(desired, Array) else dtype
+    if wanted is not None and got.dtype != dtypes.as_dtype(wanted):
+        raise AssertionError(f"dtype: expected {dtypes.as_dtype(wanted)}, got {got.dtype}")
+    if isinstance(desired, (bool, int, float)):
+        want = np.full(got.shape, desired)
+    if got.shape != want.shape:
+        raise AssertionError(f"shape: expected {want.shape}, got {got.shape}")
+    if got.dtype not in RTOL and want.dtype.kind in "biu":
+        _check(got, want, got == want, "must be equal")
+        return
+    relative = RTOL.get(got.dtype, 0.0) if rtol is None else rtol
+    absolute = relative / 10 if atol is None else atol
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        good = (np.abs(a - b) <= absolute + relative * np.abs(b)) & np.isfinite(b)
+    good |= (a == b) | (np.isnan(a) & np.isnan(b))
+    _check(a, b, good, f"allowed: rtol={relative:g}, atol={absolute:g}")
+
+
+def _check(a: npt.NDArray[Any], b: npt.NDArray[Any], good: npt.NDArray[np.bool_], rule: str) -> None:
+    if good.all():
+        return
+    with np.errstate(invalid="ignore"):
+        error = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    error = np.where(good, -1.0, np.where(np.isnan(error), np.inf, error))
+    worst = np.unravel_index(int(np.argmax(error)), error.shape)
+    where = tuple(int(i) for i in worst)
+    raise AssertionError(
+        f"{int((~good).sum())} of {good.size} elements differ ({rule}); the worst is at {where}: "
+        f"actual {a[worst]}, desired {b[worst]}, difference {error[worst]:.3g}"
+    )

@@ -1,0 +1,79 @@
+// y[i] = f(x0[i], x1[i], ...): every elementwise operation, every fused function, every derivative of either.
+// Inputs x* of any strides (one that is written in place is y0), scalars s*, outputs y*. The axes are `rows` (the
+// outer ones together) by `columns` (the inner one), along which an operand steps by 1, 0 or layout.step.
+// Launch: << lanes >> threads share a row; such a group owns `rows_piece` rows and `piece` columns of each. Groups of
+// columns lie along blockIdx.y, or along blockIdx.x where there is one row. No shared memory.
+<% include "prelude/math.cuh" %>
+<% set operands = inputs + outputs %>
+<% set strided = outer or "any" in operands | map(attribute="step") %>
+<% macro at(k, step) %>
+<% if step == "unit" %><< "o%d + j" % k if outer else "j" >><% elif step == "zero" %><< "o%d" % k if outer else "0" >><% else %><< "o%d + " % k if outer else "" >>j * layout.step[<< k >>]<% endif %>
+<% endmacro %>
+<% macro parameters() %>
+<% for x in inputs if not x.inplace %>
+    const << x.type >>* __restrict__ x<< x.k >>,
+<% endfor %>
+<% for type in scalars %>
+    << type >> s<< loop.index0 >>,
+<% endfor %>
+<% for y in outputs %>
+    << y.type >>* __restrict__ y<< loop.index0 >>,
+<% endfor %>
+<% if strided %>
+    Layout layout,
+<% endif %>
+<% if outer %>
+    << index >> rows, << index >> rows_piece,
+<% endif %>
+    << index >> columns, << index >> piece
+<%- endmacro %>
+<% macro offsets() %>
+        index i = row;
+<% for axis in range(outer - 1, -1, -1) %>
+<% for k in range(operands | length) %>
+        << ("index o%d =" if axis == outer - 1 else "o%d +=") % k >> i<< " % layout.shape[" ~ axis ~ "]" if axis >> * layout.stride[<< k >>][<< axis >>];
+<% endfor %>
+<% if axis %>
+        i /= layout.shape[<< axis >>];
+<% endif %>
+<% endfor %>
+<%- endmacro %>
+<% macro element() %>
+<% for x in inputs %>
+            const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< "y0" if x.inplace else "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]);
+<% endfor %>
+<% for line in body %>
+            const << line.type >> << line.name >> = << line.code >>;
+<% endfor %>
+<% for y in outputs %>
+            y<< loop.index0 >>[<< at(inputs | length + loop.index0, y.step) | trim >>] = cast< << y.type >> >(<< y.value >>);
+<% endfor %>
+<%- endmacro %>
+<% if strided %>
+
+// Sizes of the outer axes, slowest first; steps of the operands, inputs first, in elements.
+struct Layout {
+    << index >> << "shape[%d], stride[%d][%d], " % (outer, operands | length, outer) if outer >>step[<< operands | length >>];
+};
+<% endif %>
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<< parameters() >>)
+{
+    using index = << index >>;
+    const index group = (index(blockIdx.x) * << block >> + index(threadIdx.x)) / << lanes >>;
+    const index lane = index(threadIdx.x) % << lanes >>;
+    const index start = << "index(blockIdx.y)" if outer else "group" >> * piece;
+    const index end = minimum(columns, start + piece);
+<% if outer %>
+    const index last = minimum(rows, (group + 1) * rows_piece);
+    for (index row = group * rows_piece; row < last; ++row) {
+<< offsets() >>
+<% endif %>
+        for (index j = start + lane; j < end; j += << lanes >>) {
+<< element() >>
+        }
+<% if outer %>
+    }
+<% endif %>
+}

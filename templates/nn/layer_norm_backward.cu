@@ -1,0 +1,118 @@
+// With n = (x - mean) * rstd and g = dy * weight:  dx = (g - mean(g) - n * mean(g * n)) * rstd,
+// dweight = sum over rows of dy * n, dbias = sum over rows of dy. Source: the chain rule through mean and variance.
+// x, dy, dx (rows, columns); weight (columns) or null; statistics (3, rows) as layer_norm.cu writes them.
+// dweight, dbias (slots, columns) or null: sums over the rows of one slot, to be summed over the slots afterwards;
+// zeros at the start when chunks == 0. A slot is one group of `threads` threads: gridDim.x * block / threads of them.
+// Launch: any grid; rows are dealt to the slots in turn. threads, width, chunks as in layer_norm.cu.
+// Shared: one number a warp when threads > 32. A block owns its slots; no atomics, so every run gives the same bits.
+<% include "nn/row.cuh" %>
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+    const << elem >>* x, const << elem >>* dy, const << elem >>* weight, const << acc >>* statistics,
+    << elem >>* dx, << acc >>* dweight, << acc >>* dbias, << index >> rows, << index >> columns)
+{
+    using elem = << elem >>;
+    using acc = << acc >>;
+    using index = << index >>;
+    const int lane = threadIdx.x % << threads >>;
+    const index in_block = index(threadIdx.x) / << threads >>;
+    const long long slot = (long long)blockIdx.x * << block // threads >> + in_block;
+    const acc scale = acc(1) / acc(columns);
+<% if chunks %>
+    struct alignas(<< width >> * sizeof(elem)) Pack { elem part[<< width >>]; };
+    acc weight_sum[<< chunks * width >>] = {}, bias_sum[<< chunks * width >>] = {};
+<% endif %>
+
+    // Every thread of a block goes round equally often, since row_sum needs them all.
+    for (long long first = (long long)blockIdx.x * << block // threads >>; first < rows;
+         first += (long long)gridDim.x * << block // threads >>) {
+        const bool live = first + in_block < rows;
+        const long long row = live ? first + in_block : 0;
+        const elem* source = x + row * columns;
+        const elem* above = dy + row * columns;
+        elem* target = dx + row * columns;
+        const acc mean = statistics[row], remainder = statistics[rows + row], rstd = statistics[2 * (long long)rows + row];
+
+        acc sum[<< width >>] = {}, product[<< width >>] = {};
+<% if chunks %>
+        acc normal[<< chunks * width >>], gradient[<< chunks * width >>];
+#pragma unroll
+        for (int chunk = 0; chunk < << chunks >>; ++chunk) {
+            const index start = (chunk * << threads >> + lane) * << width >>;
+            if (start < columns && live) {
+                const Pack x_pack = *reinterpret_cast<const Pack*>(source + start);
+                const Pack dy_pack = *reinterpret_cast<const Pack*>(above + start);
+                Pack weight_pack;
+                if (weight) weight_pack = *reinterpret_cast<const Pack*>(weight + start);
+#pragma unroll
+                for (int v = 0; v < << width >>; ++v) {
+                    const int i = chunk * << width >> + v;
+                    const acc n = (cast<acc>(x_pack.part[v]) - mean - remainder) * rstd;
+                    acc g = cast<acc>(dy_pack.part[v]);
+                    weight_sum[i] += g * n;
+                    bias_sum[i] += g;
+                    if (weight) g *= cast<acc>(weight_pack.part[v]);
+                    normal[i] = n;
+                    gradient[i] = g;
+                    sum[v] += g;
+                    product[v] += g * n;
+                }
+            }
+        }
+<% else %>
+        if (live) {
+            for (index start = lane * << width >>; start < columns; start += << threads * width >>) {
+                const int parts = int(minimum(index(<< width >>), columns - start));
+                for (int v = 0; v < parts; ++v) {
+                    const index column = start + v;
+                    const acc n = (cast<acc>(source[column]) - mean - remainder) * rstd;
+                    acc g = cast<acc>(above[column]);
+                    if (dweight) dweight[slot * columns + column] += g * n;
+                    if (dbias) dbias[slot * columns + column] += g;
+                    if (weight) g *= cast<acc>(weight[column]);
+                    sum[v] += g;
+                    product[v] += g * n;
+                }
+            }
+        }
+<% endif %>
+        for (int v = 1; v < << width >>; ++v) sum[0] += sum[v], product[0] += product[v];
+        const acc gradient_mean = row_sum(sum[0]) * scale;
+        const acc product_mean = row_sum(product[0]) * scale;
+
+<% if chunks %>
+#pragma unroll
+        for (int chunk = 0; chunk < << chunks >>; ++chunk) {
+            const index start = (chunk * << threads >> + lane) * << width >>;
+            if (start < columns && live) {
+                Pack result;
+#pragma unroll
+                for (int v = 0; v < << width >>; ++v) {
+                    const int i = chunk * << width >> + v;
+                    result.part[v] = cast<elem>((gradient[i] - gradient_mean - normal[i] * product_mean) * rstd);
+                }
+                *reinterpret_cast<Pack*>(target + start) = result;
+            }
+        }
+<% else %>
+        for (index column = lane; column < columns && live; column += << threads >>) {
+            const acc n = (cast<acc>(source[column]) - mean - remainder) * rstd;
+            const acc g = cast<acc>(above[column]) * (weight ? cast<acc>(weight[column]) : acc(1));
+            target[column] = cast<elem>((g - gradient_mean - n * product_mean) * rstd);
+        }
+<% endif %>
+    }
+<% if chunks %>
+#pragma unroll
+    for (int chunk = 0; chunk < << chunks >>; ++chunk) {
+#pragma unroll
+        for (int v = 0; v < << width >>; ++v) {
+            const index column = (chunk * << threads >> + lane) * << width >> + v;
+            if (column < columns) {
+                if (dweight) dweight[slot * columns + column] = weight_sum[chunk * << width >> + v];
+                if (dbias) dbias[slot * columns + column] = bias_sum[chunk * << width >> + v];
+            }
+        }
+    }
+<% endif %>
+}

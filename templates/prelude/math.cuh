@@ -1,0 +1,81 @@
+// The functions of elementwise rows that C++ has not, or that differ from NumPy's. T is a type of computation: bool,
+// an integer, float or double.
+
+template <typename T>
+struct is_floating {
+    static constexpr bool value = T(0.5) != T(0);
+};
+
+// Quotient rounded down, and the remainder with the divisor's sign; integers divided by 0 give 0, as in NumPy.
+template <typename T>
+__device__ __forceinline__ T remainder_of(T x, T y) {
+    if constexpr (is_floating<T>::value) {
+        T r = fmod(x, y);
+        if (r == T(0)) return copysign(T(0), y);
+        return (r < T(0)) != (y < T(0)) ? r + y : r;
+    } else {
+        if (y == T(0) || y == T(-1)) return T(0);
+        T r = T(x % y);
+        return r != T(0) && (r < T(0)) != (y < T(0)) ? T(r + y) : r;
+    }
+}
+template <typename T>
+__device__ __forceinline__ T floor_divide(T x, T y) {
+    if constexpr (is_floating<T>::value) {
+        if (y == T(0)) return x / y;
+        T r = fmod(x, y);
+        T q = (x - r) / y;
+        if (r != T(0) && (r < T(0)) != (y < T(0))) q -= T(1);
+        if (q == T(0)) return copysign(T(0), x / y);
+        T down = floor(q);
+        return q - down > T(0.5) ? down + T(1) : down;
+    } else {
+        if (y == T(0)) return T(0);
+        if (T(-1) < T(0) && y == T(-1)) return T(0ull - (unsigned long long)x);
+        T q = T(x / y);
+        return T(x % y) != T(0) && (x < T(0)) != (y < T(0)) ? T(q - T(1)) : q;
+    }
+}
+
+// Power; integers wrap, and a negative exponent of an integer gives the quotient 1 / x^-y rounded towards 0.
+template <typename T>
+__device__ __forceinline__ T power(T x, T y) {
+    if constexpr (is_floating<T>::value) {
+        return pow(x, y);
+    } else {
+        if (y < T(0)) return x == T(1) || x == T(-1) ? (y % T(2) != T(0) ? x : T(1)) : T(0);
+        unsigned long long base = (unsigned long long)x, exponent = (unsigned long long)y, result = 1;
+        for (; exponent; exponent /= 2) {
+            if (exponent % 2) result *= base;
+            base *= base;
+        }
+        return T(result);
+    }
+}
+
+// Shifts; by the width of the type or more they leave 0, or -1 of a negative number shifted right.
+template <typename T>
+__device__ __forceinline__ T left_shift(T x, T y) {
+    return y < T(0) || y >= T(8 * sizeof(T)) ? T(0) : T(shl((unsigned long long)x, int(y)));
+}
+template <typename T>
+__device__ __forceinline__ T right_shift(T x, T y) {
+    return y < T(0) || y >= T(8 * sizeof(T)) ? (x < T(0) ? T(-1) : T(0)) : T(x >> int(y));
+}
+
+template <typename T>
+__device__ __forceinline__ T sign_of(T x) {
+    return x > T(0) ? T(1) : x < T(0) ? T(-1) : x == T(0) ? T(0) : x;
+}
+template <typename T>
+__device__ __forceinline__ T sigmoid(T x) {
+    return T(1) / (T(1) + exp(-x));
+}
+template <typename T>
+__device__ __forceinline__ T softplus(T x) {
+    return maximum(x, T(0)) + log1p(exp(-fabs(x)));
+}
+template <typename T>
+__device__ __forceinline__ T log_add_exp(T x, T y) {
+    return x == y ? x + T(0.6931471805599453) : maximum(x, y) + log1p(exp(-fabs(x - y)));
+}

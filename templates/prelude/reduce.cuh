@@ -1,0 +1,69 @@
+// States of reductions, and how threads that share a row combine theirs. A state is plain data.
+
+// The words of a state from the thread whose lane differs by `distance`.
+template <typename S>
+__device__ __forceinline__ S shuffle_xor(S state, int distance) {
+    union {
+        S state;
+        unsigned int word[(sizeof(S) + 3) / 4];
+    } one;
+    one.state = state;
+#pragma unroll
+    for (int i = 0; i < int((sizeof(S) + 3) / 4); ++i) one.word[i] = __shfl_xor_sync(0xffffffffu, one.word[i], distance);
+    return one.state;
+}
+
+// A value and its place, -1 for none. Among equals the first place wins; a NaN wins over every number.
+template <typename T>
+struct Indexed {
+    T value;
+    long long at;
+};
+template <typename T>
+__device__ __forceinline__ Indexed<T> chosen(Indexed<T> a, Indexed<T> b, bool b_is_better) {
+    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+    const bool tie = a_nan == b_nan && (a_nan || a.value == b.value);
+    const bool take = a.at < 0 || (b.at >= 0 && (tie ? b.at < a.at : !a_nan && (b_nan || b_is_better)));
+    return take ? b : a;
+}
+template <typename T>
+__device__ __forceinline__ Indexed<T> largest(Indexed<T> a, Indexed<T> b) {
+    return chosen(a, b, b.value > a.value);
+}
+template <typename T>
+__device__ __forceinline__ Indexed<T> smallest(Indexed<T> a, Indexed<T> b) {
+    return chosen(a, b, b.value < a.value);
+}
+
+// Count, mean and sum of squared differences from the mean.
+// Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+template <typename A>
+struct Moments {
+    A count, mean, squares;
+};
+template <typename A>
+__device__ __forceinline__ Moments<A> joined(Moments<A> a, Moments<A> b) {
+    const A count = a.count + b.count;
+    if (count == A(0)) return a;
+    const A delta = b.mean - a.mean, share = b.count / count;
+    return Moments<A>{count, a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share};
+}
+template <typename A>
+__device__ __forceinline__ Moments<A> extended(Moments<A> a, A x) {
+    const A count = a.count + A(1), delta = x - a.mean, mean = a.mean + delta / count;
+    return Moments<A>{count, mean, a.squares + delta * (x - mean)};
+}
+
+// The largest value, and the sum of exponentials of the others' distances below it.
+template <typename A>
+struct LogSum {
+    A peak, sum;
+};
+template <typename A>
+__device__ __forceinline__ LogSum<A> joined(LogSum<A> a, LogSum<A> b) {
+    const A peak = maximum(a.peak, b.peak);
+    const A low = minimum(a.peak, b.peak);
+    if (low == limits<A>::lowest()) return a.peak == low ? b : a;
+    if (peak == limits<A>::infinity()) return LogSum<A>{peak, A(1)};
+    return LogSum<A>{peak, a.sum * exp(a.peak - peak) + b.sum * exp(b.peak - peak)};
+}

@@ -1,0 +1,41 @@
+"""Each tutorial script runs from its first line to its last, as a user would run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cukern as ck
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SAYS = {
+    "01_matmul_add_relu": "Recomputing: first and second derivatives agree",
+    "02_layer_norm": "to second order",
+    "03_linear_four_levels": "level 4 fused: right, derivatives agree to order 1",
+    "04_lltm": "cukern.nn.LLTM: (50, 16, 128)",
+    "05_pooling": "the first of equal maxima gets the gradient: [[[0.0, 2.0, 1.0, 0.0]]]",
+    "06_train_a_model": "step 200",
+}
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+def test_example(script: Path, device: ck.Device) -> None:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        env={**os.environ, "PYTHONPATH": path, "CUKERN_DEVICE": str(device)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert SAYS[script.stem] in done.stdout
+
+
+def test_every_example_is_known() -> None:
+    assert [path.stem for path in EXAMPLES] == sorted(SAYS)

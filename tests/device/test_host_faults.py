@@ -1,0 +1,195 @@
+"""What goes wrong in a kernel on the host is an error of the launch that says where, and the process goes on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+import numpy as np
+import pytest
+from host_support import build, kernel, launch, run
+
+from cukern.device import host, host_compiler
+from cukern.device.base import CompilerFailure
+from cukern.errors import DeviceError, KernelFault, LaunchError
+
+
+def fault(text: str, *values, grid=1, block=32, shared=0) -> str:
+    """The message of the fault, after which the process still launches."""
+    with pytest.raises(KernelFault) as caught:
+        launch(text, values, grid, block, shared)
+    out = np.zeros(64, np.int32)
+    run("int* out", "__syncthreads(); out[threadIdx.x] = threadIdx.x;", out, block=64)
+    assert out.tolist() == list(range(64))
+    return str(caught.value)
+
+
+def test_a_barrier_that_only_some_threads_reach_names_both_places():
+    text = kernel("int* x", "if (threadIdx.x < 32)\n  __syncthreads();\nelse {\n  x[0] = 1;\n  __syncthreads();\n}")
+    message = fault(text, np.zeros(1, np.int32), grid=3, block=(64, 2, 1))
+    assert "test_kernel: block (" in message
+    assert "thread (0, 0, 0) and 63 more at __syncthreads, test.cu:3" in message
+    assert "thread (32, 0, 0) and 63 more at __syncthreads, test.cu:6" in message
+
+
+def test_line_directives_name_the_template():
+    text = kernel("int n", '\n#line 40 "mine.cu"\nif (threadIdx.x < n) __syncthreads();\n\nelse __syncthreads();')
+    message = fault(text, 5)
+    assert "mine.cu:40" in message
+    assert "mine.cu:42" in message
+
+
+def test_barriers_of_different_kinds_do_not_meet():
+    message = fault(kernel("int n", "if (threadIdx.x < n) __syncthreads();\nelse __syncthreads_or(1);"), 5)
+    assert "thread (0, 0, 0) and 4 more at __syncthreads, test.cu:2" in message
+    assert "thread (5, 0, 0) and 26 more at __syncthreads_or, test.cu:3" in message
+
+
+def test_a_barrier_and_a_warp_function_do_not_meet():
+    message = fault(kernel("int n", "if (threadIdx.x < n) __syncthreads();\nelse __shfl_sync(0xffffffffu, n, 0);"), 5)
+    assert "thread (0, 0, 0) and 4 more at __syncthreads, test.cu:2" in message
+    assert "thread (5, 0, 0) and 26 more at __shfl_sync of lanes 0xffffffff, test.cu:3" in message
+
+
+def test_warp_functions_with_different_masks_do_not_meet():
+    body = "if (threadIdx.x < 16) __ballot_sync(0x1ffffu, 1);\nelse __ballot_sync(0xffff8000u, 1);"
+    message = fault(kernel("int n", body), 5)
+    assert "thread (0, 0, 0) and 15 more at __ballot_sync of lanes 0x0001ffff, test.cu:2" in message
+    assert "thread (16, 0, 0) and 15 more at __ballot_sync of lanes 0xffff8000, test.cu:3" in message
+
+
+def test_a_lane_that_goes_on_to_a_barrier_without_the_warp_is_named():
+    body = "if (threadIdx.x != 7)\n  __reduce_add_sync(0xffffffffu, 1u);\n__syncthreads();"
+    message = fault(kernel("int n", body), 5)
+    assert "thread (0, 0, 0) and 30 more at __reduce_add_sync of lanes 0xffffffff, test.cu:3" in message
+    assert "thread (7, 0, 0) at __syncthreads, test.cu:4" in message
+
+
+def test_a_lane_outside_its_own_mask():
+    message = fault(kernel("int n", "__shfl_sync(0xfffffffeu, n, 1);"), 5)
+    assert "block (0, 0, 0), thread (0, 0, 0)" in message
+    assert "leaves out the calling lane, test.cu:2" in message
+
+
+def test_a_width_that_is_no_power_of_two():
+    assert "width of a shuffle is not 1, 2, 4, 8, 16 or 32, test.cu:2" in fault(kernel("int n", "__shfl_sync(~0u, n, 1, 12);"), 5)
+
+
+@pytest.mark.parametrize("wait", ["", "__syncthreads();"])
+def test_assert_says_what_and_where(wait):
+    body = f"{wait}\nint i = blockIdx.x * 8 + threadIdx.y;\nassert(i != 21 && n == 5);"
+    message = fault(kernel("int n", body), 5, grid=(4, 1, 1), block=(1, 8, 1))
+    assert "block (2, 0, 0), thread (0, 5, 0): assertion failed: i != 21 && n == 5, test.cu:4" in message
+
+
+def test_assert_obeys_ndebug():
+    launch(kernel("int n", "assert(n != 5);", "#define NDEBUG\n#include <assert.h>\n"), [5])
+
+
+@pytest.mark.parametrize("wait", ["", "__syncthreads();"])
+def test_trap(wait):
+    message = fault(kernel("int n", f"{wait} if (threadIdx.x == 3) __trap();"), 5)
+    assert "block (0, 0, 0), thread (3, 0, 0): __trap() was called" in message
+
+
+def test_the_other_blocks_stop_after_a_fault():
+    count = np.zeros(1, np.int32)
+    text = kernel("int* count, int at", "assert(blockIdx.x != at);\natomicAdd(count, 1);")
+    assert "block (10, 0, 0)" in fault(text, count, 10, grid=100_000_000, block=1)
+    assert count[0] < 100_000_000 - 1
+    with pytest.raises(KernelFault, match=r"block \(2, 0, 0\)"):
+        launch(text, [count, 2], 10)
+    launch(text, [count, -1], 10)
+
+
+@pytest.mark.parametrize("wait", ["", "__syncthreads();"])
+def test_integer_division_by_zero(wait):
+    message = fault(kernel("int* x, int n", f"{wait} x[0] = 7 / n;"), np.zeros(1, np.int32), 0)
+    assert "integer division by zero" in message
+    assert "block (0, 0, 0), thread (" in message if wait else "blocks 0 to 0" in message
+
+
+@pytest.mark.parametrize("wait", ["", "__syncthreads();"])
+def test_invalid_address(wait):
+    message = fault(kernel("int* x, int n", f"{wait} if (threadIdx.x == 4) x[2] = 7;"), None, 0)
+    assert "invalid access of memory at 0x8" in message
+
+
+@pytest.mark.parametrize("wait", ["", "__syncthreads();"])
+def test_stack_overflow(wait):
+    before = "__device__ __noinline__ int deep(volatile int* x, int n) {\n  volatile int a[256]; a[n & 255] = x[0];\n"
+    before += "  return deep(x, n + 1) + a[n & 255];\n}\n"
+    message = fault(kernel("int* x", f"{wait} x[1] = deep(x, 0);", before), np.zeros(2, np.int32))
+    assert "stack overflow" in message
+
+
+def test_a_signal_outside_of_kernels_ends_the_process_as_before():
+    import subprocess
+
+    build(kernel("int* x", "x[0] = 1;"))
+    script = "import sys; sys.path.insert(0, {!r}); from host_support import run; import numpy as np, ctypes; "
+    script += "run('int* x', 'x[0] = 1;', np.zeros(1, np.int32)); ctypes.string_at(0)"
+    here = os.path.dirname(os.path.abspath(__file__))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script.format(here)], env=environment, capture_output=True)
+    assert done.returncode == -11
+
+
+def test_too_much_dynamic_shared_memory():
+    with pytest.raises(KernelFault, match="more dynamic shared memory than a block has"):
+        launch(kernel("int n", "if (n < 0) __syncthreads();"), [5], shared=232449)
+
+
+# ---------------------------------------------------------------- compiling
+
+
+def log_of(text: str) -> str:
+    with pytest.raises(CompilerFailure) as caught:
+        build(text)
+    return caught.value.log
+
+
+def test_a_compiler_error_names_the_template_s_line():
+    log = log_of(kernel("float* x", '\n#line 7 "mine.cu"\nx[0] = 1;\nx[1] = undefined_name;'))
+    assert "mine.cu:8" in log
+    assert "undefined_name" in log
+
+
+def test_a_thread_with_more_local_memory_than_cuda_s_is_refused():
+    text = kernel("float* x, int n", "float a[200000]; for (int i = 0; i < n; ++i) a[x[i] > 0] = x[i]; x[0] = a[n];")
+    assert "frame" in log_of(text)
+
+
+def test_no_compiler_names_both_ways_to_get_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match=r'(?s)g\+\+ or clang\+\+.*pip install "cukern\[zig\]"'):
+        host_compiler.compiler()
+
+
+def test_a_cxx_that_is_no_compiler(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    with pytest.raises(DeviceError, match="CXX is 'no-such-compiler -O2', which is no compiler"):
+        host_compiler.compiler()
+
+
+def test_cxx_may_carry_options(monkeypatch):
+    compiler = host_compiler.compiler()
+    monkeypatch.setenv("CXX", " ".join([*compiler.command, "-DCHOSEN=12"]))
+    out = np.zeros(1, np.int32)
+    host_text = kernel("int* out", "out[0] = CHOSEN;")
+    launch(host_text, [out])
+    assert out[0] == 12
+
+
+@pytest.mark.parametrize("value", ["0", "many", "-3"])
+def test_a_thread_count_that_is_none(monkeypatch, value):
+    monkeypatch.setenv("CUKERN_NUM_THREADS", value)
+    with pytest.raises(DeviceError, match=f"CUKERN_NUM_THREADS: expected .* got '{value}'"):
+        host.backend().properties(0)
+
+
+def test_a_fault_is_a_launch_error():
+    assert issubclass(KernelFault, LaunchError)

@@ -1,0 +1,516 @@
+"""What threads of a block, lanes of a warp and blocks of a grid see on the host."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import ml_dtypes
+import numpy as np
+import pytest
+from host_support import build, kernel, lanes, launch, run, unit
+
+from cukern.device import host, host_compiler
+from cukern.errors import LaunchError
+
+RNG = np.random.default_rng(3)
+BLOCKS = [1, 31, 32, 33, 64, 256, 1000, 1024]
+SHAPES = [(4, 4, 4), (3, 5, 7), (1, 1, 64), (32, 32, 1), (2, 33, 2)]
+
+
+def linear_index(block: tuple[int, int, int]) -> tuple[str, int]:
+    return "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)", block[0] * block[1] * block[2]
+
+
+# ---------------------------------------------------------------- threads, blocks, shared memory
+
+
+@pytest.mark.parametrize("fibers", [False, True])
+@pytest.mark.parametrize("block", [(7, 1, 1), *SHAPES])
+@pytest.mark.parametrize("grid", [(1, 1, 1), (3, 4, 5), (70, 1, 1)])
+def test_builtin_variables(fibers, block, grid):
+    index, threads = linear_index(block)
+    blocks = grid[0] * grid[1] * grid[2]
+    out = np.zeros((blocks, threads, 14), np.uint32)
+    wait = "__syncthreads();" if fibers else ""
+    body = f"""{wait}
+    unsigned b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z), t = {index};
+    unsigned* o = out + (b * {threads} + t) * 14;
+    o[0] = threadIdx.x; o[1] = threadIdx.y; o[2] = threadIdx.z; o[3] = blockIdx.x; o[4] = blockIdx.y;
+    o[5] = blockIdx.z; o[6] = blockDim.x; o[7] = blockDim.y; o[8] = blockDim.z; o[9] = gridDim.x;
+    o[10] = gridDim.y; o[11] = gridDim.z; o[12] = warpSize; o[13] += 1;"""
+    run("unsigned* out", body, out, grid=grid, block=block)
+    bz, by, bx, tz, ty, tx = (
+        axis.reshape(blocks, threads) for axis in np.indices((*grid[::-1], *block[::-1])).reshape(6, -1)
+    )
+    for column, wanted in enumerate([tx, ty, tz, bx, by, bz]):
+        np.testing.assert_array_equal(out[..., column], wanted)
+    assert (out[..., 6:] == [*block, *grid, 32, 1]).all()
+
+
+REVERSE = """
+    {shared}
+    int t = threadIdx.x;
+    s[t] = x[blockIdx.x * blockDim.x + t];
+    __syncthreads();
+    y[blockIdx.x * blockDim.x + t] = s[blockDim.x - 1 - t];"""
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("shared", ["__shared__ double s[1024];", "extern __shared__ double s[];"])
+def test_shared_memory_and_barrier(block, shared):
+    x = RNG.standard_normal((9, block))
+    y = np.zeros_like(x)
+    run("const double* x, double* y", REVERSE.format(shared=shared), x, y, grid=9, block=block, shared=8 * block)
+    np.testing.assert_array_equal(y, x[:, ::-1])
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "extern __shared__ float rows[][3];",
+        "extern __shared__\n __align__(16)\n float rows[][3];",
+        "extern __shared__ __align__(16) unsigned char raw[]; float (*rows)[3] = (float (*)[3])raw;",
+    ],
+)
+@pytest.mark.parametrize("at_file_scope", [False, True])
+def test_forms_of_dynamic_shared_memory(declaration, at_file_scope):
+    if at_file_scope and "(*rows)" in declaration:
+        declaration, inside = declaration.split(";", 1)
+        declaration += ";\n"
+    else:
+        inside = ""
+    before, body = (declaration + "\n", inside) if at_file_scope else ("", declaration)
+    body += "rows[threadIdx.x][2] = threadIdx.x; __syncthreads(); out[threadIdx.x] = rows[7 - threadIdx.x][2];"
+    out = np.zeros(8, np.float32)
+    launch(kernel("float* out", body, before), [out], 1, 8, 96)
+    assert out.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def test_dynamic_shared_memory_at_its_limit():
+    out = np.zeros(1, np.int64)
+    body = "extern __shared__ char s[]; s[232447] = 5; out[0] = ((unsigned long long)s % 128) * 100 + s[232447];"
+    run("long long* out", body, out, shared=232448)
+    assert out[0] == 5
+
+
+def test_rewriting_keeps_the_line_numbers():
+    text = kernel("float* out", "extern\n__shared__ float s[];\nout[0] = __LINE__;")
+    out = np.zeros(1, np.float32)
+    launch(text, [out], shared=4)
+    assert out[0] == text.split("\n").index("out[0] = __LINE__;")
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_threads_that_return_before_a_barrier_are_not_waited_for(block):
+    out = np.zeros(block, np.int32)
+    body = """
+    __shared__ int count;
+    int t = threadIdx.x;
+    if (t == 0) count = 0;
+    __syncthreads();
+    if (t % 3 == 2) return;
+    atomicAdd(&count, 1);
+    __syncthreads();
+    if (t % 3 == 1) { out[t] = -1; return; }
+    out[t] = __syncthreads_count(t % 2);"""
+    run("int* out", body, out, block=block)
+    threads = np.arange(block)
+    last = threads[threads % 3 == 0]
+    wanted = np.where(threads % 3 == 0, (last % 2).sum(), np.where(threads % 3 == 1, -1, 0))
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("block", [1, 33, 256])
+def test_barriers_that_vote(block):
+    out = np.zeros((block, 5), np.int32)
+    body = """
+    int t = threadIdx.x, n = blockDim.x;
+    int* o = out + 5 * t;
+    o[0] = __syncthreads_count(t % 3 == 0); o[1] = __syncthreads_and(t < n); o[2] = __syncthreads_and(t > 0);
+    o[3] = __syncthreads_or(t == n - 1); o[4] = __syncthreads_or(t < 0);"""
+    run("int* out", body, out, block=block)
+    assert (out == [-(-block // 3), 1, 0, 1, 0]).all()
+
+
+def test_a_barrier_in_a_helper_and_in_a_loop():
+    before = """
+template <int n>
+__device__ __forceinline__ float block_sum(float x, float* s) {
+    s[threadIdx.x] = x;
+    for (int k = n / 2; k > 0; k /= 2) {
+        __syncthreads();
+        if (threadIdx.x < k) s[threadIdx.x] += s[threadIdx.x + k];
+    }
+    __syncthreads();
+    return s[0];
+}
+"""
+    x = RNG.standard_normal(256).astype(np.float32)
+    out = np.zeros(256, np.float32)
+    body = "__shared__ float s[256]; out[threadIdx.x] = block_sum<256>(x[threadIdx.x], s);"
+    launch(kernel("const float* x, float* out", body, before), [x, out], 1, 256)
+    np.testing.assert_allclose(out, x.sum(dtype=np.float64), rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------- warps
+
+SHUFFLE_TYPES = {
+    "int": np.int32,
+    "unsigned int": np.uint32,
+    "long long": np.int64,
+    "unsigned long long": np.uint64,
+    "float": np.float32,
+    "double": np.float64,
+    "__half": np.float16,
+    "__nv_bfloat16": ml_dtypes.bfloat16,
+}
+
+
+def source_lane(kind: str, argument: int, width: int) -> np.ndarray:
+    lane = np.arange(32)
+    first, last = lane // width * width, lane // width * width + width - 1
+    wanted = {
+        "": first + argument % width,
+        "_up": np.where(lane - argument < first, lane, lane - argument),
+        "_down": np.where(lane + argument > last, lane, lane + argument),
+        "_xor": np.where((lane ^ argument) > last, lane, lane ^ argument),
+    }
+    return wanted[kind]
+
+
+@pytest.mark.parametrize("ctype", SHUFFLE_TYPES)
+@pytest.mark.parametrize("kind", ["", "_up", "_down", "_xor"])
+def test_shuffles(ctype, kind):
+    dtype = SHUFFLE_TYPES[ctype]
+    cases = [(0, 32), (1, 32), (5, 32), (31, 32), (1, 16), (9, 8), (2, 4), (1, 1)]
+    x = (RNG.standard_normal(96) * 100).astype(np.int32).astype(dtype)
+    out = np.zeros((len(cases), 96), dtype)
+    body = "int t = threadIdx.x;" + "".join(
+        f"out[{96 * k} + t] = __shfl{kind}_sync(0xffffffffu, x[t], {argument}, {width});"
+        for k, (argument, width) in enumerate(cases)
+    )
+    before = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+    launch(kernel(f"const {ctype}* x, {ctype}* out", body, before), [x, out], 1, 96)
+    for row, (argument, width) in zip(out, cases, strict=True):
+        wanted = x.reshape(3, 32)[:, source_lane(kind, argument, width)].ravel()
+        np.testing.assert_array_equal(row.view(np.uint8), wanted.view(np.uint8), err_msg=str((argument, width)))
+
+
+@pytest.mark.parametrize("block", [32, 33, 1000])
+def test_votes(block):
+    predicate = lanes("__ballot_sync(0xffffffffu, t % 3 == 0)", "unsigned", np.uint32, block)
+    for warp in range(0, block, 32):
+        members = np.arange(warp, min(warp + 32, block))
+        wanted = int(sum(1 << int(t - warp) for t in members if t % 3 == 0))
+        assert (predicate[members] == wanted).all()
+    warps = np.arange(block) // 32
+    np.testing.assert_array_equal(lanes("__all_sync(~0u, t / 32 != 0)", "int", np.int32, block), warps != 0)
+    np.testing.assert_array_equal(lanes("__any_sync(~0u, t == 5)", "int", np.int32, block), warps == 0)
+
+
+REDUCTIONS = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+@pytest.mark.parametrize("ctype", ["int", "unsigned"])
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_warp_reductions(op, ctype):
+    x = RNG.integers(-(2**31), 2**31, 64).astype(np.int32).view(np.int32 if ctype == "int" else np.uint32)
+    out = np.zeros_like(x)
+    body = f"int t = threadIdx.x; out[t] = __reduce_{op}_sync(0xffffffffu, x[t]);"
+    run(f"const {ctype}* x, {ctype}* out", body, x, out, block=64)
+    with np.errstate(over="ignore"):
+        wanted = REDUCTIONS[op].reduce(x.reshape(2, 32), axis=1, dtype=x.dtype, keepdims=True)
+    assert (out.reshape(2, 32) == wanted).all()
+
+
+def test_matches():
+    t = np.arange(32)
+    same = lanes("__match_any_sync(~0u, t % 5)", "unsigned", np.uint32)
+    np.testing.assert_array_equal(same, [int(np.sum(1 << t[t % 5 == v % 5])) for v in t])
+    assert (lanes("__match_all_sync(~0u, 7.5, &p) + p", "unsigned", np.uint32, before="int p;") == 0).all()
+    assert (lanes("__match_all_sync(~0u, t, &p) + p", "unsigned", np.uint32, before="int p;") == 0).all()
+    assert (lanes("__match_all_sync(0xffffffffu, 3, &p)", "unsigned", np.uint32, before="int p;") == 2**32 - 1).all()
+
+
+def test_halves_of_a_warp_in_collectives_of_their_own():
+    got = lanes(
+        "v", "unsigned", np.uint32,
+        before="""unsigned v;
+        if (t < 16) { v = __ballot_sync(0xffffu, t % 2); v += __reduce_add_sync(0xffffu, 1u); }
+        else v = __shfl_xor_sync(0xffff0000u, t, 1);
+        __syncwarp();""",
+    )  # fmt: skip
+    assert (got[:16] == 0xAAAA + 16).all()
+    np.testing.assert_array_equal(got[16:], np.arange(16, 32) ^ 1)
+
+
+def test_lanes_that_have_returned_are_not_waited_for():
+    got = lanes("__ballot_sync(0xffffffffu, 1)", "unsigned", np.uint32, 40, before="if (t % 4 == 1) return;")
+    alive = np.arange(40) % 4 != 1
+    assert (got[:32][alive[:32]] == 0xDDDDDDDD).all()
+    assert (got[32:][alive[32:]] == 0xDD).all()
+
+
+def test_lanes_returning_while_others_already_wait():
+    got = lanes("__ballot_sync(0xffffffffu, 1)", "unsigned", np.uint32, before="if (t == 31) return;")
+    assert (got[:31] == 0x7FFFFFFF).all()
+
+
+def test_active_mask_is_the_lanes_of_the_branch():
+    got = lanes(
+        "v", "unsigned", np.uint32,
+        before="""unsigned v = 0;
+        if (t % 2) { unsigned m = __activemask(); v = __reduce_add_sync(m, (unsigned)t) + (m == 0xaaaaaaaau); }
+        else if (t < 8) v = __activemask();
+        __syncwarp();""",
+    )  # fmt: skip
+    assert (got[1::2] == sum(range(1, 32, 2)) + 1).all()
+    assert (got[:8:2] == 0b1010101).all()
+
+
+def test_nanosleep_lets_the_thread_that_is_waited_for_run():
+    out = np.zeros(2, np.int32)
+    body = """
+    __shared__ volatile int ready;
+    if (threadIdx.x == 0) ready = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) { while (!ready) __nanosleep(20); out[0] = 1; }
+    if (threadIdx.x == 1) { ready = 1; out[1] = 1; }"""
+    run("int* out", body, out, block=2)
+    assert out.tolist() == [1, 1]
+
+
+# ---------------------------------------------------------------- atomics
+
+ATOMIC_TYPES = {"int": np.int32, "unsigned int": np.uint32, "long long": np.int64, "unsigned long long": np.uint64}
+
+
+@pytest.mark.parametrize("ctype", [*ATOMIC_TYPES, "float", "double", "__half", "__nv_bfloat16"])
+def test_atomic_add_from_many_blocks(ctype):
+    dtype = {**ATOMIC_TYPES, **SHUFFLE_TYPES}[ctype]
+    total = np.zeros(1, dtype)
+    blocks = 1 if dtype == ml_dtypes.bfloat16 else 8 if dtype == np.float16 else 200
+    before = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+    launch(kernel(f"{ctype}* total", f"atomicAdd(total, ({ctype})1.0f);", before), [total], blocks, 250)
+    assert float(total[0]) == 250 * blocks
+
+
+@pytest.mark.parametrize("ctype", ATOMIC_TYPES)
+def test_integer_atomics(ctype):
+    dtype = ATOMIC_TYPES[ctype]
+    x = RNG.integers(0, 2**31, 64 * 64).astype(dtype)
+    state = np.array([5, 2**31 - 1, 0, -1 if ctype in ("int", "long long") else ~dtype(0), 0, 0, 0], dtype)
+    body = """
+    x += blockIdx.x * 64 + threadIdx.x;
+    atomicSub(s, 1); atomicMin(s + 1, *x); atomicMax(s + 2, *x); atomicAnd(s + 3, *x); atomicOr(s + 4, *x);
+    atomicXor(s + 5, *x);
+    T old = s[6], seen;
+    do { seen = old; old = atomicCAS(s + 6, seen, seen + *x); } while (old != seen);""".replace("T ", f"{ctype} ")
+    run(f"const {ctype}* x, {ctype}* s", body, x, state, grid=64, block=64)
+    with np.errstate(over="ignore"):
+        wanted = [dtype(5) - dtype(4096), x.min(), x.max(), np.bitwise_and.reduce(x), np.bitwise_or.reduce(x)]
+        wanted += [np.bitwise_xor.reduce(x), x.sum(dtype=dtype)]
+    np.testing.assert_array_equal(state, np.array(wanted, dtype))
+
+
+def test_exchange_hands_every_value_on_once():
+    seen, slot = np.zeros(1001, np.int32), np.array([0], np.int32)
+    run("int* slot, int* seen", "atomicAdd(seen + atomicExch(slot, (int)(blockIdx.x + 1)), 1);", slot, seen, grid=1000)
+    seen[slot[0]] += 1
+    assert (seen == 1).all()
+
+
+def test_atomic_increment_and_decrement_wrap_around():
+    state = np.array([0, 0], np.uint32)
+    run("unsigned* s", "atomicInc(s, 6); atomicDec(s + 1, 6);", state, grid=10)
+    assert state.tolist() == [10 % 7, 7 * 2 - 10]
+
+
+# ---------------------------------------------------------------- types and parameters
+
+
+def test_sizes_and_alignments_of_vector_types_are_cuda_s():
+    sizes = {
+        "char1": (1, 1), "char2": (2, 2), "char3": (3, 1), "char4": (4, 4), "uchar4": (4, 4),
+        "short2": (4, 4), "short3": (6, 2), "ushort4": (8, 8), "int2": (8, 8), "int3": (12, 4), "int4": (16, 16),
+        "uint4": (16, 16), "longlong2": (16, 16), "ulonglong4": (32, 16), "float1": (4, 4), "float2": (8, 8),
+        "float3": (12, 4), "float4": (16, 16), "double2": (16, 16), "double3": (24, 8), "double4": (32, 16),
+        "dim3": (12, 4), "uint3": (12, 4),
+    }  # fmt: skip
+    out = np.zeros((len(sizes), 2), np.int32)
+    body = "".join(f"out[{2 * i}] = sizeof({t}); out[{2 * i + 1}] = alignof({t});" for i, t in enumerate(sizes))
+    run("int* out", body, out)
+    assert dict(zip(sizes, map(tuple, out.tolist()), strict=True)) == sizes
+
+
+def test_vector_loads_and_cached_loads():
+    x = RNG.standard_normal(64).astype(np.float32)
+    y = np.zeros_like(x)
+    body = """
+    float4 v = __ldg(reinterpret_cast<const float4*>(x) + threadIdx.x);
+    __stcg(reinterpret_cast<float4*>(y) + threadIdx.x, make_float4(v.w, v.z, v.y, __ldcs(x + 4 * threadIdx.x)));"""
+    run("const float* __restrict__ x, float* __restrict__ y", body, x, y, block=16)
+    np.testing.assert_array_equal(y, x.reshape(16, 4)[:, ::-1].ravel())
+
+
+def test_every_kind_of_parameter():
+    types = "struct Pair { double a; int b; }; template <class T, int N> struct View { T* data; long long shape[N], strides[N]; };\n"
+    parameters = """bool a, signed char b, short c, int d, long long e, unsigned char f, unsigned short g, unsigned h,
+        unsigned long long i, float j, double k, __half l, __nv_bfloat16 m, const Pair n, View<const short, 2> v,
+        const float* absent, double* out"""
+    body = """
+    double numbers[] = {(double)a, (double)b, (double)c, (double)d, (double)e, (double)f, (double)g, (double)h,
+        (double)i, j, k, (float)l, (float)m, n.a, (double)n.b, (double)v.data[v.strides[0] + v.strides[1]],
+        (double)v.shape[0], (double)v.shape[1], (double)v.strides[0], (double)v.strides[1], (double)(absent == nullptr)};
+    for (int q = 0; q < 21; ++q) out[q] = numbers[q];"""
+    before = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" + types
+    view = np.arange(60, dtype=np.int16).reshape(6, 10)[::-2, ::3]
+    pair = struct.pack("di4x", 2.5, -7)
+    out = np.zeros(21)
+    values = [True, -128, -30000, -(2**31), -(2**63), 255, 65535, 2**32 - 1, 2**63, 0.1, 0.1, 0.1, 0.1]
+    launch(kernel(parameters, body, before), [*values, pair, view, None, out])
+    floats = [np.float32(0.1), 0.1, np.float16(0.1), ml_dtypes.bfloat16(0.1)]
+    wanted = [float(v) for v in [*values[:9], *floats]] + [2.5, -7, view[1, 1], 3, 4, -20, 3, 1]
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("ctype", ["float", "__half", "__nv_bfloat16"])
+def test_a_scalar_beyond_the_type_is_infinite(ctype):
+    out = np.zeros(1)
+    before = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+    launch(kernel(f"{ctype} a, double* out", "out[0] = (float)a;", before), [-1e300, out])
+    assert out[0] == -np.inf
+
+
+def test_a_parameter_changed_by_one_thread_is_not_changed_for_the_next():
+    out = np.zeros(64, np.int32)
+    run("int n, int* out", "n += threadIdx.x; out += blockIdx.x * 8; out[threadIdx.x] = n;", 5, out, grid=8, block=8)
+    assert (out.reshape(8, 8) == 5 + np.arange(8)).all()
+
+
+def test_a_struct_of_another_size_is_refused():
+    text = kernel("Pair p, double* out", "out[0] = p.a;", "struct Pair { double a, b; };\n")
+    with pytest.raises(LaunchError, match=r"parameter p: Pair has 16 bytes, got 12"):
+        launch(text, [b"x" * 12, np.zeros(1)])
+
+
+def test_includes_that_cuda_code_has():
+    before = "".join(
+        f"#include <{name}>\n"
+        for name in "cuda_fp16.h cuda_bf16.h cuda_runtime.h math.h stdint.h stddef.h assert.h limits.h float.h stdio.h".split()
+    )
+    out = np.zeros(1)
+    launch(kernel("double* out", "uint8_t x = 255; out[0] = sqrtf(4.0f) + x + INT_MAX; assert(out[0] > 0);", before), [out])
+    assert out[0] == 2 + 255 + 2**31 - 1
+
+
+# ---------------------------------------------------------------- launches
+
+
+def test_attributes_know_the_static_shared_memory():
+    text = kernel("float* x", "__shared__ float s[1000]; __shared__ double d; s[threadIdx.x] = *x; __syncthreads(); d = s[0]; *x = d;")
+    attributes = build(text).attributes
+    assert attributes["shared_size_bytes"] == 4008
+    assert attributes["max_threads_per_block"] == 1024
+
+
+def test_launches_from_many_python_threads():
+    text = kernel(
+        "const float* x, float* y, int n",
+        """extern __shared__ float s[]; int i = blockIdx.x * blockDim.x + threadIdx.x;
+        s[threadIdx.x] = i < n ? x[i] : 0; __syncthreads();
+        if (i < n) y[i] = s[threadIdx.x] + s[0];""",
+    )
+    build(text)
+    start = threading.Barrier(8)
+
+    def work(seed: int) -> bool:
+        x = np.random.default_rng(seed).standard_normal(64 * 300).astype(np.float32)
+        start.wait()
+        good = True
+        for _ in range(20):
+            y = np.zeros_like(x)
+            launch(text, [x, y, x.size], 300, 64, 256)
+            good &= bool((y == x + np.repeat(x[::64], 64)).all())
+        return good
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+SCRIPT = """
+import os, sys, warnings
+sys.path.insert(0, {here!r})
+import numpy as np
+from host_support import kernel, launch
+text = kernel("const float* x, float* y", "int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = 2 * x[i]; __syncthreads();")
+x = np.arange(1 << 16, dtype=np.float32)
+y = np.zeros_like(x)
+launch(text, [x, y], 256, 256)
+warnings.simplefilter("ignore", DeprecationWarning)
+child = os.fork()
+z = np.zeros_like(x)
+launch(text, [x, z], 256, 256)
+good = (z == 2 * x).all()
+if child == 0:
+    os._exit(0 if good else 7)
+assert good and os.waitpid(child, 0)[1] == 0
+print("both")
+"""
+
+
+def run_script(script: str, **environment: str) -> str:
+    full = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    here = os.path.dirname(os.path.abspath(__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", script.format(here=here)], env=full, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_both_processes_launch_after_a_fork(threads):
+    assert run_script(SCRIPT, CUKERN_NUM_THREADS=threads) == "both\n"
+
+
+def test_blocks_run_on_several_cores():
+    # Each block waits for another one to have started, which can only happen on another core.
+    script = """
+import sys
+sys.path.insert(0, {here!r})
+import numpy as np
+from host_support import kernel, launch
+seen = np.zeros(3, np.int32)
+body = "atomicAdd(seen, 1); for (long long i = 0; i < 20000000000ll; ++i) if (*(volatile int*)seen > 1) {{ seen[1 + blockIdx.x] = 1; return; }}"
+text = kernel("int* seen", body)
+launch(text, [seen], 2)
+print(seen.tolist())
+"""
+    assert run_script(script, CUKERN_NUM_THREADS="2") == "[2, 1, 1]\n"
+
+
+def test_printf_comes_out_when_the_launch_ends(capfd):
+    run("int n", 'if (threadIdx.x == 2) printf("thread %u of %d\\n", threadIdx.x, n);', 4, block=4)
+    assert capfd.readouterr().out == "thread 2 of 4\n"
+
+
+def test_a_loop_over_threads_is_vectorised(tmp_path):
+    text = kernel(
+        "const float* x, float* y, float a, int n",
+        "int i = (int)blockIdx.x * 256 + (int)threadIdx.x;\nif (i >= n) return;\ny[i] = a * x[i] + 1.0f;",
+    )
+    assert not host.needs_fibers(unit(text))
+    compiler = host_compiler.compiler()
+    if not compiler.is_gcc:
+        pytest.skip("only GCC says which loops it vectorised")
+    command = compiler.kernel_command(tmp_path / "kernel.so")
+    done = subprocess.run(
+        [*command, "-fopt-info-vec-optimized"], input=host.source(unit(text)), capture_output=True, text=True
+    )
+    assert "loop vectorized" in done.stderr

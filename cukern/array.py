@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from . import dtypes
+from . import dtypes, tape
 from .device import Device, current
 from .operators import Operators
 
@@ -39,6 +39,8 @@ class Array(Operators):
     # numpy_array + cukern_array is ours.
     __array_ufunc__ = None
     __array_priority__ = 1000
+    # Whether every tape watches the array by itself, as it does a parameter.
+    _trainable = False
 
     _data: Any
     _storage: Storage
@@ -107,10 +109,13 @@ class Array(Operators):
         return bool(self._data.flags.c_contiguous)
 
     def contiguous(self) -> Array:
-        """This array, or a copy of it in C order. Not recorded by a tape."""
+        """This array, or a copy of it in C order."""
         if self.is_contiguous:
             return self
-        return Array._wrap(self.device.xp.ascontiguousarray(self._data), self.device)
+        made = Array._wrap(self.device.xp.ascontiguousarray(self._data), self.device)
+        if tape.recording((self,)):
+            tape.record("contiguous", (self,), (made,), lambda given, saved, needs: given)
+        return made
 
     def to_device(self, device: Device | str, /, *, stream: None = None) -> Array:
         """This array on ``device``: itself where it is there already, else a copy.

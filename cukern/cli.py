@@ -116,10 +116,10 @@ def _devices() -> Iterator[tuple[str, str]]:
 
 
 def _compilers() -> Iterator[tuple[str, str]]:
-    from .device import host, nvrtc
+    from .device import host_compiler, nvrtc
 
     try:
-        compiler = host.compiler()
+        compiler = host_compiler.compiler()
         yield "host", f"{' '.join(compiler.command)}: {compiler.version.splitlines()[0]}"
     except DeviceError as error:
         yield "host", f"none: {error}"

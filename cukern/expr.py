@@ -119,18 +119,21 @@ class Row:
             TypeError: the operation has no meaning for these dtypes.
         """
         common = [o for o, mark in zip(operands, self.operands, strict=True) if mark == "x"]
-        dtype = self._computed(dtypes.result_type(*common)) if common else dtypes.bool_
+        dtype = self._computed(common) if common else dtypes.bool_
         cast = tuple(dtype if mark == "x" else dtypes.bool_ for mark in self.operands)
         return cast, dtype if self.result == "x" else dtypes.bool_
 
-    def _computed(self, dtype: DType) -> DType:
+    def _computed(self, operands: Sequence[DType | Scalar]) -> DType:
+        dtype = dtypes.result_type(*operands)
         kind = dtypes.info(dtype).kind
         if kind in self.types:
             return dtype
         if kind == "b" and self.bools is not None:
             return self.bools
         if self.types == FLOAT:
-            return self.integers or _float_of(dtype)
+            strong = [operand for operand in operands if isinstance(operand, np.dtype)]
+            each = strong if len(strong) == len(operands) else [dtype]
+            return self.integers or dtypes.result_type(*map(_float_of, each))
         raise TypeError(f"{self.name}: expected {_KINDS[self.types]}, got {dtypes.info(dtype).name}")
 
     def print(self, operands: Sequence[str], dtype: DType) -> str:
@@ -142,12 +145,17 @@ class Row:
         return _substitute(self.codes.get(info.kind, self.code), names)
 
 
-_KINDS = {ALL: "any dtype", NUMERIC: "numbers", INTEGER: "integers or bool", FLOAT: "floats"}
-_WORD = re.compile(r"\b[xyzTU]\b")
+_KINDS = {ALL: "any dtype", NUMERIC: "numbers", INTEGER: "integers or bool", FLOAT: "floats", "iu": "integers"}
+_WORD = re.compile(r"\b([xyzTU])\b(\(?)")
 
 
 def _substitute(code: str, names: dict[str, str]) -> str:
-    return _WORD.sub(lambda found: names[found.group()], code)
+    def replaced(found: re.Match[str]) -> str:
+        name = names[found[1]]
+        # C++ has no long long(x), but (long long)(x).
+        return (f"({name})" if found[2] and " " in name else name) + found[2]
+
+    return _WORD.sub(replaced, code)
 
 
 @lru_cache(maxsize=None)

@@ -106,7 +106,7 @@ reciprocal = unary(
 sqrt = unary("sqrt", "sqrt(x)", vjp=lambda g, x, r: g * 0.5 / r, domain=(0.1, 4.0), doc="The square root.")
 rsqrt = unary(
     "rsqrt", "T(1) / sqrt(x)", vjp=lambda g, x, r: -0.5 * g * r / x, domain=(0.2, 4.0),
-    oracle=lambda x: x**-0.5, doc="1 / sqrt(x).",
+    oracle=lambda x: 1 / np.sqrt(x), doc="1 / sqrt(x).",
 )
 _POWERS: dict[float, Unary] = {-1: reciprocal, 0.5: sqrt, 1: positive}
 
@@ -178,7 +178,7 @@ sigmoid = unary(
     doc="1 / (1 + exp(-x)).",
 )
 softplus = unary(
-    "softplus", "softplus(x)", vjp=lambda g, x, r: g * sigmoid(x), oracle=lambda x: np.logaddexp(x, 0 * x),
+    "softplus", "softplus(x)", vjp=lambda g, x, r: g * sigmoid(x), oracle=lambda x: np.logaddexp(x, 0),
     doc="log(1 + exp(x)), without overflow.",
 )
 silu = unary(
@@ -211,7 +211,8 @@ erfc = unary(
 floor = unary("floor", "floor(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The largest integer at most x.")
 ceil = unary("ceil", "ceil(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The smallest integer at least x.")
 trunc = unary("trunc", "trunc(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="x rounded towards 0.")
-round = unary("round", "rint(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The nearest integer, halves to the even one.")
+round = unary("round", "rint(x)", NUMERIC, codes=dict.fromkeys("iu", "x"), bools=dtypes.float16,
+     doc="The nearest integer, halves to the even one.")
 
 # ----- comparison and choice -----
 
@@ -274,10 +275,10 @@ bitwise_invert = unary(
     "bitwise_invert", "T(~x)", INTEGER, codes={"b": "!x"}, operator="__invert__", doc="The bits that are not set."
 )
 bitwise_left_shift = binary(
-    "bitwise_left_shift", "left_shift(x, y)", INTEGER, bools=dtypes.int8, oracle="left_shift", domain=(0, 7),
+    "bitwise_left_shift", "left_shift(x, y)", "iu", bools=dtypes.int8, oracle="left_shift", domain=(0, 7),
     operator="__lshift__", doc="The bits of x moved y places up.",
 )
 bitwise_right_shift = binary(
-    "bitwise_right_shift", "right_shift(x, y)", INTEGER, bools=dtypes.int8, oracle="right_shift", domain=(0, 7),
+    "bitwise_right_shift", "right_shift(x, y)", "iu", bools=dtypes.int8, oracle="right_shift", domain=(0, 7),
     operator="__rshift__", doc="The bits of x moved y places down; the sign stays.",
 )

@@ -172,18 +172,19 @@ def _append(
     materialize: bool,
 ) -> None:
     made = []
+    differentiable = False
     for array in outputs:
-        dtype = array.dtype
-        key = next(_keys) if is_float(dtype) else None
+        dtype, key = array.dtype, None
+        if is_float(dtype):
+            if array._key is not None:
+                raise GradientError(f"{name}: its output is {describe(array)} that a tape knows already")
+            array._key = key = next(_keys)
+            version = array._storage.version
+            for tape in tapes:
+                tape._tracked[key] = version
+            differentiable = True
         made.append(Meta(key, array.shape, dtype, array.device))
-        if key is None:
-            continue
-        if array._key is not None:
-            raise GradientError(f"{name}: its output is {describe(array)} that a tape knows already")
-        array._key = key
-        for tape in tapes:
-            tape._tracked[key] = array._storage.version
-    if any(one.key is not None for one in made):
+    if differentiable:
         versions = [0 if array is None else array._storage.version for array in saved]
         recorded = Record(name, inputs, made, vjp, tuple(saved), versions, materialize)
         for tape in tapes:

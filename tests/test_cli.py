@@ -59,7 +59,7 @@ def test_render_takes_a_file(capsys: Any, tmp_path: Path) -> None:
     path = tmp_path / "own.cu"
     path.write_text('extern "C" __global__ void << name >>(<< elem >>* x) { x[0] = << value >>; }\n')
     assert cli.main(["render", str(path), "elem=double", "value=1.5"]) == 0
-    assert "void own_double_256(double* x) { x[0] = 1.5; }" in capsys.readouterr().out
+    assert "void own_float64_256(double* x) { x[0] = 1.5; }" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

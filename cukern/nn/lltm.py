@@ -119,9 +119,9 @@ class _Sequence:
         if needs[1]:
             weights_d = self._empty(3 * state, state + features, product=True)
             before = self._factor(states._data[:-1]).reshape(rows, state)
-            self._matmul(flat.T, before, out=weights_d._data[:, :state])
             given = self._factor(inputs._data).reshape(rows, features)
-            self._matmul(flat.T, given, out=weights_d._data[:, state:])
+            weights_d._data[:, :state] = self._matmul(flat.T, before)
+            weights_d._data[:, state:] = self._matmul(flat.T, given)
         return inputs_d, weights_d
 
     def _wrap(self, data: Any) -> Array:

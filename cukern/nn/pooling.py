@@ -216,7 +216,7 @@ def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:
 
 
 def _pair(value: int | tuple[int, int], name: str, argument: str, least: int) -> Pair:
-    sizes = (value, value) if isinstance(value, int) else tuple(value)
+    sizes = value if isinstance(value, (tuple, list)) else (value, value)
     if len(sizes) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in sizes):
         raise TypeError(f"{name}: {argument}: expected an int or a pair of ints, got {value!r}")
     if min(sizes) < least:

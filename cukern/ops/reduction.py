@@ -199,7 +199,7 @@ def _compile(
     stage = "whole" if pieces == 1 else "partial"
     plan.main = _KERNEL.bind(device, **bound, stage=stage)._function
     plan.threads = shape.block
-    plan.number = {"unsigned long long": int, "bool": bool}.get(bound["accumulator"], float)
+    plan.number = {"float": float, "double": float, "bool": bool}.get(bound["accumulator"], int)
     groups = shape.block // shape.lanes
     rows_piece = shape.rows_piece if pieces == 1 else 1
     plan.grid = (-(-tasks // (groups * rows_piece)), pieces, 1)

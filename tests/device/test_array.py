@@ -229,3 +229,12 @@ def test_promotion_is_numpys_for_its_own_dtypes():
             assert dtypes.promote(a, b) == np.promote_types(a, b)
     with pytest.raises(TypeError, match="at least one operand"):
         ck.result_type()
+
+
+def test_contiguous_keeps_the_gradient(device):
+    x = ck.asarray(np.arange(6.0).reshape(2, 3))
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = (x.T.contiguous() * 2).sum()
+    np.testing.assert_array_equal(tape.gradient(y, x).numpy(), np.full((2, 3), 2.0))
+    assert x.contiguous() is x

@@ -193,6 +193,8 @@ def test_dtype_rules_are_numpys(row: Row) -> None:
         assert our_result(row, *kinds) == numpy_result(row, *values), [str(k) for k in kinds]
     if len(row.operands) == 2:
         for dtype, scalar in itertools.product(NUMPY_DTYPES, (True, 2, 1.5)):
+            if dtype == ck.bool_ and scalar == 1.5:
+                continue  # cukern's default float, not NumPy's
             ours, theirs = our_result(row, dtype, scalar), numpy_result(row, np.ones(2, dtype), scalar)
             assert ours == theirs, (str(dtype), scalar)
 

@@ -137,6 +137,34 @@ def test_derivatives_to_second_order(device: ck.Device) -> None:
     assert gradcheck(lambda x: nn.layer_norm(x, (3, 7)), arrays[:1], order=2)
 
 
+def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
+    arrays = [random(0, (3, 7)), random(1, (7,)), random(2, (7,))]
+    for i in range(3):
+
+        def chosen(one: ck.Array, i: int = i) -> list[ck.Array]:
+            return [one if i == j else own for j, own in enumerate(arrays)]
+
+        def fused(one: ck.Array) -> ck.Array:
+            x, weight, bias = chosen(one)
+            return nn.layer_norm(x, 7, weight, bias)
+
+        def composed(one: ck.Array) -> ck.Array:
+            x, weight, bias = chosen(one)
+            return reference.layer_norm(x, 1, weight, bias)
+
+        check_equal(fused, composed, [arrays[i]], 64)
+
+
+def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cukern.nn.layer_norm.index_type", lambda *sizes: "long long")
+    check_equal(
+        lambda x, w: nn.layer_norm(x, 7, w),
+        lambda x, w: reference.layer_norm(x, 1, w),
+        [random(0, (3, 7)), random(1, (7,))],
+        64,
+    )
+
+
 def test_the_same_bits_in_every_run(device: ck.Device) -> None:
     x, weight = random(0, (257, 33), "float32"), random(1, (33,), "float32")
     runs = set()

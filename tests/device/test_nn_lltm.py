@@ -127,6 +127,37 @@ def test_derivatives_to_second_order(device: ck.Device) -> None:
     assert gradcheck(nn.lltm, sequence_arrays(3, 2, 2, 2), order=2)
 
 
+def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
+    arrays = sequence_arrays(3, 2, 4, 5)
+    for i in range(5):
+
+        def chosen(one: ck.Array, i: int = i) -> list[ck.Array]:
+            return [one if i == j else own for j, own in enumerate(arrays)]
+
+        check_equal(
+            lambda one, chosen=chosen: nn.lltm(*chosen(one)),
+            lambda one, chosen=chosen: reference.lltm(*chosen(one)),
+            [arrays[i]],
+            256,
+        )
+
+
+def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cukern.nn.lltm.index_type", lambda *sizes: "long long")
+    check_equal(nn.lltm, reference.lltm, sequence_arrays(3, 2, 4, 5), 256)
+
+
+def test_a_write_to_the_outputs_is_noticed(device: ck.Device) -> None:
+    x, weights, *others = sequence_arrays(2, 2, 2, 3)
+    with ck.Tape() as tape:
+        tape.watch(weights)
+        outputs, h, _ = nn.lltm(x, weights, *others)
+        total = ck.sum(h)
+    outputs[...] = 0.0
+    with pytest.raises(ck.GradientError, match="_LLTM"):
+        tape.gradient(total, weights)
+
+
 def test_a_sequence_is_its_steps(device: ck.Device) -> None:
     x, weights, bias, h, cell = sequence_arrays(4, 3, 2, 5)
     outputs, last_h, last_cell = nn.lltm(x, weights, bias, h, cell)

@@ -113,6 +113,27 @@ def test_derivatives_to_second_order(device: ck.Device, strategy: str) -> None:
     assert gradcheck(lambda *own: nn.matmul_add_relu(*own, strategy=strategy), arrays, order=2)
 
 
+def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
+    arrays = [random(0, (2, 3, 4)), random(1, (4, 5)), random(2, (5,))]
+    for i in range(3):
+
+        def chosen(one: ck.Array, i: int = i) -> list[ck.Array]:
+            return [one if i == j else own for j, own in enumerate(arrays)]
+
+        check_equal(
+            lambda one, chosen=chosen: nn.matmul_add_relu(*chosen(one)),
+            lambda one, chosen=chosen: reference.matmul_add_relu(*chosen(one)),
+            [arrays[i]],
+            64,
+        )
+
+
+def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cukern.nn.matmul_add_relu.index_type", lambda *sizes: "long long")
+    arrays = [random(0, (2, 3, 4)), random(1, (4, 5)), random(2, (5,))]
+    check_equal(nn.matmul_add_relu, reference.matmul_add_relu, arrays, 64)
+
+
 def test_recompute_does_not_keep_the_output(device: ck.Device) -> None:
     lhs, rhs, bias = random(0, (3, 4)), random(1, (4, 5)), random(2, (5,))
     kept = {}

@@ -99,7 +99,11 @@ def test_pytrees_are_rebuilt():
 
     pytree.register(Pair, lambda pair: ((pair.a, pair.b), "rest"), lambda rest, new: (rest, *new))
     tree = {"pair": Pair(1, [2]), "rest": (3, None)}
-    assert list(pytree.leaves(tree, "t")) == [("t['pair'][0]", 1), ("t['pair'][1][0]", 2), ("t['rest'][0]", 3)]
+    assert list(pytree.leaves(tree, "t")) == [
+        ("t['pair'][0]", 1),
+        ("t['pair'][1][0]", 2),
+        ("t['rest'][0]", 3),
+    ]
     assert pytree.replace(tree, [10, 20, 30]) == {"pair": ("rest", 10, [20]), "rest": (30, None)}
     assert pytree.replace(tree, [1, 2, 3]) is tree
     with pytest.raises(ValueError, match="more new leaves than the tree has"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -12,12 +14,13 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import device as devices
 from cukern.device import nvrtc
 from cukern.device.base import Properties, Unit
 
 ARCHITECTURES = ("sm_80", "sm_90")
 INDEX = 99
+# The name cukern.device is that of the context manager.
+devices = importlib.import_module("cukern.device")
 
 
 class _Data(np.ndarray):
@@ -78,8 +81,8 @@ class Gpu:
         return Properties("no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132)
 
     def compile(self, index: int, unit: Unit) -> _Function:
-        for arch in ARCHITECTURES:
-            nvrtc.compile(unit.text, arch)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda arch: nvrtc.compile(unit.text, arch), ARCHITECTURES))
         self.compiled += 1
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
         return _Function()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ import cukern as ck
 from cukern import dtypes, render
 from cukern.device import nvrtc
 from cukern.device.base import CompilerFailure
+from cukern.operators import FUNCTIONS
+from cukern.ops import reduce
+from cukern.ops.elementwise import Elementwise
 
 try:
     nvrtc.version()
@@ -35,6 +39,87 @@ def _derivatives(f: Callable[..., Any], *args: ck.Array) -> None:
     pullback(tuple(map(ck.zeros_like, result)) if isinstance(result, tuple) else ck.zeros_like(result))
 
 
+def _elementwise(dtype: Any) -> None:
+    """Every row of the table that takes the dtype, in one kernel; then other layouts of operands."""
+    rows = []
+    for row in FUNCTIONS.values():
+        if isinstance(row, Elementwise):
+            with suppress(TypeError):
+                row.resolve([dtype] * len(row.operands))
+                rows.append(row)
+    assert len(rows) > 20
+    ck.fuse(lambda x: [row(*[x] * len(row.operands)) for row in rows])(*_zeros(dtype, (5, 3)))
+    if dtypes.info(dtype).kind == "f":
+        smooth = [row for row in rows if row.vjp is not None]
+        _derivatives(
+            ck.fuse(lambda x: tuple(row(*[x] * len(row.operands)) for row in smooth)), *_zeros(dtype, (9,))
+        )
+    ck.fuse(lambda x: [ck.astype(x, other) for other in dtypes.ALL])(*_zeros(dtype, (7,)))
+    x, row, scalar = _zeros(dtype, (4, 5, 6), (6,), ())
+    ck.equal(ck.permute_dims(x, (2, 0, 1))[:, ::2], scalar)
+    ck.equal(x, row)
+
+
+def _reduce(dtype: Any) -> None:
+    """Rows within a warp, within a block and cut into pieces; columns."""
+    shapes: tuple[Any, ...] = (((3, 300), -1),)
+    if dtype in (ck.float32, ck.bfloat16):
+        shapes += (((3, 4), -1), ((2, 5000), -1), ((3, 1 << 16), -1), ((300, 40), 0), ((4, 5, 6), (0, 2)))
+    for name in reduce.__all__:
+        for shape, axis in shapes:
+            if isinstance(axis, int) or name not in ("argmax", "argmin", "softmax", "log_softmax"):
+                refuses = nullcontext() if dtypes.info(dtype).kind == "f" else suppress(TypeError)
+                with refuses:
+                    getattr(ck, name)(*_zeros(dtype, shape), axis=axis)
+
+
+def _index(dtype: Any) -> None:
+    x, places = ck.zeros((4, 5, 6), dtype), ck.zeros((3,), "int64")
+    along = ck.zeros((4, 2, 6), "int64")
+    for inner in (x, ck.zeros((4, 5), dtype)):
+        ck.take(inner, places, axis=1)
+    ck.take_along_axis(x, along, axis=1)
+    if dtypes.info(dtype).kind == "f":
+        _derivatives(lambda x: ck.take(x, places, axis=1), x)
+        _derivatives(lambda x: ck.take_along_axis(x, along, axis=1), x)
+        _derivatives(lambda x: x[places, places], x)
+
+
+def _matmul_add_relu(dtype: Any) -> None:
+    for lhs, rhs, bias in (
+        ((5, 7), (7, 6), (6,)),
+        ((3, 1, 5, 7), (2, 7, 6), ()),
+        ((2, 2048, 16), (16, 2048), (2048, 1)),
+    ):
+        a, b, c = _zeros(dtype, lhs, rhs, bias)
+        _derivatives(ck.nn.matmul_add_relu, a, b, c)
+        ck.nn.matmul_add_relu(a, ck.swapaxes(ck.zeros(rhs[:-2] + rhs[:-3:-1], dtype), -1, -2), c)
+
+
+def _layer_norm(dtype: Any) -> None:
+    for columns in (5, 64, 1000, 8192, 70000):
+        x, weight, bias = _zeros(dtype, (3, columns), (columns,), (columns,))
+        _derivatives(lambda x, w, b, n=columns: ck.nn.layer_norm(x, n, w, b), x, weight, bias)
+
+
+def _linear(dtype: Any) -> None:
+    a, b, bias, y = _zeros(dtype, (3, 4), (4, 5), (5,), (3, 5))
+    ck.Kernel("nn/linear_fused.cu", block=(32, 8))(a, b, bias, y, grid=1)
+
+
+def _lltm(dtype: Any) -> None:
+    _derivatives(ck.nn.lltm, *_zeros(dtype, (3, 4, 5), (18, 11), (18,), (4, 6), (4, 6)))
+
+
+def _pool2d(dtype: Any) -> None:
+    (x,) = _zeros(dtype, (2, 3, 9, 8))
+    for options in ({}, {"stride": 1, "padding": 1}, {"stride": (2, 3), "ceil_mode": True}):
+        _derivatives(lambda x, given=options: ck.nn.avg_pool2d(x, 3, **given), x)
+        _derivatives(lambda x, given=options: ck.nn.max_pool2d(x, 3, **given), x)
+    _derivatives(lambda x: ck.nn.avg_pool2d(x, (2, 3), padding=1, count_include_pad=False), x)
+    _derivatives(lambda x: ck.nn.max_pool2d(x, (2, 3), dilation=(1, 2)), x)
+
+
 def _sgd(dtype: Any) -> None:
     for options in ({}, {"momentum": 0.5}, {"momentum": 0.5, "nesterov": True}):
         x, g = _zeros(dtype, (3,), (3,))
@@ -47,22 +132,31 @@ def _adam(dtype: Any) -> None:
         optimizer([x]).step([g])
 
 
-#: What launches each template's kernels, in their variants, for a dtype.
-FLOATING: dict[str, Callable[[Any], None]] = {
-    "sgd": _sgd,
-    "adam": _adam,
-}
+#: What launches the kernels of the templates, in their variants: for every dtype, and for the floating ones.
+EVERY: tuple[Callable[[Any], None], ...] = (_elementwise, _reduce, _index)
+FLOATING: tuple[Callable[[Any], None], ...] = (
+    _matmul_add_relu,
+    _layer_norm,
+    _linear,
+    _lltm,
+    _pool2d,
+    _sgd,
+    _adam,
+)
+CASES = [(launch, dtype) for launch in EVERY for dtype in dtypes.ALL]
+CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]
 
 
-@pytest.mark.parametrize("dtype", dtypes.FLOATS, ids=str)
-@pytest.mark.parametrize("name", FLOATING)
-def test_kernels_compile(gpu: Gpu, name: str, dtype: Any) -> None:
-    FLOATING[name](dtype)
+@pytest.mark.parametrize(
+    ("launch", "dtype"), CASES, ids=[f"{launch.__name__[1:]}-{dtype}" for launch, dtype in CASES]
+)
+def test_kernels_compile(gpu: Gpu, launch: Callable[[Any], None], dtype: Any) -> None:
+    launch(dtype)
 
 
-def test_every_template_has_an_example(gpu: Gpu) -> None:
-    for example in FLOATING.values():
-        example(ck.float32)
+def test_every_template_is_compiled(gpu: Gpu) -> None:
+    for launch in (*EVERY, *FLOATING):
+        launch(ck.float32)
     names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}
     assert names - gpu.templates == set()
 

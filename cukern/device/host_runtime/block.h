@@ -11,25 +11,15 @@ using cukern::Collective;
 using cukern::Dim;
 using cukern::Kernel;
 using cukern::Launch;
+using cukern::Wait;
 
 constexpr unsigned max_threads = 1024;
 constexpr size_t shared_bytes = 232448;
 constexpr size_t message_bytes = 2048;
 
-struct Wait {
-    Collective what;
-    unsigned mask;
-    unsigned long long value, result;
-    int argument, width;
-    const char* file;
-    int line;
-};
-
 struct Warp {
-    unsigned live;       // lanes that have not returned
-    unsigned runnable;   // lanes that wait for nothing
-    unsigned collecting;  // lanes that wait in a collective of the warp
-    unsigned converging;  // lanes that wait in __activemask
+    unsigned live;      // lanes that have not returned
+    unsigned runnable;  // those of them that wait for nothing
 };
 
 // All that one OS thread needs to run blocks.
@@ -39,15 +29,12 @@ struct Worker {
     char* plain_stack;
     Context fibers[max_threads];
     char* fiber_stacks[max_threads];
-    Wait waits[max_threads];
+    Wait* waits[max_threads];  // what each thread waits for, if it waits
     Warp warps[max_threads / 32];
     char* shared;
     unsigned made;     // fibers that have a stack
     unsigned started;  // fibers whose context is valid
     unsigned threads, warp_count, current, live;
-    unsigned arrived, first_arrived, count_true;
-    unsigned barrier_result[4];  // by the kind of barrier
-    bool mixed;                  // threads wait at different barriers
     bool in_block;  // a fiber runs
     bool running;   // a kernel runs
     void* signal_stack;
@@ -97,25 +84,28 @@ __attribute__((format(printf, 2, 3))) static void append(Text* text, const char*
 }
 
 static bool same_place(const Wait* a, const Wait* b) {
-    return a->line == b->line && a->what == b->what && (a->file == b->file || strcmp(a->file, b->file) == 0);
+    return a->line == b->line && a->what == b->what && (a->what < cukern::warp_sync || a->mask == b->mask) &&
+           (a->file == b->file || strcmp(a->file, b->file) == 0);
 }
 
-static bool waiting(const Worker* w, unsigned i) { return w->warps[i / 32].live >> (i % 32) & 1; }
+static bool is_live(const Worker* w, unsigned i) { return w->warps[i / 32].live >> (i % 32) & 1; }
 
 // One line for each place where live threads wait, in the order of their first thread.
 [[noreturn]] static void report_divergence(Worker* w) {
     Text text = {w->message, message_bytes};
     append(&text, "block (%u, %u, %u): its threads wait for each other at different places", w->block.x, w->block.y,
            w->block.z);
-    unsigned places = 0;
-    for (unsigned i = 0; i < w->threads && places < 8; ++i) {
-        if (!waiting(w, i)) continue;
-        unsigned earlier = 0, alike = 0;
-        while (earlier < i && !(waiting(w, earlier) && same_place(&w->waits[earlier], &w->waits[i]))) ++earlier;
-        if (earlier < i) continue;
-        for (unsigned j = i + 1; j < w->threads; ++j) alike += waiting(w, j) && same_place(&w->waits[j], &w->waits[i]);
+    bool told[max_threads] = {};
+    for (unsigned i = 0, places = 0; i < w->threads && places < 8; ++i) {
+        if (told[i] || !is_live(w, i)) continue;
+        unsigned alike = 0;
+        for (unsigned j = i + 1; j < w->threads; ++j) {
+            if (!is_live(w, j) || !same_place(w->waits[j], w->waits[i])) continue;
+            told[j] = true;
+            ++alike;
+        }
         const Dim at = w->index[i];
-        const Wait* wait = &w->waits[i];
+        const Wait* wait = w->waits[i];
         append(&text, "\n  thread (%u, %u, %u)", at.x, at.y, at.z);
         if (alike) append(&text, " and %u more", alike);
         append(&text, " at %s", collective_names[wait->what]);
@@ -123,78 +113,11 @@ static bool waiting(const Worker* w, unsigned i) { return w->warps[i / 32].live 
         append(&text, ", %s:%d", wait->file, wait->line);
         ++places;
     }
-    if (places < 2) append(&text, "\n  the other lanes that it names do not come");
     give_up(w);
 }
 
-static void resume(Warp* warp, unsigned lanes) {
-    warp->runnable |= lanes;
-    warp->collecting &= ~lanes;
-    warp->converging &= ~lanes;
-}
-
-// The lanes that wait in the same __activemask, once no lane of the warp can run, are those that are active together.
-static bool converge(Worker* w, unsigned warp_index) {
-    Warp* warp = &w->warps[warp_index];
-    if (!warp->converging) return false;
-    Wait* waits = &w->waits[warp_index * 32];
-    const Wait* first = &waits[__builtin_ctz(warp->converging)];
-    unsigned group = 0;
-    for (unsigned lanes = warp->converging; lanes; lanes &= lanes - 1) {
-        const unsigned lane = __builtin_ctz(lanes);
-        if (same_place(&waits[lane], first)) group |= 1u << lane;
-    }
-    for (unsigned lanes = group; lanes; lanes &= lanes - 1) waits[__builtin_ctz(lanes)].result = group;
-    resume(warp, group);
-    return true;
-}
-
-// A thread that can run, or max_threads: the rest of this warp first, then the other warps in turn.
-static unsigned find_runnable(Worker* w) {
-    unsigned index = w->current / 32;
-    const unsigned above = w->warps[index].runnable & ~((2u << w->current % 32) - 1);
-    if (above) return index * 32 + __builtin_ctz(above);
-    for (unsigned tried = 0; tried < w->warp_count; ++tried) {
-        if (w->warps[index].runnable || converge(w, index))
-            return index * 32 + __builtin_ctz(w->warps[index].runnable);
-        if (++index == w->warp_count) index = 0;
-    }
-    return max_threads;
-}
-
-static void switch_thread(Worker* w, unsigned next) {
-    const unsigned me = w->current;
-    if (next == me) return;
-    w->current = next;
-    cukern_switch(&w->fibers[me], &w->fibers[next]);
-}
-
-static void run_next(Worker* w) {
-    const unsigned next = find_runnable(w);
-    if (next == max_threads) report_divergence(w);
-    switch_thread(w, next);
-}
-
-// Every live thread has arrived: all go on, if it is the same barrier that they arrived at.
-static void release_barrier(Worker* w) {
-    if (w->mixed) report_divergence(w);
-    for (unsigned i = 0; i < w->warp_count; ++i) w->warps[i].runnable = w->warps[i].live;
-    w->barrier_result[cukern::barrier_count] = w->count_true;
-    w->barrier_result[cukern::barrier_and] = w->count_true == w->live;
-    w->barrier_result[cukern::barrier_or] = w->count_true != 0;
-    w->arrived = w->count_true = 0;
-}
-
-static unsigned long long wait_barrier(Worker* w, Collective what, Warp* warp, unsigned bit) {
-    const unsigned me = w->current;
-    warp->runnable &= ~bit;
-    w->count_true += (unsigned)w->waits[me].value;
-    if (w->arrived++ == 0) w->first_arrived = me;
-    else if (!same_place(&w->waits[me], &w->waits[w->first_arrived])) w->mixed = true;
-    if (w->arrived == w->live) release_barrier(w);
-    else run_next(w);
-    return w->barrier_result[what];
-}
+#define EACH_LANE(lane, lanes) \
+    for (unsigned rest_ = (lanes), lane = 0; rest_ && (lane = __builtin_ctz(rest_), true); rest_ &= rest_ - 1)
 
 static unsigned shuffle_source(const Wait* wait, unsigned lane) {
     const unsigned width = (unsigned)wait->width, segment = lane & ~(width - 1), last = segment + width - 1;
@@ -220,55 +143,59 @@ static unsigned reduce(Collective what, unsigned a, unsigned b) {
     }
 }
 
-#define EACH_LANE(lane, lanes) \
-    for (unsigned rest_ = (lanes), lane = 0; rest_ && (lane = __builtin_ctz(rest_), true); rest_ &= rest_ - 1)
-
 // What a vote, a match or a reduction gives to every lane of the group.
-static void set_results(Wait* waits, unsigned group) {
-    const Wait* first = &waits[__builtin_ctz(group)];
+static void set_results(Wait* const* waits, unsigned group) {
+    const Wait* first = waits[__builtin_ctz(group)];
     const Collective what = first->what;
     unsigned ballot = 0, alike = 0, reduced = (unsigned)first->value;
     EACH_LANE(lane, group) {
-        ballot |= (unsigned)(waits[lane].value != 0) << lane;
-        alike |= (unsigned)(waits[lane].value == first->value) << lane;
-        if (&waits[lane] != first) reduced = reduce(what, reduced, (unsigned)waits[lane].value);
+        ballot |= (unsigned)(waits[lane]->value != 0) << lane;
+        alike |= (unsigned)(waits[lane]->value == first->value) << lane;
+        if (waits[lane] != first) reduced = reduce(what, reduced, (unsigned)waits[lane]->value);
     }
     unsigned result = reduced;
     if (what == cukern::warp_ballot) result = ballot;
     if (what == cukern::warp_all) result = ballot == group;
     if (what == cukern::warp_any) result = ballot != 0;
     if (what == cukern::warp_match_all) result = alike == group ? group : 0;
-    EACH_LANE(lane, group) waits[lane].result = result;
+    EACH_LANE(lane, group) waits[lane]->result = result;
 }
 
-static void complete(Warp* warp, Wait* waits, unsigned group) {
-    const Collective what = waits[__builtin_ctz(group)].what;
+static void complete(Wait* const* waits, unsigned group) {
+    const Collective what = waits[__builtin_ctz(group)]->what;
     if (what >= cukern::warp_shuffle && what <= cukern::warp_shuffle_xor) {
         EACH_LANE(lane, group) {
-            const unsigned source = shuffle_source(&waits[lane], lane) & 31;
-            waits[lane].result = waits[group >> source & 1 ? source : lane].value;
+            const unsigned source = shuffle_source(waits[lane], lane) & 31;
+            waits[lane]->result = waits[group >> source & 1 ? source : lane]->value;
         }
     } else if (what == cukern::warp_match_any) {
         EACH_LANE(lane, group) {
             unsigned alike = 0;
-            EACH_LANE(other, group) alike |= (unsigned)(waits[other].value == waits[lane].value) << other;
-            waits[lane].result = alike;
+            EACH_LANE(other, group) alike |= (unsigned)(waits[other]->value == waits[lane]->value) << other;
+            waits[lane]->result = alike;
         }
     } else if (what != cukern::warp_sync) {
         set_results(waits, group);
     }
-    resume(warp, group);
 }
 
-// Completes the collective that `lane` waits in, if every live lane that it names waits in it too.
-static bool try_complete(Warp* warp, Wait* waits, unsigned lane) {
-    const unsigned group = waits[lane].mask & warp->live;
-    if (group & ~warp->collecting) return false;
-    EACH_LANE(other, group) {
-        if (waits[other].what != waits[lane].what || waits[other].mask != waits[lane].mask) return false;
+// The lanes that go on with `lane` once none of its warp can run; 0 if there are lanes missing.
+// Those in the same __activemask are active together; a collective needs every live lane that it names.
+static unsigned group_of(Wait* const* waits, unsigned lane, unsigned waiting, unsigned live) {
+    const Wait* wait = waits[lane];
+    unsigned group = 0;
+    if (wait->what == cukern::warp_active_mask) {
+        EACH_LANE(other, waiting) group |= (unsigned)same_place(waits[other], wait) << other;
+        EACH_LANE(other, group) waits[other]->result = group;
+        return group;
     }
-    complete(warp, waits, group);
-    return true;
+    group = wait->mask & live;
+    if (group & ~waiting) return 0;
+    EACH_LANE(other, group) {
+        if (waits[other]->what != wait->what || waits[other]->mask != wait->mask) return 0;
+    }
+    complete(waits, group);
+    return group;
 }
 
 static void fault(const char* what, const char* file, int line, Dim block, Dim thread) {
@@ -280,61 +207,123 @@ static void fault(const char* what, const char* file, int line, Dim block, Dim t
     give_up(w);
 }
 
-static unsigned long long wait_warp(Worker* w, Collective what, Warp* warp, unsigned bit) {
-    const unsigned me = w->current, lane = me % 32;
-    Wait* waits = &w->waits[me - lane];
-    if (what == cukern::yield_thread) {
-        warp->runnable &= ~bit;
-        const unsigned next = find_runnable(w);
-        warp->runnable |= bit;
-        if (next != max_threads) switch_thread(w, next);
-        return 0;
-    }
-    if (what == cukern::warp_active_mask) {
-        warp->converging |= bit;
-    } else {
-        const Wait* wait = &waits[lane];
-        const unsigned width = (unsigned)wait->width;
-        if (!(wait->mask & bit))
-            fault("the mask of a warp's function leaves out the calling lane", wait->file, wait->line, w->block, w->index[me]);
-        if (what >= cukern::warp_shuffle && what <= cukern::warp_shuffle_xor && (width - 1 > 31 || (width & (width - 1))))
-            fault("the width of a shuffle is not 1, 2, 4, 8, 16 or 32", wait->file, wait->line, w->block, w->index[me]);
-        warp->collecting |= bit;
-        if (try_complete(warp, waits, lane)) return waits[lane].result;
-    }
-    warp->runnable &= ~bit;
-    run_next(w);
-    return waits[lane].result;
+static void check_collective(Worker* w, unsigned thread) {
+    const Wait* wait = w->waits[thread];
+    const unsigned width = (unsigned)wait->width;
+    const char* wrong = 0;
+    if (!(wait->mask >> thread % 32 & 1)) wrong = "the mask of a warp's function leaves out the calling lane";
+    if (wait->what >= cukern::warp_shuffle && wait->what <= cukern::warp_shuffle_xor && (width - 1 > 31 || (width & (width - 1))))
+        wrong = "the width of a shuffle is not 1, 2, 4, 8, 16 or 32";
+    if (wrong) fault(wrong, wait->file, wait->line, w->block, w->index[thread]);
 }
 
-static unsigned long long collect(
-    Collective what, unsigned mask, unsigned long long value, int argument, int width, const char* file, int line) {
+// Lets those lanes of a warp go on whose collective is complete; false when there are none.
+static bool resolve_warp(Worker* w, unsigned index) {
+    Warp* warp = &w->warps[index];
+    Wait* const* waits = &w->waits[index * 32];
+    unsigned collecting = 0, converging = 0;
+    EACH_LANE(lane, warp->live & ~warp->runnable) {
+        const Collective what = waits[lane]->what;
+        collecting |= (unsigned)(what >= cukern::warp_sync && what < cukern::warp_active_mask) << lane;
+        converging |= (unsigned)(what == cukern::warp_active_mask) << lane;
+    }
+    unsigned resumed = 0;
+    for (unsigned pending = collecting; pending;) {
+        const unsigned lane = __builtin_ctz(pending);
+        check_collective(w, index * 32 + lane);
+        const unsigned group = group_of(waits, lane, collecting, warp->live);
+        resumed |= group;
+        pending &= ~(group | 1u << lane);
+    }
+    if (!resumed && converging) resumed = group_of(waits, __builtin_ctz(converging), converging, warp->live);
+    warp->runnable |= resumed;
+    return resumed != 0;
+}
+
+// Lets all threads go on if every live one waits at the same barrier of the block.
+static bool resolve_block(Worker* w) {
+    const Wait* first = 0;
+    unsigned yes = 0;
+    for (unsigned i = 0; i < w->warp_count; ++i) {
+        EACH_LANE(lane, w->warps[i].live) {
+            const Wait* wait = w->waits[i * 32 + lane];
+            if (!first) first = wait;
+            if (w->warps[i].runnable || wait->what > cukern::barrier_or || !same_place(wait, first)) return false;
+            if (first->what != cukern::barrier) yes += (unsigned)wait->value;
+        }
+    }
+    const bool votes = first->what != cukern::barrier;
+    const unsigned result = first->what == cukern::barrier_count ? yes
+                          : first->what == cukern::barrier_and   ? yes == w->live
+                                                                 : yes != 0;
+    for (unsigned i = 0; i < w->warp_count; ++i) {
+        w->warps[i].runnable = w->warps[i].live;
+        if (votes) EACH_LANE(lane, w->warps[i].live) w->waits[i * 32 + lane]->result = result;
+    }
+    return true;
+}
+
+// A thread that can run, or max_threads. A warp runs as long as it can, then the next one does.
+static unsigned find_runnable(Worker* w) {
+    const unsigned here = w->current / 32;
+    unsigned index = here;
+    for (bool again = true; again; again = resolve_block(w)) {
+        do {
+            if (w->warps[index].runnable || resolve_warp(w, index))
+                return index * 32 + __builtin_ctz(w->warps[index].runnable);
+            if (++index == w->warp_count) index = 0;
+        } while (index != here);
+    }
+    return max_threads;
+}
+
+// Stops the running thread and continues the next.
+static inline __attribute__((always_inline)) void run_next(Worker* w, unsigned me, Warp* warp, unsigned runnable) {
+    unsigned next = (me & ~31u) + (unsigned)__builtin_ctz(runnable | 1u << 31);
+    warp->runnable = runnable;
+    if (__builtin_expect(!runnable, 0)) {
+        next = find_runnable(w);
+        if (next == max_threads) report_divergence(w);
+    }
+    w->current = next;
+    cukern_switch(&w->fibers[me], &w->fibers[next]);
+}
+
+static void wait_for_others(Wait* wait) {
     Worker* w = worker;
     const unsigned me = w->current;
-    if (!w->in_block) fault("this kernel was compiled without barriers and reached one", file, line, {0, 0, 0}, {0, 0, 0});
-    w->waits[me] = {what, mask, value, 0, argument, width, file, line};
     Warp* warp = &w->warps[me / 32];
-    const unsigned bit = 1u << me % 32;
-    return what <= cukern::barrier_or ? wait_barrier(w, what, warp, bit) : wait_warp(w, what, warp, bit);
+    w->waits[me] = wait;
+    run_next(w, me, warp, warp->runnable & ~(1u << me % 32));
 }
 
-// The running thread has returned: whoever waited for it alone goes on.
+// Lets the other threads that can run have their turn, each in its order.
+static void let_others_run(Wait* wait) {
+    Worker* w = worker;
+    const unsigned me = w->current, bit = 1u << me % 32;
+    Warp* warp = &w->warps[me / 32];
+    w->waits[me] = wait;
+    warp->runnable &= ~bit;
+    unsigned next = me + 1 == w->threads ? 0 : me + 1;
+    while (next != me && !(w->warps[next / 32].runnable >> next % 32 & 1)) next = next + 1 == w->threads ? 0 : next + 1;
+    if (next == me) next = find_runnable(w);
+    warp->runnable |= bit;
+    if (next == max_threads) return;
+    w->current = next;
+    cukern_switch(&w->fibers[me], &w->fibers[next]);
+}
+
+static void wait_without_fibers(Wait* wait) {
+    fault("this kernel reached a barrier and was compiled as one that has none", wait->file, wait->line, {}, {});
+}
+
+// The running thread has returned.
 static void leave_block(Worker* w) {
     const unsigned me = w->current, bit = 1u << me % 32;
     Warp* warp = &w->warps[me / 32];
     warp->live &= ~bit;
-    warp->runnable &= ~bit;
-    if (--w->live == 0) {
-        cukern_switch(&w->fibers[me], &w->home);
-        return;
-    }
-    if (w->arrived == w->live) release_barrier(w);
-    for (unsigned lanes = warp->collecting; lanes; lanes &= warp->collecting & ~((2u << __builtin_ctz(lanes)) - 1))
-        try_complete(warp, &w->waits[me & ~31u], __builtin_ctz(lanes));
-    const unsigned next = find_runnable(w);
-    if (next == max_threads) report_divergence(w);
-    w->current = next;
-    cukern_switch(&w->fibers[me], &w->fibers[next]);
+    if (--w->live == 0) cukern_switch(&w->fibers[me], &w->home);
+    else run_next(w, me, warp, warp->runnable & ~bit);
 }
 
 static void fiber_main() {
@@ -376,11 +365,10 @@ static bool run_fiber_blocks(Worker* w) {
         for (unsigned j = 0; j < w->warp_count; ++j) {
             const unsigned lanes = w->threads - j * 32;
             const unsigned all = lanes < 32 ? (1u << lanes) - 1 : 0xffffffffu;
-            w->warps[j] = {all, all, 0, 0};
+            w->warps[j] = {all, all};
         }
         w->live = w->threads;
-        w->arrived = w->count_true = w->current = 0;
-        w->mixed = false;
+        w->current = 0;
         w->kernel->begin_block(w->launch, w->block, w->shared);
         w->in_block = w->running = true;
         cukern_switch(&w->home, &w->fibers[0]);

@@ -42,11 +42,22 @@ enum Collective {
     yield_thread,
 };
 
+// What a thread waits for. It lies on the thread's own stack; the runtime writes `result`.
+struct Wait {
+    Collective what;
+    int line;
+    const char* file;
+    unsigned mask;
+    int argument, width;
+    unsigned long long value, result;
+};
+
 // What a kernel may ask of the runtime.
 struct Runtime {
-    // Waits for the other threads; `value` and `argument` are this thread's contribution.
-    unsigned long long (*collect)(
-        Collective what, unsigned mask, unsigned long long value, int argument, int width, const char* file, int line);
+    // Returns when the collective is complete.
+    void (*wait)(Wait*);
+    // Returns when other threads have run.
+    void (*yield)(Wait*);
     // Records a fault of the running thread and gives up its block.
     void (*fault)(const char* what, const char* file, int line, Dim block, Dim thread);
 };

@@ -5,12 +5,15 @@
 
 namespace cukern {
 // Other threads of the block run inside, so this thread's index is put back after.
-static inline unsigned long long collect(
-    Collective what, unsigned mask, unsigned long long value, int argument, int width, const char* file, int line) {
+static inline void wait(Wait* wait) {
     const uint3 me = threadIdx;
-    const unsigned long long result = runtime->collect(what, mask, value, argument, width, file, line);
+    runtime->wait(wait);
     threadIdx = me;
-    return result;
+}
+
+static inline unsigned long long collect(Wait contribution) {
+    wait(&contribution);
+    return contribution.result;
 }
 
 [[noreturn]] static __attribute__((noinline, cold)) void fault(const char* what, const char* file, int line) {
@@ -23,30 +26,39 @@ inline T shuffle(Collective what, unsigned mask, T value, int argument, int widt
     static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
     unsigned long long bits = 0;
     __builtin_memcpy(&bits, &value, sizeof(T));
-    bits = collect(what, mask, bits, argument, width, file, line);
+    bits = collect({what, line, file, mask, argument, width, bits});
     __builtin_memcpy(&value, &bits, sizeof(T));
     return value;
 }
 }  // namespace cukern
 
-static inline void __syncthreads(CUKERN_HERE) { cukern::collect(cukern::barrier, 0, 0, 0, 0, file, line); }
+static inline void __syncthreads(CUKERN_HERE) {
+    cukern::Wait wait;
+    wait.what = cukern::barrier;
+    wait.line = line;
+    wait.file = file;
+    cukern::wait(&wait);
+}
 static inline int __syncthreads_count(int predicate, CUKERN_HERE) {
-    return (int)cukern::collect(cukern::barrier_count, 0, predicate != 0, 0, 0, file, line);
+    return (int)cukern::collect({cukern::barrier_count, line, file, 0, 0, 0, predicate != 0});
 }
 static inline int __syncthreads_and(int predicate, CUKERN_HERE) {
-    return (int)cukern::collect(cukern::barrier_and, 0, predicate != 0, 0, 0, file, line);
+    return (int)cukern::collect({cukern::barrier_and, line, file, 0, 0, 0, predicate != 0});
 }
 static inline int __syncthreads_or(int predicate, CUKERN_HERE) {
-    return (int)cukern::collect(cukern::barrier_or, 0, predicate != 0, 0, 0, file, line);
+    return (int)cukern::collect({cukern::barrier_or, line, file, 0, 0, 0, predicate != 0});
 }
 static inline void __syncwarp(unsigned mask = 0xffffffffu, CUKERN_HERE) {
-    cukern::collect(cukern::warp_sync, mask, 0, 0, 0, file, line);
+    cukern::collect({cukern::warp_sync, line, file, mask});
 }
 static inline unsigned __activemask(CUKERN_HERE) {
-    return (unsigned)cukern::collect(cukern::warp_active_mask, 0xffffffffu, 0, 0, 0, file, line);
+    return (unsigned)cukern::collect({cukern::warp_active_mask, line, file, 0xffffffffu});
 }
 static inline void __nanosleep(unsigned, CUKERN_HERE) {
-    cukern::collect(cukern::yield_thread, 0, 0, 0, 0, file, line);
+    cukern::Wait wait{cukern::yield_thread, line, file};
+    const uint3 me = threadIdx;
+    cukern::runtime->yield(&wait);
+    threadIdx = me;
 }
 
 #define CUKERN_SHUFFLE(name, what, type)                                                            \
@@ -61,32 +73,32 @@ CUKERN_SHUFFLE(__shfl_xor_sync, warp_shuffle_xor, int)
 #undef CUKERN_SHUFFLE
 
 static inline unsigned __ballot_sync(unsigned mask, int predicate, CUKERN_HERE) {
-    return (unsigned)cukern::collect(cukern::warp_ballot, mask, predicate != 0, 0, 0, file, line);
+    return (unsigned)cukern::collect({cukern::warp_ballot, line, file, mask, 0, 0, predicate != 0});
 }
 static inline int __all_sync(unsigned mask, int predicate, CUKERN_HERE) {
-    return (int)cukern::collect(cukern::warp_all, mask, predicate != 0, 0, 0, file, line);
+    return (int)cukern::collect({cukern::warp_all, line, file, mask, 0, 0, predicate != 0});
 }
 static inline int __any_sync(unsigned mask, int predicate, CUKERN_HERE) {
-    return (int)cukern::collect(cukern::warp_any, mask, predicate != 0, 0, 0, file, line);
+    return (int)cukern::collect({cukern::warp_any, line, file, mask, 0, 0, predicate != 0});
 }
 template <class T>
 inline unsigned __match_any_sync(unsigned mask, T value, CUKERN_HERE) {
     unsigned long long bits = 0;
     __builtin_memcpy(&bits, &value, sizeof(T));
-    return (unsigned)cukern::collect(cukern::warp_match_any, mask, bits, 0, 0, file, line);
+    return (unsigned)cukern::collect({cukern::warp_match_any, line, file, mask, 0, 0, bits});
 }
 template <class T>
 inline unsigned __match_all_sync(unsigned mask, T value, int* all, CUKERN_HERE) {
     unsigned long long bits = 0;
     __builtin_memcpy(&bits, &value, sizeof(T));
-    const unsigned same = (unsigned)cukern::collect(cukern::warp_match_all, mask, bits, 0, 0, file, line);
+    const unsigned same = (unsigned)cukern::collect({cukern::warp_match_all, line, file, mask, 0, 0, bits});
     *all = same != 0;
     return same;
 }
 
 #define CUKERN_REDUCE(name, what, type)                                                             \
     static inline type name(unsigned mask, type value, CUKERN_HERE) {                               \
-        return (type)cukern::collect(cukern::what, mask, (unsigned)value, 0, 0, file, line);        \
+        return (type)cukern::collect({cukern::what, line, file, mask, 0, 0, (unsigned)value});        \
     }
 CUKERN_REDUCE(__reduce_add_sync, warp_add, int)
 CUKERN_REDUCE(__reduce_add_sync, warp_add, unsigned)

@@ -56,7 +56,8 @@ static int stacks;  // atomic
 static pthread_key_t worker_key;
 static const void* none_object;
 static size_t array_data_offset;
-static const cukern::Runtime runtime_table = {collect, fault};
+static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault};
+static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault};
 
 static void free_worker(void* pointer) {
     Worker* w = (Worker*)pointer;
@@ -290,7 +291,7 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     function->param_count = kernel->param_count;
     function->flushes = flushes;
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
-    *kernel->runtime = &runtime_table;
+    *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
     return function;
 }
 

@@ -1,0 +1,280 @@
+"""Reductions: values, dtypes and exceptions of NumPy over any axes and layouts, accuracy, derivatives."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern import operators
+from cukern.ops import reduction
+from cukern.ops.reduce import Reduce
+from cukern.testing import assert_close, gradcheck
+
+ROWS: dict[str, Reduce] = {name: f for name, f in operators.FUNCTIONS.items() if isinstance(f, Reduce)}
+WITH_NUMPY = [name for name in ROWS if hasattr(np, name)]
+SEARCHES = ("argmax", "argmin")
+TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "float64": 1e-12}
+
+
+def numpy_of(name: str, a: np.ndarray, axis: Any, **options: Any) -> np.ndarray:
+    """NumPy's result, of floats computed in float64."""
+    wide = a.astype(np.float64) if ck.dtypes.info(a.dtype).kind == "f" else a
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return np.asarray(getattr(np, name)(wide, axis=axis, **options))
+
+
+def check(got: ck.Array, want: np.ndarray) -> None:
+    tolerance = TOLERANCE.get(ck.dtypes.info(got.dtype).name, 0.0)
+    assert_close(got, want.astype(got.numpy().dtype) if not tolerance else want, rtol=tolerance, atol=tolerance)
+
+
+SHAPES: list[tuple[tuple[int, ...], Any]] = [
+    ((), None),
+    ((1,), 0),
+    ((5,), None),
+    ((3, 4), 0),
+    ((3, 4), 1),
+    ((3, 4), (0, 1)),
+    ((2, 3, 4), (0, 2)),
+    ((2, 3, 4), (-1, 0)),
+    ((2, 3, 4), 1),
+    ((2, 3, 4), ()),
+    ((7, 130), 0),
+    ((7, 130), 1),
+    ((3, 1, 4), 1),
+    ((200_000,), None),
+    ((3, 100_000), 1),
+    ((100_000, 3), 0),
+    ((2, 70_000, 2), 1),
+]
+
+
+@pytest.mark.parametrize("name", WITH_NUMPY)
+def test_values_over_any_axes(device: ck.Device, name: str) -> None:
+    rng = np.random.default_rng(0)
+    for shape, axis in SHAPES:
+        if name in SEARCHES and isinstance(axis, tuple):
+            continue
+        a = np.asarray(rng.standard_normal(shape) if name != "prod" else 1 + 1e-3 * rng.standard_normal(shape))
+        x = ck.asarray(a.astype(np.float32))
+        for keepdims in (False, True):
+            got = ROWS[name](x, axis, keepdims=keepdims)
+            want = numpy_of(name, a.astype(np.float32), axis, keepdims=keepdims)
+            assert got.shape == want.shape, (shape, axis)
+            assert_close(got, want, rtol=1e-4 if name == "prod" else 2e-6, atol=1e-5)
+        assert_close(x, a.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ck.dtypes.ALL, ids=lambda d: ck.dtypes.info(d).name)
+def test_values_and_dtypes_in_every_dtype(device: ck.Device, dtype: Any) -> None:
+    a = np.random.default_rng(0).integers(0, 3, (3, 5)).astype(dtype)
+    for name in WITH_NUMPY:
+        got = ROWS[name](ck.asarray(a), 1)
+        want = numpy_of(name, a, 1)
+        check(got, want)
+        if dtype != ck.bfloat16:
+            assert got.dtype == np.asarray(getattr(np, name)(a, axis=1)).dtype, name
+        else:
+            assert got.dtype in (ck.bfloat16, ck.bool_, ck.int64), name
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "strided": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+    "reversed": lambda a: np.flip(np.flip(a).copy()),
+    "transposed": lambda a: a.T.copy().T,
+    "stride-0": lambda a: np.broadcast_to(a[:1], a.shape),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NUMPY)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(device: ck.Device, layout: str, name: str) -> None:
+    a = LAYOUTS[layout](np.random.default_rng(0).standard_normal((4, 9, 12)))
+    x = ck.Array._wrap(device.xp.asarray(a), device)
+    for axis in (None, 1, 2):
+        assert_close(ROWS[name](x, axis), getattr(np, name)(a, axis=axis), rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "argmax", "var", "logsumexp"])
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3000), (3000, 2), (1, 100_000), (4, 6, 9)])
+def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, ...]) -> None:
+    """Warps and blocks that share a row compute the same where the host runs them."""
+    gpu = reduction.geometry
+    monkeypatch.setattr(reduction, "_plans", {})
+    monkeypatch.setattr(reduction, "geometry", lambda kind, *sizes: gpu("cuda", *sizes))
+    with ck.device("host"):
+        a = np.random.default_rng(0).standard_normal(shape)
+        x = ck.asarray(a)
+        for axis in range(len(shape)):
+            if name == "logsumexp":
+                want = np.log(np.exp(a).sum(axis))
+            else:
+                want = getattr(np, name)(a, axis=axis)
+            assert_close(ROWS[name](x, axis), want, rtol=1e-11)
+
+
+def test_empty(device: ck.Device) -> None:
+    x = ck.zeros((0, 3))
+    assert ROWS["sum"](x, 0).tolist() == [0.0, 0.0, 0.0]
+    assert ROWS["prod"](x).item() == 1.0
+    assert ROWS["sum"](x, 1).shape == (0,)
+    assert ROWS["all"](x).item() is True
+    assert ROWS["any"](x).item() is False
+    assert np.isnan(ROWS["mean"](x).item())
+    assert ROWS["logsumexp"](x, 0).tolist() == [-np.inf] * 3
+    assert ROWS["max"](x, 1).shape == (0,)
+    for name in ("max", "min", "argmax", "argmin"):
+        with pytest.raises(ValueError, match=f"{name}: no value to reduce"):
+            ROWS[name](x, 0)
+
+
+def test_nan(device: ck.Device) -> None:
+    a = np.array([[1.0, np.nan, 3.0, np.nan], [np.inf, 2.0, -np.inf, 0.0]], np.float32)
+    x = ck.asarray(a)
+    for name in ("max", "min", "argmax", "argmin", "sum", "any", "all"):
+        assert_close(ROWS[name](x, 1), numpy_of(name, a, 1))
+
+
+def test_the_first_of_equal_elements_is_found(device: ck.Device) -> None:
+    a = np.array([[1, 3, 3, 2], [0, 0, 0, 0]])
+    assert ROWS["argmax"](ck.asarray(a), 1).tolist() == [1, 0]
+    assert ROWS["argmin"](ck.asarray(a), 1).tolist() == [0, 0]
+    big = np.zeros(200_000)
+    big[[70_000, 150_000]] = 1
+    assert ROWS["argmax"](ck.asarray(big)).item() == 70_000
+    assert ROWS["argmax"](ck.asarray(a).T).item() == np.argmax(a.T)
+
+
+def test_refusals(device: ck.Device) -> None:
+    x = ck.zeros((2, 3))
+    with pytest.raises(np.exceptions.AxisError, match="sum: axis 2 is out of bounds for an array with 2 axes"):
+        ROWS["sum"](x, 2)
+    with pytest.raises(ValueError, match="named twice"):
+        ROWS["sum"](x, (0, -2))
+    with pytest.raises(TypeError):
+        ROWS["sum"](x, 0.5)
+    with pytest.raises(TypeError, match="sum: x: expected a cukern.Array, got list"):
+        ROWS["sum"]([1.0])
+
+
+def test_sum_dtype(device: ck.Device) -> None:
+    x = ck.asarray([200, 100], dtype="uint8")
+    assert ROWS["sum"](x).item() == 300
+    got = ROWS["sum"](x, dtype="float32")
+    assert got.dtype == ck.float32
+    assert got.item() == 300.0
+    assert ROWS["sum"](x, dtype="uint8").item() == 44
+
+
+def test_integer_sums_wrap(device: ck.Device) -> None:
+    a = np.array([2**63 - 1, 1, 5])
+    assert ROWS["sum"](ck.asarray(a)).item() == a.sum()
+
+
+@pytest.mark.parametrize("value", [0.1, 1.0])
+def test_float32_sums_keep_six_digits(device: ck.Device, value: float) -> None:
+    n = 10_000_000
+    x = ck.full((n,), value)
+    want = float(np.float32(value)) * n
+    assert abs(ROWS["sum"](x).item() / want - 1) < 1e-6
+    assert abs(ROWS["mean"](x).item() / float(np.float32(value)) - 1) < 1e-6
+    columns = x.reshape(n // 4, 4)
+    assert np.all(np.abs(ROWS["sum"](columns, 0).numpy() / (want / 4) - 1) < 1e-6)
+
+
+def test_variance_far_from_zero(device: ck.Device) -> None:
+    a = (np.random.default_rng(0).standard_normal((4, 50_000)) + 1e4).astype(np.float32)
+    assert_close(ROWS["var"](ck.asarray(a), 1), a.astype(np.float64).var(1), rtol=1e-6)
+    assert_close(ROWS["std"](ck.asarray(a), 1, correction=1), a.astype(np.float64).std(1, ddof=1), rtol=1e-6)
+
+
+def test_sums_are_the_same_every_time(device: ck.Device) -> None:
+    x = ck.asarray(np.random.default_rng(0).standard_normal((3, 100_000)).astype(np.float16))
+    first = ROWS["sum"](x, 1).numpy()
+    assert all((ROWS["sum"](x, 1).numpy() == first).all() for _ in range(3))
+
+
+def test_methods(device: ck.Device) -> None:
+    a = np.random.default_rng(0).standard_normal((3, 4))
+    x = ck.asarray(a)
+    for name in WITH_NUMPY:
+        assert_close(getattr(x, name)(0, keepdims=True), getattr(np, name)(a, axis=0, keepdims=True))
+
+
+def test_softmax_values(device: ck.Device) -> None:
+    a = np.random.default_rng(0).standard_normal((3, 7)) * 30
+    e = np.exp(a - a.max(1, keepdims=True))
+    want = e / e.sum(1, keepdims=True)
+    x = ck.asarray(a)
+    assert_close(ck.softmax(x), want)
+    assert_close(ck.softmax(x.T, 0).T, want)
+    assert_close(ck.log_softmax(x), np.log(want))
+    assert_close(ck.logsumexp(x, 1), np.log(e.sum(1)) + a.max(1))
+    assert ck.softmax(ck.asarray([1, 2])).dtype == ck.float64
+    assert ck.softmax(ck.zeros((0, 3))).shape == (0, 3)
+
+
+def test_softmax_of_infinities(device: ck.Device) -> None:
+    inf = np.inf
+    x = ck.asarray([[0.0, -inf, 0.0], [-inf, -inf, -inf], [1.0, inf, 2.0]])
+    soft = ck.softmax(x).numpy()
+    assert soft[0].tolist() == [0.5, 0.0, 0.5]
+    assert np.isnan(soft[1]).all()
+    assert np.isnan(soft[2]).any()
+    assert_close(ck.logsumexp(x, 1), np.array([np.log(2), -inf, inf], np.float32))
+    logs = ck.log_softmax(x).numpy()
+    assert logs[0, 1] == -inf
+
+
+@pytest.mark.parametrize(
+    "name", ["sum", "mean", "prod", "max", "min", "var", "std", "logsumexp", "softmax", "log_softmax"]
+)
+def test_gradients_to_second_order(device: ck.Device, name: str) -> None:
+    x = ck.asarray(np.random.default_rng(3).uniform(0.5, 2.0, (2, 3)))
+    function = getattr(ck, name)
+    assert gradcheck(lambda x: function(x, 1) if "softmax" not in name else function(x), [x], order=2)
+    if "softmax" not in name:
+        assert gradcheck(lambda x: function(x), [x], order=1)
+
+
+def test_gradient_of_a_product_with_zeros(device: ck.Device) -> None:
+    for values in ([2.0, 0.0, 3.0], [0.0, 0.0, 3.0], [5.0], [1.0, 2.0, 3.0, 4.0, 5.0]):
+        x = ck.asarray(values)
+        with ck.Tape() as recorder:
+            recorder.watch(x)
+            y = ROWS["prod"](x)
+        others = [np.prod([v for j, v in enumerate(values) if j != i]) for i in range(len(values))]
+        assert_close(recorder.gradient(y, x), np.array(others))
+    assert gradcheck(lambda x: ROWS["prod"](x, (0, 2)), [ck.asarray(np.array([[[0.0, 2.0], [1.0, 3.0]]]))], order=2)
+
+
+def test_equal_extremes_share_the_gradient(device: ck.Device) -> None:
+    x = ck.asarray([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
+    with ck.Tape() as recorder:
+        recorder.watch(x)
+        y = ROWS["max"](x, 1)
+    assert_close(recorder.gradient(y, x), np.array([[0, 0.5, 0.5], [1 / 3] * 3]))
+
+
+def test_the_gradient_of_a_sum_takes_no_memory(device: ck.Device) -> None:
+    x = ck.zeros((100, 100))
+    with ck.Tape() as recorder:
+        recorder.watch(x)
+        y = x.sum()
+    gradient = recorder.gradient(y, x)
+    assert gradient.shape == x.shape
+    assert gradient.strides == (0, 0)
+
+
+def test_the_gradient_of_a_constant_row_is_finite(device: ck.Device) -> None:
+    x = ck.ones((2, 3))
+    with ck.Tape() as recorder:
+        recorder.watch(x)
+        y = ROWS["std"](x, 1)
+    assert_close(recorder.gradient(y, x), np.zeros((2, 3)))

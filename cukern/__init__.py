@@ -23,7 +23,7 @@ from .dtypes import (
 from .errors import *  # noqa: F403
 from .function import Function, once_differentiable
 from .kernel import Kernel
-from .namespace import *
+from .namespace import *  # noqa: F403
 from .render import add_templates
 from .tape import Tape, stop_recording
 from .transforms import checkpoint, grad, jacobian, stop_gradient, value_and_grad, vjp
@@ -55,6 +55,7 @@ __all__ = [
     "result_type",
     "stop_gradient",
     "stop_recording",
+    "testing",
     "uint8",
     "uint16",
     "uint32",

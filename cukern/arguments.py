@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,12 +46,13 @@ def _number(value: Any, where: str) -> bool | int | float:
     """A Python number of anything that is one, 0-d arrays included."""
     if isinstance(value, (bool, int, float)):
         return value
-    if isinstance(value, (np.generic, np.ndarray, Array)) and value.ndim == 0:
-        number = value.item()
-        if isinstance(number, (bool, int, float)):
-            return number
-        if np.issubdtype(np.asarray(value).dtype, np.number) or value.dtype == dtypes.bfloat16:
-            return float(number)
+    if isinstance(value, (np.generic, np.ndarray, Array)):
+        masked = isinstance(value, np.ma.MaskedArray)
+        if value.ndim == 0 and value.dtype in dtypes.ALL and not masked:
+            number = value.item()
+            return number if isinstance(number, (bool, int)) else float(number)
+    elif hasattr(value, "__index__"):
+        return operator.index(value)
     raise LaunchError(f"{where}: expected a number, got {_describe(value)}")
 
 
@@ -64,7 +66,12 @@ def _scalar(param: Param, where: str) -> Converter:
         return lambda value: bool(_number(value, where))
 
     def convert(value: Any) -> float:
-        return float(value if type(value) is float else _number(value, where))
+        if type(value) is float:
+            return value
+        try:
+            return float(_number(value, where))
+        except OverflowError:
+            raise LaunchError(f"{where}: {value} is out of range for {param.type_text}") from None
 
     return convert
 
@@ -72,9 +79,11 @@ def _scalar(param: Param, where: str) -> Converter:
 def _check_array(value: Any, param: Param, device: Device, where: str) -> None:
     if not isinstance(value, Array):
         raise LaunchError(f"{where}: expected an array for {param.type_text}, got {_describe(value)}")
-    if param.dtype is not None and value.dtype != param.dtype:
+    # An array of a type that is the kernel's own goes by its bytes.
+    wanted = dtypes.uint8 if param.dtype is None else param.dtype
+    if value.dtype != wanted:
         raise LaunchError(
-            f"{where}: expected dtype {dtypes.info(param.dtype).name} for {param.type_text}, "
+            f"{where}: expected dtype {dtypes.info(wanted).name} for {param.type_text}, "
             f"got {_describe(value)}"
         )
     if value.device is not device:
@@ -94,9 +103,10 @@ def _pointer(param: Param, device: Device, where: str) -> Converter:
                     f"{value.strides} for shape {value.shape}"
                 )
             data = device.xp.ascontiguousarray(data)
-        if param.dtype is None and address(data) % 16:
+        if param.alignment > data.itemsize and address(data) % param.alignment:
             raise LaunchError(
-                f"{where}: {param.type_text} needs data aligned to 16 bytes, got address {address(data):#x}"
+                f"{where}: {param.type_text} needs data aligned to {param.alignment} bytes, "
+                f"got address {address(data):#x}"
             )
         return data
 
@@ -111,13 +121,23 @@ def _view(param: Param, device: Device, where: str) -> Converter:
                 f"{where}: expected {param.ndim} axes for {param.type_text}, got {_describe(value)}"
             )
         data = value._data
-        if not param.const and any(n > 1 and s == 0 for n, s in zip(data.shape, data.strides, strict=True)):
+        if not param.const and _overlaps_itself(data):
             raise LaunchError(
                 f"{where}: {param.type_text} is written, and elements share memory: strides {value.strides}"
             )
         return data
 
     return convert
+
+
+def _overlaps_itself(data: Any) -> bool:
+    """Whether two elements of an ndarray may lie on the same memory."""
+    reach = int(data.itemsize)
+    for step, size in sorted((abs(s), n) for n, s in zip(data.shape, data.strides, strict=True) if n > 1):
+        if step < reach:
+            return True
+        reach += step * (size - 1)
+    return False
 
 
 def _struct(param: Param, where: str) -> Converter:

@@ -112,7 +112,8 @@ class Array(Operators):
         """This array, or a copy of it in C order."""
         if self.is_contiguous:
             return self
-        made = Array._wrap(self.device.xp.ascontiguousarray(self._data), self.device)
+        with self.device.activate():
+            made = Array._wrap(self.device.xp.ascontiguousarray(self._data), self.device)
         if tape.recording((self,)):
             tape.record("contiguous", (self,), (made,), lambda given, saved, needs: given)
         return made
@@ -138,8 +139,10 @@ class Array(Operators):
         return data
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False and self.device.kind != "host":
-            raise ValueError("copy: an array on a GPU cannot become a NumPy array without a copy")
+        if copy is False and (
+            self.device.kind != "host" or (dtype is not None and np.dtype(dtype) != self.dtype)
+        ):
+            raise ValueError(f"copy: a copy is needed to make a NumPy array of this array on {self.device}")
         if self.device.kind == "host" and not copy:
             # Read-only: a write through NumPy would not be counted, and a tape could miss it.
             data: npt.NDArray[Any] = self._data.view()
@@ -210,7 +213,7 @@ class Array(Operators):
     def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
             raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(len(self)))  # type: ignore[index]
+        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=1000)
@@ -220,7 +223,7 @@ class Array(Operators):
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 
     def __copy__(self) -> Array:
-        return type(self)._wrap(self._data.copy(), self.device)
+        return copied(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
         return self.__copy__()
@@ -229,8 +232,15 @@ class Array(Operators):
         return _restore, (type(self), self.numpy(), str(self.device))
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """The namespace of the Array API functions: cukern itself."""
+        """The namespace of the Array API functions: cukern itself.
+
+        Raises:
+            ValueError: ``api_version`` is no version of the standard.
+        """
         import cukern
+
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
+            raise ValueError(f"api_version: expected a version of the standard, got {api_version!r}")
 
         return cukern
 
@@ -243,7 +253,14 @@ def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
         where = Device(device)
     except DeviceError:
         where = current()
-    return cls._wrap(where.xp.asarray(data), where)
+    with where.activate():
+        return cls._wrap(where.xp.asarray(data), where)
+
+
+def copied(x: Array) -> Array:
+    """A copy of ``x`` of the same class, which no tape knows."""
+    with x.device.activate():
+        return type(x)._wrap(x._data.copy(), x.device)
 
 
 def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]) -> tuple[int, ...]:

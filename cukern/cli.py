@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (CukernError, FileNotFoundError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return status
 
 
@@ -41,7 +44,7 @@ def _add_render(parser: argparse.ArgumentParser) -> None:
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="host or cuda:0; the GPU by default where there is one")
-    parser.add_argument("--steps", type=_positive, help="training steps (default: %(default)s)", default=1000)
+    parser.add_argument("--steps", type=_positive, help="training steps (default: %(default)s)", default=800)
     parser.add_argument("--out", type=Path, default=Path("demo-output"), help="folder (default: %(default)s)")
     parser.set_defaults(run=_demo)
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import dtypes, tape
-from .array import Array, shape_of
+from .array import Array, copied, shape_of
 from .device import Device, current
 
 __all__ = [
@@ -36,34 +36,41 @@ def _device(device: Device | str | None) -> Device:
     return current() if device is None else Device(device)
 
 
-def _host_data(obj: Any, dtype: dtypes.DType | None) -> npt.NDArray[Any]:
-    """``obj`` as a NumPy array of a dtype that cukern has; Python floats become float32."""
+def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], bool]:
+    """``obj`` as a NumPy array of a dtype that cukern has, and whether the memory may be another's.
+
+    Python floats become float32.
+    """
+    typed = hasattr(obj, "dtype")
     if isinstance(obj, (list, tuple)):
-        obj = _unwrapped(obj)
-    data = np.asarray(obj)
-    if dtype is None:
-        if data.dtype == object or (data.dtype.kind in "USV" and data.dtype != dtypes.bfloat16):
-            raise TypeError(f"obj: expected numbers, got {data.dtype} data")
-        python = not hasattr(obj, "dtype") and not (isinstance(obj, list) and _has_dtype(obj))
-        dtype = (
-            dtypes.default_float
-            if python and data.dtype == np.float64
-            else dtypes.as_dtype(data.dtype, "obj")
-        )
-    elif data.dtype.kind == "c":
-        raise TypeError(f"obj: cukern has no complex dtypes, got {data.dtype} data")
-    return data.astype(dtype, copy=False)
+        obj, typed = _unwrapped(obj), _has_dtype(obj)
+    python = not typed and isinstance(obj, (bool, int, float, list))
+    with np.errstate(over="ignore"):
+        data = np.asarray(obj, dtype if python else None)
+        if data.dtype == object or (data.dtype.kind in "USVmM" and data.dtype != dtypes.bfloat16):
+            raise TypeError(f"obj: expected numbers that a dtype of cukern holds, got {data.dtype} data")
+        if data.dtype.kind == "c":
+            raise TypeError(f"obj: cukern has no dtype {data.dtype}")
+        if dtype is None:
+            python_float = python and data.dtype == np.float64
+            dtype = dtypes.default_float if python_float else dtypes.as_dtype(data.dtype, "obj")
+        cast = data.astype(dtype, copy=False)
+        return cast, cast is data and not python
 
 
 def _unwrapped(obj: Any) -> Any:
     """Nested lists and tuples as lists, the cukern arrays in them as NumPy's."""
     if isinstance(obj, (list, tuple)):
         return [_unwrapped(item) for item in obj]
-    return obj.numpy() if isinstance(obj, Array) else obj
+    if not isinstance(obj, Array):
+        return obj
+    if tape.recording((obj,)):
+        raise ValueError("obj: a list of arrays that a tape tracks; join them with cukern.stack")
+    return obj.numpy()
 
 
-def _has_dtype(items: list[Any]) -> bool:
-    return any(_has_dtype(item) if isinstance(item, list) else hasattr(item, "dtype") for item in items)
+def _has_dtype(items: Any) -> bool:
+    return any(_has_dtype(i) if isinstance(i, (list, tuple)) else hasattr(i, "dtype") for i in items)
 
 
 def asarray(
@@ -94,30 +101,31 @@ def asarray(
     if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, np.ndarray):
         return _of_cuda(obj, wanted, device, copy)
     where = _device(device)
-    data = _host_data(obj, wanted)
-    shares = isinstance(obj, np.ndarray) and np.may_share_memory(data, obj)
-    if shares and (where.kind != "host" or not data.flags.aligned or not data.flags.writeable or copy):
+    data, shares = _host_data(obj, wanted)
+    if shares and (where.kind != "host" or not (data.flags.aligned and data.flags.writeable) or copy):
         if copy is False:
             raise ValueError(f"copy: a copy is needed to put this array on {where}")
         data = data.copy(order="C")
     elif copy is False and not shares:
         raise ValueError(f"copy: a copy is needed to make an array of this {type(obj).__name__}")
-    return Array._wrap(where.xp.asarray(data), where)
+    return _on(where, data)
 
 
 def _of_array(
     obj: Array, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None
 ) -> Array:
     where = obj.device if device is None else Device(device)
-    same = where is obj.device and dtype in (None, obj.dtype)
+    # Not `dtype in (None, obj.dtype)`: to NumPy, float64 equals None.
+    cast = dtype is not None and dtype != obj.dtype
+    same = where is obj.device and not cast
     if copy is False and not same:
         raise ValueError(f"copy: a copy is needed to make this array {dtype or obj.dtype} on {where}")
     if same and not copy:
         return obj
-    made = obj if dtype in (None, obj.dtype) else obj.astype(dtype)  # type: ignore[attr-defined]
+    made = obj.astype(dtype) if cast else obj
     if where is not made.device:
         return to_device(made, where)
-    return Array._wrap(made._data.copy(), where) if made is obj else made
+    return copied(made) if made is obj else made
 
 
 def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None) -> Array:
@@ -139,6 +147,7 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
 
     Raises:
         TypeError: ``x`` has no DLPack protocol, or a dtype that cukern has not.
+        ValueError: ``copy`` is False and a copy is needed; memory that may not be written is copied.
     """
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"x: expected an object with __dlpack__, got {type(x).__name__}")
@@ -146,6 +155,10 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
     where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")
     data = where.xp.from_dlpack(x)
     dtypes.as_dtype(data.dtype, "x")
+    if where.kind == "host" and not (data.flags.writeable and data.flags.aligned):
+        if copy is False:
+            raise ValueError("copy: a copy is needed, as the memory is read-only or misaligned")
+        data = data.copy()
     return _of_array(Array._wrap(data, where), None, device, copy)
 
 
@@ -157,7 +170,7 @@ def to_device(x: Array, device: Device | str) -> Array:
     if where.kind == "host":
         made = Array._wrap(x.numpy(), where)
     else:
-        with where.xp.cuda.Device(where.index):
+        with where.activate():
             made = Array._wrap(where.xp.array(x._data), where)
     if tape.recording((x,)):
         tape.record("to_device", (x,), (made,), lambda given, saved, needs: (to_device(given[0], home),))
@@ -174,7 +187,8 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     """
     where = _device(device)
     wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
-    return Array._wrap(where.xp.empty(shape_of(shape), wanted), where)
+    with where.activate():
+        return Array._wrap(where.xp.empty(shape_of(shape), wanted), where)
 
 
 def full(
@@ -182,16 +196,18 @@ def full(
 ) -> Array:
     """An array of ``shape`` whose every element is ``fill_value``, of its dtype by default."""
     where = _device(device)
+    wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     number = fill_value.item() if isinstance(fill_value, Array) else fill_value
-    wanted = dtypes.result_type(number) if dtype is None else dtypes.as_dtype(dtype)
-    return Array._wrap(where.xp.full(shape_of(shape), number, wanted), where)
+    with where.activate():
+        return Array._wrap(where.xp.full(shape_of(shape), number, wanted), where)
 
 
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
     """An array of zeros, float32 by default."""
     where = _device(device)
     wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
-    return Array._wrap(where.xp.zeros(shape_of(shape), wanted), where)
+    with where.activate():
+        return Array._wrap(where.xp.zeros(shape_of(shape), wanted), where)
 
 
 def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
@@ -199,32 +215,43 @@ def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str 
     return full(shape, 1, dtypes.default_float if dtype is None else dtype, device)
 
 
+def _like(
+    x: Array, dtype: npt.DTypeLike | None, device: Device | str | None
+) -> tuple[tuple[int, ...], npt.DTypeLike, Device]:
+    if not isinstance(x, Array):
+        raise TypeError(f"x: expected an Array, got {type(x).__name__}")
+    return x.shape, x.dtype if dtype is None else dtype, x.device if device is None else Device(device)
+
+
 def empty_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
     """An array of the shape, dtype and device of ``x`` whose elements are not set."""
-    return empty(x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device)
+    shape, wanted, where = _like(x, dtype, device)
+    return empty(shape, wanted, where)
 
 
 def full_like(
     x: Array, fill_value: Scalar, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
 ) -> Array:
     """An array of the shape, dtype and device of ``x`` whose every element is ``fill_value``."""
-    return full(
-        x.shape, fill_value, x.dtype if dtype is None else dtype, x.device if device is None else device
-    )
+    shape, wanted, where = _like(x, dtype, device)
+    return full(shape, fill_value, wanted, where)
 
 
 def zeros_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
     """Zeros of the shape, dtype and device of ``x``."""
-    return zeros(x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device)
+    shape, wanted, where = _like(x, dtype, device)
+    return zeros(shape, wanted, where)
 
 
 def ones_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
     """Ones of the shape, dtype and device of ``x``."""
-    return ones(x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device)
+    shape, wanted, where = _like(x, dtype, device)
+    return ones(shape, wanted, where)
 
 
 def _on(where: Device, data: npt.NDArray[Any]) -> Array:
-    return Array._wrap(where.xp.asarray(data), where)
+    with where.activate():
+        return Array._wrap(where.xp.asarray(data), where)
 
 
 def arange(
@@ -265,7 +292,8 @@ def linspace(
     if num < 0:
         raise ValueError(f"num: expected at least 0, got {num}")
     wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
-    return _on(_device(device), np.linspace(start, stop, num, endpoint=endpoint).astype(wanted))
+    kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
+    return _on(_device(device), np.linspace(start, stop, num, endpoint=endpoint, dtype=kind).astype(wanted))
 
 
 def eye(

@@ -112,6 +112,8 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
     """
     if isinstance(obj, np.dtype) and obj in _BY_DTYPE:
         return _BY_DTYPE[obj].dtype
+    if obj is None or isinstance(obj, np.ndarray):
+        raise TypeError(f"{argument}: expected a dtype, got {type(obj).__name__}")
     if obj == "bfloat16":
         return bfloat16
     if obj is float:

@@ -1,4 +1,4 @@
-"""Elementwise expressions: typed, hash-consed graphs that print themselves as C++ and differentiate themselves.
+"""Elementwise expressions: typed, hash-consed graphs that print themselves as C++.
 
 A graph's leaves are inputs (arrays), scalars (kernel arguments) and constants (text). Its nodes are
 casts and rows of :mod:`cukern.table`. float16 and bfloat16 values are computed in float32; only a
@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -24,6 +24,13 @@ from .operators import Operators
 Scalar = bool | int | float
 #: The dtype kinds that a row computes in; operands of other kinds are promoted or refused.
 ALL, NUMERIC, INTEGER, FLOAT = "biuf", "iuf", "biu", "f"
+_KINDS = {
+    ALL: "any dtype",
+    NUMERIC: "numbers",
+    INTEGER: "integers or bool",
+    FLOAT: "floats",
+    "iu": "integers",
+}
 
 
 def is_scalar(value: object) -> bool:
@@ -68,8 +75,7 @@ class Row:
         oracle: the NumPy function of the same values, where its name is another.
         domain: the open interval that tests and gradient checks draw operands from.
         operator: the Python operator's method.
-        method: whether arrays have a method of this name.
-        doc: the first line of the docstring.
+        doc: the first line of the docstring; the rest follows from the row.
     """
 
     def __init__(
@@ -83,11 +89,10 @@ class Row:
         codes: dict[str, str] | None = None,
         integers: DType | None = None,
         bools: DType | None = None,
-        simplify: Callable[..., tuple[Row, tuple[Any, ...]] | None] | None = None,
+        simplify: Callable[..., tuple[Callable[..., Any], tuple[Any, ...]] | None] | None = None,
         oracle: str | Callable[..., Any] | None = None,
         domain: tuple[float, float] = (-2.0, 2.0),
         operator: str = "",
-        method: bool = False,
         doc: str = "",
     ) -> None:
         self.name = self.__name__ = name
@@ -101,11 +106,26 @@ class Row:
         self.oracle = name if oracle is None else oracle
         self.domain = domain
         self.operator = operator
-        self.method = method
-        self.__doc__ = doc
+        self.__doc__ = f"{doc}\n\n{self._rules()}"
 
     def __repr__(self) -> str:
         return f"<elementwise function {self.name}>"
+
+    def _rules(self) -> str:
+        """What a docstring says of dtypes, shapes and derivatives."""
+        kinds = _KINDS[self.types] if "x" in self.operands else "any dtype, taken as bool"
+        rules = [f"Takes arrays of {kinds}, and Python numbers."]
+        if len(self.operands) > 1:
+            rules.append("Operands are broadcast, and promoted to a common dtype.")
+        if self.types == FLOAT:
+            where = "float64" if self.integers else "the float that NumPy computes them in"
+            rules.append(f"Integers are computed in {where}.")
+        rules.append("The result is bool." if self.result == "b" else "The result has the dtype computed in.")
+        rules.append("Differentiable to any order." if self.differentiable else "Has no derivative.")
+        refused = "" if self.types in (ALL, FLOAT) else " Raises TypeError for other dtypes."
+        if len(self.operands) > 1:
+            refused += " Raises ValueError if the shapes do not broadcast."
+        return " ".join(rules) + refused
 
     @property
     def differentiable(self) -> bool:
@@ -145,7 +165,6 @@ class Row:
         return _substitute(self.codes.get(info.kind, self.code), names)
 
 
-_KINDS = {ALL: "any dtype", NUMERIC: "numbers", INTEGER: "integers or bool", FLOAT: "floats", "iu": "integers"}
 _WORD = re.compile(r"\b([xyzTU])\b(\(?)")
 
 
@@ -158,7 +177,7 @@ def _substitute(code: str, names: dict[str, str]) -> str:
     return _WORD.sub(replaced, code)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _float_of(dtype: DType) -> DType:
     """The float that NumPy's math functions compute an integer dtype in."""
     size = dtype.itemsize
@@ -191,13 +210,25 @@ _nodes: WeakValueDictionary[Any, Node] = WeakValueDictionary()
 
 
 def _node(
-    kind: str, dtype: DType, args: tuple[Node, ...] = (), row: Row | None = None, value: Any = None, weak: bool = False
+    kind: str,
+    dtype: DType,
+    args: tuple[Node, ...] = (),
+    row: Row | None = None,
+    value: Any = None,
+    weak: bool = False,
 ) -> Node:
     key = (kind, dtype, tuple(map(id, args)), row, repr(value), weak)
     found = _nodes.get(key)
     if found is None:
         found = Node()
-        found.kind, found.dtype, found.args, found.row, found.value, found.weak = kind, dtype, args, row, value, weak
+        found.kind, found.dtype, found.args, found.row, found.value, found.weak = (
+            kind,
+            dtype,
+            args,
+            row,
+            value,
+            weak,
+        )
         _nodes[key] = found
     return found
 
@@ -234,7 +265,13 @@ def _sample(node: Node) -> DType | Scalar:
 
 
 def _weak_constant(value: Scalar) -> Node:
-    dtype = dtypes.bool_ if isinstance(value, bool) else dtypes.int64 if isinstance(value, int) else dtypes.float64
+    dtype = (
+        dtypes.bool_
+        if isinstance(value, bool)
+        else dtypes.int64
+        if isinstance(value, int)
+        else dtypes.float64
+    )
     return _node("constant", dtype, value=value, weak=True)
 
 
@@ -295,7 +332,7 @@ class Expr(Operators):
         """The number of elements that the value will have."""
         return math.prod(self.shape)
 
-    def astype(self, dtype: Any) -> Expr:
+    def astype(self, dtype: Any, /, *, copy: bool = True) -> Expr:
         """The symbol as another dtype."""
         return Expr(cast(self.node, dtypes.as_dtype(dtype)), self.shape)
 
@@ -344,7 +381,11 @@ def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
                 f"{row.name}: a fused function computes with its arguments and Python numbers; got "
                 f"{type(operand).__name__} from elsewhere: pass it as an argument"
             )
-    return Expr(call(row, nodes), shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes))
+    try:
+        shape = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"{row.name}: shapes {', '.join(map(str, shapes))} do not broadcast") from None
+    return Expr(call(row, nodes), shape)
 
 
 def order(roots: Iterable[Node]) -> list[Node]:
@@ -446,7 +487,9 @@ def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
                 continue
         else:
             assert node.row is not None
-            operand = next((a for a, m in zip(node.args, node.row.operands, strict=True) if m == "x"), node.args[0])
+            operand = next(
+                (a for a, m in zip(node.args, node.row.operands, strict=True) if m == "x"), node.args[0]
+            )
             made = node.row.print([names[arg] for arg in node.args], operand.dtype)
         names[node] = f"v{len(body)}"
         body.append(Statement(compute_type(node.dtype), names[node], made))

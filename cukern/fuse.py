@@ -15,7 +15,7 @@ from .array import Array
 from .creation import asarray
 from .expr import Expr, Node, cast, input_node, is_scalar, scalar_node
 from .ops.elementwise import evaluate
-from .ops.launch import source
+from .ops.launch import remember, source
 from .program import Program, compact
 
 P = ParamSpec("P")
@@ -34,7 +34,7 @@ class _Kernel:
 
 @dataclass(frozen=True)
 class _Traced:
-    """A traced function: a kernel for each shape of outputs, and what it returned, with symbols for leaves."""
+    """A traced function: a kernel for each shape of outputs, and what it returned, symbols for leaves."""
 
     kernels: tuple[_Kernel, ...]
     outputs: Any
@@ -136,7 +136,7 @@ class Fused(Generic[P, R]):
                 f"{self._name}: expected arrays, numbers, and hashable static arguments; {error}"
             ) from None
         if found is None:
-            found = self._traces[call.key] = self._trace(call)
+            found = remember(self._traces, call.key, self._trace(call))
         return found
 
     def _trace(self, call: _Call) -> _Traced:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from . import arguments, dtypes, render, signature
 from .array import Array
@@ -16,6 +16,8 @@ from .device.base import CompiledFunction, CompilerFailure, Unit
 from .errors import CompileError, LaunchError
 
 Dim3 = tuple[int, int, int]
+# The last block's threads count on past the last element.
+_LARGEST_INT_INDEX = 2**31 - 1 - 2**16
 
 
 def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
@@ -24,8 +26,12 @@ def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
     Raises:
         LaunchError: not one to three integers that are at least 0.
     """
-    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if not 1 <= len(sizes) <= 3 or not all(isinstance(n, int) and n >= 0 for n in sizes):
+    given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    try:
+        sizes = [operator.index(n) for n in given]
+    except TypeError:
+        sizes = []
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
         raise LaunchError(f"{argument}: expected one to three integers that are at least 0, got {value!r}")
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
@@ -39,6 +45,7 @@ class BoundKernel:
         rendered: the text and the variables that it was rendered from.
         signature: the parsed name and parameters.
         block: threads of a block along x, y and z.
+        function: what the device compiled; it launches checked values without a check of its own.
     """
 
     def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
@@ -50,10 +57,11 @@ class BoundKernel:
         _check_block(block, device, self.signature.name)
         unit = Unit(rendered.text, parsed.signature, parsed.calls, parsed.dynamic_shared)
         try:
-            self._function: CompiledFunction = device.backend.compile(device.index, unit)
+            self.function: CompiledFunction = device.backend.compile(device.index, unit)
         except CompilerFailure as failure:
             raise _compile_error(failure.log, rendered, device) from None
-        self._static_shared = int(self._function.attributes.get("shared_size_bytes", 0))
+        _check_bounds(block, self.attributes, self.signature)
+        self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
         self._converters = arguments.converters(parsed.signature, device)
         self._written = [
             i for i, p in enumerate(parsed.signature.params) if not p.const and p.kind != "scalar"
@@ -62,7 +70,7 @@ class BoundKernel:
     @property
     def attributes(self) -> Mapping[str, int]:
         """CUDA's function attributes, those that the device knows."""
-        return self._function.attributes
+        return self.function.attributes
 
     def __call__(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> None:
         """Launch on the current stream.
@@ -86,12 +94,15 @@ class BoundKernel:
         if self._written:
             arguments.check_overlap(self.signature, values, self._written)
         blocks = as_dim3(grid, "grid")
-        if 0 not in blocks:
-            self._check_launch(blocks, shared)
-            self._function(blocks, self.block, shared, values)
-        for i in self._written:
-            if args[i] is not None:
-                args[i]._bump(name)
+        if 0 in blocks:
+            return
+        self._check_launch(blocks, shared)
+        try:
+            self.function(blocks, self.block, shared, values)
+        finally:  # a kernel that fails on the way has written what it has
+            for i in self._written:
+                if args[i] is not None:
+                    args[i]._bump(name)
 
     def _check_launch(self, grid: Dim3, shared: int) -> None:
         limits = self.device.properties
@@ -100,7 +111,9 @@ class BoundKernel:
                 raise LaunchError(
                     f"{self.signature.name}: grid.{axis} is {size}, and {limits.name} takes {limit} at most"
                 )
-        if self._static_shared + shared > limits.max_shared_memory_per_block or shared < 0:
+        if not isinstance(shared, int) or shared < 0:
+            raise LaunchError(f"{self.signature.name}: shared: expected bytes, at least 0, got {shared!r}")
+        if self._static_shared + shared > limits.max_shared_memory_per_block:
             raise LaunchError(
                 f"{self.signature.name}: shared is {shared} bytes beside {self._static_shared} static ones, "
                 f"and {limits.name} has {limits.max_shared_memory_per_block} a block"
@@ -121,8 +134,19 @@ def _check_block(block: Dim3, device: Device, name: str) -> None:
         raise LaunchError(f"{name}: block is {block}; expected at least one thread")
 
 
-def _compile_error(log: str, rendered: render.Rendered, device: Device) -> CompileError:
-    parts = [f"{rendered.template} does not compile for {device}", log.strip()]
+def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.Signature) -> None:
+    threads = block[0] * block[1] * block[2]
+    given = (attributes.get("max_threads_per_block"), parsed.max_threads)
+    allowed = min((n for n in given if n is not None), default=threads)
+    if threads > allowed:
+        raise LaunchError(
+            f"{parsed.name}: block is {block}, {threads} threads; this kernel, by its __launch_bounds__ or "
+            f"its registers, takes {allowed} at most"
+        )
+
+
+def _compile_error(log: str, rendered: render.Rendered, target: object) -> CompileError:
+    parts = [f"{rendered.template} does not compile for {target}", log.strip()]
     spot = render.locate(log)
     if spot is not None:
         name, line = spot
@@ -179,7 +203,7 @@ class Kernel:
             self.template = source
             render.source_of(source)
         self.block = as_dim3(block, "block")
-        self.variables = variables
+        self.variables = copy.deepcopy(variables)
         self._bound: dict[Any, BoundKernel] = {}
         self._lock = threading.Lock()
 
@@ -192,22 +216,29 @@ class Kernel:
         block = as_dim3(bound.pop("block", self.block), "block")
         words = [self.name]
         if "elem" in bound:
-            row = dtypes.info(_element(bound["elem"]))
+            row = dtypes.info(_element(bound["elem"], "elem"))
             words.append(row.name)
             bound["elem"] = row.cxx
-            bound.setdefault("acc", dtypes.info(row.acc).cxx)
+            bound.setdefault("acc", row.acc)
             bound.setdefault("vec", 16 // row.itemsize)
-        if isinstance(bound.get("acc"), np.dtype):
-            bound["acc"] = dtypes.info(dtypes.as_dtype(bound["acc"], "acc")).cxx
+        if "acc" in bound:
+            bound["acc"] = dtypes.info(_element(bound["acc"], "acc")).cxx
+        for size, axis in zip(block, "xyz", strict=True):
+            if f"block_{axis}" in bound:
+                raise LaunchError(f"{self.name}: block_{axis}: give block=(x, y, z), from which it follows")
+            bound[f"block_{axis}"] = size
         bound.setdefault("index", "int")
-        bound.update(
-            block=block[0] * block[1] * block[2], block_x=block[0], block_y=block[1], block_z=block[2]
-        )
+        bound["block"] = block[0] * block[1] * block[2]
         symbol = "_".join([*words, str(bound["block"])])
-        bound.setdefault("name", "".join(c if c.isalnum() else "_" for c in symbol))
+        symbol = "".join(c if c.isascii() and c.isalnum() else "_" for c in symbol)
+        bound.setdefault("name", symbol if not symbol[0].isdigit() else f"_{symbol}")
         return bound, block
 
-    def bind(self, device: Device | None = None, **overrides: Any) -> BoundKernel:
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = render.source_of(self.template) if self.template.startswith("<") else self.template
+        return _remake, (type(self), source, self.block, self.name, self.variables)
+
+    def bind(self, device: Device | str | None = None, /, **overrides: Any) -> BoundKernel:
         """Render and compile, or find what an earlier call compiled.
 
         Args:
@@ -219,8 +250,8 @@ class Kernel:
             CompileError: the rendered text does not compile.
             LaunchError: the block is more than the device takes.
         """
-        device = device or current()
-        key = (device, *sorted((k, _freeze(v)) for k, v in overrides.items()))
+        device = current() if device is None else Device(device)
+        key = (device, *sorted((k, _freeze(v, k)) for k, v in overrides.items()))
         found = self._bound.get(key)
         if found is None:
             variables, block = self._resolve(overrides)
@@ -235,7 +266,8 @@ class Kernel:
         arrays = [arg for arg in args if isinstance(arg, Array)]
         if "elem" not in overrides and "elem" not in self.variables and arrays:
             overrides["elem"] = arrays[0].dtype
-        if "index" not in overrides and any(a.size > 0x7FFFFFFF for a in arrays):
+        given = overrides.keys() | self.variables.keys()
+        if "index" not in given and any(a.size > _LARGEST_INT_INDEX for a in arrays):
             overrides["index"] = "long long"
         return (arrays[0].device if arrays else current()), overrides
 
@@ -271,7 +303,7 @@ class Kernel:
             grid = -(-sized[0].size // threads)
         bound(args, grid, shared)
 
-    def source(self, *args: Any, device: Device | None = None, **overrides: Any) -> str:
+    def source(self, *args: Any, **overrides: Any) -> str:
         """The text that a call with these arguments compiles.
 
         Raises:
@@ -297,7 +329,7 @@ class Kernel:
         try:
             return nvrtc.compile(rendered.text, arch=arch).ptx
         except CompilerFailure as failure:
-            raise _compile_error(failure.log, rendered, current()) from None
+            raise _compile_error(failure.log, rendered, arch) from None
 
     def attributes(self, *args: Any, **overrides: Any) -> Mapping[str, int]:
         """CUDA's function attributes of the kernel that a call with these arguments launches."""
@@ -305,15 +337,28 @@ class Kernel:
         return self.bind(device, **overrides).attributes
 
 
-def _element(elem: Any) -> dtypes.DType:
+def _remake(cls: type[Kernel], source: str, block: Dim3, name: str, variables: dict[str, Any]) -> Kernel:
+    return cls(source, block, name, **variables)
+
+
+def _element(elem: Any, argument: str) -> dtypes.DType:
     known = dtypes.from_cxx(elem) if isinstance(elem, str) else None
-    return known if known is not None else dtypes.as_dtype(elem, "elem")
+    return known if known is not None else dtypes.as_dtype(elem, argument)
 
 
-def _freeze(value: Any) -> Any:
-    """A hashable stand-in of a template variable."""
+def _freeze(value: Any, name: str) -> Any:
+    """A hashable stand-in of a template variable, different for what renders differently."""
     if isinstance(value, dict):
-        return tuple((key, _freeze(item)) for key, item in value.items())
+        return dict, tuple((key, _freeze(item, name)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return tuple(_freeze(item) for item in value)
-    return (type(value), value)
+        return type(value), tuple(_freeze(item, name) for item in value)
+    if isinstance(value, float):
+        return float, repr(value)
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"{name}: a template variable is a number, a string, a dtype, or a list, tuple or dict of these; "
+            f"got {type(value).__name__}"
+        ) from None
+    return type(value), value

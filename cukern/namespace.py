@@ -1,4 +1,4 @@
-"""The array namespace: every public function of arrays, gathered from the tables and families of :mod:`cukern.ops`."""
+"""The array namespace: every public function of arrays, gathered from the tables and families."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .device import Device
 from .dtypes import DType
 from .fuse import fuse as fuse
 from .operators import FUNCTIONS
-from .ops import getitem as _getitem  # registers indexing
+from .ops import getitem as _getitem  # noqa: F401 - registers x[key]
 from .ops.elementwise import astype as astype
-from .ops.index import *
-from .ops.linalg import *
-from .ops.manipulate import *
-from .ops.reduce import *
+from .ops.index import *  # noqa: F403
+from .ops.linalg import *  # noqa: F403
+from .ops.manipulate import *  # noqa: F403
+from .ops.reduce import *  # noqa: F403
 from .ops.reduce import sum_to_shape
-from .table import *
+from .table import *  # noqa: F403
 
 #: Functions that arrays have as methods or operators, under another public name or none.
 INTERNAL = frozenset({"getitem", "setitem", "inplace"})
@@ -32,7 +32,11 @@ def _constant(value: float) -> Any:
 
 
 tape.register_algebra(
-    add=add, sum_to_shape=sum_to_shape, zeros=_constant(0.0), ones=_constant(1.0), cast=astype
+    add=FUNCTIONS["add"],
+    sum_to_shape=sum_to_shape,
+    zeros=_constant(0.0),
+    ones=_constant(1.0),
+    cast=astype,
 )
 
 __all__ = sorted(set(FUNCTIONS) - INTERNAL | {"fuse"})

@@ -90,7 +90,7 @@ def _active(outputs: Sequence[Node], needs: Sequence[bool]) -> set[Node]:
     """The nodes through which a cotangent reaches a wanted input."""
     active: set[Node] = set()
     for node in order(outputs):
-        wanted = node.kind == "input" and needs[node.value] or any(arg in active for arg in node.args)
+        wanted = (node.kind == "input" and needs[node.value]) or any(arg in active for arg in node.args)
         if wanted and _is_float(node):
             active.add(node)
     return active
@@ -116,7 +116,7 @@ def _reverse(outputs: Sequence[Node], seeds: Sequence[Node], needs: Sequence[boo
     def accumulate(node: Node, part: Node) -> None:
         part = cast(part, node.dtype)
         have = cotangents.get(node)
-        cotangents[node] = part if have is None else call(FUNCTIONS["add"], (have, part))  # type: ignore[arg-type]
+        cotangents[node] = part if have is None else call(FUNCTIONS["add"], (have, part))
 
     for node, seed in zip(outputs, seeds, strict=True):
         if node in active:
@@ -150,14 +150,17 @@ def _derive(forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]) -
     roots = _saving_least(roots, forward.outputs, k, m)
     made, inputs, scalars = compact(f"{forward.name}_vjp", roots)
     sources: list[Source] = [
-        ("input", at) if at < k else ("cotangent", at - k) if at < k + m else ("output", at - k - m) for at in inputs
+        ("input", at) if at < k else ("cotangent", at - k) if at < k + m else ("output", at - k - m)
+        for at in inputs
     ]
     return Backward(made, tuple(sources), scalars, tuple(results))
 
 
 def _saving_least(roots: list[Node], outputs: Sequence[Node], k: int, m: int) -> list[Node]:
     """The roots with the forward outputs read instead of computed again, unless that saves more arrays."""
-    stored = {node: input_node(k + m + i, node.dtype) for i, node in enumerate(outputs) if node.kind == "call"}
+    stored = {
+        node: input_node(k + m + i, node.dtype) for i, node in enumerate(outputs) if node.kind == "call"
+    }
     reading = list(substitute(roots, stored))
 
     def count(nodes: list[Node]) -> int:

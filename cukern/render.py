@@ -11,18 +11,21 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import jinja2.ext
 
 from .errors import TemplateError
+from .lines import SourceLines, place_directives
 
 _HERE = Path(__file__).parent
 #: The library's own templates: inside the installed package, or beside it in a source tree.
 TEMPLATES = _HERE / "templates" if (_HERE / "templates").is_dir() else _HERE.parent / "templates"
 PRELUDE = "prelude/base.cuh"
+_HALF_WORDS = ("__half", "__half2", "half", "half2")
+_BFLOAT16_WORDS = ("__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat162")
 
 
 @dataclass(frozen=True)
@@ -34,44 +37,6 @@ class Rendered:
     variables: Mapping[str, Any] = field(compare=False)
 
 
-class _LineDirectives(jinja2.ext.Extension):
-    """Writes ``#line`` wherever a statement makes the text's lines part from the template's."""
-
-    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
-        lines = source.split("\n")
-        macros = 0
-        for i, line in enumerate(lines[:-1]):
-            code = line.strip()
-            if code.startswith(("#endif", "#else", "#elif")) and not macros:
-                # A compiler passes over the directives of a group that it skips.
-                lines[i] = line + f"<< '\\n' ~ _line({i + 2}) >>"
-                continue
-            if code.startswith(("<% macro", "<% call", "<%- macro", "<%- call")):
-                macros += 1
-            whole = code.startswith(("<%", "<#")) or (code.endswith(("%>", "#>")) and _opened_above(lines, i))
-            if code.endswith(("%>", "#>")):
-                if whole and not macros and not (i and lines[i - 1].endswith("\\")):
-                    lines[i] = line + f"<< _line({i + 2}) >>"
-                elif not whole:
-                    lines[i] = line + "<< '' >>"
-            if code.startswith(("<% endmacro", "<% endcall", "<%- endmacro", "<%- endcall")):
-                macros -= 1
-        name = (name or "<kernel>").replace("\\", "/").replace('"', "'")
-        head = f"<% set _line = _directive({name!r}) %><< _line(1) ~ '\\n' >>" if len(lines) > 1 else ""
-        return head + "\n".join(lines)
-
-
-def _opened_above(lines: list[str], i: int) -> bool:
-    """Whether the tag that ends line ``i`` was opened on an earlier line."""
-    line = lines[i]
-    tag = "<%" if line.rstrip().endswith("%>") else "<#"
-    return tag not in line
-
-
-def _directive(name: str) -> Any:
-    return lambda number: f'#line {number} "{name}"'
-
-
 class _Sources(jinja2.BaseLoader):
     """Templates given as strings, and folders that a user adds, before the library's own."""
 
@@ -79,15 +44,20 @@ class _Sources(jinja2.BaseLoader):
         self.strings: dict[str, str] = {}
         self.folders: list[Path] = [TEMPLATES]
 
+    def find(self, template: str) -> Path | None:
+        parts = Path(template)
+        if parts.is_absolute() or ".." in parts.parts:
+            return None
+        return next((folder / parts for folder in self.folders if (folder / parts).is_file()), None)
+
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str | None, Any]:
         if template in self.strings:
             source = self.strings[template]
             return source, None, lambda: self.strings.get(template) == source
-        for folder in self.folders:
-            path = folder / template
-            if path.is_file() and ".." not in Path(template).parts:
-                return path.read_text(), str(path), _unchanged(path)
-        raise jinja2.TemplateNotFound(template)
+        path = self.find(template)
+        if path is None:
+            raise jinja2.TemplateNotFound(template)
+        return path.read_text(encoding="utf-8"), str(path), _unchanged(path)
 
 
 def _unchanged(path: Path) -> Callable[[], bool]:
@@ -102,7 +72,7 @@ _lock = threading.RLock()
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
     """The environment that renders every kernel."""
-    made = jinja2.Environment(
+    return jinja2.Environment(
         variable_start_string="<<",
         variable_end_string=">>",
         block_start_string="<%",
@@ -114,10 +84,8 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         loader=_sources,
-        extensions=[_LineDirectives],
+        extensions=[SourceLines],
     )
-    made.globals["_directive"] = _directive
-    return made
 
 
 def add_templates(folder: str | Path) -> None:
@@ -136,13 +104,12 @@ def add_templates(folder: str | Path) -> None:
 
 
 def add_source(source: str, label: str) -> str:
-    """Make a string a template; the name it is known by is returned."""
+    """Make a string a template; the name it is known by is returned, the same for the same string."""
     with _lock:
         name = f"<{label}>"
-        number = 2
-        while _sources.strings.setdefault(name, source) != source:
-            name = f"<{label}.{number}>"
-            number += 1
+        if _sources.strings.setdefault(name, source) != source:
+            name = f"<{label} {sha256(source.encode()).hexdigest()[:8]}>"
+            _sources.strings[name] = source
         return name
 
 
@@ -150,12 +117,14 @@ def source_of(template: str) -> str:
     """The text of a template, before rendering.
 
     Raises:
-        TemplateError: there is no such template.
+        TemplateError: there is no such template, or it is not UTF-8.
     """
     try:
         return _sources.get_source(environment(), template)[0]
     except jinja2.TemplateNotFound as error:
         raise _missing(str(error.name or template)) from None
+    except UnicodeDecodeError as error:
+        raise TemplateError(f"{template}: expected UTF-8 text; {error}") from None
 
 
 def _missing(name: str) -> TemplateError:
@@ -170,8 +139,10 @@ def excerpt(text: str, line: int, around: int = 3) -> str:
     return "\n".join(f"{'>' if n == line else ' '} {n:4d} | {lines[n - 1]}" for n in shown)
 
 
-def _explain(error: jinja2.TemplateError, template: str, variables: Mapping[str, Any]) -> TemplateError:
+def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> TemplateError:
+    """What went wrong, the template's line about it, and the variables."""
     name, line = template, None
+    syntax = isinstance(error, jinja2.TemplateSyntaxError)
     if isinstance(error, jinja2.TemplateSyntaxError):
         name, line = error.name or template, error.lineno
     else:
@@ -181,13 +152,18 @@ def _explain(error: jinja2.TemplateError, template: str, variables: Mapping[str,
             if found is not None:
                 name, line = found, trace.tb_lineno
             trace = trace.tb_next
-    message = str(error.message if isinstance(error, jinja2.TemplateSyntaxError) else error)
+    if isinstance(error, jinja2.TemplateNotFound):
+        message = str(_missing(str(error.name or error)))
+    elif isinstance(error, jinja2.TemplateError):
+        message = str(error.message)
+    else:
+        message = f"{type(error).__name__}: {error}"
     parts = [f"{name}{'' if line is None else f', line {line}'}: {message}"]
-    syntax = isinstance(error, jinja2.TemplateSyntaxError)
-    if syntax and line is not None and "<<" in source_of(name).split("\n")[line - 1]:
-        parts.append("'<<' opens an expression that '>>' closes; for a left shift write shl(x, n)")
     if line is not None:
-        parts.append(excerpt(source_of(name), line))
+        text = source_of(name)
+        if syntax and "<<" in text.split("\n")[line - 1]:
+            parts.append("'<<' opens an expression that '>>' closes; for a left shift write shl(x, n)")
+        parts.append(excerpt(text, line))
     parts.append(f"bound variables: {describe(variables)}")
     return TemplateError("\n".join(parts))
 
@@ -211,6 +187,11 @@ def describe(variables: Mapping[str, Any]) -> str:
     return ", ".join(shown) or "none"
 
 
+def _words(text: str) -> set[str]:
+    """The identifiers and numbers of a text."""
+    return set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
+
+
 def render(template: str, variables: Mapping[str, Any]) -> Rendered:
     """Render a template, the prelude before it.
 
@@ -219,38 +200,40 @@ def render(template: str, variables: Mapping[str, Any]) -> Rendered:
         variables: the template's variables.
 
     Raises:
-        TemplateError: no such template, a syntax error, or a variable that is not bound.
+        TemplateError: no such template, a syntax error, a variable that is not bound, or an
+            expression that fails.
     """
+    source_of(template)
     try:
         with _lock:
             body = environment().get_template(template).render(variables)
-            bound = {"uses_half": "__half" in body, "uses_bfloat16": "__nv_bfloat16" in body}
+            words = _words(body)
+            bound = {
+                "uses_half": not words.isdisjoint(_HALF_WORDS),
+                "uses_bfloat16": not words.isdisjoint(_BFLOAT16_WORDS),
+            }
             prelude = environment().get_template(PRELUDE).render(bound)
-    except jinja2.TemplateNotFound as error:
-        raise _missing(str(error.name or template)) from None
-    except jinja2.TemplateError as error:
+    except Exception as error:
         raise _explain(error, template, variables) from None
-    return Rendered(prelude + body, template, dict(variables))
+    return Rendered(place_directives(prelude + body), template, dict(variables))
 
 
 def locate(log: str) -> tuple[str, int] | None:
     """The template and line of the first error in a compiler's log, as its ``#line`` made it."""
     for line in log.split("\n"):
-        head, found, _ = line.partition("error")
-        if not found:
-            continue
-        for name in sorted([*_sources.strings, *_named_before(head)], key=len, reverse=True):
-            _, found, rest = head.partition(name)
-            number = rest[1:].replace(")", ":").split(":")[0]
-            if found and rest[:1] in ("(", ":") and number.isdigit() and _exists(name):
+        for name in _named_in(line):
+            rest = line[len(name) :]
+            number, _, message = rest[1:].replace(")", ":", 1).partition(":")
+            if rest[:1] in ("(", ":") and number.isdigit() and "error" in message:
                 return name, int(number)
     return None
 
 
-def _named_before(head: str) -> list[str]:
-    """What may be a file's name at the start of a compiler's message."""
-    return [head.split(mark)[0].strip() for mark in ("(", ":")]
+def _named_in(line: str) -> list[str]:
+    """The templates that a compiler's message may start with, the longest name first."""
+    heads = {line[:at] for at, mark in enumerate(line) if mark in "(:"}
+    return sorted((head for head in heads if head and _exists(head)), key=len, reverse=True)
 
 
 def _exists(name: str) -> bool:
-    return name in _sources.strings or any((folder / name).is_file() for folder in _sources.folders)
+    return name in _sources.strings or _sources.find(name) is not None

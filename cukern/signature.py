@@ -31,6 +31,23 @@ _ALIASES = {
         for n, cxx in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
     },
 }
+# CUDA's vector types: the element type, and the alignment in bytes.
+_VECTORS = {
+    f"{cuda}{n}": (cxx, size * (n if n != 3 else 1) if size * n <= 16 else 16)
+    for cuda, cxx, size in (
+        ("char", "signed char", 1),
+        ("uchar", "unsigned char", 1),
+        ("short", "short", 2),
+        ("ushort", "unsigned short", 2),
+        ("int", "int", 4),
+        ("uint", "unsigned int", 4),
+        ("longlong", "long long", 8),
+        ("ulonglong", "unsigned long long", 8),
+        ("float", "float", 4),
+        ("double", "double", 8),
+    )
+    for n in (1, 2, 3, 4)
+} | {"__half2": ("__half", 4), "half2": ("__half", 4), "__nv_bfloat162": ("__nv_bfloat16", 4)}
 _NOISE = {"const", "volatile", "__restrict__", "__restrict", "__grid_constant__", "restrict"}
 
 
@@ -45,6 +62,7 @@ class Param:
         const: whether the kernel only reads what the pointer or view points at.
         ndim: the number of axes of a view, else 0.
         type_text: the type as it is written.
+        alignment: bytes that the address of a pointer's array is a multiple of.
     """
 
     name: str
@@ -53,6 +71,7 @@ class Param:
     const: bool
     ndim: int
     type_text: str
+    alignment: int = 1
 
 
 @dataclass(frozen=True)
@@ -68,10 +87,17 @@ class DynamicShared:
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel's name and parameters."""
+    """A kernel's name and parameters.
+
+    Attributes:
+        name: the symbol that a launch looks up.
+        params: the parameters in order.
+        max_threads: the first number of ``__launch_bounds__``; None without it.
+    """
 
     name: str
     params: tuple[Param, ...]
+    max_threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,28 +126,36 @@ def _text(node: tree_sitter.Node | None) -> str:
     return "" if node is None or node.text is None else node.text.decode()
 
 
-def _blank_alignment(source: bytes) -> bytes:
-    """``source`` with every ``__align__(n)`` blanked, which the grammar does not know before a type."""
-    word = b"__align__("
-    at = source.find(word)
-    while at >= 0:
-        end, depth = at + len(word), 1
-        while depth and end < len(source):
-            depth += {40: 1, 41: -1}.get(source[end], 0)
-            end += 1
-        source = source[:at] + b" " * (end - at) + source[end:]
-        at = source.find(word, end)
+def _blank(source: bytes) -> bytes:
+    """``source``, as long as before, without ``#line`` directives and what the grammar lacks."""
+    lines = source.split(b"\n")
+    source = b"\n".join(b" " * len(line) if line.startswith(b"#line ") else line for line in lines)
+    for word in (b"__align__", b"__cluster_dims__", b"__maxnreg__"):
+        at = source.find(word)
+        while at >= 0:
+            end, depth = source.find(b"(", at) + 1, 1
+            while depth and end < len(source):
+                depth += {40: 1, 41: -1}.get(source[end], 0)
+                end += 1
+            kept = bytes(c if c == 10 else 32 for c in source[at:end])
+            source = source[:at] + kept + source[end:]
+            at = source.find(word, end)
     return source
+
+
+def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
+    """The words of a type, its aliases and macros replaced by what they stand for."""
+    words = type_text.split()
+    for _ in range(8):
+        if not any(word in typedefs for word in words):
+            break
+        words = [part for word in words for part in typedefs.get(word, word).split()]
+    return words
 
 
 def _canonical(type_text: str, typedefs: dict[str, str]) -> str:
     """A C++ arithmetic type in the dtype table's spelling, or the type's own text."""
-    words = [word for word in type_text.split() if word not in _NOISE]
-    text = " ".join(words)
-    for _ in range(8):
-        if text not in typedefs:
-            break
-        text = typedefs[text]
+    text = " ".join(word for word in _expanded(type_text, typedefs) if word not in _NOISE)
     if text in _ALIASES:
         return _ALIASES[text]
     words = text.split()
@@ -135,10 +169,10 @@ def _canonical(type_text: str, typedefs: dict[str, str]) -> str:
     return text
 
 
-def _declarator_name(node: tree_sitter.Node | None) -> tuple[str, int]:
+def _declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") -> tuple[str, int]:
     """The declared name and how many pointer or array levels surround it."""
     levels = 0
-    while node is not None and node.type != "identifier":
+    while node is not None and node.type != kind:
         if node.type in ("pointer_declarator", "array_declarator", "abstract_pointer_declarator"):
             levels += 1
         inner = node.child_by_field_name("declarator")
@@ -165,21 +199,39 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
     name, levels = _declarator_name(declarator)
     qualifiers = [_text(child) for child in node.children if child.type == "type_qualifier"]
     base = _text(type_node)
-    qualifiers += base.split()
+    qualifiers += _expanded(base, typedefs)
     words = [word for word in base.split() if word != "const"]
     type_text = " ".join([*(["const"] if "const" in qualifiers else []), *words]) + "*" * levels
     if type_node is not None and type_node.type == "template_type":
-        if _text(type_node.child_by_field_name("name")) == "View" and levels == 0:
+        is_view = _text(type_node.child_by_field_name("name")) == "View"
+        if is_view and levels == 0:
             dtype, const, ndim = _view(type_node, typedefs)
             return Param(name, "view", dtype, const, ndim, type_text)
-    dtype = dtypes.from_cxx(_canonical(base, typedefs))
+    plain = _canonical(base, typedefs)
+    dtype = dtypes.from_cxx(plain)
+    if (
+        any(mark in plain for mark in "*&")
+        or plain.startswith("View")
+        or _has(declarator, "reference_declarator", "function_declarator")
+    ):
+        raise TemplateError(
+            f"parameter {name}: {_text(node)} is none of what a launch can pass: write a number type, T* or "
+            "const T*, View<T, N>, or a plain struct"
+        )
     if levels == 1:
-        return Param(name, "pointer", dtype, "const" in qualifiers, 0, type_text)
+        vector = _VECTORS.get(plain)
+        size = vector[1] if vector else 16 if dtype is None else dtypes.info(dtype).itemsize
+        dtype = dtypes.from_cxx(vector[0]) if vector else dtype
+        return Param(name, "pointer", dtype, "const" in qualifiers, 0, type_text, size)
     if levels > 1:
         raise TemplateError(
             f"parameter {name}: {type_text} is a pointer to a pointer; pass one array a parameter"
         )
     return Param(name, "struct" if dtype is None else "scalar", dtype, True, 0, type_text)
+
+
+def _has(node: tree_sitter.Node | None, *kinds: str) -> bool:
+    return node is not None and any(found.type in kinds for found in _walk(node))
 
 
 def _function_name(node: tree_sitter.Node) -> str:
@@ -232,7 +284,7 @@ def parse(text: str) -> Parsed:
     >>> p.signature.name, [(q.name, q.kind, q.const) for q in p.signature.params]
     ('twice', [('x', 'pointer', True), ('y', 'pointer', False), ('n', 'scalar', True)])
     """
-    root = _parser().parse(_blank_alignment(text.encode())).root_node
+    root = _parser().parse(_blank(text.encode())).root_node
     kernels: list[tree_sitter.Node] = []
     bodies: dict[str, set[str]] = {}
     typedefs: dict[str, str] = {}
@@ -244,6 +296,8 @@ def parse(text: str) -> Parsed:
             if any(child.type == "__global__" for child in node.children):
                 kernels.append(node)
         elif node.type in ("preproc_function_def", "preproc_def"):
+            if node.type == "preproc_def":
+                typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("value"))
             value = node.child_by_field_name("value")
             words = _text(value)
             table = {ord(c): " " for c in words if not (c.isalnum() or c == "_")}
@@ -253,12 +307,18 @@ def parse(text: str) -> Parsed:
         elif node.type == "alias_declaration":
             typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("type"))
         elif node.type == "type_definition":
-            typedefs[_text(node.child_by_field_name("declarator"))] = _text(node.child_by_field_name("type"))
+            declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
+            kept = [_text(child) for child in node.children if child.type == "type_qualifier"]
+            typedefs[declared] = " ".join([*kept, _text(node.child_by_field_name("type"))]) + " *" * levels
         elif node.type == "declaration" and (found := _dynamic_shared(node)):
             shared.append(found)
     if len(kernels) != 1:
         names = ", ".join(_function_name(kernel) for kernel in kernels) or "none"
-        raise TemplateError(f"expected one __global__ function in a kernel's text, found {names}")
+        raise TemplateError(
+            f"expected one __global__ function in a kernel's text, found {names}{_first_problem(root)}; "
+            "what must differ from case to case is written with <% if %>, not with #if"
+        )
+    _check_linkage(kernels[0])
     declarator = kernels[0].child_by_field_name("declarator")
     listed = None if declarator is None else declarator.child_by_field_name("parameters")
     params = tuple(
@@ -267,5 +327,43 @@ def parse(text: str) -> Parsed:
         if node.type in ("parameter_declaration", "optional_parameter_declaration")
         and _text(node).strip() != "void"
     )
-    signature = Signature(_function_name(kernels[0]), params)
-    return Parsed(signature, _reachable(signature.name, bodies), tuple(shared))
+    signature = Signature(_function_name(kernels[0]), params, _launch_bound(kernels[0]))
+    # A text that the grammar does not follow everywhere may call anything that it names.
+    calls = frozenset(_called(root)) if root.has_error else _reachable(signature.name, bodies)
+    return Parsed(signature, calls, tuple(shared))
+
+
+def _first_problem(root: tree_sitter.Node) -> str:
+    """Where the parser first lost the text, for an error."""
+    for node in _walk(root):
+        if node.type == "ERROR" or node.is_missing:
+            return f" (the text stops making sense at {' '.join(_text(node).split())[:60]!r})"
+    return ""
+
+
+def _launch_bound(kernel: tree_sitter.Node) -> int | None:
+    for node in kernel.children:
+        if node.type == "launch_bounds":
+            first = next((_text(child) for child in node.children if child.type == "number_literal"), "")
+            return int(first) if first.isdigit() else None
+    return None
+
+
+def _check_linkage(kernel: tree_sitter.Node) -> None:
+    """A launch finds a kernel by its plain name.
+
+    Raises:
+        TemplateError: the kernel is a template, in a namespace, or without ``extern "C"``.
+    """
+    name = _function_name(kernel)
+    outer, linked = kernel.parent, False
+    while outer is not None:
+        linked = linked or outer.type == "linkage_specification"
+        if outer.type in ("namespace_definition", "template_declaration"):
+            where = outer.type.split("_")[0]
+            raise TemplateError(
+                f"{name}: a kernel in a C++ {where} has no plain name; use template variables"
+            )
+        outer = outer.parent
+    if not linked:
+        raise TemplateError(f'{name}: write extern "C" before __global__, so that the kernel keeps its name')

@@ -1,9 +1,8 @@
-"""The elementwise table: one row per operation. The functions, their derivatives, methods, operators, documentation
-and tests follow from the rows; adding an operation is adding a row.
+"""The elementwise table: one row per operation, from which all else follows: the function, its derivatives of
+any order, operator, documentation and tests. Adding an operation is adding a row.
 
-``code`` is C++ over the operands ``x``, ``y``, ``z`` of type ``T``. ``vjp`` takes the cotangent ``g``, the operands and
-the result, as symbols. Where a derivative has a jump, the value at the jump is the mean of the two sides or 0,
-as the row says.
+``code`` is C++ over the operands ``x``, ``y``, ``z`` of type ``T``. ``vjp`` takes the cotangent ``g``, the
+operands and the result, as symbols. Where a derivative jumps, the row says what it is at the jump.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
-from .expr import ALL, FLOAT, INTEGER, NUMERIC
-from .ops.elementwise import Bounded, Unary, binary, parametric, ternary, unary
+from .expr import ALL, INTEGER, NUMERIC
+from .ops.elementwise import Bounded, Ternary, Unary, binary, parametric, ternary, unary
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
+_ROOT_HALF = math.sqrt(0.5)
 _ERF, _ERFC = np.vectorize(math.erf, otypes="d"), np.vectorize(math.erfc, otypes="d")
 
 
@@ -68,7 +68,7 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
     kind = "" if not hasattr(x, "dtype") else dtypes.info(x.dtype).kind
     if kind in ("i", "u", "b") and isinstance(y, int) and y < 0:
         raise ValueError("pow: integers to negative integer powers are not allowed; make one a float")
-    if y == 2 and (kind == "f" or kind in ("i", "u") and isinstance(y, int)):
+    if y == 2 and (kind == "f" or (kind in ("i", "u") and isinstance(y, int))):
         return square, (x,)
     if kind == "f" and y in _POWERS:
         return _POWERS[y], (x,)
@@ -83,7 +83,7 @@ def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
 pow = binary(
     "pow", "power(x, y)", NUMERIC, bools=dtypes.int8, simplify=_simple_power, vjp=_power_vjp, oracle="power",
     domain=(0.1, 3.0), operator="__pow__",
-    doc="x to the power y. Array elements that are negative integer powers of integers are truncated towards 0.",
+    doc="x to the power y. Negative integer powers of integer arrays are truncated towards 0.",
 )
 negative = unary(
     "negative", "-x", NUMERIC, codes={"i": "T(U(0) - U(x))", "u": "T(U(0) - U(x))"}, vjp=lambda g, x, r: -g,
@@ -94,7 +94,7 @@ abs = unary(
     "abs", "fabs(x)", ALL, codes={"i": "x < T(0) ? T(U(0) - U(x)) : x", "u": "x", "b": "x"},
     vjp=lambda g, x, r: g * sign(x), operator="__abs__", doc="The absolute value; its derivative at 0 is 0.",
 )
-sign = unary("sign", "sign_of(x)", NUMERIC, doc="-1, 0 or 1; NaN of NaN.")
+sign: Unary = unary("sign", "sign_of(x)", NUMERIC, doc="-1, 0 or 1; NaN of NaN.")
 square = unary(
     "square", "x * x", NUMERIC, codes={"i": "T(U(x) * U(x))", "u": "T(U(x) * U(x))"}, bools=dtypes.int8,
     vjp=lambda g, x, r: g * (2 * x), doc="x * x.",
@@ -116,10 +116,15 @@ exp = unary("exp", "exp(x)", vjp=lambda g, x, r: g * r, doc="e to the power x.")
 exp2 = unary("exp2", "exp2(x)", vjp=lambda g, x, r: g * r * _LN2, doc="2 to the power x.")
 expm1 = unary("expm1", "expm1(x)", vjp=lambda g, x, r: g * (r + 1), doc="exp(x) - 1, exact near 0.")
 log = unary("log", "log(x)", vjp=lambda g, x, r: g / x, domain=(0.2, 4.0), doc="The natural logarithm.")
-log1p = unary("log1p", "log1p(x)", vjp=lambda g, x, r: g / (x + 1), domain=(-0.8, 3.0), doc="log(1 + x), exact near 0.")
-log2 = unary("log2", "log2(x)", vjp=lambda g, x, r: g / (x * _LN2), domain=(0.2, 4.0), doc="The logarithm to base 2.")
+log1p = unary(
+    "log1p", "log1p(x)", vjp=lambda g, x, r: g / (x + 1), domain=(-0.8, 3.0), doc="log(1 + x), exact near 0.",
+)
+log2 = unary(
+    "log2", "log2(x)", vjp=lambda g, x, r: g / (x * _LN2), domain=(0.2, 4.0), doc="The logarithm to base 2.",
+)
 log10 = unary(
-    "log10", "log10(x)", vjp=lambda g, x, r: g / (x * _LN10), domain=(0.2, 4.0), doc="The logarithm to base 10."
+    "log10", "log10(x)", vjp=lambda g, x, r: g / (x * _LN10), domain=(0.2, 4.0),
+    doc="The logarithm to base 10.",
 )
 logaddexp = binary(
     "logaddexp", "log_add_exp(x, y)", vjp=lambda g, x, y, r: (g * exp(x - r), g * exp(y - r)),
@@ -129,7 +134,7 @@ logaddexp = binary(
 # ----- trigonometric and hyperbolic functions -----
 
 sin = unary("sin", "sin(x)", vjp=lambda g, x, r: g * cos(x), doc="The sine.")
-cos = unary("cos", "cos(x)", vjp=lambda g, x, r: -g * sin(x), doc="The cosine.")
+cos: Unary = unary("cos", "cos(x)", vjp=lambda g, x, r: -g * sin(x), doc="The cosine.")
 tan = unary("tan", "tan(x)", vjp=lambda g, x, r: g * (r * r + 1), domain=(-1.2, 1.2), doc="The tangent.")
 asin = unary(
     "asin", "asin(x)", vjp=lambda g, x, r: g * rsqrt((1 - x) * (1 + x)), domain=(-0.9, 0.9), oracle="arcsin",
@@ -152,15 +157,15 @@ hypot = binary(
     doc="sqrt(x * x + y * y), without overflow.",
 )
 sinh = unary("sinh", "sinh(x)", vjp=lambda g, x, r: g * cosh(x), doc="The hyperbolic sine.")
-cosh = unary("cosh", "cosh(x)", vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")
+cosh: Unary = unary("cosh", "cosh(x)", vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")
 tanh = unary("tanh", "tanh(x)", vjp=lambda g, x, r: g * (1 - r * r), doc="The hyperbolic tangent.")
 asinh = unary(
     "asinh", "asinh(x)", vjp=lambda g, x, r: g * rsqrt(x * x + 1), oracle="arcsinh",
     doc="The inverse hyperbolic sine.",
 )
 acosh = unary(
-    "acosh", "acosh(x)", vjp=lambda g, x, r: g * rsqrt((x - 1) * (x + 1)), domain=(1.2, 4.0), oracle="arccosh",
-    doc="The inverse hyperbolic cosine.",
+    "acosh", "acosh(x)", vjp=lambda g, x, r: g * rsqrt((x - 1) * (x + 1)), domain=(1.2, 4.0),
+    oracle="arccosh", doc="The inverse hyperbolic cosine.",
 )
 atanh = unary(
     "atanh", "atanh(x)", vjp=lambda g, x, r: g / ((1 - x) * (1 + x)), domain=(-0.9, 0.9), oracle="arctanh",
@@ -193,15 +198,15 @@ elu = parametric(
 )
 gelu = unary(
     "gelu", "T(0.5) * x * erfc(x * T(-0.7071067811865476))",
-    vjp=lambda g, x, r: g * (0.5 * erfc(x * -math.sqrt(0.5)) + x * exp(-0.5 * x * x) / math.sqrt(2 * math.pi)),
-    oracle=lambda x: x * 0.5 * _ERFC(-x * math.sqrt(0.5)),
+    vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
+    oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
     doc="x times the standard normal distribution function of x.",
 )
 erf = unary(
     "erf", "erf(x)", vjp=lambda g, x, r: g * (2 / math.sqrt(math.pi)) * exp(-x * x), oracle=_ERF,
     doc="The error function.",
 )
-erfc = unary(
+erfc: Unary = unary(
     "erfc", "erfc(x)", vjp=lambda g, x, r: -g * (2 / math.sqrt(math.pi)) * exp(-x * x), oracle=_ERFC,
     doc="1 - erf(x), exact where that is small.",
 )
@@ -226,7 +231,7 @@ minimum = binary(
     vjp=lambda g, x, y, r: (_ties(g, x, y, x < y), _ties(g, x, y, y < x)),
     doc="The smaller of the two, NaN if either is; equal operands share the derivative.",
 )
-where = ternary(
+where: Ternary = ternary(
     "where", "x ? y : z", ALL, "bxx->x", vjp=lambda g, c, x, y, r: (None, where(c, g, 0), where(c, 0, g)),
     doc="y where x is true, else z.",
 )
@@ -237,13 +242,17 @@ def _one_bound(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
     x, low, high = operands
     if low is not None and high is not None:
         return None
-    return (minimum, (x, high)) if high is not None else (maximum, (x, low)) if low is not None else (positive, (x,))
+    if high is not None:
+        return minimum, (x, high)
+    return (positive, (x,)) if low is None else (maximum, (x, low))
 
 
 clip = Bounded(
     "clip", "minimum(maximum(x, y), z)", NUMERIC, "xxx->x", simplify=_one_bound,
     vjp=lambda g, x, low, high, r: (
-        where((x >= low) & (x <= high), g, 0), where((x < low) & (low <= high), g, 0), where((x > high) | (low > high), g, 0)
+        where((x >= low) & (x <= high), g, 0),
+        where((x < low) & (low <= high), g, 0),
+        where((x > high) | (low > high), g, 0),
     ),
     doc="x, but at least min and at most max; its derivative at a bound is 1.",
 )
@@ -255,7 +264,8 @@ greater = binary("greater", "x > y", ALL, "xx->b", operator="__gt__", doc="Wheth
 greater_equal = binary("greater_equal", "x >= y", ALL, "xx->b", operator="__ge__", doc="Whether x >= y.")
 isnan = unary("isnan", "false", ALL, "x->b", codes={"f": "x != x"}, doc="Whether x is NaN.")
 isinf = unary(
-    "isinf", "false", ALL, "x->b", codes={"f": "fabs(x) == limits<T>::infinity()"}, doc="Whether x is infinite."
+    "isinf", "false", ALL, "x->b", codes={"f": "fabs(x) == limits<T>::infinity()"},
+    doc="Whether x is infinite.",
 )
 isfinite = unary(
     "isfinite", "true", ALL, "x->b", codes={"f": "fabs(x) < limits<T>::infinity()"},
@@ -266,13 +276,14 @@ isfinite = unary(
 
 logical_and = binary("logical_and", "x && y", ALL, "bb->b", doc="Whether both are true.")
 logical_or = binary("logical_or", "x || y", ALL, "bb->b", doc="Whether one or both are true.")
-logical_xor = binary("logical_xor", "x != y", ALL, "bb->b", doc="Whether one of the two, and not both, is true.")
+logical_xor = binary("logical_xor", "x != y", ALL, "bb->b", doc="Whether one and not both is true.")
 logical_not = unary("logical_not", "!x", ALL, "b->b", doc="Whether x is false.")
 bitwise_and = binary("bitwise_and", "T(x & y)", INTEGER, operator="__and__", doc="The bits set in both.")
 bitwise_or = binary("bitwise_or", "T(x | y)", INTEGER, operator="__or__", doc="The bits set in one or both.")
-bitwise_xor = binary("bitwise_xor", "T(x ^ y)", INTEGER, operator="__xor__", doc="The bits set in one and not both.")
+bitwise_xor = binary("bitwise_xor", "T(x ^ y)", INTEGER, operator="__xor__", doc="The bits set in one only.")
 bitwise_invert = unary(
-    "bitwise_invert", "T(~x)", INTEGER, codes={"b": "!x"}, operator="__invert__", doc="The bits that are not set."
+    "bitwise_invert", "T(~x)", INTEGER, codes={"b": "!x"}, operator="__invert__",
+    doc="The bits that are not set.",
 )
 bitwise_left_shift = binary(
     "bitwise_left_shift", "left_shift(x, y)", "iu", bools=dtypes.int8, oracle="left_shift", domain=(0, 7),

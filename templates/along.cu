@@ -1,5 +1,5 @@
-// One place per element along the middle axis: << "y[o, j, i] = x[o, places[o, j, i], i]" if mode == "gather" else
-// "y[o, places[o, j, i], i] += x[o, j, i]" >>.
+// One place per element along the middle axis. Gather: y[o, j, i] = x[o, places[o, j, i], i]. Else add:
+// y[o, places[o, j, i], i] += x[o, j, i].
 // places (outer, count, inner); the other side of the picked axis is (outer, size, inner); all in C order.
 // Launch: a thread owns the column (o, i), so that sums are taken in the order of j in every run. y starts as zeros
 // where it is added to. No shared memory, no atomics.

@@ -6,6 +6,8 @@
 // Shared: a state a warp where the block shares a row. No barrier where one thread has a row to itself.
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
+<% set batched = reduction.batch and unroll > 1 %>
+<% set states = 1 if batched else unroll %>
 <% macro parameters() %>
 <% if stage != "final" %>
 <% for x in inputs %>
@@ -38,7 +40,7 @@
 <% endif %>
 <% endfor %>
 <% endmacro %>
-<% macro element(state, r, column) %>
+<% macro element(state, r) %>
 <% for x in inputs %>
                 const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[q<< x.k >>
                     << {"unit": "+ " ~ r, "zero": "", "any": "+ " ~ r ~ " * layout.step[" ~ x.k ~ "]"}[x.step] >>
@@ -47,7 +49,11 @@
 <% for line in body %>
                 const << line.type >> << line.name >> = << line.code >>;
 <% endfor %>
+<% if state %>
                 << state >> = push(<< state >>, << value >>, (long long)(q) * inner + << r >>);
+<% else %>
+                v[u] = << value >>;
+<% endif %>
 <%- endmacro %>
 using T = << value_type >>;
 using A = << accumulator >>;
@@ -55,6 +61,11 @@ using State = << reduction.state >>;
 __device__ __forceinline__ State identity() { return << reduction.identity >>; }
 __device__ __forceinline__ State push(State a, T x, long long i) { return << reduction.push >>; }
 __device__ __forceinline__ State combine(State a, State b) { return << reduction.combine >>; }
+<% if batched %>
+__device__ __forceinline__ State push_all(State a, const T (&v)[<< unroll >>], long long i, long long step) {
+    return << reduction.batch >>;
+}
+<% endif %>
 <% if stage != "partial" %>
 __device__ __forceinline__ << result >> finish(State a, A n<< ", double p" if reduction.parameter >>) {
     return cast< << result >> >(<< reduction.finish >>);
@@ -95,16 +106,16 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const index first = task % tiles * << tile >>;
         const index width = minimum(index(<< tile >>), columns - first);
         State a[<< tile >>];
-        for (index c = 0; c < << tile >>; ++c) a[c] = identity();
+        for (index c = 0; c < width; ++c) a[c] = identity();
 <% else %>
 <% if lanes == 1 %>
         const index row = task;
 <% else %>
         const index row = live ? task : 0;
 <% endif %>
-        State a[<< unroll >>];
+        State a[<< states >>];
 #pragma unroll
-        for (int u = 0; u < << unroll >>; ++u) a[u] = identity();
+        for (int u = 0; u < << states >>; ++u) a[u] = identity();
 <% endif %>
 <% if stage == "final" %>
         for (index r = lane; r < pieces; r += << lanes >>) a[0] = combine(a[0], parts[(long long)row * pieces + r]);
@@ -125,19 +136,25 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if tile > 1 %>
             for (index r = r_first; r < r_end; ++r) {
                 for (index c = 0; c < width; ++c) {
-<< element("a[c]", "r", "c") >>
+<< element("a[c]", "r") >>
                 }
             }
 <% else %>
             index r = r_first + lane;
             for (; r + << (unroll - 1) * lanes >> < r_end; r += << unroll * lanes >>) {
+<% if batched %>
+                T v[<< unroll >>];
+<% endif %>
 #pragma unroll
                 for (int u = 0; u < << unroll >>; ++u) {
-<< element("a[u]", "(r + u * %d)" % lanes if lanes > 1 else "(r + u)", "") >>
+<< element("" if batched else "a[u]", "(r + u * %d)" % lanes if lanes > 1 else "(r + u)") >>
                 }
+<% if batched %>
+                a[0] = push_all(a[0], v, (long long)(q) * inner + r, << lanes >>);
+<% endif %>
             }
             for (; r < r_end; r += << lanes >>) {
-<< element("a[0]", "r", "") >>
+<< element("a[0]", "r") >>
             }
 <% endif %>
         }
@@ -153,9 +170,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         }
 <% else %>
         State total = a[0];
-<% if unroll > 1 %>
+<% if states > 1 %>
 #pragma unroll
-        for (int u = 1; u < << unroll >>; ++u) total = combine(total, a[u]);
+        for (int u = 1; u < << states >>; ++u) total = combine(total, a[u]);
 <% endif %>
 <% if lanes > 1 %>
 #pragma unroll

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -103,6 +104,25 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: Any) -> None
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 10
     assert lines[-1] == "  step 40/40  loss"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    screen = _Terminal()
+    progress = Progress(4, screen)
+    for step in range(1, 5):
+        progress.show(step, "loss 1.234  " + "x" * 60)
+    progress.close()
+    shown = screen.getvalue()
+    assert shown.count("\n") == 1
+    last = shown.rstrip("\n").rpartition("\r")[2]
+    assert last.startswith("█" * 24 + " 4/4  loss 1.234")
+    assert len(last) == 59
 
 
 def test_demo_writes_its_results(device: ck.Device, capsys: Any, tmp_path: Path) -> None:

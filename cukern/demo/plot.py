@@ -41,10 +41,9 @@ def save_loss(
         color=_VALIDATION,
         ha="right",
     )
-    early = len(losses) // 50
-    axes.annotate(
-        "training", (early + 1, losses[early]), (10, 8), textcoords="offset points", color=_TRAINING
-    )
+    third = len(losses) // 3
+    above = max(losses[third : third + len(losses) // 8 + 1])
+    axes.annotate("training", (third + 1, above), (0, 4), textcoords="offset points", color=_TRAINING)
     axes.set_xlabel("step", color=_INK)
     axes.set_title(
         "Loss of the LLTM character model, nats per character", loc="left", color=_INK, fontsize=11

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def run(where: Device, steps: int, out: Path) -> int:
     """
     start = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
-    with device(where):
+    with device(where), _one_blas_thread():
         print(f"cukern on {where}: {where.properties.name}\n")
         if not _check():
             return 1
@@ -50,6 +51,16 @@ def run(where: Device, steps: int, out: Path) -> int:
     entropy = text.unigram_entropy(corpus.validation)
     _report(out, where, history, entropy, time.perf_counter() - start)
     return _INTERRUPTED if history.interrupted else 0
+
+
+def _one_blas_thread() -> AbstractContextManager[object]:
+    """The model's products are small: BLAS's threads would wait for each other longer than they compute."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    limits: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
+    return limits
 
 
 def _check() -> bool:

@@ -6,7 +6,7 @@ import importlib
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, lru_cache
 from types import ModuleType
 from typing import ClassVar
@@ -49,7 +49,7 @@ class Device:
                 f"device: expected a name such as 'host' or 'cuda:0', got {type(name).__name__} {name!r}"
             )
         kind, _, number = name.partition(":")
-        if kind not in _MODULES or (number and not number.isdigit()):
+        if kind not in _MODULES or (number and not (number.isascii() and number.isdigit())):
             raise DeviceError(f"device: expected 'host', 'cuda' or 'cuda:N', got {name!r}")
         key = (kind, int(number or 0))
         found = cls._made.get(key)
@@ -57,8 +57,9 @@ class Device:
             count = backend(kind).count()
             if key[1] >= count:
                 raise DeviceError(f"device: {name!r} is not here; this machine has {count} of kind {kind}")
-            found = cls._made.setdefault(key, super().__new__(cls))
-            found.kind, found.index = key
+            made = super().__new__(cls)
+            made.kind, made.index = key
+            found = cls._made.setdefault(key, made)
         return found
 
     def __reduce__(self) -> tuple[type[Device], tuple[str]]:
@@ -84,6 +85,13 @@ class Device:
     def properties(self) -> Properties:
         """The limits of this device."""
         return _properties(self.kind, self.index)
+
+    def activate(self) -> AbstractContextManager[object]:
+        """A with-block in which :attr:`xp` works on this device."""
+        if self.kind == "host":
+            return nullcontext()
+        scope: AbstractContextManager[object] = self.xp.cuda.Device(self.index)
+        return scope
 
     def synchronize(self) -> None:
         """Wait until everything launched on this device is done."""
@@ -119,7 +127,10 @@ _current = _Current()
 @cache
 def _default(name: str | None) -> Device:
     if name:
-        return Device(name)
+        try:
+            return Device(name)
+        except DeviceError as error:
+            raise DeviceError(f"CUKERN_DEVICE: {error}") from None
     return Device("cuda:0") if _gpu_count() else Device("host")
 
 

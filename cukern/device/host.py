@@ -22,102 +22,12 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import DeviceError, KernelFault, LaunchError
-from ..signature import DynamicShared, Param
+from ..signature import Param
 from .base import Properties, Unit
 from .host_compiler import build_kernel, build_runtime, machine
+from .host_source import source
 
 _SHARED_BYTES = 232448
-
-#: A kernel that reaches one of these needs its threads to take turns.
-_COLLECTIVES = frozenset(
-    "__syncthreads __syncthreads_count __syncthreads_and __syncthreads_or __syncwarp __activemask __nanosleep "
-    "__shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync __ballot_sync __all_sync __any_sync "
-    "__match_any_sync __match_all_sync __reduce_add_sync __reduce_min_sync __reduce_max_sync "
-    "__reduce_and_sync __reduce_or_sync __reduce_xor_sync".split()
-)
-
-# ---------------------------------------------------------------- text
-
-
-def _fixed_shared(text: str, declarations: Sequence[DynamicShared]) -> str:
-    """``text`` with each dynamic shared array made a pointer to the block's buffer, on as many lines."""
-    source = text.encode()
-    for found in sorted(declarations, key=lambda d: -d.start):
-        old = source[found.start : found.end].decode()
-        _, _, dimensions = old.rpartition(found.name)[2].partition("]")
-        inner = dimensions.rstrip().removesuffix(";").strip()
-        pointer = f"(*const {found.name}){inner}" if inner else f"* const {found.name}"
-        cast = f"{found.type_text} (*){inner}" if inner else f"{found.type_text}*"
-        storage = "static thread_local " if found.at_file_scope else ""
-        new = f"{storage}{found.type_text} {pointer} = ({cast})cukern::dynamic_shared();" + "\n" * old.count("\n")
-        source = source[: found.start] + new.encode() + source[found.end :]
-    return source.decode()
-
-
-_ENTRY = """
-#line 1 "cukern entry point"
-namespace cukern {{
-using Function = decltype(&::{name});
-{loads_macro}
-{entry}
-}}
-extern "C" __attribute__((visibility("default"))) const cukern::Kernel cukern_kernel = {{
-    cukern::abi_version, cukern::Params<cukern::Function>::count, cukern::Params<cukern::Function>::sizes,
-    &cukern::runtime, {functions}}};
-"""
-
-_PLAIN = """
-static void run_blocks(const Launch* launch, unsigned long long first, unsigned long long count, void* shared) {{
-    begin_block(launch, block_at(launch, first), shared);
-    {loads}
-    const int x_end = launch->block.x, y_end = launch->block.y, z_end = launch->block.z;
-    for (unsigned long long done = 0; done < count; ++done) {{
-        for (int z = 0; z < z_end; ++z) {{
-            threadIdx.z = z;
-            for (int y = 0; y < y_end; ++y) {{
-                threadIdx.y = y;
-                for (int x = 0; x < x_end; ++x) {{
-                    threadIdx.x = x;
-                    ::{name}({arguments});
-                }}
-            }}
-        }}
-        next_block(launch);
-    }}
-}}"""
-
-_FIBERS = """
-static void run_thread(const Launch* launch, Dim thread) {{
-    threadIdx.x = thread.x;
-    threadIdx.y = thread.y;
-    threadIdx.z = thread.z;
-    {loads}
-    ::{name}({arguments});
-}}"""
-
-
-def needs_fibers(unit: Unit) -> bool:
-    """Whether the threads of the unit's kernel wait for each other."""
-    return not _COLLECTIVES.isdisjoint(unit.calls)
-
-
-def source(unit: Unit) -> str:
-    """The C++ that is compiled for ``unit``, the included headers aside."""
-    name = unit.signature.name
-    count = len(unit.signature.params)
-    loads = " ".join(f"const auto a{i} = load<Param<{i}, Function>::type>(launch->params + Params<Function>::offset({i}));"
-                     for i in range(count))
-    fibers = needs_fibers(unit)
-    body = (_FIBERS if fibers else _PLAIN).format(
-        name=name, loads=loads, arguments=", ".join(f"a{i}" for i in range(count))
-    )
-    functions = "nullptr, cukern::begin_block, cukern::run_thread" if fibers else "cukern::run_blocks, nullptr, nullptr"
-    entry = _ENTRY.format(name=name, loads_macro="", entry=body, functions=functions)
-    half = '#include "cukern_half.h"\n' if "half" in unit.text or "bf" in unit.text else ""
-    return f'#include "cukern_host.h"\n{half}{_fixed_shared(unit.text, unit.dynamic_shared)}{entry}'
-
-
-# ---------------------------------------------------------------- launch
 
 
 class _Kernel(ctypes.Structure):
@@ -137,12 +47,21 @@ class _Param(ctypes.Structure):
     )
 
 
+def _quota() -> int:
+    """The cores that a container may use, by cgroup version 2; a large number if it may use all."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, -(-int(limit) // int(period)))
+    except (OSError, ValueError):
+        return 1 << 20
+
+
 def _thread_count() -> int:
     chosen = os.environ.get("CUKERN_NUM_THREADS")
     if chosen is None:
-        return len(os.sched_getaffinity(0))
+        return min(len(os.sched_getaffinity(0)), _quota())
     if not chosen.isdigit() or int(chosen) < 1:
-        raise DeviceError(f"CUKERN_NUM_THREADS: expected a number of threads that is at least 1, got {chosen!r}")
+        raise DeviceError(f"CUKERN_NUM_THREADS: expected a number that is at least 1, got {chosen!r}")
     return int(chosen)
 
 
@@ -162,7 +81,7 @@ def _runtime() -> ctypes.CDLL:
     probe, out = np.zeros((3, 5), np.int16)[:, ::2], (ctypes.c_longlong * 4)()
     library.cukern_probe(id(probe), out)
     if list(out) != [probe.__array_interface__["data"][0], 2, 3, 10]:
-        raise DeviceError(f"NumPy {np.__version__} lays out its arrays in a way that the host device does not know")
+        raise DeviceError(f"the host device does not know how NumPy {np.__version__} lays out an array")
     return library
 
 
@@ -190,7 +109,7 @@ _FORMATS = {
 
 
 def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
-    """How a parameter of ``size`` bytes is packed: its struct format, its conversion, the size it should have."""
+    """How a parameter of ``size`` bytes is packed: struct format, conversion, the size it should have."""
     padding = -size % 8
     if param.kind == "pointer":
         return "Q", id, 8
@@ -205,7 +124,8 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
 
 
 #: What the headers themselves keep for each thread, by its symbol.
-_OWN_SYMBOLS = {b"_ZL9threadIdx", b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim", b"_ZN6cukernL19dynamic_shared_baseE"}
+_OWN_SYMBOLS = {b"_ZL9threadIdx", b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
+_OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
 
 
 def _static_shared(library: bytes, unit: Unit) -> int:
@@ -262,7 +182,8 @@ class HostFunction:
         self._last_error = runtime.cukern_last_error
         self._name = name
         self._params = unit.signature.params
-        self._handle = runtime.cukern_register(ctypes.addressof(kernel), offset, table, "printf" in unit.calls)
+        prints = "printf" in unit.calls
+        self._handle = runtime.cukern_register(ctypes.addressof(kernel), offset, table, prints)
         self.attributes: Mapping[str, int] = {
             "max_threads_per_block": 1024,
             "shared_size_bytes": _static_shared(path.read_bytes(), unit),
@@ -271,7 +192,8 @@ class HostFunction:
     def __call__(
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
     ) -> None:
-        items = [v if convert is None else convert(v) for convert, v in zip(self._converters, values, strict=True)]
+        pairs = zip(self._converters, values, strict=True)
+        items = [value if convert is None else convert(value) for convert, value in pairs]
         try:
             packed = self._pack(*grid, *block, shared, *items)
         except OverflowError:

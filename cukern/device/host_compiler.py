@@ -22,17 +22,24 @@ from .diskcache import DiskCache, default_folder
 #: The names of CUDA C++ for the host's compiler, and the runtime that launches kernels.
 RUNTIME = Path(__file__).parent / "host_runtime"
 
-_FLAGS = "-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti".split()
-# No fast-math: NaN and infinity are NumPy's. Pointers may be cast as freely as in CUDA, and a thread has CUDA's
-# 512 KB of local memory.
-_KERNEL_FLAGS = (
-    "-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-strict-aliasing "
-    f"-Werror=frame-larger-than=524288 -I{RUNTIME} -I{RUNTIME / 'include'}"
-).split()
-_RUNTIME_FLAGS = f"-O2 -pthread -I{RUNTIME}".split()
-# A kernel has no use for the C++ library, whose start-up files cost half of the link.
-_GCC_LINK = "-nostartfiles -nodefaultlibs -lm -lc -lgcc".split()
-_CLANG_LINK = "-nostdlib++ -lm".split()
+_FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
+# No fast-math: NaN and infinity are NumPy's. Pointers may be cast as freely as in CUDA.
+_KERNEL_FLAGS = [
+    *shlex.split("-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
+    "-fno-strict-aliasing",
+    "-Wno-attributes",
+    f"-I{RUNTIME}",
+    f"-I{RUNTIME / 'include'}",
+]
+_RUNTIME_FLAGS = ["-O2", "-pthread", f"-I{RUNTIME}"]
+# A kernel has no use for the C++ library, whose start-up files cost half of the link. A thread has
+# CUDA's 512 KB of local memory.
+_GCC_KERNEL = shlex.split("-Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs -lm -lc -lgcc")
+_CLANG_KERNEL = [
+    *shlex.split("-Wframe-larger-than=524288 -Werror=frame-larger-than -nostdlib++ -lm"),
+    "-UNDEBUG",  # which zig defines when it optimises
+]
+_CLANG_RUNTIME = ["-nostdlib++"]
 
 
 @dataclass(frozen=True)
@@ -48,17 +55,22 @@ class Compiler:
 
     def kernel_command(self, output: Path) -> list[str]:
         """What compiles a kernel from standard input to the shared library ``output``."""
-        link = _GCC_LINK if self.is_gcc else _CLANG_LINK
-        return [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-x", "c++", "-", "-o", str(output), *link]
+        own = _GCC_KERNEL if self.is_gcc else _CLANG_KERNEL
+        return [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
     def runtime_command(self, output: Path) -> list[str]:
         """What compiles the runtime likewise."""
-        link = [] if self.is_gcc else _CLANG_LINK
-        return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *link]
+        own = [] if self.is_gcc else _CLANG_RUNTIME
+        return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
 
-def _run(command: Sequence[str], source: str) -> None:
-    done = subprocess.run(command, input=source, capture_output=True, text=True, errors="replace")
+def _run(command: Sequence[str], source: str, output: Path) -> None:
+    # zig keeps a cache of its own, by default in a home that may be read-only.
+    zig = str(output.parent.parent / "zig")
+    environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
+    done = subprocess.run(
+        command, input=source, capture_output=True, text=True, errors="replace", env=environment
+    )
     if done.returncode:
         raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
 
@@ -83,7 +95,8 @@ def _find(chosen: str | None, path: str | None) -> Compiler:
     for name in ("c++", "g++", "clang++"):
         if found := _try_compiler([name]):
             return found
-    if importlib.util.find_spec("ziglang") and (found := _try_compiler([sys.executable, "-m", "ziglang", "c++"])):
+    zig = [sys.executable, "-m", "ziglang", "c++"]
+    if importlib.util.find_spec("ziglang") and (found := _try_compiler(zig)):
         return found
     raise DeviceError(
         "the host device needs a C++ compiler and found none: install the system's (g++ or clang++; the "
@@ -135,7 +148,7 @@ def _entry(found: Compiler, command: Callable[[Path], list[str]], source: str) -
     options = " ".join(command(Path())).replace(str(RUNTIME), "")
     parts = "\0".join((options, found.version, machine(), _headers_hash(), source))
     key = hashlib.sha256(parts.encode()).hexdigest()
-    return _cache(default_folder() / "host").get(key, lambda path: _run(command(path), source))
+    return _cache(default_folder() / "host").get(key, lambda path: _run(command(path), source, path))
 
 
 def build_kernel(source: str) -> Path:

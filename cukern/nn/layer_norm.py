@@ -96,7 +96,7 @@ def launch_forward(
     y = empty(x.shape, x.dtype, x.device)
     statistics = empty((3, rows), acc, x.device)
     shape = shape or _shape((x, weight, bias), columns, registers=32)
-    bound = _bound(_forward, x.device, x.dtype, index_type(x.size), shape)
+    bound = _bound(_forward, x.device, x.dtype, index_type(x.size, 3 * rows), shape)
     grid = divide_up(rows, shape.block // shape.threads)
     bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
     return y, statistics
@@ -120,11 +120,17 @@ def launch_backward(
     in_block = shape.block // shape.threads
     most = _HOST_SLOTS if x.device.kind == "host" else 4 * x.device.properties.multiprocessors
     grid = min(divide_up(rows, in_block), most)
-    make = empty if shape.chunks else zeros
-    sums = [make((grid * in_block, columns), acc, x.device) if want else None for want in wanted[1:]]
-    bound = _bound(_backward, x.device, x.dtype, index_type(x.size), shape)
+    sizes = (grid * in_block, columns)
+    if shape.chunks:
+        sums = [empty(sizes, acc, x.device) if want else None for want in wanted[1:]]
+    else:
+        sums = [zeros(sizes, acc, x.device) for _ in wanted[1:]]
+    bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 3 * rows), shape)
     bound((x, dy, weight, statistics, dx, *sums, rows, columns), grid)
-    dweight, dbias = (None if one is None else ops.astype(ops.sum(one, axis=0), x.dtype) for one in sums)
+    dweight, dbias = (
+        ops.astype(ops.sum(one, axis=0), x.dtype) if want and one is not None else None
+        for want, one in zip(wanted[1:], sums, strict=True)
+    )
     return dx, dweight, dbias
 
 

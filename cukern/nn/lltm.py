@@ -30,7 +30,6 @@ from .module import Module, Parameter
 
 _forward = Kernel("nn/lltm_forward.cu", name="lltm_forward")
 _backward = Kernel("nn/lltm_backward.cu", name="lltm_backward")
-_BLOCK = 256
 
 
 def _product_dtype(device: Device, dtype: dtypes.DType) -> dtypes.DType:
@@ -39,9 +38,11 @@ def _product_dtype(device: Device, dtype: dtypes.DType) -> dtypes.DType:
 
 
 @cache
-def _bound(kernel: Kernel, device: Device, elem: dtypes.DType, index: str) -> BoundKernel:
+def _bound(
+    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, block: int, keep: bool
+) -> BoundKernel:
     product = dtypes.info(_product_dtype(device, elem)).cxx
-    return kernel.bind(device, elem=elem, index=index, block=_BLOCK, product=product)
+    return kernel.bind(device, elem=elem, index=index, block=block, product=product, keep=keep)
 
 
 class _Sequence:
@@ -53,7 +54,10 @@ class _Sequence:
         self.device, self.dtype = inputs.device, inputs.dtype
         self.product = _product_dtype(self.device, self.dtype)
         self.index = index_type(3 * self.batch * state)
-        self.grid = divide_up(self.batch * state, _BLOCK)
+        on_host = self.device.kind == "host"
+        self.block = 1 if on_host else min(256, 32 * divide_up(max(state, 1), 32))
+        self.items = state if on_host else 1
+        self.grid = (self.batch, 1 if on_host else divide_up(state, self.block))
 
     def _empty(self, *shape: int, product: bool = False) -> Array:
         return empty(shape, self.product if product else self.dtype, self.device)
@@ -78,13 +82,13 @@ class _Sequence:
         states, cells = self._empty(steps + 1, batch, state), self._empty(steps + 1, batch, state)
         gates = self._empty(steps, batch, 3 * state) if keep else None
         states._data[0], cells._data[0] = old_h._data, old_cell._data
-        kernel = _bound(_forward, self.device, self.dtype, self.index)
+        kernel = _bound(_forward, self.device, self.dtype, self.index, self.block, keep)
         for t in range(steps):
             self._matmul(self._factor(states._data[t]), of_state, out=from_state._data)
             kept = None if gates is None else self._at(gates, t)
             arrays = (self._at(from_input, t), from_state, bias, self._at(cells, t))
             made = (self._at(states, t + 1), self._at(cells, t + 1), kept)
-            kernel((*arrays, *made, batch, state), self.grid)
+            kernel((*arrays, *made, state, self.items), self.grid)
         return states, cells, gates
 
     def backward(
@@ -98,10 +102,10 @@ class _Sequence:
         state_d = self._wrap(self._factor(h_d._data).copy())
         cell_d = cell_d.contiguous()
         written = (self._empty(batch, state), self._empty(batch, state))
-        kernel = _bound(_backward, self.device, self.dtype, self.index)
+        kernel = _bound(_backward, self.device, self.dtype, self.index, self.block, True)
         for t in reversed(range(self.steps)):
             arrays = (self._at(gates, t), self._at(cells, t + 1), self._at(outputs_d, t), state_d, cell_d)
-            kernel((*arrays, self._at(gates_d, t), written[t % 2], batch, state), self.grid)
+            kernel((*arrays, self._at(gates_d, t), written[t % 2], state, self.items), self.grid)
             self._matmul(self._factor(gates_d._data[t]), of_state, out=state_d._data)
             cell_d = written[t % 2]
         return gates_d, state_d, cell_d

@@ -57,7 +57,9 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    axes = tuple(normalize_axis(a, ndim, name) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    axes = tuple(
+        normalize_axis(a, ndim, name) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))
+    )
     if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: an axis is named twice in {axis}")
     return axes
@@ -76,7 +78,10 @@ def recorded(name: str, x: Array, made: Array, vjp: Callable[[Array], Array | No
 
 
 def recorded_many(
-    name: str, xs: Sequence[Array], made: Array, vjp: Callable[[Array, tuple[bool, ...]], Sequence[Array | None]]
+    name: str,
+    xs: Sequence[Array],
+    made: Array,
+    vjp: Callable[[Array, tuple[bool, ...]], Sequence[Array | None]],
 ) -> Array:
     """``made``, recorded as a linear function of several arrays where a tape tracks one of them."""
     if tape.recording(xs):

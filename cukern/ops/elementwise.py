@@ -63,7 +63,9 @@ def _pull(
         made = evaluate(backward.program, inputs, [scalars[k] for k in backward.scalars])
     found: list[Array | None] = []
     for result in backward.results:
-        found.append(None if result is None else (cotangents if result[0] == "cotangent" else made)[result[1]])
+        found.append(
+            None if result is None else (cotangents if result[0] == "cotangent" else made)[result[1]]
+        )
     return found
 
 
@@ -120,9 +122,13 @@ class Elementwise(Row):
         return self.apply(as_operands(self.name, operands))
 
     def _beyond(self, operands: tuple[Any, ...]) -> Any:
-        """A comparison with a Python integer that the array's dtype cannot hold: it is beyond every element."""
+        """A comparison with a Python integer that the array's dtype cannot hold: beyond every element."""
         wide = [
-            operand.astype(dtypes.float64) if isinstance(operand, Array) else np.inf if operand > 0 else -np.inf
+            operand.astype(dtypes.float64)
+            if isinstance(operand, Array)
+            else np.inf
+            if operand > 0
+            else -np.inf
             for operand in operands
         ]
         return self.apply(tuple(wide))
@@ -151,24 +157,28 @@ class Elementwise(Row):
             ValueError: the result's shape is not that of ``x``.
         """
         if isinstance(x, Expr):
-            return self.apply((x, other))  # type: ignore[return-value]
+            return self.apply((x, other))
         x_, *rest = as_operands(self.name, (x, other))
         arrays = [x, *(o for o in rest if isinstance(o, Array))]
         if tape.recording(arrays):
             raise GradientError(
-                f"in-place {self.name} on an array that a tape tracks: write x = cukern.{self.name}(x, y) instead"
+                f"in-place {self.name} on an array that a tape tracks: write x = cukern.{self.name}(x, y)"
             )
         kinds = [o._data.dtype if isinstance(o, Array) else type(o) for o in (x_, *rest)]
         made = self._program(kinds)
         dtype = made.outputs[0].dtype
         if dtype != x.dtype:
             if not np.can_cast(_numpy_kind(dtype), _numpy_kind(x.dtype), "same_kind"):
-                raise TypeError(f"{self.name}: a result of {dtype} cannot be written to an array of {x.dtype}")
+                raise TypeError(
+                    f"{self.name}: a result of {dtype} cannot be written to an array of {x.dtype}"
+                )
             made = program(self.name, (cast(made.outputs[0], x.dtype),), made.inputs, made.scalars)
         datas = [x._data]
         for array in arrays[1:]:
             if array.device is not x.device:
-                raise DeviceError(f"{self.name}: expected arrays on one device, got {x.device} and {array.device}")
+                raise DeviceError(
+                    f"{self.name}: expected arrays on one device, got {x.device} and {array.device}"
+                )
             datas.append(_apart(array, x))
         scalars = [o for o in rest if not isinstance(o, Array)]
         run(made, x.device, datas, scalars, x._data)
@@ -177,9 +187,9 @@ class Elementwise(Row):
 
 
 @public
-def inplace(name: str, x: Array, other: Any, /) -> Array:
+def inplace(x: Array, name: str, other: Any, /) -> Array:
     """``x`` overwritten by the row ``name`` of ``x`` and ``other``."""
-    row: Elementwise = FUNCTIONS[name]  # type: ignore[assignment]
+    row: Elementwise = FUNCTIONS[name]
     return row.inplace(x, other)
 
 
@@ -264,9 +274,13 @@ class Bounded(Elementwise):
     """An elementwise function of one array between two bounds, either of which may be absent."""
 
     @overload
-    def __call__(self, x: Expr, /, min: Expr | Scalar | None = None, max: Expr | Scalar | None = None) -> Expr: ...
+    def __call__(
+        self, x: Expr, /, min: Expr | Scalar | None = None, max: Expr | Scalar | None = None
+    ) -> Expr: ...
     @overload
-    def __call__(self, x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array: ...
+    def __call__(
+        self, x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None
+    ) -> Array: ...
     def __call__(self, x: Any, /, min: Any = None, max: Any = None) -> Any:
         return self.apply((x, min, max))
 
@@ -287,7 +301,13 @@ def ternary(name: str, code: str, types: str = FLOAT, signature: str = "xxx->x",
 
 
 def parametric(
-    name: str, code: str, types: str = FLOAT, signature: str = "xx->x", *, defaults: tuple[Scalar, ...], **options: Any
+    name: str,
+    code: str,
+    types: str = FLOAT,
+    signature: str = "xx->x",
+    *,
+    defaults: tuple[Scalar, ...],
+    **options: Any,
 ) -> Parametric:
     """A row with one operand and parameters."""
     return Parametric(name, code, types, signature, defaults=defaults, **options)
@@ -307,7 +327,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True) -> Array:
         TypeError: ``dtype`` is no dtype of cukern.
     """
     if isinstance(x, Expr):
-        return x.astype(dtype)  # type: ignore[return-value]
+        return x.astype(dtype)
     wanted = dtypes.as_dtype(dtype)
     if wanted == x.dtype and not copy:
         return x

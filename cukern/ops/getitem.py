@@ -13,10 +13,11 @@ from .. import tape
 from ..array import Array
 from ..creation import asarray
 from ..errors import GradientError
-from ..expr import is_scalar
+from ..expr import convert_scalar, is_scalar
 from .axes import public, recorded, view
+from .elementwise import astype
 from .index import gather, integers, places_in
-from .launch import allocate
+from .launch import raw, zeros
 from .manipulate import moveaxis, reshape
 
 
@@ -43,7 +44,9 @@ def _parts(key: Any, x: Array) -> list[Any]:
     parts: list[Any] = []
     for part in key if isinstance(key, tuple) else (key,):
         parts += _part(part, x)
-    used = sum(part is not None and part is not Ellipsis and not (_advanced(part) and part.new) for part in parts)
+    used = sum(
+        part is not None and part is not Ellipsis and not (_advanced(part) and part.new) for part in parts
+    )
     if used > x.ndim:
         raise IndexError(f"too many indices: the array has {x.ndim} axes, and {used} were indexed")
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
@@ -105,9 +108,8 @@ def _basic(x: Array, key: tuple[Any, ...]) -> Array:
 
 def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
     """Zeros of a shape, but for ``g`` at an index: what the derivative of a view is."""
-    data = allocate(g.device, shape, g.dtype)
-    data[...] = 0
-    data[(*key, ...)] = g._data
+    data = zeros(g.device, shape, g.dtype)
+    raw(data)[(*key, ...)] = raw(g._data)
     return recorded("embed", g, Array._wrap(data, g.device), lambda gg: _basic(gg, key))
 
 
@@ -118,7 +120,7 @@ def _gathered(x: Array, parts: Sequence[Any]) -> Array:
     at = [i for i, part in enumerate(parts) if _advanced(part)]
     sizes = iter(x.shape)
     for i, part in enumerate(parts):
-        size = 1 if part is None or _advanced(part) and part.new else next(sizes)
+        size = 1 if part is None or (_advanced(part) and part.new) else next(sizes)
         if not _advanced(part):
             basic.append(part)
             continue
@@ -164,14 +166,16 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
     """
     arrays = [x, value] if isinstance(value, Array) else [x]
     if tape.recording(arrays):
-        raise GradientError("x[key] = value on an array that a tape tracks: use cukern.where or cukern.index_add")
+        raise GradientError(
+            "x[key] = value on an array that a tape tracks: use cukern.where or cukern.index_add"
+        )
     native = tuple(_native(part, x) for part in (key if isinstance(key, tuple) else (key,)))
-    if isinstance(value, Array):
-        data = value._data if value.device is x.device else value.to_device(x.device)._data
-        data = data.copy() if value._storage is x._storage else data
+    if is_scalar(value):
+        source = asarray(convert_scalar(value, x.dtype), dtype=x.dtype, device=x.device)
     else:
-        data = value if is_scalar(value) else asarray(value, device=x.device)._data
-    x._data[native] = data
+        source = astype(asarray(value, device=x.device), x.dtype, copy=False)
+    data = raw(source._data)
+    raw(x._data)[native] = data.copy() if source._storage is x._storage else data
     x._bump("setitem")
 
 

@@ -7,22 +7,21 @@ place out of range is clipped to the nearest end, for reads and for writes alike
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, tape
+from .. import dtypes
 from ..array import Array
+from ..device import Device
+from ..device.base import CompiledFunction
 from ..dtypes import DType
-from ..errors import GradientError
-from ..expr import is_scalar
 from ..kernel import Kernel
-from .axes import normalize_axis, public, recorded, require_array, view
+from .axes import normalize_axis, public, recorded, require_array
 from .elementwise import astype
-from .launch import allocate
-from .manipulate import broadcast_to, moveaxis, reshape
+from .launch import allocate, zeros
+from .manipulate import broadcast_to, reshape
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -40,6 +39,12 @@ class Spread(NamedTuple):
     lanes: int
     rows_piece: int
     grid: int
+
+
+@cache
+def _bound(kernel: Kernel, device: Device, dtype: DType, block: int, **variables: Any) -> CompiledFunction:
+    """The compiled kernel of these variables."""
+    return kernel.bind(device, elem=dtype, block=block, **variables).function
 
 
 def _spread(kind: str, rows: int, inner: int) -> Spread:
@@ -78,21 +83,24 @@ def integers(indices: Any, x: Array, name: str) -> Any:
 
 
 def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
-    """x (outer, size, inner) at ``places`` (count): (outer, count, inner). Differentiable in ``x``."""
+    """x (outer, size, inner) at ``places`` (count): (outer, count, inner)."""
     count = places.size
     made = allocate(x.device, (outer, count, inner), x.dtype)
     if made.size:
         s = _spread(x.device.kind, outer * count, inner)
-        kernel = _GATHER.bind(x.device, elem=x.dtype, block=s.block, lanes=s.lanes)
+        kernel = _bound(_GATHER, x.device, x.dtype, s.block, lanes=s.lanes)
         source = x.contiguous()._data
-        kernel._function(
-            (s.grid, 1, 1), (s.block, 1, 1), 0, (source, places, made, outer * count, s.rows_piece, size, count, inner)
+        kernel(
+            (s.grid, 1, 1),
+            (s.block, 1, 1),
+            0,
+            (source, places, made, outer * count, s.rows_piece, size, count, inner),
         )
     return recorded("take", x, Array._wrap(made, x.device), lambda g: scatter(g, places, outer, size, inner))
 
 
 def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
-    """g (outer, count, inner) added up at ``places`` (count): (outer, size, inner). Differentiable in ``g``."""
+    """g (outer, count, inner) added up at ``places`` (count): (outer, size, inner)."""
     xp = g.device.xp
     count = places.size
     made = allocate(g.device, (outer, size, inner), g.dtype)
@@ -102,14 +110,16 @@ def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
         starts = xp.zeros(size + 1, np.int64)
         xp.cumsum(counts, out=starts[1:])
         s = _spread(g.device.kind, outer * size, inner)
-        kernel = _SCATTER.bind(g.device, elem=g.dtype, block=s.block, lanes=s.lanes)
-        kernel._function(
+        kernel = _bound(_SCATTER, g.device, g.dtype, s.block, lanes=s.lanes)
+        kernel(
             (s.grid, 1, 1),
             (s.block, 1, 1),
             0,
             (g.contiguous()._data, order, starts, made, outer * size, s.rows_piece, size, count, inner),
         )
-    return recorded("scatter_add", g, Array._wrap(made, g.device), lambda gg: gather(gg, places, outer, size, inner))
+    return recorded(
+        "scatter_add", g, Array._wrap(made, g.device), lambda gg: gather(gg, places, outer, size, inner)
+    )
 
 
 @public
@@ -141,18 +151,24 @@ def _take(x: Array, data: Any, axis: int) -> Array:
     places = places_in(data.reshape(-1), size, x, "take")
     if places.size and not size and x.size == 0 and math.prod(before + after):
         raise IndexError("take: cannot take from an axis of size 0")
-    made = gather(reshape(x, (math.prod(before), size, math.prod(after))), places, math.prod(before), size, math.prod(after))
+    made = gather(
+        reshape(x, (math.prod(before), size, math.prod(after))),
+        places,
+        math.prod(before),
+        size,
+        math.prod(after),
+    )
     return reshape(made, before + data.shape + after)
 
 
 @public
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
-    """For each element of ``indices``, the element of ``x`` at that place along an axis, elsewhere at the same places.
+    """For each element of ``indices``, the element of ``x`` at that place along an axis.
 
     Args:
         x: any array.
-        indices: integers, of the shape of ``x`` but for ``axis``, along which any size goes; axes of size 1 are
-            repeated.
+        indices: integers, of the shape of ``x`` but for ``axis``, along which any size goes; axes
+            of size 1 are repeated.
         axis: the axis.
 
     Raises:
@@ -174,26 +190,30 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
 
 
 def _along(x: Array, places: Any, axis: int, size: int, mode: str) -> Array:
-    """Gather from, or add to, an axis of ``size`` at one place per element; each is the other's derivative."""
+    """Gather from, or add to, an axis of ``size``, a place per element; each is the other's derivative."""
     outer, inner = math.prod(places.shape[:axis]), math.prod(places.shape[axis + 1 :])
     count = places.shape[axis]
     gather = mode == "gather"
     out = x.dtype if gather else dtypes.info(x.dtype).acc
     shape = places.shape if gather else (*places.shape[:axis], size, *places.shape[axis + 1 :])
-    made = allocate(x.device, shape, out)
-    if not gather:
-        made[...] = 0
+    made = allocate(x.device, shape, out) if gather else zeros(x.device, shape, out)
     if outer * inner * count:
         block = 1 if x.device.kind == "host" else 256
-        kernel = _ALONG.bind(x.device, elem=x.dtype, out=dtypes.info(out).cxx, mode=mode, block=block)
+        kernel = _bound(_ALONG, x.device, x.dtype, block, out=dtypes.info(out).cxx, mode=mode)
         columns = outer * inner
-        kernel._function(
-            (-(-columns // block), 1, 1), (block, 1, 1), 0, (x.contiguous()._data, places, made, columns, size, count, inner)
+        kernel(
+            (-(-columns // block), 1, 1),
+            (block, 1, 1),
+            0,
+            (x.contiguous()._data, places, made, columns, size, count, inner),
         )
     back = "scatter" if gather else "gather"
     result = astype(Array._wrap(made, x.device), x.dtype, copy=False)
     return recorded(
-        "take_along_axis" if gather else "add_along_axis", x, result, lambda g: _along(g, places, axis, size, back)
+        "take_along_axis" if gather else "add_along_axis",
+        x,
+        result,
+        lambda g: _along(g, places, axis, size, back),
     )
 
 

@@ -1,4 +1,4 @@
-"""Launches of programs: axes collapsed, operands' steps found, a launch shape chosen, all of it once per layout."""
+"""Launches of programs: axes collapsed, steps found, a launch shape chosen, all of it once per layout."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import dtypes
-from ..array import Array
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
@@ -31,6 +30,18 @@ def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
         with device.xp.cuda.Device(device.index):
             return device.xp.empty(shape, dtype)
     return device.xp.empty(shape, dtype)
+
+
+def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Memory of ``device`` as an ndarray in C order, its bytes 0."""
+    made = allocate(device, shape, dtype)
+    raw(made)[...] = 0
+    return made
+
+
+def raw(data: Any) -> Any:
+    """The same memory in a dtype that every array library moves about: bfloat16 as uint16."""
+    return data.view(dtypes.uint16) if data.dtype == dtypes.bfloat16 else data
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,13 @@ def variables(program: Program, axes: Axes, shape: Geometry, inplace: Sequence[b
     steps = [step_kind(step[-1]) for step in axes.steps]
     k = len(program.inputs)
     inputs = [
-        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "step": steps[i], "inplace": inplace[i]}
+        {
+            "k": i,
+            "type": dtypes.info(d).cxx,
+            "compute": compute_type(d),
+            "step": steps[i],
+            "inplace": inplace[i],
+        }
         for i, d in enumerate(program.inputs)
     ]
     outputs = [
@@ -232,7 +249,9 @@ def make_plan(program: Program, device: Device, datas: Sequence[Any], out: Any) 
     plan.converters = tuple(map(_converter, program.scalars))
     plan.grid, plan.block, plan.tail = None, (1, 1, 1), ()
     if out is not None and broadcast_shapes(program.name, [plan.shape, out.shape]) != out.shape:
-        raise ValueError(f"{program.name}: a result of shape {plan.shape} does not fit an array of shape {out.shape}")
+        raise ValueError(
+            f"{program.name}: a result of shape {plan.shape} does not fit an array of shape {out.shape}"
+        )
     shape = plan.shape if out is None else out.shape
     if 0 not in shape:
         _fill(plan, program, device, _axes(program, datas, shape, out), [data is out for data in datas])
@@ -244,7 +263,7 @@ def _fill(plan: Plan, program: Program, device: Device, axes: Axes, inplace: Seq
     rows, columns = math.prod(axes.shape[:-1]), axes.shape[-1]
     shape = _shape_of(axes, device)
     bound = variables(program, axes, shape, inplace)
-    plan.function = _KERNEL.bind(device, **bound)._function
+    plan.function = _KERNEL.bind(device, **bound).function
     plan.block = (shape.block, 1, 1)
     groups = shape.block // shape.lanes
     pieces = -(-columns // shape.piece)
@@ -277,6 +296,20 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
     return tuple(made)
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+#: Plans that a cache holds before it starts anew: a program that meets ever new shapes must not grow on.
+_CAPACITY = 8192
+
+
+def remember(cache: dict[K, V], key: K, value: V) -> V:
+    """Put ``value`` in a cache of plans."""
+    if len(cache) >= _CAPACITY:
+        cache.clear()
+    cache[key] = value
+    return value
+
+
 _plans: dict[Any, Plan] = {}
 
 
@@ -302,7 +335,7 @@ def run(
         key += [out.shape, out.strides, *(data is out for data in datas)]
     plan = _plans.get(signature := tuple(key))
     if plan is None:
-        plan = _plans[signature] = make_plan(program, device, datas, out)
+        plan = remember(_plans, signature, make_plan(program, device, datas, out))
     made = [allocate(device, plan.shape, dtype) for dtype in plan.dtypes] if out is None else [out]
     if plan.grid is not None:
         numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]

@@ -17,7 +17,7 @@ __all__ = ["matmul", "vecdot"]
 
 
 def _product(xp: Any, a: Any, b: Any, dtype: DType) -> Any:
-    """The product of two ndarrays of one dtype, the two half types by float32 where the library has no product."""
+    """The product of two ndarrays of one dtype; half types by float32 where the library has no product."""
     if dtype == dtypes.bool_:
         return xp.matmul(a, b)
     by_float = dtype == dtypes.bfloat16 or (dtype == dtypes.float16 and xp.__name__ == "numpy")
@@ -55,7 +55,9 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     if b.ndim == 1:
         return squeeze(matmul(a, expand_dims(b, 1)), -1)
     if a.shape[-1] != b.shape[-2]:
-        raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not fit: {a.shape[-1]} is not {b.shape[-2]}")
+        raise ValueError(
+            f"matmul: shapes {x1.shape} and {x2.shape} do not fit: {a.shape[-1]} is not {b.shape[-2]}"
+        )
     try:
         made = Array._wrap(_product(a.device.xp, a._data, b._data, dtype), a.device)
     except ValueError:

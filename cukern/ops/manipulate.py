@@ -1,10 +1,10 @@
-"""Shapes: views of an array, and arrays joined and taken apart. Views share memory; everything here is linear."""
+"""Shapes: views, which share memory, and arrays joined and taken apart. Everything here is linear."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from .. import dtypes
 from ..arguments import address
@@ -13,7 +13,7 @@ from ..errors import DeviceError
 from ..table import where
 from .axes import normalize_axes, normalize_axis, public, recorded, recorded_many, require_array, view
 from .elementwise import astype
-from .launch import broadcast_shapes
+from .launch import broadcast_shapes, raw
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
 
@@ -138,7 +138,9 @@ def moveaxis(x: Array, source: int | tuple[int, ...], destination: int | tuple[i
     sources = normalize_axes(source, x.ndim, "moveaxis")
     targets = normalize_axes(destination, x.ndim, "moveaxis")
     if len(sources) != len(targets):
-        raise ValueError(f"moveaxis: expected as many destinations as sources, got {destination} and {source}")
+        raise ValueError(
+            f"moveaxis: expected as many destinations as sources, got {destination} and {source}"
+        )
     order = [i for i in range(x.ndim) if i not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(target, axis)
@@ -225,10 +227,10 @@ def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
 
 @public
 def roll(x: Array, /, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None) -> Array:
-    """The elements moved along axes, those that leave at one end entering at the other; flattened by default."""
+    """The elements moved along axes, in a circle; along the flattened array by default."""
     require_array(x, "roll")
     back = tuple(-s for s in shift) if isinstance(shift, tuple) else -shift
-    made = Array._wrap(x.device.xp.roll(x._data, shift, axis), x.device)
+    made = Array._wrap(x.device.xp.roll(raw(x._data), shift, axis).view(x.dtype), x.device)
     return recorded("roll", x, made, lambda g: roll(g, back, axis))
 
 
@@ -261,9 +263,12 @@ def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
     place = normalize_axis(axis, joined[0].ndim, "concat")
     shapes = [x.shape for x in joined]
     if any(len(s) != len(shapes[0]) or _without(s, place) != _without(shapes[0], place) for s in shapes):
-        raise ValueError(f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {place}")
+        raise ValueError(
+            f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {place}"
+        )
     xp = joined[0].device.xp
-    made = Array._wrap(xp.concatenate([x._data for x in joined], axis=place), joined[0].device)
+    data = xp.concatenate([raw(x._data) for x in joined], axis=place).view(joined[0].dtype)
+    made = Array._wrap(data, joined[0].device)
     ends = [0]
     for shape in shapes:
         ends.append(ends[-1] + shape[place])

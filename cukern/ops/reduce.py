@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
@@ -13,13 +13,14 @@ from .. import dtypes, tape
 from ..array import Array
 from ..dtypes import DType
 from ..expr import cast, input_node
+from ..fuse import fuse
 from ..operators import FUNCTIONS
 from ..program import Program, program
 from ..table import equal, exp, isfinite, multiply, subtract, where
 from . import reduction as mechanism
 from .axes import Axis, normalize_axes, public, require_array
 from .elementwise import astype
-from .manipulate import broadcast_to, concat, expand_dims, moveaxis, reshape, stack
+from .manipulate import broadcast_to, concat, moveaxis, reshape, stack
 from .reduction import Reduction
 
 __all__ = [
@@ -52,7 +53,7 @@ class Span(NamedTuple):
 Vjp = Callable[[Array, Any, Any, Span], Array]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _load(source: DType, value: DType) -> Program:
     """The program of a reduction's input as it is."""
     return program("load", (cast(input_node(0, source), value),), (source,))
@@ -234,40 +235,54 @@ mean = Statistic(
     doc="The mean over axes, NaN of no value; of integers, in float64.",
 )
 max = Statistic(
-    Reduction("max", push="maximum(a, x)", combine="maximum(a, b)", identity="limits<T>::lowest()", state="T", empty=False),
+    Reduction(
+        "max",
+        push="maximum(a, x)",
+        combine="maximum(a, b)",
+        identity="limits<T>::lowest()",
+        state="T",
+        empty=False,
+    ),
     "same",
     vjp=_share,
     saves="xy",
     doc="The largest value over axes, NaN if one is; equal values share the derivative.",
 )
 min = Statistic(
-    Reduction("min", push="minimum(a, x)", combine="minimum(a, b)", identity="limits<T>::highest()", state="T", empty=False),
+    Reduction(
+        "min",
+        push="minimum(a, x)",
+        combine="minimum(a, b)",
+        identity="limits<T>::highest()",
+        state="T",
+        empty=False,
+    ),
     "same",
     vjp=_share,
     saves="xy",
     doc="The smallest value over axes, NaN if one is; equal values share the derivative.",
 )
 any = Statistic(
-    Reduction("any", push="a | x", combine="a | b", identity="false", state="bool"),
+    Reduction("any", push="a | int(x)", combine="a | b", identity="0", finish="a != 0", state="int"),
     "bool",
     doc="Whether a value is true, False of no value.",
 )
 all = Statistic(
-    Reduction("all", push="a & x", combine="a & b", identity="true", state="bool"),
+    Reduction("all", push="a & int(x)", combine="a & b", identity="1", finish="a != 0", state="int"),
     "bool",
     doc="Whether every value is true, True of no value.",
 )
 argmax = Search(
     Reduction(
         "argmax",
-        push="largest(a, State{x, i})",
+        push="largest(a, x, i)",
         combine="largest(a, b)",
         identity="State{limits<T>::lowest(), -1}",
         finish="a.at",
         state="Indexed<T>",
         ordered=True,
         empty=False,
-        unroll=1,
+        batch="largest(a, v, i, step)",
     ),
     "index",
     doc="The place of the largest value, the first of several; a NaN counts as the largest.",
@@ -275,14 +290,14 @@ argmax = Search(
 argmin = Search(
     Reduction(
         "argmin",
-        push="smallest(a, State{x, i})",
+        push="smallest(a, x, i)",
         combine="smallest(a, b)",
         identity="State{limits<T>::highest(), -1}",
         finish="a.at",
         state="Indexed<T>",
         ordered=True,
         empty=False,
-        unroll=1,
+        batch="smallest(a, v, i, step)",
     ),
     "index",
     doc="The place of the smallest value, the first of several; a NaN counts as the smallest.",
@@ -295,6 +310,7 @@ var = Spread(
         identity="State{A(0), A(0), A(0)}",
         finish="a.squares / maximum(n - A(p), A(0))",
         state="Moments<A>",
+        batch="extended(a, v)",
         wide=True,
         parameter=True,
     ),
@@ -311,6 +327,7 @@ std = Spread(
         identity="State{A(0), A(0), A(0)}",
         finish="sqrt(a.squares / maximum(n - A(p), A(0)))",
         state="Moments<A>",
+        batch="extended(a, v)",
         wide=True,
         parameter=True,
     ),
@@ -322,13 +339,11 @@ std = Spread(
 logsumexp = Statistic(
     Reduction(
         "logsumexp",
-        push="joined(a, State{A(x), A(1)})",
+        push="extended(a, A(x))",
         combine="joined(a, b)",
         identity="State{limits<A>::lowest(), A(0)}",
         finish="a.peak + log(a.sum)",
         state="LogSum<A>",
-        wide=True,
-        unroll=1,
     ),
     "float",
     vjp=_exponential_share,
@@ -344,6 +359,21 @@ def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:
     return reshape(sum(x, axes), shape)
 
 
+@fuse
+def _exp_below(x: Array, peak: Array) -> Array:
+    return exp(subtract(x, peak))
+
+
+@fuse
+def _centred(g: Array, y: Array, mean: Array) -> Array:
+    return multiply(y, subtract(g, mean))
+
+
+@fuse
+def _log_centred(g: Array, y: Array, total: Array) -> Array:
+    return subtract(g, multiply(exp(y), total))
+
+
 @public
 def softmax(x: Array, /, axis: int = -1) -> Array:
     """exp(x) divided by its sum along an axis; NaN where all of the axis is -inf, or some of it inf.
@@ -351,40 +381,42 @@ def softmax(x: Array, /, axis: int = -1) -> Array:
     Args:
         x: an array; integers are computed in float64.
         axis: the axis.
+
+    Raises:
+        AxisError: there is no such axis.
     """
-    y = _normalized(x, axis, "softmax", lambda x: _quotient(exp(subtract(x, max(x, axis, keepdims=True))), axis))
+
+    def compute(x: Array) -> Array:
+        e = _exp_below(x, max(x, axis, keepdims=True))
+        return e / sum(e, axis, keepdims=True)
 
     def vjp(g: Array, y: Array) -> Array:
-        return y * (g - sum(multiply(g, y), axis, keepdims=True))
+        return _centred(g, y, sum(g * y, axis, keepdims=True))
 
-    return _recorded_from_result("softmax", x, y, vjp)
-
-
-def _quotient(e: Array, axis: int) -> Array:
-    return e / sum(e, axis, keepdims=True)
+    return _normalized("softmax", x, axis, compute, vjp)
 
 
 @public
 def log_softmax(x: Array, /, axis: int = -1) -> Array:
-    """The logarithm of :func:`softmax`, exact where that is small."""
-    y = _normalized(x, axis, "log_softmax", lambda x: x - logsumexp(x, axis, keepdims=True))
+    """The logarithm of :func:`softmax`, exact where that is small. Arguments as there."""
+
+    def compute(x: Array) -> Array:
+        return x - logsumexp(x, axis, keepdims=True)
 
     def vjp(g: Array, y: Array) -> Array:
-        return g - exp(y) * sum(g, axis, keepdims=True)
+        return _log_centred(g, y, sum(g, axis, keepdims=True))
 
-    return _recorded_from_result("log_softmax", x, y, vjp)
+    return _normalized("log_softmax", x, axis, compute, vjp)
 
 
-def _normalized(x: Array, axis: int, name: str, compute: Callable[[Array], Array]) -> Array:
-    require_array(x, name)
-    normalize_axes(axis, x.ndim, name)
+def _normalized(
+    name: str, x: Array, axis: int, compute: Callable[[Array], Array], rule: Callable[[Array, Array], Array]
+) -> Array:
+    """``compute(x)``, recorded with a derivative that reads the result."""
+    normalize_axes(axis, require_array(x, name).ndim, name)
     with tape.stop_recording():
-        if 0 in x.shape:
-            return astype(x, dtypes.float64) if dtypes.info(x.dtype).kind != "f" else astype(x, x.dtype)
-        return compute(x)
-
-
-def _recorded_from_result(name: str, x: Array, y: Array, rule: Callable[[Array, Array], Array]) -> Array:
+        wide = x if dtypes.info(x.dtype).kind == "f" else astype(x, dtypes.float64)
+        y = compute(wide) if x.size else astype(wide, wide.dtype)
     if tape.recording((x,)):
         tape.record(name, (x,), (y,), lambda cotangents, saved, needs: (rule(cotangents[0], saved[0]),), (y,))
     return y

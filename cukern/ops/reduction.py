@@ -15,10 +15,22 @@ from ..dtypes import DType
 from ..expr import compute_type, statements
 from ..kernel import Kernel
 from ..program import Program
-from .launch import Axes, allocate, broadcast_shapes, broadcast_steps, collapse, needs_64_bits, power_of_two, step_kind
+from .launch import (
+    Axes,
+    allocate,
+    broadcast_shapes,
+    broadcast_steps,
+    collapse,
+    needs_64_bits,
+    power_of_two,
+    remember,
+    step_kind,
+)
 
 _KERNEL = Kernel("reduce.cu", block=256)
 _PIECE = 65536
+#: Neighbouring results that one host thread reduces together, where the reduced elements are far apart.
+_TILE = 64
 #: Threads that keep a GPU busy.
 _THREADS = 1 << 18
 
@@ -40,7 +52,8 @@ class Reduction:
         parameter: whether there is a parameter ``p``.
         ordered: whether the places of the values matter.
         empty: whether the reduction of no value has a result.
-        unroll: independent states that a thread keeps.
+        batch: the state ``a`` with the values of the array ``v`` added, whose places are ``i``, ``i + step``
+            and so on; by default a thread keeps a state for each place of ``v`` instead.
     """
 
     name: str
@@ -53,7 +66,7 @@ class Reduction:
     parameter: bool = False
     ordered: bool = False
     empty: bool = True
-    unroll: int = 8
+    batch: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +77,7 @@ class Geometry:
         block: threads of a block.
         lanes: threads that share a row.
         tile: neighbouring rows of a task.
-        unroll: independent states that a thread keeps.
+        unroll: values that a thread takes at once.
         rows_piece: tasks of a group of ``lanes`` threads.
         outer_piece: outer reduced places of a piece.
         inner_piece: inner reduced places of a piece.
@@ -79,7 +92,7 @@ class Geometry:
     inner_piece: int
 
 
-def geometry(kind: str, rows: int, columns: int, outer: int, inner: int, unroll: int) -> Geometry:
+def geometry(kind: str, rows: int, columns: int, outer: int, inner: int) -> Geometry:
     """The launch shape for a kind of device.
 
     Args:
@@ -90,10 +103,12 @@ def geometry(kind: str, rows: int, columns: int, outer: int, inner: int, unroll:
     """
     size = outer * inner
     if kind == "host":
-        tile = min(64, power_of_two(columns)) if columns >= 8 else 1
+        tile = _TILE if columns >= 8 else 1
         pieces = max(1, min(size // _PIECE, 256)) if rows < 64 * tile else 1
-        unroll = unroll if inner >= unroll else 1
-        return Geometry(1, 1, tile, unroll, max(1, _PIECE // max(1, size * tile)), *_cut(outer, inner, pieces))
+        unroll = 32 if inner >= 64 else 8 if inner >= 8 else 1
+        return Geometry(
+            1, 1, tile, unroll, max(1, _PIECE // max(1, size * tile)), *_cut(outer, inner, pieces)
+        )
     if columns > 1:
         lanes = 1 if rows >= 256 else 256 // power_of_two(rows)
     else:
@@ -101,7 +116,7 @@ def geometry(kind: str, rows: int, columns: int, outer: int, inner: int, unroll:
     lanes = min(lanes, power_of_two(inner), 256)
     lanes = lanes if lanes <= 32 else 256
     pieces = max(1, min(_THREADS // (rows * lanes), size // (16 * lanes), 4096))
-    return Geometry(256, lanes, 1, min(unroll, 4), 1, *_cut(outer, inner, pieces))
+    return Geometry(256, lanes, 1, 4, 1, *_cut(outer, inner, pieces))
 
 
 def _cut(outer: int, inner: int, pieces: int) -> tuple[int, int]:
@@ -114,7 +129,18 @@ def _cut(outer: int, inner: int, pieces: int) -> tuple[int, int]:
 class Plan:
     """The launches of a reduction for arrays of one layout."""
 
-    __slots__ = ("final", "final_tail", "grid", "grid_final", "main", "number", "parts", "shape", "tail", "threads")
+    __slots__ = (
+        "final",
+        "final_tail",
+        "grid",
+        "grid_final",
+        "main",
+        "number",
+        "parts",
+        "shape",
+        "tail",
+        "threads",
+    )
 
     main: CompiledFunction | None
     final: CompiledFunction | None
@@ -140,7 +166,7 @@ def _accumulator(reduction: Reduction, value: DType) -> str:
 
 
 #: Bytes of a state, in multiples of the accumulator's.
-_STATE_SIZE = {"A": 8, "T": 8, "bool": 8, "Indexed<T>": 16, "Moments<A>": 24, "LogSum<A>": 16}
+_STATE_SIZE = {"A": 8, "T": 8, "int": 8, "Indexed<T>": 16, "Moments<A>": 24, "LogSum<A>": 16}
 
 
 def _split(axes: Axes) -> tuple[Axes, int, tuple[int, ...]]:
@@ -153,7 +179,12 @@ def _split(axes: Axes) -> tuple[Axes, int, tuple[int, ...]]:
 
 
 def make_plan(
-    reduction: Reduction, program: Program, device: Device, datas: Sequence[Any], reduced: frozenset[int], result: DType
+    reduction: Reduction,
+    program: Program,
+    device: Device,
+    datas: Sequence[Any],
+    reduced: frozenset[int],
+    result: DType,
 ) -> Plan:
     """Choose and compile the launches of ``reduction`` over the axes ``reduced`` of ``program``'s value."""
     shape = broadcast_shapes(program.name, [data.shape for data in datas])
@@ -187,17 +218,21 @@ def _compile(
     rows, outer = math.prod(kept.shape), math.prod(over.shape)
     column = tuple(steps[-1] for steps in kept.steps) if kept.shape else (0,) * len(step)
     columns = kept.shape[-1] if kept.shape and 0 < abs(column[0]) < abs(step[0]) else 1
-    shape = geometry(device.kind, rows, columns, outer, inner, reduction.unroll)
+    shape = geometry(device.kind, rows, columns, outer, inner)
     tasks = rows
     if shape.tile > 1:
         kept, columns, column = _split(kept)
         tasks = math.prod(kept.shape) * -(-columns // shape.tile)
     wide = needs_64_bits(Axes((rows, outer, inner), ())) or any(needs_64_bits(axes) for axes in (kept, over))
-    wide = wide or max(map(abs, step), default=0) * inner > 2**30 or max(map(abs, column), default=0) * columns > 2**30
+    wide = (
+        wide
+        or max(map(abs, step), default=0) * inner > 2**30
+        or max(map(abs, column), default=0) * columns > 2**30
+    )
     pieces = -(-outer // shape.outer_piece) * -(-inner // shape.inner_piece) if outer * inner else 1
     bound = _variables(reduction, program, result, shape, kept, over, step, column, wide)
     stage = "whole" if pieces == 1 else "partial"
-    plan.main = _KERNEL.bind(device, **bound, stage=stage)._function
+    plan.main = _KERNEL.bind(device, **bound, stage=stage).function
     plan.threads = shape.block
     plan.number = {"float": float, "double": float, "bool": bool}.get(bound["accumulator"], int)
     groups = shape.block // shape.lanes
@@ -222,7 +257,7 @@ def _compile_final(
 ) -> None:
     lanes = 1 if device.kind == "host" or pieces <= 8 else 32
     changed = {"lanes": lanes, "tile": 1, "unroll": 1, "stage": "final", "name": bound["name"] + "_final"}
-    plan.final = _KERNEL.bind(device, **{**bound, **changed})._function
+    plan.final = _KERNEL.bind(device, **{**bound, **changed}).function
     plan.grid_final = (-(-rows * lanes // plan.threads), 1, 1)
 
 
@@ -296,7 +331,7 @@ def run(
     key = (reduction, program, device, reduced, result, *((data.shape, data.strides) for data in datas))
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans[key] = make_plan(reduction, program, device, datas, reduced, result)
+        plan = remember(_plans, key, make_plan(reduction, program, device, datas, reduced, result))
     made = allocate(device, plan.shape, result)
     if plan.main is None:
         return made
@@ -313,4 +348,3 @@ def run(
     assert plan.final is not None
     plan.final(plan.grid_final, block, 0, (parts, plan.parts, *finish, made.size, 1))
     return made
-

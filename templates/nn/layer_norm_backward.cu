@@ -1,15 +1,25 @@
 // With n = (x - mean) * rstd and g = dy * weight:  dx = (g - mean(g) - n * mean(g * n)) * rstd,
 // dweight = sum over rows of dy * n, dbias = sum over rows of dy. Source: the chain rule through mean and variance.
 // x, dy, dx (rows, columns); weight (columns) or null; statistics (3, rows) as layer_norm.cu writes them.
-// dweight, dbias (slots, columns) or null: sums over the rows of one slot, to be summed over the slots afterwards;
-// zeros at the start when chunks == 0. A slot is one group of `threads` threads: gridDim.x * block / threads of them.
+// dweight, dbias (slots, columns): sums over the rows of one slot, to be summed over the slots afterwards. With chunks
+// either may be null; without, both are zeros at the start. A slot is a group of `threads` threads of the grid.
 // Launch: any grid; rows are dealt to the slots in turn. threads, width, chunks as in layer_norm.cu.
 // Shared: one number a warp when threads > 32. A block owns its slots; no atomics, so every run gives the same bits.
 <% include "nn/row.cuh" %>
+<% macro add_up(column, v) -%>
+const acc n = (cast<acc>(source[<< column >>]) - mean - remainder) * rstd;
+                    const acc given = cast<acc>(above[<< column >>]);
+                    weight_sums[<< column >>] += given * n;
+                    bias_sums[<< column >>] += given;
+                    const acc g = weight ? given * cast<acc>(weight[<< column >>]) : given;
+                    sum[<< v >>] += g;
+                    product[<< v >>] += g * n;
+<%- endmacro %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* x, const << elem >>* dy, const << elem >>* weight, const << acc >>* statistics,
-    << elem >>* dx, << acc >>* dweight, << acc >>* dbias, << index >> rows, << index >> columns)
+    const << elem >>* __restrict__ x, const << elem >>* __restrict__ dy, const << elem >>* __restrict__ weight,
+    const << acc >>* __restrict__ statistics, << elem >>* __restrict__ dx, << acc >>* __restrict__ dweight,
+    << acc >>* __restrict__ dbias, << index >> rows, << index >> columns)
 {
     using elem = << elem >>;
     using acc = << acc >>;
@@ -21,6 +31,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if chunks %>
     struct alignas(<< width >> * sizeof(elem)) Pack { elem part[<< width >>]; };
     acc weight_sum[<< chunks * width >>] = {}, bias_sum[<< chunks * width >>] = {};
+<% else %>
+    acc* weight_sums = dweight + slot * columns;
+    acc* bias_sums = dbias + slot * columns;
 <% endif %>
 
     // Every thread of a block goes round equally often, since row_sum needs them all.
@@ -61,18 +74,14 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         }
 <% else %>
         if (live) {
-            for (index start = lane * << width >>; start < columns; start += << threads * width >>) {
-                const int parts = int(minimum(index(<< width >>), columns - start));
-                for (int v = 0; v < parts; ++v) {
-                    const index column = start + v;
-                    const acc n = (cast<acc>(source[column]) - mean - remainder) * rstd;
-                    acc g = cast<acc>(above[column]);
-                    if (dweight) dweight[slot * columns + column] += g * n;
-                    if (dbias) dbias[slot * columns + column] += g;
-                    if (weight) g *= cast<acc>(weight[column]);
-                    sum[v] += g;
-                    product[v] += g * n;
+            const index whole = columns / << width >> * << width >>;
+            for (index start = lane * << width >>; start < whole; start += << threads * width >>) {
+                for (int v = 0; v < << width >>; ++v) {
+                    << add_up("start + v", "v") >>
                 }
+            }
+            for (index column = whole + lane; column < columns; column += << threads >>) {
+                << add_up("column", "0") >>
             }
         }
 <% endif %>

@@ -34,6 +34,36 @@ template <typename T>
 __device__ __forceinline__ Indexed<T> smallest(Indexed<T> a, Indexed<T> b) {
     return chosen(a, b, b.value < a.value);
 }
+// With x at a later place.
+template <typename T>
+__device__ __forceinline__ Indexed<T> later(Indexed<T> a, T x, long long i, bool better) {
+    return better || a.at < 0 || (x != x && a.value == a.value) ? Indexed<T>{x, i} : a;
+}
+template <typename T>
+__device__ __forceinline__ Indexed<T> largest(Indexed<T> a, T x, long long i) {
+    return later(a, x, i, x > a.value);
+}
+template <typename T>
+__device__ __forceinline__ Indexed<T> smallest(Indexed<T> a, T x, long long i) {
+    return later(a, x, i, x < a.value);
+}
+// With v[k] at the later place i + k * step: most often none of them is better, which is quickly seen.
+template <typename T, int N>
+__device__ __forceinline__ Indexed<T> largest(Indexed<T> a, const T (&v)[N], long long i, long long step) {
+    int better = a.at < 0;
+    for (int k = 0; k < N; ++k) better |= int(v[k] > a.value) | int(v[k] != v[k]);
+    if (better)
+        for (int k = 0; k < N; ++k) a = largest(a, v[k], i + k * step);
+    return a;
+}
+template <typename T, int N>
+__device__ __forceinline__ Indexed<T> smallest(Indexed<T> a, const T (&v)[N], long long i, long long step) {
+    int better = a.at < 0;
+    for (int k = 0; k < N; ++k) better |= int(v[k] < a.value) | int(v[k] != v[k]);
+    if (better)
+        for (int k = 0; k < N; ++k) a = smallest(a, v[k], i + k * step);
+    return a;
+}
 
 // Count, mean and sum of squared differences from the mean.
 // Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
@@ -53,6 +83,20 @@ __device__ __forceinline__ Moments<A> extended(Moments<A> a, A x) {
     const A count = a.count + A(1), delta = x - a.mean, mean = a.mean + delta / count;
     return Moments<A>{count, mean, a.squares + delta * (x - mean)};
 }
+template <typename A, typename T, int N>
+__device__ __forceinline__ Moments<A> extended(Moments<A> a, const T (&v)[N]) {
+    A sum[N], squares[N];
+    for (int k = 0; k < N; ++k) sum[k] = A(v[k]);
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
+    const A mean = sum[0] * (A(1) / A(N));
+    for (int k = 0; k < N; ++k) squares[k] = (A(v[k]) - mean) * (A(v[k]) - mean);
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) squares[k] += squares[k + half];
+    return joined(a, Moments<A>{A(N), mean, squares[0]});
+}
 
 // The largest value, and the sum of exponentials of the others' distances below it.
 template <typename A>
@@ -66,4 +110,10 @@ __device__ __forceinline__ LogSum<A> joined(LogSum<A> a, LogSum<A> b) {
     if (low == limits<A>::lowest()) return a.peak == low ? b : a;
     if (peak == limits<A>::infinity()) return LogSum<A>{peak, A(1)};
     return LogSum<A>{peak, a.sum * exp(a.peak - peak) + b.sum * exp(b.peak - peak)};
+}
+template <typename A>
+__device__ __forceinline__ LogSum<A> extended(LogSum<A> a, A x) {
+    if (x == limits<A>::lowest()) return a;
+    if (x == limits<A>::infinity() || x > a.peak || x != x) return joined(a, LogSum<A>{x, A(1)});
+    return LogSum<A>{a.peak, a.sum + exp(x - a.peak)};
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ def unit(text: str) -> Unit:
     return Unit(text, parsed.signature, parsed.calls, parsed.dynamic_shared)
 
 
-@lru_cache(maxsize=None)
+@cache
 def build(text: str) -> host.HostFunction:
     return host.backend().compile(0, unit(text))
 

@@ -34,6 +34,14 @@ def test_python_numbers_take_the_default_dtypes(device, obj, dtype):
     np.testing.assert_array_equal(x.numpy(), np.asarray(obj))
 
 
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_asarray_of_an_array_casts(device, dtype):
+    for first in (ck.float32, ck.float64, ck.int8):
+        x = ck.ones(2, dtype=first)
+        assert ck.asarray(x, dtype=dtype).dtype == dtype
+        assert (ck.asarray(x, dtype=dtype) is x) == (dtype == first)
+
+
 def test_nested_lists_of_arrays(device):
     assert ck.asarray([ck.ones(2), ck.zeros(2)]).tolist() == [[1, 1], [0, 0]]
 
@@ -210,12 +218,22 @@ def test_an_array_is_not_made_by_its_class():
 @pytest.mark.parametrize(
     "operands, name",
     [
-        (("float32", 2.5), "float32"), (("int32", 2), "int32"), (("int8", 2.5), "float64"), (("bool", 1), "int64"),
-        (("bool", 1.0), "float32"), (("bfloat16", "float16"), "float32"), (("bfloat16", "float32"), "float32"),
-        (("bfloat16", "int64"), "bfloat16"), (("int32", "float32"), "float64"), (("int8", "uint8"), "int16"),
-        (("uint64", "int64"), "float64"), ((True, 2), "int64"), ((2, 2.5), "float32"), (("float16", True), "float16"),
+        (("float32", 2.5), "float32"),
+        (("int32", 2), "int32"),
+        (("int8", 2.5), "float64"),
+        (("bool", 1), "int64"),
+        (("bool", 1.0), "float32"),
+        (("bfloat16", "float16"), "float32"),
+        (("bfloat16", "float32"), "float32"),
+        (("bfloat16", "int64"), "bfloat16"),
+        (("int32", "float32"), "float64"),
+        (("int8", "uint8"), "int16"),
+        (("uint64", "int64"), "float64"),
+        ((True, 2), "int64"),
+        ((2, 2.5), "float32"),
+        (("float16", True), "float16"),
     ],
-)  # fmt: skip
+)
 def test_result_type(operands, name):
     arrays = [dtypes.as_dtype(o) if isinstance(o, str) else o for o in operands]
     assert dtypes.info(ck.result_type(*arrays)).name == name
@@ -238,3 +256,107 @@ def test_contiguous_keeps_the_gradient(device):
         y = (x.T.contiguous() * 2).sum()
     np.testing.assert_array_equal(tape.gradient(y, x).numpy(), np.full((2, 3), 2.0))
     assert x.contiguous() is x
+
+
+def test_memory_that_may_not_be_written_is_copied(device):
+    frozen = bytes(8)
+    x = ck.asarray(memoryview(frozen))
+    x += 1
+    assert frozen == bytes(8) and x.tolist() == [1] * 8
+
+    class Exposing:
+        data = np.zeros(2)
+        data.flags.writeable = False
+
+        def __array__(self, dtype=None, copy=None):
+            return self.data
+
+    y = ck.asarray(Exposing())
+    y += 1
+    assert Exposing.data.tolist() == [0, 0]
+    buffer = bytearray(4)
+    z = ck.array(np.frombuffer(buffer, np.uint8))
+    z += 1
+    assert buffer == bytearray(4)
+    read_only = np.zeros(2)
+    read_only.flags.writeable = False
+    if device.kind == "host":
+        w = ck.from_dlpack(read_only)
+        w += 1
+        assert read_only.tolist() == [0, 0]
+
+
+def test_numbers_that_a_dtype_cannot_hold(device):
+    with pytest.raises(OverflowError):
+        ck.asarray(300, dtype="int8")
+    with pytest.raises(OverflowError):
+        ck.asarray([-1], dtype="uint8")
+    with pytest.raises(TypeError, match="numbers that a dtype of cukern holds, got object data"):
+        ck.asarray(2**64)
+    assert ck.asarray(1e40).item() == float("inf")
+
+
+def test_a_list_of_tracked_arrays_is_refused(device):
+    x = ck.asarray([1.0])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        with pytest.raises(ValueError, match="join them with cukern.stack"):
+            ck.asarray([x, x])
+
+
+def test_protocol_arguments(device):
+    x = ck.ones(2)
+    with pytest.raises(ValueError, match="copy: a copy is needed"):
+        np.asarray(x, dtype=np.float64, copy=False)
+    with pytest.raises(ValueError, match="api_version: expected a version of the standard, got '1999.01'"):
+        x.__array_namespace__(api_version="1999.01")
+    assert x.__array_namespace__(api_version="2025.12") is ck
+    with pytest.raises(TypeError, match="x: expected an Array, got ndarray"):
+        ck.zeros_like(np.ones(2))
+    assert ck.linspace(-1, 0, 5, dtype="int64").tolist() == [-1, -1, -1, -1, 0]
+    assert ck.full(2, ck.asarray(3, dtype="int8")).dtype == ck.int8
+    with pytest.raises(TypeError, match="dtype: expected a dtype, got ndarray"):
+        ck.zeros(2, dtype=np.zeros(2))
+
+
+def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
+    """With two GPUs, each call must run while its own is the active one."""
+    active, seen = [0], []
+
+    class Scope:
+        def __init__(self, index):
+            self.index = index
+
+        def __enter__(self):
+            self.before, active[0] = active[0], self.index
+
+        def __exit__(self, *error):
+            active[0] = self.before
+
+    device = object.__new__(ck.Device)
+    device.kind, device.index = "fake", 1
+    monkeypatch.setattr(ck.Device, "activate", lambda self: Scope(self.index))
+    monkeypatch.setattr(ck.Device, "xp", property(lambda self: Recorder()))
+
+    class Recorder:
+        def __getattr__(self, name):
+            def call(*args, **kwargs):
+                seen.append((name, active[0]))
+                return getattr(np, name)(*args, **kwargs)
+
+            return call
+
+    for make in (
+        lambda: ck.zeros(3, device=device),
+        lambda: ck.ones(3, device=device),
+        lambda: ck.empty(3, device=device),
+        lambda: ck.asarray([1.0], device=device),
+        lambda: ck.arange(3, device=device),
+        lambda: ck.eye(3, device=device),
+    ):
+        x = make()
+        assert seen and all(index == 1 for _, index in seen), seen
+        x._data = np.zeros((2, 3)).T
+        x.contiguous()
+        copy.copy(x)
+    assert all(index == 1 for _, index in seen), seen

@@ -33,7 +33,12 @@ print("right")
 
 
 def start(cache: Path, **environment: str) -> subprocess.Popen[str]:
-    full = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUKERN_CACHE_DIR": str(cache), **environment}
+    full = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "CUKERN_CACHE_DIR": str(cache),
+        **environment,
+    }
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", SCRIPT, str(HERE)],
         env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
+import resource
+import subprocess
 import sys
 
 import numpy as np
 import pytest
-from host_support import build, kernel, launch, run
+from host_support import build, kernel, launch, run, unit
 
-from cukern.device import host, host_compiler
+from cukern.device import host, host_compiler, host_source
 from cukern.device.base import CompilerFailure
 from cukern.errors import DeviceError, KernelFault, LaunchError
 
@@ -26,7 +29,9 @@ def fault(text: str, *values, grid=1, block=32, shared=0) -> str:
 
 
 def test_a_barrier_that_only_some_threads_reach_names_both_places():
-    text = kernel("int* x", "if (threadIdx.x < 32)\n  __syncthreads();\nelse {\n  x[0] = 1;\n  __syncthreads();\n}")
+    text = kernel(
+        "int* x", "if (threadIdx.x < 32)\n  __syncthreads();\nelse {\n  x[0] = 1;\n  __syncthreads();\n}"
+    )
     message = fault(text, np.zeros(1, np.int32), grid=3, block=(64, 2, 1))
     assert "test_kernel: block (" in message
     assert "thread (0, 0, 0) and 63 more at __syncthreads, test.cu:3" in message
@@ -34,7 +39,9 @@ def test_a_barrier_that_only_some_threads_reach_names_both_places():
 
 
 def test_line_directives_name_the_template():
-    text = kernel("int n", '\n#line 40 "mine.cu"\nif (threadIdx.x < n) __syncthreads();\n\nelse __syncthreads();')
+    text = kernel(
+        "int n", '\n#line 40 "mine.cu"\nif (threadIdx.x < n) __syncthreads();\n\nelse __syncthreads();'
+    )
     message = fault(text, 5)
     assert "mine.cu:40" in message
     assert "mine.cu:42" in message
@@ -47,7 +54,9 @@ def test_barriers_of_different_kinds_do_not_meet():
 
 
 def test_a_barrier_and_a_warp_function_do_not_meet():
-    message = fault(kernel("int n", "if (threadIdx.x < n) __syncthreads();\nelse __shfl_sync(0xffffffffu, n, 0);"), 5)
+    message = fault(
+        kernel("int n", "if (threadIdx.x < n) __syncthreads();\nelse __shfl_sync(0xffffffffu, n, 0);"), 5
+    )
     assert "thread (0, 0, 0) and 4 more at __syncthreads, test.cu:2" in message
     assert "thread (5, 0, 0) and 26 more at __shfl_sync of lanes 0xffffffff, test.cu:3" in message
 
@@ -73,7 +82,9 @@ def test_a_lane_outside_its_own_mask():
 
 
 def test_a_width_that_is_no_power_of_two():
-    assert "width of a shuffle is not 1, 2, 4, 8, 16 or 32, test.cu:2" in fault(kernel("int n", "__shfl_sync(~0u, n, 1, 12);"), 5)
+    assert "width of a shuffle is not 1, 2, 4, 8, 16 or 32, test.cu:2" in fault(
+        kernel("int n", "__shfl_sync(~0u, n, 1, 12);"), 5
+    )
 
 
 @pytest.mark.parametrize("wait", ["", "__syncthreads();"])
@@ -116,6 +127,18 @@ def test_invalid_address(wait):
     assert "invalid access of memory at 0x8" in message
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors allow it")
+def test_misaligned_vector_access():
+    if not host_compiler.compiler().is_gcc:
+        pytest.skip("only GCC uses the instruction that refuses it")
+    text = kernel("float* x", "reinterpret_cast<float4*>(x)[threadIdx.x] = make_float4(1, 2, 3, 4);")
+    aligned = np.zeros(68, np.float32)
+    aligned = aligned[-(aligned.ctypes.data // 4) % 4 :]
+    assert "misaligned access of memory" in fault(text, aligned[1:], block=16)
+    launch(text, [aligned], 1, 16)
+    assert aligned[:64].tolist() == [1, 2, 3, 4] * 16
+
+
 @pytest.mark.parametrize("wait", ["", "__syncthreads();"])
 def test_stack_overflow(wait):
     before = "__device__ __noinline__ int deep(volatile int* x, int n) {\n  volatile int a[256]; a[n & 255] = x[0];\n"
@@ -125,10 +148,10 @@ def test_stack_overflow(wait):
 
 
 def test_a_signal_outside_of_kernels_ends_the_process_as_before():
-    import subprocess
-
     build(kernel("int* x", "x[0] = 1;"))
-    script = "import sys; sys.path.insert(0, {!r}); from host_support import run; import numpy as np, ctypes; "
+    script = (
+        "import sys; sys.path.insert(0, {!r}); from host_support import run; import numpy as np, ctypes; "
+    )
     script += "run('int* x', 'x[0] = 1;', np.zeros(1, np.int32)); ctypes.string_at(0)"
     here = os.path.dirname(os.path.abspath(__file__))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -157,8 +180,22 @@ def test_a_compiler_error_names_the_template_s_line():
 
 
 def test_a_thread_with_more_local_memory_than_cuda_s_is_refused():
-    text = kernel("float* x, int n", "float a[200000]; for (int i = 0; i < n; ++i) a[x[i] > 0] = x[i]; x[0] = a[n];")
+    text = kernel(
+        "float* x, int n", "float a[200000]; for (int i = 0; i < n; ++i) a[x[i] > 0] = x[i]; x[0] = a[n];"
+    )
     assert "frame" in log_of(text)
+
+
+def test_a_kernel_compiles_in_less_than_half_a_second(tmp_path):
+    text = kernel(
+        "const __half* x, __half* y", "int i = threadIdx.x; y[i] = hexp(x[i]);", "#include <cuda_fp16.h>\n"
+    )
+    command = host_compiler.compiler().kernel_command(tmp_path / "kernel.so")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, input=host_source.source(unit(text)), text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Of the processor, as other processes may have it meanwhile.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
 def test_no_compiler_names_both_ways_to_get_one(monkeypatch, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import ml_dtypes
 import numpy as np
@@ -89,7 +89,7 @@ BINARY = {
 CTYPES = {np.float32: "float", np.float64: "double"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def table(arity: int, dtype: type, names: tuple[str, ...], suffix: str = "") -> dict[str, np.ndarray]:
     """Every function of a table in one kernel: its values at its own points."""
     ctype = CTYPES[dtype]
@@ -104,7 +104,8 @@ def table(arity: int, dtype: type, names: tuple[str, ...], suffix: str = "") -> 
     second = (RNG.permutation(spread(-3, 3)) if arity == 2 else np.zeros(N)).astype(dtype)
     out = np.zeros_like(points)
     body = "int i = threadIdx.x;\n" + "\n".join(
-        f"out[{k * N} + i] = {name}{suffix}" + call.format(f"(a + {k * N})") + ";" for k, name in enumerate(names)
+        f"out[{k * N} + i] = {name}{suffix}" + call.format(f"(a + {k * N})") + ";"
+        for k, name in enumerate(names)
     )
     launch(kernel(f"const {ctype}* a, const {ctype}* b, {ctype}* out", body), [points, second, out], 1, N)
     return {name: (points[k], second, out[k]) for k, name in enumerate(names)}
@@ -122,7 +123,9 @@ def test_unary(name, dtype):
     wanted = UNARY[name][0](points.astype(np.float64))
     eps = float(np.finfo(dtype).eps)
     # Where a function crosses zero inside its range, the float64 reference of float64 points is itself inexact.
-    np.testing.assert_allclose(got, wanted, rtol=8 * eps, atol=4 * eps if name in ("sinpi", "cospi") else 0.5 * eps)
+    np.testing.assert_allclose(
+        got, wanted, rtol=8 * eps, atol=4 * eps if name in ("sinpi", "cospi") else 0.5 * eps
+    )
 
 
 @pytest.mark.parametrize("dtype", CTYPES)
@@ -141,6 +144,25 @@ def test_binary(name, dtype):
     close(got, BINARY[name](first.astype(np.float64), second.astype(np.float64)), dtype)
 
 
+@pytest.mark.parametrize("name", ["exp", "expm1", "log", "log1p", "tanh", "erf"])
+def test_vectorised_float_functions_all_over_their_range(name):
+    """One float in 1999, with the special ones: less than 2 units in the last place from the exact value."""
+    special = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, -3.4e38], np.float32)
+    x = np.concatenate([np.arange(0, 2**32, 1999, dtype=np.uint32).view(np.float32), special])
+    x = np.concatenate([x, np.ones(-len(x) % 256, np.float32)])
+    got = np.zeros_like(x)
+    body = f"int i = blockIdx.x * 256 + threadIdx.x; y[i] = {name}(x[i]);"
+    launch(kernel("const float* x, float* y", body), [x, got], len(x) // 256, 256)
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name, np.vectorize(math.erf))(x.astype(np.float64))
+        nearest = wanted.astype(np.float32)
+        unit = np.spacing(np.abs(nearest)).astype(np.float64)
+    finite = np.isfinite(nearest)
+    np.testing.assert_array_equal(got[~finite], nearest[~finite])
+    assert (np.abs(got[finite] - wanted[finite]) < 2 * unit[finite]).all()
+    np.testing.assert_array_equal(np.signbit(got[x == 0]), np.signbit(nearest[x == 0]))
+
+
 def test_names_with_the_suffix_f_are_the_float_functions():
     names = tuple(name for name in UNARY if name not in ("rcbrt", "erfcx"))
     plain, suffixed = table(1, np.float32, tuple(UNARY)), table(1, np.float32, names, "f")
@@ -150,7 +172,12 @@ def test_names_with_the_suffix_f_are_the_float_functions():
 
 def test_integers_are_computed_as_double():
     out = np.zeros(4)
-    launch(kernel("double* out", "out[0] = exp(1); out[1] = sqrt(2u); out[2] = pow(2, 0.5); out[3] = atan2(1, 2ll);"), [out])
+    launch(
+        kernel(
+            "double* out", "out[0] = exp(1); out[1] = sqrt(2u); out[2] = pow(2, 0.5); out[3] = atan2(1, 2ll);"
+        ),
+        [out],
+    )
     np.testing.assert_allclose(out, [math.e, math.sqrt(2), math.sqrt(2), math.atan2(1, 2)], rtol=1e-15)
 
 
@@ -304,7 +331,9 @@ def same_numbers(got: np.ndarray, wanted: np.ndarray) -> None:
 def half_kernel(which: str, parameters: str, body: str) -> str:
     ctype, _, header = HALVES[which]
     index = "int i = (int)blockIdx.x * 256 + (int)threadIdx.x;"
-    return kernel(parameters.replace("H*", f"{ctype}*"), index + body.replace("NAME", which), f"#include <{header}>\n")
+    return kernel(
+        parameters.replace("H*", f"{ctype}*"), index + body.replace("NAME", which), f"#include <{header}>\n"
+    )
 
 
 @pytest.mark.parametrize("which", HALVES)
@@ -318,10 +347,14 @@ def test_every_16_bit_pattern_to_float(which):
 @pytest.mark.parametrize("which", HALVES)
 def test_float_to_16_bits_rounds_to_nearest_even(which):
     dtype = HALVES[which][1]
-    numbers = np.sort(ALL_BITS.view(dtype).astype(np.float32)[~np.isnan(ALL_BITS.view(dtype).astype(np.float32))])
+    numbers = np.sort(
+        ALL_BITS.view(dtype).astype(np.float32)[~np.isnan(ALL_BITS.view(dtype).astype(np.float32))]
+    )
     with np.errstate(all="ignore"):
         middles = numbers[:-1] / 2 + numbers[1:] / 2
-        points = np.concatenate([numbers[:-1], middles, np.nextafter(middles, -np.inf), np.nextafter(middles, np.inf)])
+        points = np.concatenate(
+            [numbers[:-1], middles, np.nextafter(middles, -np.inf), np.nextafter(middles, np.inf)]
+        )
         points = points[: len(points) // 256 * 256]
         points[:3] = np.nan, 3e38, -3e38
         wanted = points.astype(dtype)
@@ -370,7 +403,9 @@ def test_half_comparisons_and_bits(which):
         | __hne(a[i], b[i]) * 32 | __hisnan(a[i]) * 64;"""
     launch(half_kernel(which, "const H* a, const H* b, int* out", body), [a, b, out], 256, 256)
     x, y = a.astype(np.float32), b.astype(np.float32)
-    wanted = (x < y) | (x <= y) * 2 | (x > y) * 4 | (x >= y) * 8 | (x == y) * 16 | (x != y) * 32 | np.isnan(x) * 64
+    wanted = (
+        (x < y) | (x <= y) * 2 | (x > y) * 4 | (x >= y) * 8 | (x == y) * 16 | (x != y) * 32 | np.isnan(x) * 64
+    )
     np.testing.assert_array_equal(out, wanted)
 
 
@@ -399,12 +434,16 @@ def test_half_functions(which):
 
 def test_double_to_half_rounds_once():
     # Just above the middle of two halves, by less than a float can tell.
-    x = np.array([1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-11 - 2.0**-40, 1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8 - 2.0**-40])
+    x = np.array(
+        [1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-11 - 2.0**-40, 1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8 - 2.0**-40]
+    )
     half, brain = np.zeros(4, np.uint16), np.zeros(4, np.uint16)
     body = """for (int i = 0; i < 4; ++i) {
         half[i] = __half_as_ushort(__double2half(x[i])); brain[i] = __bfloat16_as_ushort(__double2bfloat16(x[i])); }"""
     before = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-    launch(kernel("const double* x, unsigned short* half, unsigned short* brain", body, before), [x, half, brain])
+    launch(
+        kernel("const double* x, unsigned short* half, unsigned short* brain", body, before), [x, half, brain]
+    )
     assert half[:2].tolist() == [0x3C01, 0x3C00]
     assert brain[2:].tolist() == [0x3F81, 0x3F80]
 

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 import numpy as np
 import pytest
-from host_support import build, kernel, lanes, launch, run, unit
+from host_support import build, kernel, launch, run, unit
 
-from cukern.device import host, host_compiler
+from cukern.device import host_compiler, host_source
 from cukern.errors import LaunchError
 
 RNG = np.random.default_rng(3)
@@ -23,7 +23,9 @@ SHAPES = [(4, 4, 4), (3, 5, 7), (1, 1, 64), (32, 32, 1), (2, 33, 2)]
 
 
 def linear_index(block: tuple[int, int, int]) -> tuple[str, int]:
-    return "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)", block[0] * block[1] * block[2]
+    return "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)", block[0] * block[1] * block[
+        2
+    ]
 
 
 # ---------------------------------------------------------------- threads, blocks, shared memory
@@ -65,7 +67,15 @@ REVERSE = """
 def test_shared_memory_and_barrier(block, shared):
     x = RNG.standard_normal((9, block))
     y = np.zeros_like(x)
-    run("const double* x, double* y", REVERSE.format(shared=shared), x, y, grid=9, block=block, shared=8 * block)
+    run(
+        "const double* x, double* y",
+        REVERSE.format(shared=shared),
+        x,
+        y,
+        grid=9,
+        block=block,
+        shared=8 * block,
+    )
     np.testing.assert_array_equal(y, x[:, ::-1])
 
 
@@ -85,7 +95,9 @@ def test_forms_of_dynamic_shared_memory(declaration, at_file_scope):
     else:
         inside = ""
     before, body = (declaration + "\n", inside) if at_file_scope else ("", declaration)
-    body += "rows[threadIdx.x][2] = threadIdx.x; __syncthreads(); out[threadIdx.x] = rows[7 - threadIdx.x][2];"
+    body += (
+        "rows[threadIdx.x][2] = threadIdx.x; __syncthreads(); out[threadIdx.x] = rows[7 - threadIdx.x][2];"
+    )
     out = np.zeros(8, np.float32)
     launch(kernel("float* out", body, before), [out], 1, 8, 96)
     assert out.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
@@ -93,7 +105,9 @@ def test_forms_of_dynamic_shared_memory(declaration, at_file_scope):
 
 def test_dynamic_shared_memory_at_its_limit():
     out = np.zeros(1, np.int64)
-    body = "extern __shared__ char s[]; s[232447] = 5; out[0] = ((unsigned long long)s % 128) * 100 + s[232447];"
+    body = (
+        "extern __shared__ char s[]; s[232447] = 5; out[0] = ((unsigned long long)s % 128) * 100 + s[232447];"
+    )
     run("long long* out", body, out, shared=232448)
     assert out[0] == 5
 
@@ -157,180 +171,6 @@ __device__ __forceinline__ float block_sum(float x, float* s) {
     np.testing.assert_allclose(out, x.sum(dtype=np.float64), rtol=1e-5, atol=1e-5)
 
 
-# ---------------------------------------------------------------- warps
-
-SHUFFLE_TYPES = {
-    "int": np.int32,
-    "unsigned int": np.uint32,
-    "long long": np.int64,
-    "unsigned long long": np.uint64,
-    "float": np.float32,
-    "double": np.float64,
-    "__half": np.float16,
-    "__nv_bfloat16": ml_dtypes.bfloat16,
-}
-
-
-def source_lane(kind: str, argument: int, width: int) -> np.ndarray:
-    lane = np.arange(32)
-    first, last = lane // width * width, lane // width * width + width - 1
-    wanted = {
-        "": first + argument % width,
-        "_up": np.where(lane - argument < first, lane, lane - argument),
-        "_down": np.where(lane + argument > last, lane, lane + argument),
-        "_xor": np.where((lane ^ argument) > last, lane, lane ^ argument),
-    }
-    return wanted[kind]
-
-
-@pytest.mark.parametrize("ctype", SHUFFLE_TYPES)
-@pytest.mark.parametrize("kind", ["", "_up", "_down", "_xor"])
-def test_shuffles(ctype, kind):
-    dtype = SHUFFLE_TYPES[ctype]
-    cases = [(0, 32), (1, 32), (5, 32), (31, 32), (1, 16), (9, 8), (2, 4), (1, 1)]
-    x = (RNG.standard_normal(96) * 100).astype(np.int32).astype(dtype)
-    out = np.zeros((len(cases), 96), dtype)
-    body = "int t = threadIdx.x;" + "".join(
-        f"out[{96 * k} + t] = __shfl{kind}_sync(0xffffffffu, x[t], {argument}, {width});"
-        for k, (argument, width) in enumerate(cases)
-    )
-    before = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-    launch(kernel(f"const {ctype}* x, {ctype}* out", body, before), [x, out], 1, 96)
-    for row, (argument, width) in zip(out, cases, strict=True):
-        wanted = x.reshape(3, 32)[:, source_lane(kind, argument, width)].ravel()
-        np.testing.assert_array_equal(row.view(np.uint8), wanted.view(np.uint8), err_msg=str((argument, width)))
-
-
-@pytest.mark.parametrize("block", [32, 33, 1000])
-def test_votes(block):
-    predicate = lanes("__ballot_sync(0xffffffffu, t % 3 == 0)", "unsigned", np.uint32, block)
-    for warp in range(0, block, 32):
-        members = np.arange(warp, min(warp + 32, block))
-        wanted = int(sum(1 << int(t - warp) for t in members if t % 3 == 0))
-        assert (predicate[members] == wanted).all()
-    warps = np.arange(block) // 32
-    np.testing.assert_array_equal(lanes("__all_sync(~0u, t / 32 != 0)", "int", np.int32, block), warps != 0)
-    np.testing.assert_array_equal(lanes("__any_sync(~0u, t == 5)", "int", np.int32, block), warps == 0)
-
-
-REDUCTIONS = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-
-
-@pytest.mark.parametrize("ctype", ["int", "unsigned"])
-@pytest.mark.parametrize("op", REDUCTIONS)
-def test_warp_reductions(op, ctype):
-    x = RNG.integers(-(2**31), 2**31, 64).astype(np.int32).view(np.int32 if ctype == "int" else np.uint32)
-    out = np.zeros_like(x)
-    body = f"int t = threadIdx.x; out[t] = __reduce_{op}_sync(0xffffffffu, x[t]);"
-    run(f"const {ctype}* x, {ctype}* out", body, x, out, block=64)
-    with np.errstate(over="ignore"):
-        wanted = REDUCTIONS[op].reduce(x.reshape(2, 32), axis=1, dtype=x.dtype, keepdims=True)
-    assert (out.reshape(2, 32) == wanted).all()
-
-
-def test_matches():
-    t = np.arange(32)
-    same = lanes("__match_any_sync(~0u, t % 5)", "unsigned", np.uint32)
-    np.testing.assert_array_equal(same, [int(np.sum(1 << t[t % 5 == v % 5])) for v in t])
-    assert (lanes("__match_all_sync(~0u, 7.5, &p) + p", "unsigned", np.uint32, before="int p;") == 0).all()
-    assert (lanes("__match_all_sync(~0u, t, &p) + p", "unsigned", np.uint32, before="int p;") == 0).all()
-    assert (lanes("__match_all_sync(0xffffffffu, 3, &p)", "unsigned", np.uint32, before="int p;") == 2**32 - 1).all()
-
-
-def test_halves_of_a_warp_in_collectives_of_their_own():
-    got = lanes(
-        "v", "unsigned", np.uint32,
-        before="""unsigned v;
-        if (t < 16) { v = __ballot_sync(0xffffu, t % 2); v += __reduce_add_sync(0xffffu, 1u); }
-        else v = __shfl_xor_sync(0xffff0000u, t, 1);
-        __syncwarp();""",
-    )  # fmt: skip
-    assert (got[:16] == 0xAAAA + 16).all()
-    np.testing.assert_array_equal(got[16:], np.arange(16, 32) ^ 1)
-
-
-def test_lanes_that_have_returned_are_not_waited_for():
-    got = lanes("__ballot_sync(0xffffffffu, 1)", "unsigned", np.uint32, 40, before="if (t % 4 == 1) return;")
-    alive = np.arange(40) % 4 != 1
-    assert (got[:32][alive[:32]] == 0xDDDDDDDD).all()
-    assert (got[32:][alive[32:]] == 0xDD).all()
-
-
-def test_lanes_returning_while_others_already_wait():
-    got = lanes("__ballot_sync(0xffffffffu, 1)", "unsigned", np.uint32, before="if (t == 31) return;")
-    assert (got[:31] == 0x7FFFFFFF).all()
-
-
-def test_active_mask_is_the_lanes_of_the_branch():
-    got = lanes(
-        "v", "unsigned", np.uint32,
-        before="""unsigned v = 0;
-        if (t % 2) { unsigned m = __activemask(); v = __reduce_add_sync(m, (unsigned)t) + (m == 0xaaaaaaaau); }
-        else if (t < 8) v = __activemask();
-        __syncwarp();""",
-    )  # fmt: skip
-    assert (got[1::2] == sum(range(1, 32, 2)) + 1).all()
-    assert (got[:8:2] == 0b1010101).all()
-
-
-def test_nanosleep_lets_the_thread_that_is_waited_for_run():
-    out = np.zeros(2, np.int32)
-    body = """
-    __shared__ volatile int ready;
-    if (threadIdx.x == 0) ready = 0;
-    __syncthreads();
-    if (threadIdx.x == 0) { while (!ready) __nanosleep(20); out[0] = 1; }
-    if (threadIdx.x == 1) { ready = 1; out[1] = 1; }"""
-    run("int* out", body, out, block=2)
-    assert out.tolist() == [1, 1]
-
-
-# ---------------------------------------------------------------- atomics
-
-ATOMIC_TYPES = {"int": np.int32, "unsigned int": np.uint32, "long long": np.int64, "unsigned long long": np.uint64}
-
-
-@pytest.mark.parametrize("ctype", [*ATOMIC_TYPES, "float", "double", "__half", "__nv_bfloat16"])
-def test_atomic_add_from_many_blocks(ctype):
-    dtype = {**ATOMIC_TYPES, **SHUFFLE_TYPES}[ctype]
-    total = np.zeros(1, dtype)
-    blocks = 1 if dtype == ml_dtypes.bfloat16 else 8 if dtype == np.float16 else 200
-    before = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-    launch(kernel(f"{ctype}* total", f"atomicAdd(total, ({ctype})1.0f);", before), [total], blocks, 250)
-    assert float(total[0]) == 250 * blocks
-
-
-@pytest.mark.parametrize("ctype", ATOMIC_TYPES)
-def test_integer_atomics(ctype):
-    dtype = ATOMIC_TYPES[ctype]
-    x = RNG.integers(0, 2**31, 64 * 64).astype(dtype)
-    state = np.array([5, 2**31 - 1, 0, -1 if ctype in ("int", "long long") else ~dtype(0), 0, 0, 0], dtype)
-    body = """
-    x += blockIdx.x * 64 + threadIdx.x;
-    atomicSub(s, 1); atomicMin(s + 1, *x); atomicMax(s + 2, *x); atomicAnd(s + 3, *x); atomicOr(s + 4, *x);
-    atomicXor(s + 5, *x);
-    T old = s[6], seen;
-    do { seen = old; old = atomicCAS(s + 6, seen, seen + *x); } while (old != seen);""".replace("T ", f"{ctype} ")
-    run(f"const {ctype}* x, {ctype}* s", body, x, state, grid=64, block=64)
-    with np.errstate(over="ignore"):
-        wanted = [dtype(5) - dtype(4096), x.min(), x.max(), np.bitwise_and.reduce(x), np.bitwise_or.reduce(x)]
-        wanted += [np.bitwise_xor.reduce(x), x.sum(dtype=dtype)]
-    np.testing.assert_array_equal(state, np.array(wanted, dtype))
-
-
-def test_exchange_hands_every_value_on_once():
-    seen, slot = np.zeros(1001, np.int32), np.array([0], np.int32)
-    run("int* slot, int* seen", "atomicAdd(seen + atomicExch(slot, (int)(blockIdx.x + 1)), 1);", slot, seen, grid=1000)
-    seen[slot[0]] += 1
-    assert (seen == 1).all()
-
-
-def test_atomic_increment_and_decrement_wrap_around():
-    state = np.array([0, 0], np.uint32)
-    run("unsigned* s", "atomicInc(s, 6); atomicDec(s + 1, 6);", state, grid=10)
-    assert state.tolist() == [10 % 7, 7 * 2 - 10]
-
-
 # ---------------------------------------------------------------- types and parameters
 
 
@@ -343,7 +183,9 @@ def test_sizes_and_alignments_of_vector_types_are_cuda_s():
         "dim3": (12, 4), "uint3": (12, 4),
     }  # fmt: skip
     out = np.zeros((len(sizes), 2), np.int32)
-    body = "".join(f"out[{2 * i}] = sizeof({t}); out[{2 * i + 1}] = alignof({t});" for i, t in enumerate(sizes))
+    body = "".join(
+        f"out[{2 * i}] = sizeof({t}); out[{2 * i + 1}] = alignof({t});" for i, t in enumerate(sizes)
+    )
     run("int* out", body, out)
     assert dict(zip(sizes, map(tuple, out.tolist()), strict=True)) == sizes
 
@@ -389,7 +231,14 @@ def test_a_scalar_beyond_the_type_is_infinite(ctype):
 
 def test_a_parameter_changed_by_one_thread_is_not_changed_for_the_next():
     out = np.zeros(64, np.int32)
-    run("int n, int* out", "n += threadIdx.x; out += blockIdx.x * 8; out[threadIdx.x] = n;", 5, out, grid=8, block=8)
+    run(
+        "int n, int* out",
+        "n += threadIdx.x; out += blockIdx.x * 8; out[threadIdx.x] = n;",
+        5,
+        out,
+        grid=8,
+        block=8,
+    )
     assert (out.reshape(8, 8) == 5 + np.arange(8)).all()
 
 
@@ -399,13 +248,45 @@ def test_a_struct_of_another_size_is_refused():
         launch(text, [b"x" * 12, np.zeros(1)])
 
 
+def test_ways_to_declare_a_device_function():
+    before = """
+__device__ __forceinline__ inline int a(int x) { return x + 1; }
+static inline __device__ __forceinline__ int b(int x) { return a(x) + 1; }
+__host__ __device__ __noinline__ int c(int x) { return b(x) + 1; }
+namespace deep { template <class T> __forceinline__ __device__ T d(T x) { return c(x) + T(1); } }
+__constant__ int table[2] = {10, 20};
+__device__ int calls = 0;
+"""
+    text = kernel("int* out", "out[0] = deep::d(table[1]); out[1] = atomicAdd(&calls, 1);", before)
+    out = np.zeros(2, np.int32)
+    for launches in range(3):
+        launch(text, [out])
+        assert out.tolist() == [24, launches]
+
+
 def test_includes_that_cuda_code_has():
     before = "".join(
         f"#include <{name}>\n"
-        for name in "cuda_fp16.h cuda_bf16.h cuda_runtime.h math.h stdint.h stddef.h assert.h limits.h float.h stdio.h".split()
+        for name in [
+            "cuda_fp16.h",
+            "cuda_bf16.h",
+            "cuda_runtime.h",
+            "math.h",
+            "stdint.h",
+            "stddef.h",
+            "assert.h",
+            "limits.h",
+            "float.h",
+            "stdio.h",
+        ]
     )
     out = np.zeros(1)
-    launch(kernel("double* out", "uint8_t x = 255; out[0] = sqrtf(4.0f) + x + INT_MAX; assert(out[0] > 0);", before), [out])
+    launch(
+        kernel(
+            "double* out", "uint8_t x = 255; out[0] = sqrtf(4.0f) + x + INT_MAX; assert(out[0] > 0);", before
+        ),
+        [out],
+    )
     assert out[0] == 2 + 255 + 2**31 - 1
 
 
@@ -413,7 +294,10 @@ def test_includes_that_cuda_code_has():
 
 
 def test_attributes_know_the_static_shared_memory():
-    text = kernel("float* x", "__shared__ float s[1000]; __shared__ double d; s[threadIdx.x] = *x; __syncthreads(); d = s[0]; *x = d;")
+    text = kernel(
+        "float* x",
+        "__shared__ float s[1000]; __shared__ double d; s[threadIdx.x] = *x; __syncthreads(); d = s[0]; *x = d;",
+    )
     attributes = build(text).attributes
     assert attributes["shared_size_bytes"] == 4008
     assert attributes["max_threads_per_block"] == 1024
@@ -468,7 +352,11 @@ def run_script(script: str, **environment: str) -> str:
     full = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     here = os.path.dirname(os.path.abspath(__file__))
     done = subprocess.run(
-        [sys.executable, "-c", script.format(here=here)], env=full, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script.format(here=here)],
+        env=full,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -500,17 +388,37 @@ def test_printf_comes_out_when_the_launch_ends(capfd):
     assert capfd.readouterr().out == "thread 2 of 4\n"
 
 
-def test_a_loop_over_threads_is_vectorised(tmp_path):
+INDICES = [
+    "int i = (int)blockIdx.x * 256 + (int)threadIdx.x;",
+    "long long i = (long long)blockIdx.x * 256 + (long long)threadIdx.x;",
+    "int i = blockIdx.x * blockDim.x + threadIdx.x;",
+    "const int i = threadIdx.x + 256 * (blockIdx.x);",
+]
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("formula", ["a * x[i] + 1.0f", "exp(x[i]) + tanh(a * x[i])", "fmax(x[i], a)"])
+def test_a_loop_over_threads_is_vectorised(tmp_path, index, formula):
     text = kernel(
-        "const float* x, float* y, float a, int n",
-        "int i = (int)blockIdx.x * 256 + (int)threadIdx.x;\nif (i >= n) return;\ny[i] = a * x[i] + 1.0f;",
+        "const float* x, float* y, float a, int n", f"{index}\nif (i >= n) return;\ny[i] = {formula};"
     )
-    assert not host.needs_fibers(unit(text))
     compiler = host_compiler.compiler()
     if not compiler.is_gcc:
         pytest.skip("only GCC says which loops it vectorised")
-    command = compiler.kernel_command(tmp_path / "kernel.so")
-    done = subprocess.run(
-        [*command, "-fopt-info-vec-optimized"], input=host.source(unit(text)), capture_output=True, text=True
-    )
+    command = [*compiler.kernel_command(tmp_path / "kernel.so"), "-fopt-info-vec-optimized"]
+    text = host_source.source(unit(text))
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    assert done.returncode == 0
     assert "loop vectorized" in done.stderr
+
+
+def test_an_int_index_is_computed_as_int_and_nothing_else_is():
+    body = """
+    int i = blockIdx.x * blockDim.x + threadIdx.x, j = threadIdx.y;
+    unsigned k = blockIdx.x * 4 + threadIdx.x;
+    int l = threadIdx.x - blockIdx.x, m = n * threadIdx.x, o = 2u * threadIdx.x;
+    out[0] = i + j + k + l + m + o;"""
+    text = host_source.source(unit(kernel("int* out, int n", body)))
+    assert "int i = (int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x, j = (int)threadIdx.y;" in text
+    assert "unsigned k = blockIdx.x * 4 + threadIdx.x;" in text
+    assert "int l = threadIdx.x - blockIdx.x, m = n * threadIdx.x, o = 2u * threadIdx.x;" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cukern.nn.layer_norm.index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(import_module("cukern.nn.layer_norm"), "index_type", lambda *sizes: "long long")
     check_equal(
         lambda x, w: nn.layer_norm(x, 7, w),
         lambda x, w: reference.layer_norm(x, 1, w),

@@ -126,6 +126,32 @@ def test_sequential_and_its_parameters(device: ck.Device) -> None:
     assert [one.shape for one in gradients] == [(4, 3), (4,), (1, 4), (1,)]
 
 
+def test_a_penalty_on_the_gradient_of_parameters(device: ck.Device) -> None:
+    """The second derivative reaches parameters that the layers hold, and not only arguments."""
+    norm, cell = nn.LayerNorm(3, dtype="float64"), nn.LLTMCell(3, 2, dtype="float64", rng=0)
+    parameters = [*norm.parameters(), *cell.parameters()]
+    x = random(0, (4, 3))
+
+    def penalty() -> ck.Array:
+        with ck.Tape() as tape:
+            loss = ck.sum(ck.square(cell(norm(x))[0]))
+        return ck.sum(ck.stack([ck.sum(ck.square(one)) for one in tape.gradient(loss, parameters)]))
+
+    with ck.Tape() as outer:
+        value = penalty()
+    gradients = outer.gradient(value, parameters)
+    step = 1e-6
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        direction = random(7, parameter.shape).numpy()
+        values = []
+        for sign in (1, -2):
+            parameter[...] = ck.asarray(parameter.numpy() + sign * step * direction)
+            values.append(penalty().item())
+        parameter[...] = ck.asarray(parameter.numpy() + step * direction)
+        slope = (values[0] - values[1]) / (2 * step)
+        assert slope == pytest.approx((gradient.numpy() * direction).sum(), rel=1e-5, abs=1e-6)
+
+
 def test_parameters_start_the_same_from_a_seed(device: ck.Device) -> None:
     init = nn.init
     assert (

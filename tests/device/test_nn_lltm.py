@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from nn_support import DTYPE_NAMES, check_equal, close, random
@@ -143,7 +145,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cukern.nn.lltm.index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(import_module("cukern.nn.lltm"), "index_type", lambda *sizes: "long long")
     check_equal(nn.lltm, reference.lltm, sequence_arrays(3, 2, 4, 5), 256)
 
 

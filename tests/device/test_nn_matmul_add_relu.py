@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from nn_support import DTYPE_NAMES, check_equal, close, random
@@ -129,7 +131,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cukern.nn.matmul_add_relu.index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(import_module("cukern.nn.matmul_add_relu"), "index_type", lambda *sizes: "long long")
     arrays = [random(0, (2, 3, 4)), random(1, (4, 5)), random(2, (5,))]
     check_equal(nn.matmul_add_relu, reference.matmul_add_relu, arrays, 64)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -181,7 +182,7 @@ def test_derivatives_to_second_order(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cukern.nn.pooling.index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(import_module("cukern.nn.pooling"), "index_type", lambda *sizes: "long long")
     x, options = random(0, (2, 7, 6)), MAXIMA[2]
     windows = windows_of(options)
     check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 16)

@@ -31,9 +31,13 @@ def numpy_of(name: str, a: np.ndarray, axis: Any, **options: Any) -> np.ndarray:
 
 def check(got: ck.Array, want: np.ndarray) -> None:
     tolerance = TOLERANCE.get(ck.dtypes.info(got.dtype).name, 0.0)
-    assert_close(got, want.astype(got.numpy().dtype) if not tolerance else want, rtol=tolerance, atol=tolerance)
+    assert_close(
+        got, want.astype(got.numpy().dtype) if not tolerance else want, rtol=tolerance, atol=tolerance
+    )
 
 
+#: Rows that between them have every kind of state; the others differ from one by an expression.
+KINDS = ["sum", "max", "argmax", "var"]
 SHAPES: list[tuple[tuple[int, ...], Any]] = [
     ((), None),
     ((1,), 0),
@@ -58,10 +62,12 @@ SHAPES: list[tuple[tuple[int, ...], Any]] = [
 @pytest.mark.parametrize("name", WITH_NUMPY)
 def test_values_over_any_axes(device: ck.Device, name: str) -> None:
     rng = np.random.default_rng(0)
-    for shape, axis in SHAPES:
+    for shape, axis in SHAPES if name in KINDS else SHAPES[2:9]:
         if name in SEARCHES and isinstance(axis, tuple):
             continue
-        a = np.asarray(rng.standard_normal(shape) if name != "prod" else 1 + 1e-3 * rng.standard_normal(shape))
+        a = np.asarray(
+            rng.standard_normal(shape) if name != "prod" else 1 + 1e-3 * rng.standard_normal(shape)
+        )
         x = ck.asarray(a.astype(np.float32))
         for keepdims in (False, True):
             got = ROWS[name](x, axis, keepdims=keepdims)
@@ -92,7 +98,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-@pytest.mark.parametrize("name", WITH_NUMPY)
+@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(device: ck.Device, layout: str, name: str) -> None:
     a = LAYOUTS[layout](np.random.default_rng(0).standard_normal((4, 9, 12)))
@@ -103,7 +109,9 @@ def test_layouts(device: ck.Device, layout: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sum", "max", "argmax", "var", "logsumexp"])
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3000), (3000, 2), (1, 100_000), (4, 6, 9)])
-def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, ...]) -> None:
+def test_gpu_launch_shapes_on_the_host(
+    monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, ...]
+) -> None:
     """Warps and blocks that share a row compute the same where the host runs them."""
     gpu = reduction.geometry
     monkeypatch.setattr(reduction, "_plans", {})
@@ -112,10 +120,7 @@ def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, name: st
         a = np.random.default_rng(0).standard_normal(shape)
         x = ck.asarray(a)
         for axis in range(len(shape)):
-            if name == "logsumexp":
-                want = np.log(np.exp(a).sum(axis))
-            else:
-                want = getattr(np, name)(a, axis=axis)
+            want = np.log(np.exp(a).sum(axis)) if name == "logsumexp" else getattr(np, name)(a, axis=axis)
             assert_close(ROWS[name](x, axis), want, rtol=1e-11)
 
 
@@ -153,13 +158,15 @@ def test_the_first_of_equal_elements_is_found(device: ck.Device) -> None:
 
 def test_refusals(device: ck.Device) -> None:
     x = ck.zeros((2, 3))
-    with pytest.raises(np.exceptions.AxisError, match="sum: axis 2 is out of bounds for an array with 2 axes"):
+    with pytest.raises(
+        np.exceptions.AxisError, match="sum: axis 2 is out of bounds for an array with 2 axes"
+    ):
         ROWS["sum"](x, 2)
     with pytest.raises(ValueError, match="named twice"):
         ROWS["sum"](x, (0, -2))
     with pytest.raises(TypeError):
         ROWS["sum"](x, 0.5)
-    with pytest.raises(TypeError, match="sum: x: expected a cukern.Array, got list"):
+    with pytest.raises(TypeError, match=r"sum: x: expected a cukern\.Array, got list"):
         ROWS["sum"]([1.0])
 
 
@@ -251,7 +258,9 @@ def test_gradient_of_a_product_with_zeros(device: ck.Device) -> None:
             y = ROWS["prod"](x)
         others = [np.prod([v for j, v in enumerate(values) if j != i]) for i in range(len(values))]
         assert_close(recorder.gradient(y, x), np.array(others))
-    assert gradcheck(lambda x: ROWS["prod"](x, (0, 2)), [ck.asarray(np.array([[[0.0, 2.0], [1.0, 3.0]]]))], order=2)
+    assert gradcheck(
+        lambda x: ROWS["prod"](x, (0, 2)), [ck.asarray(np.array([[[0.0, 2.0], [1.0, 3.0]]]))], order=2
+    )
 
 
 def test_equal_extremes_share_the_gradient(device: ck.Device) -> None:

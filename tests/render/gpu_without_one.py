@@ -6,7 +6,6 @@ import importlib
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -81,8 +80,8 @@ class Gpu:
         return Properties("no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132)
 
     def compile(self, index: int, unit: Unit) -> _Function:
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda arch: nvrtc.compile(unit.text, arch), ARCHITECTURES))
+        for arch in ARCHITECTURES:
+            nvrtc.compile(unit.text, arch)
         self.compiled += 1
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
         return _Function()

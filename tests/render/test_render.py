@@ -136,3 +136,35 @@ def test_templates_outside_the_folders_are_not_reached(tmp_path):
 def test_locate_reads_both_compilers_messages(log, line):
     render._sources.strings["<here>"] = "text"
     assert render.locate(log) == (None if line is None else ("<here>", line))
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ("a\n<< 1 // 0 >>\n", "line 2: ZeroDivisionError"),
+        ("a\n\n<< n // 'x' >>\n", "line 3: TypeError"),
+        ("a\n<% include 'absent.cuh' %>\n", "line 2: no template named 'absent.cuh'"),
+    ],
+)
+def test_a_failing_expression_names_its_line(source, message):
+    with pytest.raises(errors.TemplateError, match=message) as caught:
+        rendered(source, n=3)
+    assert "bound variables: n=3" in str(caught.value)
+
+
+def test_a_template_that_is_not_utf8(tmp_path):
+    (tmp_path / "latin.cu").write_bytes("// caf\xe9\n".encode("latin-1"))
+    render.add_templates(tmp_path)
+    with pytest.raises(errors.TemplateError, match=r"latin.cu: expected UTF-8 text"):
+        render.render("latin.cu", {})
+
+
+def test_a_log_without_a_location():
+    assert render.locate("error: cannot open output file\n: error: no\n") is None
+
+
+@pytest.mark.parametrize("word", ["half", "__half2", "nv_bfloat16", "__nv_bfloat162"])
+def test_every_name_of_the_half_types_brings_its_header(word):
+    header = "cuda_fp16.h" if "half" in word else "cuda_bf16.h"
+    assert f"#include <{header}>" in rendered(f"const {word}* x;\n")
+    assert f"#include <{header}>" not in rendered("float halfway, nv_bfloat;\n")

@@ -7,6 +7,8 @@ import pytest
 from cukern import errors
 from cukern.signature import parse
 
+C = 'extern "C" __global__ '
+
 
 def params(text):
     return parse(f'extern "C" __global__ void k({text}) {{}}').signature.params
@@ -46,7 +48,45 @@ def test_views_structs_and_aliases():
     assert (w.kind, w.dtype, w.const, w.ndim) == ("view", np.float32, False, 1)
     assert (s.kind, s.dtype) == ("struct", None)
     assert (b.kind, b.dtype) == ("scalar", np.uint8)
-    assert (f.kind, f.dtype) == ("pointer", None)
+    assert (f.kind, f.dtype, f.alignment) == ("pointer", np.float32, 16)
+
+
+def test_macros_and_const_aliases_are_followed():
+    text = """#define T float
+    #define R __restrict__
+    using frozen = const double;
+    extern "C" __global__ void k(const T* R x, frozen* y, const uchar4* z, Pair* q) {}
+    """
+    x, y, z, q = parse(text).signature.params
+    assert (x.dtype, x.const) == (np.float32, True)
+    assert (y.dtype, y.const) == (np.float64, True)
+    assert (z.dtype, z.alignment) == (np.uint8, 4)
+    assert (q.dtype, q.alignment) == (None, 16)
+
+
+@pytest.mark.parametrize("block", ['extern "C" {{ {} }}', "{}"])
+def test_attributes_and_linkage_blocks(block):
+    inner = "__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) k(int n) {}"
+    text = block.format(inner) if "{{" in block else 'extern "C" ' + inner
+    assert [p.name for p in parse(text).signature.params] == ["n"]
+
+
+def test_line_directives_inside_a_parameter_list():
+    text = f"""{C} void k(
+#line 3 "a"
+    const float* b,
+#line 5 "a"
+    float* y) {{ float v[] = {{
+#line 7 "a"
+    1, 2 }}; __syncthreads(); }}"""
+    found = parse(text)
+    assert [p.name for p in found.signature.params] == ["b", "y"]
+    assert "__syncthreads" in found.calls
+
+
+def test_a_text_that_is_not_followed_may_call_anything():
+    found = parse(C + "void k(float* y) { weird <::> nonsense @ here; __syncthreads(); }")
+    assert "__syncthreads" in found.calls
 
 
 def test_no_parameters():
@@ -57,9 +97,17 @@ def test_no_parameters():
     "text, message",
     [
         ("int f() { return 1; }", "found none"),
-        ("__global__ void a() {} __global__ void b() {}", "found a, b"),
-        ("__global__ void a(float** x) {}", "pointer to a pointer"),
-        ("__global__ void a(View<float> x) {}", "expected View<element type, number of axes>"),
+        (C + "void a() {}" + C + "void b() {}", "found a, b"),
+        ("#if 0\n" + C + "void a() {}\n#else\n" + C + "void a(int n) {}\n#endif", "written with <% if %>"),
+        (C + "void a(float** x) {}", "pointer to a pointer"),
+        (C + "void a(View<float> x) {}", "expected View<element type, number of axes>"),
+        (C + "void a(const float& x) {}", "parameter x: const float& x is none of what a launch can pass"),
+        (C + "void a(void (*f)(int)) {}", "none of what a launch can pass"),
+        ("typedef float* fp;" + C + "void a(fp x) {}", "none of what a launch can pass"),
+        ("__global__ void a(float* x) {}", 'a: write extern "C" before __global__'),
+        ("namespace q {" + C + "void a() {} }", "a: a kernel in a C\\+\\+ namespace has no plain name"),
+        ("template <typename T> __global__ void a(T* x) {}", "a: a kernel in a C\\+\\+ template"),
+        (C + "void a(int x, { }", "the text stops making sense at"),
     ],
 )
 def test_refused(text, message):
@@ -73,7 +121,7 @@ def test_calls_reach_through_helpers_and_macros_only_from_the_kernel():
     template <typename T> __device__ T total(T x) { return helper(x); }
     __device__ float helper(float x) { return __shfl_xor_sync(~0u, x, 1); }
     __device__ float unused(float x) { return __ballot_sync(~0u, x > 0); }
-    __global__ void k(float* x) { x[0] = total<float>(x[0]); SYNC(); }
+    extern "C" __global__ void k(float* x) { x[0] = total<float>(x[0]); SYNC(); }
     """
     calls = parse(text).calls
     assert {"total", "helper", "__shfl_xor_sync", "__syncthreads"} <= calls
@@ -82,7 +130,7 @@ def test_calls_reach_through_helpers_and_macros_only_from_the_kernel():
 
 def test_dynamic_shared_memory():
     text = """extern __shared__ float whole[];
-    __global__ void k(float* x) {
+    extern "C" __global__ void k(float* x) {
         extern __shared__ __align__(16) unsigned char bytes[];
         __shared__ float tile[32][33];
     }"""

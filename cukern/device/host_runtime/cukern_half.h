@@ -2,47 +2,34 @@
 #pragma once
 
 namespace cukern {
-#ifdef __FLT16_MAX__
-inline float from_half_bits(unsigned short bits) { return (float)bits_as<_Float16>(bits); }
-inline unsigned short to_half_bits(float x) { return bits_as<unsigned short>((_Float16)x); }
-inline unsigned short to_half_bits(double x) { return bits_as<unsigned short>((_Float16)x); }
-#else
-inline float from_half_bits(unsigned short bits) {
-    const unsigned sign = (unsigned)(bits & 0x8000) << 16, rest = bits & 0x7fff;
-    // Scaling by 2^112 moves the exponent's bias, subnormals included; infinity and NaN are put right after.
-    float value = bits_as<float>(rest << 13) * 0x1p112f;
-    unsigned wide = bits_as<unsigned>(value);
-    if (rest >= 0x7c00) wide = 0x7f800000 | rest << 13 | (rest > 0x7c00 ? 0x400000 : 0);
-    return bits_as<float>(wide | sign);
+// Without branches, and not through _Float16, whose conversions GCC does not vectorise.
+CUKERN_INLINE float from_half_bits(unsigned short half) {
+    const unsigned sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
+    // Times 2^112 moves the exponent's bias and makes subnormals normal; infinity and NaN lack the highest exponent.
+    const unsigned wide = bits_as<unsigned>(bits_as<float>(rest << 13) * 0x1p112f);
+    return bits_as<float>((rest >= 0x7c00 ? wide | 0x7f800000 : wide) | sign);
 }
-template <class Wide>
-inline unsigned short half_bits_of(Wide x) {
-    const unsigned short sign = __builtin_signbit(x) ? 0x8000 : 0;
-    const Wide size = sign ? -x : x;
-    if (size != size) return sign | 0x7e00;
-    if (size >= (Wide)65520) return sign | 0x7c00;
-    int exponent = 0;
-    __builtin_frexp((double)size, &exponent);
-    if (exponent < -13) exponent = -13;
-    // In units of the last place the number is at most 2048: rint rounds it to even.
-    const unsigned units = (unsigned)__builtin_rint(__builtin_ldexp((double)size, 11 - exponent));
-    return sign | (unsigned short)(units + ((unsigned)(exponent + 13) << 10));
+CUKERN_INLINE unsigned short to_half_bits(float x) {
+    const unsigned bits = bits_as<unsigned>(x), size = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+    const unsigned normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;
+    // The sum with 0.5 has the last place of a subnormal half, and is rounded there.
+    const unsigned subnormal = bits_as<unsigned>(bits_as<float>(size) + 0.5f) - 0x3f000000;
+    const unsigned special = size > 0x7f800000 ? 0x7e00 : 0x7c00;
+    const unsigned rounded = size < 0x38800000 ? subnormal : normal;
+    return (unsigned short)(sign | (size < 0x47800000 ? rounded : special));
 }
-inline unsigned short to_half_bits(float x) { return half_bits_of(x); }
-inline unsigned short to_half_bits(double x) { return half_bits_of(x); }
-#endif
 
-inline float from_bfloat_bits(unsigned short bits) { return bits_as<float>((unsigned)bits << 16); }
-inline unsigned short to_bfloat_bits(float x) {
+CUKERN_INLINE float from_bfloat_bits(unsigned short bits) { return bits_as<float>((unsigned)bits << 16); }
+CUKERN_INLINE unsigned short to_bfloat_bits(float x) {
     const unsigned bits = bits_as<unsigned>(x);
     const unsigned rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     return (unsigned short)(x != x ? (bits >> 16 | 0x40) : rounded);
 }
-// To float with the last bit set when inexact, so that the second rounding cannot meet a false tie.
-inline unsigned short to_bfloat_bits(double x) {
-    float near = directed<float>(x, 0);
-    if ((double)near != x && x == x) near = bits_as<float>(bits_as<unsigned>(near) | 1);
-    return to_bfloat_bits(near);
+
+// A double as float with the last bit set when inexact, so that a second rounding cannot meet a false tie.
+inline float odd_float(double x) {
+    const float near = directed<float>(x, 0);
+    return (double)near == x || x != x ? near : bits_as<float>(bits_as<unsigned>(near) | 1);
 }
 
 // A 64-bit integer as double, with the last bit set when inexact.
@@ -61,7 +48,7 @@ struct Small {
 
     Small() = default;
     Small(float x) : bits(format == half_format ? to_half_bits(x) : to_bfloat_bits(x)) {}
-    Small(double x) : bits(format == half_format ? to_half_bits(x) : to_bfloat_bits(x)) {}
+    Small(double x) : Small(odd_float(x)) {}
     template <class T, class = typename IntegerAsDouble<T>::type>
     Small(T x) {
         if constexpr (sizeof(T) < 4) *this = Small((float)x);

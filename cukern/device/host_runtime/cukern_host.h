@@ -9,7 +9,7 @@
 #define __shared__ thread_local
 #define __managed__
 #define __grid_constant__
-#define __forceinline__ inline __attribute__((always_inline))
+#define __forceinline__ __attribute__((always_inline))  // and maybe `inline` beside it
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
@@ -24,7 +24,18 @@ static const int warpSize = 32;
 namespace cukern {
 static const Runtime* runtime;
 static thread_local void* dynamic_shared_base;
-static inline void* dynamic_shared() { return __builtin_assume_aligned(dynamic_shared_base, 128); }
+
+template <class T>
+using Pointer = T*;
+
+// What `extern __shared__ T name[]` becomes a pointer to.
+struct DynamicShared {
+    template <class T>
+    operator T*() const {
+        return (T*)__builtin_assume_aligned(dynamic_shared_base, 128);
+    }
+};
+static inline DynamicShared dynamic_shared() { return {}; }
 
 template <class T>
 inline T load(const unsigned char* from) {
@@ -54,6 +65,11 @@ struct Param<0, void (*)(First, Rest...)> {
 };
 template <unsigned index, class First, class... Rest>
 struct Param<index, void (*)(First, Rest...)> : Param<index - 1, void (*)(Rest...)> {};
+
+template <unsigned index, class Function>
+inline auto load_param(const unsigned char* params) {
+    return load<typename Param<index, Function>::type>(params + Params<Function>::offset(index));
+}
 
 static inline Dim block_at(const Launch* launch, unsigned long long index) {
     const Dim grid = launch->grid;

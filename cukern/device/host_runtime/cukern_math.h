@@ -1,5 +1,6 @@
 // CUDA's maths functions: each name overloaded for float and double, as double for integers, and with the suffix f.
 #pragma once
+#include "cukern_float.h"
 
 namespace cukern {
 template <class T>
@@ -25,11 +26,11 @@ template <> struct IntegerAsDouble<unsigned long long> { using type = double; };
     template <class T>                                                          \
     inline typename cukern::IntegerAsDouble<T>::type name(T x) { return name((double)x); }
 #define CUKERN_UNARY(name) CUKERN_UNARY_AS(name, __builtin_##name##f(x), __builtin_##name(x))
-CUKERN_UNARY(exp)
+CUKERN_UNARY_AS(exp, cukern::exponential(x), __builtin_exp(x))
 CUKERN_UNARY(exp2)
-CUKERN_UNARY(expm1)
-CUKERN_UNARY(log)
-CUKERN_UNARY(log1p)
+CUKERN_UNARY_AS(expm1, cukern::exponential_minus_1(x), __builtin_expm1(x))
+CUKERN_UNARY_AS(log, cukern::logarithm(x), __builtin_log(x))
+CUKERN_UNARY_AS(log1p, cukern::logarithm_of_1_plus(x), __builtin_log1p(x))
 CUKERN_UNARY(log2)
 CUKERN_UNARY(log10)
 CUKERN_UNARY(logb)
@@ -41,13 +42,13 @@ CUKERN_UNARY(acos)
 CUKERN_UNARY(atan)
 CUKERN_UNARY(sinh)
 CUKERN_UNARY(cosh)
-CUKERN_UNARY(tanh)
+CUKERN_UNARY_AS(tanh, cukern::hyperbolic_tangent(x), __builtin_tanh(x))
 CUKERN_UNARY(asinh)
 CUKERN_UNARY(acosh)
 CUKERN_UNARY(atanh)
 CUKERN_UNARY(sqrt)
 CUKERN_UNARY(cbrt)
-CUKERN_UNARY(erf)
+CUKERN_UNARY_AS(erf, cukern::error_function(x), __builtin_erf(x))
 CUKERN_UNARY(erfc)
 CUKERN_UNARY(tgamma)
 CUKERN_UNARY(lgamma)
@@ -165,35 +166,37 @@ CUKERN_UNARY_AS(normcdfinv, (float)(-1.41421356237309504880 * cukern::erfc_inver
                 -1.41421356237309504880 * cukern::erfc_inverse(2 * x))
 #undef CUKERN_UNARY_AS
 
-#define CUKERN_BINARY(name)                                                                            \
-    static inline float name(float x, float y) { return __builtin_##name##f(x, y); }                   \
-    static inline double name(double x, double y) { return __builtin_##name(x, y); }                   \
-    static inline double name(float x, double y) { return __builtin_##name((double)x, y); }            \
-    static inline double name(double x, float y) { return __builtin_##name(x, (double)y); }            \
-    static inline float name##f(float x, float y) { return __builtin_##name##f(x, y); }                \
+#define CUKERN_BINARY_AS(name, single, wide)                                                           \
+    static inline float name(float x, float y) { return single; }                                      \
+    static inline double name(double x, double y) { return wide; }                                     \
+    static inline double name(float x, double y) { return name((double)x, y); }                        \
+    static inline double name(double x, float y) { return name(x, (double)y); }                        \
+    static inline float name##f(float x, float y) { return name(x, y); }                               \
     template <class T, class U>                                                                        \
     inline typename cukern::IntegerAsDouble<T>::type name(T x, U y) {                                  \
-        return __builtin_##name((double)x, (double)y);                                                 \
+        return name((double)x, (double)y);                                                             \
     }                                                                                                  \
     template <class U>                                                                                 \
     inline typename cukern::IntegerAsDouble<U>::type name(double x, U y) {                             \
-        return __builtin_##name(x, (double)y);                                                         \
+        return name(x, (double)y);                                                                     \
     }                                                                                                  \
     template <class U>                                                                                 \
     inline typename cukern::IntegerAsDouble<U>::type name(float x, U y) {                              \
-        return __builtin_##name((double)x, (double)y);                                                 \
+        return name((double)x, (double)y);                                                             \
     }
+#define CUKERN_BINARY(name) CUKERN_BINARY_AS(name, __builtin_##name##f(x, y), __builtin_##name(x, y))
+CUKERN_BINARY_AS(fmax, cukern::maximum_number(x, y), cukern::maximum_number(x, y))
+CUKERN_BINARY_AS(fmin, cukern::minimum_number(x, y), cukern::minimum_number(x, y))
 CUKERN_BINARY(atan2)
 CUKERN_BINARY(hypot)
 CUKERN_BINARY(fmod)
 CUKERN_BINARY(remainder)
 CUKERN_BINARY(copysign)
 CUKERN_BINARY(nextafter)
-CUKERN_BINARY(fmax)
-CUKERN_BINARY(fmin)
 CUKERN_BINARY(fdim)
 CUKERN_BINARY(pow)
 #undef CUKERN_BINARY
+#undef CUKERN_BINARY_AS
 static inline float pow(float x, int y) { return __builtin_powf(x, (float)y); }
 static inline float rhypot(float x, float y) { return (float)(1.0 / __builtin_hypot((double)x, (double)y)); }
 static inline double rhypot(double x, double y) { return 1.0 / __builtin_hypot(x, y); }

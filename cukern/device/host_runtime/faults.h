@@ -15,6 +15,8 @@ static void describe_fault(Text* text, int signal, const siginfo_t* info) {
     if (signal == SIGFPE) append(text, "integer division by zero, or of the lowest number by -1");
     else if (signal == SIGILL) append(text, "reached code that cannot be reached");
     else if (at >= (uintptr_t)stack - guard_bytes && at < (uintptr_t)stack) append(text, "stack overflow");
+    else if (info->si_code == SI_KERNEL || (signal == SIGBUS && info->si_code == BUS_ADRALN))
+        append(text, "misaligned access of memory, or at an address that no pointer has");
     else append(text, "invalid access of memory at 0x%llx", (unsigned long long)at);
 }
 

@@ -24,7 +24,7 @@ __asm__(
     "  movq %rsp, (%rdi)\n"
     "  movq (%rsi), %rsp\n"
     "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
-    "  ret\n"
+    "  popq %rcx\n  jmp *%rcx\n"
     ".size cukern_switch, . - cukern_switch\n");
 
 static void make_context(Context* context, char* base, size_t size, void (*entry)()) {

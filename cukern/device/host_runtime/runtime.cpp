@@ -315,11 +315,21 @@ static void after_fork_in_child() {
     pthread_cond_init(&helper_left, 0);
 }
 
-EXPORT int cukern_start(int threads, const void* none, unsigned long long object_header_bytes) {
+static int start(int threads, const void* none, unsigned long long object_header_bytes) {
     none_object = none;
     array_data_offset = object_header_bytes;
     helpers_wanted = (threads < max_workers ? threads : max_workers) - 1;
     if (pthread_key_create(&worker_key, free_worker)) return 1;
     install_fault_handlers();
     return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+// Starts once a process, however often it is called.
+EXPORT int cukern_start(int threads, const void* none, unsigned long long object_header_bytes) {
+    static bool started;
+    pthread_mutex_lock(&lock);
+    const int failed = started ? 0 : start(threads, none, object_header_bytes);
+    started = !failed;
+    pthread_mutex_unlock(&lock);
+    return failed;
 }

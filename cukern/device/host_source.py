@@ -1,0 +1,154 @@
+"""The C++ of a kernel for the host: its text, rewritten in two small ways, and an entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import tree_sitter
+import tree_sitter_cuda
+
+from ..signature import DynamicShared
+from .base import Unit
+
+#: A kernel that reaches one of these needs its threads to take turns.
+_COLLECTIVES = frozenset(
+    ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep"]
+    + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]
+    + [f"__shfl{kind}_sync" for kind in ("", "_up", "_down", "_xor")]
+    + [f"__{vote}_sync" for vote in ("ballot", "all", "any", "match_any", "match_all")]
+    + [f"__reduce_{op}_sync" for op in ("add", "min", "max", "and", "or", "xor")]
+)
+_BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
+
+#: Bytes from the first to before the second become the text.
+Edit = tuple[int, int, str]
+
+
+@cache
+def _language() -> tree_sitter.Language:
+    return tree_sitter.Language(tree_sitter_cuda.language())
+
+
+def _shared_edit(text: bytes, found: DynamicShared) -> Edit:
+    """A dynamic shared array as a pointer to the block's buffer, on as many lines."""
+    old = text[found.start : found.end].decode()
+    inner = old.rpartition(found.name)[2].partition("]")[2].rstrip().removesuffix(";").strip()
+    declared = f"cukern::Pointer<{found.type_text}{inner}> {found.name}"
+    # At file scope there is nothing yet to point at: the entry point sets it for each block.
+    here, later = f"const {declared} = cukern::dynamic_shared();", f"static thread_local {declared};"
+    return found.start, found.end, (later if found.at_file_scope else here) + "\n" * old.count("\n")
+
+
+def _index_terms(node: tree_sitter.Node) -> list[tree_sitter.Node] | None:
+    """The built-in variables of a sum of products of these and integers; None for anything else."""
+    text = (node.text or b"").decode()
+    if node.type == "number_literal":
+        return [] if text.isdigit() else None
+    if node.type == "parenthesized_expression" and len(node.named_children) == 1:
+        return _index_terms(node.named_children[0])
+    if node.type == "field_expression":
+        return [node] if text.partition(".")[0] in _BUILTINS else None
+    if node.type != "binary_expression" or node.children[1].type not in ("+", "*"):
+        return None
+    left, right = _index_terms(node.children[0]), _index_terms(node.children[2])
+    return None if left is None or right is None else left + right
+
+
+def _index_edits(text: bytes) -> Iterator[Edit]:
+    """``(int)`` before the built-in variables that an ``int`` is set to a sum of products of.
+
+    The sum is the same, as an ``int`` could not hold a larger one. Computed without wrapping around, it
+    lets the compiler see that neighbouring threads use neighbouring elements, and vectorise them.
+    """
+    nodes = [tree_sitter.Parser(_language()).parse(text).root_node]
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(node.children)
+        if node.type != "init_declarator" or node.parent is None:
+            continue
+        declared, value = node.parent.child_by_field_name("type"), node.child_by_field_name("value")
+        if declared is None or value is None or declared.text != b"int":
+            continue
+        for term in _index_terms(value) or ():
+            yield term.start_byte, term.start_byte, "(int)"
+
+
+def _rewritten(unit: Unit, fibers: bool) -> str:
+    text = unit.text.encode()
+    edits = [_shared_edit(text, found) for found in unit.dynamic_shared]
+    if not fibers and "blockIdx" in unit.text:
+        edits.extend(_index_edits(text))
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new.encode() + text[end:]
+    return text.decode()
+
+
+_ENTRY = """
+#line 1 "cukern entry point"
+namespace cukern {{
+using Function = decltype(&::{name});
+static void enter_block(const Launch* launch, Dim block, void* shared) {{
+    begin_block(launch, block, shared);
+    {bindings}
+}}
+{run}
+}}
+extern "C" __attribute__((visibility("default"))) const cukern::Kernel cukern_kernel = {{
+    cukern::abi_version, cukern::Params<cukern::Function>::count, cukern::Params<cukern::Function>::sizes,
+    &cukern::runtime, {functions}}};
+"""
+
+_PLAIN = """
+static void run_blocks(
+    const Launch* launch, unsigned long long first, unsigned long long count, void* shared) {{
+    enter_block(launch, block_at(launch, first), shared);
+    {loads}
+    const int x_end = launch->block.x, y_end = launch->block.y, z_end = launch->block.z;
+    for (unsigned long long done = 0; done < count; ++done) {{
+        for (int z = 0; z < z_end; ++z) {{
+            threadIdx.z = z;
+            for (int y = 0; y < y_end; ++y) {{
+                threadIdx.y = y;
+                for (int x = 0; x < x_end; ++x) {{
+                    threadIdx.x = x;
+                    ::{name}({arguments});
+                }}
+            }}
+        }}
+        next_block(launch);
+    }}
+}}"""
+
+_FIBERS = """
+static void run_thread(const Launch* launch, Dim thread) {{
+    threadIdx.x = thread.x;
+    threadIdx.y = thread.y;
+    threadIdx.z = thread.z;
+    {loads}
+    ::{name}({arguments});
+}}"""
+
+
+def needs_fibers(unit: Unit) -> bool:
+    """Whether the threads of the unit's kernel wait for each other."""
+    return not _COLLECTIVES.isdisjoint(unit.calls)
+
+
+def source(unit: Unit) -> str:
+    """The C++ that is compiled for ``unit``, the included headers aside."""
+    name, count = unit.signature.name, len(unit.signature.params)
+    load = "const auto a{0} = load_param<{0}, Function>(launch->params);"
+    fibers = needs_fibers(unit)
+    run = (_FIBERS if fibers else _PLAIN).format(
+        name=name,
+        loads="\n    ".join(load.format(i) for i in range(count)),
+        arguments=", ".join(f"a{i}" for i in range(count)),
+    )
+    bindings = " ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope)
+    functions = "nullptr, cukern::enter_block, cukern::run_thread"
+    if not fibers:
+        functions = "cukern::run_blocks, nullptr, nullptr"
+    entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
+    half = '#include "cukern_half.h"\n' if "half" in unit.text or "bf" in unit.text else ""
+    return f'#include "cukern_host.h"\n{half}{_rewritten(unit, fibers)}{entry}'

@@ -1,0 +1,90 @@
+"""Where each line of a rendered text comes from.
+
+While Jinja reads a template, every piece of its text gets a mark with the template's name and line; when the
+text is rendered, the marks become ``#line`` directives where the lines stop following one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from jinja2.ext import Extension
+from jinja2.lexer import Token, TokenStream
+
+_OPEN, _CLOSE = "\x01", "\x02"
+# What these hold is a value that the template may still change or compare; marks would be in the way.
+_HOLDS = {"macro": "endmacro", "call": "endcall", "filter": "endfilter", "set": "endset"}
+
+_names: list[str] = []
+
+
+class SourceLines(Extension):
+    """Marks the text of templates with its origin."""
+
+    def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
+        name = stream.name or "<template>"
+        if name not in _names:
+            _names.append(name)
+        return _marked(list(stream), _names.index(name))
+
+
+def _marked(tokens: list[Token], number: int) -> Iterator[Token]:
+    held: list[str] = []
+    for i, token in enumerate(tokens):
+        if token.type == "name" and i and tokens[i - 1].type == "block_begin":
+            word = str(token.value)
+            if held and word == held[-1]:
+                held.pop()
+            elif word in _HOLDS and not (word == "set" and _assigns(tokens, i)):
+                held.append(_HOLDS[word])
+        if token.type == "data" and not held:
+            token = Token(token.lineno, "data", f"{_OPEN}{number}:{token.lineno}{_CLOSE}{token.value}")
+        yield token
+
+
+def _assigns(tokens: list[Token], i: int) -> bool:
+    """Whether the ``set`` at ``i`` is ``set name = value``, not the block form."""
+    while tokens[i].type != "block_end":
+        if tokens[i].type == "assign":
+            return True
+        i += 1
+    return False
+
+
+def place_directives(text: str) -> str:
+    """``text`` with its marks made ``#line`` directives."""
+    out: list[str] = []
+    expected: tuple[int, int] | None = None
+    name, line = 0, 1
+    continued = False
+    for raw in text.split("\n"):
+        pieces = raw.split(_OPEN)
+        clean = [pieces[0]]
+        origin = (name, line)
+        settled = bool(pieces[0].strip())
+        for piece in pieces[1:]:
+            mark, _, rest = piece.partition(_CLOSE)
+            first, _, second = mark.partition(":")
+            name, line = int(first), int(second)
+            if not settled:
+                origin = (name, line)
+                settled = bool(rest.strip())
+            clean.append(rest)
+        code = "".join(clean)
+        if origin != expected and not continued:
+            out.append(directive(_names[origin[0]], origin[1]))
+            expected = origin
+        out.append(code)
+        continued = code.endswith("\\")
+        line += 1
+        expected = None if expected is None or continued else (expected[0], expected[1] + 1)
+        # A compiler passes over the directives of a group that it skips.
+        if code.lstrip().startswith(("#endif", "#else", "#elif")):
+            expected = None
+    return "\n".join(out)
+
+
+def directive(name: str, line: int) -> str:
+    """The directive that names the origin of the next line."""
+    escaped = name.replace("\\", "/").replace('"', "'")
+    return f'#line {line} "{escaped}"'

@@ -1,0 +1,216 @@
+"""``fuse``: one kernel forward, one backward, one for the backward of that; what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.ops import launch
+from cukern.testing import assert_close, gradcheck
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the programs that run."""
+    names: list[str] = []
+    run = launch.run
+
+    def counted(program: Any, *args: Any, **options: Any) -> Any:
+        names.append(program.name)
+        return run(program, *args, **options)
+
+    monkeypatch.setattr("cukern.ops.elementwise.run", counted)
+    return names
+
+
+@ck.fuse
+def bump(x: ck.Array, y: ck.Array, scale: float) -> ck.Array:
+    return ck.tanh(x * y + 1) * scale - ck.exp(-x)
+
+
+def reference(x: np.ndarray, y: np.ndarray, scale: float) -> np.ndarray:
+    return np.tanh(x * y + 1) * scale - np.exp(-x)
+
+
+@pytest.mark.parametrize("dtype", ck.dtypes.FLOATS, ids=lambda d: ck.dtypes.info(d).name)
+def test_values(device: ck.Device, dtype: Any) -> None:
+    a = np.linspace(-1, 1, 12).reshape(3, 4).astype(dtype)
+    b = np.linspace(0, 1, 4).astype(dtype)
+    got = bump(ck.asarray(a), ck.asarray(b), 2.5)
+    assert_close(
+        got,
+        reference(a.astype(float), b.astype(float), 2.5),
+        dtype=dtype,
+        atol=1e-2 if dtype.itemsize == 2 else None,
+    )
+
+
+def test_gradients_to_third_order(device: ck.Device) -> None:
+    x, y = ck.asarray(np.linspace(-1, 1, 6).reshape(2, 3)), ck.asarray(np.linspace(0.2, 1, 3))
+    assert gradcheck(lambda x, y: bump(x, y, 2.5), [x, y], order=3)
+
+
+def test_one_kernel_each_way(device: ck.Device, launches: list[str]) -> None:
+    x, y = ck.ones((2, 3)), ck.ones((2, 3))
+    with ck.Tape() as outer:
+        outer.watch(x, y)
+        with ck.Tape() as inner:
+            inner.watch(x, y)
+            z = bump(x, y, 2.0)
+        gx, _ = inner.gradient(z, (x, y))
+        assert launches == ["bump", "bump_vjp"]
+    launches.clear()
+    outer.gradient(gx, x)
+    assert launches == ["bump_vjp_vjp"]
+
+
+def test_the_backward_of_one_operation_is_one_kernel(device: ck.Device, launches: list[str]) -> None:
+    x = ck.ones(3)
+    with ck.Tape() as recorder:
+        recorder.watch(x)
+        y = ck.gelu(x)
+    recorder.gradient(y, x)
+    assert launches == ["gelu", "gelu_vjp"]
+
+
+def test_nothing_is_rendered_twice(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ck.ones((3, 5))
+    bump(x, x, 1.0)
+    ck.tanh(x)
+    monkeypatch.setattr("cukern.render.render", None)
+    bump(x, x, 2.0)
+    ck.tanh(x)
+
+
+def test_several_results_and_pytrees(device: ck.Device) -> None:
+    @ck.fuse
+    def parts(state: dict[str, ck.Array], *, shift: float) -> tuple[ck.Array, dict[str, ck.Array]]:
+        total = state["a"] + state["b"]
+        return total, {"less": total - shift, "same": state["a"]}
+
+    a, b = ck.asarray([1.0, 2.0]), ck.asarray([10.0, 20.0])
+    total, rest = parts({"a": a, "b": b}, shift=1.0)
+    assert total.tolist() == [11.0, 22.0]
+    assert rest["less"].tolist() == [10.0, 21.0]
+    assert rest["same"].tolist() == [1.0, 2.0]
+
+
+def test_results_of_different_shapes_have_right_gradients(device: ck.Device) -> None:
+    @ck.fuse
+    def both(x: ck.Array, b: ck.Array) -> tuple[ck.Array, ck.Array]:
+        return x * b, b * b
+
+    x, b = ck.asarray(np.arange(6.0).reshape(2, 3)), ck.asarray(np.arange(1.0, 4.0))
+    big, small = both(x, b)
+    assert big.shape == (2, 3)
+    assert small.shape == (3,)
+    assert gradcheck(both, [x, b], order=2)
+
+
+def test_fused_functions_compose(device: ck.Device, launches: list[str]) -> None:
+    @ck.fuse
+    def outer(x: ck.Array, y: ck.Array) -> ck.Array:
+        return bump(x, y, 2.0) * bump(y, x, 3.0)
+
+    x, y = np.linspace(0, 1, 4), np.linspace(1, 2, 4)
+    assert_close(outer(ck.asarray(x), ck.asarray(y)), reference(x, y, 2.0) * reference(y, x, 3.0))
+    assert launches == ["outer"]
+
+
+def test_shapes_and_static_arguments_steer(device: ck.Device) -> None:
+    @ck.fuse(static=("power",))
+    def f(x: ck.Array, power: int, flip: bool = False) -> ck.Array:
+        for _ in range(power):
+            x = x * x
+        return -x if flip else x + x.ndim
+
+    x = ck.asarray([[2.0]])
+    assert f(x, 1).item() == 6.0
+    assert f(x, 2).item() == 18.0
+    assert f(x, 2, flip=True).item() == -16.0
+    assert f(ck.asarray([2.0]), power=1).item() == 5.0
+
+
+def test_numbers_are_arguments_of_the_kernel(device: ck.Device) -> None:
+    text = bump.source(ck.ones(3), ck.ones(3), 2.5)
+    assert "double s0" in text
+    assert "2.5" not in text
+    assert "float(1" in text
+
+
+def test_numbers_take_the_arrays_dtype(device: ck.Device) -> None:
+    @ck.fuse
+    def f(x: ck.Array, k: float) -> ck.Array:
+        return x * (k + 1)
+
+    assert f(ck.ones(2, dtype="float16"), 0.5).dtype == ck.float16
+    assert f(ck.ones(2, dtype="int32"), 2).dtype == ck.int32
+    assert f(ck.ones(2, dtype="int32"), 0.5).dtype == ck.float64
+
+
+def test_halves_are_rounded_once(device: ck.Device) -> None:
+    @ck.fuse
+    def f(x: ck.Array) -> ck.Array:
+        return (x + 1) - 1
+
+    x = ck.asarray([1e-4], dtype="float16")
+    assert f(x).tolist() == x.tolist()
+    assert ((x + 1) - 1).tolist() == [0.0]
+
+
+def test_common_expressions_are_computed_once() -> None:
+    @ck.fuse
+    def f(x: ck.Array) -> ck.Array:
+        return ck.exp(x) + ck.exp(x) * ck.exp(x)
+
+    with ck.device("host"):
+        assert f.source(ck.ones(3)).count("exp(a0)") == 1
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "branch": (lambda x: x if x > 0 else -x, "the truth of a fused function's value is not known"),
+    "loop": (lambda x: next(iter(x)), "an element of a fused function's value"),
+    "number": (lambda x: x * float(x), "the number of a fused function's value"),
+    "reduction": (lambda x: x - ck.sum(x), "sum: a fused function is elementwise"),
+    "method": (lambda x: x - x.mean(), "mean: a fused function is elementwise"),
+    "index": (lambda x: x[0], "index the array before or after it"),
+    "captured": (lambda x: x * ck.ones(3), "got Array from elsewhere: pass it as an argument"),
+    "constant": (lambda x: 1.0, "got float at result"),
+    "nothing": (lambda x: "a", "got str at result"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_refusals(device: ck.Device, case: Any) -> None:
+    function, message = case
+    with pytest.raises(TypeError, match=message):
+        ck.fuse(function)(ck.ones(3))
+
+
+def test_refused_arguments(device: ck.Device) -> None:
+    with pytest.raises(ValueError, match="static: f has no parameter z"):
+
+        @ck.fuse(static=("z",))
+        def f(x: ck.Array) -> ck.Array:
+            return x
+
+    with pytest.raises(TypeError, match="a result depends on no array argument"):
+        ck.fuse(lambda k: k + 1)(2.0)
+    with pytest.raises(ValueError, match=r"multiply: shapes \(2,\), \(3,\) do not broadcast"):
+        bump(ck.ones(2), ck.ones(3), 1.0)
+
+
+def test_in_place_operators_make_new_values(device: ck.Device) -> None:
+    @ck.fuse
+    def f(x: ck.Array) -> ck.Array:
+        y = x
+        y += 1
+        y *= x
+        return y
+
+    x = ck.asarray([1.0, 2.0])
+    assert f(x).tolist() == [2.0, 6.0]
+    assert x.tolist() == [1.0, 2.0]

@@ -1,0 +1,241 @@
+"""Indexing: values, shapes and exceptions of NumPy; gathers, and sums into shared places; derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import cukern as ck
+from cukern.ops import index
+from cukern.testing import assert_close, gradcheck
+
+A = np.arange(60.0).reshape(3, 4, 5)
+PLACES = np.array([0, 2, 2, -1])
+
+BASIC: dict[str, Any] = {
+    "integer": 1,
+    "negative": -1,
+    "integers": (1, 2, 3),
+    "slice": slice(1, None),
+    "step": (slice(None), slice(None, None, 2)),
+    "backwards": (Ellipsis, slice(None, None, -2)),
+    "newaxis": (None, 0, None, slice(2), None),
+    "ellipsis": (0, ..., 1),
+    "all": ...,
+    "none": (),
+    "empty slice": slice(3, 1),
+}
+ADVANCED: dict[str, Any] = {
+    "one": PLACES,
+    "second axis": (slice(None), PLACES),
+    "last axis": (..., PLACES),
+    "list": (slice(None), [1, 1, 0]),
+    "two axes": (PLACES[:3], [0, 1, 3]),
+    "broadcast": (PLACES[:, None], [0, 1, 3]),
+    "apart": (PLACES, slice(None), PLACES),
+    "with an integer": (0, slice(None), PLACES),
+    "beside an integer": (slice(None), 1, PLACES),
+    "with newaxis": (PLACES, None, PLACES),
+    "2-d": np.array([[0, 1], [2, 2]]),
+    "empty": np.array([], int),
+    "mask": A > 30,
+    "mask of the first axis": np.array([True, False, True]),
+    "mask of two axes": A[..., 0] > 20,
+    "mask of an axis": (slice(None), np.array([True, False, True, True])),
+    "mask and integers": (np.array([True, False, True]), np.array([0, 3])),
+    "nothing true": np.zeros((3, 4, 5), bool),
+    "true": True,
+    "false": False,
+    "sliced first": (slice(None, None, -1), PLACES, slice(1, 3)),
+}
+
+
+def ours(key: Any) -> Any:
+    """A key with NumPy's arrays in it as ours."""
+    parts = key if isinstance(key, tuple) else (key,)
+    made = tuple(ck.asarray(part) if isinstance(part, np.ndarray) else part for part in parts)
+    return made if isinstance(key, tuple) else made[0]
+
+
+@pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids=[*BASIC, *ADVANCED])
+def test_values(device: ck.Device, key: Any) -> None:
+    x = ck.asarray(A)
+    got = x[ours(key)]
+    assert got.shape == A[key].shape
+    assert_close(got, A[key])
+    turned = ck.asarray(np.ascontiguousarray(A.T)).T
+    assert_close(turned[ours(key)], A[key])
+
+
+@pytest.mark.parametrize("key", BASIC.values(), ids=BASIC)
+def test_basic_indices_make_views(device: ck.Device, key: Any) -> None:
+    x = ck.asarray(A.copy())
+    part = x[key]
+    assert part._storage is x._storage
+    x[...] = 7.0
+    assert (part.numpy() == 7.0).all()
+
+
+@pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids=[*BASIC, *ADVANCED])
+def test_gradients(device: ck.Device, key: Any) -> None:
+    if not A[key].size:
+        x = ck.asarray(A)
+        with ck.Tape() as recorder:
+            recorder.watch(x)
+            y = x[ours(key)]
+        assert not recorder.gradient(y, x).numpy().any()
+        return
+    assert gradcheck(lambda x: ck.square(x[ours(key)]), [ck.asarray(A / 30)], order=2)
+
+
+@pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids=[*BASIC, *ADVANCED])
+def test_assignment(device: ck.Device, key: Any) -> None:
+    for value in (5.0, np.full(A[key].shape, 3.0)):
+        a, x = A.copy(), ck.asarray(A.copy())
+        a[key] = value
+        x[ours(key)] = ck.asarray(value) if isinstance(value, np.ndarray) else value
+        assert_close(x, a)
+
+
+def test_assignment_counts_and_overlaps(device: ck.Device) -> None:
+    x = ck.asarray(np.arange(6.0))
+    version = x._storage.version
+    x[1:] = x[:-1]
+    assert x.tolist() == [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+    assert x._storage.version == version + 1
+    with ck.Tape() as recorder:
+        recorder.watch(x)
+        with pytest.raises(ck.GradientError, match="use cukern"):
+            x[0] = 1.0
+
+
+REFUSED = {
+    "too many": ((0, 0, 0, 0), "too many indices: the array has 3 axes, and 4 were indexed"),
+    "two ellipses": ((..., ...), "one ellipsis"),
+    "float": (1.0, "expected integers, slices"),
+    "float array": (np.array([0.5]), "expected integer indices, got float64"),
+    "out of range": (3, "out of bounds"),
+    "array out of range": (np.array([0, 3]), "index 3 is out of bounds for an axis of size 3"),
+    "negative out of range": (np.array([-4]), "index -4 is out of bounds"),
+    "mask size": (np.array([True, False]), "boolean index of size 2 does not match an axis of size 3"),
+    "arrays": ((np.array([0, 1]), np.array([0, 1, 2])), "do not broadcast"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_refusals(device: ck.Device, case: Any) -> None:
+    key, message = case
+    if device.kind == "cuda" and isinstance(key, np.ndarray) and "out of bounds" in message:
+        pytest.skip("places are clipped on a GPU")
+    with pytest.raises(IndexError, match=message):
+        ck.asarray(A)[ours(key)]
+
+
+def test_places_are_clipped_on_a_gpu(device: ck.Device) -> None:
+    if device.kind != "cuda":
+        pytest.skip("the host raises IndexError")
+    assert ck.asarray([1.0, 2.0, 3.0])[ck.asarray([7, -9])].tolist() == [3.0, 1.0]
+
+
+@given(
+    st.data(),
+    hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=4),
+)
+def test_any_basic_index(data: st.DataObject, shape: tuple[int, ...]) -> None:
+    a = np.arange(float(np.prod(shape))).reshape(shape)
+    key = data.draw(hnp.basic_indices(shape, allow_newaxis=True, max_dims=6))
+    assert_close(ck.asarray(a)[key], np.asarray(a[key]))
+
+
+@given(st.data(), hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=4))
+def test_any_integer_index(data: st.DataObject, shape: tuple[int, ...]) -> None:
+    a = np.arange(float(np.prod(shape))).reshape(shape)
+    key = data.draw(hnp.integer_array_indices(shape))
+    with ck.device("host"):
+        assert_close(ck.asarray(a)[ours(key)], a[key])
+
+
+# ----- take, take_along_axis, index_add -----
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+@pytest.mark.parametrize("dtype", [np.float32, ck.bfloat16, np.int8, np.bool_])
+def test_take(device: ck.Device, axis: Any, dtype: Any) -> None:
+    a = A.astype(dtype)
+    places = np.array([[1, 0], [2, -1]])
+    got = ck.take(ck.asarray(a), ck.asarray(places), axis=axis)
+    assert_close(got, np.take(a, places, axis), dtype=dtype)
+
+
+def test_take_along_axis(device: ck.Device) -> None:
+    rng = np.random.default_rng(0)
+    for axis in (0, 1, 2, -1):
+        shape = list(A.shape)
+        shape[axis] = 2
+        places = rng.integers(-A.shape[axis], A.shape[axis], shape)
+        got = ck.take_along_axis(ck.asarray(A), ck.asarray(places), axis=axis)
+        assert_close(got, np.take_along_axis(A, places, axis))
+    row = ck.take_along_axis(ck.asarray(A), ck.asarray(np.array([[[1, 1]]])), axis=-1)
+    assert_close(row, np.take_along_axis(A, np.broadcast_to([1, 1], (3, 4, 2)), -1))
+    with pytest.raises(ValueError, match="do not fit shape"):
+        ck.take_along_axis(ck.asarray(A), ck.asarray(np.zeros((2, 4, 1), int)))
+
+
+def test_gradients_add_up_at_shared_places(device: ck.Device) -> None:
+    rng = np.random.default_rng(0)
+    x = ck.asarray(rng.standard_normal((4, 3)))
+    places = ck.asarray(np.array([1, 1, 0, 1]))
+    assert gradcheck(lambda x: ck.square(ck.take(x, places, axis=0)), [x], order=2)
+    assert gradcheck(lambda x: ck.square(ck.take(x, places)), [x], order=1)
+    along = ck.asarray(np.array([[0, 0, 2], [1, 1, 1], [2, 0, 1], [0, 1, 2]]))
+    for axis in (0, 1):
+        assert gradcheck(
+            lambda x, axis=axis: ck.square(ck.take_along_axis(x, along % 3, axis=axis)), [x], order=2
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ck.bfloat16])
+def test_half_precision_sums_round_once(device: ck.Device, dtype: Any) -> None:
+    x = ck.zeros(2, dtype=dtype)
+    ones = ck.ones(3000, dtype=dtype)
+    places = ck.asarray(np.zeros(3000, int))
+    assert ck.index_add(x, places, ones).tolist() == [3008.0 if dtype == ck.bfloat16 else 3000.0, 0.0]
+
+
+def test_index_add(device: ck.Device) -> None:
+    rng = np.random.default_rng(0)
+    places = np.array([2, 0, 2, -1])
+    for axis in (0, 1):
+        values = rng.standard_normal((4, 4, 5) if axis == 0 else (3, 4, 5))
+        want = A.copy()
+        np.add.at(want, (slice(None),) * axis + (places,), values)
+        got = ck.index_add(ck.asarray(A), ck.asarray(places), ck.asarray(values), axis=axis)
+        assert_close(got, want)
+    x, v = ck.asarray(rng.standard_normal((3, 2))), ck.asarray(rng.standard_normal((4, 2)))
+    assert gradcheck(lambda x, v: ck.square(ck.index_add(x, places, v)), [x, v], order=2)
+
+
+def test_sums_are_the_same_every_time(device: ck.Device) -> None:
+    rng = np.random.default_rng(0)
+    x, values = ck.zeros((50, 8)), ck.asarray(rng.standard_normal((10_000, 8)).astype(np.float32))
+    places = ck.asarray(rng.integers(0, 50, 10_000))
+    first = ck.index_add(x, places, values).numpy()
+    assert all((ck.index_add(x, places, values).numpy() == first).all() for _ in range(3))
+
+
+def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = index._spread
+    monkeypatch.setattr(index, "_spread", lambda kind, rows, inner: gpu("cuda", rows, inner))
+    with ck.device("host"):
+        for inner in (1, 9, 100, 700):
+            a = np.random.default_rng(0).standard_normal((6, inner))
+            places = np.array([5, 0, 5, 2])
+            assert_close(ck.take(ck.asarray(a), ck.asarray(places), axis=0), a[places])
+            want = a.copy()
+            np.add.at(want, places, a[:4])
+            assert_close(ck.index_add(ck.asarray(a), places, ck.asarray(a[:4])), want)

@@ -121,10 +121,11 @@ static void run_blocks(
 }}"""
 
 _FIBERS = """
-static void run_thread(const Launch* launch, Dim thread) {{
-    threadIdx.x = thread.x;
-    threadIdx.y = thread.y;
-    threadIdx.z = thread.z;
+static Dim* begin_fibers(const Launch* launch, Dim block, void* shared) {{
+    enter_block(launch, block, shared);
+    return (Dim*)&threadIdx;
+}}
+static void run_thread(const Launch* launch) {{
     {loads}
     ::{name}({arguments});
 }}"""
@@ -146,7 +147,7 @@ def source(unit: Unit) -> str:
         arguments=", ".join(f"a{i}" for i in range(count)),
     )
     bindings = " ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope)
-    functions = "nullptr, cukern::enter_block, cukern::run_thread"
+    functions = "nullptr, cukern::begin_fibers, cukern::run_thread"
     if not fibers:
         functions = "cukern::run_blocks, nullptr, nullptr"
     entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)

@@ -169,17 +169,24 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         raise GradientError(
             "x[key] = value on an array that a tape tracks: use cukern.where or cukern.index_add"
         )
-    native = tuple(_native(part, x) for part in (key if isinstance(key, tuple) else (key,)))
     if is_scalar(value):
         source = asarray(convert_scalar(value, x.dtype), dtype=x.dtype, device=x.device)
     else:
         source = astype(asarray(value, device=x.device), x.dtype, copy=False)
     data = raw(source._data)
-    raw(x._data)[native] = data.copy() if source._storage is x._storage else data
+    raw(x._data)[_native(key, x)] = data.copy() if source._storage is x._storage else data
     x._bump("setitem")
 
 
-def _native(part: Any, x: Array) -> Any:
-    if isinstance(part, Array):
-        return part._data if part.device is x.device else part.to_device(x.device)._data
-    return x.device.xp.asarray(part) if isinstance(part, (list, np.ndarray)) else part
+def _native(key: Any, x: Array) -> tuple[Any, ...]:
+    """An index in the ndarrays of the device of ``x``, masks as the places of their true elements."""
+    made: list[Any] = []
+    for part in key if isinstance(key, tuple) else (key,):
+        if isinstance(part, Array):
+            part = part.to_device(x.device)._data
+        elif isinstance(part, (list, np.ndarray)):
+            part = x.device.xp.asarray(part)
+        mask = getattr(part, "dtype", None) == np.bool_ and part.ndim
+        # CuPy assigns to places, but only single values to masks.
+        made += part.nonzero() if mask and x.device.kind == "cuda" else [part]
+    return tuple(made)

@@ -58,12 +58,14 @@ def _spread(kind: str, rows: int, inner: int) -> Spread:
 def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Integer places counted from 0, as an int64 ndarray of the device of ``x``, in range."""
     xp = x.device.xp
-    data = places.astype(np.int64)
-    if x.device.kind == "host" and data.size and (data.min() < -size or data.max() >= size):
-        bad = int(data.min()) if data.min() < -size else int(data.max())
+    data = places.astype(np.int64, copy=False)
+    if x.device.kind == "cuda":
+        return xp.clip(xp.where(data < 0, data + size, data), 0, max(0, size - 1))
+    low, high = (int(data.min()), int(data.max())) if data.size else (0, -1)
+    if low < -size or high >= size:
+        bad = low if low < -size else high
         raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
-    data = xp.where(data < 0, data + size, data)
-    return data if x.device.kind == "host" else xp.clip(data, 0, max(0, size - 1))
+    return np.where(data < 0, data + size, data) if low < 0 else data
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 
 from .. import dtypes, tape
 from ..array import Array
-from ..dtypes import DType
 from ..errors import DeviceError
 from .axes import public, require_array
 from .elementwise import astype
@@ -16,14 +15,13 @@ from .reduce import sum
 __all__ = ["matmul", "vecdot"]
 
 
-def _product(xp: Any, a: Any, b: Any, dtype: DType) -> Any:
-    """The product of two ndarrays of one dtype; half types by float32 where the library has no product."""
-    if dtype == dtypes.bool_:
-        return xp.matmul(a, b)
-    by_float = dtype == dtypes.bfloat16 or (dtype == dtypes.float16 and xp.__name__ == "numpy")
-    if by_float:
-        return xp.matmul(a.astype(dtypes.float32), b.astype(dtypes.float32)).astype(dtype)
-    return xp.matmul(a, b)
+def _product(a: Array, b: Array) -> Array:
+    """The product of two arrays of one dtype; half types by float32 where the library has no such product."""
+    xp, dtype = a.device.xp, a.dtype
+    if dtype == dtypes.bfloat16 or (dtype == dtypes.float16 and a.device.kind == "host"):
+        with tape.stop_recording():
+            return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), dtype)
+    return Array._wrap(xp.matmul(a._data, b._data), a.device)
 
 
 @public
@@ -59,7 +57,7 @@ def matmul(x1: Array, x2: Array, /) -> Array:
             f"matmul: shapes {x1.shape} and {x2.shape} do not fit: {a.shape[-1]} is not {b.shape[-2]}"
         )
     try:
-        made = Array._wrap(_product(a.device.xp, a._data, b._data, dtype), a.device)
+        made = _product(a, b)
     except ValueError:
         raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not broadcast") from None
     if tape.recording((a, b)):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from .. import dtypes, tape
 from ..array import Array
+from ..creation import ones_like
 from ..dtypes import DType
 from ..expr import cast, input_node
 from ..fuse import fuse
@@ -69,7 +70,18 @@ class Reduce:
         vjp: the derivative; None where there is none.
         saves: what the derivative reads: ``"x"``, ``"y"`` or ``"xy"``.
         oracle: the NumPy function of the same values, where its name is another.
-        doc: the docstring.
+        doc: the first line of the docstring; the rest follows from the class and the row.
+    """
+
+    arguments = """
+    Args:
+        x: any array.
+        axis: the axis or axes; all by default.
+        keepdims: whether the axes stay, with size 1.
+
+    Raises:
+        AxisError: an axis is out of range.
+        ValueError: an axis is named twice, or there is no value and the reduction of none has no result.
     """
 
     def __init__(
@@ -84,7 +96,7 @@ class Reduce:
         self.row, self.result, self.vjp, self.saves = row, result, vjp, saves
         self.name = self.__name__ = row.name
         self.oracle = oracle or row.name
-        self.__doc__ = doc
+        self.__doc__ = f"{doc}\n{self.arguments}"
         FUNCTIONS[row.name] = self
 
     def __repr__(self) -> str:
@@ -138,6 +150,18 @@ class Reduce:
 class Accumulation(Reduce):
     """A sum or a product."""
 
+    arguments = """
+    Args:
+        x: any array. Of a float dtype it is reduced in that (float32 in float64), else in int64 or uint64.
+        axis: the axis or axes; all by default.
+        dtype: what the values are cast to first, and the dtype of the result.
+        keepdims: whether the axes stay, with size 1.
+
+    Raises:
+        AxisError: an axis is out of range.
+        ValueError: an axis is named twice.
+    """
+
     def __call__(
         self, x: Array, /, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, keepdims: bool = False
     ) -> Array:
@@ -154,12 +178,35 @@ class Statistic(Reduce):
 class Search(Reduce):
     """The place of an element along an axis, or in the flattened array."""
 
+    arguments = """
+    Args:
+        x: any array.
+        axis: the axis; by default the place is that in the flattened array.
+        keepdims: whether the axis stays, with size 1.
+
+    Raises:
+        AxisError: the axis is out of range.
+        ValueError: there is no value.
+    """
+
     def __call__(self, x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
         return self._apply(x, axis, keepdims)
 
 
 class Spread(Reduce):
-    """A variance or its root; ``correction`` is taken from the number of values that it divides by."""
+    """A variance or its root."""
+
+    arguments = """
+    Args:
+        x: any array; integers are computed in float64.
+        axis: the axis or axes; all by default.
+        correction: what is taken from the number of values that it divides by.
+        keepdims: whether the axes stay, with size 1.
+
+    Raises:
+        AxisError: an axis is out of range.
+        ValueError: an axis is named twice.
+    """
 
     def __call__(
         self, x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False
@@ -181,7 +228,7 @@ def _product_of_others(x: Array) -> Array:
     """
     n = x.shape[-1]
     if n == 1:
-        return Array._wrap(x.device.xp.ones(x.shape, x.dtype), x.device)
+        return ones_like(x)
     if n % 2:
         rest, last = x[..., : n - 1], x[..., n - 1 :]
         return concat([_product_of_others(rest) * last, prod(rest, -1, keepdims=True)], axis=-1)
@@ -210,23 +257,14 @@ sum = Accumulation(
     Reduction("sum", push="a + A(x)", combine="a + b", identity="A(0)", wide=True),
     "sum",
     vjp=lambda g, x, y, span: g,
-    doc="""The sum over axes, 0 of no value.
-
-    Args:
-        x: any array.
-        axis: the axis or axes; all by default.
-        dtype: what the values are cast to first; by default the same for floats, int64 or uint64 for others.
-        keepdims: whether the axes stay, with size 1.
-
-    float32 accumulates in float64.
-    """,
+    doc="The sum over axes, 0 of no value.",
 )
 prod = Accumulation(
     Reduction("prod", push="a * A(x)", combine="a * b", identity="A(1)", wide=True),
     "sum",
     vjp=_product_vjp,
     saves="x",
-    doc="The product over axes, 1 of no value. Arguments as :func:`cukern.sum`.",
+    doc="The product over axes, 1 of no value.",
 )
 mean = Statistic(
     Reduction("mean", push="a + A(x)", combine="a + b", identity="A(0)", finish="a / n", wide=True),

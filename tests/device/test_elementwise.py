@@ -314,6 +314,17 @@ def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, shape: t
         assert_close(x * x[..., :1], a * a[..., :1])
 
 
+def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels of arrays beyond 2**31 elements, on small ones."""
+    monkeypatch.setattr(launch, "_plans", {})
+    monkeypatch.setattr(launch, "_LIMIT_32", 1)
+    a = np.random.default_rng(0).standard_normal((3, 4, 5))
+    x = ck.asarray(a)
+    assert "long long columns" in namespace.fuse(lambda x: x + 1).source(x)
+    assert_close(x + x[:, :1], a + a[:, :1])
+    assert_close(x.T * 2.0, a.T * 2.0)
+
+
 def test_shapes_that_do_not_broadcast(device: ck.Device) -> None:
     with pytest.raises(ValueError, match=r"add: shapes \(2, 3\), \(2,\) do not broadcast"):
         namespace.add(ck.zeros((2, 3)), ck.zeros(2))

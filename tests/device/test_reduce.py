@@ -11,7 +11,7 @@ import pytest
 
 import cukern as ck
 from cukern import operators
-from cukern.ops import reduction
+from cukern.ops import launch, reduction
 from cukern.ops.reduce import Reduce
 from cukern.testing import assert_close, gradcheck
 
@@ -122,6 +122,16 @@ def test_gpu_launch_shapes_on_the_host(
         for axis in range(len(shape)):
             want = np.log(np.exp(a).sum(axis)) if name == "logsumexp" else getattr(np, name)(a, axis=axis)
             assert_close(ROWS[name](x, axis), want, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["sum", "argmax"])
+def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The kernels of arrays beyond 2**31 elements, on small ones."""
+    monkeypatch.setattr(reduction, "_plans", {})
+    monkeypatch.setattr(launch, "_LIMIT_32", 1)
+    a = np.random.default_rng(0).standard_normal((3, 40, 50))
+    for axis in (None, 0, 1, 2):
+        assert_close(ROWS[name](ck.asarray(a), axis), getattr(np, name)(a, axis=axis))
 
 
 def test_empty(device: ck.Device) -> None:

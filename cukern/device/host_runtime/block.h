@@ -44,6 +44,7 @@ struct Worker {
     Dim block;
     Dim shape;                 // of the block that `index` is for
     Dim index[max_threads];  // of each thread
+    Dim* thread_index;         // the kernel's threadIdx
     bool faulted;
     char message[message_bytes];
 };
@@ -277,6 +278,13 @@ static unsigned find_runnable(Worker* w) {
     return max_threads;
 }
 
+// Continues another thread of the block, until this one is continued.
+static inline __attribute__((always_inline)) void switch_thread(Worker* w, unsigned me, unsigned next) {
+    w->current = next;
+    *w->thread_index = w->index[next];
+    cukern_switch(&w->fibers[me], &w->fibers[next]);
+}
+
 // Stops the running thread and continues the next.
 static inline __attribute__((always_inline)) void run_next(Worker* w, unsigned me, Warp* warp, unsigned runnable) {
     unsigned next = (me & ~31u) + (unsigned)__builtin_ctz(runnable | 1u << 31);
@@ -285,8 +293,7 @@ static inline __attribute__((always_inline)) void run_next(Worker* w, unsigned m
         next = find_runnable(w);
         if (next == max_threads) report_divergence(w);
     }
-    w->current = next;
-    cukern_switch(&w->fibers[me], &w->fibers[next]);
+    switch_thread(w, me, next);
 }
 
 static void wait_for_others(Wait* wait) {
@@ -309,8 +316,7 @@ static void let_others_run(Wait* wait) {
     if (next == me) next = find_runnable(w);
     warp->runnable |= bit;
     if (next == max_threads) return;
-    w->current = next;
-    cukern_switch(&w->fibers[me], &w->fibers[next]);
+    switch_thread(w, me, next);
 }
 
 static void wait_without_fibers(Wait* wait) {
@@ -329,7 +335,7 @@ static void leave_block(Worker* w) {
 static void fiber_main() {
     for (;;) {
         Worker* w = worker;
-        w->kernel->run_thread(w->launch, w->index[w->current]);
+        w->kernel->run_thread(w->launch);
         leave_block(w);
     }
 }
@@ -369,7 +375,8 @@ static bool run_fiber_blocks(Worker* w) {
         }
         w->live = w->threads;
         w->current = 0;
-        w->kernel->begin_block(w->launch, w->block, w->shared);
+        w->thread_index = w->kernel->begin_block(w->launch, w->block, w->shared);
+        *w->thread_index = w->index[0];
         w->in_block = w->running = true;
         cukern_switch(&w->home, &w->fibers[0]);
         w->in_block = w->running = false;

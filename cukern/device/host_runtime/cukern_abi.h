@@ -69,8 +69,8 @@ struct Kernel {
     const unsigned* param_sizes;
     const Runtime** runtime;
     void (*run_blocks)(const Launch*, unsigned long long first, unsigned long long count, void* shared);
-    void (*begin_block)(const Launch*, Dim block, void* shared);
-    void (*run_thread)(const Launch*, Dim thread);
+    Dim* (*begin_block)(const Launch*, Dim block, void* shared);  // returns this OS thread's threadIdx
+    void (*run_thread)(const Launch*);
 };
 
 }  // namespace cukern

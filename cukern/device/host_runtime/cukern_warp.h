@@ -4,15 +4,8 @@
 #define CUKERN_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 namespace cukern {
-// Other threads of the block run inside, so this thread's index is put back after.
-static inline void wait(Wait* wait) {
-    const uint3 me = threadIdx;
-    runtime->wait(wait);
-    threadIdx = me;
-}
-
 static inline unsigned long long collect(Wait contribution) {
-    wait(&contribution);
+    runtime->wait(&contribution);
     return contribution.result;
 }
 
@@ -37,7 +30,7 @@ static inline void __syncthreads(CUKERN_HERE) {
     wait.what = cukern::barrier;
     wait.line = line;
     wait.file = file;
-    cukern::wait(&wait);
+    cukern::runtime->wait(&wait);
 }
 static inline int __syncthreads_count(int predicate, CUKERN_HERE) {
     return (int)cukern::collect({cukern::barrier_count, line, file, 0, 0, 0, predicate != 0});
@@ -56,9 +49,7 @@ static inline unsigned __activemask(CUKERN_HERE) {
 }
 static inline void __nanosleep(unsigned, CUKERN_HERE) {
     cukern::Wait wait{cukern::yield_thread, line, file};
-    const uint3 me = threadIdx;
     cukern::runtime->yield(&wait);
-    threadIdx = me;
 }
 
 #define CUKERN_SHUFFLE(name, what, type)                                                            \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -58,11 +58,18 @@ def _packer(param: Param) -> Callable[[Any], Any]:
     assert param.dtype is not None
     if param.dtype == dtypes.int64:
         return _same
-    return param.dtype.type if param.dtype != dtypes.bfloat16 else _pack_bfloat16
+    if param.dtype == dtypes.bfloat16:
+        return _pack_bfloat16
+    return partial(_pack_float, param.dtype) if param.dtype in dtypes.FLOATS else param.dtype.type
 
 
 def _pack_pointer(value: Any) -> Any:
     return 0 if value is None else value
+
+
+def _pack_float(dtype: dtypes.DType, value: float) -> Any:
+    with np.errstate(over="ignore"):
+        return dtype.type(value)
 
 
 def _pack_bfloat16(value: float) -> Any:

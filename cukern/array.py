@@ -125,11 +125,21 @@ class Array(Operators):
             DeviceError: there is no such device.
             ValueError: ``stream`` is not None; copies are made on the current stream.
         """
-        from .creation import to_device
-
         if stream is not None:
             raise ValueError(f"stream: expected None, got {stream!r}")
-        return to_device(self, device)
+        where, home = Device(device), self.device
+        if where is home:
+            return self
+        if where.kind == "host":
+            made = Array._wrap(self.numpy(), where)
+        else:
+            with where.activate():
+                made = Array._wrap(where.xp.array(self._data), where)
+        if tape.recording((self,)):
+            tape.record(
+                "to_device", (self,), (made,), lambda given, saved, needs: (given[0].to_device(home),)
+            )
+        return made
 
     def numpy(self) -> npt.NDArray[Any]:
         """A copy of the elements as a NumPy array on the host."""

@@ -124,7 +124,7 @@ def _of_array(
         return obj
     made = obj.astype(dtype) if cast else obj
     if where is not made.device:
-        return to_device(made, where)
+        return made.to_device(where)
     return copied(made) if made is obj else made
 
 
@@ -160,21 +160,6 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
             raise ValueError("copy: a copy is needed, as the memory is read-only or misaligned")
         data = data.copy()
     return _of_array(Array._wrap(data, where), None, device, copy)
-
-
-def to_device(x: Array, device: Device | str) -> Array:
-    """``x`` on ``device``: itself where it is there already, else a copy."""
-    where, home = Device(device), x.device
-    if where is home:
-        return x
-    if where.kind == "host":
-        made = Array._wrap(x.numpy(), where)
-    else:
-        with where.activate():
-            made = Array._wrap(where.xp.array(x._data), where)
-    if tape.recording((x,)):
-        tape.record("to_device", (x,), (made,), lambda given, saved, needs: (to_device(given[0], home),))
-    return made
 
 
 def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:

@@ -13,7 +13,7 @@ import safetensors.numpy
 
 from .. import dtypes, pytree
 from ..array import Array
-from ..creation import array, asarray, to_device
+from ..creation import array, asarray
 from ..device import Device
 
 _SAFETENSORS = {
@@ -130,7 +130,7 @@ class Module:
         """Move the parameters and buffers to ``device``, in place."""
         for _, value in _walk(self):
             if isinstance(value, Array):
-                _move(value, to_device(value, device))
+                _move(value, value.to_device(device))
         return self
 
     def state_dict(self) -> dict[str, Array]:

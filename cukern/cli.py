@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.metadata
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,9 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_render(commands.add_parser("render", help="print the text of a kernel that would be compiled"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
     options = parser.parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         status: int = options.run(options)
-    except (CukernError, FileNotFoundError) as error:
+    except (CukernError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -50,10 +54,9 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -71,8 +74,12 @@ def _render(options: argparse.Namespace) -> int:
             return 2
         variables[name] = _value(text)
     path = Path(options.template)
-    kernel = Kernel(path if path.is_file() else options.template)
-    sys.stdout.write(kernel.source(**variables))
+    try:
+        text = Kernel(path if path.is_file() else options.template).source(**variables)
+    except (TypeError, ValueError) as error:
+        print(f"render: {options.template}: {error}", file=sys.stderr)
+        return 2
+    sys.stdout.write(text)
     return 0
 
 

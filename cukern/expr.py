@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -207,6 +208,7 @@ class Node:
 
 
 _nodes: WeakValueDictionary[Any, Node] = WeakValueDictionary()
+_making = threading.Lock()
 
 
 def _node(
@@ -219,18 +221,16 @@ def _node(
 ) -> Node:
     key = (kind, dtype, tuple(map(id, args)), row, repr(value), weak)
     found = _nodes.get(key)
-    if found is None:
-        found = Node()
-        found.kind, found.dtype, found.args, found.row, found.value, found.weak = (
-            kind,
-            dtype,
-            args,
-            row,
-            value,
-            weak,
-        )
-        _nodes[key] = found
-    return found
+    if found is not None:
+        return found
+    with _making:
+        found = _nodes.get(key)
+        if found is None:
+            found = Node()
+            found.kind, found.dtype, found.args = kind, dtype, args
+            found.row, found.value, found.weak = row, value, weak
+            _nodes[key] = found
+        return found
 
 
 def input_node(k: int, dtype: DType) -> Node:
@@ -265,13 +265,8 @@ def _sample(node: Node) -> DType | Scalar:
 
 
 def _weak_constant(value: Scalar) -> Node:
-    dtype = (
-        dtypes.bool_
-        if isinstance(value, bool)
-        else dtypes.int64
-        if isinstance(value, int)
-        else dtypes.float64
-    )
+    kinds = ((bool, dtypes.bool_), (int, dtypes.int64), (float, dtypes.float64))
+    dtype = next(dtype for kind, dtype in kinds if isinstance(value, kind))
     return _node("constant", dtype, value=value, weak=True)
 
 
@@ -442,8 +437,12 @@ def literal(value: Scalar, dtype: DType) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        if dtype.itemsize < 8:
+        if dtype.itemsize < 4:
+            return f"(({name}){value})"
+        if dtype == dtypes.int32:
             return str(value) if value > -(2**31) else "(-2147483647 - 1)"
+        if dtype == dtypes.uint32:
+            return f"{value}u"
         if value == -(2**63):
             return "(-9223372036854775807LL - 1)"
         return f"{value}{'ULL' if dtype == dtypes.uint64 else 'LL'}"

@@ -45,7 +45,8 @@ class _Call:
     """The arguments of a call, sorted.
 
     Attributes:
-        tree: the arguments as a pytree.
+        tree: the arguments that are not static, as a pytree.
+        static: the static arguments by name.
         leaves: its leaves.
         key: what the trace depends on.
         arrays: the leaves that are arrays.
@@ -54,6 +55,7 @@ class _Call:
     """
 
     tree: Any
+    static: dict[str, Any]
     leaves: list[Any]
     key: tuple[Any, ...]
     arrays: list[Array]
@@ -106,25 +108,25 @@ class Fused(Generic[P, R]):
 
     def _sort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         tree: Any = (args, kwargs)
-        static: tuple[Any, ...] = ()
+        static: dict[str, Any] = {}
         if self._signature is not None:
             bound = self._signature.bind(*args, **kwargs)
-            static = tuple((k, v) for k, v in bound.arguments.items() if k in self._static)
+            static = {k: v for k, v in bound.arguments.items() if k in self._static}
             tree = {k: v for k, v in bound.arguments.items() if k not in self._static}
-        key: list[Any] = [static]
-        call = _Call(tree, [], (), [], [])
-        for path, leaf in pytree.leaves(tree):
+        key: list[Any] = [pytree.structure(tree), *((k, _typed(v)) for k, v in static.items())]
+        call = _Call(tree, static, [], (), [], [])
+        for _, leaf in pytree.leaves(tree):
             value = asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
             call.leaves.append(value)
             if isinstance(value, Array):
                 call.arrays.append(value)
-                key += [path, value.dtype, value.shape]
+                key += [value.dtype, value.shape]
             elif type(value) in (int, float):
                 call.scalars.append(value)
-                key += [path, type(value)]
+                key.append(type(value))
             else:
                 call.symbolic = call.symbolic or isinstance(value, Expr)
-                key += [path, value]
+                key.append(_typed(value))
         call.key = tuple(key)
         return call
 
@@ -158,7 +160,7 @@ class Fused(Generic[P, R]):
             outputs: Any = self._function(*tree[0], **tree[1])
         else:
             bound = self._signature.bind_partial()
-            bound.arguments.update({**tree, **dict(call.key[0])})
+            bound.arguments.update({**tree, **call.static})
             outputs = self._function(*bound.args, **bound.kwargs)
         return _Traced(self._kernels(outputs), outputs)
 
@@ -179,6 +181,13 @@ class Fused(Generic[P, R]):
                 raise TypeError(f"{self._name}: a result depends on no array argument")
             kernels.append(_Kernel(made, arrays, scalars, tuple(i for i, _ in members)))
         return tuple(kernels)
+
+
+def _typed(value: Any) -> Any:
+    """``value`` in a key: 1, 1.0 and True are equal, but do not trace alike; nor do 0.0 and -0.0."""
+    if isinstance(value, tuple):
+        return type(value), *map(_typed, value)
+    return type(value), str(value) if isinstance(value, float) else value
 
 
 def _strong(node: Node) -> Node:

@@ -26,7 +26,8 @@ INTERNAL = frozenset({"getitem", "setitem", "inplace"})
 def _constant(value: float) -> Any:
     def make(shape: tuple[int, ...], dtype: DType, device: Device) -> Array:
         xp = device.xp
-        return Array._wrap(xp.broadcast_to(xp.asarray(value, dtype), shape), device)
+        with device.activate():
+            return Array._wrap(xp.broadcast_to(xp.asarray(value, dtype), shape), device)
 
     return make
 

@@ -56,7 +56,7 @@ def program(
     key = (name, tuple(outputs), tuple(inputs), tuple(scalars))
     found = _programs.get(key)
     if found is None:
-        found = _programs[key] = Program(*key)
+        found = _programs.setdefault(key, Program(*key))
     return found
 
 

@@ -109,6 +109,18 @@ def leaves(tree: Any, path: str = "") -> Iterator[Leaf]:
             yield from leaves(child, path + end)
 
 
+def structure(tree: Any) -> Any:
+    """What ``tree`` is but for its leaves: hashable, and equal for trees of the same containers.
+
+    >>> structure((1, 2)) == structure((3, 4)), structure((1, 2)) == structure([1, 2])
+    (True, False)
+    """
+    node = _open(tree)
+    if node is None:
+        return None
+    return type(tree), *((end, structure(child)) for end, child in node.children)
+
+
 def replace(tree: Any, new: Iterable[Any]) -> Any:
     """``tree`` with its leaves replaced by those of ``new``, in the order of :func:`leaves`.
 

@@ -161,8 +161,12 @@ def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> T
     parts = [f"{name}{'' if line is None else f', line {line}'}: {message}"]
     if line is not None:
         text = source_of(name)
-        if syntax and "<<" in text.split("\n")[line - 1]:
-            parts.append("'<<' opens an expression that '>>' closes; for a left shift write shl(x, n)")
+        opened = [n for n, code in enumerate(text.split("\n")[:line], 1) if "<<" in code]
+        if syntax and opened:
+            parts.append(
+                f"'<<' (last on line {opened[-1]}) opens an expression that '>>' closes; "
+                "for a left shift write shl(x, n)"
+            )
         parts.append(excerpt(text, line))
     parts.append(f"bound variables: {describe(variables)}")
     return TemplateError("\n".join(parts))

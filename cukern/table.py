@@ -65,7 +65,7 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
     x, y = operands
     if type(y) not in (int, float):
         return None
-    kind = "" if not hasattr(x, "dtype") else dtypes.info(x.dtype).kind
+    kind = dtypes.info(dtypes.as_dtype(x.dtype, "x")).kind if hasattr(x, "dtype") else ""
     if kind in ("i", "u", "b") and isinstance(y, int) and y < 0:
         raise ValueError("pow: integers to negative integer powers are not allowed; make one a float")
     if y == 2 and (kind == "f" or (kind in ("i", "u") and isinstance(y, int))):
@@ -77,7 +77,8 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
 
 def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
     flat = (x == 0) & (y >= 0)
-    return where(y == 0, 0, g * y * pow(x, y - 1)), where(flat, 0, g * r * log(where(flat, 1, x)))
+    below = where(y == 0, 0, y - 1)  # no infinity in the branch that is not taken
+    return where(y == 0, 0, g * y * pow(x, below)), where(flat, 0, g * r * log(where(flat, 1, x)))
 
 
 pow = binary(
@@ -126,8 +127,13 @@ log10 = unary(
     "log10", "log10(x)", vjp=lambda g, x, r: g / (x * _LN10), domain=(0.2, 4.0),
     doc="The logarithm to base 10.",
 )
+def _log_add_exp_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    distance = where((x == y) & isinf(x), 0, x - y)
+    return g * sigmoid(distance), g * sigmoid(-distance)
+
+
 logaddexp = binary(
-    "logaddexp", "log_add_exp(x, y)", vjp=lambda g, x, y, r: (g * exp(x - r), g * exp(y - r)),
+    "logaddexp", "log_add_exp(x, y)", vjp=_log_add_exp_vjp,
     doc="log(exp(x) + exp(y)), without overflow.",
 )
 

@@ -25,7 +25,7 @@
     << "const " if stage == "final" >>State* __restrict__ parts, << index >> pieces,
 <% endif %>
 <% if stage != "partial" %>
-    << result >>* __restrict__ y, A n,<< " double p," if reduction.parameter >>
+    << result >>* __restrict__ y, long long n,<< " double p," if reduction.parameter >>
 <% endif %>
     << index >> tasks, << index >> rows_piece
 <%- endmacro %>
@@ -165,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if stage == "partial" %>
             parts[at * pieces + blockIdx.y] = a[c];
 <% else %>
-            y[at] = finish(a[c], n<< ", p" if reduction.parameter >>);
+            y[at] = finish(a[c], A(n)<< ", p" if reduction.parameter >>);
 <% endif %>
         }
 <% else %>
@@ -192,7 +192,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if stage == "partial" %>
             parts[(long long)row * pieces + blockIdx.y] = total;
 <% else %>
-            y[row] = finish(total, n<< ", p" if reduction.parameter >>);
+            y[row] = finish(total, A(n)<< ", p" if reduction.parameter >>);
 <% endif %>
 <% endif %>
     }

@@ -17,7 +17,8 @@ import pytest
 
 import cukern as ck
 from cukern import cli
-from cukern.demo import text
+from cukern.demo import run as run_module
+from cukern.demo import text, train
 from cukern.demo.model import CharacterModel
 from cukern.demo.progress import Progress
 
@@ -69,6 +70,8 @@ def test_render_takes_a_file(capsys: Any, tmp_path: Path) -> None:
         (["nowhere.cu"], 1, "no template named 'nowhere.cu'"),
         (["optim/sgd.cu", "elem=float32"], 1, "'has_momentum' is undefined"),
         (["optim/sgd.cu", "elem"], 2, "expected var=value, got 'elem'"),
+        (["optim/sgd.cu", "elem=quad"], 2, "optim/sgd.cu: elem: 'quad' is not a dtype"),
+        ([sys.executable, "elem=float32"], 2, "codec can't decode"),
     ],
 )
 def test_render_says_what_is_wrong(capsys: Any, arguments: list[str], status: int, message: str) -> None:
@@ -79,6 +82,22 @@ def test_render_says_what_is_wrong(capsys: Any, arguments: list[str], status: in
 def test_an_unknown_device_is_an_error(capsys: Any, tmp_path: Path) -> None:
     assert cli.main(["demo", "--device", "tpu", "--out", str(tmp_path)]) == 1
     assert "expected 'host', 'cuda' or 'cuda:N', got 'tpu'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("steps", ["0", "-1", "many", "1.5"])
+def test_a_number_of_steps_that_is_none(capsys: Any, steps: str) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["demo", f"--steps={steps}"])
+    assert f"--steps: expected a whole number of at least 1, got '{steps}'" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_training(capsys: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "inner"):
+        assert cli.main(["demo", "--device", "host", "--out", str(out)]) == 1
+        said = capsys.readouterr()
+        assert f"--out: expected a folder to write to, got '{out}'" in said.err
+        assert not said.out
 
 
 def test_corpus_is_deterministic_and_holds_files_out() -> None:
@@ -137,30 +156,61 @@ def test_demo_writes_its_results(device: ck.Device, capsys: Any, tmp_path: Path)
     assert (tmp_path / "loss.png").is_file() or "matplotlib is not installed" in out
 
 
-def test_an_interrupt_leaves_a_checkpoint(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "cukern",
-        "demo",
-        "--device",
-        "host",
-        "--steps",
-        "100000",
-        "--out",
-        str(tmp_path),
-    ]
+@pytest.mark.parametrize(
+    ("steps", "line", "seconds"),
+    [(100000, "model: LLTM", 3), (2, "  step 2/2", 0)],
+    ids=["in training", "in the last validation"],
+)
+def test_an_interrupt_leaves_a_checkpoint(tmp_path: Path, steps: int, line: str, seconds: float) -> None:
+    options = ["--device", "host", "--steps", str(steps), "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "cukern", "demo", *options]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout is not None
-        for line in run.stdout:
-            if line.startswith("model: LLTM"):
+        for said in run.stdout:
+            if said.startswith(line):
                 break
-        time.sleep(3)
+        time.sleep(seconds)
         run.send_signal(signal.SIGINT)
         rest = run.communicate(timeout=120)[0]
     assert run.returncode == 130, rest
     assert "the model is saved as it is" in rest
     metrics = json.loads((tmp_path / "metrics.json").read_text())
-    assert 0 < metrics["steps"] < 100000
+    assert 0 < metrics["steps"] <= min(steps, 99999)
     CharacterModel().load(tmp_path / "model.safetensors")
+
+
+def test_an_interrupt_in_the_sample_leaves_all_files(
+    device: ck.Device, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "sample", interrupted)
+    assert cli.main(["demo", "--device", str(device), "--steps", "1", "--out", str(tmp_path)]) == 130
+    assert json.loads((tmp_path / "metrics.json").read_text())["steps"] == 1
+    CharacterModel().load(tmp_path / "model.safetensors")
+
+
+def test_a_second_interrupt_leaves_a_checkpoint(
+    device: ck.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: object) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "validate", interrupted)
+    assert cli.main(["demo", "--device", str(device), "--steps", "1", "--out", str(tmp_path)]) == 130
+    CharacterModel().load(tmp_path / "model.safetensors")
+
+
+def test_output_that_takes_ascii_alone_gets_replacements(tmp_path: Path) -> None:
+    path = tmp_path / "own.cu"
+    path.write_text('// é\nextern "C" __global__ void << name >>(int* x) {}\n', encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "cukern", "render", str(path)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "// ?" in done.stdout

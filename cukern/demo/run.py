@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -30,9 +31,13 @@ def run(where: Device, steps: int, out: Path) -> int:
 
     Returns:
         The exit status: 0, 1 where a check failed, 130 after an interrupt.
+
+    Raises:
+        OSError: ``out`` is no folder that can be written to.
+        FileNotFoundError: this Python comes without the source of its library.
     """
     start = time.perf_counter()
-    out.mkdir(parents=True, exist_ok=True)
+    _prepare(out)
     with device(where), _one_blas_thread():
         print(f"cukern on {where}: {where.properties.name}\n")
         if not _check():
@@ -42,15 +47,29 @@ def run(where: Device, steps: int, out: Path) -> int:
         model = CharacterModel(rng)
         _introduce(corpus, model, steps)
         progress = Progress(steps)
-        history = Trainer(model, corpus, rng).run(steps, where, progress.show)
-        progress.close()
-        model.save(out / "model.safetensors")
-        if not history.interrupted:
-            print("\na sample of what it learned:\n")
-            print(_indented(sample(model, "def ", 400, LENGTH, rng)))
-    entropy = text.unigram_entropy(corpus.validation)
-    _report(out, where, history, entropy, time.perf_counter() - start)
+        try:
+            history = Trainer(model, corpus, rng).run(steps, where, progress.show)
+        finally:
+            progress.close()
+            model.save(out / "model.safetensors")
+        try:
+            if not history.interrupted:
+                print("\na sample of what it learned:\n")
+                print(_indented(sample(model, "def ", 400, LENGTH, rng)))
+        finally:
+            entropy = text.unigram_entropy(corpus.validation)
+            _report(out, where, history, entropy, time.perf_counter() - start)
     return _INTERRUPTED if history.interrupted else 0
+
+
+def _prepare(out: Path) -> None:
+    """Make the folder, and find out now rather than after the training whether files can be written there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise OSError(f"--out: expected a folder to write to, got {str(out)!r}: {error.strerror}") from None
 
 
 def _one_blas_thread() -> AbstractContextManager[object]:

@@ -99,9 +99,9 @@ class Trainer:
                         )
                 if last:
                     break
+            device.synchronize()
+            history.validation.append((len(history.losses), validate(self.model, self.corpus.validation)))
             history.interrupted = interrupted()
-        device.synchronize()
-        history.validation.append((len(history.losses), validate(self.model, self.corpus.validation)))
         return history
 
 

@@ -9,6 +9,7 @@ one makes it while the others wait.
 from __future__ import annotations
 
 import atexit
+import errno
 import fcntl
 import hashlib
 import os
@@ -20,6 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
+
+from ..errors import DeviceError
 
 _MAGIC = b"cukern\x01\n"
 _TRAILER = hashlib.sha256().digest_size + len(_MAGIC)
@@ -73,7 +76,13 @@ class DiskCache:
                 return self._make(self.folder, key, make)
             except _NotWritable:
                 self._private = _temporary_folder()
-        return self._make(self._private, key, make)
+        try:
+            return self._make(self._private, key, make)
+        except _NotWritable as error:
+            raise DeviceError(
+                f"compiled kernels can be kept neither in {self.folder} nor in {self._private} "
+                f"({error.__cause__}): set CUKERN_CACHE_DIR to a folder with room"
+            ) from error
 
     def _path(self, folder: Path, key: str) -> Path:
         return folder / key[:2] / key[2:]
@@ -99,7 +108,7 @@ class DiskCache:
                 return found
             part = _new_file(path)
             try:
-                make(part)
+                _fill(part, make)
                 _publish(part, path)
             finally:
                 part.unlink(missing_ok=True)
@@ -117,6 +126,15 @@ def _new_file(path: Path) -> Path:
         raise _NotWritable from error
     os.close(handle)
     return Path(name)
+
+
+def _fill(part: Path, make: Callable[[Path], object]) -> None:
+    try:
+        make(part)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise _NotWritable from error
 
 
 def _publish(part: Path, path: Path) -> None:
@@ -154,9 +172,9 @@ def _locked(path: Path) -> Iterator[None]:
             except OSError:
                 break
         yield
+    finally:
         with suppress(OSError):
             path.unlink()
-    finally:
         os.close(handle)
 
 
@@ -171,7 +189,12 @@ def _remove_stale(folder: Path) -> None:
 
 def _temporary_folder() -> Path:
     """A folder of this process's own, removed when it ends."""
-    folder = Path(tempfile.mkdtemp(prefix="cukern-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="cukern-"))
+    except OSError as error:
+        raise DeviceError(
+            f"no folder can be written for compiled kernels ({error}): set CUKERN_CACHE_DIR to one that can"
+        ) from error
     owner = os.getpid()
 
     def remove() -> None:

@@ -28,6 +28,7 @@ from .host_compiler import build_kernel, build_runtime, machine
 from .host_source import source
 
 _SHARED_BYTES = 232448
+_STATIC_SHARED_BYTES = 49152  # of which ptxas refuses more
 
 
 class _Kernel(ctypes.Structure):
@@ -65,11 +66,21 @@ def _thread_count() -> int:
     return int(chosen)
 
 
+def _load(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DeviceError(
+            f"what was compiled for the host cannot be loaded: {error}; where the cache's folder forbids "
+            "programs (noexec), set CUKERN_CACHE_DIR to one that allows them"
+        ) from error
+
+
 @cache
 def _runtime() -> ctypes.CDLL:
     """The runtime, compiled on this machine's first use and started once a process."""
     path = build_runtime()
-    library = ctypes.CDLL(str(path))
+    library = _load(path)
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int)
@@ -158,7 +169,7 @@ class HostFunction:
 
     def __init__(self, unit: Unit, path: Path) -> None:
         runtime = _runtime()
-        self._library = ctypes.CDLL(str(path))
+        self._library = _load(path)
         kernel = _Kernel.in_dll(self._library, "cukern_kernel")
         name = unit.signature.name
         sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
@@ -182,11 +193,17 @@ class HostFunction:
         self._last_error = runtime.cukern_last_error
         self._name = name
         self._params = unit.signature.params
+        static_shared = _static_shared(path.read_bytes(), unit)
+        if static_shared > _STATIC_SHARED_BYTES:
+            raise LaunchError(
+                f"{name}: {static_shared} bytes of static __shared__ memory, where CUDA allows "
+                f"{_STATIC_SHARED_BYTES}: declare it extern and give its size at launch, shared=..."
+            )
         prints = "printf" in unit.calls
         self._handle = runtime.cukern_register(ctypes.addressof(kernel), offset, table, prints)
         self.attributes: Mapping[str, int] = {
             "max_threads_per_block": 1024,
-            "shared_size_bytes": _static_shared(path.read_bytes(), unit),
+            "shared_size_bytes": static_shared,
         }
 
     def __call__(

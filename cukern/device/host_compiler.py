@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import os
@@ -68,15 +69,26 @@ def _run(command: Sequence[str], source: str, output: Path) -> None:
     # zig keeps a cache of its own, by default in a home that may be read-only.
     zig = str(output.parent.parent / "zig")
     environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
+    # A process group of its own: an interrupt typed at the terminal is for Python to handle.
     done = subprocess.run(
-        command, input=source, capture_output=True, text=True, errors="replace", env=environment
+        command,
+        input=source,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment,
+        process_group=0,
     )
+    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
+    if not done.returncode and not output.stat().st_size:
+        raise DeviceError(f"{command[0]} made no file and is no C++ compiler: CXX may name another")
     if done.returncode:
         raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
 
 
 def _try_compiler(command: Sequence[str]) -> Compiler | None:
-    if shutil.which(command[0]) is None:
+    if not command or shutil.which(command[0]) is None:
         return None
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True)
@@ -88,7 +100,10 @@ def _try_compiler(command: Sequence[str]) -> Compiler | None:
 @cache
 def _find(chosen: str | None, path: str | None) -> Compiler:
     if chosen:
-        found = _try_compiler(shlex.split(chosen))
+        try:
+            found = _try_compiler(shlex.split(chosen))
+        except ValueError:  # a quotation that does not end
+            found = None
         if found is None:
             raise DeviceError(f"CXX is {chosen!r}, which is no compiler that runs here")
         return found

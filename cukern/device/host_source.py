@@ -74,11 +74,30 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
             yield term.start_byte, term.start_byte, "(int)"
 
 
+def _alignment_edits(text: bytes, unit: Unit) -> Iterator[Edit]:
+    """``alignas`` moved before ``__shared__``: C++ wants it first, CUDA's own guide puts it second."""
+    nodes = [tree_sitter.Parser(_language()).parse(text).root_node]
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(node.children)
+        if node.type != "declaration" or any(d.start <= node.start_byte < d.end for d in unit.dynamic_shared):
+            continue
+        words = [child.text or b"" for child in node.children]
+        if b"__shared__" not in words:
+            continue
+        for child, word in list(zip(node.children, words, strict=True))[words.index(b"__shared__") :]:
+            if word.startswith(b"alignas"):
+                yield child.start_byte, child.end_byte, ""
+                yield node.start_byte, node.start_byte, word.decode() + " "
+
+
 def _rewritten(unit: Unit, fibers: bool) -> str:
     text = unit.text.encode()
     edits = [_shared_edit(text, found) for found in unit.dynamic_shared]
     if not fibers and "blockIdx" in unit.text:
         edits.extend(_index_edits(text))
+    if "alignas" in unit.text:
+        edits.extend(_alignment_edits(text, unit))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new.encode() + text[end:]
     return text.decode()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..creation import arange
 from ..device import Device
 from . import init
-from .fused import common_dtype
+from .fused import common_dtype, require_ids, require_sizes
 from .module import Module, Parameter
 
 
@@ -27,16 +29,17 @@ def embedding(ids: Array, weight: Array) -> Array:
     Raises:
         TypeError: ``ids`` is not an integer array, or ``weight`` not a floating one.
         ValueError: ``weight`` has not two axes.
-        IndexError: an id is out of range.
+        IndexError: an id is out of range (on the host; a GPU takes some row in its place).
 
     >>> import cukern as ck
     >>> ck.nn.embedding(ck.asarray([2, 0]), ck.asarray([[1.0], [2.0], [3.0]])).tolist()
     [[3.0], [1.0]]
     """
     common_dtype("embedding", {"weight": weight})
-    _require_ids("embedding", ids)
+    require_ids("embedding", "ids", ids)
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight: expected shape (rows, features), got {weight.shape}")
+    require_ids("embedding", "ids", ids, weight.shape[0])
     rows = ops.take(weight, ops.reshape(ids, (-1,)), axis=0)
     return ops.reshape(rows, (*ids.shape, weight.shape[1]))
 
@@ -53,21 +56,19 @@ def one_hot(ids: Array, classes: int, dtype: Any = None) -> Array:
         shape (*ids.shape, classes).
 
     Raises:
-        TypeError: ``ids`` is not an integer array.
+        TypeError: ``ids`` is not an integer array, or ``classes`` no int.
+        ValueError: ``classes`` is negative.
 
     >>> import cukern as ck
     >>> ck.nn.one_hot(ck.asarray([2, 0]), 3).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
-    _require_ids("one_hot", ids)
+    require_ids("one_hot", "ids", ids)
+    require_sizes("one_hot", classes=classes)
+    if classes > np.iinfo(ids.dtype).max:
+        ids = ops.astype(ids, dtypes.int64)
     places = arange(classes, dtype=ids.dtype, device=ids.device)
     return ops.astype(ops.equal(ops.expand_dims(ids, axis=-1), places), dtypes.as_dtype(dtype or "float32"))
-
-
-def _require_ids(name: str, ids: object) -> None:
-    if not isinstance(ids, Array) or dtypes.info(ids.dtype).kind not in "iu":
-        got = ids.dtype if isinstance(ids, Array) else type(ids).__name__
-        raise TypeError(f"{name}: ids: expected an integer array, got {got}")
 
 
 class Embedding(Module):
@@ -89,6 +90,7 @@ class Embedding(Module):
         device: Device | str | None = None,
         rng: init.Rng = None,
     ) -> None:
+        require_sizes("Embedding", rows=rows, features=features)
         self.weight = Parameter(init.normal((rows, features), 0.0, 1.0, dtype, device, rng))
 
     def forward(self, ids: Array) -> Array:

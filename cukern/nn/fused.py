@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import dtypes
 from ..array import Array
@@ -22,14 +24,58 @@ def divide_up(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def common_dtype(name: str, arrays: dict[str, Array | None]) -> dtypes.DType:
+def is_int(value: object) -> bool:
+    """Whether it is an integer, of Python's or NumPy's, and not a bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def require_sizes(name: str, **sizes: object) -> None:
+    """Refuse what is no size of a layer.
+
+    Raises:
+        TypeError: one is no int.
+        ValueError: one is negative.
+    """
+    for argument, size in sizes.items():
+        if not is_int(size):
+            raise TypeError(f"{name}: {argument}: expected an int, got {size!r}")
+        if size < 0:  # type: ignore[operator]
+            raise ValueError(f"{name}: {argument}: expected at least 0, got {size!r}")
+
+
+def require_ids(name: str, argument: str, ids: object, size: int | None = None) -> None:
+    """Refuse what does not name places of an axis of ``size``.
+
+    Raises:
+        TypeError: it is not an integer array.
+        IndexError: one is out of range; only looked for on the host, as a GPU would be waited for.
+    """
+    if not isinstance(ids, Array) or dtypes.info(ids.dtype).kind not in "iu":
+        got = ids.dtype if isinstance(ids, Array) else type(ids).__name__
+        raise TypeError(f"{name}: {argument}: expected an integer array, got {got}")
+    if size is None or ids.device.kind != "host" or not ids.size:
+        return
+    low, high = int(ids._data.min()), int(ids._data.max())
+    if low < 0 or high >= size:
+        raise IndexError(f"{name}: {argument}: expected each in [0, {size}), got {low if low < 0 else high}")
+
+
+def common_dtype(
+    name: str, arrays: Mapping[str, Array], optional: Mapping[str, Array | None] | None = None
+) -> dtypes.DType:
     """The floating dtype that the arrays of a call promote to, all of them on one device.
+
+    Args:
+        name: of the function called.
+        arrays: its arguments by name.
+        optional: those that may be None.
 
     Raises:
         TypeError: an argument is not an array, or none has a floating dtype.
         ValueError: they are on different devices.
     """
-    given = {argument: array for argument, array in arrays.items() if array is not None}
+    present = {argument: array for argument, array in (optional or {}).items() if array is not None}
+    given = {**arrays, **present}
     for argument, array in given.items():
         if not isinstance(array, Array):
             raise TypeError(f"{name}: {argument}: expected a cukern array, got {type(array).__name__}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from numbers import Real
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -16,7 +17,7 @@ from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
 from . import reference
-from .fused import common_dtype, divide_up, fused_vjp, index_type
+from .fused import common_dtype, divide_up, fused_vjp, index_type, is_int
 from .module import Module, Parameter
 
 _forward = Kernel("nn/layer_norm.cu", name="layer_norm")
@@ -174,8 +175,8 @@ def layer_norm(
 ) -> Array:
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, mean and variance over the trailing axes.
 
-    Each row is read once, and the mean is taken off before anything is squared, so that a mean that is large
-    beside the spread does no harm.
+    A row that fits into a block's registers is read once. The mean is taken off before anything is squared,
+    so that a mean that is large beside the spread does no harm.
 
     Args:
         x: shape (..., *normalized_shape), a floating dtype.
@@ -197,15 +198,15 @@ def layer_norm(
     >>> ck.nn.layer_norm(ck.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
-    dtype = common_dtype("layer_norm", {"x": x, "weight": weight, "bias": bias})
+    dtype = common_dtype("layer_norm", {"x": x}, {"weight": weight, "bias": bias})
     sizes = _normalized_shape(normalized_shape)
     if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
         raise ValueError(f"layer_norm: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
     for name, one in (("weight", weight), ("bias", bias)):
         if one is not None and one.shape != sizes:
             raise ValueError(f"layer_norm: {name}: expected shape {sizes}, got {one.shape}")
-    if not eps >= 0:
-        raise ValueError(f"layer_norm: eps: expected at least 0, got {eps}")
+    if not (isinstance(eps, Real) and eps >= 0):
+        raise ValueError(f"layer_norm: eps: expected a number of at least 0, got {eps!r}")
     x = ops.astype(x, dtype)
     weight, bias = (None if one is None else ops.astype(one, dtype) for one in (weight, bias))
     if not x.size:
@@ -215,10 +216,10 @@ def layer_norm(
 
 
 def _normalized_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if not sizes or not all(isinstance(n, int) and n >= 0 for n in sizes):
+    given = normalized_shape if isinstance(normalized_shape, Sequence) else (normalized_shape,)
+    if not given or not all(is_int(n) and n >= 0 for n in given):
         raise ValueError(f"layer_norm: normalized_shape: expected one size or more, got {normalized_shape!r}")
-    return sizes
+    return tuple(map(int, given))
 
 
 class LayerNorm(Module):

@@ -9,7 +9,7 @@ from .. import namespace as ops
 from ..array import Array
 from ..device import Device
 from . import init
-from .fused import common_dtype
+from .fused import common_dtype, require_sizes
 from .module import Module, Parameter
 
 
@@ -32,7 +32,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     >>> ck.nn.linear(ck.asarray([1.0, 2.0]), ck.asarray([[3.0, 4.0]]), ck.asarray([0.5])).tolist()
     [11.5]
     """
-    dtype = common_dtype("linear", {"x": x, "weight": weight, "bias": bias})
+    dtype = common_dtype("linear", {"x": x, "weight": weight}, {"bias": bias})
     if weight.ndim != 2:
         raise ValueError(f"linear: weight: expected shape (outputs, inputs), got {weight.shape}")
     outputs, inputs = weight.shape
@@ -74,6 +74,7 @@ class Linear(Module):
         device: Device | str | None = None,
         rng: init.Rng = None,
     ) -> None:
+        require_sizes("Linear", inputs=inputs, outputs=outputs)
         generator = init.generator(rng)
         bound = 1 / math.sqrt(inputs) if inputs else 0.0
         self.weight = Parameter(init.uniform((outputs, inputs), -bound, bound, dtype, device, generator))

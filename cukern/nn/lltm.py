@@ -25,7 +25,7 @@ from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
 from . import init, reference
-from .fused import common_dtype, divide_up, fused_vjp, index_type
+from .fused import common_dtype, divide_up, fused_vjp, index_type, require_sizes
 from .module import Module, Parameter
 
 _forward = Kernel("nn/lltm_forward.cu", name="lltm_forward")
@@ -168,11 +168,12 @@ class _LLTM(Function):
 
 
 def _checked(
-    name: str, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+    name: str, given: str, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
 ) -> list[Array]:
-    """The arguments in one dtype, their shapes checked; ``inputs`` (..., batch, features)."""
-    arrays = {"input": inputs, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
-    dtype = common_dtype(name, {**arrays})
+    """The arguments in one dtype, their shapes checked; the first of them is named ``given``."""
+    arrays = {given: inputs, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
+    dtype = common_dtype(name, arrays)
+    _require_inputs(name, given, inputs)
     if old_h.ndim != 2:
         raise ValueError(f"{name}: old_h: expected shape (batch, state), got {old_h.shape}")
     batch, features = inputs.shape[-2:]
@@ -186,10 +187,21 @@ def _checked(
     for argument, shape in expected.items():
         if arrays[argument].shape != shape:
             raise ValueError(
-                f"{name}: {argument}: expected shape {shape} for input {inputs.shape} and a state of "
+                f"{name}: {argument}: expected shape {shape} for {given} {inputs.shape} and a state of "
                 f"{state}, got {arrays[argument].shape}"
             )
     return [ops.astype(one, dtype) for one in arrays.values()]
+
+
+def _require_inputs(name: str, given: str, inputs: Array) -> None:
+    """Refuse what is no input of a step, or of at least one step."""
+    common_dtype(name, {given: inputs})
+    if given == "input" and inputs.ndim != 2:
+        raise ValueError(f"{name}: input: expected shape (batch, features), got {inputs.shape}")
+    if given == "inputs" and (inputs.ndim != 3 or not inputs.shape[0]):
+        raise ValueError(
+            f"{name}: inputs: expected shape (steps, batch, features), at least one step, got {inputs.shape}"
+        )
 
 
 def lltm_cell(
@@ -213,9 +225,7 @@ def lltm_cell(
 
     Source: the cell of PyTorch's tutorial on C++ and CUDA extensions.
     """
-    if input.ndim != 2:
-        raise ValueError(f"lltm_cell: input: expected shape (batch, features), got {input.shape}")
-    input, *others = _checked("lltm_cell", input, weights, bias, old_h, old_cell)
+    input, *others = _checked("lltm_cell", "input", input, weights, bias, old_h, old_cell)
     _, new_h, new_cell = _LLTM.apply(ops.expand_dims(input, axis=0), *others)
     return new_h, new_cell
 
@@ -236,9 +246,7 @@ def lltm(
         TypeError: an argument is not a floating array.
         ValueError: the shapes do not fit.
     """
-    if inputs.ndim != 3 or not inputs.shape[0]:
-        raise ValueError(f"lltm: inputs: expected shape (steps, batch, features), got {inputs.shape}")
-    outputs, h, cell = _LLTM.apply(*_checked("lltm", inputs, weights, bias, old_h, old_cell))
+    outputs, h, cell = _LLTM.apply(*_checked("lltm", "inputs", inputs, weights, bias, old_h, old_cell))
     return outputs, h, cell
 
 
@@ -261,8 +269,9 @@ class LLTMCell(Module):
         device: Device | str | None = None,
         rng: init.Rng = None,
     ) -> None:
+        require_sizes("LLTM", features=features, state=state)
         self.features, self.state = features, state
-        bound = 1 / math.sqrt(state)
+        bound = 1 / math.sqrt(state) if state else 0.0
         generator = init.generator(rng)
         self.weights = Parameter(
             init.uniform((3 * state, state + features), -bound, bound, dtype, device, generator)
@@ -276,6 +285,7 @@ class LLTMCell(Module):
 
     def forward(self, input: Array, state: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
         """The new h and cell from an input (batch, features) and the old h and cell, zeros when None."""
+        _require_inputs("lltm_cell", "input", input)
         old = self.initial_state(input.shape[0]) if state is None else state
         return lltm_cell(input, self.weights, self.bias, *old)
 
@@ -299,6 +309,7 @@ class LLTM(LLTMCell):
             inputs: shape (steps, batch, features).
             state: the h and cell to start from, each (batch, state); zeros when None.
         """
+        _require_inputs("lltm", "inputs", inputs)
         old = self.initial_state(inputs.shape[1]) if state is None else state
         outputs, h, cell = lltm(inputs, self.weights, self.bias, *old)
         return outputs, (h, cell)

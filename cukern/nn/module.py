@@ -127,15 +127,25 @@ class Module:
         return self.train(False)
 
     def to_device(self, device: Device | str) -> Self:
-        """Move the parameters and buffers to ``device``, in place."""
-        for _, value in _walk(self):
+        """Move the parameters and all arrays beside them to ``device``, in place."""
+        for _, value in _walk(self, hidden=True):
             if isinstance(value, Array):
                 _move(value, value.to_device(device))
         return self
 
     def state_dict(self) -> dict[str, Array]:
-        """The parameters and buffers by name: the live arrays, which training goes on changing."""
-        return {name: value for name, value in _walk(self) if isinstance(value, Array)}
+        """The parameters and buffers by name: the live arrays, which training goes on changing.
+
+        Raises:
+            ValueError: two arrays have one name, as by the keys ``"a.b"`` and ``"a"``, ``"b"`` of dicts.
+        """
+        state: dict[str, Array] = {}
+        for name, value in _walk(self):
+            if isinstance(value, Array):
+                if name in state:
+                    raise ValueError(f"{type(self).__name__}: two arrays are named {name!r}")
+                state[name] = value
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Copy values into the parameters and buffers; nothing is changed when there is an error.
@@ -153,7 +163,8 @@ class Module:
         if strict:
             problems += [f"missing {name!r}" for name in own if name not in state]
             problems += [f"unexpected {name!r}" for name in state if name not in own]
-        found = {name: asarray(state[name], device="host") for name in own if name in state}
+        # Copies, since a value may be one of this module's own arrays under another name.
+        found = {name: array(state[name], device="host") for name in own if name in state}
         for name, value in found.items():
             if value.shape != own[name].shape:
                 problems.append(f"{name!r} has shape {value.shape}, expected {own[name].shape}")
@@ -200,9 +211,19 @@ class Module:
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """The arrays of a safetensors file, by name, on the host."""
+    """The arrays of a safetensors file, by name, on the host.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no safetensors file.
+        TypeError: an array has a dtype that cukern does not have.
+    """
+    try:
+        entries = safetensors.deserialize(Path(path).read_bytes())
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path}: expected a safetensors file: {error}") from None
     read = {}
-    for name, entry in safetensors.deserialize(Path(path).read_bytes()):
+    for name, entry in entries:
         if entry["dtype"] not in _SAFETENSORS:
             raise TypeError(f"{path}: {name!r} has dtype {entry['dtype']}, which cukern does not have")
         values = np.frombuffer(entry["data"], dtype=_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
@@ -210,14 +231,17 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
     return read
 
 
-def _attributes(module: Module) -> Iterator[tuple[str, Any]]:
-    """The attributes of one module that a model consists of, containers opened, nested names dotted."""
+def _attributes(module: Module, hidden: bool = False) -> Iterator[tuple[str, Any]]:
+    """The attributes of one module that a model consists of, containers opened, nested names dotted.
+
+    ``hidden``: whether arrays are among them that are no parameters and whose names start with an underscore.
+    """
     for name, value in vars(module).items():
         if name == _STRUCTURE:
             continue
-        hidden = name.startswith("_")
+        shown = hidden or not name.startswith("_")
         for inner, leaf in _open(name, value):
-            if not hidden or isinstance(leaf, (Parameter, Module)):
+            if shown or isinstance(leaf, (Parameter, Module)):
                 yield inner, leaf
 
 
@@ -232,17 +256,19 @@ def _open(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _open(f"{name}.{key}", item)
 
 
-def _walk(module: Module, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+def _walk(
+    module: Module, prefix: str = "", seen: set[int] | None = None, hidden: bool = False
+) -> Iterator[tuple[str, Any]]:
     """Every module and array of a model, each once, depth first."""
     seen = set() if seen is None else seen
     if id(module) in seen:
         return
     seen.add(id(module))
     yield prefix, module
-    for name, value in _attributes(module):
+    for name, value in _attributes(module, hidden):
         full = f"{prefix}.{name}" if prefix else name
         if isinstance(value, Module):
-            yield from _walk(value, full, seen)
+            yield from _walk(value, full, seen, hidden)
         elif id(value) not in seen:
             seen.add(id(value))
             yield full, value

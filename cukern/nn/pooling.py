@@ -17,7 +17,7 @@ from ..creation import asarray, empty
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from .fused import common_dtype, divide_up, index_type
+from .fused import common_dtype, divide_up, index_type, is_int
 from .module import Module
 
 Pair = tuple[int, int]
@@ -217,11 +217,11 @@ def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:
 
 def _pair(value: int | tuple[int, int], name: str, argument: str, least: int) -> Pair:
     sizes = value if isinstance(value, (tuple, list)) else (value, value)
-    if len(sizes) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in sizes):
+    if len(sizes) != 2 or not all(map(is_int, sizes)):
         raise TypeError(f"{name}: {argument}: expected an int or a pair of ints, got {value!r}")
     if min(sizes) < least:
         raise ValueError(f"{name}: {argument}: expected at least {least}, got {value!r}")
-    return sizes[0], sizes[1]
+    return int(sizes[0]), int(sizes[1])
 
 
 def _checked(name: str, x: Array, windows: Windows) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -21,6 +22,19 @@ def public(function: F) -> F:
     """Register a function under its name, for methods and operators to find."""
     FUNCTIONS[function.__name__] = function
     return function
+
+
+def on_device(function: F) -> F:
+    """Run a function with the device of its first argument current, as CuPy's functions need."""
+
+    @functools.wraps(function)
+    def wrapper(x: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, Array) or x.device.kind == "host":
+            return function(x, *args, **options)
+        with x.device.activate():
+            return function(x, *args, **options)
+
+    return wrapper  # type: ignore[return-value]
 
 
 def require_array(x: object, name: str, argument: str = "x") -> Array:

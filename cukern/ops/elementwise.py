@@ -15,8 +15,8 @@ from ..errors import DeviceError, GradientError
 from ..expr import FLOAT, Expr, Node, Row, Scalar, call, cast, input_node, is_scalar, scalar_node, symbolic
 from ..operators import FUNCTIONS
 from ..program import Backward, Program, program
-from .axes import public
-from .launch import run
+from .axes import public, require_array
+from .launch import repeated, run
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
 
@@ -86,10 +86,9 @@ class Elementwise(Row):
         """The function of arrays, numbers, or the symbols of a fused function."""
         if self.defaults and len(operands) < len(self.operands):
             operands += self.defaults[len(operands) - len(self.operands) :]
-        if self.simplify is not None:
-            simpler = self.simplify(operands)
-            if simpler is not None:
-                return simpler[0](*simpler[1])
+        row, simpler = self._simplified(operands)
+        if row is not self:
+            return row(*simpler)
         key: list[Any] = [self]
         arrays: list[Array] = []
         scalars: list[Scalar] = []
@@ -114,6 +113,10 @@ class Elementwise(Row):
             if self.operands == "xx" and self.result == "b":
                 return self._beyond(operands)
             raise
+
+    def _simplified(self, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """The row and operands that compute the same at less cost."""
+        return (None if self.simplify is None else self.simplify(operands)) or (self, operands)
 
     def _apply_other(self, operands: tuple[Any, ...]) -> Any:
         """Symbols, or NumPy's arrays and scalars beside ours."""
@@ -154,18 +157,22 @@ class Elementwise(Row):
         Raises:
             GradientError: a tape tracks an operand.
             TypeError: the result's dtype does not fit that of ``x``.
-            ValueError: the result's shape is not that of ``x``.
+            ValueError: the result's shape is not that of ``x``, or ``x`` is a repeated view.
         """
         if isinstance(x, Expr):
             return self.apply((x, other))
-        x_, *rest = as_operands(self.name, (x, other))
+        row, (x_, *rest) = self._simplified(as_operands(self.name, (x, other)))
         arrays = [x, *(o for o in rest if isinstance(o, Array))]
         if tape.recording(arrays):
             raise GradientError(
                 f"in-place {self.name} on an array that a tape tracks: write x = cukern.{self.name}(x, y)"
             )
+        if repeated(x._data):
+            raise ValueError(
+                f"in-place {self.name} on a repeated view, such as broadcast_to's: write to a copy"
+            )
         kinds = [o._data.dtype if isinstance(o, Array) else type(o) for o in (x_, *rest)]
-        made = self._program(kinds)
+        made = row._program(kinds)
         dtype = made.outputs[0].dtype
         if dtype != x.dtype:
             if not np.can_cast(_numpy_kind(dtype), _numpy_kind(x.dtype), "same_kind"):
@@ -201,7 +208,10 @@ def _apart(array: Array, written: Array) -> Any:
     """The ndarray of ``array``, copied if its memory may be that of ``written`` at other places."""
     if array is written:
         return array._data
-    return array._data.copy() if array._storage is written._storage else array._data
+    if not array.device.xp.may_share_memory(array._data, written._data):
+        return array._data
+    with array.device.activate():
+        return array._data.copy()
 
 
 def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
@@ -328,6 +338,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True) -> Array:
     """
     if isinstance(x, Expr):
         return x.astype(dtype)
+    require_array(x, "astype")
     wanted = dtypes.as_dtype(dtype)
     if wanted == x.dtype and not copy:
         return x

@@ -14,10 +14,10 @@ from ..array import Array
 from ..creation import asarray
 from ..errors import GradientError
 from ..expr import convert_scalar, is_scalar
-from .axes import public, recorded, view
+from .axes import on_device, public, recorded, view
 from .elementwise import astype
 from .index import gather, integers, places_in
-from .launch import raw, zeros
+from .launch import raw, repeated, zeros
 from .manipulate import moveaxis, reshape
 
 
@@ -85,6 +85,7 @@ def _advanced(part: Any) -> bool:
 
 
 @public
+@on_device
 def getitem(x: Array, key: Any, /) -> Array:
     """The part of ``x`` that an index names.
 
@@ -106,6 +107,7 @@ def _basic(x: Array, key: tuple[Any, ...]) -> Array:
     return recorded("getitem", x, made, lambda g: _embedded(g, shape, key))
 
 
+@on_device
 def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
     """Zeros of a shape, but for ``g`` at an index: what the derivative of a view is."""
     data = zeros(g.device, shape, g.dtype)
@@ -154,6 +156,7 @@ def _gather_axes(x: Array, arrays: Sequence[Any], start: int) -> Array:
 
 
 @public
+@on_device
 def setitem(x: Array, key: Any, value: Any, /) -> None:
     """Write ``value``, broadcast, to the part of ``x`` that an index names.
 
@@ -169,6 +172,8 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         raise GradientError(
             "x[key] = value on an array that a tape tracks: use cukern.where or cukern.index_add"
         )
+    if repeated(x._data):
+        raise ValueError("x[key] = value on a repeated view, such as broadcast_to's: write to a copy")
     if is_scalar(value):
         source = asarray(convert_scalar(value, x.dtype), dtype=x.dtype, device=x.device)
     else:

@@ -17,8 +17,9 @@ from ..array import Array
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
+from ..errors import DeviceError
 from ..kernel import Kernel
-from .axes import normalize_axis, public, recorded, require_array
+from .axes import normalize_axis, on_device, public, recorded, require_array
 from .elementwise import astype
 from .launch import allocate, zeros
 from .manipulate import broadcast_to, reshape
@@ -84,6 +85,7 @@ def integers(indices: Any, x: Array, name: str) -> Any:
     return data
 
 
+@on_device
 def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``places`` (count): (outer, count, inner)."""
     count = places.size
@@ -101,6 +103,7 @@ def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     return recorded("take", x, Array._wrap(made, x.device), lambda g: scatter(g, places, outer, size, inner))
 
 
+@on_device
 def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """g (outer, count, inner) added up at ``places`` (count): (outer, size, inner)."""
     xp = g.device.xp
@@ -108,9 +111,7 @@ def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     made = allocate(g.device, (outer, size, inner), g.dtype)
     if made.size:
         order = xp.argsort(places, kind="stable")
-        counts = xp.bincount(places, minlength=size)
-        starts = xp.zeros(size + 1, np.int64)
-        xp.cumsum(counts, out=starts[1:])
+        starts = xp.searchsorted(places[order], xp.arange(size + 1))
         s = _spread(g.device.kind, outer * size, inner)
         kernel = _bound(_SCATTER, g.device, g.dtype, s.block, lanes=s.lanes)
         kernel(
@@ -125,6 +126,7 @@ def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
 
 
 @public
+@on_device
 def take(x: Array, indices: Any, /, *, axis: int | None = None) -> Array:
     """The elements of ``x`` at places along an axis.
 
@@ -164,6 +166,7 @@ def _take(x: Array, data: Any, axis: int) -> Array:
 
 
 @public
+@on_device
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that place along an axis.
 
@@ -191,6 +194,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     return _along(x, places, place, x.shape[place], "gather")
 
 
+@on_device
 def _along(x: Array, places: Any, axis: int, size: int, mode: str) -> Array:
     """Gather from, or add to, an axis of ``size``, a place per element; each is the other's derivative."""
     outer, inner = math.prod(places.shape[:axis]), math.prod(places.shape[axis + 1 :])
@@ -220,6 +224,7 @@ def _along(x: Array, places: Any, axis: int, size: int, mode: str) -> Array:
 
 
 @public
+@on_device
 def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Array:
     """``x`` with ``values`` added at places along an axis; what shares a place adds up, in the order given.
 
@@ -233,6 +238,8 @@ def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Arr
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
     require_array(x, "index_add")
+    if require_array(values, "index_add", "values").device is not x.device:
+        raise DeviceError(f"index_add: expected arrays on one device, got {x.device} and {values.device}")
     place = normalize_axis(axis, x.ndim, "index_add")
     places = places_in(integers(indices, x, "index_add").reshape(-1), x.shape[place], x, "index_add")
     before, after = x.shape[:place], x.shape[place + 1 :]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -22,20 +23,27 @@ _KERNEL = Kernel("elementwise.cu", block=256)
 #: Elements that one host thread does in a row; enough that starting it costs nothing beside them.
 _HOST_PIECE = 16384
 _LIMIT_32 = 2**31 - 2**20
+_HERE = nullcontext()
+
+
+def on(device: Device) -> AbstractContextManager[object]:
+    """A with-block in which ``device`` is the current one, at no cost where it is that already."""
+    if device.kind == "host" or device.index == device.xp.cuda.runtime.getDevice():
+        return _HERE
+    return device.activate()
 
 
 def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
     """Memory of ``device`` as an ndarray in C order, its elements not set."""
-    if device.kind == "cuda" and device.index != device.xp.cuda.runtime.getDevice():
-        with device.xp.cuda.Device(device.index):
-            return device.xp.empty(shape, dtype)
-    return device.xp.empty(shape, dtype)
+    with on(device):
+        return device.xp.empty(shape, dtype)
 
 
 def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
     """Memory of ``device`` as an ndarray in C order, its bytes 0."""
     made = allocate(device, shape, dtype)
-    raw(made)[...] = 0
+    with device.activate():
+        raw(made)[...] = 0
     return made
 
 
@@ -99,6 +107,12 @@ def needs_64_bits(axes: Axes) -> bool:
     spans = [math.prod(axes.shape)]
     spans += [sum(abs(s) * n for s, n in zip(steps, axes.shape, strict=True)) for steps in axes.steps]
     return max(spans) > _LIMIT_32
+
+
+def repeated(data: Any) -> bool:
+    """Whether elements of an ndarray share their memory, as those of a broadcast view do."""
+    steps = zip(data.shape, data.strides, strict=True)
+    return 0 not in data.shape and any(n > 1 and not step for n, step in steps)
 
 
 def step_kind(step: int) -> str:
@@ -168,6 +182,11 @@ def _converter(dtype: DType) -> Callable[[Any], Any]:
     return partial(convert_scalar, dtype=dtype)
 
 
+def _wide(axes: Axes, shape: Geometry) -> bool:
+    """Whether an index, an offset or the number of a thread may pass what 32 bits hold."""
+    return needs_64_bits(axes) or math.prod(axes.shape[:-1]) * shape.lanes > _LIMIT_32
+
+
 def variables(program: Program, axes: Axes, shape: Geometry, inplace: Sequence[bool]) -> dict[str, Any]:
     """The template variables of a program's kernel; ``inplace`` says which inputs are the output's memory."""
     body, values = statements(program.outputs)
@@ -190,7 +209,7 @@ def variables(program: Program, axes: Axes, shape: Geometry, inplace: Sequence[b
     return {
         "name": kernel_name(program, shape.block),
         "block": shape.block,
-        "index": "long long" if needs_64_bits(axes) else "int",
+        "index": "long long" if _wide(axes, shape) else "int",
         "lanes": shape.lanes,
         "outer": max(0, len(axes.shape) - 1),
         "inputs": inputs,
@@ -334,10 +353,11 @@ def run(
         inputs = [data for data in datas if data is not out]
         key += [out.shape, out.strides, *(data is out for data in datas)]
     plan = _plans.get(signature := tuple(key))
-    if plan is None:
-        plan = remember(_plans, signature, make_plan(program, device, datas, out))
-    made = [allocate(device, plan.shape, dtype) for dtype in plan.dtypes] if out is None else [out]
-    if plan.grid is not None:
-        numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
-        plan.function(plan.grid, plan.block, 0, (*inputs, *numbers, *made, *plan.tail))
+    with on(device):
+        if plan is None:
+            plan = remember(_plans, signature, make_plan(program, device, datas, out))
+        made = [device.xp.empty(plan.shape, dtype) for dtype in plan.dtypes] if out is None else [out]
+        if plan.grid is not None:
+            numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
+            plan.function(plan.grid, plan.block, 0, (*inputs, *numbers, *made, *plan.tail))
     return made

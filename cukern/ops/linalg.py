@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import dtypes, tape
 from ..array import Array
 from ..errors import DeviceError
-from .axes import public, require_array
+from .axes import on_device, public, require_array
 from .elementwise import astype
 from .manipulate import expand_dims, reshape, squeeze, swapaxes
 from .reduce import sum
@@ -15,6 +16,7 @@ from .reduce import sum
 __all__ = ["matmul", "vecdot"]
 
 
+@on_device
 def _product(a: Array, b: Array) -> Array:
     """The product of two arrays of one dtype; half types by float32 where the library has no such product."""
     xp, dtype = a.device.xp, a.dtype
@@ -76,7 +78,8 @@ def matmul(x1: Array, x2: Array, /) -> Array:
 def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:
     """The cotangent of the right operand: one product over all rows where that had no batch axes."""
     if flat and a.ndim > 2:
-        a, g = reshape(a, (-1, a.shape[-1])), reshape(g, (-1, g.shape[-1]))
+        rows = math.prod(a.shape[:-1])
+        a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
     return matmul(swapaxes(a, -2, -1), g)
 
 

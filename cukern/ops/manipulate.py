@@ -11,7 +11,16 @@ from ..arguments import address
 from ..array import Array
 from ..errors import DeviceError
 from ..table import where
-from .axes import normalize_axes, normalize_axis, public, recorded, recorded_many, require_array, view
+from .axes import (
+    normalize_axes,
+    normalize_axis,
+    on_device,
+    public,
+    recorded,
+    recorded_many,
+    require_array,
+    view,
+)
 from .elementwise import astype
 from .launch import broadcast_shapes, raw
 
@@ -50,6 +59,7 @@ def _sizes(shape: Shape, name: str) -> tuple[int, ...]:
 
 
 @public
+@on_device
 def reshape(x: Array, /, shape: Shape, *, copy: bool | None = None) -> Array:
     """The elements of ``x`` in C order in another shape; a view where that needs no copy.
 
@@ -226,6 +236,7 @@ def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
 
 
 @public
+@on_device
 def roll(x: Array, /, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None) -> Array:
     """The elements moved along axes, in a circle; along the flattened array by default."""
     require_array(x, "roll")
@@ -267,7 +278,8 @@ def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
             f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {place}"
         )
     xp = joined[0].device.xp
-    data = xp.concatenate([raw(x._data) for x in joined], axis=place).view(joined[0].dtype)
+    with joined[0].device.activate():
+        data = xp.concatenate([raw(x._data) for x in joined], axis=place).view(joined[0].dtype)
     made = Array._wrap(data, joined[0].device)
     ends = [0]
     for shape in shapes:
@@ -334,7 +346,8 @@ def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
     if require_array(x, name).ndim < 2:
         raise ValueError(f"{name}: expected at least two axes, got shape {x.shape}")
     xp = x.device.xp
-    below = xp.tri(*x.shape[-2:], k if lower else k - 1, dtype=bool)
+    with x.device.activate():
+        below = xp.tri(*x.shape[-2:], k if lower else k - 1, dtype=bool)
     zero = False if x.dtype == dtypes.bool_ else 0
     mask = Array._wrap(below, x.device)
     return where(mask, x, zero) if lower else where(mask, zero, x)

@@ -17,7 +17,7 @@ from ..expr import cast, input_node
 from ..fuse import fuse
 from ..operators import FUNCTIONS
 from ..program import Program, program
-from ..table import equal, exp, isfinite, multiply, subtract, where
+from ..table import divide, equal, exp, isfinite, multiply, subtract, where
 from . import reduction as mechanism
 from .axes import Axis, normalize_axes, public, require_array
 from .elementwise import astype
@@ -216,9 +216,9 @@ class Spread(Reduce):
 
 def _share(g: Array, x: Array, y: Array, span: Span) -> Array:
     """The cotangent of an extreme, shared equally by the elements that equal it."""
-    chosen = astype(equal(x, y), x.dtype)
-    count = sum(chosen, span.axes, keepdims=True)
-    return chosen * (g / where(count > 0, count, 1))
+    chosen = equal(x, y)
+    count = sum(chosen, span.axes, dtype=dtypes.info(x.dtype).acc, keepdims=True)
+    return where(chosen, g / where(count > 0, count, 1), 0)
 
 
 def _product_of_others(x: Array) -> Array:
@@ -227,7 +227,7 @@ def _product_of_others(x: Array) -> Array:
     The product of pairs is taken down a tree, and what is outside of a pair comes back up.
     """
     n = x.shape[-1]
-    if n == 1:
+    if n <= 1:
         return ones_like(x)
     if n % 2:
         rest, last = x[..., : n - 1], x[..., n - 1 :]
@@ -244,8 +244,17 @@ def _product_vjp(g: Array, x: Array, y: Any, span: Span) -> Array:
     return g * moveaxis(reshape(others, moved.shape), last, span.axes)
 
 
+def _freedom(span: Span) -> float:
+    """What a variance divides by."""
+    return span.n - span.parameter if span.n > span.parameter else 0.0
+
+
+def _variance_vjp(g: Array, x: Array, y: Any, span: Span) -> Array:
+    return (x - mean(x, span.axes, keepdims=True)) * (2 * g / _freedom(span))
+
+
 def _deviation_vjp(g: Array, x: Array, y: Array, span: Span) -> Array:
-    scale = where(y > 0, g / (span.n - span.parameter) / where(y > 0, y, 1), 0)
+    scale = where(y > 0, g / _freedom(span) / where(y > 0, y, 1), 0)
     return (x - mean(x, span.axes, keepdims=True)) * scale
 
 
@@ -353,7 +362,7 @@ var = Spread(
         parameter=True,
     ),
     "float",
-    vjp=lambda g, x, y, span: (x - mean(x, span.axes, keepdims=True)) * (g * (2 / (span.n - span.parameter))),
+    vjp=_variance_vjp,
     saves="x",
     doc="The variance over axes: the mean squared difference from the mean, divided by n - correction.",
 )
@@ -402,14 +411,29 @@ def _exp_below(x: Array, peak: Array) -> Array:
     return exp(subtract(x, peak))
 
 
+# Sums over an axis come in the accumulator's dtype: a half type would round them, or overflow.
+@fuse
+def _divided(x: Array, total: Array) -> Array:
+    return divide(x, total).astype(x.dtype)
+
+
+@fuse
+def _below(x: Array, total: Array) -> Array:
+    return subtract(x, total).astype(x.dtype)
+
+
 @fuse
 def _centred(g: Array, y: Array, mean: Array) -> Array:
-    return multiply(y, subtract(g, mean))
+    return multiply(y, subtract(g, mean)).astype(y.dtype)
 
 
 @fuse
 def _log_centred(g: Array, y: Array, total: Array) -> Array:
-    return subtract(g, multiply(exp(y), total))
+    return subtract(g, multiply(exp(y), total)).astype(y.dtype)
+
+
+def _wide_sum(x: Array, axis: int) -> Array:
+    return sum(x, axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
 
 
 @public
@@ -426,10 +450,10 @@ def softmax(x: Array, /, axis: int = -1) -> Array:
 
     def compute(x: Array) -> Array:
         e = _exp_below(x, max(x, axis, keepdims=True))
-        return e / sum(e, axis, keepdims=True)
+        return _divided(e, _wide_sum(e, axis))
 
     def vjp(g: Array, y: Array) -> Array:
-        return _centred(g, y, sum(g * y, axis, keepdims=True))
+        return _centred(g, y, _wide_sum(g * y, axis))
 
     return _normalized("softmax", x, axis, compute, vjp)
 
@@ -439,10 +463,10 @@ def log_softmax(x: Array, /, axis: int = -1) -> Array:
     """The logarithm of :func:`softmax`, exact where that is small. Arguments as there."""
 
     def compute(x: Array) -> Array:
-        return x - logsumexp(x, axis, keepdims=True)
+        return _below(x, logsumexp._apply(x, axis, True, dtypes.info(x.dtype).acc))
 
     def vjp(g: Array, y: Array) -> Array:
-        return _log_centred(g, y, sum(g, axis, keepdims=True))
+        return _log_centred(g, y, _wide_sum(g, axis))
 
     return _normalized("log_softmax", x, axis, compute, vjp)
 

@@ -22,6 +22,7 @@ from .launch import (
     broadcast_steps,
     collapse,
     needs_64_bits,
+    on,
     power_of_two,
     remember,
     step_kind,
@@ -135,7 +136,6 @@ class Plan:
         "grid",
         "grid_final",
         "main",
-        "number",
         "parts",
         "shape",
         "tail",
@@ -147,7 +147,6 @@ class Plan:
     grid: tuple[int, int, int]
     grid_final: tuple[int, int, int]
     threads: int
-    number: type
     tail: tuple[Any, ...]
     final_tail: tuple[Any, ...]
     parts: int
@@ -223,9 +222,9 @@ def _compile(
     if shape.tile > 1:
         kept, columns, column = _split(kept)
         tasks = math.prod(kept.shape) * -(-columns // shape.tile)
-    wide = needs_64_bits(Axes((rows, outer, inner), ())) or any(needs_64_bits(axes) for axes in (kept, over))
+    work = Axes((rows, max(outer * inner, shape.lanes)), ())
     wide = (
-        wide
+        any(needs_64_bits(axes) for axes in (work, kept, over))
         or max(map(abs, step), default=0) * inner > 2**30
         or max(map(abs, column), default=0) * columns > 2**30
     )
@@ -234,7 +233,6 @@ def _compile(
     stage = "whole" if pieces == 1 else "partial"
     plan.main = _KERNEL.bind(device, **bound, stage=stage).function
     plan.threads = shape.block
-    plan.number = {"float": float, "double": float, "bool": bool}.get(bound["accumulator"], int)
     groups = shape.block // shape.lanes
     rows_piece = shape.rows_piece if pieces == 1 else 1
     plan.grid = (-(-tasks // (groups * rows_piece)), pieces, 1)
@@ -329,22 +327,23 @@ def run(
         The result's ndarray, the reduced axes left out.
     """
     key = (reduction, program, device, reduced, result, *((data.shape, data.strides) for data in datas))
-    plan = _plans.get(key)
-    if plan is None:
-        plan = remember(_plans, key, make_plan(reduction, program, device, datas, reduced, result))
-    made = allocate(device, plan.shape, result)
-    if plan.main is None:
+    with on(device):
+        plan = _plans.get(key)
+        if plan is None:
+            plan = remember(_plans, key, make_plan(reduction, program, device, datas, reduced, result))
+        made = allocate(device, plan.shape, result)
+        if plan.main is None:
+            return made
+        shape = broadcast_shapes(program.name, [data.shape for data in datas])
+        finish: list[Any] = [made, math.prod(shape[i] for i in reduced)]
+        if reduction.parameter:
+            finish.append(parameter)
+        block = (plan.threads, 1, 1)
+        if not plan.parts:
+            plan.main(plan.grid, block, 0, (*datas, *scalars, *plan.tail, *finish, *plan.final_tail))
+            return made
+        parts = allocate(device, (made.size * plan.parts * _STATE_SIZE[reduction.state],), dtypes.uint8)
+        plan.main(plan.grid, block, 0, (*datas, *scalars, *plan.tail, parts, plan.parts, *plan.final_tail))
+        assert plan.final is not None
+        plan.final(plan.grid_final, block, 0, (parts, plan.parts, *finish, made.size, 1))
         return made
-    shape = broadcast_shapes(program.name, [data.shape for data in datas])
-    finish: list[Any] = [made, plan.number(math.prod(shape[i] for i in reduced))]
-    if reduction.parameter:
-        finish.append(parameter)
-    block = (plan.threads, 1, 1)
-    if not plan.parts:
-        plan.main(plan.grid, block, 0, (*datas, *scalars, *plan.tail, *finish, *plan.final_tail))
-        return made
-    parts = allocate(device, (made.size * plan.parts * _STATE_SIZE[reduction.state],), dtypes.uint8)
-    plan.main(plan.grid, block, 0, (*datas, *scalars, *plan.tail, parts, plan.parts, *plan.final_tail))
-    assert plan.final is not None
-    plan.final(plan.grid_final, block, 0, (parts, plan.parts, *finish, made.size, 1))
-    return made

@@ -50,9 +50,9 @@ class Adam(Optimizer):
         self.eps = check("eps", eps)
         self.weight_decay = check("weight_decay", weight_decay)
 
-    def _update(self, parameter: Array, gradient: Array, **state: Array) -> None:
+    def _update(self, parameter: Array, gradient: Array, count: int, **state: Array) -> None:
         bound, blocks = bind(_kernel, parameter, decoupled=self._decoupled)
-        unbias = [1.0 / (1.0 - beta**self.steps) for beta in self.betas]
+        unbias = [1.0 / (1.0 - beta**count) for beta in self.betas]
         rates = [1.0 - beta for beta in self.betas]
         scalars = (self.lr, *rates, self.eps, self.weight_decay, *unbias, parameter.size)
         bound((parameter, gradient, state["mean"], state["square"], *scalars), blocks)

@@ -23,6 +23,7 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
 
     Raises:
         ValueError: ``max_norm`` is not positive, or there is no gradient.
+        TypeError: a gradient is no floating array.
 
     Source: Pascanu, Mikolov and Bengio, 2013, algorithm 1.
 
@@ -36,12 +37,15 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
     arrays = [leaf.value for leaf in pytree.leaves(gradients)]
     if not arrays:
         raise ValueError("gradients: expected at least one array, got none")
+    for array in arrays:
+        if dtypes.info(array.dtype).kind != "f":
+            raise TypeError(f"gradients: expected floating arrays, got one of {array.dtype}")
     total = ops.sum(ops.square(_wide(arrays[0])))
     for array in arrays[1:]:
         total = ops.add(total, ops.sum(ops.square(_wide(array))))
     norm = ops.sqrt(total)
-    # The norm is kept from 0, where no scale is needed.
-    scale = ops.minimum(ops.divide(max_norm, ops.maximum(norm, max_norm * 1e-6)), 1.0)
+    # In this order neither a norm of 0 nor an infinite max_norm makes a NaN.
+    scale = ops.divide(1.0, ops.maximum(ops.divide(norm, max_norm), 1.0))
     scaled = [ops.astype(ops.multiply(_wide(array), scale), array.dtype) for array in arrays]
     return pytree.replace(gradients, scaled), norm
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from .. import dtypes, pytree
 from ..array import Array
@@ -20,7 +23,8 @@ class Optimizer:
         lr: the learning rate, an attribute that a schedule may set between steps.
 
     Raises:
-        ValueError: there are no parameters, or ``lr`` is negative.
+        ValueError: there are no parameters, one is given twice, is not contiguous or has the name of another,
+            or ``lr`` is negative.
         TypeError: a parameter is no floating array.
     """
 
@@ -28,6 +32,8 @@ class Optimizer:
     _slots: tuple[str, ...] = ()
 
     def __init__(self, parameters: Module | Iterable[Array], lr: float) -> None:
+        if isinstance(parameters, Array):
+            raise TypeError("parameters: expected a Module or a sequence of arrays, got one array")
         if isinstance(parameters, Module):
             named: list[tuple[str, Array]] = list(parameters.named_parameters())
         else:
@@ -35,13 +41,18 @@ class Optimizer:
         if not named:
             raise ValueError("parameters: expected at least one, got none")
         for name, parameter in named:
-            if not isinstance(parameter, Array) or dtypes.info(parameter.dtype).kind != "f":
+            if not _is_floating(parameter):
                 raise TypeError(f"parameters: {name!r} is no floating array but {_describe(parameter)}")
+            if not parameter.is_contiguous:
+                raise ValueError(f"parameters: {name!r} is written in place and must be contiguous")
+        _refuse_repeated(named)
         self.names = [name for name, _ in named]
         self.parameters = [parameter for _, parameter in named]
         self.lr = check("lr", lr)
         self.steps = 0
         self._state: dict[int, dict[str, Array]] = {}
+        #: How often each parameter had a gradient.
+        self._updates: dict[int, int] = {}
 
     def step(self, gradients: Any) -> None:
         """Update every parameter by its gradient, in place.
@@ -53,10 +64,15 @@ class Optimizer:
 
         Raises:
             ValueError: the gradients do not match the parameters in number, name or shape.
+            TypeError: a gradient is no floating array.
         """
         aligned = self._aligned(gradients)
         for name, parameter, gradient in zip(self.names, self.parameters, aligned, strict=True):
-            if gradient is not None and gradient.shape != parameter.shape:
+            if gradient is None:
+                continue
+            if not _is_floating(gradient):
+                raise TypeError(f"gradients: that of {name!r} is no floating array but {_describe(gradient)}")
+            if gradient.shape != parameter.shape:
                 raise ValueError(
                     f"gradients: that of {name!r} has shape {gradient.shape}, expected {parameter.shape}"
                 )
@@ -65,10 +81,11 @@ class Optimizer:
             if gradient is not None and parameter.size:
                 if i not in self._state:
                     self._state[i] = {slot: _zeros(parameter) for slot in self._slots}
-                self._update(parameter, _beside(parameter, gradient), **self._state[i])
+                self._updates[i] = self._updates.get(i, 0) + 1
+                self._update(parameter, _beside(parameter, gradient), self._updates[i], **self._state[i])
 
-    def _update(self, parameter: Array, gradient: Array, **state: Array) -> None:
-        """Update one parameter and its state, in place."""
+    def _update(self, parameter: Array, gradient: Array, count: int, **state: Array) -> None:
+        """Update one parameter and its state, in place, for the ``count``-th time."""
         raise NotImplementedError
 
     def _aligned(self, gradients: Any) -> list[Any]:
@@ -89,9 +106,13 @@ class Optimizer:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of steps and the per-parameter state, under ``"<parameter>.<slot>"``."""
+        """The number of steps and the per-parameter state, under ``"<parameter>.<slot>"``.
+
+        ``"<parameter>.updates"`` is how many of the steps had a gradient for it.
+        """
         state: dict[str, Any] = {"steps": self.steps}
         for i, slots in self._state.items():
+            state[f"{self.names[i]}.updates"] = self._updates[i]
             state.update({f"{self.names[i]}.{slot}": value for slot, value in slots.items()})
         return state
 
@@ -99,40 +120,70 @@ class Optimizer:
         """Take over what :meth:`state_dict` gave; nothing is changed when there is an error.
 
         Raises:
-            ValueError: a name is missing or not of this optimizer, or a shape is not its parameter's.
+            ValueError: a name is missing or not of this optimizer, a shape is not its parameter's, or a count
+                is no number of steps.
         """
+        owner = f"state of {type(self).__name__}"
         if "steps" not in state:
-            raise ValueError(f"state of {type(self).__name__}: missing 'steps'")
-        places = {f"{name}.{slot}": (i, slot) for i, name in enumerate(self.names) for slot in self._slots}
+            raise ValueError(f"{owner}: missing 'steps'")
+        steps = _count(owner, "steps", state["steps"])
+        kinds = (*self._slots, "updates")
+        places = {f"{name}.{kind}": (i, kind) for i, name in enumerate(self.names) for kind in kinds}
         loaded: dict[int, dict[str, Array]] = {}
+        updates: dict[int, int] = {}
         for key, value in state.items():
             if key == "steps":
                 continue
             if key not in places:
-                raise ValueError(f"state of {type(self).__name__}: unexpected {key!r}")
+                raise ValueError(f"{owner}: unexpected {key!r}")
             i, slot = places[key]
+            if slot == "updates":
+                updates[i] = _count(owner, key, value)
+                continue
             like = self.parameters[i]
             found = asarray(value, dtype=_accumulator(like), device=like.device, copy=True)
             if found.shape != like.shape:
-                raise ValueError(
-                    f"state of {type(self).__name__}: {key!r} has shape {found.shape}, expected {like.shape}"
-                )
+                raise ValueError(f"{owner}: {key!r} has shape {found.shape}, expected {like.shape}")
             loaded.setdefault(i, {})[slot] = found
-        for i, slots in loaded.items():
-            if missing := [slot for slot in self._slots if slot not in slots]:
-                raise ValueError(f"state of {type(self).__name__}: missing '{self.names[i]}.{missing[0]}'")
-        self.steps, self._state = int(state["steps"]), loaded
+        for i in {**loaded, **updates}:
+            have = {*loaded.setdefault(i, {}), *(("updates",) if i in updates else ())}
+            if missing := [kind for kind in kinds if kind not in have]:
+                raise ValueError(f"{owner}: missing '{self.names[i]}.{missing[0]}'")
+        self.steps, self._state, self._updates = steps, loaded, updates
 
 
 def check(name: str, value: float, below: float = float("inf")) -> float:
     """``value`` where it is in [0, below), for a hyper-parameter.
 
     Raises:
-        ValueError: it is not.
+        TypeError: it is no number.
+        ValueError: it is out of range.
     """
+    if not isinstance(value, Real):
+        raise TypeError(f"{name}: expected a number, got {value!r}")
     if not 0.0 <= value < below:
         raise ValueError(f"{name}: expected a number in [0, {below}), got {value!r}")
     return float(value)
+
+
+def _refuse_repeated(named: list[tuple[str, Array]]) -> None:
+    """Refuse an array that would be updated twice a step, and a name that would stand for two states."""
+    names: set[str] = set()
+    owners: dict[int, str] = {}
+    for name, parameter in named:
+        if name in names:
+            raise ValueError(f"parameters: two of them are named {name!r}")
+        if id(parameter) in owners:
+            raise ValueError(f"parameters: {owners[id(parameter)]!r} and {name!r} are one array")
+        names.add(name)
+        owners[id(parameter)] = name
+
+
+def _count(owner: str, key: str, value: Any) -> int:
+    number = np.asarray(value)
+    if number.ndim or number.dtype.kind not in "iu" or number < 0:
+        raise ValueError(f"{owner}: {key!r}: expected a number of steps, got {value!r}")
+    return int(number)
 
 
 def bind(kernel: Kernel, parameter: Array, **variables: Any) -> tuple[BoundKernel, int]:
@@ -154,6 +205,10 @@ def _beside(parameter: Array, gradient: Array) -> Array:
 
 def _zeros(parameter: Array) -> Array:
     return zeros(parameter.shape, dtype=_accumulator(parameter), device=parameter.device)
+
+
+def _is_floating(value: object) -> bool:
+    return isinstance(value, Array) and dtypes.info(value.dtype).kind == "f"
 
 
 def _describe(value: object) -> str:

@@ -54,7 +54,7 @@ class SGD(Optimizer):
         if not self.momentum:
             self._slots = ()
 
-    def _update(self, parameter: Array, gradient: Array, **state: Array) -> None:
+    def _update(self, parameter: Array, gradient: Array, count: int, **state: Array) -> None:
         bound, blocks = bind(_kernel, parameter, has_momentum=bool(self.momentum), nesterov=self.nesterov)
         velocity = state.get("velocity")
         args = (parameter, gradient, velocity, self.lr, self.momentum, self.weight_decay, parameter.size)

@@ -89,7 +89,7 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
     const acc variance = square[0] * scale - remainder * remainder;
     const acc rstd = acc(1) / sqrt(maximum(variance, acc(0)) + eps);
     if (!live) return;
-    if (lane == 0 && statistics) {
+    if (lane == 0) {
         statistics[row] = mean;
         statistics[rows + row] = remainder;
         statistics[2 * rows + row] = rstd;

@@ -7,6 +7,8 @@
 // no_winner where no position lies inside the plane.
 // Launch: one thread for `items` neighbouring outputs of one row. Shared: none.
 <% set maximum = kind == "maximum" %>
+<# A window of many places, of a whole plane say, would be a text that takes seconds to compile. #>
+<% set unrolled = "unroll" if kernel[0] * kernel[1] <= 64 else "unroll 1" %>
 <% if not maximum %>
 <% include "nn/pool_divisor.cuh" %>
 <% endif %>
@@ -38,11 +40,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         place[item] = << no_winner >>;
 <% endif %>
     }
-#pragma unroll
+#pragma << unrolled >>
     for (int a = 0; a < << kernel[0] >>; ++a) {
         const index at_row = top + a * << dilation[0] >>;
         if (at_row < 0 || at_row >= height) continue;
-#pragma unroll
+#pragma << unrolled >>
         for (int b = 0; b < << kernel[1] >>; ++b) {
 #pragma unroll
             for (int item = 0; item < << items >>; ++item) {

@@ -14,7 +14,7 @@ __device__ __forceinline__ T remainder_of(T x, T y) {
         if (r == T(0)) return copysign(T(0), y);
         return (r < T(0)) != (y < T(0)) ? r + y : r;
     } else {
-        if (y == T(0) || y == T(-1)) return T(0);
+        if (y == T(0) || (T(-1) < T(0) && y == T(-1))) return T(0);
         T r = T(x % y);
         return r != T(0) && (r < T(0)) != (y < T(0)) ? T(r + y) : r;
     }

@@ -16,6 +16,7 @@ import pytest
 
 from cukern.device import diskcache, host_compiler
 from cukern.device.diskcache import DiskCache
+from cukern.errors import DeviceError
 
 HERE = Path(__file__).parent
 KEY = "ab" * 32
@@ -168,6 +169,39 @@ def test_what_the_maker_raises_is_passed_on_and_leaves_nothing(tmp_path):
     assert not entries(tmp_path)
     assert not [path for path in leftovers(tmp_path) if path.suffix == ".tmp"]
     assert cache.get(KEY, lambda part: part.write_bytes(b"now")).read_bytes().startswith(b"now")
+
+
+def _full(path):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def test_a_full_folder_is_replaced_by_a_private_one(tmp_path):
+    def make(path):
+        if path.is_relative_to(tmp_path):
+            _full(path)
+        path.write_bytes(b"made")
+
+    assert DiskCache(tmp_path).get(KEY, make).read_bytes()[:4] == b"made"
+
+
+def test_no_room_anywhere_is_a_device_error(tmp_path, monkeypatch):
+    with pytest.raises(DeviceError, match="No space left.*CUKERN_CACHE_DIR"):
+        DiskCache(tmp_path).get(KEY, _full)
+
+    def nowhere(**_):
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(diskcache.tempfile, "mkdtemp", nowhere)
+    with pytest.raises(DeviceError, match="No usable temporary.*CUKERN_CACHE_DIR"):
+        DiskCache(tmp_path).get(KEY, _full)
+
+
+def test_a_compiler_s_full_disk_is_the_cache_s(tmp_path, monkeypatch):
+    script = tmp_path / "c++"
+    script.write_text("#!/bin/sh\necho 'ld: final link failed: No space left on device' >&2\nexit 1\n")
+    script.chmod(0o755)
+    with pytest.raises(OSError, match="No space left"):
+        host_compiler._run([str(script)], "", tmp_path / "a" / "b" / "c")
 
 
 def test_a_maker_that_is_slow_is_waited_for(tmp_path):

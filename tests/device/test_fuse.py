@@ -214,3 +214,23 @@ def test_in_place_operators_make_new_values(device: ck.Device) -> None:
     x = ck.asarray([1.0, 2.0])
     assert f(x).tolist() == [2.0, 6.0]
     assert x.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64"])
+def test_constants_beside_every_integer(device: ck.Device, dtype: str) -> None:
+    a = np.arange(8).astype(dtype)
+    fused = ck.fuse(lambda x: ck.maximum(x // 3, 1) + x**2)
+    assert_close(fused(ck.asarray(a)), np.maximum(a // 3, 1) + a**2, dtype=dtype)
+
+
+def test_traces_tell_containers_numbers_and_none_apart(device: ck.Device) -> None:
+    x = ck.asarray([1, 2])
+    doubled = ck.fuse(lambda x, n=2: x if n is None else x * n)
+    assert doubled(x).tolist() == [2, 4]
+    assert doubled(x, None).tolist() == [1, 2]
+    mapped = ck.fuse(lambda tree: type(tree)(leaf + 1 for leaf in tree))
+    assert isinstance(mapped([x]), list)
+    assert isinstance(mapped((x,)), tuple)
+    scaled = ck.fuse(static=("n",))(lambda x, n: x * n)
+    assert scaled(x, 2).dtype == ck.int64
+    assert scaled(x, 2.0).dtype == ck.float64

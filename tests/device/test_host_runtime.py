@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 import numpy as np
 import pytest
-from host_support import build, kernel, launch, run, unit
+from host_support import build, kernel, lanes, launch, run, unit
 
 from cukern.device import host_compiler, host_source
 from cukern.errors import LaunchError
@@ -101,6 +101,30 @@ def test_forms_of_dynamic_shared_memory(declaration, at_file_scope):
     out = np.zeros(8, np.float32)
     launch(kernel("float* out", body, before), [out], 1, 8, 96)
     assert out.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "__shared__ __align__(128) int s[32];",
+        "__align__(128) __shared__ int s[32];",
+        "__shared__ alignas(128) int s[32];",
+        "static __shared__ alignas(128) int s[32];",
+        "alignas(128) __shared__ int s[32];",
+        "volatile __shared__ int __align__(128) s[32];",
+    ],
+)
+def test_forms_of_aligned_shared_memory(declaration):
+    odd = "__shared__ char first[3]; first[threadIdx.x % 3] = 1;"
+    before = f"{odd} {declaration} s[t] = t + (unsigned long long)s % 128; __syncthreads();"
+    assert lanes("s[31 - t]", "int", np.int32, before=before).tolist() == list(range(31, -1, -1))
+
+
+def test_more_static_shared_memory_than_cuda_allows_is_refused():
+    body = "__shared__ float s[{}]; s[threadIdx.x] = 1; __syncthreads(); x[0] = s[0];"
+    run("float* x", body.format(12288), np.zeros(1, np.float32), block=32)
+    with pytest.raises(LaunchError, match=r"49156 bytes of static __shared__ memory.* 49152.*shared="):
+        run("float* x", body.format(12289), np.zeros(1, np.float32), block=32)
 
 
 def test_dynamic_shared_memory_at_its_limit():
@@ -291,6 +315,14 @@ def test_includes_that_cuda_code_has():
 
 
 # ---------------------------------------------------------------- launches
+
+
+def test_constants_of_cuda_s_header_and_assumptions():
+    text = "#include <math_constants.h>\n#include <vector_functions.h>\n"
+    text += kernel("double* x", "__builtin_assume(x != 0); x[0] = CUDART_PI; x[1] = CUDART_INF_F;")
+    out = np.zeros(2)
+    launch(text, [out])
+    assert out.tolist() == [np.pi, np.inf]
 
 
 def test_attributes_know_the_static_shared_memory():

@@ -239,3 +239,8 @@ def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
             want = a.copy()
             np.add.at(want, places, a[:4])
             assert_close(ck.index_add(ck.asarray(a), places, ck.asarray(a[:4])), want)
+
+
+def test_index_add_refuses_what_is_no_array(device: ck.Device) -> None:
+    with pytest.raises(TypeError, match="values: expected a cukern.Array"):
+        ck.index_add(ck.zeros(2), [0], 1.0)  # type: ignore[arg-type]

@@ -84,3 +84,9 @@ def test_refusals(device: ck.Device) -> None:
         ck.ones((2, 2)) @ ck.asarray(1.0)
     with pytest.raises(TypeError, match=r"x2: expected a cukern\.Array, got int"):
         ck.matmul(ck.ones(2), 3)  # type: ignore[arg-type]
+
+
+def test_gradient_of_a_product_over_no_element(device: ck.Device) -> None:
+    left, right = ck.grad(lambda a, b: ck.matmul(a, b).sum(), (0, 1))(ck.zeros((2, 3, 0)), ck.zeros((0, 4)))
+    assert left.shape == (2, 3, 0)
+    assert right.shape == (0, 4)

@@ -164,3 +164,56 @@ def test_repr_shows_the_tree(device: ck.Device) -> None:
 def test_forward_is_to_be_defined(device: ck.Device) -> None:
     with pytest.raises(NotImplementedError, match="Module defines no forward"):
         Module()(1)
+
+
+def test_two_arrays_of_one_name_are_refused(device: ck.Device, tmp_path: Path) -> None:
+    class Dotted(Module):
+        def __init__(self) -> None:
+            self.parts = {"a.b": Parameter([1.0]), "a": {"b": Parameter([2.0])}}
+
+    with pytest.raises(ValueError, match=r"Dotted: two arrays are named 'parts\.a\.b'"):
+        Dotted().save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"parameters: two of them are named 'parts\.a\.b'"):
+        ck.optim.SGD(Dotted(), lr=1.0)
+
+
+def test_a_state_of_the_modules_own_arrays_under_other_names(device: ck.Device) -> None:
+    class Pair(Module):
+        def __init__(self) -> None:
+            self.a, self.b = Parameter([1.0]), Parameter([2.0])
+
+    pair = Pair()
+    pair.load_state_dict({"a": pair.b, "b": pair.a})
+    assert (pair.a.tolist(), pair.b.tolist()) == ([2.0], [1.0])
+
+
+def test_arrays_that_are_not_saved_are_moved_too(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(2)
+    moved: list[ck.Array] = []
+    to_device = ck.Array.to_device
+
+    def note(array: ck.Array, where: ck.Device | str) -> ck.Array:
+        moved.append(array)
+        return to_device(array, where)
+
+    monkeypatch.setattr(ck.Array, "to_device", note)
+    layer.to_device("host")
+    assert [id(array) for array in moved] == [id(layer.weight), id(layer.scale), id(layer._scratch)]
+
+
+def test_a_file_that_is_no_state_is_named(device: ck.Device, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"no state")
+    with pytest.raises(ValueError, match=r"model\.safetensors: expected a safetensors file"):
+        Layer(2).load(path)
+
+
+def test_empty_and_0d_arrays_are_saved(device: ck.Device, tmp_path: Path) -> None:
+    class Odd(Module):
+        def __init__(self, value: float) -> None:
+            self.scale = Parameter(value, "bfloat16")
+            self.none = ck.zeros((0, 3), "int32")
+
+    Odd(2.5).save(tmp_path / "odd")
+    assert Odd(1.0).load(tmp_path / "odd").scale.item() == 2.5
+    assert read_safetensors(tmp_path / "odd")["none"].shape == (0, 3)

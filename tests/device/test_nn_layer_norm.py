@@ -194,9 +194,20 @@ def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
         nn.layer_norm(x, (1, 2, 3))
     with pytest.raises(ValueError, match=r"weight: expected shape \(3,\), got \(1, 3\)"):
         nn.layer_norm(x, 3, ck.ones((1, 3)))
-    with pytest.raises(ValueError, match="eps: expected at least 0, got -1"):
+    with pytest.raises(ValueError, match="eps: expected a number of at least 0, got -1"):
         nn.layer_norm(x, 3, eps=-1.0)
     with pytest.raises(ValueError, match="normalized_shape"):
         nn.layer_norm(x, ())
     with pytest.raises(TypeError, match="x: expected a floating dtype, got int64"):
         nn.layer_norm(ck.asarray([[1, 2]]), 2)
+
+
+def test_the_normalized_shape_may_be_integers_of_numpy(device: ck.Device) -> None:
+    x = random(0, (3, 4))
+    expected = nn.layer_norm(x, 4).numpy()
+    for given in (np.int64(4), [np.int32(4)]):
+        np.testing.assert_array_equal(nn.layer_norm(x, given).numpy(), expected)
+    with pytest.raises(ValueError, match="normalized_shape: expected one size or more, got 4.0"):
+        nn.layer_norm(x, 4.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="eps: expected a number of at least 0, got 'small'"):
+        nn.layer_norm(x, 4, eps="small")  # type: ignore[arg-type]

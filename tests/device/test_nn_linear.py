@@ -173,3 +173,41 @@ def test_parameters_start_the_same_from_a_seed(device: ck.Device) -> None:
         init.xavier_uniform((3,))
     with pytest.raises(TypeError, match="rng: expected a numpy Generator, an int or None, got str"):
         init.generator("seed")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [-1, 4])
+def test_ids_and_targets_out_of_range(device: ck.Device, bad: int) -> None:
+    if device.kind != "host":
+        pytest.skip("a GPU takes others in their place, since looking at them would wait for it")
+    with pytest.raises(IndexError, match=rf"embedding: ids: expected each in \[0, 4\), got {bad}"):
+        nn.embedding(ck.asarray([0, bad]), ck.zeros((4, 2)))
+    with pytest.raises(IndexError, match=rf"cross_entropy: targets: expected each in \[0, 4\), got {bad}"):
+        nn.cross_entropy(ck.zeros((2, 4)), ck.asarray([0, bad]))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_one_hot_of_more_classes_than_the_ids_can_count(device: ck.Device, dtype: str) -> None:
+    ids = np.array([1, 100], dtype)
+    np.testing.assert_array_equal(nn.one_hot(ck.asarray(ids), 300).numpy(), np.eye(300)[ids])
+    with pytest.raises(ValueError, match="one_hot: classes: expected at least 0, got -1"):
+        nn.one_hot(ck.asarray(ids), -1)
+
+
+def test_sizes_of_layers_are_checked(device: ck.Device) -> None:
+    with pytest.raises(ValueError, match="Linear: inputs: expected at least 0, got -1"):
+        nn.Linear(-1, 2)
+    with pytest.raises(TypeError, match=r"Linear: outputs: expected an int, got 2\.0"):
+        nn.Linear(1, 2.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Embedding: rows: expected at least 0, got -1"):
+        nn.Embedding(-1, 2)
+
+
+def test_an_argument_that_is_none_is_named(device: ck.Device) -> None:
+    x = ck.zeros((2, 2))
+    for call, name in (
+        (lambda: nn.linear(x, None), "linear: weight"),  # type: ignore[arg-type]
+        (lambda: nn.layer_norm(None, 2), "layer_norm: x"),  # type: ignore[arg-type]
+        (lambda: nn.matmul_add_relu(x, x, None), "matmul_add_relu: bias"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match=f"{name}: expected a cukern array, got NoneType"):
+            call()

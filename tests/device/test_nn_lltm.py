@@ -206,8 +206,28 @@ def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
     with pytest.raises(ValueError, match=r"input: expected shape \(batch, features\), got \(1, 2, 3\)"):
         nn.lltm_cell(x[None], weights, bias, h, cell)
     with pytest.raises(
-        ValueError, match=r"inputs: expected shape \(steps, batch, features\), got \(0, 2, 3\)"
+        ValueError,
+        match=r"inputs: expected shape \(steps, batch, features\), at least one step, got \(0, 2, 3\)",
     ):
         nn.lltm(ck.zeros((0, 2, 3), "float64"), weights, bias, h, cell)
     with pytest.raises(TypeError, match="old_h: expected a floating dtype, got int64"):
         nn.lltm_cell(x, weights, bias, ck.zeros((2, 4), "int64"), cell)
+
+
+def test_sequences_that_are_none(device: ck.Device) -> None:
+    model, cell = nn.LLTM(3, 4, rng=0), nn.LLTMCell(3, 4, rng=0)
+    with pytest.raises(ValueError, match=r"lltm: inputs: .* at least one step, got \(0, 2, 3\)"):
+        model(ck.zeros((0, 2, 3)))
+    with pytest.raises(ValueError, match=r"lltm: inputs: expected shape .* got \(3,\)"):
+        model(ck.zeros(3))
+    with pytest.raises(ValueError, match=r"lltm_cell: input: expected shape \(batch, features\), got \(\)"):
+        cell(ck.asarray(1.0))
+    with pytest.raises(TypeError, match="lltm: inputs: expected a cukern array, got ndarray"):
+        model(np.zeros((1, 2, 3), np.float32))
+
+
+def test_a_state_of_no_elements(device: ck.Device) -> None:
+    outputs, (h, cell) = nn.LLTM(3, 0, rng=0)(ck.zeros((5, 2, 3)))
+    assert (outputs.shape, h.shape, cell.shape) == ((5, 2, 0), (2, 0), (2, 0))
+    with pytest.raises(ValueError, match="LLTM: state: expected at least 0, got -1"):
+        nn.LLTM(3, -1)

@@ -233,3 +233,23 @@ def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
         nn.max_pool2d(x, 2, padding=(1, 1, 1))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="x: expected a floating dtype, got int64"):
         nn.avg_pool2d(ck.zeros((1, 4, 4), "int64"), 2)
+
+
+def test_a_window_of_many_places_is_a_loop(device: ck.Device) -> None:
+    """Written out place by place, a window of a whole plane takes NVRTC seconds to compile."""
+    x = random(0, (2, 32, 40))
+    close(nn.avg_pool2d(x, (32, 40)), x.numpy().mean((1, 2), keepdims=True), 64)
+    np.testing.assert_array_equal(nn.max_pool2d(x, (32, 40)).numpy(), x.numpy().max((1, 2), keepdims=True))
+    variables = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "count_padding": True}
+    for kernel, loops in (((3, 3), 0), ((32, 40), 2)):
+        text = ck.Kernel("nn/pool2d.cu").source(
+            elem="float32", index="int", kind="average", items=4, kernel=kernel, **variables
+        )
+        assert text.count("#pragma unroll 1\n") == loops
+
+
+def test_sizes_may_be_integers_of_numpy(device: ck.Device) -> None:
+    x = random(0, (1, 4, 4))
+    np.testing.assert_array_equal(nn.max_pool2d(x, np.int64(2)).numpy(), nn.max_pool2d(x, 2).numpy())
+    with pytest.raises(TypeError, match="kernel_size: expected an int or a pair of ints, got True"):
+        nn.max_pool2d(x, True)

@@ -138,6 +138,10 @@ def test_bad_state_is_refused_and_changes_nothing(device: ck.Device) -> None:
         optimizer.load_state_dict({"steps": 3, "0.mean": np.zeros(2)})
     with pytest.raises(ValueError, match="missing 'steps'"):
         optimizer.load_state_dict({})
+    with pytest.raises(ValueError, match=r"missing '0.updates'"):
+        optimizer.load_state_dict({"steps": 3, "0.mean": np.zeros(2), "0.square": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"'steps': expected a number of steps, got -1"):
+        optimizer.load_state_dict({"steps": -1})
     assert optimizer.state_dict() == {"steps": 0}
 
 
@@ -145,6 +149,8 @@ def test_bad_state_is_refused_and_changes_nothing(device: ck.Device) -> None:
     ("make", "message"),
     [
         (lambda: SGD([], lr=1.0), "parameters: expected at least one"),
+        (lambda: SGD([ck.zeros((2, 3)).T], lr=1.0), "'0' is written in place and must be contiguous"),
+        (lambda: SGD(2 * [ck.zeros(1)], lr=1.0), "'0' and '1' are one array"),
         (lambda: SGD([ck.zeros(1)], lr=-1.0), "lr: expected a number in"),
         (lambda: SGD([ck.zeros(1)], lr=1.0, momentum=1.0), "momentum: expected a number in"),
         (lambda: SGD([ck.zeros(1)], lr=1.0, nesterov=True), "nesterov: expected a momentum"),
@@ -164,6 +170,34 @@ def test_bad_arguments_are_named(device: ck.Device, make: Callable[[], Any], mes
 def test_parameters_are_floating_arrays(device: ck.Device) -> None:
     with pytest.raises(TypeError, match="'0' is no floating array but an array of int64"):
         SGD([ck.asarray([1])], lr=1.0)
+    with pytest.raises(TypeError, match="expected a Module or a sequence of arrays, got one array"):
+        SGD(ck.zeros((2, 3)), lr=1.0)
+    with pytest.raises(TypeError, match="lr: expected a number, got 'fast'"):
+        SGD([ck.zeros(1)], lr="fast")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("gradient", [np.ones(2), ck.asarray([1, 2], device="host")])
+def test_gradients_are_floating_arrays(device: ck.Device, gradient: Any) -> None:
+    with pytest.raises(TypeError, match="gradients: that of '0' is no floating array but"):
+        SGD([ck.zeros(2)], lr=1.0).step([gradient])
+
+
+def test_gradients_that_are_integers_are_not_clipped(device: ck.Device) -> None:
+    with pytest.raises(TypeError, match="gradients: expected floating arrays, got one of int64"):
+        clip_by_global_norm([ck.asarray([3, 4])], 1.0)
+
+
+def test_a_parameter_without_a_gradient_at_first_starts_with_its_own_first_step(device: ck.Device) -> None:
+    one, two = ck.ones(2), ck.ones(2)
+    optimizer = Adam([one, two], lr=0.25, eps=0.0)
+    for _ in range(3):
+        optimizer.step([ck.ones(2), None])
+    again = Adam([one, two], lr=0.25, eps=0.0)
+    again.load_state_dict(optimizer.state_dict())
+    again.step([None, ck.ones(2)])
+    np.testing.assert_allclose(two.tolist(), [0.75, 0.75], rtol=1e-6)
+    assert again.state_dict()["0.updates"] == 3
+    assert again.state_dict()["1.updates"] == 1
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
@@ -181,5 +215,7 @@ def test_clip_by_global_norm(device: ck.Device, dtype: Any) -> None:
     np.testing.assert_allclose(clipped["b"][1].tolist(), [2.4], rtol=4e-3)
     same, _ = clip_by_global_norm(gradients, 301.0)
     assert same["a"].tolist() == [180.0, 0.0]
+    unlimited, norm = clip_by_global_norm(gradients, np.inf)
+    assert (unlimited["a"].tolist(), norm.item()) == ([180.0, 0.0], pytest.approx(300.0))
     zeros, norm = clip_by_global_norm([ck.zeros(2, dtype)], 1.0)
     assert (zeros[0].tolist(), norm.item()) == ([0.0, 0.0], 0.0)

@@ -297,3 +297,25 @@ def test_the_gradient_of_a_constant_row_is_finite(device: ck.Device) -> None:
         recorder.watch(x)
         y = ROWS["std"](x, 1)
     assert_close(recorder.gradient(y, x), np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "bool"])
+def test_more_values_than_the_dtype_counts(device: ck.Device, dtype: str) -> None:
+    a = (np.arange(40_000) % 100).astype(dtype)
+    for name in ("max", "min", "argmax", "sum", "mean"):
+        assert_close(ROWS[name](ck.asarray(a)), getattr(np, name)(a))
+
+
+def test_gradients_of_degenerate_reductions(device: ck.Device) -> None:
+    empty = ck.zeros((2, 0))
+    assert ck.grad(lambda x: ROWS["prod"](x, 1).sum())(empty).shape == (2, 0)
+    one = ck.asarray([[1.0]])
+    assert np.isnan(ck.grad(lambda x: ROWS["var"](x, correction=1))(one).item())
+    infinite = ck.grad(lambda x: ROWS["max"](x) * np.inf)(ck.asarray([1.0, 2.0]))
+    assert infinite.tolist() == [0.0, np.inf]
+
+
+def test_softmax_of_more_values_than_a_half_sums(device: ck.Device) -> None:
+    x = ck.zeros((100_000,), "float16")
+    assert_close(ck.softmax(x), np.full(100_000, 1e-5, np.float16), atol=1e-7)
+    assert_close(ck.log_softmax(x), np.full(100_000, -np.log(1e5)), dtype="float16")

@@ -86,7 +86,12 @@ def test_undefined_variable_names_line_and_bound_variables():
 
 @pytest.mark.parametrize(
     "source, line",
-    [("x\nint a = 1 << 3;\nint b;\n", 2), ("x\n\nauto y = (a << elem);\n", 3), ("one line << elem", 1)],
+    [
+        ("x\nint a = 1 << 3;\nint b;\n", 2),
+        ("x\n\nauto y = (a << elem);\n", 3),
+        ("one line << elem", 1),
+        ("x\n1 << 3;\n}\n", 3),
+    ],
 )
 def test_unclosed_expression_names_line_and_the_way_to_shift(source, line):
     with pytest.raises(errors.TemplateError) as caught:

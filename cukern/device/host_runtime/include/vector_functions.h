@@ -1,0 +1,1 @@
+// Nothing to add: cukern_host.h declares it.

@@ -1,0 +1,70 @@
+"""The rows of the elementwise table, sampled and compared with NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import cukern as ck
+from cukern import operators
+from cukern.expr import Row
+from cukern.testing import assert_close
+
+ROWS: dict[str, Row] = {name: f for name, f in operators.FUNCTIONS.items() if isinstance(f, Row)}
+UNARY = [row for row in ROWS.values() if len(row.operands) == 1]
+BINARY = [row for row in ROWS.values() if len(row.operands) == 2]
+DIFFERENTIABLE = [row for row in ROWS.values() if row.differentiable]
+NUMPY_DTYPES = [d for d in ck.dtypes.ALL if d != ck.bfloat16]
+TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-13}
+
+
+def oracle(row: Row) -> Callable[..., Any]:
+    """NumPy's function of the same values."""
+    return getattr(np, row.oracle) if isinstance(row.oracle, str) else row.oracle
+
+
+def sample(row: Row, dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Values of the row's domain, special ones of the dtype left out."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype == np.bool_:
+        return rng.random(shape) < 0.5
+    low, high = row.domain
+    if ck.dtypes.info(dtype).kind in "iu":
+        low, high = (
+            max(math.floor(low), -2 if np.issubdtype(dtype, np.signedinteger) else 0),
+            math.ceil(high) + 3,
+        )
+        low = max(low, 1) if row.domain[0] > 0 else low
+        return rng.integers(low, high, shape).astype(dtype)
+    return rng.uniform(low, high, shape).astype(dtype)
+
+
+def operands(row: Row, dtype: Any, shape: tuple[int, ...] = (3, 5)) -> list[np.ndarray]:
+    """Values for each operand; where the row takes a bool first, one."""
+    return [
+        sample(row, bool if mark == "b" else dtype, shape, seed) for seed, mark in enumerate(row.operands)
+    ]
+
+
+def expected(row: Row, values: list[np.ndarray]) -> np.ndarray:
+    """NumPy's result, of floats computed in float64."""
+    wide = [v.astype(np.float64) if ck.dtypes.info(v.dtype).kind == "f" else v for v in values]
+    with np.errstate(all="ignore"):
+        return np.asarray(oracle(row)(*wide))
+
+
+def check(got: ck.Array, want: np.ndarray) -> None:
+    """Equality to the precision of the dtype of ``got``."""
+    tolerance = TOLERANCE.get(ck.dtypes.info(got.dtype).name, 0.0)
+    assert_close(
+        got, want.astype(got.numpy().dtype) if not tolerance else want, rtol=tolerance, atol=tolerance
+    )
+
+
+def accepted(row: Row, dtype: Any) -> bool:
+    """Whether the row computes in this dtype as it is."""
+    return "x" not in row.operands or ck.dtypes.info(np.dtype(dtype)).kind in row.types

@@ -102,7 +102,8 @@ def _pointer(param: Param, device: Device, where: str) -> Converter:
                     f"{where}: {param.type_text} is written and must be contiguous; got strides "
                     f"{value.strides} for shape {value.shape}"
                 )
-            data = device.xp.ascontiguousarray(data)
+            with device.activate():
+                data = device.xp.ascontiguousarray(data)
         if param.alignment > data.itemsize and address(data) % param.alignment:
             raise LaunchError(
                 f"{where}: {param.type_text} needs data aligned to {param.alignment} bytes, "

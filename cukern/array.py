@@ -145,7 +145,8 @@ class Array(Operators):
         """A copy of the elements as a NumPy array on the host."""
         if self.device.kind == "host":
             return np.array(self._data)
-        data: npt.NDArray[Any] = self._data.get()
+        with self.device.activate():
+            data: npt.NDArray[Any] = self._data.get()
         return data
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:

@@ -155,9 +155,10 @@ def device(name: str | Device) -> Iterator[Device]:
     ...     ck.zeros(2).device
     Device('host')
     """
-    before = _current.device
-    _current.device = Device(name)
+    before, chosen = _current.device, Device(name)
+    _current.device = chosen
     try:
-        yield _current.device
+        with chosen.activate():
+            yield chosen
     finally:
         _current.device = before

@@ -129,8 +129,8 @@ class CudaBackend:
             if unit.dynamic_shared:
                 limit = self.properties(index).max_shared_memory_per_block
                 function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
-        # The launch object below RawKernel: it skips a device query and a property a call.
-        return CudaFunction(function.kernel, attributes, unit, index, self.xp)
+            # The launch object below RawKernel, of the device that is active now: it skips a query a call.
+            return CudaFunction(function.kernel, attributes, unit, index, self.xp)
 
     def synchronize(self, index: int) -> None:
         self.xp.cuda.Device(index).synchronize()

@@ -142,7 +142,8 @@ class _LLTM(Function):
     ) -> tuple[Array, Array, Array]:
         sequence = _Sequence(inputs, old_h.shape[1])
         keep = any(ctx.needs_input_grad)
-        states, cells, gates = sequence.forward(inputs, weights, bias.contiguous(), old_h, old_cell, keep)
+        with inputs.device.activate():
+            states, cells, gates = sequence.forward(inputs, weights, bias.contiguous(), old_h, old_cell, keep)
         if keep:
             ctx.save_for_backward(inputs, weights, bias, old_h, old_cell, states, cells, gates)
         # A view of the saved states, of one storage with them: a write to it is noticed.
@@ -158,8 +159,11 @@ class _LLTM(Function):
 
         def kernels() -> list[Array | None]:
             sequence = _Sequence(inputs, states.shape[2])
-            gates_d, old_h_d, old_cell_d = sequence.backward(weights, cells, gates, outputs_d, h_d, cell_d)
-            products = sequence.products(gates_d, inputs, weights, states, needs)
+            with inputs.device.activate():
+                gates_d, old_h_d, old_cell_d = sequence.backward(
+                    weights, cells, gates, outputs_d, h_d, cell_d
+                )
+                products = sequence.products(gates_d, inputs, weights, states, needs)
             bias_d = ops.sum(gates_d, axis=(0, 1)) if needs[2] else None
             found = (*products, bias_d, old_h_d, old_cell_d)
             return [None if one is None else ops.astype(one, inputs.dtype) for one in found]

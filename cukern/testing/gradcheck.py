@@ -172,7 +172,8 @@ def _strided(array: Array) -> Array:
     values = array.numpy().T
     wide = np.full((*values.shape[:-1], 2 * values.shape[-1] + 1), np.nan)
     wide[..., 1::2] = values
-    return Array._wrap(array.device.xp.asarray(wide)[..., 1::2].T, array.device)
+    with array.device.activate():
+        return Array._wrap(array.device.xp.asarray(wide)[..., 1::2].T, array.device)
 
 
 def _same(a: Values, b: Values) -> bool:

@@ -21,6 +21,7 @@ class Properties:
     max_shared_memory_per_block: int
     warp_size: int
     multiprocessors: int
+    max_blocks_per_cluster: int
 
 
 @dataclass(frozen=True)

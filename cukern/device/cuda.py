@@ -114,6 +114,8 @@ class CudaBackend:
             max_shared_memory_per_block=int(optin),
             warp_size=found["warpSize"],
             multiprocessors=found["multiProcessorCount"],
+            # What every GPU of compute capability 9 and later can do, of any launch.
+            max_blocks_per_cluster=8 if found["major"] >= 9 else 1,
         )
 
     def compile(self, index: int, unit: Unit) -> CudaFunction:

@@ -239,6 +239,7 @@ class Host:
             max_shared_memory_per_block=_SHARED_BYTES,
             warp_size=32,
             multiprocessors=_thread_count(),
+            max_blocks_per_cluster=1,
         )
 
     def compile(self, index: int, unit: Unit) -> HostFunction:

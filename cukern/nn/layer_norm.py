@@ -28,35 +28,51 @@ _HOST_SLOTS = 32
 
 
 class Shape(NamedTuple):
-    """How a launch deals out a row: threads of a block, threads of a row, chunks and elements of each access.
+    """How a launch deals out a row.
 
-    ``chunks`` is 0 where the row is read again for each pass rather than kept in registers.
+    Attributes:
+        block: threads of a block.
+        threads: threads of a row.
+        chunks: accesses of a thread, whose elements it keeps; 0 where the row is read a second time instead.
+        width: elements of an access.
+        tile: elements that a thread takes together where it keeps none.
+        cluster: blocks that share a row.
     """
 
     block: int
     threads: int
     chunks: int
     width: int
+    tile: int = 8
+    cluster: int = 1
+
+    @property
+    def groups(self) -> int:
+        """Rows that a block, or a cluster, has at a time."""
+        return max(1, self.block // self.threads)
 
 
 def _host_shape(acc: dtypes.DType) -> Shape:
     """One thread a row: a plain loop over a cache line of accumulators, which the compiler vectorises."""
-    return Shape(block=1, threads=1, chunks=0, width=64 // acc.itemsize)
+    return Shape(block=1, threads=1, chunks=0, width=64 // acc.itemsize, tile=256)
 
 
-def gpu_shape(columns: int, width: int, registers: int) -> Shape:
+def gpu_shape(columns: int, width: int, registers: int, clusters: int = 1) -> Shape:
     """The shape for a GPU: as few threads a row as hold it in ``registers`` elements each.
 
     Args:
         columns: elements of a row.
         width: elements of one access, which ``columns`` is a multiple of.
         registers: elements of a row that a thread may keep.
+        clusters: the most blocks that may share a row.
     """
     packs = divide_up(columns, width)
-    for threads in (8, 16, 32, 128, 256, 512, 1024):
+    shared = [1024 * cluster for cluster in (2, 4, 8) if cluster <= clusters]
+    for threads in (8, 16, 32, 128, 256, 512, 1024, *shared):
         chunks = 1 << (divide_up(packs, threads) - 1).bit_length()
         if chunks * width <= max(registers, width):
-            return Shape(max(threads, 128), threads, chunks, width)
+            block = min(max(threads, 128), 1024)
+            return Shape(block, threads, chunks, width, cluster=divide_up(threads, block))
     return Shape(block=512, threads=512, chunks=0, width=1)
 
 
@@ -67,7 +83,8 @@ def _shape(arrays: Sequence[Array | None], columns: int, registers: int) -> Shap
         return _host_shape(dtypes.info(x.dtype).acc)
     width = 16 // x.itemsize
     aligned = all(a is None or address(a._data) % 16 == 0 for a in arrays)
-    return gpu_shape(columns, width if aligned and columns % width == 0 else 1, registers)
+    clusters = x.device.properties.max_blocks_per_cluster
+    return gpu_shape(columns, width if aligned and columns % width == 0 else 1, registers, clusters)
 
 
 @cache
@@ -76,10 +93,7 @@ def _bound(kernel: Kernel, device: Device, elem: dtypes.DType, index: str, shape
         device,
         elem=elem,
         index=index,
-        block=shape.block,
-        threads=shape.threads,
-        chunks=shape.chunks,
-        width=shape.width,
+        **shape._asdict(),
     )
 
 
@@ -98,7 +112,7 @@ def launch_forward(
     statistics = empty((3, rows), acc, x.device)
     shape = shape or _shape((x, weight, bias), columns, registers=32)
     bound = _bound(_forward, x.device, x.dtype, index_type(x.size, 3 * rows), shape)
-    grid = divide_up(rows, shape.block // shape.threads)
+    grid = divide_up(rows, shape.groups) * shape.cluster
     bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
     return y, statistics
 
@@ -118,16 +132,17 @@ def launch_backward(
     acc = dtypes.info(x.dtype).acc
     dx = empty(x.shape, x.dtype, x.device)
     shape = shape or _shape((x, dy, weight), columns, registers=16)
-    in_block = shape.block // shape.threads
-    most = _HOST_SLOTS if x.device.kind == "host" else 4 * x.device.properties.multiprocessors
-    grid = min(divide_up(rows, in_block), most)
-    sizes = (grid * in_block, columns)
+    most = (
+        _HOST_SLOTS if x.device.kind == "host" else 4 * x.device.properties.multiprocessors // shape.cluster
+    )
+    teams = min(divide_up(rows, shape.groups), most)
+    sizes = (teams * shape.groups, columns)
     if shape.chunks:
         sums = [empty(sizes, acc, x.device) if want else None for want in wanted[1:]]
     else:
         sums = [zeros(sizes, acc, x.device) for _ in wanted[1:]]
     bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 3 * rows), shape)
-    bound((x, dy, weight, statistics, dx, *sums, rows, columns), grid)
+    bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
     dweight, dbias = (
         ops.astype(ops.sum(one, axis=0), x.dtype) if want and one is not None else None
         for want, one in zip(wanted[1:], sums, strict=True)
@@ -175,8 +190,10 @@ def layer_norm(
 ) -> Array:
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, mean and variance over the trailing axes.
 
-    A row that fits into a block's registers is read once. The mean is taken off before anything is squared,
-    so that a mean that is large beside the spread does no harm.
+    ``x`` is read once where a row fits the registers of a block (32,768 elements on a GPU), or of a cluster of
+    eight (262,144, from compute capability 9 on). Longer rows, and those of the host, are read once for the
+    mean and the variance together, and once for the result. The mean is taken off before anything is
+    squared, so that a mean that is large beside the spread does no harm.
 
     Args:
         x: shape (..., *normalized_shape), a floating dtype.

@@ -1,13 +1,12 @@
 // y[r, c] = (x[r, c] - mean[r]) * rstd[r] * weight[c] + bias[c], for rows of `columns` elements.
 // x, y (rows, columns); weight, bias (columns) or null; statistics (3, rows): the mean, what rounding took from it,
 // and rstd = 1 / sqrt(variance + eps).
-// Launch: grid divide_up(rows, block / threads) with `threads` a row: 1, a power of two up to 32, or block.
-// Shared: one number a warp when threads > 32. A block owns block / threads rows.
-// chunks > 0: a thread keeps chunks * width elements in registers and x is read once; chunks == 0: x is read again
-// for each of the three passes, for rows of any length (on the host, where the cache keeps the row).
+// Launch: block / threads rows a block, or a row a cluster of blocks. Shared: one number a warp, one a block.
+// chunks > 0: a thread keeps chunks * width elements in registers and x is read once. chunks == 0: x is read once for
+// the statistics, by tiles of << tile >> elements a thread, and once for y, for rows that no registers hold.
+<% set sum_type = acc if chunks else "double" %>
 <% include "nn/row.cuh" %>
 <% macro over_row() %>
-<% if chunks %>
 #pragma unroll
     for (int chunk = 0; chunk < << chunks >>; ++chunk) {
         const index start = (chunk * << threads >> + lane) * << width >>;
@@ -19,35 +18,51 @@
             }
         }
     }
-<% else %>
-    for (index start = lane * << width >>; start + << width >> <= columns; start += << threads * width >>) {
-#pragma unroll
-        for (int v = 0; v < << width >>; ++v) {
-            const acc value = cast<acc>(source[start + v]);
-            << caller() | trim >>
-        }
-    }
-    for (index start = columns / << width >> * << width >> + lane; start < columns; start += << threads >>) {
-        const int v = 0;
-        const acc value = cast<acc>(source[start]);
-        << caller() | trim >>
-    }
-<% endif %>
 <% endmacro %>
 <% macro total(partial) %>
     for (int v = 1; v < << width >>; ++v) << partial >>[0] += << partial >>[v];
     << partial >>[0] = row_sum(<< partial >>[0]);
 <% endmacro %>
+<% if not chunks %>
 
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+// Of `count` elements: the mean, less the row's first element, and the sum of squared differences from it.
+struct Moments {
+    double count, mean, squares;
+};
+
+// The moments of `size` more elements, `<< threads >>` apart, joined to `a`: Chan, Golub and LeVeque, "Updating formulae
+// and a pairwise algorithm for computing sample variances", 1979. Within the tile sums are about its first element.
+__device__ __forceinline__ Moments joined(Moments a, const << elem >>* tile, int size, << acc >> origin) {
+    << acc >> held[<< tile >>], sum[<< width >>] = {}, square[<< width >>] = {};
+    const << acc >> shift = cast< << acc >> >(tile[0]);
+    const int whole = size / << width >> * << width >>;
+    for (int i = 0; i < size; ++i) held[i] = cast< << acc >> >(tile[i * << threads >>]) - shift;
+    for (int i = 0; i < whole; i += << width >>)
+        for (int v = 0; v < << width >>; ++v) sum[v] += held[i + v];
+    for (int i = whole; i < size; ++i) sum[0] += held[i];
+    for (int v = 1; v < << width >>; ++v) sum[0] += sum[v];
+    const << acc >> middle = sum[0] / << acc >>(size);
+    for (int i = 0; i < whole; i += << width >>)
+        for (int v = 0; v < << width >>; ++v) square[v] += (held[i + v] - middle) * (held[i + v] - middle);
+    for (int i = whole; i < size; ++i) square[0] += (held[i] - middle) * (held[i] - middle);
+    for (int v = 1; v < << width >>; ++v) square[0] += square[v];
+    const double count = a.count + size;
+    // The squares are about `middle`, which is the mean but for its rounding.
+    const double mean = (double(shift) - double(origin)) + double(sum[0]) / size;
+    const double distance = mean - a.mean, part = size / count;
+    return {count, a.mean + distance * part, a.squares + square[0] + distance * distance * a.count * part};
+}
+<% endif %>
+
+extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>) << name >>(
     const << elem >>* x, const << elem >>* weight, const << elem >>* bias, << elem >>* y, << acc >>* statistics,
     << index >> rows, << index >> columns, << acc >> eps)
 {
     using elem = << elem >>;
     using acc = << acc >>;
     using index = << index >>;
-    const int lane = threadIdx.x % << threads >>;
-    const index row = index(blockIdx.x) * << block // threads >> + index(threadIdx.x) / << threads >>;
+    const int lane = row_lane();
+    const index row = index(row_team()) * row_groups + row_group();
     const bool live = row < rows;
 <% if threads == 1 %>
     if (!live) return;
@@ -70,9 +85,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     }
 <% endif %>
 
-    // The first element is subtracted before the sum, and the mean is kept as a sum of two numbers: a mean that is
-    // large beside the spread then costs no digits.
+    // The mean is kept as a sum of two numbers: one that is large beside the spread then costs no digits.
     const acc shift = cast<acc>(source[0]);
+<% if chunks %>
     acc sum[<< width >>] = {};
 <% call over_row() %>
 sum[v] += value - shift;
@@ -87,6 +102,18 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
 << total("square") >>
     const acc remainder = offset[0] * scale;
     const acc variance = square[0] * scale - remainder * remainder;
+<% else %>
+    Moments own = {0.0, 0.0, 0.0};
+    for (index start = lane; start < columns; start += << tile * threads >>) {
+        const index left = divide_up(columns - start, index(<< threads >>));
+        own = joined(own, source + start, left < << tile >> ? int(left) : << tile >>, shift);
+    }
+    const double above = row_sum(own.count * own.mean) / columns;
+    const double apart = own.mean - above;
+    const acc variance = acc(row_sum(own.squares + own.count * apart * apart) / columns);
+    const acc mean = acc(double(shift) + above);
+    const acc remainder = acc((double(shift) - double(mean)) + above);
+<% endif %>
     const acc rstd = acc(1) / sqrt(maximum(variance, acc(0)) + eps);
     if (!live) return;
     if (lane == 0) {

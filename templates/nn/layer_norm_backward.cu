@@ -3,8 +3,10 @@
 // x, dy, dx (rows, columns); weight (columns) or null; statistics (3, rows) as layer_norm.cu writes them.
 // dweight, dbias (slots, columns): sums over the rows of one slot, to be summed over the slots afterwards. With chunks
 // either may be null; without, both are zeros at the start. A slot is a group of `threads` threads of the grid.
-// Launch: any grid; rows are dealt to the slots in turn. threads, width, chunks as in layer_norm.cu.
-// Shared: one number a warp when threads > 32. A block owns its slots; no atomics, so every run gives the same bits.
+// Launch: any grid, of whole clusters; rows are dealt to the slots in turn. threads, cluster, width as in layer_norm.cu.
+// chunks > 0: x and dy are read once; chunks == 0: once for the sums and once for dx.
+// Shared: one number a warp, one a block. A block owns its slots; no atomics, so every run gives the same bits.
+<% set sum_type = acc %>
 <% include "nn/row.cuh" %>
 <% macro add_up(column, v) -%>
 const acc n = (cast<acc>(source[<< column >>]) - mean - remainder) * rstd;
@@ -16,7 +18,7 @@ const acc n = (cast<acc>(source[<< column >>]) - mean - remainder) * rstd;
                     product[<< v >>] += g * n;
 <%- endmacro %>
 
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>) << name >>(
     const << elem >>* __restrict__ x, const << elem >>* __restrict__ dy, const << elem >>* __restrict__ weight,
     const << acc >>* __restrict__ statistics, << elem >>* __restrict__ dx, << acc >>* __restrict__ dweight,
     << acc >>* __restrict__ dbias, << index >> rows, << index >> columns)
@@ -24,9 +26,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     using elem = << elem >>;
     using acc = << acc >>;
     using index = << index >>;
-    const int lane = threadIdx.x % << threads >>;
-    const index in_block = index(threadIdx.x) / << threads >>;
-    const long long slot = (long long)blockIdx.x * << block // threads >> + in_block;
+    const int lane = row_lane();
+    const long long slot = (long long)row_team() * row_groups + row_group();
     const acc scale = acc(1) / acc(columns);
 <% if chunks %>
     struct alignas(<< width >> * sizeof(elem)) Pack { elem part[<< width >>]; };
@@ -37,10 +38,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endif %>
 
     // Every thread of a block goes round equally often, since row_sum needs them all.
-    for (long long first = (long long)blockIdx.x * << block // threads >>; first < rows;
-         first += (long long)gridDim.x * << block // threads >>) {
-        const bool live = first + in_block < rows;
-        const long long row = live ? first + in_block : 0;
+    for (long long first = (long long)row_team() * row_groups; first < rows;
+         first += (long long)row_teams() * row_groups) {
+        const bool live = first + row_group() < rows;
+        const long long row = live ? first + row_group() : 0;
         const elem* source = x + row * columns;
         const elem* above = dy + row * columns;
         elem* target = dx + row * columns;

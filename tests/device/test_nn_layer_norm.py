@@ -21,6 +21,7 @@ SHAPES = [
     pytest.param(Shape(128, 32, 1, 4), id="a warp a row"),
     pytest.param(Shape(128, 128, 1, 1), id="a block a row"),
     pytest.param(Shape(64, 64, 0, 1), id="a block a row, read again"),
+    pytest.param(Shape(1, 1, 0, 4, tile=32), id="a thread a row, several tiles"),
 ]
 
 
@@ -66,8 +67,20 @@ def test_the_gpu_gets_a_shape_for_every_length() -> None:
             assert shape.block % shape.threads == 0
             assert shape.block % 32 == 0
             assert shape.threads <= 32 or shape.threads == shape.block
+            assert shape.cluster == 1
             assert shape.chunks == 0 or shape.chunks * shape.width * shape.threads >= columns
             assert shape.chunks * shape.width <= 32
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+def test_clusters_hold_rows_that_blocks_do_not(registers: int) -> None:
+    for columns in (1024 * registers + 4, 50_000, 4096 * registers, 8192 * registers):
+        shape = gpu_shape(columns, 4, registers, clusters=8)
+        assert shape.block == 1024 and shape.threads == 1024 * shape.cluster and 2 <= shape.cluster <= 8
+        assert (
+            columns <= shape.chunks * shape.width * shape.threads and shape.chunks * shape.width <= registers
+        )
+    assert gpu_shape(8192 * registers + 4, 4, registers, clusters=8) == Shape(512, 512, 0, 1)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -76,6 +89,45 @@ def test_a_mean_that_is_large_beside_the_spread(device: ck.Device, shape: Shape)
     values[1, 0] = 0.0  # the first element, which the kernel subtracts, far from the others
     y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, 100, shape)
     close(y, numpy_layer_norm(values), 32)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("columns", [40_000, 100_000, 262_144, 300_001])
+def test_long_rows(device: ck.Device, columns: int, dtype: str) -> None:
+    """On a GPU the first three fit the registers of a cluster; the last is no multiple of any access."""
+    values = np.random.default_rng(0).normal(size=(3, columns)) * [[1.0], [1e-2], [30.0]] + [
+        [0.0],
+        [1.0],
+        [5.0],
+    ]
+    x, dy = ck.asarray(values).astype(dtype), random(1, (3, columns), dtype)
+    weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
+    wide = x.numpy().astype(np.float64)
+    normal = numpy_layer_norm(wide)
+    y, statistics = launch_forward(x, weight, bias, 1e-5, columns)
+    close(y, normal * weight.numpy().astype(np.float64) + bias.numpy().astype(np.float64), 8)
+    dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns)
+    above = dy.numpy().astype(np.float64)
+    g = above * weight.numpy().astype(np.float64)
+    rstd = 1 / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    want = g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)
+    close(dx, want * rstd, 16)
+    close(dweight, (above * normal).sum(0), 16)
+    close(dbias, above.sum(0), 16)
+
+
+@pytest.mark.parametrize("columns", [30_000, 200_000, 1_000_000])
+def test_long_rows_of_a_large_mean(device: ck.Device, columns: int) -> None:
+    values = (np.random.default_rng(0).normal(size=(2, columns)) + 1e4).astype(np.float32)
+    values[1, 0] = 0.0
+    y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, columns)
+    close(y, numpy_layer_norm(values), 32)
+
+
+def test_long_rows_of_misaligned_memory(device: ck.Device) -> None:
+    values = np.random.default_rng(0).normal(size=(2, 50_000)).astype(np.float32)
+    x = ck.concat([ck.zeros(1), ck.asarray(values.reshape(-1))])[1:].reshape(2, 50_000)
+    close(nn.layer_norm(x, 50_000), numpy_layer_norm(values), 8)
 
 
 def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:

@@ -77,10 +77,11 @@ class Gpu:
         return INDEX + 1
 
     def properties(self, index: int) -> Properties:
-        return Properties("no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132)
+        return Properties("no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132, 8)
 
     def compile(self, index: int, unit: Unit) -> _Function:
-        for arch in ARCHITECTURES:
+        # Clusters of blocks came with sm_90, and no older device is given a kernel of them.
+        for arch in ARCHITECTURES[-1:] if "__cluster_dims__" in unit.text else ARCHITECTURES:
             nvrtc.compile(unit.text, arch)
         self.compiled += 1
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))

@@ -1,6 +1,6 @@
 """NumPy-style arrays whose every operation is CUDA C++ to read, render, run, differentiate and replace."""
 
-from . import creation, errors, namespace, nn, optim, testing
+from . import creation, dtypes, errors, fft, info, io, linalg, namespace, nn, optim, random, testing
 from .array import Array
 from .creation import *  # noqa: F403
 from .device import Device, device, devices
@@ -20,8 +20,11 @@ from .dtypes import (
     uint32,
     uint64,
 )
+from .dtypes import bool_ as bool
 from .errors import *  # noqa: F403
 from .function import Function, once_differentiable
+from .info import *  # noqa: F403
+from .io import *  # noqa: F403
 from .kernel import Kernel
 from .namespace import *  # noqa: F403
 from .render import add_templates
@@ -36,10 +39,13 @@ __all__ = [
     "Tape",
     "add_templates",
     "bfloat16",
+    "bool",
     "bool_",
     "checkpoint",
     "device",
     "devices",
+    "dtypes",
+    "fft",
     "float16",
     "float32",
     "float64",
@@ -49,9 +55,11 @@ __all__ = [
     "int32",
     "int64",
     "jacobian",
+    "linalg",
     "nn",
     "once_differentiable",
     "optim",
+    "random",
     "result_type",
     "stop_gradient",
     "stop_recording",
@@ -65,4 +73,6 @@ __all__ = [
 ]
 __all__ += creation.__all__
 __all__ += errors.__all__
+__all__ += info.__all__
+__all__ += io.__all__
 __all__ += namespace.__all__

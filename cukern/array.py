@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -36,8 +36,6 @@ class Array(Operators):
     """
 
     __slots__ = ("__weakref__", "_data", "_key", "_storage", "device")
-    # numpy_array + cukern_array is ours.
-    __array_ufunc__ = None
     __array_priority__ = 1000
     # Whether every tape watches the array by itself, as it does a parameter.
     _trainable = False
@@ -162,13 +160,42 @@ class Array(Operators):
             data = self.numpy()
         return data if dtype is None else data.astype(dtype, copy=False)
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        from .protocols import array_ufunc
+
+        return array_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: object, args: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
+        from .protocols import array_function
+
+        return array_function(function, args, options)
+
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, index = self._data.__dlpack_device__()
         return int(kind), int(index)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """The DLPack capsule of the memory, shared."""
-        return self._data.__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The DLPack capsule of the memory, shared. What is written to it there, no tape sees.
+
+        Args:
+            stream: what the consumer reads on; the host has none.
+            max_version: the newest version of the protocol that the consumer knows.
+            dl_device: where the consumer wants it.
+            copy: whether it must be a copy, or must not be.
+
+        Raises:
+            BufferError: the memory cannot be shared so.
+        """
+        return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -208,6 +235,9 @@ class Array(Operators):
 
     def __float__(self) -> float:
         return float(self._scalar("a float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("a complex"))
 
     def __index__(self) -> int:
         if self.ndim or dtypes.info(self.dtype).kind not in "iu":

@@ -19,11 +19,17 @@ __all__ = [
     "empty_like",
     "eye",
     "from_dlpack",
+    "fromfunction",
     "full",
     "full_like",
+    "geomspace",
+    "identity",
+    "indices",
     "linspace",
+    "logspace",
     "ones",
     "ones_like",
+    "tri",
     "zeros",
     "zeros_like",
 ]
@@ -274,6 +280,7 @@ def linspace(
     Raises:
         ValueError: ``num`` is negative.
     """
+    start, stop = float(start), float(stop)
     if num < 0:
         raise ValueError(f"num: expected at least 0, got {num}")
     wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
@@ -292,3 +299,72 @@ def eye(
     """Ones on the ``k``-th diagonal of a matrix of zeros, float32 by default."""
     wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
     return _on(_device(device), np.eye(n_rows, n_cols, k=k).astype(wanted))
+
+
+def logspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    base: float = 10.0,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+) -> Array:
+    """``num`` numbers evenly spaced on a logarithmic scale, from ``base**start`` to ``base**stop``; float32."""
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    return _on(_device(device), np.logspace(start, stop, num, endpoint, base).astype(wanted))
+
+
+def geomspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+) -> Array:
+    """``num`` numbers in geometric progression from ``start`` to ``stop``, float32 by default."""
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    return _on(_device(device), np.geomspace(start, stop, num, endpoint).astype(wanted))
+
+
+def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:
+    """The identity matrix of ``n`` rows, float32 by default."""
+    return eye(n, dtype=dtype, device=device)
+
+
+def tri(
+    n_rows: int,
+    n_cols: int | None = None,
+    k: int = 0,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Array:
+    """Ones on and below the ``k``-th diagonal of a matrix of zeros, float32 by default."""
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    return _on(_device(device), np.tri(n_rows, n_cols, k).astype(wanted))
+
+
+def indices(
+    dimensions: Shape, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None
+) -> Array:
+    """The places of a grid: shape (axes, *dimensions), of which part i counts along axis i; int64 by default."""
+    wanted = dtypes.default_int if dtype is None else dtypes.as_dtype(dtype)
+    return _on(_device(device), np.indices(shape_of(dimensions)).astype(wanted))
+
+
+def fromfunction(
+    function: Any,
+    shape: Shape,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    **options: Any,
+) -> Any:
+    """What ``function`` makes of the coordinates of a grid: an array for each axis of ``shape``, float32."""
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    grid = indices(shape, wanted, device=device)
+    return function(*(grid[i] for i in range(grid.shape[0])), **options)

@@ -72,6 +72,7 @@ class Row:
             operand; None where the derivative is zero or not defined.
         codes: another ``code`` for some kinds of dtype.
         integers: the dtype that integers are divided in; None for the float of NumPy's math functions.
+        halves: whether it has a meaning for float16 and bfloat16, whose values are computed in float32.
         simplify: may name another row and operands for special Python numbers.
         oracle: the NumPy function of the same values, where its name is another.
         domain: the open interval that tests and gradient checks draw operands from.
@@ -90,6 +91,7 @@ class Row:
         codes: dict[str, str] | None = None,
         integers: DType | None = None,
         bools: DType | None = None,
+        halves: bool = True,
         simplify: Callable[..., tuple[Callable[..., Any], tuple[Any, ...]] | None] | None = None,
         oracle: str | Callable[..., Any] | None = None,
         domain: tuple[float, float] = (-2.0, 2.0),
@@ -102,7 +104,7 @@ class Row:
         operands, _, result = signature.partition("->")
         self.operands, self.result = operands, result
         self.vjp = vjp
-        self.integers, self.bools = integers, bools
+        self.integers, self.bools, self.halves = integers, bools, halves
         self.simplify = simplify
         self.oracle = name if oracle is None else oracle
         self.domain = domain
@@ -141,6 +143,8 @@ class Row:
         """
         common = [o for o, mark in zip(operands, self.operands, strict=True) if mark == "x"]
         dtype = self._computed(common) if common else dtypes.bool_
+        if not self.halves and dtype in (dtypes.float16, dtypes.bfloat16):
+            raise TypeError(f"{self.name}: expected float32 or float64, got {dtypes.info(dtype).name}")
         cast = tuple(dtype if mark == "x" else dtypes.bool_ for mark in self.operands)
         return cast, dtype if self.result == "x" else dtypes.bool_
 
@@ -356,6 +360,62 @@ class Expr(Operators):
         raise TypeError("a fused function is elementwise: index the array before or after it")
 
 
+class Reduced(Operators):
+    """The symbol of a reduction that a fused function ends with: it is returned, and not computed with.
+
+    Attributes:
+        reduction: the public reduction.
+        value: what is reduced, in the dtype it is reduced in.
+        axes: the reduced axes.
+        keepdims: whether they stay, with size 1.
+        dtype: the dtype that the result will have.
+        parameter: the reduction's parameter.
+        shape: the shape that the result will have.
+    """
+
+    __slots__ = ("axes", "dtype", "keepdims", "parameter", "reduction", "shape", "value")
+
+    def __init__(
+        self,
+        reduction: Any,
+        value: Expr,
+        axes: tuple[int, ...],
+        keepdims: bool,
+        dtype: DType,
+        parameter: float,
+    ) -> None:
+        self.reduction, self.value, self.axes, self.keepdims = reduction, value, axes, keepdims
+        self.dtype, self.parameter = dtype, parameter
+        kept = (1 if i in axes else n for i, n in enumerate(value.shape) if keepdims or i not in axes)
+        self.shape = tuple(kept)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes that the result will have."""
+        return len(self.shape)
+
+    def _refused(self, name: str) -> TypeError:
+        return TypeError(
+            f"{name} of {self.reduction.name}: a fused function may end with a reduction, and returns it; "
+            "compute with it outside of the function"
+        )
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        raise self._refused(name)
+
+    def _apply(self, name: str, x: Any, y: Any) -> Any:
+        raise self._refused(name)
+
+    def __repr__(self) -> str:
+        return f"Reduced({self.reduction.name}, {dtypes.info(self.dtype).name}, shape={self.shape})"
+
+    def __bool__(self) -> bool:
+        raise self._refused("the truth")
+
+    def __float__(self) -> float:
+        raise self._refused("the number")
+
+
 def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
     """``row`` on symbols and Python numbers.
 
@@ -371,6 +431,8 @@ def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
             shapes.append(operand.shape)
         elif is_scalar(operand):
             nodes.append(operand)
+        elif isinstance(operand, Reduced):
+            raise operand._refused(row.name)
         else:
             raise TypeError(
                 f"{row.name}: a fused function computes with its arguments and Python numbers; got "

@@ -13,7 +13,8 @@ import numpy as np
 from . import dtypes, pytree
 from .array import Array
 from .creation import asarray
-from .expr import Expr, Node, cast, input_node, is_scalar, scalar_node
+from .expr import Expr, Node, Reduced, cast, input_node, is_scalar, scalar_node
+from .ops import reduction
 from .ops.elementwise import evaluate
 from .ops.launch import remember, source
 from .program import Program, compact
@@ -24,12 +25,43 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class _Kernel:
-    """The outputs of one shape: their program, which arrays and scalars it takes, and their places."""
+    """The outputs of one shape, or one that is a reduction.
+
+    Attributes:
+        program: what computes them, or the value that is reduced.
+        arrays: the arrays of a call that it takes.
+        scalars: the numbers that it takes.
+        places: where the outputs stand in the result.
+        reduced: the reduction.
+    """
 
     program: Program
     arrays: tuple[int, ...]
     scalars: tuple[int, ...]
     places: tuple[int, ...]
+    reduced: Reduced | None = None
+
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> tuple[Array, ...]:
+        """The outputs, of the arguments of a call."""
+        inputs, numbers = [arrays[k] for k in self.arrays], [scalars[k] for k in self.scalars]
+        end = self.reduced
+        if end is None:
+            return evaluate(self.program, inputs, numbers)
+        return (
+            end.reduction.evaluate(
+                self.program, inputs, numbers, end.axes, end.keepdims, end.dtype, end.parameter
+            ),
+        )
+
+    def source(self, arrays: Sequence[Array]) -> str:
+        """The text of the kernel."""
+        datas, device = [arrays[k]._data for k in self.arrays], arrays[self.arrays[0]].device
+        if self.reduced is None:
+            return source(self.program, device, datas)
+        end = self.reduced
+        return reduction.source(
+            end.reduction.row, self.program, device, datas, frozenset(end.axes), end.dtype
+        )
 
 
 @dataclass(frozen=True)
@@ -88,10 +120,8 @@ class Fused(Generic[P, R]):
         traced = self._traced(call)
         made: dict[int, Array] = {}
         for kernel in traced.kernels:
-            arrays = [call.arrays[k] for k in kernel.arrays]
-            outs = evaluate(kernel.program, arrays, [call.scalars[k] for k in kernel.scalars])
-            made.update(zip(kernel.places, outs, strict=True))
-        if len(made) == 1 and isinstance(traced.outputs, Expr):
+            made.update(zip(kernel.places, kernel.run(call.arrays, call.scalars), strict=True))
+        if len(made) == 1 and isinstance(traced.outputs, (Expr, Reduced)):
             return made[0]  # type: ignore[return-value]
         result: R = pytree.replace(traced.outputs, [made[i] for i in range(len(made))])
         return result
@@ -99,12 +129,7 @@ class Fused(Generic[P, R]):
     def source(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The text of the kernel, or kernels, that a call with these arguments runs."""
         call = self._sort(args, kwargs)
-        device = call.arrays[0].device if call.arrays else None
-        texts = []
-        for kernel in self._traced(call).kernels:
-            assert device is not None
-            texts.append(source(kernel.program, device, [call.arrays[k]._data for k in kernel.arrays]))
-        return "\n".join(texts)
+        return "\n".join(kernel.source(call.arrays) for kernel in self._traced(call).kernels)
 
     def _sort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         tree: Any = (args, kwargs)
@@ -167,20 +192,29 @@ class Fused(Generic[P, R]):
     def _kernels(self, outputs: Any) -> tuple[_Kernel, ...]:
         """A program for each shape that outputs have."""
         groups: dict[tuple[int, ...], list[tuple[int, Node]]] = {}
+        ends: list[tuple[int, Reduced]] = []
         for i, (path, value) in enumerate(pytree.leaves(outputs)):
+            if isinstance(value, Reduced):
+                ends.append((i, value))
+                continue
             if not isinstance(value, Expr):
                 raise TypeError(
                     f"{self._name}: expected to return functions of its array arguments, got "
                     f"{type(value).__name__} at result{path}"
                 )
             groups.setdefault(value.shape, []).append((i, _strong(value.node)))
-        kernels = []
-        for members in groups.values():
-            made, arrays, scalars = compact(self._name, [node for _, node in members])
-            if not arrays:
-                raise TypeError(f"{self._name}: a result depends on no array argument")
-            kernels.append(_Kernel(made, arrays, scalars, tuple(i for i, _ in members)))
+        kernels = [
+            self._kernel([node for _, node in members], tuple(i for i, _ in members))
+            for members in groups.values()
+        ]
+        kernels += [self._kernel([_strong(end.value.node)], (i,), end) for i, end in ends]
         return tuple(kernels)
+
+    def _kernel(self, nodes: list[Node], places: tuple[int, ...], reduced: Reduced | None = None) -> _Kernel:
+        made, arrays, scalars = compact(self._name, nodes)
+        if not arrays:
+            raise TypeError(f"{self._name}: a result depends on no array argument")
+        return _Kernel(made, arrays, scalars, places, reduced)
 
 
 def _typed(value: Any) -> Any:
@@ -206,10 +240,16 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     the kernel; other arguments, and those named in ``static``, may steer Python control flow. Numbers
     that the function writes itself are compiled into the kernel.
 
+    The function may end with reductions, ``ck.mean((x - y) ** 2)`` say, over any axes: each becomes a kernel with
+    what it reduces (and a small one that joins the parts of a long reduction). Its derivative is one kernel; that
+    of ``max``, ``min``, ``var`` and ``std`` reduces the values once more, and that of ``prod`` keeps them in an array.
+    What is computed from a reduction, ``x - ck.mean(x)`` say, is computed outside.
+
     float16 and bfloat16 values are kept in float32 from the inputs to the results.
 
     Args:
-        function: computes with elementwise functions and operators only, and returns one result or a pytree.
+        function: computes with elementwise functions and operators, may end with reductions, and returns one result
+            or a pytree.
         static: names of parameters whose numbers the function is traced for anew.
 
     Raises:

@@ -11,12 +11,22 @@ from .dtypes import DType
 from .fuse import fuse as fuse
 from .operators import FUNCTIONS
 from .ops import getitem as _getitem  # noqa: F401 - registers x[key]
+from .ops.assemble import *  # noqa: F403
+from .ops.calculus import *  # noqa: F403
+from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import astype as astype
 from .ops.index import *  # noqa: F403
 from .ops.linalg import *  # noqa: F403
 from .ops.manipulate import *  # noqa: F403
+from .ops.nan import *  # noqa: F403
 from .ops.reduce import *  # noqa: F403
 from .ops.reduce import sum_to_shape
+from .ops.scan import *  # noqa: F403
+from .ops.search import *  # noqa: F403
+from .ops.sets import *  # noqa: F403
+from .ops.softmax import *  # noqa: F403
+from .ops.sort import *  # noqa: F403
+from .special import *  # noqa: F403
 from .table import *  # noqa: F403
 
 #: Functions that arrays have as methods or operators, under another public name or none.

@@ -222,9 +222,9 @@ class Operators:
         """The elements, but at least ``min`` and at most ``max``."""
         return self._call("clip", min, max)
 
-    def round(self) -> Self:
-        """The nearest integers, halves to the even one."""
-        return self._call("round")
+    def round(self, decimals: int = 0) -> Self:
+        """The nearest integers, halves to the even one, or numbers of so many decimal places."""
+        return self._call("round", decimals)
 
     def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Self:
         """The sum over axes."""

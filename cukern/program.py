@@ -133,27 +133,36 @@ def _reverse(outputs: Sequence[Node], seeds: Sequence[Node], needs: Sequence[boo
 def _derive(forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]) -> Backward:
     k, m = len(forward.inputs), len(forward.outputs)
     seeds = [input_node(k + i, node.dtype) for i, node in enumerate(forward.outputs)]
-    cotangents = _reverse(forward.outputs, seeds, needs)
-    roots: list[Node] = []
-    results: list[Source | None] = []
-    for i, dtype in enumerate(forward.inputs):
-        root = cotangents.get(input_node(i, dtype)) if needs[i] else None
-        if root is None:
-            results.append(None)
-        elif root in seeds:
-            results.append(("cotangent", seeds.index(root)))
-        else:
-            results.append(("output", len(roots)))
-            roots.append(cast(root, dtypes.info(dtype).acc if wide[i] else dtype))
+    roots, results = roots_from(forward, seeds, needs, wide)
     if not roots:
-        return Backward(None, (), (), tuple(results))
+        return Backward(None, (), (), results)
     roots = _saving_least(roots, forward.outputs, k, m)
     made, inputs, scalars = compact(f"{forward.name}_vjp", roots)
     sources: list[Source] = [
         ("input", at) if at < k else ("cotangent", at - k) if at < k + m else ("output", at - k - m)
         for at in inputs
     ]
-    return Backward(made, tuple(sources), scalars, tuple(results))
+    return Backward(made, tuple(sources), scalars, results)
+
+
+def roots_from(
+    forward: Program, seeds: Sequence[Node], needs: tuple[bool, ...], wide: tuple[bool, ...]
+) -> tuple[list[Node], tuple[Source | None, ...]]:
+    """The nodes of the inputs' cotangents, from those of the outputs; results as of :class:`Backward`."""
+    cotangents = _reverse(forward.outputs, seeds, needs)
+    inputs = [seed if seed.kind == "input" else None for seed in seeds]
+    roots: list[Node] = []
+    results: list[Source | None] = []
+    for i, dtype in enumerate(forward.inputs):
+        root = cotangents.get(input_node(i, dtype)) if needs[i] else None
+        if root is None:
+            results.append(None)
+        elif root in inputs:
+            results.append(("cotangent", inputs.index(root)))
+        else:
+            results.append(("output", len(roots)))
+            roots.append(cast(root, dtypes.info(dtype).acc if wide[i] else dtype))
+    return roots, tuple(results)
 
 
 def _saving_least(roots: list[Node], outputs: Sequence[Node], k: int, m: int) -> list[Node]:

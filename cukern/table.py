@@ -14,7 +14,7 @@ import numpy as np
 
 from . import dtypes
 from .expr import ALL, INTEGER, NUMERIC
-from .ops.elementwise import Bounded, Ternary, Unary, binary, parametric, ternary, unary
+from .ops.elementwise import Bounded, Rounding, Ternary, Unary, binary, parametric, ternary, unary
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)
@@ -51,7 +51,8 @@ divide = binary(
 )
 floor_divide = binary(
     "floor_divide", "floor_divide(x, y)", NUMERIC, bools=dtypes.int8,
-    operator="__floordiv__", doc="The quotient rounded down; integers divided by 0 give 0.",
+    operator="__floordiv__",
+    doc="The quotient rounded down; integers divided by 0 give 0. Infinities follow the Array API, not NumPy.",
 )
 remainder = binary(
     "remainder", "remainder_of(x, y)", NUMERIC, bools=dtypes.int8,
@@ -222,8 +223,10 @@ erfc: Unary = unary(
 floor = unary("floor", "floor(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The largest integer at most x.")
 ceil = unary("ceil", "ceil(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The smallest integer at least x.")
 trunc = unary("trunc", "trunc(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="x rounded towards 0.")
-round = unary("round", "rint(x)", NUMERIC, codes=dict.fromkeys("iu", "x"), bools=dtypes.float16,
-     doc="The nearest integer, halves to the even one.")
+round = Rounding(
+    "round", "rint(x)", NUMERIC, "x->x", codes=dict.fromkeys("iu", "x"), bools=dtypes.float16,
+    doc="The nearest integer, halves to the even one; or the nearest number of ``decimals`` decimal places.",
+)
 
 # ----- comparison and choice -----
 

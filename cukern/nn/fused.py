@@ -19,11 +19,6 @@ def index_type(*sizes: int) -> str:
     return "int" if max(sizes) < 2**31 - 2**16 else "long long"
 
 
-def divide_up(a: int, b: int) -> int:
-    """``a / b``, rounded up."""
-    return -(-a // b)
-
-
 def is_int(value: object) -> bool:
     """Whether it is an integer, of Python's or NumPy's, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -16,8 +16,9 @@ from ..creation import empty, ones, zeros
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
+from ..ops.launch import divide_up
 from . import reference
-from .fused import common_dtype, divide_up, fused_vjp, index_type, is_int
+from .fused import common_dtype, fused_vjp, index_type, is_int
 from .module import Module, Parameter
 
 _forward = Kernel("nn/layer_norm.cu", name="layer_norm")

@@ -24,8 +24,9 @@ from ..creation import empty, zeros
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
+from ..ops.launch import divide_up
 from . import init, reference
-from .fused import common_dtype, divide_up, fused_vjp, index_type, require_sizes
+from .fused import common_dtype, fused_vjp, index_type, require_sizes
 from .module import Module, Parameter
 
 _forward = Kernel("nn/lltm_forward.cu", name="lltm_forward")

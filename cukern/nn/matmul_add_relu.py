@@ -15,9 +15,9 @@ from ..creation import empty
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from ..ops.launch import broadcast_steps, collapse
+from ..ops.launch import broadcast_steps, collapse, divide_up
 from ..ops.reduce import sum_to_shape
-from .fused import common_dtype, divide_up, index_type, strided
+from .fused import common_dtype, index_type, strided
 
 _kernel = Kernel("nn/matmul_add_relu.cu", name="matmul_add_relu")
 

@@ -17,7 +17,8 @@ from ..creation import asarray, empty
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from .fused import common_dtype, divide_up, index_type, is_int
+from ..ops.launch import divide_up
+from .fused import common_dtype, index_type, is_int
 from .module import Module
 
 Pair = tuple[int, int]

@@ -11,14 +11,41 @@ import numpy.typing as npt
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray
+from ..device import Device
 from ..errors import DeviceError, GradientError
-from ..expr import FLOAT, Expr, Node, Row, Scalar, call, cast, input_node, is_scalar, scalar_node, symbolic
+from ..expr import (
+    FLOAT,
+    Expr,
+    Node,
+    Reduced,
+    Row,
+    Scalar,
+    call,
+    cast,
+    input_node,
+    is_scalar,
+    scalar_node,
+    symbolic,
+)
 from ..operators import FUNCTIONS
 from ..program import Backward, Program, program
 from .axes import public, require_array
 from .launch import repeated, run
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
+
+
+def one_device(name: str, arrays: Sequence[Array]) -> Device:
+    """The device of all the arrays.
+
+    Raises:
+        DeviceError: they are on different devices.
+    """
+    device = arrays[0].device
+    for array in arrays:
+        if array.device is not device:
+            raise DeviceError(f"{name}: expected arrays on one device, got {device} and {array.device}")
+    return device
 
 
 def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> tuple[Array, ...]:
@@ -28,10 +55,7 @@ def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] =
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    device = arrays[0].device
-    for array in arrays:
-        if array.device is not device:
-            raise DeviceError(f"{made.name}: expected arrays on one device, got {device} and {array.device}")
+    device = one_device(made.name, arrays)
     outs = tuple(Array._wrap(data, device) for data in run(made, device, [a._data for a in arrays], scalars))
     if tape.recording(arrays):
         _record(made, arrays, scalars, outs)
@@ -120,7 +144,7 @@ class Elementwise(Row):
 
     def _apply_other(self, operands: tuple[Any, ...]) -> Any:
         """Symbols, or NumPy's arrays and scalars beside ours."""
-        if any(isinstance(operand, Expr) for operand in operands):
+        if any(isinstance(operand, (Expr, Reduced)) for operand in operands):
             return symbolic(self, operands)
         return self.apply(as_operands(self.name, operands))
 
@@ -245,6 +269,23 @@ class Unary(Elementwise):
         return self.apply((x,))
 
 
+class Rounding(Unary):
+    """An elementwise function of one array that rounds to decimal places, of the whole number by default."""
+
+    @overload
+    def __call__(self, x: Expr, /, decimals: int = 0) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, decimals: int = 0) -> Array: ...
+    def __call__(self, x: Any, /, decimals: int = 0) -> Any:
+        if decimals == 0 or (isinstance(x, Array) and dtypes.info(x.dtype).kind != "f" and decimals > 0):
+            return self.apply((x,))
+        multiply, divide = FUNCTIONS["multiply"], FUNCTIONS["divide"]
+        if decimals > 0:
+            return divide(self.apply((multiply(x, 10.0**decimals),)), 10.0**decimals)
+        rounded = multiply(self.apply((divide(x, 10.0**-decimals),)), 10.0**-decimals)
+        return astype(rounded, x.dtype, copy=False) if isinstance(x, (Array, Expr)) else rounded
+
+
 class Binary(Elementwise):
     """An elementwise function of two arrays, broadcast against each other."""
 
@@ -324,7 +365,7 @@ def parametric(
 
 
 @public
-def astype(x: Array, dtype: Any, /, *, copy: bool = True) -> Array:
+def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """The elements of ``x`` as another dtype; differentiable between floating dtypes.
 
     Args:
@@ -332,6 +373,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True) -> Array:
         dtype: the dtype of the result. Numbers are rounded to the nearest for floating dtypes, towards 0
             for integers; every number but 0 is True.
         copy: whether an array of that dtype already is copied.
+        device: where the result is; that of ``x`` by default.
 
     Raises:
         TypeError: ``dtype`` is no dtype of cukern.
@@ -339,6 +381,8 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True) -> Array:
     if isinstance(x, Expr):
         return x.astype(dtype)
     require_array(x, "astype")
+    if device is not None and x.device != device:
+        x = x.to_device(device)
     wanted = dtypes.as_dtype(dtype)
     if wanted == x.dtype and not copy:
         return x

@@ -120,6 +120,11 @@ def step_kind(step: int) -> str:
     return {1: "unit", 0: "zero"}.get(step, "any")
 
 
+def divide_up(a: int, b: int) -> int:
+    """``a / b``, rounded up."""
+    return -(-a // b)
+
+
 def power_of_two(n: int) -> int:
     """The least power of two that is at least ``n``."""
     return 1 << max(0, n - 1).bit_length()

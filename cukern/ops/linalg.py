@@ -1,19 +1,53 @@
-"""Matrix products, through the device's BLAS."""
+"""Products of vectors, matrices and tensors, through the device's BLAS, and diagonals."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from .. import dtypes, tape
 from ..array import Array
 from ..errors import DeviceError
-from .axes import on_device, public, require_array
+from ..fuse import fuse
+from .axes import normalize_axes, normalize_axis, on_device, public, recorded, require_array, view
 from .elementwise import astype
-from .manipulate import expand_dims, reshape, squeeze, swapaxes
+from .launch import raw, zeros
+from .manipulate import (
+    expand_dims,
+    moveaxis,
+    permute_dims,
+    ravel,
+    reshape,
+    squeeze,
+    stack,
+    swapaxes,
+    unstack,
+)
 from .reduce import sum
 
-__all__ = ["matmul", "vecdot"]
+__all__ = [
+    "cross",
+    "diag",
+    "diagflat",
+    "diagonal",
+    "dot",
+    "inner",
+    "kron",
+    "matmul",
+    "matvec",
+    "outer",
+    "tensordot",
+    "trace",
+    "vdot",
+    "vecdot",
+    "vecmat",
+]
+
+#: The sizes that cuBLAS takes: C's int.
+_LIMIT = 2**31 - 1
 
 
 @on_device
@@ -23,7 +57,44 @@ def _product(a: Array, b: Array) -> Array:
     if dtype == dtypes.bfloat16 or (dtype == dtypes.float16 and a.device.kind == "host"):
         with tape.stop_recording():
             return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), dtype)
+    if a.device.kind == "cuda":
+        return Array._wrap(in_pieces(xp, a._data, b._data, _LIMIT), a.device)
     return Array._wrap(xp.matmul(a._data, b._data), a.device)
+
+
+def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:
+    """The product of two ndarrays in as many products as it takes for no size, and no batch, to exceed ``limit``."""
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if max(m, k, n, math.prod(batch)) <= limit:
+        return xp.matmul(a, b)
+    if k > limit:
+        half = k // 2
+        return in_pieces(xp, a[..., :half], b[..., :half, :], limit) + in_pieces(
+            xp, a[..., half:], b[..., half:, :], limit
+        )
+    # Places are counted from the last axis, as batches broadcast.
+    at = (
+        -2
+        if m > limit
+        else -1
+        if n > limit
+        else max(range(len(batch)), key=batch.__getitem__) - len(batch) - 2
+    )
+    size = (*batch, m, n)[at]
+    parts = []
+    for start, end in ((0, size // 2), (size // 2, size)):
+        left = a if at == -1 else _cut(a, at, start, end)
+        right = b if at == -2 else _cut(b, at, start, end)
+        parts.append(in_pieces(xp, left, right, limit))
+    return xp.concatenate(parts, axis=at)
+
+
+def _cut(data: Any, axis: int, start: int, end: int) -> Any:
+    """Part of an axis, counted from the last; all of one that broadcasts."""
+    if -axis > data.ndim or data.shape[axis] == 1:
+        return data
+    return data[(..., slice(start, end)) + (slice(None),) * (-axis - 1)]
 
 
 @public
@@ -85,9 +156,209 @@ def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:
 
 @public
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
-    """The sum of products along an axis of both.
+    """The sum of products along an axis that both have, counted in the last axes.
 
     Raises:
-        ValueError: the shapes do not broadcast.
+        AxisError: an operand has no such axis.
+        ValueError: the sizes of the axis differ, or the other axes do not broadcast.
     """
-    return sum(x1 * x2, axis)
+    place1 = normalize_axis(axis, require_array(x1, "vecdot", "x1").ndim, "vecdot")
+    place2 = normalize_axis(axis, require_array(x2, "vecdot", "x2").ndim, "vecdot")
+    if x1.shape[place1] != x2.shape[place2]:
+        raise ValueError(f"vecdot: shapes {x1.shape} and {x2.shape} differ along axis {axis}")
+    first, second = moveaxis(x1, place1, -1), moveaxis(x2, place2, -1)
+    return sum(first * second, -1, dtype=dtypes.result_type(x1.dtype, x2.dtype))
+
+
+@public
+def matvec(x1: Array, x2: Array, /) -> Array:
+    """The products of matrices (..., m, n) with vectors (..., n): (..., m).
+
+    Raises:
+        ValueError: an operand has too few axes, or the shapes do not fit.
+    """
+    if require_array(x1, "matvec", "x1").ndim < 2 or not require_array(x2, "matvec", "x2").ndim:
+        raise ValueError(f"matvec: expected a matrix and a vector, got shapes {x1.shape} and {x2.shape}")
+    return squeeze(matmul(x1, expand_dims(x2, -1)), -1)
+
+
+@public
+def vecmat(x1: Array, x2: Array, /) -> Array:
+    """The products of vectors (..., m) with matrices (..., m, n): (..., n).
+
+    Raises:
+        ValueError: an operand has too few axes, or the shapes do not fit.
+    """
+    if not require_array(x1, "vecmat", "x1").ndim or require_array(x2, "vecmat", "x2").ndim < 2:
+        raise ValueError(f"vecmat: expected a vector and a matrix, got shapes {x1.shape} and {x2.shape}")
+    return squeeze(matmul(expand_dims(x1, -2), x2), -2)
+
+
+@public
+def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
+    """The sum of products over axes of both.
+
+    Args:
+        x1: any array.
+        x2: any array.
+        axes: how many of the last of ``x1`` and the first of ``x2``, or a pair of sequences of axes.
+
+    Returns:
+        The other axes of ``x1``, then those of ``x2``.
+
+    Raises:
+        ValueError: the sizes of the axes differ, or there are not as many.
+    """
+    require_array(x1, "tensordot", "x1")
+    require_array(x2, "tensordot", "x2")
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x1.ndim, x2.ndim):
+            raise ValueError(f"tensordot: axes: {axes} are more than {x1.shape} or {x2.shape} has")
+        first, second = tuple(range(x1.ndim - axes, x1.ndim)), tuple(range(axes))
+    else:
+        given = [(one,) if isinstance(one, int) else tuple(one) for one in axes]
+        first = normalize_axes(given[0], x1.ndim, "tensordot")
+        second = normalize_axes(given[1], x2.ndim, "tensordot")
+    sizes1, sizes2 = [x1.shape[i] for i in first], [x2.shape[i] for i in second]
+    if sizes1 != sizes2:
+        raise ValueError(f"tensordot: axes: shapes {x1.shape} and {x2.shape} differ along {axes}")
+    rows = [i for i in range(x1.ndim) if i not in first]
+    columns = [i for i in range(x2.ndim) if i not in second]
+    inner = math.prod(sizes1)
+    left = reshape(permute_dims(x1, (*rows, *first)), (math.prod(x1.shape[i] for i in rows), inner))
+    right = reshape(permute_dims(x2, (*second, *columns)), (inner, math.prod(x2.shape[i] for i in columns)))
+    return reshape(matmul(left, right), (*(x1.shape[i] for i in rows), *(x2.shape[i] for i in columns)))
+
+
+@public
+def outer(x1: Array, x2: Array, /) -> Array:
+    """The products of each element of one array with each of another, both flattened: a matrix."""
+    first, second = ravel(require_array(x1, "outer", "x1")), ravel(require_array(x2, "outer", "x2"))
+    return expand_dims(first, 1) * second
+
+
+@public
+def inner(x1: Array, x2: Array, /) -> Array:
+    """The sum of products over the last axis of both."""
+    if not require_array(x1, "inner", "x1").ndim or not require_array(x2, "inner", "x2").ndim:
+        return x1 * x2
+    return tensordot(x1, x2, axes=((-1,), (-1,)))
+
+
+@public
+def dot(x1: Array, x2: Array, /) -> Array:
+    """The product of matrices and vectors; else the sum over the last axis of ``x1`` and the second last of ``x2``."""
+    if not require_array(x1, "dot", "x1").ndim or not require_array(x2, "dot", "x2").ndim:
+        return x1 * x2
+    return tensordot(x1, x2, axes=((-1,), (-2,) if x2.ndim > 1 else (0,)))
+
+
+@public
+def vdot(x1: Array, x2: Array, /) -> Array:
+    """The sum of products of all elements, both flattened."""
+    return vecdot(ravel(require_array(x1, "vdot", "x1")), ravel(require_array(x2, "vdot", "x2")))
+
+
+@public
+def kron(x1: Array, x2: Array, /) -> Array:
+    """The Kronecker product: ``x2`` times each element of ``x1``, side by side."""
+    require_array(x1, "kron", "x1")
+    require_array(x2, "kron", "x2")
+    ndim = max(x1.ndim, x2.ndim)
+    sizes = [(1,) * (ndim - x.ndim) + x.shape for x in (x1, x2)]
+    left = reshape(x1, tuple(n for size in sizes[0] for n in (size, 1)))
+    right = reshape(x2, tuple(n for size in sizes[1] for n in (1, size)))
+    return reshape(left * right, tuple(a * b for a, b in zip(*sizes, strict=True)))
+
+
+def _diagonal_view(data: Any, xp: Any, offset: int) -> Any:
+    """The diagonal of the last two axes of an ndarray, in the same memory."""
+    rows, columns = data.shape[-2:]
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    start = data[..., max(0, -offset) :, max(0, offset) :] if count else data[..., :0, :0]
+    steps = (*data.strides[:-2], data.strides[-2] + data.strides[-1])
+    return xp.lib.stride_tricks.as_strided(start, (*data.shape[:-2], count), steps)
+
+
+@on_device
+def from_diagonal(x: Array, rows: int, columns: int, offset: int) -> Array:
+    """Matrices of zeros but for ``x`` (..., n) on a diagonal."""
+    data = zeros(x.device, (*x.shape[:-1], rows, columns), x.dtype)
+    _diagonal_view(raw(data), x.device.xp, offset)[...] = raw(x._data)
+    made = Array._wrap(data, x.device)
+    return recorded("from_diagonal", x, made, lambda g: diagonal(g, offset, -2, -1))
+
+
+@public
+@on_device
+def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """A view of a diagonal of matrices, along the last axis; :func:`cukern.linalg.diagonal` takes the last axes.
+
+    Args:
+        x: two axes at least.
+        offset: how far above the main diagonal.
+        axis1: the axis of the matrices' rows.
+        axis2: the axis of their columns.
+
+    Raises:
+        ValueError: there are not two axes, or both are the same.
+    """
+    if require_array(x, "diagonal").ndim < 2:
+        raise ValueError(f"diagonal: expected at least two axes, got shape {x.shape}")
+    axes = normalize_axes((axis1, axis2), x.ndim, "diagonal")
+    moved = moveaxis(x, axes, (-2, -1))
+    rows, columns = moved.shape[-2:]
+    made = view(x, _diagonal_view(moved._data, x.device.xp, offset))
+    return recorded("diagonal", moved, made, lambda g: from_diagonal(g, rows, columns, offset))
+
+
+@public
+def trace(
+    x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: npt.DTypeLike | None = None
+) -> Array:
+    """The sum of a diagonal of matrices. Arguments as :func:`diagonal`, ``dtype`` as of :func:`sum`."""
+    return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
+
+
+@public
+def diag(x: Array, /, k: int = 0) -> Array:
+    """The ``k``-th diagonal of a matrix, or a matrix of zeros with ``x``, of one axis, on it.
+
+    Raises:
+        ValueError: ``x`` has other axes.
+    """
+    if require_array(x, "diag").ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ValueError(f"diag: expected one axis or two, got shape {x.shape}")
+    n = x.size + abs(k)
+    return from_diagonal(x, n, n, k)
+
+
+@public
+def diagflat(x: Array, /, k: int = 0) -> Array:
+    """A matrix of zeros with the elements of ``x`` on the ``k``-th diagonal."""
+    return diag(ravel(require_array(x, "diagflat")), k)
+
+
+@fuse
+def _cross(a0: Array, a1: Array, a2: Array, b0: Array, b1: Array, b2: Array) -> tuple[Array, Array, Array]:
+    return a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
+
+
+@public
+def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
+    """The cross product of vectors of three elements along an axis.
+
+    Raises:
+        ValueError: the axis has another size, or the shapes do not broadcast.
+    """
+    require_array(x1, "cross", "x1")
+    require_array(x2, "cross", "x2")
+    places = [normalize_axis(axis, x.ndim, "cross") for x in (x1, x2)]
+    for name, x, place in (("x1", x1, places[0]), ("x2", x2, places[1])):
+        if x.shape[place] != 3:
+            raise ValueError(f"cross: {name}: expected 3 elements along axis {axis}, got shape {x.shape}")
+    parts = [part for x, place in zip((x1, x2), places, strict=True) for part in unstack(x, axis=place)]
+    made = stack(list(_cross(*parts)), axis=-1)
+    return moveaxis(made, -1, axis if axis < 0 else places[0] + made.ndim - x1.ndim)

@@ -214,16 +214,16 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
 
 
 @public
-def broadcast_arrays(*arrays: Array) -> list[Array]:
+def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
     """Views of the arrays in the shape that all broadcast to.
 
     Raises:
         ValueError: the shapes do not broadcast.
     """
     if not arrays:
-        return []
+        return ()
     shape = broadcast_shapes("broadcast_arrays", [require_array(x, "broadcast_arrays").shape for x in arrays])
-    return [broadcast_to(x, shape) for x in arrays]
+    return tuple(broadcast_to(x, shape) for x in arrays)
 
 
 @public

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -13,14 +14,14 @@ from .. import dtypes, tape
 from ..array import Array
 from ..creation import ones_like
 from ..dtypes import DType
-from ..expr import cast, input_node
-from ..fuse import fuse
+from ..expr import Expr, Reduced, call, cast, input_node, scalar_node
 from ..operators import FUNCTIONS
-from ..program import Program, program
-from ..table import divide, equal, exp, isfinite, multiply, subtract, where
+from ..program import Program, compact, program, roots_from
+from ..table import equal, exp, isfinite, where
 from . import reduction as mechanism
-from .axes import Axis, normalize_axes, public, require_array
-from .elementwise import astype
+from .axes import Axis, normalize_axes, require_array
+from .elementwise import evaluate, one_device
+from .launch import broadcast_shapes
 from .manipulate import broadcast_to, concat, moveaxis, reshape, stack
 from .reduction import Reduction
 
@@ -29,13 +30,11 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
-    "log_softmax",
     "logsumexp",
     "max",
     "mean",
     "min",
     "prod",
-    "softmax",
     "std",
     "sum",
     "var",
@@ -50,8 +49,24 @@ class Span(NamedTuple):
     parameter: float
 
 
-#: The cotangent of ``x``, from ``g`` and ``y`` that keep the reduced axes with size 1.
-Vjp = Callable[[Array, Any, Any, Span], Array]
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """The derivative of a reduction, an expression that becomes part of one elementwise kernel.
+
+    Attributes:
+        cotangent: of a value, from symbols: ``g`` and ``y`` of the result, the value ``x``, another reduction ``e``
+            of the values, and a number ``s``.
+        number: ``s``.
+        other: what ``e`` is: the ``"mean"`` of the values, or the ``"count"`` of those that equal ``y``.
+    """
+
+    cotangent: Callable[[Any, Any, Any, Any, Any], Any]
+    number: Callable[[Span], float] = lambda span: float(span.n)
+    other: Literal["", "mean", "count"] = ""
+
+
+#: A derivative in functions of arrays: from ``g`` and ``y`` that keep the reduced axes with size 1.
+Vjp = Callable[[Array, Array, Array, Span], Array]
 
 
 @cache
@@ -60,15 +75,41 @@ def _load(source: DType, value: DType) -> Program:
     return program("load", (cast(input_node(0, source), value),), (source,))
 
 
+class Pulled(NamedTuple):
+    """How the cotangents of a reduction's inputs follow: a program, what it reads, and the result for each input.
+
+    ``inputs`` numbers the arrays; then follow the cotangent, the result and the other reduction.
+    """
+
+    program: Program | None
+    inputs: tuple[int, ...]
+    scalars: tuple[int, ...]
+    results: tuple[Any, ...]
+
+
+@cache
+def _pulled(
+    rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
+) -> Pulled:
+    k, value = len(forward.inputs), forward.outputs[0]
+    acc = dtypes.info(value.dtype).acc
+    g, y, e = input_node(k, result), input_node(k + 1, result), input_node(k + 2, acc)
+    number = scalar_node(len(forward.scalars), dtypes.float64, weak=True)
+    seed = rule.cotangent(*map(Expr, (g, value, y, e, number))).node
+    roots, results = roots_from(forward, [seed], needs, wide)
+    if not roots:
+        return Pulled(None, (), (), results)
+    return Pulled(*compact(f"{forward.name}_vjp", roots), results)
+
+
 class Reduce:
-    """A reduction as a function of arrays.
+    """A reduction as a function of arrays, and of the symbols of a fused function that ends with it.
 
     Args:
         row: how values combine.
         result: the kind of its result's dtype: that of a ``"sum"``, the ``"same"``, a ``"float"``, ``"bool"``
             or ``"index"``.
-        vjp: the derivative; None where there is none.
-        saves: what the derivative reads: ``"x"``, ``"y"`` or ``"xy"``.
+        rule: the derivative, a rule, or a function of arrays; None where there is none.
         oracle: the NumPy function of the same values, where its name is another.
         doc: the first line of the docstring; the rest follows from the class and the row.
     """
@@ -88,12 +129,11 @@ class Reduce:
         self,
         row: Reduction,
         result: Literal["sum", "same", "float", "bool", "index"],
-        vjp: Vjp | None = None,
-        saves: str = "",
+        rule: Rule | Vjp | None = None,
         oracle: str = "",
         doc: str = "",
     ) -> None:
-        self.row, self.result, self.vjp, self.saves = row, result, vjp, saves
+        self.row, self.result, self.rule = row, result, rule
         self.name = self.__name__ = row.name
         self.oracle = oracle or row.name
         self.__doc__ = f"{doc}\n{self.arguments}"
@@ -101,6 +141,11 @@ class Reduce:
 
     def __repr__(self) -> str:
         return f"<reduction {self.name}>"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has a derivative."""
+        return self.rule is not None
 
     def _dtypes(self, dtype: DType) -> tuple[DType, DType]:
         """The dtypes that values are reduced in and that the result has."""
@@ -117,34 +162,134 @@ class Reduce:
         return dtype, dtype
 
     def _apply(
-        self, x: Array, axis: Any, keepdims: bool, dtype: npt.DTypeLike | None = None, parameter: float = 0.0
+        self, x: Any, axis: Any, keepdims: bool, dtype: npt.DTypeLike | None = None, parameter: float = 0.0
     ) -> Array:
-        require_array(x, self.name)
+        if not isinstance(x, (Array, Expr)):
+            require_array(x, self.name)
         axes = normalize_axes(axis, x.ndim, self.name)
         value, result = self._dtypes(x.dtype)
         if dtype is not None:
             value = result = dtypes.as_dtype(dtype)
-        n = math.prod(x.shape[i] for i in axes)
+        if isinstance(x, Expr):
+            end: Any = Reduced(self, x.astype(value), axes, keepdims, result, parameter)
+            return end  # type: ignore[no-any-return]
+        return self.evaluate(_load(x.dtype, value), (x,), (), axes, keepdims, result, parameter)
+
+    def evaluate(
+        self,
+        made: Program,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        axes: tuple[int, ...],
+        keepdims: bool,
+        result: DType,
+        parameter: float = 0.0,
+    ) -> Array:
+        """The reduction of a program's one value, recorded where a tape tracks an input.
+
+        Raises:
+            DeviceError: the arrays are on different devices.
+            ValueError: the shapes do not broadcast, or there is no value and the reduction of none has no result.
+        """
+        device = one_device(self.name, arrays)
+        tracked = tape.recording(arrays)
+        if tracked and self.rule is not None and not isinstance(self.rule, Rule) and made.name != "load":
+            # The derivative is no expression of the values: they are kept in an array.
+            arrays, scalars = evaluate(made, arrays, scalars), ()
+            made = _load(arrays[0].dtype, arrays[0].dtype)
+        shape = broadcast_shapes(self.name, [array.shape for array in arrays])
+        n = math.prod(shape[i] for i in axes)
         if n == 0 and not self.row.empty:
-            raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {x.shape}")
-        data = mechanism.run(
-            self.row, _load(x.dtype, value), x.device, (x._data,), (), frozenset(axes), result, parameter
-        )
-        kept = tuple(1 if i in axes else size for i, size in enumerate(x.shape))
-        y = Array._wrap(data.reshape(kept) if keepdims else data, x.device)
-        if self.vjp is not None and tape.recording((x,)):
-            self._record(self.vjp, x, y, kept, Span(axes, n, parameter))
+            raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {shape}")
+        datas = [array._data for array in arrays]
+        data = mechanism.run(self.row, made, device, datas, scalars, frozenset(axes), result, parameter)
+        kept = tuple(1 if i in axes else size for i, size in enumerate(shape))
+        y = Array._wrap(data.reshape(kept) if keepdims else data, device)
+        if tracked and self.rule is not None:
+            call = _Call(self, made, tuple(scalars), shape, kept, Span(axes, n, parameter))
+            if isinstance(self.rule, Rule):
+                call.record(self.rule, arrays, y)
+            else:
+                call.record_function(self.rule, arrays[0], y)
         return y
 
-    def _record(self, rule: Vjp, x: Array, y: Array, kept: tuple[int, ...], span: Span) -> None:
-        shape, reads = x.shape, self.saves
 
-        def vjp(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
-            given = dict(zip(reads, saved, strict=True))
-            y_ = reshape(given["y"], kept) if "y" in given else None
-            return (broadcast_to(rule(reshape(cotangents[0], kept), given.get("x"), y_, span), shape),)
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A reduction that was made, for its derivative.
 
-        tape.record(self.name, (x,), (y,), vjp, [x if which == "x" else y for which in reads])
+    Attributes:
+        reduce: the reduction.
+        program: what makes the values.
+        scalars: the program's numbers.
+        shape: the shape of the values.
+        kept: that shape with size 1 for the reduced axes.
+        span: what was reduced.
+    """
+
+    reduce: Reduce
+    program: Program
+    scalars: tuple[Any, ...]
+    shape: tuple[int, ...]
+    kept: tuple[int, ...]
+    span: Span
+
+    def record(self, rule: Rule, arrays: Sequence[Array], y: Array) -> None:
+        """Record the reduction: its derivative is one elementwise kernel, and what ``rule.other`` takes."""
+        needs = tuple(tape.recording((array,)) for array in arrays)
+        wide = tuple(array.shape != self.shape for array in arrays)
+        pulled = _pulled(rule, self.program, y.dtype, needs, wide)
+        k = len(arrays)
+        reads = [i for i in range(k) if i in pulled.inputs or rule.other]
+        keeps_y = k + 1 in pulled.inputs or rule.other == "count"
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], wanted: object) -> list[Array | None]:
+            known: dict[int, Array] = dict(zip(reads, saved, strict=False))
+            known[k] = reshape(given[0], self.kept)
+            if keeps_y:
+                known[k + 1] = reshape(saved[-1], self.kept)
+            if rule.other:
+                known[k + 2] = self._other(rule.other, [known[i] for i in range(k)], known.get(k + 1))
+            outs: tuple[Array, ...] = ()
+            if pulled.program is not None:
+                numbers = (*self.scalars, rule.number(self.span))
+                inputs = [known[i] for i in pulled.inputs]
+                outs = evaluate(pulled.program, inputs, [numbers[i] for i in pulled.scalars])
+            found = [
+                None if one is None else known[k] if one[0] == "cotangent" else outs[one[1]]
+                for one in pulled.results
+            ]
+            return [None if one is None else broadcast_to(one, self.shape) for one in found]
+
+        saved = [arrays[i] for i in reads] + ([y] if keeps_y else [])
+        tape.record(self.reduce.name, arrays, (y,), vjp, saved)
+
+    def _other(self, which: str, arrays: Sequence[Array], y: Array | None) -> Array:
+        """The reduction of the same values that a rule reads, in the accumulator's dtype."""
+        value = self.program.outputs[0]
+        acc = dtypes.info(value.dtype).acc
+        axes = self.span.axes
+        if which == "mean":
+            return mean.evaluate(self.program, arrays, self.scalars, axes, True, acc)
+        assert y is not None
+        chosen = call(FUNCTIONS["equal"], (value, input_node(len(arrays), y.dtype)))
+        made = program(
+            f"{self.program.name}_equal",
+            (cast(chosen, acc),),
+            (*self.program.inputs, y.dtype),
+            self.program.scalars,
+        )
+        with tape.stop_recording():
+            return sum.evaluate(made, (*arrays, y), self.scalars, axes, True, acc)
+
+    def record_function(self, rule: Vjp, x: Array, y: Array) -> None:
+        """Record the reduction with a derivative in functions of arrays."""
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], wanted: object) -> tuple[Array]:
+            g, y_ = reshape(given[0], self.kept), reshape(saved[1], self.kept)
+            return (broadcast_to(rule(g, saved[0], y_, self.span), self.shape),)
+
+        tape.record(self.reduce.name, (x,), (y,), vjp, (x, y))
 
 
 class Accumulation(Reduce):
@@ -214,13 +359,6 @@ class Spread(Reduce):
         return self._apply(x, axis, keepdims, parameter=float(correction))
 
 
-def _share(g: Array, x: Array, y: Array, span: Span) -> Array:
-    """The cotangent of an extreme, shared equally by the elements that equal it."""
-    chosen = equal(x, y)
-    count = sum(chosen, span.axes, dtype=dtypes.info(x.dtype).acc, keepdims=True)
-    return where(chosen, g / where(count > 0, count, 1), 0)
-
-
 def _product_of_others(x: Array) -> Array:
     """Along the last axis, the product of all elements but each: right for zeros, and to any order.
 
@@ -249,36 +387,31 @@ def _freedom(span: Span) -> float:
     return span.n - span.parameter if span.n > span.parameter else 0.0
 
 
-def _variance_vjp(g: Array, x: Array, y: Any, span: Span) -> Array:
-    return (x - mean(x, span.axes, keepdims=True)) * (2 * g / _freedom(span))
-
-
-def _deviation_vjp(g: Array, x: Array, y: Array, span: Span) -> Array:
-    scale = where(y > 0, g / _freedom(span) / where(y > 0, y, 1), 0)
-    return (x - mean(x, span.axes, keepdims=True)) * scale
-
-
-def _exponential_share(g: Array, x: Array, y: Array, span: Span) -> Array:
-    return g * exp(x - where(isfinite(y), y, 0))
+#: An extreme's cotangent goes to the values that equal it, in equal parts.
+_SHARED = Rule(lambda g, x, y, e, s: where(equal(x, y), g / where(e > 0, e, 1), 0), other="count")
+_VARIANCE = Rule(lambda g, x, y, e, s: (x - e) * (2 * g / s), number=_freedom, other="mean")
+_DEVIATION = Rule(
+    lambda g, x, y, e, s: (x - e) * where(y > 0, g / s / where(y > 0, y, 1), 0), number=_freedom, other="mean"
+)
+_LOG_SUM = Rule(lambda g, x, y, e, s: g * exp(x - where(isfinite(y), y, 0)))
 
 
 sum = Accumulation(
     Reduction("sum", push="a + A(x)", combine="a + b", identity="A(0)", wide=True),
     "sum",
-    vjp=lambda g, x, y, span: g,
+    Rule(lambda g, x, y, e, s: g),
     doc="The sum over axes, 0 of no value.",
 )
 prod = Accumulation(
     Reduction("prod", push="a * A(x)", combine="a * b", identity="A(1)", wide=True),
     "sum",
-    vjp=_product_vjp,
-    saves="x",
+    _product_vjp,
     doc="The product over axes, 1 of no value.",
 )
 mean = Statistic(
     Reduction("mean", push="a + A(x)", combine="a + b", identity="A(0)", finish="a / n", wide=True),
     "float",
-    vjp=lambda g, x, y, span: g / span.n,
+    Rule(lambda g, x, y, e, s: g / s),
     doc="The mean over axes, NaN of no value; of integers, in float64.",
 )
 max = Statistic(
@@ -291,8 +424,7 @@ max = Statistic(
         empty=False,
     ),
     "same",
-    vjp=_share,
-    saves="xy",
+    _SHARED,
     doc="The largest value over axes, NaN if one is; equal values share the derivative.",
 )
 min = Statistic(
@@ -305,8 +437,7 @@ min = Statistic(
         empty=False,
     ),
     "same",
-    vjp=_share,
-    saves="xy",
+    _SHARED,
     doc="The smallest value over axes, NaN if one is; equal values share the derivative.",
 )
 any = Statistic(
@@ -362,8 +493,7 @@ var = Spread(
         parameter=True,
     ),
     "float",
-    vjp=_variance_vjp,
-    saves="x",
+    _VARIANCE,
     doc="The variance over axes: the mean squared difference from the mean, divided by n - correction.",
 )
 std = Spread(
@@ -379,8 +509,7 @@ std = Spread(
         parameter=True,
     ),
     "float",
-    vjp=_deviation_vjp,
-    saves="xy",
+    _DEVIATION,
     doc="The standard deviation over axes, the root of the variance; where it is 0 its derivative is 0.",
 )
 logsumexp = Statistic(
@@ -393,8 +522,7 @@ logsumexp = Statistic(
         state="LogSum<A>",
     ),
     "float",
-    vjp=_exponential_share,
-    saves="xy",
+    _LOG_SUM,
     doc="log(sum(exp(x))) over axes, without overflow; -inf of no value, and where every value is -inf.",
 )
 
@@ -404,81 +532,3 @@ def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:
     extra = x.ndim - len(shape)
     axes = tuple(i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra])
     return reshape(sum(x, axes), shape)
-
-
-@fuse
-def _exp_below(x: Array, peak: Array) -> Array:
-    return exp(subtract(x, peak))
-
-
-# Sums over an axis come in the accumulator's dtype: a half type would round them, or overflow.
-@fuse
-def _divided(x: Array, total: Array) -> Array:
-    return divide(x, total).astype(x.dtype)
-
-
-@fuse
-def _below(x: Array, total: Array) -> Array:
-    return subtract(x, total).astype(x.dtype)
-
-
-@fuse
-def _centred(g: Array, y: Array, mean: Array) -> Array:
-    return multiply(y, subtract(g, mean)).astype(y.dtype)
-
-
-@fuse
-def _log_centred(g: Array, y: Array, total: Array) -> Array:
-    return subtract(g, multiply(exp(y), total)).astype(y.dtype)
-
-
-def _wide_sum(x: Array, axis: int) -> Array:
-    return sum(x, axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
-
-
-@public
-def softmax(x: Array, /, axis: int = -1) -> Array:
-    """exp(x) divided by its sum along an axis; NaN where all of the axis is -inf, or some of it inf.
-
-    Args:
-        x: an array; integers are computed in float64.
-        axis: the axis.
-
-    Raises:
-        AxisError: there is no such axis.
-    """
-
-    def compute(x: Array) -> Array:
-        e = _exp_below(x, max(x, axis, keepdims=True))
-        return _divided(e, _wide_sum(e, axis))
-
-    def vjp(g: Array, y: Array) -> Array:
-        return _centred(g, y, _wide_sum(g * y, axis))
-
-    return _normalized("softmax", x, axis, compute, vjp)
-
-
-@public
-def log_softmax(x: Array, /, axis: int = -1) -> Array:
-    """The logarithm of :func:`softmax`, exact where that is small. Arguments as there."""
-
-    def compute(x: Array) -> Array:
-        return _below(x, logsumexp._apply(x, axis, True, dtypes.info(x.dtype).acc))
-
-    def vjp(g: Array, y: Array) -> Array:
-        return _log_centred(g, y, _wide_sum(g, axis))
-
-    return _normalized("log_softmax", x, axis, compute, vjp)
-
-
-def _normalized(
-    name: str, x: Array, axis: int, compute: Callable[[Array], Array], rule: Callable[[Array, Array], Array]
-) -> Array:
-    """``compute(x)``, recorded with a derivative that reads the result."""
-    normalize_axes(axis, require_array(x, name).ndim, name)
-    with tape.stop_recording():
-        wide = x if dtypes.info(x.dtype).kind == "f" else astype(x, dtypes.float64)
-        y = compute(wide) if x.size else astype(wide, wide.dtype)
-    if tape.recording((x,)):
-        tape.record(name, (x,), (y,), lambda cotangents, saved, needs: (rule(cotangents[0], saved[0]),), (y,))
-    return y

@@ -140,6 +140,7 @@ class Plan:
         "shape",
         "tail",
         "threads",
+        "variables",
     )
 
     main: CompiledFunction | None
@@ -151,6 +152,7 @@ class Plan:
     final_tail: tuple[Any, ...]
     parts: int
     shape: tuple[int, ...]
+    variables: dict[str, Any]
 
 
 def _accumulator(reduction: Reduction, value: DType) -> str:
@@ -231,7 +233,8 @@ def _compile(
     pieces = -(-outer // shape.outer_piece) * -(-inner // shape.inner_piece) if outer * inner else 1
     bound = _variables(reduction, program, result, shape, kept, over, step, column, wide)
     stage = "whole" if pieces == 1 else "partial"
-    plan.main = _KERNEL.bind(device, **bound, stage=stage).function
+    plan.variables = {**bound, "stage": stage}
+    plan.main = _KERNEL.bind(device, **plan.variables).function
     plan.threads = shape.block
     groups = shape.block // shape.lanes
     rows_piece = shape.rows_piece if pieces == 1 else 1
@@ -304,6 +307,20 @@ def _variables(
 
 
 _plans: dict[Any, Plan] = {}
+
+
+def source(
+    reduction: Reduction,
+    program: Program,
+    device: Device,
+    datas: Sequence[Any],
+    reduced: frozenset[int],
+    result: DType,
+) -> str:
+    """The text of the kernel that :func:`run` launches first."""
+    with on(device):
+        plan = make_plan(reduction, program, device, datas, reduced, result)
+    return "" if plan.main is None else _KERNEL.source(device=device, **plan.variables)
 
 
 def run(

@@ -22,7 +22,9 @@ __device__ __forceinline__ T remainder_of(T x, T y) {
 template <typename T>
 __device__ __forceinline__ T floor_divide(T x, T y) {
     if constexpr (is_floating<T>::value) {
-        if (y == T(0)) return x / y;
+        if (y == T(0) || fabs(x) == limits<T>::infinity()) return x / y;
+        // The Array API's rule, where NumPy's quotient is -1 if the signs differ.
+        if (fabs(y) == limits<T>::infinity()) return x / y;
         T r = fmod(x, y);
         T q = (x - r) / y;
         if (r != T(0) && (r < T(0)) != (y < T(0))) q -= T(1);
@@ -78,4 +80,62 @@ __device__ __forceinline__ T softplus(T x) {
 template <typename T>
 __device__ __forceinline__ T log_add_exp(T x, T y) {
     return x == y ? x + T(0.6931471805599453) : maximum(x, y) + log1p(exp(-fabs(x - y)));
+}
+
+// Greatest common divisor; the sign of the operands does not matter.
+template <typename T>
+__device__ __forceinline__ T greatest_divisor(T x, T y) {
+    unsigned long long a = x < T(0) ? 0ull - (unsigned long long)x : (unsigned long long)x;
+    unsigned long long b = y < T(0) ? 0ull - (unsigned long long)y : (unsigned long long)y;
+    while (b) {
+        const unsigned long long r = a % b;
+        a = b;
+        b = r;
+    }
+    return T(a);
+}
+template <typename T>
+__device__ __forceinline__ T least_multiple(T x, T y) {
+    const T d = greatest_divisor(x, y);
+    if (d == T(0)) return T(0);
+    const unsigned long long m = (unsigned long long)(x / d) * (unsigned long long)y;
+    return T(m) < T(0) ? T(0ull - m) : T(m);
+}
+
+// The derivative of lgamma. Source: Abramowitz and Stegun, 6.3.7 (reflection), 6.3.5 (recurrence), 6.3.18 (asymptotic
+// series), to 1e-15 from 10 on.
+__device__ __forceinline__ double digamma_of(double x) {
+    double value = 0.0;
+    if (x <= 0.0) {
+        if (x == floor(x)) return x == 0.0 ? copysign(limits<double>::infinity(), -x) : limits<double>::quiet_nan();
+        value = -3.141592653589793 / tan(3.141592653589793 * (x - floor(x)));
+        x = 1.0 - x;
+    }
+    for (; x < 10.0; x += 1.0) value -= 1.0 / x;
+    const double s = 1.0 / (x * x);
+    const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - s * (
+        691.0 / 32760 - s / 12))))));
+    return value + log(x) - 0.5 / x - series;
+}
+
+// The n-th derivative of digamma, n >= 1: (-1)^(n + 1) n! zeta(n + 1, x), and Hurwitz's zeta by the formula of Euler and
+// Maclaurin (Abramowitz and Stegun, 23.1.30) from where it converges, the terms before that added up.
+__device__ __forceinline__ double polygamma_of(double n, double x) {
+    if (n == 0.0) return digamma_of(x);
+    if (!(n > 0.0) || n != floor(n) || x != x || x < -1048576.0) return limits<double>::quiet_nan();
+    if (x == limits<double>::infinity()) return 0.0;
+    if (x <= 0.0 && x == floor(x)) return limits<double>::infinity();
+    const double s = n + 1.0, enough = 10.0 + s;
+    double sum = 0.0;
+    for (; x < enough; x += 1.0) sum += pow(x, -s);
+    sum += pow(x, 1.0 - s) / n + 0.5 * pow(x, -s);
+    const double bernoulli[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
+    double factor = s * pow(x, -s - 1.0) / 2.0;
+    for (int j = 0; j < 8; ++j) {
+        sum += bernoulli[j] * factor;
+        const double k = 2.0 * j;
+        factor *= (s + k + 1.0) * (s + k + 2.0) / ((k + 3.0) * (k + 4.0) * x * x);
+    }
+    const double factorial = exp(lgamma(n + 1.0));
+    return fmod(n, 2.0) == 1.0 ? factorial * sum : -factorial * sum;
 }

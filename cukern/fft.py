@@ -1,0 +1,136 @@
+"""The fft extension of the Array API standard, as far as real dtypes go.
+
+The frequencies and the shifts work. A transform makes or takes complex numbers, and cukern has no
+complex dtype: each exists, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from . import dtypes
+from . import namespace as ops
+from .array import Array
+from .creation import asarray
+from .device import Device
+from .ops.axes import normalize_axes, require_array
+
+__all__ = [
+    "fft",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "rfft",
+    "rfftfreq",
+    "rfftn",
+]
+
+
+def _refuse(name: str) -> NoReturn:
+    raise TypeError(
+        f"{name}: a Fourier transform makes or takes complex numbers, and cukern has no complex dtype; "
+        "numpy.asarray(x) or cupy.asarray(x) share the memory with a library that has"
+    )
+
+
+def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("fft")
+
+
+def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("ifft")
+
+
+def fftn(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("fftn")
+
+
+def ifftn(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("ifftn")
+
+
+def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("rfft")
+
+
+def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("irfft")
+
+
+def rfftn(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("rfftn")
+
+
+def irfftn(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("irfftn")
+
+
+def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("hfft")
+
+
+def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+    """Refused with a TypeError: cukern has no complex dtype."""
+    _refuse("ihfft")
+
+
+def _frequencies(
+    numbers: npt.NDArray[Any], dtype: npt.DTypeLike | None, device: Device | str | None
+) -> Array:
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    if dtypes.info(wanted).kind != "f":
+        raise TypeError(f"dtype: expected a floating dtype, got {wanted}")
+    return asarray(numbers, wanted, device)
+
+
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+) -> Array:
+    """The frequencies of a transform of ``n`` samples, ``d`` apart, in cycles per unit of ``d``: (n,), float32.
+
+    >>> fftfreq(4).tolist()
+    [0.0, 0.25, -0.5, -0.25]
+    """
+    return _frequencies(np.fft.fftfreq(n, d), dtype, device)
+
+
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+) -> Array:
+    """The frequencies of a transform of ``n`` real samples, none below 0: (n // 2 + 1,), float32."""
+    return _frequencies(np.fft.rfftfreq(n, d), dtype, device)
+
+
+def _shifted(x: Array, axes: Any, name: str, back: bool) -> Array:
+    places = normalize_axes(axes, require_array(x, name).ndim, name)
+    halves = tuple((-(x.shape[i] // 2) if back else x.shape[i] // 2) for i in places)
+    return ops.roll(x, halves, places)
+
+
+def fftshift(x: Array, /, *, axes: int | tuple[int, ...] | None = None) -> Array:
+    """The halves of axes exchanged, so that frequency 0 is in the middle; all axes by default. Differentiable."""
+    return _shifted(x, axes, "fftshift", False)
+
+
+def ifftshift(x: Array, /, *, axes: int | tuple[int, ...] | None = None) -> Array:
+    """The inverse of :func:`fftshift`."""
+    return _shifted(x, axes, "ifftshift", True)

@@ -1,0 +1,435 @@
+"""Arrays put together from others: stacked, repeated, padded, turned, cut. Everything here is linear."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..creation import asarray, full
+from .axes import normalize_axis, public, require_array
+from .elementwise import astype
+from .index import take
+from .manipulate import (
+    broadcast_arrays,
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    moveaxis,
+    reshape,
+    split,
+    swapaxes,
+)
+from .scan import cumulative_sum
+from .search import searchsorted
+
+__all__ = [
+    "append",
+    "array_split",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "column_stack",
+    "copy",
+    "delete",
+    "dsplit",
+    "dstack",
+    "fliplr",
+    "flipud",
+    "hsplit",
+    "hstack",
+    "insert",
+    "meshgrid",
+    "pad",
+    "repeat",
+    "resize",
+    "rollaxis",
+    "rot90",
+    "tile",
+    "vsplit",
+    "vstack",
+]
+
+
+@public
+def copy(x: Array, /) -> Array:
+    """A copy of ``x`` in C order; differentiable."""
+    return astype(require_array(x, "copy"), x.dtype)
+
+
+def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
+    """The arrays with axes added as NumPy does: the third last of all, the others in front."""
+    made = []
+    for x in xs:
+        require_array(x, name)
+        while x.ndim < ndim:
+            x = expand_dims(x, -1 if ndim == 3 and x.ndim == 2 else 0)
+        made.append(x)
+    return made[0] if len(made) == 1 else made
+
+
+@public
+def atleast_1d(*xs: Array) -> Any:
+    """The array, or a list of the arrays, with one axis at least."""
+    return _atleast(xs, 1, "atleast_1d")
+
+
+@public
+def atleast_2d(*xs: Array) -> Any:
+    """The array, or a list of the arrays, with two axes at least, new ones in front."""
+    return _atleast(xs, 2, "atleast_2d")
+
+
+@public
+def atleast_3d(*xs: Array) -> Any:
+    """The array, or a list of the arrays, with three axes at least: (n,) becomes (1, n, 1)."""
+    return _atleast(xs, 3, "atleast_3d")
+
+
+def _listed(arrays: Sequence[Array], name: str) -> list[Array]:
+    made = list(arrays)
+    if not made:
+        raise ValueError(f"{name}: expected at least one array")
+    return made
+
+
+@public
+def hstack(arrays: Sequence[Array], /) -> Array:
+    """The arrays joined along the second axis, or the first where they have one.
+
+    Raises:
+        ValueError: there is no array, or the shapes do not fit.
+    """
+    made = [atleast_1d(x) for x in _listed(arrays, "hstack")]
+    return concat(made, axis=0 if made[0].ndim == 1 else 1)
+
+
+@public
+def vstack(arrays: Sequence[Array], /) -> Array:
+    """The arrays as rows, joined along the first axis. Errors as :func:`hstack`."""
+    return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0)
+
+
+@public
+def dstack(arrays: Sequence[Array], /) -> Array:
+    """The arrays joined along the third axis. Errors as :func:`hstack`."""
+    return concat([atleast_3d(x) for x in _listed(arrays, "dstack")], axis=2)
+
+
+@public
+def column_stack(arrays: Sequence[Array], /) -> Array:
+    """Arrays of one axis as columns, matrices as they are, joined along the second axis."""
+    made = _listed(arrays, "column_stack")
+    return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in made], axis=1)
+
+
+@public
+def array_split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Array]:
+    """:func:`split` into parts whose sizes may differ by one, the larger ones first.
+
+    Raises:
+        ValueError: there is not at least one part.
+    """
+    place = normalize_axis(axis, require_array(x, "array_split").ndim, "array_split")
+    if not isinstance(indices_or_sections, (int, np.integer)):
+        return split(x, indices_or_sections, place)
+    sections = operator.index(indices_or_sections)
+    if sections < 1:
+        raise ValueError(f"array_split: expected at least one section, got {sections}")
+    each, more = divmod(x.shape[place], sections)
+    sizes = [each + (i < more) for i in range(sections)]
+    return split(x, [sum(sizes[:i]) for i in range(1, sections)], place)
+
+
+def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, name: str) -> list[Array]:
+    if require_array(x, name).ndim < least:
+        raise ValueError(f"{name}: expected at least {least} axes, got shape {x.shape}")
+    return split(x, cuts, axis)
+
+
+@public
+def hsplit(x: Array, indices_or_sections: int | Sequence[int], /) -> list[Array]:
+    """:func:`split` along the second axis, or the first of an array with one."""
+    return _split_along(x, indices_or_sections, 1 if isinstance(x, Array) and x.ndim > 1 else 0, 1, "hsplit")
+
+
+@public
+def vsplit(x: Array, indices_or_sections: int | Sequence[int], /) -> list[Array]:
+    """:func:`split` along the first axis of an array with two or more."""
+    return _split_along(x, indices_or_sections, 0, 2, "vsplit")
+
+
+@public
+def dsplit(x: Array, indices_or_sections: int | Sequence[int], /) -> list[Array]:
+    """:func:`split` along the third axis."""
+    return _split_along(x, indices_or_sections, 2, 3, "dsplit")
+
+
+@public
+def fliplr(x: Array, /) -> Array:
+    """A view with the order of the second axis reversed."""
+    return flip(x, 1)
+
+
+@public
+def flipud(x: Array, /) -> Array:
+    """A view with the order of the first axis reversed."""
+    return flip(x, 0)
+
+
+@public
+def rot90(x: Array, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """A view turned ``k`` times by 90 degrees, from the first of ``axes`` towards the second.
+
+    Raises:
+        ValueError: ``axes`` are not two.
+    """
+    first, second = (normalize_axis(axis, require_array(x, "rot90").ndim, "rot90") for axis in axes)
+    if first == second:
+        raise ValueError(f"rot90: axes: expected two different axes, got {axes}")
+    turns = operator.index(k) % 4
+    if turns == 2:
+        return flip(x, (first, second))
+    if turns == 1:
+        return swapaxes(flip(x, second), first, second)
+    return x if turns == 0 else flip(swapaxes(x, first, second), second)
+
+
+@public
+def rollaxis(x: Array, axis: int, /, start: int = 0) -> Array:
+    """A view with ``axis`` moved to stand before ``start``; :func:`moveaxis` says it better."""
+    place = normalize_axis(axis, require_array(x, "rollaxis").ndim, "rollaxis")
+    target = normalize_axis(start, x.ndim + 1, "rollaxis")
+    return moveaxis(x, place, target - (target > place))
+
+
+@public
+def tile(x: Array, repetitions: int | Sequence[int], /) -> Array:
+    """``x`` repeated as a whole along each axis.
+
+    Args:
+        x: any array.
+        repetitions: how often along each of the last axes; more than ``x`` has make new ones.
+
+    Raises:
+        ValueError: a number is negative.
+
+    >>> import cukern as ck
+    >>> ck.tile(ck.asarray([1, 2]), (2, 2)).tolist()
+    [[1, 2, 1, 2], [1, 2, 1, 2]]
+    """
+    require_array(x, "tile")
+    given = repetitions if isinstance(repetitions, Sequence) else (repetitions,)
+    times = tuple(map(operator.index, given))
+    if any(n < 0 for n in times):
+        raise ValueError(f"tile: repetitions: expected numbers of at least 0, got {times}")
+    ndim = max(x.ndim, len(times))
+    sizes, times = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - len(times)) + times
+    apart = reshape(x, tuple(n for size in sizes for n in (1, size)))
+    spread = broadcast_to(apart, tuple(n for pair in zip(times, sizes, strict=True) for n in pair))
+    return reshape(spread, tuple(n * size for n, size in zip(times, sizes, strict=True)))
+
+
+@public
+def repeat(x: Array, repeats: int | Sequence[int] | Array, /, *, axis: int | None = None) -> Array:
+    """Each element repeated along an axis.
+
+    Args:
+        x: any array.
+        repeats: how often each, one number or one for every place along the axis. The sum of an array's
+            is read back from the device, which this waits for.
+        axis: the axis; without it ``x`` is flattened.
+
+    Raises:
+        ValueError: a number is negative, or there is not one for every place.
+
+    >>> import cukern as ck
+    >>> ck.repeat(ck.asarray([1, 2, 3]), ck.asarray([0, 2, 1])).tolist()
+    [2, 2, 3]
+    """
+    require_array(x, "repeat")
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    place = normalize_axis(axis, x.ndim, "repeat")
+    size = x.shape[place]
+    if isinstance(repeats, SupportsIndex) and not isinstance(repeats, (Array, np.ndarray)):
+        times = operator.index(repeats)
+        if times < 0:
+            raise ValueError(f"repeat: repeats: expected at least 0, got {times}")
+        apart = expand_dims(x, place + 1)
+        spread = broadcast_to(apart, (*x.shape[: place + 1], times, *x.shape[place + 1 :]))
+        return reshape(spread, (*x.shape[:place], size * times, *x.shape[place + 1 :]))
+    counts = asarray(repeats, device=x.device)
+    if dtypes.info(counts.dtype).kind not in "iu":
+        if counts.size:
+            raise TypeError(f"repeat: repeats: expected integers, got {counts.dtype}")
+        counts = astype(counts, dtypes.int64)
+    if counts.ndim > 1 or counts.size not in (1, size):
+        raise ValueError(f"repeat: repeats: expected {size} numbers, got shape {counts.shape}")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError("repeat: repeats: expected numbers of at least 0")
+    ends = cumulative_sum(broadcast_to(reshape(counts, (-1,)), (size,)), axis=0, dtype=dtypes.int64)
+    total = int(ends[-1]) if size else 0
+    places = searchsorted(ends, asarray(np.arange(total), device=x.device), side="right")
+    return take(x, places, axis=place)
+
+
+#: How :func:`pad` may fill, but for "constant": each is a choice of places.
+_PAD_MODES = ("edge", "reflect", "symmetric", "wrap")
+
+
+def _pairs(value: Any, ndim: int, name: str) -> list[tuple[Any, Any]]:
+    """A number, a pair, or a pair for each axis, as NumPy takes them."""
+    try:
+        return [tuple(pair) for pair in np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()]
+    except ValueError:
+        raise ValueError(f"pad: {name}: expected a number or pairs for {ndim} axes, got {value!r}") from None
+
+
+@public
+def pad(
+    x: Array,
+    pad_width: Any,
+    /,
+    mode: str = "constant",
+    *,
+    constant_values: Any = 0,
+    reflect_type: str = "even",
+) -> Array:
+    """``x`` with elements added before and after it along each axis; differentiable.
+
+    Args:
+        x: any array.
+        pad_width: how many: a number, a pair ``(before, after)``, or a pair for each axis.
+        mode: ``"constant"``, or the elements at the ``"edge"``, in ``"reflect"`` without and ``"symmetric"`` with
+            the edge, or from the other end with ``"wrap"``.
+        constant_values: what a constant pad is, as ``pad_width``.
+        reflect_type: ``"even"``, the only one there is.
+
+    Raises:
+        ValueError: a width is negative, there is no such mode, or nothing to repeat.
+    """
+    require_array(x, "pad")
+    widths = [(operator.index(a), operator.index(b)) for a, b in _pairs(pad_width, x.ndim, "pad_width")]
+    if any(n < 0 for pair in widths for n in pair):
+        raise ValueError(f"pad: pad_width: expected numbers of at least 0, got {pad_width!r}")
+    if mode != "constant" and mode not in _PAD_MODES:
+        raise ValueError(f"pad: mode: expected 'constant' or one of {_PAD_MODES}, got {mode!r}")
+    if reflect_type != "even":
+        raise ValueError(f"pad: reflect_type: expected 'even', got {reflect_type!r}")
+    values = _pairs(constant_values, x.ndim, "constant_values")
+    for axis, (before, after) in enumerate(widths):
+        if not before and not after:
+            continue
+        if mode == "constant":
+            ends = []
+            for n, value in zip((before, after), values[axis], strict=True):
+                shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
+                ends.append(full(shape, value, x.dtype, x.device))
+            x = concat([ends[0], x, ends[1]], axis=axis)
+            continue
+        if not x.shape[axis]:
+            raise ValueError(f"pad: axis {axis} of shape {x.shape} has nothing to repeat")
+        places = np.pad(np.arange(x.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
+        x = take(x, places, axis=axis)
+    return x
+
+
+@public
+def append(x: Array, values: Any, /, *, axis: int | None = None) -> Array:
+    """``x`` with ``values`` after it along an axis; both flattened without one."""
+    return concat([require_array(x, "append"), asarray(values, device=x.device)], axis=axis)
+
+
+def _flattened(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
+    require_array(x, name)
+    return (reshape(x, (-1,)), 0) if axis is None else (x, normalize_axis(axis, x.ndim, name))
+
+
+def _key(obj: Any) -> Any:
+    return obj.numpy() if isinstance(obj, Array) else obj
+
+
+@public
+def delete(x: Array, obj: Any, /, *, axis: int | None = None) -> Array:
+    """``x`` without the parts at the places ``obj`` along an axis; flattened without one.
+
+    Raises:
+        IndexError: a place is out of range.
+    """
+    x, place = _flattened(x, axis, "delete")
+    return take(x, np.delete(np.arange(x.shape[place]), _key(obj)), axis=place)
+
+
+@public
+def insert(x: Array, obj: Any, values: Any, /, *, axis: int | None = None) -> Array:
+    """``x`` with ``values`` inserted before the places ``obj`` along an axis; flattened without one.
+
+    Raises:
+        IndexError: a place is out of range.
+        ValueError: the shapes do not fit.
+    """
+    x, place = _flattened(x, axis, "insert")
+    size, key = x.shape[place], _key(obj)
+    added = asarray(values, device=x.device).astype(x.dtype)
+    if added.ndim == x.ndim and np.ndim(key) and not isinstance(key, slice):
+        count = added.shape[place]
+    else:
+        count = len(range(*key.indices(size))) if isinstance(key, slice) else np.asarray(key).size
+        if not np.ndim(key) and not isinstance(key, slice) and added.ndim:
+            added = moveaxis(added, 0, place) if added.ndim == x.ndim else expand_dims(added, place)
+            count = added.shape[place]
+    rows = broadcast_to(added, (*x.shape[:place], count, *x.shape[place + 1 :]))
+    order = np.insert(np.arange(size), key, np.arange(size, size + count))
+    return take(concat([x, rows], axis=place), order, axis=place)
+
+
+@public
+def resize(x: Array, shape: int | Sequence[int], /) -> Array:
+    """The elements of ``x`` in C order, again and again, in a shape of any size.
+
+    Raises:
+        ValueError: ``x`` is empty and the shape is not.
+    """
+    require_array(x, "resize")
+    sizes = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
+    count = math.prod(sizes)
+    if count and not x.size:
+        raise ValueError(f"resize: x: an array of shape {x.shape} has no element to repeat for {sizes}")
+    times = -(-count // max(1, x.size))
+    return reshape(tile(reshape(x, (-1,)), times)[:count], sizes)
+
+
+@public
+def meshgrid(
+    *arrays: Array, indexing: str = "xy", sparse: bool = False, copy: bool = True
+) -> tuple[Array, ...]:
+    """The coordinates of a grid, from those along each axis.
+
+    Args:
+        arrays: of one axis, or none, each.
+        indexing: ``"xy"``, where the first two axes of the grid are those of the second and the first array, or
+            ``"ij"``.
+        sparse: whether the grid is left to broadcasting.
+        copy: whether the results are copies, not views.
+
+    Raises:
+        ValueError: an array has several axes, or there is no such ``indexing``.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing: expected 'xy' or 'ij', got {indexing!r}")
+    made: list[Array] = []
+    for i, x in enumerate(arrays):
+        if require_array(x, "meshgrid", f"arrays[{i}]").ndim > 1:
+            raise ValueError(f"meshgrid: arrays[{i}]: expected one axis, got shape {x.shape}")
+        place = {0: 1, 1: 0}.get(i, i) if indexing == "xy" and len(arrays) > 1 else i
+        made.append(reshape(x, tuple(-1 if axis == place else 1 for axis in range(len(arrays)))))
+    if not sparse:
+        made = list(broadcast_arrays(*made))
+    return tuple(astype(x, x.dtype) if copy else x for x in made)

@@ -1,0 +1,337 @@
+"""Differences, derivatives by differences, sums of neighbours and interpolation along an axis."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from .. import dtypes, tape
+from ..array import Array
+from ..creation import asarray, zeros
+from ..kernel import Kernel
+from ..table import divide, equal, not_equal, remainder, subtract, where
+from .axes import normalize_axes, normalize_axis, on_device, public, require_array
+from .elementwise import astype
+from .index import take
+from .launch import allocate, on
+from .manipulate import broadcast_to, concat, flip, reshape
+from .reduce import sum
+from .search import searchsorted
+from .sort import argsort
+
+__all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "trapezoid"]
+
+_CONVOLVE = Kernel("convolve.cu", block=256)
+
+
+def _slice(x: Array, axis: int, *bounds: int | None) -> Array:
+    """The part of ``x`` between bounds along an axis, a view."""
+    return x[(slice(None),) * axis + (slice(*bounds),)]
+
+
+@public
+def diff(x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
+    """The differences of neighbours along an axis, taken ``n`` times; of bools, whether they differ.
+
+    Args:
+        x: any array.
+        axis: the axis.
+        n: how often.
+        prepend: put before ``x`` along the axis first: an array, or a number for one place.
+        append: put after it.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: ``n`` is negative, or the shapes do not fit.
+
+    >>> import cukern as ck
+    >>> ck.diff(ck.asarray([1, 4, 9, 16]), n=2).tolist()
+    [2, 2]
+    """
+    require_array(x, "diff")
+    place = normalize_axis(axis, x.ndim, "diff")
+    times = operator.index(n)
+    if times < 0:
+        raise ValueError(f"diff: n: expected at least 0, got {n}")
+    if times == 0:
+        return x
+    parts = []
+    for end in (prepend, x, append):
+        if end is None or end is x:
+            parts += [] if end is None else [x]
+            continue
+        array = end if isinstance(end, Array) else asarray(end, x.dtype, x.device)
+        if not array.ndim:
+            array = broadcast_to(array, (*x.shape[:place], 1, *x.shape[place + 1 :]))
+        parts.append(array)
+    made = concat(parts, axis=place) if len(parts) > 1 else x
+    between = not_equal if made.dtype == dtypes.bool_ else subtract
+    for _ in range(times):
+        made = between(_slice(made, place, 1, None), _slice(made, place, 0, max(made.shape[place] - 1, 0)))
+    return made
+
+
+@public
+def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
+    """The differences of neighbours in the flattened array, with values before and after them."""
+    made = diff(reshape(require_array(x, "ediff1d"), (-1,)))
+    ends = [
+        None if end is None else reshape(asarray(end, made.dtype, x.device), (-1,))
+        for end in (to_begin, to_end)
+    ]
+    return concat([part for part in (ends[0], made, ends[1]) if part is not None])
+
+
+def _floating(x: Array) -> Array:
+    return x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
+
+
+def _spacings(spacing: Sequence[Any], axes: tuple[int, ...], x: Array) -> list[Any]:
+    """The spacing along each axis: a number, or coordinates as an array."""
+    given = list(spacing) or [1.0]
+    if len(given) == 1:
+        given *= len(axes)
+    if len(given) != len(axes):
+        raise TypeError(f"gradient: expected one spacing or {len(axes)}, got {len(given)}")
+    made: list[Any] = []
+    for one, axis in zip(given, axes, strict=True):
+        if isinstance(one, (int, float)):
+            made.append(float(one))
+            continue
+        points = _floating(asarray(one, device=x.device))
+        if points.ndim == 0:
+            made.append(points)
+        elif points.shape != (x.shape[axis],):
+            raise ValueError(
+                f"gradient: expected {x.shape[axis]} coordinates for axis {axis}, got {points.shape}"
+            )
+        else:
+            made.append(diff(points))
+    return made
+
+
+def _gradient_along(x: Array, axis: int, spacing: Any, edge_order: int) -> Array:
+    """Second-order differences inside; of order ``edge_order`` at the ends."""
+    n = x.shape[axis]
+    if n < edge_order + 1:
+        raise ValueError(f"gradient: axis {axis} of size {n} is too short for edges of order {edge_order}")
+
+    def part(*bounds: int | None) -> Array:
+        return _slice(x, axis, *bounds)
+
+    if not isinstance(spacing, Array) or not spacing.ndim:
+        steps = [spacing] * 4
+        inside = (part(2, None) - part(0, n - 2)) / (2 * spacing)
+    else:
+        shape = (-1,) + (1,) * (x.ndim - axis - 1)
+        before, after = reshape(spacing[:-1], shape), reshape(spacing[1:], shape)
+        left, middle = -after / (before * (before + after)), (after - before) / (before * after)
+        right = before / (after * (before + after))
+        inside = left * part(0, n - 2) + middle * part(1, n - 1) + right * part(2, None)
+        places = (0, min(1, n - 2), max(n - 3, 0), n - 2)
+        steps = [reshape(spacing[i : i + 1], shape) for i in places]
+    if edge_order == 1:
+        first = (part(1, 2) - part(0, 1)) / steps[0]
+        last = (part(n - 1, n) - part(n - 2, n - 1)) / steps[3]
+    else:
+        a, b = steps[0], steps[1]
+        first = (
+            part(0, 1) * (-(2 * a + b) / (a * (a + b)))
+            + part(1, 2) * ((a + b) / (a * b))
+            - part(2, 3) * (a / (b * (a + b)))
+        )
+        a, b = steps[2], steps[3]
+        last = (
+            part(n - 3, n - 2) * (b / (a * (a + b)))
+            - part(n - 2, n - 1) * ((a + b) / (a * b))
+            + part(n - 1, n) * ((2 * b + a) / (b * (a + b)))
+        )
+    return concat([first, inside, last], axis=axis)
+
+
+@public
+def gradient(
+    x: Array, /, *spacing: Any, axis: int | tuple[int, ...] | None = None, edge_order: int = 1
+) -> Any:
+    """The derivative along axes by differences of second order, as ``numpy.gradient``.
+
+    Args:
+        x: samples; integers are computed in float64.
+        spacing: none for 1, one number or array of coordinates for all axes, or one for each.
+        axis: the axis or axes; all by default.
+        edge_order: 1 or 2, the order of the differences at the ends.
+
+    Returns:
+        An array for one axis, else a tuple with one for each.
+
+    Raises:
+        TypeError: as many spacings as axes are needed.
+        ValueError: an axis is too short, or coordinates of another number.
+    """
+    require_array(x, "gradient")
+    if edge_order not in (1, 2):
+        raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
+    axes = normalize_axes(axis, x.ndim, "gradient")
+    wide = _floating(x)
+    made = [
+        _gradient_along(wide, place, one, edge_order)
+        for place, one in zip(axes, _spacings(spacing, axes, x), strict=True)
+    ]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+@public
+def trapezoid(y: Array, /, x: Any = None, dx: float = 1.0, axis: int = -1) -> Array:
+    """The integral along an axis by the trapezoidal rule.
+
+    Args:
+        y: samples.
+        x: their coordinates, one axis or the shape of ``y``; evenly spaced when None.
+        dx: the spacing without ``x``.
+        axis: the axis.
+    """
+    place = normalize_axis(axis, require_array(y, "trapezoid").ndim, "trapezoid")
+    values = _floating(y)
+    steps: Any = dx
+    if x is not None:
+        points = asarray(x, device=y.device)
+        steps = diff(points, axis=0 if points.ndim == 1 else place)
+        if points.ndim == 1:
+            steps = reshape(steps, (-1,) + (1,) * (y.ndim - place - 1))
+    n = y.shape[place]
+    both = _slice(values, place, 1, None) + _slice(values, place, 0, max(n - 1, 0))
+    return sum(both * steps * 0.5, place)
+
+
+@on_device
+def _valid(x: Array, kernel: Array) -> Array:
+    """``y[i] = sum over j of x[i + j] * kernel[j]``, as long as ``kernel`` lies within ``x``; both of one dtype."""
+    x, kernel = x.contiguous(), kernel.contiguous()
+    count = x.size - kernel.size + 1
+    data = allocate(x.device, (count,), x.dtype)
+    block = 1 if x.device.kind == "host" else 256
+    piece = 4096 if block == 1 else 1
+    bound = _CONVOLVE.bind(x.device, elem=x.dtype, block=block, name="correlate")
+    with on(x.device):
+        bound.function(
+            (-(-count // (block * piece)), 1, 1),
+            (block, 1, 1),
+            0,
+            (x._data, kernel._data, data, count, kernel.size, piece),
+        )
+    made = Array._wrap(data, x.device)
+    if tape.recording((x, kernel)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Any], needs: Sequence[bool]) -> list[Array | None]:
+            (g,), (x, kernel) = given, saved
+            room = zeros(kernel.size - 1, g.dtype, g.device)
+            wide = concat([room, g, room])
+            return [_valid(wide, flip(kernel)) if needs[0] else None, _valid(x, g) if needs[1] else None]
+
+        tape.record("correlate", (x, kernel), (made,), vjp, (x, kernel))
+    return made
+
+
+def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Array:
+    require_array(a, name, "a")
+    require_array(v, name, "v")
+    if a.ndim != 1 or v.ndim != 1 or not a.size or not v.size:
+        raise ValueError(
+            f"{name}: expected two arrays of one axis, not empty, got shapes {a.shape} and {v.shape}"
+        )
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"{name}: mode: expected 'full', 'same' or 'valid', got {mode!r}")
+    dtype = dtypes.result_type(a.dtype, v.dtype)
+    if dtype == dtypes.bool_:
+        made = _correlated(name, astype(a, dtypes.int32), astype(v, dtypes.int32), mode, reverse)
+        return astype(made, dtypes.bool_)
+    first, second = astype(a, dtype, copy=False), astype(v, dtype, copy=False)
+    swapped = second.size > first.size
+    if swapped:
+        first, second = second, first
+    kernel = second if not reverse else flip(second)
+    m = second.size
+    before, after = {"full": (m - 1, m - 1), "same": (m // 2, m - 1 - m // 2), "valid": (0, 0)}[mode]
+    ends = [zeros(room, dtype, a.device) for room in (before, after)]
+    made = _valid(concat([ends[0], first, ends[1]]) if before + after else first, kernel)
+    return flip(made) if swapped and not reverse else made
+
+
+@public
+def convolve(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "full") -> Array:
+    """The convolution of two arrays of one axis: ``sum over j of a[j] * v[i - j]``; differentiable.
+
+    Args:
+        a: shape (n,).
+        v: shape (m,).
+        mode: ``"full"`` for every overlap, n + m - 1 elements; ``"same"`` for the middle max(n, m) of them;
+            ``"valid"`` for those where the shorter lies within the longer.
+
+    Raises:
+        ValueError: an array has other axes or is empty, or there is no such mode.
+
+    >>> import cukern as ck
+    >>> ck.convolve(ck.asarray([1, 2, 3]), ck.asarray([1, 1])).tolist()
+    [1, 3, 5, 3]
+    """
+    return _correlated("convolve", a, v, mode, True)
+
+
+@public
+def correlate(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "valid") -> Array:
+    """The correlation of two arrays of one axis: ``sum over j of a[i + j] * v[j]``. Arguments as :func:`convolve`."""
+    return _correlated("correlate", a, v, mode, False)
+
+
+@public
+def interp(
+    x: Any, xp: Array, fp: Array, /, left: Any = None, right: Any = None, period: float | None = None
+) -> Array:
+    """The points of the polygon through ``(xp, fp)`` at ``x``; differentiable by ``x`` and ``fp``.
+
+    Args:
+        x: any shape.
+        xp: shape (n,), increasing, unless there is a ``period``.
+        fp: shape (n,).
+        left: the value below ``xp[0]``; ``fp[0]`` when None.
+        right: the value above ``xp[-1]``; ``fp[-1]`` when None.
+        period: of ``xp``, which may then be in any order.
+
+    Returns:
+        The shape of ``x``; integers are computed in float64.
+
+    Raises:
+        ValueError: ``xp`` and ``fp`` have other axes, are empty or differ in shape; or ``period`` is 0.
+    """
+    require_array(xp, "interp", "xp")
+    require_array(fp, "interp", "fp")
+    if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
+        raise ValueError(
+            f"interp: xp, fp: expected one axis of one size, not empty, got {xp.shape} and {fp.shape}"
+        )
+    points = _floating(asarray(x, device=xp.device))
+    knots, values = _floating(xp), _floating(fp)
+    if period is not None:
+        if period == 0:
+            raise ValueError("interp: period: expected a number other than 0, got 0")
+        span = math.fabs(period)
+        points, knots = remainder(points, span), remainder(knots, span)
+        order = argsort(knots)
+        knots, values = take(knots, order), take(values, order)
+        knots = concat([knots[-1:] - span, knots, knots[:1] + span])
+        values = concat([values[-1:], values, values[:1]])
+        left = right = None
+    n = knots.size
+    places = searchsorted(knots, points, side="right")
+    low = (places - 1).clip(0, max(n - 2, 0))
+    high = (low + 1).clip(0, n - 1)
+    x0, x1, y0, y1 = take(knots, low), take(knots, high), take(values, low), take(values, high)
+    width = x1 - x0
+    inside = y0 + (points - x0) * divide(y1 - y0, where(equal(width, 0), 1, width))
+    inside = where(equal(points, x1), y1, inside)
+    below = values[0] if left is None else left
+    above = values[n - 1] if right is None else right
+    made = where(points < knots[0], below, where(points > knots[n - 1], above, inside))
+    return where(not_equal(points, points), points, made)

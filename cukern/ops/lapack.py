@@ -1,0 +1,139 @@
+"""LAPACK by the device's library: what every factorisation needs, inverses and linear equations.
+
+A GPU's library does not say whether a matrix is singular or not positive definite: where NumPy raises LinAlgError,
+results there have NaN, infinities or numbers without sense. ``with cupyx.errstate(linalg="raise")`` makes it look,
+which waits for the device, and raise LinAlgError too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from .. import dtypes, tape
+from ..array import Array
+from ..creation import ones
+from ..errors import DeviceError
+from .axes import on_device, require_array
+from .elementwise import astype
+from .linalg import from_diagonal, matmul
+from .manipulate import broadcast_to, expand_dims, matrix_transpose, moveaxis, reshape, squeeze
+
+Vjp = Callable[[Sequence[Any], Sequence[Array]], Array | None]
+
+
+def matrices(x: Any, name: str, square: bool = False) -> Array:
+    """``x`` as matrices of float32 or float64; integers become float64.
+
+    Raises:
+        TypeError: half types, which LAPACK has not.
+        ValueError: there are not two axes.
+        LinAlgError: the matrices are not square, and must be.
+    """
+    require_array(x, name)
+    if x.ndim < 2:
+        raise LinAlgError(f"{name}: x: expected at least two axes, got shape {x.shape}")
+    if square and x.shape[-1] != x.shape[-2]:
+        raise LinAlgError(f"{name}: x: expected square matrices, got shape {x.shape}")
+    return floating(x, name)
+
+
+def floating(x: Array, name: str) -> Array:
+    """``x`` in a dtype of LAPACK."""
+    if x.dtype in (dtypes.float16, dtypes.bfloat16):
+        raise TypeError(
+            f"{name}: expected float32 or float64, got {dtypes.info(x.dtype).name}; cast it first"
+        )
+    return x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
+
+
+@on_device
+def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
+    """The results of a function of numpy.linalg or cupy.linalg."""
+    others = [one._data if isinstance(one, Array) else one for one in args]
+    made = getattr(x.device.xp.linalg, name)(x._data, *others, **options)
+    parts = made if isinstance(made, tuple) else (made,)
+    xp = x.device.xp
+    return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]
+
+
+def differentiable(name: str, x: Array, outputs: Sequence[Array], saved: Sequence[Array], vjp: Vjp) -> None:
+    """Record outputs with a derivative of their cotangents, None where there is none, and of what is saved."""
+    if tape.recording((x,)):
+
+        def rule(given: Sequence[Any], kept: Sequence[Array], needs: object) -> tuple[Array | None]:
+            return (vjp(given, kept),)
+
+        tape.record(name, (x,), outputs, rule, saved, materialize=False)
+
+
+def identity(n: int, like: Array) -> Array:
+    """The identity matrix of the dtype and on the device of another array."""
+    return from_diagonal(ones(n, like.dtype, like.device), n, n, 0)
+
+
+def total(*parts: Array | None) -> Array | None:
+    """The sum of what there is."""
+    made: Array | None = None
+    for part in parts:
+        if part is not None:
+            made = part if made is None else made + part
+    return made
+
+
+def transposed(x: Array) -> Array:
+    return matrix_transpose(x)
+
+
+def inv(x: Array, /) -> Array:
+    """The inverses of square matrices.
+
+    Raises:
+        LinAlgError: a matrix is not square, or, on the host, singular.
+        TypeError: ``x`` is of a half type.
+    """
+    a = matrices(x, "inv", square=True)
+    (y,) = library(a, "inv")
+    differentiable("inv", a, (y,), (y,), lambda g, s: -matmul(matmul(transposed(s[0]), g[0]), transposed(s[0])))
+    return y
+
+
+def solve(x1: Array, x2: Array, /) -> Array:
+    """The ``y`` for which ``x1 @ y`` is ``x2``.
+
+    Args:
+        x1: shape (..., n, n).
+        x2: shape (..., n, k), or (n,).
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        LinAlgError: a matrix is not square, or, on the host, singular.
+        ValueError: the shapes do not fit.
+    """
+    a, b = matrices(x1, "solve", square=True), floating(require_array(x2, "solve", "x2"), "solve")
+    if a.device is not b.device:
+        raise DeviceError(f"solve: expected arrays on one device, got {a.device} and {b.device}")
+    if not b.ndim or b.shape[-2 if b.ndim > 1 else -1] != a.shape[-1]:
+        raise ValueError(f"solve: x2 of shape {x2.shape} does not fit x1 of shape {x1.shape}")
+    dtype = dtypes.result_type(a.dtype, b.dtype)
+    a, b = astype(a, dtype, copy=False), astype(b, dtype, copy=False)
+    if b.ndim == 1:
+        return squeeze(solve(a, expand_dims(b, 1)), -1)
+    if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right sides
+        columns = moveaxis(b, -2, 0)
+        return moveaxis(reshape(solve(a, reshape(columns, (b.shape[-2], -1))), columns.shape), 0, -2)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
+    (y,) = library(a, "solve", b)
+    if tape.recording((a, b)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            a, y = saved
+            above = solve(transposed(a), given[0])
+            return [-matmul(above, transposed(y)) if needs[0] else None, above]
+
+        tape.record("solve", (a, b), (y,), vjp, (a, y))
+    return y

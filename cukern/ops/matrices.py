@@ -1,0 +1,204 @@
+"""Determinants, generalised inverses, least squares and powers of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from .. import dtypes, tape
+from ..algebra import meta
+from ..array import Array
+from ..creation import empty
+from ..errors import DeviceError
+from ..table import divide, equal, multiply, where
+from .assemble import atleast_2d
+from .axes import require_array
+from .decompositions import svd, svdvals
+from .elementwise import astype
+from .lapack import differentiable, floating, identity, inv, library, matrices, transposed
+from .linalg import matmul
+from .manipulate import broadcast_to, expand_dims, squeeze
+from .reduce import any, max, prod, sum
+
+
+class SlogdetResult(NamedTuple):
+    """The sign of a determinant, and the logarithm of its size."""
+
+    sign: Array
+    logabsdet: Array
+
+
+class LstsqResult(NamedTuple):
+    """A solution, the sums of squared residuals, the rank, and the singular values of the matrix."""
+
+    x: Array
+    residuals: Array
+    rank: Array
+    singular_values: Array
+
+
+def det(x: Array, /) -> Array:
+    """The determinants of square matrices.
+
+    The derivative, the matrix of cofactors, is that of singular matrices as well; the second derivative is
+    not, and raises there. To see whether a matrix is singular, the derivative waits for the device.
+
+    Raises:
+        LinAlgError: a matrix is not square.
+        TypeError: ``x`` is of a half type.
+    """
+    a = matrices(x, "det", square=True)
+    (y,) = library(a, "det")
+    differentiable("det", a, (y,), (a, y), lambda g, s: expand_dims(g[0], (-2, -1)) * _cofactors(*s))
+    return y
+
+
+def _cofactors(a: Array, value: Array) -> Array:
+    """The derivative of determinants whose values are ``value``."""
+    singular = equal(value, 0)
+    if not bool(any(singular)):
+        return expand_dims(value, (-2, -1)) * transposed(inv(a))
+    n = a.shape[-1]
+    with tape.stop_recording():
+        u, s, vh = svd(a)
+        kept = where(identity(n, s) == 1, 1, expand_dims(s, -2))
+        others = prod(kept, -1) * expand_dims(det(u) * det(vh), -1)
+        flat = matmul(u * expand_dims(others, -2), vh)
+        wide = expand_dims(singular, (-2, -1))
+        regular = expand_dims(value, (-2, -1)) * transposed(inv(where(wide, identity(n, a), a)))
+        made = where(wide, flat, regular)
+    message = "det: the second derivative needs matrices that have an inverse, and one is singular"
+    tape.poison("det", [meta(a)], [made], message)
+    return made
+
+
+def slogdet(x: Array, /) -> SlogdetResult:
+    """The sign of the determinants of square matrices, and the logarithm of their size, without overflow.
+
+    Raises:
+        LinAlgError: a matrix is not square; in the derivative, on the host, it is singular.
+    """
+    a = matrices(x, "slogdet", square=True)
+    sign, size = library(a, "slogdet")
+    differentiable("slogdet", a, (size,), (a,), lambda g, s: expand_dims(g[0], (-2, -1)) * transposed(inv(s[0])))
+    return SlogdetResult(sign, size)
+
+
+def _tolerance(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
+    """What singular values must be above, for each matrix."""
+    if rtol is None:
+        rtol = np.finfo(s.dtype).eps * float(np.max(shape[-2:]))
+    if isinstance(rtol, Array) and rtol.ndim:
+        rtol = expand_dims(rtol, -1)
+    return max(s, -1, keepdims=True) * rtol if s.shape[-1] else s
+
+
+def _reciprocals(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
+    """1 / s, 0 where that counts as 0."""
+    kept = s > _tolerance(s, rtol, shape)
+    return where(kept, divide(1, where(kept, s, 1)), 0)
+
+
+def pinv(x: Array, /, *, rtol: Any = None) -> Array:
+    """The Moore-Penrose inverses of matrices.
+
+    Args:
+        x: shape (..., m, n).
+        rtol: singular values below this share of the largest count as 0; ``max(m, n) * eps`` when None.
+
+    Source of the derivative, which is that at constant rank: Golub and Pereyra, "The differentiation of
+    pseudo-inverses and nonlinear least squares problems whose variables separate", 1973.
+    """
+    a = matrices(x, "pinv")
+    with tape.stop_recording():
+        u, s, vh = svd(a, full_matrices=False)
+        y = matmul(transposed(vh) * expand_dims(_reciprocals(s, rtol, a.shape), -2), transposed(u))
+    differentiable("pinv", a, (y,), (a, y), lambda g, s: _pinv_cotangent(g[0], *s))
+    return y
+
+
+def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
+    """The cotangent of ``a``, whose inverse is ``p``."""
+    back, above = transposed(p), transposed(g)
+    made = -matmul(matmul(back, g), back)
+    made = made + matmul(above - matmul(a, matmul(p, above)), matmul(p, back))
+    return made + matmul(matmul(back, p), above - matmul(matmul(above, p), a))
+
+
+def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
+    """How many singular values of matrices are above ``rtol`` times the largest; int64. See :func:`pinv`."""
+    with tape.stop_recording():
+        s = svdvals(matrices(atleast_2d(x), "matrix_rank"))
+        return sum(s > _tolerance(s, rtol, atleast_2d(x).shape), -1, dtype=dtypes.int64)
+
+
+def matrix_power(x: Array, n: int, /) -> Array:
+    """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative."""
+    a = require_array(x, "matrix_power")
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise LinAlgError(f"matrix_power: x: expected square matrices, got shape {a.shape}")
+    if n < 0:
+        a, n = inv(a), -n
+    if n == 0:
+        return astype(broadcast_to(identity(a.shape[-1], a), a.shape), a.dtype)
+    made: Array | None = None
+    while n:
+        if n % 2:
+            made = a if made is None else matmul(made, a)
+        n //= 2
+        a = matmul(a, a) if n else a
+    assert made is not None
+    return made
+
+
+def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
+    """The ``x`` of the least ``|a @ x - b|``, the smallest one where there are several.
+
+    Args:
+        a: shape (m, n).
+        b: shape (m,) or (m, k).
+        rcond: as ``rtol`` of :func:`pinv`.
+
+    Returns:
+        The solution, of shape (n,) or (n, k); the sums of squared residuals, of shape (1,) or (k,), or of
+        shape (0,) where ``m <= n`` or the rank is not ``n``, for which the function waits for the device; the
+        rank; the singular values.
+
+    Raises:
+        LinAlgError: the shapes do not fit.
+
+    Source of the derivative, which is that at constant rank: as of :func:`pinv`.
+    """
+    matrix = matrices(a, "lstsq")
+    target = floating(require_array(b, "lstsq", "b"), "lstsq")
+    if matrix.device is not target.device:
+        raise DeviceError(f"lstsq: expected arrays on one device, got {matrix.device} and {target.device}")
+    if matrix.ndim != 2 or target.ndim not in (1, 2) or target.shape[0] != matrix.shape[0]:
+        raise LinAlgError(f"lstsq: expected shapes (m, n) and (m,) or (m, k), got {a.shape} and {b.shape}")
+    dtype = dtypes.result_type(matrix.dtype, target.dtype)
+    matrix, target = astype(matrix, dtype, copy=False), astype(target, dtype, copy=False)
+    if target.ndim == 1:
+        made = lstsq(matrix, expand_dims(target, 1), rcond)
+        return LstsqResult(squeeze(made.x, 1), made.residuals, made.rank, made.singular_values)
+    u, s, vh = svd(matrix, full_matrices=False)
+    with tape.stop_recording():
+        inverse = _reciprocals(s, rcond, matrix.shape)
+        x = matmul(transposed(vh) * inverse, matmul(transposed(u), target))
+        rank = sum(inverse != 0, -1, dtype=dtypes.int64)
+    if tape.recording((matrix, target)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            (g,), (matrix, target) = given, saved
+            p = pinv(matrix, rtol=rcond)
+            above = matmul(g, transposed(target))
+            return [_pinv_cotangent(above, matrix, p) if needs[0] else None, matmul(transposed(p), g)]
+
+        tape.record("lstsq", (matrix, target), (x,), vjp, (matrix, target))
+    m, n = matrix.shape
+    if m > n and int(rank) == n:
+        apart = matmul(matrix, x) - target
+        return LstsqResult(x, sum(multiply(apart, apart), 0), rank, s)
+    return LstsqResult(x, empty(0, x.dtype, x.device), rank, s)

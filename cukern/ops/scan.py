@@ -1,0 +1,394 @@
+"""Scans: running sums, products, extremes and log-sums along an axis, in either direction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy.typing as npt
+
+from .. import dtypes, tape
+from ..array import Array
+from ..creation import arange, zeros_like
+from ..device import Device
+from ..device.base import CompiledFunction
+from ..dtypes import DType
+from ..expr import compute_type
+from ..kernel import Kernel
+from ..table import equal, exp, isfinite, isnan, minimum, where
+from .axes import normalize_axis, public, require_array
+from .elementwise import astype
+from .index import take_along_axis
+from .launch import allocate, divide_up, on
+from .manipulate import concat, reshape
+
+__all__ = [
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
+    "logcumsumexp",
+    "nancumprod",
+    "nancumsum",
+]
+
+_KERNEL = Kernel("scan.cu", block=256)
+_RECURRENCE = Kernel("recurrence.cu", block=256)
+#: Elements of a column that one host thread, or one GPU block, scans before a column is cut.
+_PIECE = 1 << 16
+#: Columns of the GPU beyond which a column need not be cut to keep it busy.
+_COLUMNS = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """How a scan combines two numbers: C++ over ``a``, what came before, and ``b``.
+
+    Attributes:
+        name: the public name.
+        combine: both together.
+        identity: the number that changes nothing.
+        wide: whether float32 accumulates in float64.
+    """
+
+    name: str
+    combine: str
+    identity: str
+    wide: bool = False
+
+
+_SUM = Scan("cumsum", "a + b", "T(0)", wide=True)
+_PRODUCT = Scan("cumprod", "a * b", "T(1)", wide=True)
+_MAX = Scan("cummax", "maximum(a, b)", "limits<T>::lowest()")
+_MIN = Scan("cummin", "minimum(a, b)", "limits<T>::highest()")
+_LOG_SUM = Scan("logcumsumexp", "log_add_exp(a, b)", "limits<T>::lowest()")
+
+
+class Shape(NamedTuple):
+    """A launch: threads of a block, threads of a column, elements a step of each, columns of a group, a piece."""
+
+    block: int
+    lanes: int
+    items: int
+    columns_piece: int
+    piece: int
+
+
+def shape_for(kind: str, columns: int, n: int, inner: int) -> Shape:
+    """The launch shape for ``columns`` of ``n`` elements that lie ``inner`` apart on a kind of device."""
+    if kind == "host":
+        return Shape(1, 1, 1, max(1, _PIECE // max(1, n)), n)
+    lanes = 256 if inner == 1 and n > 32 else 1
+    wanted = max(1, _COLUMNS // (columns * lanes))
+    least = 4096 if lanes > 1 else 256
+    piece = n if columns * lanes >= _COLUMNS else max(least, -(-n // min(wanted, 4096)))
+    return Shape(256, lanes, 4 if lanes > 1 else 1, 1, piece)
+
+
+@cache
+def _bound(
+    device: Device,
+    scan: Scan,
+    source: DType,
+    value: DType,
+    result: DType | None,
+    shape: Shape,
+    reverse: bool,
+    stage: str,
+) -> CompiledFunction:
+    accumulator = accumulator_of(scan, value)
+    return _KERNEL.bind(
+        device,
+        name=f"{scan.name}_{stage}_{dtypes.info(source).name}_{shape.block}",
+        block=shape.block,
+        lanes=shape.lanes,
+        items=shape.items,
+        reverse=reverse,
+        stage=stage,
+        scan=scan.name,
+        combine=scan.combine,
+        identity=scan.identity,
+        source=dtypes.info(source).cxx,
+        compute=compute_type(value),
+        result="" if result is None else dtypes.info(result).cxx,
+        accumulator=dtypes.info(accumulator).cxx,
+    ).function
+
+
+def accumulator_of(scan: Scan, value: DType) -> DType:
+    """The dtype that a scan of a dtype is accumulated in; integers wrap around, as unsigned ones do."""
+    if dtypes.info(value).kind in "iu" and scan.wide:
+        return dtypes.uint64
+    if value == dtypes.float32 and scan.wide:
+        return dtypes.float64
+    return dtypes.info(value).acc
+
+
+def scanned(
+    scan: Scan,
+    x: Array,
+    axis: int,
+    value: DType,
+    reverse: bool = False,
+    lead: bool = False,
+    shape: Shape | None = None,
+) -> Array:
+    """The scan of ``x`` along an axis in the dtype ``value``; with ``lead`` its start is included.
+
+    Where a column is cut into pieces, the whole of each is found first, these are scanned, and each piece
+    starts from what the pieces before it make: the order of the sums is the same in every run.
+    """
+    x = x.contiguous()
+    n, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
+    outer = math.prod(x.shape[:axis])
+    made = allocate(x.device, (*x.shape[:axis], n + lead, *x.shape[axis + 1 :]), value)
+    if not made.size:
+        return Array._wrap(made, x.device)
+    columns = outer * inner
+    shape = shape or shape_for(x.device.kind, columns, n, inner)
+    pieces = max(1, -(-n // max(1, shape.piece)))
+    grid = (divide_up(divide_up(columns, shape.columns_piece) * shape.lanes, shape.block), pieces, 1)
+    numbers = (columns, shape.columns_piece, n, max(1, shape.piece), inner, int(lead))
+    block = (shape.block, 1, 1)
+    with on(x.device):
+        if pieces == 1:
+            function = _bound(x.device, scan, x.dtype, value, value, shape, reverse, "whole")
+            function(grid, block, 0, (x._data, made, *numbers))
+            return Array._wrap(made, x.device)
+        accumulator = accumulator_of(scan, value)
+        totals = Array._wrap(allocate(x.device, (outer, pieces, inner), accumulator), x.device)
+        _bound(x.device, scan, x.dtype, value, None, shape, reverse, "total")(
+            grid, block, 0, (x._data, totals._data, *numbers)
+        )
+        carry = scanned(scan, totals, 1, accumulator, lead=True)[:, :pieces].contiguous()
+        _bound(x.device, scan, x.dtype, value, value, shape, reverse, "apply")(
+            grid, block, 0, (x._data, made, carry._data, *numbers)
+        )
+    return Array._wrap(made, x.device)
+
+
+def _prepared(x: Array, axis: int | None, name: str, flat: bool) -> tuple[Array, int]:
+    """The array and the axis to scan; without an axis NumPy's functions flatten."""
+    require_array(x, name)
+    if axis is None and flat:
+        return reshape(x, (-1,)), 0
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"{name}: axis: needed for an array with {x.ndim} axes")
+        axis = 0
+    return x, normalize_axis(axis, x.ndim, name)
+
+
+def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> DType:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    kind = dtypes.info(x.dtype).kind
+    return x.dtype if kind == "f" else dtypes.uint64 if kind == "u" else dtypes.int64
+
+
+def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
+    with tape.stop_recording():
+        made = scanned(_SUM, x, axis, dtype, reverse, lead)
+    if tape.recording((x,)):
+        n = x.shape[axis]
+        inside = (slice(None),) * axis + (slice(0, n) if reverse else slice(int(lead), None),)
+        tape.record(
+            "cumulative_sum",
+            (x,),
+            (made,),
+            lambda given, saved, needs: (_sum(given[0][inside], axis, dtype, not reverse, False),),
+        )
+    return made
+
+
+def _product(x: Array, axis: int, dtype: DType, lead: bool) -> Array:
+    with tape.stop_recording():
+        made = scanned(_PRODUCT, x, axis, dtype, lead=lead)
+    if tape.recording((x,)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
+            inside = (slice(None),) * axis + (slice(int(lead), None),)
+            return (_product_cotangent(astype(given[0][inside], x_dtype, copy=False), saved[0], axis),)
+
+        x_dtype = x.dtype
+        tape.record("cumulative_prod", (x,), (made,), vjp, (x,))
+    return made
+
+
+def _product_cotangent(g: Array, x: Array, axis: int) -> Array:
+    """What comes before an element, times what comes after it: no division, so zeros do no harm.
+
+    What comes after is ``s[i] = g[i] + x[i + 1] * s[i + 1]``.
+    """
+    before = _part(_product(x, axis, x.dtype, True), axis, slice(0, x.shape[axis]))
+    return before * recurrence(shifted(x, axis, True), g, axis, True)
+
+
+def _part(x: Array, axis: int, part: slice) -> Array:
+    return x[(slice(None),) * axis + (part,)]
+
+
+def shifted(x: Array, axis: int, back: bool) -> Array:
+    """The element after each along an axis where ``back``, else the one before; zero at the end."""
+    n = x.shape[axis]
+    end = zeros_like(_part(x, axis, slice(0, min(n, 1))))
+    rest = _part(x, axis, slice(1, None) if back else slice(0, max(n - 1, 0)))
+    return concat([rest, end] if back else [end, rest], axis=axis)
+
+
+def recurrence(a: Array, b: Array, axis: int, reverse: bool) -> Array:
+    """``y[j] = a[j] * y[j - 1] + b[j]`` along an axis; with ``reverse``, of ``y[j + 1]``.
+
+    Its derivative is the recurrence in the other direction.
+    """
+    a, b = a.contiguous(), b.contiguous()
+    made = allocate(b.device, b.shape, b.dtype)
+    n, inner = b.shape[axis], math.prod(b.shape[axis + 1 :])
+    columns = math.prod(b.shape[:axis]) * inner
+    if made.size:
+        block = 1 if b.device.kind == "host" else 256
+        kernel = _RECURRENCE.bind(b.device, elem=b.dtype, block=block, reverse=reverse, name="recurrence")
+        with on(b.device):
+            kernel.function(
+                (-(-columns // block), 1, 1), (block, 1, 1), 0, (a._data, b._data, made, columns, n, inner)
+            )
+    y = Array._wrap(made, b.device)
+    if tape.recording((a, b)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            h = recurrence(shifted(saved[0], axis, not reverse), given[0], axis, not reverse)
+            return [h * shifted(saved[1], axis, reverse) if needs[0] else None, h]
+
+        tape.record("recurrence", (a, b), (y,), vjp, (a, y))
+    return y
+
+
+@public
+def cumulative_sum(
+    x: Array,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: npt.DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
+    """The sums of the elements up to each along an axis.
+
+    Args:
+        x: any array; bool and integers are summed in int64 or uint64, float32 in float64.
+        axis: the axis; may be left out for an array with one.
+        dtype: what the values are cast to, and the dtype of the result.
+        include_initial: whether the result begins with a 0, and has an element more.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: ``axis`` is left out for an array with several axes, or none.
+
+    >>> import cukern as ck
+    >>> ck.cumulative_sum(ck.asarray([1, 2, 3]), include_initial=True).tolist()
+    [0, 1, 3, 6]
+    """
+    x, place = _prepared(x, axis, "cumulative_sum", False)
+    return _sum(x, place, _sum_dtype(x, dtype), False, bool(include_initial))
+
+
+@public
+def cumulative_prod(
+    x: Array,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: npt.DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
+    """The products of the elements up to each along an axis. Arguments as :func:`cumulative_sum`, 1 to begin with."""
+    x, place = _prepared(x, axis, "cumulative_prod", False)
+    wanted = _sum_dtype(x, dtype)
+    return _product(astype(x, wanted, copy=False), place, wanted, bool(include_initial))
+
+
+@public
+def cumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+    """:func:`cumulative_sum` by NumPy's name; without ``axis``, of the flattened array."""
+    x, place = _prepared(x, axis, "cumsum", True)
+    return _sum(x, place, _sum_dtype(x, dtype), False, False)
+
+
+@public
+def cumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+    """:func:`cumulative_prod` by NumPy's name; without ``axis``, of the flattened array."""
+    x, place = _prepared(x, axis, "cumprod", True)
+    wanted = _sum_dtype(x, dtype)
+    return _product(astype(x, wanted, copy=False), place, wanted, False)
+
+
+@public
+def nancumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+    """:func:`cumsum` with NaN taken as 0."""
+    return cumsum(where(isnan(require_array(x, "nancumsum")), 0, x), axis, dtype)
+
+
+@public
+def nancumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+    """:func:`cumprod` with NaN taken as 1."""
+    return cumprod(where(isnan(require_array(x, "nancumprod")), 1, x), axis, dtype)
+
+
+def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:
+    x, place = _prepared(x, axis, scan.name, True)
+    with tape.stop_recording():
+        made = scanned(scan, x, place, x.dtype)
+    if not tape.recording((x,)):
+        return made
+    # The last of equal elements is the one that the derivative goes to.
+    with tape.stop_recording():
+        numbers = reshape(arange(x.shape[place], device=x.device), (-1,) + (1,) * (x.ndim - place - 1))
+        found = scanned(_MAX, where(equal(x, made) | isnan(x), numbers, 0), place, dtypes.int64)
+    return take_along_axis(x, found, axis=place)
+
+
+@public
+def cummax(x: Array, /, axis: int | None = None) -> Array:
+    """The largest of the elements up to each along an axis, NaN from the first NaN on.
+
+    Args:
+        x: any array.
+        axis: the axis; without it the array is flattened.
+
+    Raises:
+        AxisError: there is no such axis.
+    """
+    return _extreme(_MAX, x, axis)
+
+
+@public
+def cummin(x: Array, /, axis: int | None = None) -> Array:
+    """The smallest of the elements up to each along an axis. Arguments as :func:`cummax`."""
+    return _extreme(_MIN, x, axis)
+
+
+@public
+def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
+    """``log(cumsum(exp(x)))`` along an axis, without overflow; integers in float64. Arguments as :func:`cummax`."""
+    x, place = _prepared(x, axis, "logcumsumexp", True)
+    if dtypes.info(x.dtype).kind != "f":
+        x = astype(x, dtypes.float64)
+    with tape.stop_recording():
+        made = scanned(_LOG_SUM, x, place, x.dtype)
+    if tape.recording((x,)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
+            (g,), (x, y) = given, saved
+            finite = where(isfinite(y), y, 0)
+            # y never falls, so that no factor is above 1: t[i] = g[i] + exp(y[i] - y[i + 1]) * t[i + 1].
+            rise = y - shifted(finite, place, True)
+            factors = exp(minimum(rise, 0))
+            return (exp(x - finite) * recurrence(factors, g, place, True),)
+
+        tape.record("logcumsumexp", (x,), (made,), vjp, (x, made))
+    return made

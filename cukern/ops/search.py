@@ -1,0 +1,212 @@
+"""Searching: sorted arrays, and the places of what is not zero."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Literal
+
+from .. import dtypes, tape
+from ..array import Array
+from ..creation import asarray
+from ..device import Device
+from ..device.base import CompiledFunction
+from ..dtypes import DType
+from ..errors import DeviceError
+from ..expr import is_scalar
+from ..kernel import Kernel
+from ..table import floor_divide, not_equal, remainder
+from .axes import public, require_array
+from .elementwise import astype
+from .index import take
+from .launch import allocate, on
+from .manipulate import reshape, stack
+from .scan import cumulative_sum
+
+__all__ = ["argwhere", "compress", "extract", "flatnonzero", "nonzero", "searchsorted"]
+
+_SEARCH = Kernel("search.cu", block=256)
+_COMPACT = Kernel("compact.cu", block=256)
+#: Queries of a host thread, and flags of a tile on either device.
+_HOST_PIECE = 1024
+_TILE = {"host": 1 << 15, "cuda": 1 << 12}
+
+
+@cache
+def _searching(device: Device, dtype: DType, right: bool, indirect: bool) -> tuple[CompiledFunction, int]:
+    info = dtypes.info(dtype)
+    block = 1 if device.kind == "host" else 256
+    made = _SEARCH.bind(
+        device,
+        name=f"searchsorted_{info.name}_{block}",
+        elem=dtype,
+        block=block,
+        right=right,
+        indirect=indirect,
+        floating=info.kind == "f",
+    )
+    return made.function, block
+
+
+@public
+def searchsorted(
+    x1: Array, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Array | None = None
+) -> Array:
+    """Where each element of ``x2`` would have to be put into ``x1`` for that to stay in order.
+
+    Args:
+        x1: one axis, in ascending order, NaN last.
+        x2: an array of any shape, or a number.
+        side: ``"left"`` before equal elements, ``"right"`` after them.
+        sorter: the places that put ``x1`` in order, where it is not; as of :func:`argsort`.
+
+    Returns:
+        int64, of the shape of ``x2``.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        TypeError: the dtypes have no common one.
+        ValueError: ``x1`` has several axes, ``sorter`` another shape, or there is no such side.
+
+    >>> import cukern as ck
+    >>> ck.searchsorted(ck.asarray([1, 3, 5]), ck.asarray([0, 3, 9]), side="right").tolist()
+    [0, 2, 3]
+    """
+    require_array(x1, "searchsorted", "x1")
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side: expected 'left' or 'right', got {side!r}")
+    if x1.ndim != 1:
+        raise ValueError(f"searchsorted: x1: expected one axis, got shape {x1.shape}")
+    dtype = dtypes.result_type(x1.dtype, x2 if is_scalar(x2) else asarray(x2, device=x1.device).dtype)
+    queries = asarray(
+        x2, dtype=dtype if is_scalar(x2) else None, device=None if isinstance(x2, Array) else x1.device
+    )
+    for other in (queries, sorter):
+        if other is not None and other.device is not x1.device:
+            raise DeviceError(
+                f"searchsorted: expected arrays on one device, got {x1.device} and {other.device}"
+            )
+    order = None
+    if sorter is not None:
+        if sorter.shape != x1.shape or dtypes.info(sorter.dtype).kind not in "iu":
+            raise ValueError(
+                f"searchsorted: sorter: expected integers of shape {x1.shape}, got {sorter.dtype}, {sorter.shape}"
+            )
+        order = astype(sorter, dtypes.int64, copy=False).contiguous()
+    with tape.stop_recording():
+        xs = astype(x1, dtype, copy=False).contiguous()
+        wanted = astype(queries, dtype, copy=False).contiguous()
+    made = allocate(x1.device, wanted.shape, dtypes.int64)
+    if made.size:
+        function, block = _searching(x1.device, dtype, side == "right", order is not None)
+        piece = _HOST_PIECE if block == 1 else 1
+        orders = () if order is None else (order._data,)
+        with on(x1.device):
+            function(
+                (-(-made.size // (block * piece)), 1, 1),
+                (block, 1, 1),
+                0,
+                (xs._data, *orders, wanted._data, made, x1.size, made.size, piece),
+            )
+    return Array._wrap(made, x1.device)
+
+
+@cache
+def _compacting(device: Device, stage: str, block: int) -> CompiledFunction:
+    return _COMPACT.bind(
+        device, name=f"nonzero_{stage}_{block}", block=block, lanes=block, stage=stage
+    ).function
+
+
+def places_of(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
+    """The places of the true elements of a bool array, flattened in C order, as int64.
+
+    The number of them is read back from the device, which this waits for.
+    """
+    flags = flags.contiguous()
+    n, device = flags.size, flags.device
+    tile = tile or _TILE[device.kind]
+    block = block or (1 if device.kind == "host" else 256)
+    tiles = max(1, -(-n // tile))
+    counts = allocate(device, (tiles,), dtypes.int64)
+    if not n:
+        return Array._wrap(allocate(device, (0,), dtypes.int64), device)
+    with on(device), tape.stop_recording():
+        _compacting(device, "count", block)((tiles, 1, 1), (block, 1, 1), 0, (flags._data, counts, n, tile))
+        starts = cumulative_sum(Array._wrap(counts, device), include_initial=True)
+        made = allocate(device, (int(starts[tiles].item()),), dtypes.int64)
+        if made.size:
+            _compacting(device, "write", block)(
+                (tiles, 1, 1), (block, 1, 1), 0, (flags._data, starts._data, made, n, tile)
+            )
+    return Array._wrap(made, device)
+
+
+def _flags(x: Array) -> Array:
+    with tape.stop_recording():
+        return x if x.dtype == dtypes.bool_ else not_equal(x, 0)
+
+
+def unraveled(places: Array, shape: tuple[int, ...]) -> list[Array]:
+    """For places in a flattened array, those along each axis of ``shape``."""
+    made: list[Array] = []
+    for size in reversed(shape):
+        made.append(remainder(places, size))
+        places = floor_divide(places, size)
+    return made[::-1]
+
+
+@public
+def nonzero(x: Array, /) -> tuple[Array, ...]:
+    """The places of the elements that are not zero, in C order: an int64 array for each axis.
+
+    How many there are is read back from the device, which this waits for.
+
+    Raises:
+        ValueError: ``x`` has no axis.
+    """
+    require_array(x, "nonzero")
+    if not x.ndim:
+        raise ValueError("nonzero: x: expected at least one axis, got a 0-d array")
+    return tuple(unraveled(places_of(_flags(x)), x.shape))
+
+
+@public
+def flatnonzero(x: Array, /) -> Array:
+    """The places of the elements that are not zero, in the flattened array."""
+    return places_of(_flags(require_array(x, "flatnonzero")))
+
+
+@public
+def argwhere(x: Array, /) -> Array:
+    """The places of the elements that are not zero, shape (count, axes)."""
+    places = places_of(_flags(require_array(x, "argwhere")))
+    if not x.ndim:
+        return reshape(places, (places.size, 1))[:, :0]
+    return stack(unraveled(places, x.shape), axis=1)
+
+
+@public
+def compress(condition: Any, x: Array, /, *, axis: int | None = None) -> Array:
+    """The parts of ``x`` along an axis for which ``condition`` is true; differentiable.
+
+    Args:
+        condition: one axis, at most as long as the axis of ``x``.
+        x: any array.
+        axis: the axis; without it ``x`` is flattened.
+
+    Raises:
+        ValueError: ``condition`` has several axes.
+        IndexError: it is true beyond the end of the axis.
+    """
+    require_array(x, "compress")
+    flags = asarray(condition, device=x.device)
+    if flags.ndim != 1:
+        raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")
+    return take(x, places_of(_flags(flags)), axis=axis)
+
+
+@public
+def extract(condition: Any, x: Array, /) -> Array:
+    """The elements of ``x`` for which ``condition``, of as many elements, is true; differentiable."""
+    require_array(x, "extract")
+    return compress(reshape(asarray(condition, device=x.device), (-1,)), x)

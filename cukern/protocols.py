@@ -1,0 +1,177 @@
+"""NumPy's ufuncs and functions on cukern arrays: each is answered by cukern's function of the same name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .array import Array
+
+#: The functions that ``ufunc.reduce`` and ``ufunc.accumulate`` are.
+_REDUCE = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+    "logaddexp": "logsumexp",
+}
+_ACCUMULATE = {
+    "add": "cumsum",
+    "multiply": "cumprod",
+    "maximum": "cummax",
+    "minimum": "cummin",
+    "logaddexp": "logcumsumexp",
+}
+#: Options that change nothing here, and the values of them that would.
+_IDLE: dict[str, tuple[Any, ...]] = {
+    "casting": ("no", "equiv", "safe"),
+    "order": ("F",),
+    "subok": (),
+    "kind": (),
+    "like": (),
+    "overwrite_input": (),
+}
+
+
+def _namespace(module: str) -> Any:
+    """cukern's counterpart of a module of NumPy, None where there is none."""
+    import cukern
+
+    if module == "numpy":
+        return cukern
+    return getattr(cukern, module.removeprefix("numpy."), None) if module.startswith("numpy.") else None
+
+
+def _refuse(name: str, reason: str) -> TypeError:
+    return TypeError(f"numpy.{name} on a cukern array: {reason}; numpy.asarray(x) is a NumPy array of it")
+
+
+def _is_idle(name: str, option: str, value: Any) -> bool:
+    """Whether an option changes nothing here.
+
+    Raises:
+        TypeError: it would, with this value.
+    """
+    if option not in _IDLE:
+        return False
+    if isinstance(value, str) and value in _IDLE[option]:
+        raise _refuse(name, f"{option}={value!r} is not supported")
+    return True
+
+
+def _finish(name: str, made: Any, out: Any, dtype: Any) -> Any:
+    """The result as ``dtype``, written to ``out`` where that is given."""
+    if dtype is not None and isinstance(made, Array):
+        made = made.astype(dtype, copy=False)
+    if isinstance(out, tuple):
+        (out,) = out if len(out) == 1 else (out,)
+    if out is None:
+        return made
+    if not isinstance(out, Array) or not isinstance(made, Array):
+        raise _refuse(name, f"out: expected a cukern array, got {type(out).__name__}")
+    if not np.can_cast(made.dtype, out.dtype, "same_kind"):
+        raise TypeError(f"numpy.{name}: out: a result of {made.dtype} cannot be written to {out.dtype}")
+    if out.shape != made.shape:
+        raise ValueError(f"numpy.{name}: out: expected shape {made.shape}, got {out.shape}")
+    out[...] = made
+    return out
+
+
+def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """``ufunc`` or one of its methods on operands of which one is a cukern array.
+
+    Raises:
+        TypeError: cukern has no such function, or it has no such option.
+    """
+    name = ufunc.__name__
+    given = {key: value for key, value in options.items() if not _is_idle(name, key, value)}
+    out, dtype = given.pop("out", None), given.pop("dtype", None)
+    if given.get("where") is True:
+        del given["where"]
+    ours = _namespace("numpy")
+    along = {"reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method)
+    if along is not None and name in along:
+        made = getattr(ours, along[name])(*inputs, axis=given.pop("axis", 0), **given)
+    elif method in ("__call__", "outer") and hasattr(ours, name):
+        if given:
+            raise _refuse(name, f"the option {next(iter(given))} is not supported")
+        made = getattr(ours, name)(*(_outer(*inputs) if method == "outer" else inputs))
+    else:
+        raise _refuse(name if method == "__call__" else f"{name}.{method}", "cukern has no such function")
+    return _finish(name, made, out, dtype)
+
+
+def _outer(x: Any, y: Any) -> list[Any]:
+    """Operands for each pair of an element of ``x`` and one of ``y``."""
+    x, y = (value if hasattr(value, "reshape") else np.asarray(value) for value in (x, y))
+    return [x.reshape(tuple(x.shape) + (1,) * y.ndim), y]
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return {}
+
+
+#: NumPy's names of arguments, and the names that cukern has for them where they differ.
+_RENAMED = {"ddof": "correction", "newshape": "shape", "a_min": "min", "a_max": "max"}
+
+
+def _is_default(value: object, default: object) -> bool:
+    return value is default or (type(value) is type(default) and value in (default,))
+
+
+def _translated(
+    function: Callable[..., Any], ours: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments of a NumPy function as arguments of cukern's: those left at their defaults are left out.
+
+    Raises:
+        TypeError: an argument that cukern's function does not have.
+    """
+    theirs, taken = _parameters(function), _parameters(ours)
+    if not theirs or not taken:
+        return list(args), dict(options)
+    leading = max(1, sum(p.kind is p.POSITIONAL_ONLY for p in taken.values()))
+    free = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+    made: list[Any] = []
+    named: dict[str, Any] = {}
+    bound = inspect.signature(function).bind(*args, **options)
+    for i, (name, value) in enumerate(bound.arguments.items()):
+        kind = theirs[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            made += value
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif i == len(made) < leading:
+            made.append(value)
+        elif name in taken or free or _RENAMED.get(name) in taken:
+            named[name if name in taken else _RENAMED.get(name, name)] = value
+        elif not _is_default(value, theirs[name].default) and not _is_idle(function.__name__, name, value):
+            raise _refuse(function.__name__, f"the argument {name} is not supported")
+    return made, named
+
+
+def array_function(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """A function of NumPy on arguments of which one is a cukern array.
+
+    Raises:
+        TypeError: cukern has no such function, or it has no such argument.
+    """
+    name = function.__name__
+    namespace = _namespace(getattr(function, "__module__", None) or "numpy")
+    ours = getattr(namespace, name, None) if namespace is not None else None
+    if ours is None:
+        raise _refuse(name, "cukern has no such function")
+    given = dict(options)
+    out = given.pop("out", None)
+    made, named = _translated(function, ours, args, given)
+    return _finish(name, ours(*made, **named), out, None)

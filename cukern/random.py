@@ -1,0 +1,376 @@
+"""Random numbers: a generator whose streams are the same bits on every device.
+
+The bits are Philox4x32-10's: a function of a key and a counter, so that a stream does not depend on
+how many threads draw it, and independent streams are other keys.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from . import dtypes, namespace
+from .array import Array, shape_of
+from .creation import asarray
+from .device import Device, current
+from .device.base import CompiledFunction
+from .kernel import Kernel
+from .ops.launch import allocate, on
+
+__all__ = ["Generator", "default_rng"]
+
+_KERNEL = Kernel("random.cu", block=256)
+#: Groups of four words that one host thread draws in a row.
+_HOST_PIECE = 4096
+_WORD = 0xFFFFFFFF
+#: Bits that a float32, float16 or bfloat16 below 1 keeps.
+_DIGITS = {"float": 24, "__half": 11, "__nv_bfloat16": 8}
+
+Size = SupportsIndex | Sequence[SupportsIndex] | None
+Number = Array | float
+
+
+def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
+    """Philox4x32-10 of four counter words and two key words, as Python integers."""
+    a, b, c, d = counter
+    k0, k1 = key
+    for _ in range(10):
+        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = (q >> 32) ^ b ^ k0, q & _WORD, (p >> 32) ^ d ^ k1, p & _WORD
+        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
+    return [a, b, c, d]
+
+
+@cache
+def _bound(device: Device, dtype: dtypes.DType, kind: str) -> tuple[CompiledFunction, int, int]:
+    """The kernel of a kind of number, its threads a block, and the numbers that four words give."""
+    info = dtypes.info(dtype)
+    wide = kind == "integers" or info.itemsize == 8
+    block = 1 if device.kind == "host" else 256
+    each = 2 if wide else 4
+    variables = {"elem": dtype, "block": block, "kind": kind, "each": each}
+    if info.kind == "f":
+        variables["digits"] = _DIGITS.get(info.cxx, 53)
+    name = f"random_{kind}_{info.name}_{block}"
+    return _KERNEL.bind(device, name=name, **variables).function, block, each
+
+
+class Generator:
+    """A stream of random numbers; made by :func:`default_rng`.
+
+    Every method takes ``size``, the shape of the result, and ``dtype``, and draws on the generator's
+    device. Whatever is drawn is a constant to a tape; ``low``, ``high``, ``loc`` and ``scale`` may be
+    arrays, which the result is differentiable by.
+
+    Attributes:
+        device: where arrays are made.
+    """
+
+    def __init__(self, key: tuple[int, int], device: Device) -> None:
+        self.device = device
+        self._key = key
+        self._counter = 0
+        self._children = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"Generator(Philox4x32-10, key={self._key}, counter={self._counter}, device={str(self.device)!r})"
+        )
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the stream goes on from: a dict of integers to be kept, and assigned to go on from there.
+
+        >>> rng = default_rng(7)
+        >>> state = rng.state
+        >>> first = rng.random(3).tolist()
+        >>> rng.state = state
+        >>> rng.random(3).tolist() == first
+        True
+        """
+        return {
+            "bit_generator": "Philox4x32-10",
+            "key": list(self._key),
+            "counter": self._counter,
+            "children": self._children,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        if state.get("bit_generator") != "Philox4x32-10":
+            raise ValueError(f"state: expected the state of a Philox4x32-10 generator, got {state!r}")
+        first, second = map(operator.index, state["key"])
+        if not (0 <= first <= _WORD and 0 <= second <= _WORD):
+            raise ValueError(f"state: key: expected two words of 32 bits, got {state['key']!r}")
+        self._key = (first, second)
+        self._counter = operator.index(state["counter"])
+        self._children = operator.index(state["children"])
+
+    def split(self, n: int = 2) -> list[Generator]:
+        """``n`` generators of independent streams; this one goes on as if nothing was drawn.
+
+        Each has a key of its own, which Philox makes of this generator's key and the child's number.
+
+        >>> a, b = default_rng(0).split()
+        >>> a.random(2).tolist() == b.random(2).tolist()
+        False
+        """
+        if operator.index(n) < 0:
+            raise ValueError(f"split: n: expected at least 0, got {n}")
+        made = []
+        for _ in range(n):
+            low, high = self._children & _WORD, self._children >> 32
+            self._children += 1
+            # The third word of the counter is 0 wherever numbers are drawn.
+            k0, k1, _, _ = philox((low, high, 1, 0), self._key)
+            made.append(Generator((k0, k1), self.device))
+        return made
+
+    spawn = split
+
+    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int) -> Array:
+        shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
+        made = allocate(self.device, shape, dtype)
+        n = math.prod(shape)
+        if n:
+            function, block, each = _bound(self.device, dtype, kind)
+            groups = -(-n // each)
+            piece = _HOST_PIECE if block == 1 else 1
+            grid = (-(-groups // (piece * block)), 1, 1)
+            with on(self.device):
+                function(grid, (block, 1, 1), 0, (made, n, piece, self._counter, *self._key, *extra))
+            self._counter += groups
+        return Array._wrap(made, self.device)
+
+    def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Number) -> Array:
+        """Numbers of a floating kind; without ``size``, of the shape that the parameters broadcast to."""
+        wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+        if dtypes.info(wanted).kind != "f":
+            raise TypeError(f"{kind}: dtype: expected a floating dtype, got {wanted}")
+        if size is None:
+            size = np.broadcast_shapes(*(p.shape for p in parameters if isinstance(p, Array)))
+        return self._draw(kind, size, wanted)
+
+    def bits(self, size: Size = None, dtype: Any = "uint32") -> Array:
+        """Random words: every bit 0 or 1 with the same probability, the same on every device.
+
+        Args:
+            size: the shape.
+            dtype: uint32 or uint64.
+        """
+        wanted = dtypes.as_dtype(dtype)
+        if wanted not in (dtypes.uint32, dtypes.uint64):
+            raise TypeError(f"bits: dtype: expected uint32 or uint64, got {wanted}")
+        return self._draw("bits", size, wanted)
+
+    def random(self, size: Size = None, dtype: Any = None) -> Array:
+        """Uniform in [0, 1), in steps of 2**-24 for float32, 2**-53 for float64, 2**-11 and 2**-8 for halves."""
+        return self._floats("uniform", size, dtype)
+
+    def uniform(self, low: Number = 0.0, high: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
+        """Uniform in [low, high); rounding may give ``high``."""
+        return _moved(self._floats("uniform", size, dtype, low, high), low, high - low)
+
+    def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:
+        """Normal with mean 0 and standard deviation 1, by the method of Box and Muller."""
+        return self._floats("normal", size, dtype)
+
+    def normal(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
+        """Normal with mean ``loc`` and standard deviation ``scale``."""
+        return _moved(self._floats("normal", size, dtype, loc, scale), loc, _positive("normal", scale))
+
+    def standard_exponential(self, size: Size = None, dtype: Any = None) -> Array:
+        """Exponential with mean 1."""
+        return self._floats("exponential", size, dtype)
+
+    def exponential(self, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
+        """Exponential with mean ``scale``."""
+        return _moved(self._floats("exponential", size, dtype, scale), 0.0, _positive("exponential", scale))
+
+    def gumbel(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
+        """Gumbel: the distribution of the largest of many, ``loc - scale * log(-log(u))``."""
+        return _moved(self._floats("gumbel", size, dtype, loc, scale), loc, _positive("gumbel", scale))
+
+    def bernoulli(self, p: Number = 0.5, size: Size = None) -> Array:
+        """True with probability ``p``; bool."""
+        if not isinstance(p, Array) and not 0 <= p <= 1:
+            raise ValueError(f"bernoulli: p: expected a probability, got {p!r}")
+        dtype = p.dtype if isinstance(p, Array) and p.dtype == dtypes.float64 else dtypes.float32
+        return namespace.less(self._floats("uniform", size, dtype, p), p)
+
+    def integers(
+        self, low: int, high: int | None = None, size: Size = None, dtype: Any = None, endpoint: bool = False
+    ) -> Array:
+        """Integers from ``low`` up to but not including ``high``, each as probable; the same on every device.
+
+        Args:
+            low: the least; where ``high`` is None, 0 is, and this is ``high``.
+            high: the end.
+            size: the shape.
+            dtype: an integer dtype; int64 when None.
+            endpoint: whether ``high`` is included.
+
+        Raises:
+            TypeError: a bound is no integer.
+            ValueError: the range is empty, or the dtype does not hold it.
+
+        >>> default_rng(0).integers(3, size=100).max().item()
+        2
+        """
+        wanted = dtypes.default_int if dtype is None else dtypes.as_dtype(dtype)
+        if dtypes.info(wanted).kind not in "iu":
+            raise TypeError(f"integers: dtype: expected an integer dtype, got {wanted}")
+        first, end = (0, low) if high is None else (low, high)
+        try:
+            first, end = operator.index(first), operator.index(end) + bool(endpoint)
+        except TypeError:
+            raise TypeError(f"integers: low, high: expected integers, got {low!r} and {high!r}") from None
+        limits = np.iinfo(wanted)
+        if not limits.min <= first < end <= limits.max + 1:
+            raise ValueError(f"integers: expected low < high within {wanted}, got {first} and {end}")
+        # A range of 2**64 is 0 to the kernel, and every word is in it.
+        unsigned = (end - first) % 2**64
+        signed = (first + 2**63) % 2**64 - 2**63
+        return self._draw("integers", size, wanted, unsigned, signed)
+
+    def permutation(self, x: Array | int, axis: int = 0) -> Array:
+        """The parts of ``x`` along an axis in random order, or the integers below ``x`` in random order."""
+        if not isinstance(x, Array):
+            return self._order(operator.index(x))
+        axis = _axis("permutation", x, axis)
+        return namespace.take(x, self._order(x.shape[axis]), axis=axis)
+
+    def shuffle(self, x: Array, axis: int = 0) -> None:
+        """Put the parts of ``x`` along an axis into random order, in place.
+
+        Raises:
+            GradientError: a tape tracks ``x``; take :meth:`permutation`.
+        """
+        if not isinstance(x, Array):
+            raise TypeError(f"shuffle: x: expected a cukern.Array, got {type(x).__name__}")
+        x[...] = self.permutation(x, axis)
+
+    def _order(self, n: int) -> Array:
+        # Of 2**64 keys two are the same hardly ever, and then the one drawn first comes first.
+        return namespace.argsort(self.bits(n, "uint64"))
+
+    def choice(
+        self, a: Array | int, size: Size = None, replace: bool = True, p: Any = None, axis: int = 0
+    ) -> Array:
+        """Parts of ``a`` along an axis, or integers below ``a``, drawn at random.
+
+        Args:
+            a: an array, or how many integers there are to choose from.
+            size: the shape of what is drawn.
+            replace: whether a part may be drawn again.
+            p: the probability of each part, which sum to 1; all the same when None. Without replacement
+                the parts are drawn one after another, by Gumbel keys (Vieira, "Gumbel-max trick and weighted
+                reservoir sampling", 2014).
+            axis: the axis of ``a``.
+
+        Raises:
+            ValueError: nothing to choose from, more parts wanted than there are, or ``p`` is no distribution.
+        """
+        axis = _axis("choice", a, axis) if isinstance(a, Array) else 0
+        n = a.shape[axis] if isinstance(a, Array) else operator.index(a)
+        shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
+        count = math.prod(shape)
+        if count and (n <= 0 or (not replace and count > n)):
+            raise ValueError(
+                f"choice: cannot draw {count} of {max(n, 0)}{'' if replace else ' without replacement'}"
+            )
+        if p is not None:
+            places = self._weighted(_distribution(p, n, self.device), count, replace)
+        elif replace:
+            places = self.integers(0, max(n, 1), count)
+        else:
+            places = self._order(n)[:count]
+        places = namespace.reshape(places, shape)
+        return namespace.take(a, places, axis=axis) if isinstance(a, Array) else places
+
+    def _weighted(self, p: Array, count: int, replace: bool) -> Array:
+        if replace:
+            total = namespace.cumulative_sum(p)
+            drawn = self.random(count, "float64") * total[-1]
+            found = namespace.searchsorted(total, drawn, side="right")
+            return namespace.minimum(found, p.shape[0] - 1)
+        if count > int(namespace.sum(p > 0).item()):
+            raise ValueError("choice: p: fewer parts of a probability above 0 than are to be drawn")
+        keys = namespace.log(p) + self.gumbel(size=p.shape, dtype="float64")
+        return namespace.argsort(keys, descending=True)[:count]
+
+
+def _axis(name: str, x: Array, axis: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise np.exceptions.AxisError(f"{name}: axis {axis} is out of bounds for an array with {x.ndim} axes")
+    return axis % x.ndim
+
+
+def _positive(name: str, scale: Number) -> Number:
+    if not isinstance(scale, Array) and not scale >= 0:
+        raise ValueError(f"{name}: scale: expected at least 0, got {scale!r}")
+    return scale
+
+
+def _moved(drawn: Array, loc: Number, scale: Number) -> Array:
+    """``loc + scale * drawn`` in the dtype of ``drawn``."""
+    made: Array = _affine(drawn, loc, scale)
+    return made
+
+
+@namespace.fuse
+def _affine(drawn: Any, loc: Any, scale: Any) -> Any:
+    return (loc + scale * drawn).astype(drawn.dtype)
+
+
+def _distribution(p: Any, n: int, device: Device) -> Array:
+    """Probabilities in float64.
+
+    Raises:
+        ValueError: not ``n`` numbers of at least 0 that sum to 1.
+    """
+    made = asarray(p, device=device).astype("float64")
+    if made.shape != (n,):
+        raise ValueError(f"choice: p: expected shape ({n},), got {made.shape}")
+    total = float(made.sum())
+    if not bool(namespace.all(made >= 0)) or abs(total - 1) > 1e-6:
+        raise ValueError(f"choice: p: expected probabilities that sum to 1, got a sum of {total}")
+    return made
+
+
+def default_rng(
+    seed: int | Sequence[int] | np.random.SeedSequence | Generator | None = None,
+    device: Device | str | None = None,
+) -> Generator:
+    """A generator of random numbers.
+
+    Args:
+        seed: an integer of at least 0 or several, from which :class:`numpy.random.SeedSequence` makes the key;
+            fresh entropy of the system when None. A Generator is returned as it is.
+        device: where arrays are made; the current device when None.
+
+    Raises:
+        TypeError: ``seed`` is none of these.
+        ValueError: ``seed`` is negative.
+
+    >>> rng = default_rng(0)
+    >>> rng.random((2, 3)).shape
+    (2, 3)
+    >>> default_rng(1).bits(2).tolist() == default_rng(1).bits(2).tolist()
+    True
+    """
+    if isinstance(seed, Generator):
+        return seed
+    try:
+        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"default_rng: seed: expected an int of at least 0 or several, got {seed!r}"
+        ) from None
+    first, second = map(int, sequence.generate_state(2))
+    return Generator((first, second), current() if device is None else Device(device))

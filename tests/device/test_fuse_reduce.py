@@ -1,0 +1,184 @@
+"""Fused functions that end with a reduction: values, launches, derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.ops import launch, reduction
+from cukern.testing import assert_close, gradcheck
+
+RNG = np.random.default_rng(0)
+A, B = RNG.normal(size=(3, 4, 5)), RNG.normal(size=(4, 1))
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the programs that run, in order; reductions by their own name."""
+    made: list[str] = []
+    run, reduce = launch.run, reduction.run
+
+    def counted(program: Any, *args: Any, **options: Any) -> Any:
+        made.append(program.name)
+        return run(program, *args, **options)
+
+    def reduced(row: Any, program: Any, *args: Any, **options: Any) -> Any:
+        made.append(row.name)
+        return reduce(row, program, *args, **options)
+
+    monkeypatch.setattr("cukern.ops.elementwise.run", counted)
+    monkeypatch.setattr(reduction, "run", reduced)
+    return made
+
+
+def square_error(x: Any, y: Any) -> Any:
+    return (x - y) ** 2
+
+
+#: The reductions that a fused function may end with, and NumPy's of the values.
+ENDS: dict[str, tuple[Any, Any]] = {
+    "mean": (ck.mean, np.mean),
+    "sum": (ck.sum, np.sum),
+    "max": (ck.max, np.max),
+    "min": (ck.min, np.min),
+    "prod": (ck.prod, np.prod),
+    "var": (ck.var, np.var),
+    "std": (ck.std, np.std),
+    "logsumexp": (
+        ck.logsumexp,
+        lambda v, axis, keepdims: np.log(np.sum(np.exp(v), axis=axis, keepdims=keepdims)),
+    ),
+    "any": (lambda v, **o: ck.any(v > 1, **o), lambda v, **o: np.any(v > 1, **o)),
+    "argmax": (ck.argmax, np.argmax),
+}
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 2), ()])
+@pytest.mark.parametrize("name", ENDS)
+def test_values_in_one_launch(
+    device: ck.Device, launches: list[str], name: str, axis: Any, keepdims: bool
+) -> None:
+    ours, numpys = ENDS[name]
+    if name == "argmax" and isinstance(axis, tuple):
+        pytest.skip("argmax takes one axis")
+    f = ck.fuse(lambda x, y: ours(square_error(x, y), axis=axis, keepdims=keepdims))
+    got = f(ck.asarray(A), ck.asarray(B))
+    want = numpys(square_error(A, B), axis=axis, keepdims=keepdims)
+    assert_close(got, want, rtol=1e-12)
+    assert len(launches) == 1
+
+
+@pytest.mark.parametrize("name", ["mean", "sum", "max", "min", "prod", "var", "std", "logsumexp"])
+def test_derivatives_to_second_order(device: ck.Device, name: str) -> None:
+    ours, _ = ENDS[name]
+    for axis in (None, 1, (0, 2)):
+        f = ck.fuse(lambda x, y, axis=axis: ours(ck.sin(x) * y, axis=axis))
+        assert gradcheck(f, [ck.asarray(A[:2, :, :2]), ck.asarray(B)], order=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("mean", 1), ("sum", 1), ("logsumexp", 1), ("max", 2), ("var", 2), ("std", 2)]
+)
+def test_the_backward_is_one_kernel(device: ck.Device, launches: list[str], name: str, count: int) -> None:
+    """But for those that reduce the values once more."""
+    ours, _ = ENDS[name]
+    f = ck.fuse(lambda x, y: ours(square_error(x, y)))
+    x, y = ck.asarray(A), ck.asarray(RNG.normal(size=A.shape))
+    with ck.Tape() as tape:
+        tape.watch(x, y)
+        value = f(x, y)
+    assert len(launches) == 1
+    tape.gradient(value, (x, y))
+    assert len(launches) == 1 + count
+
+
+def test_the_backward_of_the_backward_is_one_kernel(device: ck.Device, launches: list[str]) -> None:
+    f = ck.fuse(lambda x, y: ck.mean(square_error(x, y)))
+    x, y = ck.asarray(A), ck.asarray(RNG.normal(size=A.shape))
+    with ck.Tape() as outer:
+        outer.watch(x)
+        with ck.Tape() as inner:
+            inner.watch(x)
+            value = f(x, y)
+        g = inner.gradient(value, x)
+    del launches[:]
+    second = outer.gradient(g, x)
+    assert len(launches) == 1
+    assert_close(second, np.full(A.shape, 2 / A.size))
+
+
+def test_several_results(device: ck.Device, launches: list[str]) -> None:
+    @ck.fuse
+    def f(x: ck.Array, scale: float) -> dict[str, ck.Array]:
+        y = ck.exp(x * scale)
+        return {"y": y, "sum": ck.sum(y), "rows": y.mean(axis=0), "twice": 2 * y}
+
+    made = f(ck.asarray(A), 0.5)
+    want = np.exp(A * 0.5)
+    assert_close(made["y"], want)
+    assert_close(made["twice"], 2 * want)
+    assert_close(made["sum"], want.sum(), rtol=1e-12)
+    assert_close(made["rows"], want.mean(0), rtol=1e-12)
+    assert len(launches) == 3
+    assert gradcheck(lambda x: tuple(f(x, 0.5).values()), [ck.asarray(A[0])], order=2)
+
+
+def test_dtypes(device: ck.Device) -> None:
+    f = ck.fuse(lambda x: ck.sum(x * x))
+    assert f(ck.asarray([3, 4])).item() == 25
+    assert f(ck.asarray([3, 4], dtype="int8")).dtype == ck.int64
+    assert f(ck.asarray([True, False])).item() == 1
+    g = ck.fuse(lambda x: ck.sum(x * x, dtype="float64"))
+    assert g(ck.asarray([1e-3], dtype="float32")).dtype == ck.float64
+    # The squares are no float16 on their way into the sum.
+    assert ck.fuse(lambda x: ck.mean(x * x))(ck.full((4,), 300.0, "float16")).item() == np.inf
+    assert ck.fuse(lambda x: ck.mean(x * x / 300))(ck.full((4,), 300.0, "float16")).item() == 300.0
+
+
+def test_empty_and_no_axis(device: ck.Device) -> None:
+    f = ck.fuse(lambda x: ck.sum(x + 1))
+    assert f(ck.zeros((0, 3))).item() == 0.0
+    assert f(ck.asarray(2.0)).item() == 3.0
+    with pytest.raises(ValueError, match="max: no value"):
+        ck.fuse(lambda x: ck.max(x + 1))(ck.zeros(0))
+
+
+def test_long_reductions_are_cut_into_pieces(device: ck.Device) -> None:
+    a, b = RNG.normal(size=(2, 300_000)).astype(np.float32)
+    f = ck.fuse(lambda x, y: ck.mean(square_error(x, y)))
+    assert_close(f(ck.asarray(a), ck.asarray(b)), np.mean((a.astype(np.float64) - b) ** 2).astype(np.float32))
+
+
+def test_the_source(device: ck.Device) -> None:
+    f = ck.fuse(lambda x, y: ck.mean(square_error(x, y)))
+    text = f.source(ck.asarray(A), ck.asarray(B))
+    assert text.count("__global__") == 1
+    assert "mean_" in text
+
+
+def test_control_flow_on_shapes(device: ck.Device) -> None:
+    @ck.fuse
+    def f(x: ck.Array) -> ck.Array:
+        return ck.sum(x, axis=0) if x.ndim > 1 else ck.max(x)
+
+    assert f(ck.asarray([[1.0], [2.0]])).tolist() == [3.0]
+    assert f(ck.asarray([1.0, 2.0])).item() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (lambda x: ck.sum(x) / 2, "divide of sum"),
+        (lambda x: x.mean() + x, "add of mean"),
+        (lambda x: ck.exp(ck.sum(x)), "exp of sum"),
+        (lambda x: ck.sum(ck.sum(x, axis=0)), "expected a cukern.Array, got Reduced"),
+        (lambda x: x if ck.any(x > 0) else -x, "the truth of any"),
+    ],
+)
+def test_what_goes_on_from_a_reduction_is_refused(device: ck.Device, f: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        ck.fuse(f)(ck.ones((2, 3)))

@@ -1,0 +1,190 @@
+"""Every case of the namespace: NumPy's values, dtypes and shapes in every dtype and memory layout, and derivatives."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from namespace_cases import A, Case
+
+import cukern as ck
+from cukern import dtypes
+from cukern.testing import assert_close, gradcheck
+
+MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
+CASES: list[Case] = [case for name in MODULES for case in importlib.import_module(name).CASES]
+DIFFERENTIABLE = [case for case in CASES if case.gradient]
+#: Every kind and width of dtype; the case's kernels are compiled for each, so one integer stands for its width.
+DTYPES = [
+    ck.bool_,
+    ck.int8,
+    ck.int64,
+    ck.uint8,
+    ck.uint32,
+    ck.float16,
+    ck.bfloat16,
+    ck.float32,
+    ck.float64,
+]
+TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-11}
+
+
+def replaced(tree: Any, change: Callable[[A], Any]) -> Any:
+    """The arguments with each :class:`A` changed."""
+    if isinstance(tree, A):
+        return change(tree)
+    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
+        return type(tree)(replaced(item, change) for item in tree)
+    return tree
+
+
+def drawn(case: Case, dtype: Any) -> tuple[Any, ...]:
+    """The case's arguments with NumPy arrays."""
+    seeds = iter(range(1, 100))
+    made: tuple[Any, ...] = replaced(case.args, lambda one: one.draw(dtype, next(seeds)))
+    return made
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The arguments with each NumPy array changed."""
+    if isinstance(tree, np.ndarray):
+        return change(tree)
+    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
+        return type(tree)(mapped(item, change) for item in tree)
+    return tree
+
+
+def wide(value: np.ndarray) -> np.ndarray:
+    """Floats in float64, in which NumPy computes what is expected."""
+    return value.astype(np.float64) if dtypes.info(value.dtype).kind == "f" else value
+
+
+def results(made: Any) -> list[Any]:
+    """One result or several as a list."""
+    return [leaf for one in made for leaf in results(one)] if isinstance(made, (list, tuple)) else [made]
+
+
+def expected(case: Case, arguments: tuple[Any, ...]) -> list[np.ndarray]:
+    """NumPy's results, of floats computed in float64."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        made = case.reference()(*mapped(arguments, wide), **mapped(case.options, wide))
+    return [np.asarray(one) for one in results(made)]
+
+
+def wanted_dtype(case: Case, dtype: Any, want: np.ndarray) -> Any:
+    """The dtype that a result must have, None where that is open."""
+    if case.dtype == "numpy":
+        # NumPy computed floats in float64: a floating result has the dtype of the case instead.
+        return dtype if want.dtype == np.float64 and dtypes.info(dtype).kind == "f" else want.dtype
+    return (
+        {"same": dtype, "": None}.get(case.dtype, case.dtype) if isinstance(case.dtype, str) else case.dtype
+    )
+
+
+def check(case: Case, got: Any, want: np.ndarray, dtype: Any) -> None:
+    """One result: its shape, dtype and values."""
+    if not isinstance(got, ck.Array):
+        assert got == want.item(), case.id
+        return
+    assert got.shape == want.shape, f"{case.id}: shape {got.shape}, expected {want.shape}"
+    kind = wanted_dtype(case, dtype, want)
+    assert kind is None or got.dtype == kind, f"{case.id}: {got.dtype}, expected {kind}"
+    narrow = min((dtype, got.dtype), key=lambda d: dtypes.info(d).itemsize if d in dtypes.FLOATS else 9)
+    tolerance = TOLERANCE.get(dtypes.info(narrow).name, 0.0) * case.tolerance
+    if dtypes.info(got.dtype).kind != "f":
+        np.testing.assert_array_equal(got.numpy(), want.astype(got.numpy().dtype), err_msg=case.id)
+    else:
+        assert_close(got, want.astype(np.float64), rtol=tolerance, atol=tolerance)
+
+
+def layouts(value: np.ndarray) -> dict[str, ck.Array]:
+    """Arrays of the same values whose elements lie differently in memory."""
+    doubled = np.repeat(value, 2, axis=-1) if value.ndim else value
+    reverse = (slice(None, None, -1),) * value.ndim
+    made = {
+        "strided": ck.asarray(doubled)[..., ::2] if value.ndim else ck.asarray(value),
+        "transposed": ck.asarray(np.ascontiguousarray(value.T)).T,
+        "reversed": ck.asarray(np.ascontiguousarray(value[reverse]))[reverse]
+        if value.ndim
+        else ck.asarray(value),
+    }
+    padded = np.concatenate([value.reshape(-1)[:1], value.reshape(-1)]) if value.size else value.reshape(-1)
+    if value.size:
+        made["misaligned"] = ck.reshape(ck.asarray(padded)[1:], value.shape)
+    return made
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_values_in_every_dtype(device: ck.Device, case: Case) -> None:
+    for dtype in DTYPES:
+        if dtypes.info(dtype).kind not in case.kinds:
+            continue
+        arguments = drawn(case, dtype)
+        held = mapped(arguments, np.copy)
+        got = case.function()(*mapped(arguments, ck.asarray), **mapped(case.options, ck.asarray))
+        for one, want in zip(results(got), expected(case, held), strict=True):
+            check(case, one, want, dtype)
+        for after, before in zip(results(arguments), results(held), strict=True):
+            np.testing.assert_array_equal(after, before, err_msg=f"{case.id}: an argument was written")
+
+
+def layout_dtype(case: Case) -> Any:
+    """The dtype that layouts are tested in: they make other kernels, and one dtype shows them."""
+    return next(d for d in (ck.float32, ck.int64, ck.bool_) if dtypes.info(d).kind in case.kinds)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_values_in_every_layout(device: ck.Device, case: Case) -> None:
+    dtype = layout_dtype(case)
+    arguments = drawn(case, dtype)
+    want = expected(case, arguments)
+    for layout in ("strided", "transposed", "reversed", "misaligned"):
+        made = mapped(arguments, lambda value, layout=layout: layouts(value).get(layout, ck.asarray(value)))
+        got = case.function()(*made, **mapped(case.options, ck.asarray))
+        for one, value in zip(results(got), want, strict=True):
+            check(case, one, value, dtype)
+
+
+def first_repeated(value: np.ndarray) -> np.ndarray:
+    """What repeats the first part of ``value`` along its first axis, with stride 0."""
+    return np.broadcast_to(value[:1], value.shape) if value.ndim and value.size else value
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.repeat], ids=lambda case: case.id)
+def test_values_of_repeated_views(device: ck.Device, case: Case) -> None:
+    dtype = layout_dtype(case)
+    arguments = mapped(drawn(case, dtype), first_repeated)
+    want = expected(case, mapped(arguments, np.copy))
+
+    def repeated(value: np.ndarray) -> ck.Array:
+        if not (value.ndim and value.size):
+            return ck.asarray(value.copy())
+        return ck.broadcast_to(ck.asarray(value[:1].copy()), value.shape)
+
+    got = case.function()(*mapped(arguments, repeated), **mapped(case.options, ck.asarray))
+    for one, value in zip(results(got), want, strict=True):
+        check(case, one, value, dtype)
+
+
+@pytest.mark.parametrize("case", DIFFERENTIABLE, ids=lambda case: case.id)
+def test_gradients(device: ck.Device, case: Case) -> None:
+    arguments = drawn(case, ck.float64)
+    moving = [v for v in results(arguments) if isinstance(v, np.ndarray) and v.dtype == np.float64]
+
+    def f(*arrays: ck.Array) -> Any:
+        given = iter(arrays)
+
+        def place(value: np.ndarray) -> ck.Array:
+            return next(given) if value.dtype == np.float64 else ck.asarray(value)
+
+        made = case.function()(*mapped(arguments, place), **mapped(case.options, ck.asarray))
+        floats = [one for one in results(made) if isinstance(one, ck.Array) and one.dtype in dtypes.FLOATS]
+        return floats[0] if len(floats) == 1 else tuple(floats)
+
+    assert gradcheck(f, [ck.asarray(value) for value in moving], order=case.gradient)

@@ -1,6 +1,7 @@
 """NumPy-style arrays whose every operation is CUDA C++ to read, render, run, differentiate and replace."""
 
-from . import creation, dtypes, errors, fft, info, io, linalg, namespace, nn, optim, random, testing
+from . import aliases, creation, dtypes, errors, fft, info, io, linalg, namespace, nn, optim, random, testing
+from .aliases import *  # noqa: F403
 from .array import Array
 from .creation import *  # noqa: F403
 from .device import Device, device, devices
@@ -71,8 +72,14 @@ __all__ = [
     "value_and_grad",
     "vjp",
 ]
+__all__ += aliases.__all__
 __all__ += creation.__all__
 __all__ += errors.__all__
 __all__ += info.__all__
 __all__ += io.__all__
 __all__ += namespace.__all__
+
+try:
+    from . import einops_backend as _einops_backend
+except ImportError:
+    pass

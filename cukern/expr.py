@@ -1,4 +1,4 @@
-"""Elementwise expressions: typed, hash-consed graphs that print themselves as C++.
+"""Elementwise expressions: typed, hash-consed graphs, which :mod:`cukern.cxx` prints as C++.
 
 A graph's leaves are inputs (arrays), scalars (kernel arguments) and constants (text). Its nodes are
 casts and rows of :mod:`cukern.table`. float16 and bfloat16 values are computed in float32; only a
@@ -11,7 +11,6 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
@@ -356,6 +355,11 @@ class Expr(Operators):
     def __iter__(self) -> Any:
         raise self._refuse("an element")
 
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array with 0 axes")
+        return self.shape[0]
+
     def __getitem__(self, key: object) -> Any:
         raise TypeError("a fused function is elementwise: index the array before or after it")
 
@@ -411,6 +415,9 @@ class Reduced(Operators):
 
     def __bool__(self) -> bool:
         raise self._refused("the truth")
+
+    def __int__(self) -> int:
+        raise self._refused("the integer")
 
     def __float__(self) -> float:
         raise self._refused("the number")
@@ -477,81 +484,3 @@ def substitute(roots: Sequence[Node], replaced: dict[Node, Node]) -> tuple[Node,
             pending.append((node, True))
             pending.extend((arg, False) for arg in node.args)
     return tuple(made[root] for root in roots)
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A line of a kernel: ``const type name = code;``."""
-
-    type: str
-    name: str
-    code: str
-
-
-def compute_type(dtype: DType) -> str:
-    """The C++ type that values of ``dtype`` have inside a kernel."""
-    return dtypes.info(dtypes.info(dtype).acc).cxx
-
-
-def literal(value: Scalar, dtype: DType) -> str:
-    """A constant as C++ text, exact."""
-    name = compute_type(dtype)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        if dtype.itemsize < 4:
-            return f"(({name}){value})"
-        if dtype == dtypes.int32:
-            return str(value) if value > -(2**31) else "(-2147483647 - 1)"
-        if dtype == dtypes.uint32:
-            return f"{value}u"
-        if value == -(2**63):
-            return "(-9223372036854775807LL - 1)"
-        return f"{value}{'ULL' if dtype == dtypes.uint64 else 'LL'}"
-    if math.isnan(value):
-        return f"limits<{name}>::quiet_nan()"
-    if math.isinf(value):
-        return ("-" if value < 0 else "") + f"limits<{name}>::infinity()"
-    return f"{name}({value!r})"
-
-
-def _cast_code(name: str, source: DType, target: DType) -> str | None:
-    """The C++ of a cast of values; None where nothing changes."""
-    from_type, to_type = compute_type(source), compute_type(target)
-    narrow = dtypes.info(target).cxx
-    if narrow != to_type and source != target:
-        return f"cast<{to_type}>(cast<{narrow}>({name}))"
-    return None if from_type == to_type else f"cast<{to_type}>({name})"
-
-
-def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
-    """The body of a kernel that computes the roots, and the names that hold them.
-
-    The ``k``-th input's value is named ``a{k}``, the ``k``-th scalar ``s{k}``.
-    """
-    names: dict[Node, str] = {}
-    body: list[Statement] = []
-    for node in order(roots):
-        if node.kind == "input":
-            names[node] = f"a{node.value}"
-            continue
-        if node.kind == "scalar":
-            names[node] = f"s{node.value}"
-            continue
-        if node.kind == "constant":
-            names[node] = literal(node.value, node.dtype)
-            continue
-        if node.kind == "cast":
-            made = _cast_code(names[node.args[0]], node.args[0].dtype, node.dtype)
-            if made is None:
-                names[node] = names[node.args[0]]
-                continue
-        else:
-            assert node.row is not None
-            operand = next(
-                (a for a, m in zip(node.args, node.row.operands, strict=True) if m == "x"), node.args[0]
-            )
-            made = node.row.print([names[arg] for arg in node.args], operand.dtype)
-        names[node] = f"v{len(body)}"
-        body.append(Statement(compute_type(node.dtype), names[node], made))
-    return body, [names[root] for root in roots]

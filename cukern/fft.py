@@ -94,12 +94,14 @@ def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "bac
 
 
 def _frequencies(
-    numbers: npt.NDArray[Any], dtype: npt.DTypeLike | None, device: Device | str | None
+    name: str, n: int, d: float, dtype: npt.DTypeLike | None, device: Device | str | None
 ) -> Array:
+    if n < 1:
+        raise ValueError(f"{name}: n: expected at least 1, got {n}")
     wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
     if dtypes.info(wanted).kind != "f":
-        raise TypeError(f"dtype: expected a floating dtype, got {wanted}")
-    return asarray(numbers, wanted, device)
+        raise TypeError(f"{name}: dtype: expected a floating dtype, got {wanted}")
+    return asarray(getattr(np.fft, name)(n, d), wanted, device)
 
 
 def fftfreq(
@@ -107,17 +109,21 @@ def fftfreq(
 ) -> Array:
     """The frequencies of a transform of ``n`` samples, ``d`` apart, in cycles per unit of ``d``: (n,), float32.
 
+    Raises:
+        TypeError: ``dtype`` is not floating.
+        ValueError: there is no sample.
+
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    return _frequencies(np.fft.fftfreq(n, d), dtype, device)
+    return _frequencies("fftfreq", n, d, dtype, device)
 
 
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
 ) -> Array:
-    """The frequencies of a transform of ``n`` real samples, none below 0: (n // 2 + 1,), float32."""
-    return _frequencies(np.fft.rfftfreq(n, d), dtype, device)
+    """The frequencies of a transform of ``n`` real samples, none below 0: (n // 2 + 1,); see :func:`fftfreq`."""
+    return _frequencies("rfftfreq", n, d, dtype, device)
 
 
 def _shifted(x: Array, axes: Any, name: str, back: bool) -> Array:

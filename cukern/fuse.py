@@ -13,7 +13,7 @@ import numpy as np
 from . import dtypes, pytree
 from .array import Array
 from .creation import asarray
-from .expr import Expr, Node, Reduced, cast, input_node, is_scalar, scalar_node
+from .expr import Expr, Node, Reduced, cast, convert_scalar, input_node, is_scalar, order, scalar_node
 from .ops import reduction
 from .ops.elementwise import evaluate
 from .ops.launch import remember, source
@@ -33,6 +33,7 @@ class _Kernel:
         scalars: the numbers that it takes.
         places: where the outputs stand in the result.
         reduced: the reduction.
+        integers: the numbers of a call that must be integers of a dtype.
     """
 
     program: Program
@@ -40,9 +41,12 @@ class _Kernel:
     scalars: tuple[int, ...]
     places: tuple[int, ...]
     reduced: Reduced | None = None
+    integers: tuple[tuple[int, dtypes.DType], ...] = ()
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> tuple[Array, ...]:
         """The outputs, of the arguments of a call."""
+        for k, dtype in self.integers:
+            convert_scalar(scalars[k], dtype)
         inputs, numbers = [arrays[k] for k in self.arrays], [scalars[k] for k in self.scalars]
         end = self.reduced
         if end is None:
@@ -150,7 +154,7 @@ class Fused(Generic[P, R]):
                 call.scalars.append(value)
                 key.append(type(value))
             else:
-                call.symbolic = call.symbolic or isinstance(value, Expr)
+                call.symbolic = call.symbolic or isinstance(value, (Expr, Reduced))
                 key.append(_typed(value))
         call.key = tuple(key)
         return call
@@ -214,7 +218,18 @@ class Fused(Generic[P, R]):
         made, arrays, scalars = compact(self._name, nodes)
         if not arrays:
             raise TypeError(f"{self._name}: a result depends on no array argument")
-        return _Kernel(made, arrays, scalars, places, reduced)
+        return _Kernel(made, arrays, scalars, places, reduced, _integers(nodes))
+
+
+def _integers(nodes: list[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
+    """The integer arguments that graphs take in a dtype of integers, which must hold them."""
+    found = {
+        (int(node.args[0].value), node.dtype): None
+        for node in order(nodes)
+        if node.kind == "cast" and node.args[0].kind == "scalar" and dtypes.info(node.dtype).kind in "iu"
+        if node.args[0].dtype == dtypes.int64
+    }
+    return tuple(found)
 
 
 def _typed(value: Any) -> Any:
@@ -241,8 +256,9 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     that the function writes itself are compiled into the kernel.
 
     The function may end with reductions, ``ck.mean((x - y) ** 2)`` say, over any axes: each becomes a kernel with
-    what it reduces (and a small one that joins the parts of a long reduction). Its derivative is one kernel; that
-    of ``max``, ``min``, ``var`` and ``std`` reduces the values once more, and that of ``prod`` keeps them in an array.
+    what it reduces (and a small one that joins the parts of a long reduction). Its derivative is one kernel, after
+    one more reduction for ``var`` and ``std``, and a sum where an argument was broadcast. A tape that records ``max``,
+    ``min`` or ``prod`` has the values computed first, by a kernel of their own.
     What is computed from a reduction, ``x - ck.mean(x)`` say, is computed outside.
 
     float16 and bfloat16 values are kept in float32 from the inputs to the results.
@@ -253,6 +269,7 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
         static: names of parameters whose numbers the function is traced for anew.
 
     Raises:
+        OverflowError: when called: an integer is out of the range of the dtype that it is computed in.
         TypeError: when called: the function branches on values, or uses what is not elementwise, or arrays
             that are not its arguments.
 

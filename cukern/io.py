@@ -90,19 +90,21 @@ def load(file: File, /, *, device: Device | str | None = None) -> Array | dict[s
         ValueError: the file is none of these, or holds Python objects.
         OSError: it cannot be read.
     """
-    if not hasattr(file, "read"):
-        with open(file, "rb") as start:
-            head = start.read(9)
-        if head[:6] != b"\x93NUMPY" and head[8:9] == b"{":
-            return _load_safetensors(file, device)
+    if isinstance(file, (str, os.PathLike)):
+        with open(file, "rb") as opened:
+            head = opened.read(9)
+            if head[:6] != b"\x93NUMPY" and head[8:9] == b"{":
+                return _load_safetensors(file, device)
+            opened.seek(0)
+            return load(opened, device=device)
     try:
         found = np.load(file, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return _array(found, device)
+        with found:
+            return {name: _array(found[name], device) for name in found.files}
     except (zipfile.BadZipFile, EOFError) as error:
         raise ValueError(f"load: {file} is damaged: {error}") from None
-    if isinstance(found, np.ndarray):
-        return _array(found, device)
-    with found:
-        return {name: _array(found[name], device) for name in found.files}
 
 
 def _array(data: npt.NDArray[Any], device: Device | str | None) -> Array:

@@ -1,4 +1,10 @@
-"""Linear algebra: the linalg extension of the Array API standard, and what NumPy has beside it."""
+"""Linear algebra: the linalg extension of the Array API standard, and what NumPy has beside it.
+
+Factorisations are LAPACK's on the host and cuSOLVER's on a GPU, of float32 and float64; integers become float64,
+half types are refused as by NumPy. Derivatives are of any order. A GPU does not raise for singular matrices: inverses
+and solutions have NaN or infinities, the Cholesky factors of matrices that are not positive definite are NaN. Within
+``cupyx.errstate(linalg="raise")`` it waits for the result and raises LinAlgError too.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +20,22 @@ from . import namespace as ops
 from .array import Array
 from .fuse import fuse
 from .ops.axes import normalize_axes, require_array
-from .ops.decompositions import (
-    EighResult,
+from .ops.decompositions import EighResult, QRResult, SVDResult, cholesky, eigh, eigvalsh, qr, svd, svdvals
+from .ops.lapack import identity, inv, matrices, solve
+from .ops.linalg import cross, matmul, tensordot, vecdot
+from .ops.manipulate import matrix_transpose
+from .ops.matrices import (
     LstsqResult,
-    QRResult,
     SlogdetResult,
-    SVDResult,
-    cholesky,
     det,
-    eigh,
-    eigvalsh,
-    floating,
-    inv,
     lstsq,
-    matrices,
     matrix_power,
     matrix_rank,
     pinv,
-    qr,
     slogdet,
-    solve,
-    svd,
-    svdvals,
+    tensorinv,
+    tensorsolve,
 )
-from .ops.linalg import cross, matmul, outer, tensordot, vecdot
-from .ops.manipulate import matrix_transpose
 
 __all__ = [
     "EighResult",
@@ -73,6 +70,8 @@ __all__ = [
     "svd",
     "svdvals",
     "tensordot",
+    "tensorinv",
+    "tensorsolve",
     "trace",
     "vecdot",
     "vector_norm",
@@ -111,6 +110,18 @@ def trace(x: Array, /, *, offset: int = 0, dtype: npt.DTypeLike | None = None) -
     return ops.sum(diagonal(x, offset=offset), -1, dtype=dtype)
 
 
+def outer(x1: Array, x2: Array, /) -> Array:
+    """The products of each element of one vector with each of another: a matrix.
+
+    Raises:
+        ValueError: an operand has not one axis; :func:`cukern.outer` flattens it.
+    """
+    for name, x in (("x1", x1), ("x2", x2)):
+        if require_array(x, "outer", name).ndim != 1:
+            raise ValueError(f"outer: {name}: expected one axis, got shape {x.shape}")
+    return ops.outer(x1, x2)
+
+
 @fuse
 def _root(total: Array) -> Array:
     """The square root, with derivative 0 at 0."""
@@ -118,51 +129,72 @@ def _root(total: Array) -> Array:
     return ops.where(zero, 0, ops.sqrt(ops.where(zero, 1, total)))
 
 
-def _power_sum(x: Array, axes: tuple[int, ...], p: float) -> Array:
-    size = ops.abs(x)
-    total = ops.sum(size**p, axes, keepdims=True)
-    if p < 0:
-        return total ** (1 / p)
-    zero = ops.equal(total, 0)
-    return ops.where(zero, 0, ops.where(zero, 1, total) ** (1 / p))
+@fuse(static=["p"])
+def _power(x: Array, p: float) -> Array:
+    """``abs(x) ** p``, with derivative 0 at 0."""
+    zero = ops.equal(x, 0)
+    return ops.where(zero, 0.0 if p > 0 else math.inf, ops.abs(ops.where(zero, 1, x)) ** p)
+
+
+@fuse(static=["p", "axes", "dtype"])
+def _measure(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType) -> Array:
+    """What the norm of order ``p`` is a function of, in one kernel."""
+    wide = x.astype(dtype)
+    if p == 2:
+        return ops.sum(ops.square(wide), axes, keepdims=True)
+    if p == 0:
+        return ops.sum(ops.not_equal(wide, 0).astype(dtype), axes, keepdims=True)
+    if p == -math.inf:
+        return ops.min(ops.abs(wide), axes, keepdims=True)
+    if p == math.inf:
+        return ops.max(ops.abs(wide), axes, keepdims=True)
+    return ops.sum(ops.abs(wide) if p == 1 else _power(wide, p), axes, keepdims=True)
+
+
+def _working(x: Array) -> dtypes.DType:
+    """The dtype that norms are computed in: float32 for half types, whose squares would overflow."""
+    info = dtypes.info(x.dtype)
+    return info.acc if info.kind == "f" else dtypes.float64
+
+
+def _narrowed(made: Array, x: Array) -> Array:
+    """A norm of ``x`` in the dtype of ``x``, or float64 for integers."""
+    return made.astype(x.dtype, copy=False) if x.dtype in dtypes.FLOATS else made
+
+
+def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
+    """The largest of numbers that are not negative, 0 of none; the axes stay."""
+    axes = normalize_axes(axis, x.ndim, "max")
+    of_none = not math.prod(x.shape[i] for i in axes)
+    return (ops.sum if of_none else ops.max)(x, axes, keepdims=True)
 
 
 def vector_norm(
     x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Array:
-    """``sum(|x|**ord) ** (1 / ord)`` over axes; the derivative of the norm at 0 is 0.
+    """``sum(|x|**ord) ** (1 / ord)`` over axes; where an element, or the norm, is 0, its derivative is 0.
 
     Args:
-        x: any array; integers are computed in float64.
+        x: any array; integers are computed in float64, half types in float32.
         axis: the axis or axes; all by default.
         keepdims: whether the axes stay, with size 1.
-        ord: any number; infinities for the largest and the smallest size, 0 for how many are not 0.
+        ord: any number; infinities for the largest and the smallest size, 0 for how many are not 0. Several
+            largest or smallest elements share the derivative.
 
     Raises:
         AxisError: there is no such axis.
-        ValueError: no element to take the largest or smallest of.
+        ValueError: no element to take the smallest of.
     """
-    require_array(x, "vector_norm")
-    axes = normalize_axes(axis, x.ndim, "vector_norm")
-    wide = x if x.dtype in dtypes.FLOATS else x.astype(dtypes.float64)
-    if ord == 2:
-        made = _root(ops.sum(ops.square(wide), axes, keepdims=True))
-    elif ord == 1:
-        made = ops.sum(ops.abs(wide), axes, keepdims=True)
-    elif ord == math.inf:
-        empty = not math.prod(x.shape[i] for i in axes)
-        made = (
-            ops.sum(ops.abs(wide), axes, keepdims=True)
-            if empty
-            else ops.max(ops.abs(wide), axes, keepdims=True)
-        )
-    elif ord == -math.inf:
-        made = ops.min(ops.abs(wide), axes, keepdims=True)
-    elif ord == 0:
-        made = ops.sum(ops.not_equal(wide, 0), axes, dtype=wide.dtype, keepdims=True)
-    else:
-        made = _power_sum(wide, axes, float(ord))
-    return made if keepdims else ops.squeeze(made, axes)
+    axes = normalize_axes(axis, require_array(x, "vector_norm").ndim, "vector_norm")
+    p = float(ord)
+    if p == math.inf and not math.prod(x.shape[i] for i in axes):
+        p = 1.0  # of no element, 0
+    made = _measure(x, p, axes, _working(x))
+    if p == 2:
+        made = _root(made)
+    elif p not in (0, 1, math.inf, -math.inf):
+        made = _power(made, 1 / p)
+    return _narrowed(made if keepdims else ops.squeeze(made, axes), x)
 
 
 def matrix_norm(
@@ -171,85 +203,111 @@ def matrix_norm(
     """The norm of the matrices in the last two axes.
 
     Args:
-        x: shape (..., m, n).
+        x: shape (..., m, n); integers are computed in float64.
         keepdims: whether the two axes stay, with size 1.
-        ord: ``"fro"``, ``"nuc"``, or 1, 2, infinity and their negatives.
+        ord: ``"fro"``, ``"nuc"``, or 1, 2, infinity and their negatives. Of 2, -2 and ``"nuc"`` the derivative is
+            that of the singular values.
 
     Raises:
-        ValueError: there is no such norm, or there are not two axes.
+        TypeError: ``x`` is of a half type, and the norm is one of singular values.
+        ValueError: there is no such norm, there are not two axes, or no value to take the smallest of.
     """
     if require_array(x, "matrix_norm").ndim < 2:
         raise ValueError(f"matrix_norm: expected at least two axes, got shape {x.shape}")
-    if ord is None or ord == "fro":
+    if ord in (None, "fro", "f"):
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
-    wide = x if x.dtype in dtypes.FLOATS else x.astype(dtypes.float64)
     if ord in (1, -1, math.inf, -math.inf):
-        along = -2 if ord in (1, -1) else -1
-        sums = ops.sum(ops.abs(wide), along, keepdims=True)
-        made = ops.max(sums, (-2, -1), keepdims=True) if ord > 0 else ops.min(sums, (-2, -1), keepdims=True)
+        sums = _measure(x, 1.0, (x.ndim - 2 if ord in (1, -1) else x.ndim - 1,), _working(x))
+        largest = ord in (1, math.inf)
+        made = _largest(sums, (-2, -1)) if largest else ops.min(sums, (-2, -1), keepdims=True)
     elif ord in (2, -2, "nuc"):
-        values = svdvals(wide)
-        one = (
-            ops.sum(values, -1) if ord == "nuc" else ops.max(values, -1) if ord == 2 else ops.min(values, -1)
-        )
-        made = ops.expand_dims(one, (-2, -1))
+        values = ops.expand_dims(svdvals(x), -1)
+        if ord == "nuc":
+            made = ops.sum(values, (-2, -1), keepdims=True)
+        else:
+            made = _largest(values, (-2, -1)) if ord == 2 else ops.min(values, (-2, -1), keepdims=True)
     else:
         raise ValueError(
             f"matrix_norm: ord: expected 'fro', 'nuc', 1, 2, inf or their negatives, got {ord!r}"
         )
-    return made if keepdims else ops.squeeze(made, (-2, -1))
+    return _narrowed(made if keepdims else ops.squeeze(made, (-2, -1)), x)
 
 
 def norm(
-    x: Array, /, ord: Any = None, axis: int | tuple[int, int] | None = None, keepdims: bool = False
+    x: Array, /, ord: Any = None, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Array:
     """The norm of vectors along an axis, or of matrices along two, as ``numpy.linalg.norm``.
 
+    Args:
+        x: any array.
+        ord: of vectors as for :func:`vector_norm`, of matrices as for :func:`matrix_norm`; None for the root of
+            the sum of squares.
+        axis: one axis or two. By default those of ``x``, which may be of any number if ``ord`` is None too.
+        keepdims: whether the axes stay, with size 1.
+
     Raises:
         ValueError: there is no such norm, or not as many axes.
+
+    >>> import cukern as ck
+    >>> ck.linalg.norm(ck.asarray([3.0, 4.0])).item()
+    5.0
     """
-    require_array(x, "norm")
+    axes = normalize_axes(axis, require_array(x, "norm").ndim, "norm")
+    if len(axes) not in (1, 2) and not (axis is None and ord is None):
+        raise ValueError(f"norm: axis: expected one axis or two, got {axes}")
     if ord is None:
-        return vector_norm(x, axis=axis, keepdims=keepdims)
-    axes = normalize_axes(axis, x.ndim, "norm")
+        return vector_norm(x, axis=axes, keepdims=keepdims)
     if len(axes) == 1:
         if isinstance(ord, str):
             raise ValueError(f"norm: ord: expected a number for vectors, got {ord!r}")
         return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
-    if len(axes) != 2:
-        raise ValueError(f"norm: axis: expected one axis or two, got {axes}")
-    given = axis if isinstance(axis, tuple) else axes
-    moved = ops.moveaxis(x, given, (-2, -1))
-    made = matrix_norm(moved, ord=ord)
+    made = matrix_norm(ops.moveaxis(x, axes, (-2, -1)), ord=ord)
     return ops.expand_dims(made, axes) if keepdims else made
 
 
 def cond(x: Array, /, p: Any = None) -> Array:
-    """The condition number of matrices, in the norm ``p`` of :func:`matrix_norm`; in the second when None."""
-    a = matrices(x, "cond")
+    """The condition number of matrices: their norm times that of the inverse.
+
+    Args:
+        x: shape (..., m, n), square unless ``p`` is None, 2 or -2.
+        p: the norm, as of :func:`matrix_norm`; 2 when None.
+
+    Returns:
+        Shape (...); infinity for a singular matrix, but 0 where ``p`` is -2.
+
+    Raises:
+        LinAlgError: a matrix has no element, or is not square.
+        TypeError: ``x`` is of a half type.
+    """
+    a = matrices(x, "cond", square=p not in (None, 2, -2))
+    if 0 in a.shape[-2:]:
+        raise LinAlgError(f"cond: x: expected matrices with elements, got shape {x.shape}")
     if p in (None, 2, -2):
         values = svdvals(a)
-        first, last = values[..., 0], values[..., -1]
-        return last / first if p == -2 else first / last
-    return matrix_norm(a, ord=p) * matrix_norm(inv(a), ord=p)
+        above, below = values[..., 0], values[..., -1]
+        above, below = (below, above) if p == -2 else (above, below)
+        singular = ops.equal(below, 0)
+        return ops.where(singular, math.inf, above / ops.where(singular, 1, below))
+    singular = ops.equal(slogdet(a).sign, 0)
+    regular = ops.where(ops.expand_dims(singular, (-2, -1)), identity(a.shape[-1], a), a)
+    return ops.where(singular, math.inf, matrix_norm(a, ord=p) * matrix_norm(inv(regular), ord=p))
 
 
 def multi_dot(arrays: Sequence[Array], /) -> Array:
     """The product of several matrices in the order of the least work; the first and the last may be vectors.
 
     Raises:
+        TypeError: one is no array.
         ValueError: fewer than two arrays, or shapes that do not fit.
     """
     if len(arrays) < 2:
         raise ValueError(f"multi_dot: expected at least two arrays, got {len(arrays)}")
     labels: list[list[int]] = []
     for i, x in enumerate(arrays):
-        ends = x.ndim == 1 and i in (0, len(arrays) - 1)
+        ends = require_array(x, "multi_dot", f"arrays[{i}]").ndim == 1 and i in (0, len(arrays) - 1)
         if not ends and x.ndim != 2:
             raise ValueError(f"multi_dot: arrays[{i}]: expected a matrix, got shape {x.shape}")
         labels.append([i, i + 1] if x.ndim == 2 else [i + 1] if i == 0 else [i])
     result = [labels[0][0]] * (arrays[0].ndim == 2) + [labels[-1][-1]] * (arrays[-1].ndim == 2)
-    operands = [
-        part for x, label in zip(arrays, labels, strict=True) for part in (floating(x, "multi_dot"), label)
-    ]
+    operands = [part for x, label in zip(arrays, labels, strict=True) for part in (x, label)]
     return ops.einsum(*operands, result, optimize="optimal")

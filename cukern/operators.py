@@ -214,6 +214,18 @@ class Operators:
         """The view without axes of size 1."""
         return self._call("squeeze", axis)
 
+    def dot(self, other: Any, /) -> Self:
+        """The product with another array, of matrices and vectors."""
+        return self._call("dot", other)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The view of a diagonal of matrices, along the last axis."""
+        return self._call("diagonal", offset, axis1, axis2)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Self:
+        """The sum of a diagonal of matrices."""
+        return self._call("trace", offset, axis1, axis2, dtype)
+
     def take(self, indices: Any, /, axis: int | None = None) -> Self:
         """The elements at places along an axis."""
         return self._call("take", indices, axis=axis)
@@ -226,33 +238,53 @@ class Operators:
         """The nearest integers, halves to the even one, or numbers of so many decimal places."""
         return self._call("round", decimals)
 
-    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Self:
+    def sum(
+        self,
+        axis: Any = None,
+        *,
+        dtype: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Self:
         """The sum over axes."""
-        return self._call("sum", axis, dtype=dtype, keepdims=keepdims)
+        return self._call("sum", axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
-    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Self:
+    def prod(
+        self,
+        axis: Any = None,
+        *,
+        dtype: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Self:
         """The product over axes."""
-        return self._call("prod", axis, dtype=dtype, keepdims=keepdims)
+        return self._call("prod", axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Self:
+    def mean(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Self:
         """The mean over axes."""
-        return self._call("mean", axis, keepdims=keepdims)
+        return self._call("mean", axis, dtype=dtype, keepdims=keepdims, where=where)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> Self:
+    def max(
+        self, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Self:
         """The largest element over axes."""
-        return self._call("max", axis, keepdims=keepdims)
+        return self._call("max", axis, keepdims=keepdims, initial=initial, where=where)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> Self:
+    def min(
+        self, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Self:
         """The smallest element over axes."""
-        return self._call("min", axis, keepdims=keepdims)
+        return self._call("min", axis, keepdims=keepdims, initial=initial, where=where)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> Self:
+    def any(self, axis: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
         """Whether an element is true, over axes."""
-        return self._call("any", axis, keepdims=keepdims)
+        return self._call("any", axis, keepdims=keepdims, where=where)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> Self:
+    def all(self, axis: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
         """Whether every element is true, over axes."""
-        return self._call("all", axis, keepdims=keepdims)
+        return self._call("all", axis, keepdims=keepdims, where=where)
 
     def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
         """The place of the largest element along an axis."""
@@ -262,13 +294,35 @@ class Operators:
         """The place of the smallest element along an axis."""
         return self._call("argmin", axis, keepdims=keepdims)
 
-    def var(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Self:
+    def var(
+        self,
+        axis: Any = None,
+        *,
+        dtype: Any = None,
+        correction: float = 0.0,
+        keepdims: bool = False,
+        ddof: float | None = None,
+        where: Any = None,
+    ) -> Self:
         """The variance over axes."""
-        return self._call("var", axis, correction=correction, keepdims=keepdims)
+        return self._call(
+            "var", axis, dtype=dtype, correction=correction, keepdims=keepdims, ddof=ddof, where=where
+        )
 
-    def std(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> Self:
+    def std(
+        self,
+        axis: Any = None,
+        *,
+        dtype: Any = None,
+        correction: float = 0.0,
+        keepdims: bool = False,
+        ddof: float | None = None,
+        where: Any = None,
+    ) -> Self:
         """The standard deviation over axes."""
-        return self._call("std", axis, correction=correction, keepdims=keepdims)
+        return self._call(
+            "std", axis, dtype=dtype, correction=correction, keepdims=keepdims, ddof=ddof, where=where
+        )
 
 
 def _is_operand(value: object) -> bool:

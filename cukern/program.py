@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from . import dtypes
 from .dtypes import DType
@@ -46,6 +46,20 @@ class Program:
         return found
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+#: What a cache holds before it starts anew: a process that meets ever new shapes must not grow on.
+_CAPACITY = 8192
+
+
+def remember(cache: dict[K, V], key: K, value: V) -> V:
+    """Put ``value`` in a cache of programs or plans."""
+    if len(cache) >= _CAPACITY:
+        cache.clear()
+    cache[key] = value
+    return value
+
+
 _programs: dict[Any, Program] = {}
 
 
@@ -56,7 +70,7 @@ def program(
     key = (name, tuple(outputs), tuple(inputs), tuple(scalars))
     found = _programs.get(key)
     if found is None:
-        found = _programs.setdefault(key, Program(*key))
+        found = remember(_programs, key, Program(*key))
     return found
 
 

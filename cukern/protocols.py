@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from .array import Array
+from .creation import asarray
+from .device import Device
 
 #: The functions that ``ufunc.reduce`` and ``ufunc.accumulate`` are.
 _REDUCE = {
@@ -160,6 +162,24 @@ def _translated(
     return made, named
 
 
+def _arrays(tree: Any) -> list[Array]:
+    """The cukern arrays among arguments."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        return [x for one in tree for x in _arrays(one)]
+    return [tree] if isinstance(tree, Array) else []
+
+
+def _at_home(tree: Any, device: Device) -> Any:
+    """The arguments with NumPy's arrays put on the device of ours."""
+    if isinstance(tree, dict):
+        return {name: _at_home(one, device) for name, one in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(_at_home(one, device) for one in tree)
+    return asarray(tree, device=device) if isinstance(tree, np.ndarray) and tree.dtype != object else tree
+
+
 def array_function(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """A function of NumPy on arguments of which one is a cukern array.
 
@@ -173,5 +193,6 @@ def array_function(function: Callable[..., Any], args: Sequence[Any], options: M
         raise _refuse(name, "cukern has no such function")
     given = dict(options)
     out = given.pop("out", None)
-    made, named = _translated(function, ours, args, given)
+    device = next(x.device for x in _arrays((args, given)))
+    made, named = _translated(function, ours, _at_home(args, device), _at_home(given, device))
     return _finish(name, ours(*made, **named), out, None)

@@ -34,30 +34,56 @@ def _ties(g: Any, x: Any, y: Any, chosen: Any) -> Any:
 # ----- arithmetic -----
 
 add = binary(
-    "add", "x + y", ALL, codes=_wrapping("+", b="x || y"), vjp=lambda g, x, y, r: (g, g),
-    operator="__add__", doc="The sum x + y; of bools, logical or.",
+    "add",
+    "x + y",
+    ALL,
+    codes=_wrapping("+", b="x || y"),
+    vjp=lambda g, x, y, r: (g, g),
+    operator="__add__",
+    doc="The sum x + y; of bools, logical or.",
 )
 subtract = binary(
-    "subtract", "x - y", NUMERIC, codes=_wrapping("-"), vjp=lambda g, x, y, r: (g, -g),
-    operator="__sub__", doc="The difference x - y.",
+    "subtract",
+    "x - y",
+    NUMERIC,
+    codes=_wrapping("-"),
+    vjp=lambda g, x, y, r: (g, -g),
+    operator="__sub__",
+    doc="The difference x - y.",
 )
 multiply = binary(
-    "multiply", "x * y", ALL, codes=_wrapping("*", b="x && y"), vjp=lambda g, x, y, r: (g * y, g * x),
-    operator="__mul__", doc="The product x * y; of bools, logical and.",
+    "multiply",
+    "x * y",
+    ALL,
+    codes=_wrapping("*", b="x && y"),
+    vjp=lambda g, x, y, r: (g * y, g * x),
+    operator="__mul__",
+    doc="The product x * y; of bools, logical and.",
 )
 divide = binary(
-    "divide", "x / y", integers=dtypes.float64, vjp=lambda g, x, y, r: (g / y, -(g / y) * r),
-    operator="__truediv__", doc="The quotient x / y; of integers, in float64.",
+    "divide",
+    "x / y",
+    integers=dtypes.float64,
+    vjp=lambda g, x, y, r: (g / y, -(g / y) * r),
+    operator="__truediv__",
+    doc="The quotient x / y; of integers, in float64.",
 )
 floor_divide = binary(
-    "floor_divide", "floor_divide(x, y)", NUMERIC, bools=dtypes.int8,
+    "floor_divide",
+    "floor_divide(x, y)",
+    NUMERIC,
+    bools=dtypes.int8,
     operator="__floordiv__",
     doc="The quotient rounded down; integers divided by 0 give 0. Infinities follow the Array API, not NumPy.",
 )
 remainder = binary(
-    "remainder", "remainder_of(x, y)", NUMERIC, bools=dtypes.int8,
+    "remainder",
+    "remainder_of(x, y)",
+    NUMERIC,
+    bools=dtypes.int8,
     vjp=lambda g, x, y, r: (g, -g * floor_divide(x, y)),
-    operator="__mod__", doc="The remainder of floor division, with the sign of y; integers modulo 0 give 0.",
+    operator="__mod__",
+    doc="The remainder of floor division, with the sign of y; integers modulo 0 give 0.",
 )
 
 
@@ -83,32 +109,62 @@ def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
 
 
 pow = binary(
-    "pow", "power(x, y)", NUMERIC, bools=dtypes.int8, simplify=_simple_power, vjp=_power_vjp, oracle="power",
-    domain=(0.1, 3.0), operator="__pow__",
+    "pow",
+    "power(x, y)",
+    NUMERIC,
+    bools=dtypes.int8,
+    simplify=_simple_power,
+    vjp=_power_vjp,
+    oracle="power",
+    domain=(0.1, 3.0),
+    operator="__pow__",
     doc="x to the power y. Negative integer powers of integer arrays are truncated towards 0.",
 )
 negative = unary(
-    "negative", "-x", NUMERIC, codes={"i": "T(U(0) - U(x))", "u": "T(U(0) - U(x))"}, vjp=lambda g, x, r: -g,
-    operator="__neg__", doc="-x.",
+    "negative",
+    "-x",
+    NUMERIC,
+    codes={"i": "T(U(0) - U(x))", "u": "T(U(0) - U(x))"},
+    vjp=lambda g, x, r: -g,
+    operator="__neg__",
+    doc="-x.",
 )
 positive = unary("positive", "x", NUMERIC, vjp=lambda g, x, r: g, operator="__pos__", doc="A copy of x.")
 abs = unary(
-    "abs", "fabs(x)", ALL, codes={"i": "x < T(0) ? T(U(0) - U(x)) : x", "u": "x", "b": "x"},
-    vjp=lambda g, x, r: g * sign(x), operator="__abs__", doc="The absolute value; its derivative at 0 is 0.",
+    "abs",
+    "fabs(x)",
+    ALL,
+    codes={"i": "x < T(0) ? T(U(0) - U(x)) : x", "u": "x", "b": "x"},
+    vjp=lambda g, x, r: g * sign(x),
+    operator="__abs__",
+    doc="The absolute value; its derivative at 0 is 0.",
 )
 sign: Unary = unary("sign", "sign_of(x)", NUMERIC, doc="-1, 0 or 1; NaN of NaN.")
 square = unary(
-    "square", "x * x", NUMERIC, codes={"i": "T(U(x) * U(x))", "u": "T(U(x) * U(x))"}, bools=dtypes.int8,
-    vjp=lambda g, x, r: g * (2 * x), doc="x * x.",
+    "square",
+    "x * x",
+    NUMERIC,
+    codes={"i": "T(U(x) * U(x))", "u": "T(U(x) * U(x))"},
+    bools=dtypes.int8,
+    vjp=lambda g, x, r: g * (2 * x),
+    doc="x * x.",
 )
 reciprocal = unary(
-    "reciprocal", "T(1) / x", vjp=lambda g, x, r: -g * (r * r), domain=(0.3, 3.0), oracle=lambda x: 1 / x,
+    "reciprocal",
+    "T(1) / x",
+    vjp=lambda g, x, r: -g * (r * r),
+    domain=(0.3, 3.0),
+    oracle=lambda x: 1 / x,
     doc="1 / x.",
 )
 sqrt = unary("sqrt", "sqrt(x)", vjp=lambda g, x, r: g * 0.5 / r, domain=(0.1, 4.0), doc="The square root.")
 rsqrt = unary(
-    "rsqrt", "T(1) / sqrt(x)", vjp=lambda g, x, r: -0.5 * g * r / x, domain=(0.2, 4.0),
-    oracle=lambda x: 1 / np.sqrt(x), doc="1 / sqrt(x).",
+    "rsqrt",
+    "T(1) / sqrt(x)",
+    vjp=lambda g, x, r: -0.5 * g * r / x,
+    domain=(0.2, 4.0),
+    oracle=lambda x: 1 / np.sqrt(x),
+    doc="1 / sqrt(x).",
 )
 _POWERS: dict[float, Unary] = {-1: reciprocal, 0.5: sqrt, 1: positive}
 
@@ -119,22 +175,37 @@ exp2 = unary("exp2", "exp2(x)", vjp=lambda g, x, r: g * r * _LN2, doc="2 to the 
 expm1 = unary("expm1", "expm1(x)", vjp=lambda g, x, r: g * (r + 1), doc="exp(x) - 1, exact near 0.")
 log = unary("log", "log(x)", vjp=lambda g, x, r: g / x, domain=(0.2, 4.0), doc="The natural logarithm.")
 log1p = unary(
-    "log1p", "log1p(x)", vjp=lambda g, x, r: g / (x + 1), domain=(-0.8, 3.0), doc="log(1 + x), exact near 0.",
+    "log1p",
+    "log1p(x)",
+    vjp=lambda g, x, r: g / (x + 1),
+    domain=(-0.8, 3.0),
+    doc="log(1 + x), exact near 0.",
 )
 log2 = unary(
-    "log2", "log2(x)", vjp=lambda g, x, r: g / (x * _LN2), domain=(0.2, 4.0), doc="The logarithm to base 2.",
+    "log2",
+    "log2(x)",
+    vjp=lambda g, x, r: g / (x * _LN2),
+    domain=(0.2, 4.0),
+    doc="The logarithm to base 2.",
 )
 log10 = unary(
-    "log10", "log10(x)", vjp=lambda g, x, r: g / (x * _LN10), domain=(0.2, 4.0),
+    "log10",
+    "log10(x)",
+    vjp=lambda g, x, r: g / (x * _LN10),
+    domain=(0.2, 4.0),
     doc="The logarithm to base 10.",
 )
+
+
 def _log_add_exp_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
     distance = where((x == y) & isinf(x), 0, x - y)
     return g * sigmoid(distance), g * sigmoid(-distance)
 
 
 logaddexp = binary(
-    "logaddexp", "log_add_exp(x, y)", vjp=_log_add_exp_vjp,
+    "logaddexp",
+    "log_add_exp(x, y)",
+    vjp=_log_add_exp_vjp,
     doc="log(exp(x) + exp(y)), without overflow.",
 )
 
@@ -144,77 +215,129 @@ sin = unary("sin", "sin(x)", vjp=lambda g, x, r: g * cos(x), doc="The sine.")
 cos: Unary = unary("cos", "cos(x)", vjp=lambda g, x, r: -g * sin(x), doc="The cosine.")
 tan = unary("tan", "tan(x)", vjp=lambda g, x, r: g * (r * r + 1), domain=(-1.2, 1.2), doc="The tangent.")
 asin = unary(
-    "asin", "asin(x)", vjp=lambda g, x, r: g * rsqrt((1 - x) * (1 + x)), domain=(-0.9, 0.9), oracle="arcsin",
+    "asin",
+    "asin(x)",
+    vjp=lambda g, x, r: g * rsqrt((1 - x) * (1 + x)),
+    domain=(-0.9, 0.9),
+    oracle="arcsin",
     doc="The angle in [-pi/2, pi/2] whose sine is x.",
 )
 acos = unary(
-    "acos", "acos(x)", vjp=lambda g, x, r: -g * rsqrt((1 - x) * (1 + x)), domain=(-0.9, 0.9), oracle="arccos",
+    "acos",
+    "acos(x)",
+    vjp=lambda g, x, r: -g * rsqrt((1 - x) * (1 + x)),
+    domain=(-0.9, 0.9),
+    oracle="arccos",
     doc="The angle in [0, pi] whose cosine is x.",
 )
 atan = unary(
-    "atan", "atan(x)", vjp=lambda g, x, r: g / (x * x + 1), oracle="arctan",
+    "atan",
+    "atan(x)",
+    vjp=lambda g, x, r: g / (x * x + 1),
+    oracle="arctan",
     doc="The angle in [-pi/2, pi/2] whose tangent is x.",
 )
 atan2 = binary(
-    "atan2", "atan2(x, y)", vjp=lambda g, x, y, r: (g * y / (x * x + y * y), -g * x / (x * x + y * y)),
-    oracle="arctan2", domain=(0.2, 2.0), doc="The angle of the point (y, x), in [-pi, pi].",
+    "atan2",
+    "atan2(x, y)",
+    vjp=lambda g, x, y, r: (g * y / (x * x + y * y), -g * x / (x * x + y * y)),
+    oracle="arctan2",
+    domain=(0.2, 2.0),
+    doc="The angle of the point (y, x), in [-pi, pi].",
 )
 hypot = binary(
-    "hypot", "hypot(x, y)", vjp=lambda g, x, y, r: (g * x / r, g * y / r), domain=(0.2, 2.0),
+    "hypot",
+    "hypot(x, y)",
+    vjp=lambda g, x, y, r: (g * x / r, g * y / r),
+    domain=(0.2, 2.0),
     doc="sqrt(x * x + y * y), without overflow.",
 )
 sinh = unary("sinh", "sinh(x)", vjp=lambda g, x, r: g * cosh(x), doc="The hyperbolic sine.")
 cosh: Unary = unary("cosh", "cosh(x)", vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")
 tanh = unary("tanh", "tanh(x)", vjp=lambda g, x, r: g * (1 - r * r), doc="The hyperbolic tangent.")
 asinh = unary(
-    "asinh", "asinh(x)", vjp=lambda g, x, r: g * rsqrt(x * x + 1), oracle="arcsinh",
+    "asinh",
+    "asinh(x)",
+    vjp=lambda g, x, r: g * rsqrt(x * x + 1),
+    oracle="arcsinh",
     doc="The inverse hyperbolic sine.",
 )
 acosh = unary(
-    "acosh", "acosh(x)", vjp=lambda g, x, r: g * rsqrt((x - 1) * (x + 1)), domain=(1.2, 4.0),
-    oracle="arccosh", doc="The inverse hyperbolic cosine.",
+    "acosh",
+    "acosh(x)",
+    vjp=lambda g, x, r: g * rsqrt((x - 1) * (x + 1)),
+    domain=(1.2, 4.0),
+    oracle="arccosh",
+    doc="The inverse hyperbolic cosine.",
 )
 atanh = unary(
-    "atanh", "atanh(x)", vjp=lambda g, x, r: g / ((1 - x) * (1 + x)), domain=(-0.9, 0.9), oracle="arctanh",
+    "atanh",
+    "atanh(x)",
+    vjp=lambda g, x, r: g / ((1 - x) * (1 + x)),
+    domain=(-0.9, 0.9),
+    oracle="arctanh",
     doc="The inverse hyperbolic tangent.",
 )
 
 # ----- activations and special functions -----
 
 relu = unary(
-    "relu", "maximum(x, T(0))", NUMERIC, vjp=lambda g, x, r: where(r > 0, g, 0), bools=dtypes.int8,
-    oracle=lambda x: x * (x > 0), doc="The larger of x and 0; its derivative at 0 is 0.",
+    "relu",
+    "maximum(x, T(0))",
+    NUMERIC,
+    vjp=lambda g, x, r: where(r > 0, g, 0),
+    bools=dtypes.int8,
+    oracle=lambda x: x * (x > 0),
+    doc="The larger of x and 0; its derivative at 0 is 0.",
 )
 sigmoid = unary(
-    "sigmoid", "sigmoid(x)", vjp=lambda g, x, r: g * (r * (1 - r)), oracle=lambda x: 1 / (1 + np.exp(-x)),
+    "sigmoid",
+    "sigmoid(x)",
+    vjp=lambda g, x, r: g * (r * (1 - r)),
+    oracle=lambda x: 1 / (1 + np.exp(-x)),
     doc="1 / (1 + exp(-x)).",
 )
 softplus = unary(
-    "softplus", "softplus(x)", vjp=lambda g, x, r: g * sigmoid(x), oracle=lambda x: np.logaddexp(x, 0),
+    "softplus",
+    "softplus(x)",
+    vjp=lambda g, x, r: g * sigmoid(x),
+    oracle=lambda x: np.logaddexp(x, 0),
     doc="log(1 + exp(x)), without overflow.",
 )
 silu = unary(
-    "silu", "x * sigmoid(x)", vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
-    oracle=lambda x: x / (1 + np.exp(-x)), doc="x * sigmoid(x), also known as swish.",
+    "silu",
+    "x * sigmoid(x)",
+    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
+    oracle=lambda x: x / (1 + np.exp(-x)),
+    doc="x * sigmoid(x), also known as swish.",
 )
 elu = parametric(
-    "elu", "x > T(0) ? x : y * expm1(x)", defaults=(1.0,),
+    "elu",
+    "x > T(0) ? x : y * expm1(x)",
+    defaults=(1.0,),
     vjp=lambda g, x, y, r: (where(x > 0, g, g * (r + y)), where(x > 0, 0, g * expm1(x))),
     oracle=lambda x, y: np.where(x > 0, x, y * np.expm1(np.minimum(x, 0))),
     doc="x where it is positive, else y * (exp(x) - 1); y is 1 by default.",
 )
 gelu = unary(
-    "gelu", "T(0.5) * x * erfc(x * T(-0.7071067811865476))",
+    "gelu",
+    "T(0.5) * x * erfc(x * T(-0.7071067811865476))",
     vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
     oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
     doc="x times the standard normal distribution function of x.",
 )
 erf = unary(
-    "erf", "erf(x)", vjp=lambda g, x, r: g * (2 / math.sqrt(math.pi)) * exp(-x * x), oracle=_ERF,
+    "erf",
+    "erf(x)",
+    vjp=lambda g, x, r: g * (2 / math.sqrt(math.pi)) * exp(-x * x),
+    oracle=_ERF,
     doc="The error function.",
 )
 erfc: Unary = unary(
-    "erfc", "erfc(x)", vjp=lambda g, x, r: -g * (2 / math.sqrt(math.pi)) * exp(-x * x), oracle=_ERFC,
+    "erfc",
+    "erfc(x)",
+    vjp=lambda g, x, r: -g * (2 / math.sqrt(math.pi)) * exp(-x * x),
+    oracle=_ERFC,
     doc="1 - erf(x), exact where that is small.",
 )
 
@@ -224,24 +347,39 @@ floor = unary("floor", "floor(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="Th
 ceil = unary("ceil", "ceil(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The smallest integer at least x.")
 trunc = unary("trunc", "trunc(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="x rounded towards 0.")
 round = Rounding(
-    "round", "rint(x)", NUMERIC, "x->x", codes=dict.fromkeys("iu", "x"), bools=dtypes.float16,
+    "round",
+    "rint(x)",
+    NUMERIC,
+    "x->x",
+    codes=dict.fromkeys("iu", "x"),
+    bools=dtypes.float16,
     doc="The nearest integer, halves to the even one; or the nearest number of ``decimals`` decimal places.",
 )
 
 # ----- comparison and choice -----
 
 maximum = binary(
-    "maximum", "maximum(x, y)", ALL, codes={"b": "x || y"},
+    "maximum",
+    "maximum(x, y)",
+    ALL,
+    codes={"b": "x || y"},
     vjp=lambda g, x, y, r: (_ties(g, x, y, x > y), _ties(g, x, y, y > x)),
     doc="The larger of the two, NaN if either is; equal operands share the derivative.",
 )
 minimum = binary(
-    "minimum", "minimum(x, y)", ALL, codes={"b": "x && y"},
+    "minimum",
+    "minimum(x, y)",
+    ALL,
+    codes={"b": "x && y"},
     vjp=lambda g, x, y, r: (_ties(g, x, y, x < y), _ties(g, x, y, y < x)),
     doc="The smaller of the two, NaN if either is; equal operands share the derivative.",
 )
 where: Ternary = ternary(
-    "where", "x ? y : z", ALL, "bxx->x", vjp=lambda g, c, x, y, r: (None, where(c, g, 0), where(c, 0, g)),
+    "where",
+    "x ? y : z",
+    ALL,
+    "bxx->x",
+    vjp=lambda g, c, x, y, r: (None, where(c, g, 0), where(c, 0, g)),
     doc="y where x is true, else z.",
 )
 
@@ -257,7 +395,11 @@ def _one_bound(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
 
 
 clip = Bounded(
-    "clip", "minimum(maximum(x, y), z)", NUMERIC, "xxx->x", simplify=_one_bound,
+    "clip",
+    "minimum(maximum(x, y), z)",
+    NUMERIC,
+    "xxx->x",
+    simplify=_one_bound,
     vjp=lambda g, x, low, high, r: (
         where((x >= low) & (x <= high), g, 0),
         where((x < low) & (low <= high), g, 0),
@@ -273,11 +415,19 @@ greater = binary("greater", "x > y", ALL, "xx->b", operator="__gt__", doc="Wheth
 greater_equal = binary("greater_equal", "x >= y", ALL, "xx->b", operator="__ge__", doc="Whether x >= y.")
 isnan = unary("isnan", "false", ALL, "x->b", codes={"f": "x != x"}, doc="Whether x is NaN.")
 isinf = unary(
-    "isinf", "false", ALL, "x->b", codes={"f": "fabs(x) == limits<T>::infinity()"},
+    "isinf",
+    "false",
+    ALL,
+    "x->b",
+    codes={"f": "fabs(x) == limits<T>::infinity()"},
     doc="Whether x is infinite.",
 )
 isfinite = unary(
-    "isfinite", "true", ALL, "x->b", codes={"f": "fabs(x) < limits<T>::infinity()"},
+    "isfinite",
+    "true",
+    ALL,
+    "x->b",
+    codes={"f": "fabs(x) < limits<T>::infinity()"},
     doc="Whether x is neither infinite nor NaN.",
 )
 
@@ -291,14 +441,30 @@ bitwise_and = binary("bitwise_and", "T(x & y)", INTEGER, operator="__and__", doc
 bitwise_or = binary("bitwise_or", "T(x | y)", INTEGER, operator="__or__", doc="The bits set in one or both.")
 bitwise_xor = binary("bitwise_xor", "T(x ^ y)", INTEGER, operator="__xor__", doc="The bits set in one only.")
 bitwise_invert = unary(
-    "bitwise_invert", "T(~x)", INTEGER, codes={"b": "!x"}, operator="__invert__",
+    "bitwise_invert",
+    "T(~x)",
+    INTEGER,
+    codes={"b": "!x"},
+    operator="__invert__",
     doc="The bits that are not set.",
 )
 bitwise_left_shift = binary(
-    "bitwise_left_shift", "left_shift(x, y)", "iu", bools=dtypes.int8, oracle="left_shift", domain=(0, 7),
-    operator="__lshift__", doc="The bits of x moved y places up.",
+    "bitwise_left_shift",
+    "left_shift(x, y)",
+    "iu",
+    bools=dtypes.int8,
+    oracle="left_shift",
+    domain=(0, 7),
+    operator="__lshift__",
+    doc="The bits of x moved y places up.",
 )
 bitwise_right_shift = binary(
-    "bitwise_right_shift", "right_shift(x, y)", "iu", bools=dtypes.int8, oracle="right_shift", domain=(0, 7),
-    operator="__rshift__", doc="The bits of x moved y places down; the sign stays.",
+    "bitwise_right_shift",
+    "right_shift(x, y)",
+    "iu",
+    bools=dtypes.int8,
+    oracle="right_shift",
+    domain=(0, 7),
+    operator="__rshift__",
+    doc="The bits of x moved y places down; the sign stays.",
 )

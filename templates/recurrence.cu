@@ -8,7 +8,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const long long column = (long long)blockIdx.x * << block >> + threadIdx.x;
     if (column >= columns) return;
     const long long base = column / inner * n * inner + column % inner;
-    << acc >> value = << acc >>(0);
+    << acc >> value = cast< << acc >> >(0);
     for (long long k = 0; k < n; ++k) {
         const long long at = base + (<< "n - 1 - k" if reverse else "k" >>) * inner;
         value = cast< << acc >> >(a[at]) * value + cast< << acc >> >(b[at]);

@@ -132,7 +132,7 @@ def launch_backward(
     rows = x.size // columns
     acc = dtypes.info(x.dtype).acc
     dx = empty(x.shape, x.dtype, x.device)
-    shape = shape or _shape((x, dy, weight), columns, registers=16)
+    shape = shape or _shape((x, dy, weight), columns, registers=64 // acc.itemsize)
     most = (
         _HOST_SLOTS if x.device.kind == "host" else 4 * x.device.properties.multiprocessors // shape.cluster
     )
@@ -191,9 +191,10 @@ def layer_norm(
 ) -> Array:
     """``(x - mean) / sqrt(variance + eps) * weight + bias``, mean and variance over the trailing axes.
 
-    ``x`` is read once where a row fits the registers of a block (32,768 elements on a GPU), or of a cluster of
-    eight (262,144, from compute capability 9 on). Longer rows, and those of the host, are read once for the
-    mean and the variance together, and once for the result. The mean is taken off before anything is
+    A GPU reads ``x`` once where a block keeps a row (32,768 elements), or from compute capability 9 on a cluster
+    of eight (262,144); its gradient reads ``x`` and that of the result once up to half as many elements, a
+    quarter in float64. Longer rows, and those of the host, are read twice: once for the mean and the variance
+    together, or the sums of the gradient, and once for the result. The mean is taken off before anything is
     squared, so that a mean that is large beside the spread does no harm.
 
     Args:

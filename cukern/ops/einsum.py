@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
+from ..fuse import fuse
 from .axes import public, require_array
 from .elementwise import astype
 from .linalg import diagonal, matmul
@@ -94,6 +95,11 @@ def _aligned(x: Array, term: str, labels: str) -> Array:
     return reshape(x, tuple(sizes.get(label, 1) for label in labels))
 
 
+@fuse(static=["axes", "dtype"])
+def _sum_of_products(x: Array, y: Array, axes: tuple[int, ...], dtype: dtypes.DType) -> Array:
+    return sum(x * y, axes, dtype=dtype)
+
+
 def _pair(
     a: Array, s: str, b: Array, t: str, keep: frozenset[str], sizes: dict[str, int]
 ) -> tuple[Array, str]:
@@ -104,9 +110,14 @@ def _pair(
     inner = "".join(label for label in s if label in t and label not in keep)
     rows = "".join(label for label in s if label not in t)
     columns = "".join(label for label in t if label not in s)
-    if not inner or (batch and not rows and not columns):
-        labels = batch + rows + columns + inner
-        return _summed(_aligned(a, s, labels) * _aligned(b, t, labels), labels, keep)
+    if not inner:
+        labels = batch + rows + columns
+        return _aligned(a, s, labels) * _aligned(b, t, labels), labels
+    if batch and not rows and not columns:
+        axes = tuple(range(len(batch), len(batch + inner)))
+        return _sum_of_products(
+            _ordered(a, s, batch + inner), _ordered(b, t, batch + inner), axes, a.dtype
+        ), batch
     shape = [sizes[label] for label in batch]
     m, n, k = (math.prod(sizes[label] for label in part) for part in (rows, columns, inner))
     left = reshape(_ordered(a, s, batch + rows + inner), (*shape, m, k))

@@ -28,7 +28,7 @@ from ..expr import (
     symbolic,
 )
 from ..operators import FUNCTIONS
-from ..program import Backward, Program, program
+from ..program import Backward, Program, program, remember
 from .axes import public, require_array
 from .launch import repeated, run
 
@@ -130,7 +130,7 @@ class Elementwise(Row):
         signature = tuple(key)
         made = _programs.get(signature)
         if made is None:
-            made = _programs[signature] = self._program(signature[1:])
+            made = remember(_programs, signature, self._program(signature[1:]))
         try:
             return evaluate(made, arrays, scalars)[0]
         except OverflowError:

@@ -66,7 +66,7 @@ def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
-    return np.where(data < 0, data + size, data) if low < 0 else data
+    return np.where(data < 0, data + size, data) if low < 0 else np.ascontiguousarray(data)
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:

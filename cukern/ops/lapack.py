@@ -1,9 +1,4 @@
-"""LAPACK by the device's library: what every factorisation needs, inverses and linear equations.
-
-A GPU's library does not say whether a matrix is singular or not positive definite: where NumPy raises LinAlgError,
-results there have NaN, infinities or numbers without sense. ``with cupyx.errstate(linalg="raise")`` makes it look,
-which waits for the device, and raise LinAlgError too.
-"""
+"""LAPACK by the device's library: what every factorisation needs, inverses and linear equations."""
 
 from __future__ import annotations
 
@@ -15,10 +10,11 @@ from numpy.linalg import LinAlgError
 
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import ones
+from ..creation import empty, ones
 from ..errors import DeviceError
 from .axes import on_device, require_array
 from .elementwise import astype
+from .launch import broadcast_shapes
 from .linalg import from_diagonal, matmul
 from .manipulate import broadcast_to, expand_dims, matrix_transpose, moveaxis, reshape, squeeze
 
@@ -54,7 +50,8 @@ def floating(x: Array, name: str) -> Array:
 def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
     """The results of a function of numpy.linalg or cupy.linalg."""
     others = [one._data if isinstance(one, Array) else one for one in args]
-    made = getattr(x.device.xp.linalg, name)(x._data, *others, **options)
+    with np.errstate(all="ignore"):
+        made = getattr(x.device.xp.linalg, name)(x._data, *others, **options)
     parts = made if isinstance(made, tuple) else (made,)
     xp = x.device.xp
     return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]
@@ -97,7 +94,9 @@ def inv(x: Array, /) -> Array:
     """
     a = matrices(x, "inv", square=True)
     (y,) = library(a, "inv")
-    differentiable("inv", a, (y,), (y,), lambda g, s: -matmul(matmul(transposed(s[0]), g[0]), transposed(s[0])))
+    differentiable(
+        "inv", a, (y,), (y,), lambda g, s: -matmul(matmul(transposed(s[0]), g[0]), transposed(s[0]))
+    )
     return y
 
 
@@ -125,9 +124,9 @@ def solve(x1: Array, x2: Array, /) -> Array:
     if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right sides
         columns = moveaxis(b, -2, 0)
         return moveaxis(reshape(solve(a, reshape(columns, (b.shape[-2], -1))), columns.shape), 0, -2)
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
     a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
-    (y,) = library(a, "solve", b)
+    y = library(a, "solve", b)[0] if b.size else empty(b.shape, dtype, b.device)
     if tape.recording((a, b)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:

@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from .. import dtypes
+from ..cxx import compute_type, statements
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
-from ..expr import compute_type, convert_scalar, statements
+from ..expr import convert_scalar
 from ..kernel import Kernel
 from ..program import Program
+from ..program import remember as remember
 
 Strides = tuple[int, ...]
 _KERNEL = Kernel("elementwise.cu", block=256)
@@ -250,8 +252,11 @@ def _shape_of(axes: Axes, device: Device) -> Geometry:
 
 
 def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
-    """The text of the kernel that runs ``program`` on ndarrays like these."""
-    axes = _axes(program, datas, broadcast_shapes(program.name, [data.shape for data in datas]), None)
+    """The text of the kernel that runs ``program`` on ndarrays like these; empty where there is nothing to do."""
+    shape = broadcast_shapes(program.name, [data.shape for data in datas])
+    if 0 in shape:
+        return ""
+    axes = _axes(program, datas, shape, None)
     bound = variables(program, axes, _shape_of(axes, device), [False] * len(datas))
     return _KERNEL.source(device=device, **bound)
 
@@ -318,20 +323,6 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
             longer[i] = n if longer[i] == 1 else longer[i]
         made = longer
     return tuple(made)
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-#: Plans that a cache holds before it starts anew: a program that meets ever new shapes must not grow on.
-_CAPACITY = 8192
-
-
-def remember(cache: dict[K, V], key: K, value: V) -> V:
-    """Put ``value`` in a cache of plans."""
-    if len(cache) >= _CAPACITY:
-        cache.clear()
-    cache[key] = value
-    return value
 
 
 _plans: dict[Any, Plan] = {}

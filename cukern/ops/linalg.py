@@ -14,7 +14,7 @@ from ..errors import DeviceError
 from ..fuse import fuse
 from .axes import normalize_axes, normalize_axis, on_device, public, recorded, require_array, view
 from .elementwise import astype
-from .launch import raw, zeros
+from .launch import broadcast_shapes, raw, zeros
 from .manipulate import (
     expand_dims,
     moveaxis,
@@ -59,13 +59,14 @@ def _product(a: Array, b: Array) -> Array:
             return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), dtype)
     if a.device.kind == "cuda":
         return Array._wrap(in_pieces(xp, a._data, b._data, _LIMIT), a.device)
-    return Array._wrap(xp.matmul(a._data, b._data), a.device)
+    with np.errstate(all="ignore"):
+        return Array._wrap(xp.matmul(a._data, b._data), a.device)
 
 
 def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:
     """The product of two ndarrays in as many products as it takes for no size, and no batch, to exceed ``limit``."""
     (m, k), n = a.shape[-2:], b.shape[-1]
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]]) if a.ndim > 2 or b.ndim > 2 else ()
     if max(m, k, n, math.prod(batch)) <= limit:
         return xp.matmul(a, b)
     if k > limit:
@@ -166,8 +167,12 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     place2 = normalize_axis(axis, require_array(x2, "vecdot", "x2").ndim, "vecdot")
     if x1.shape[place1] != x2.shape[place2]:
         raise ValueError(f"vecdot: shapes {x1.shape} and {x2.shape} differ along axis {axis}")
-    first, second = moveaxis(x1, place1, -1), moveaxis(x2, place2, -1)
-    return sum(first * second, -1, dtype=dtypes.result_type(x1.dtype, x2.dtype))
+    return _dot(moveaxis(x1, place1, -1), moveaxis(x2, place2, -1), dtypes.result_type(x1.dtype, x2.dtype))
+
+
+@fuse(static=["dtype"])
+def _dot(x: Array, y: Array, dtype: dtypes.DType) -> Array:
+    return sum(x * y, -1, dtype=dtype)
 
 
 @public

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,12 +17,12 @@ from ..creation import empty
 from ..errors import DeviceError
 from ..table import divide, equal, multiply, where
 from .assemble import atleast_2d
-from .axes import require_array
+from .axes import normalize_axes, require_array
 from .decompositions import svd, svdvals
 from .elementwise import astype
-from .lapack import differentiable, floating, identity, inv, library, matrices, transposed
+from .lapack import differentiable, floating, identity, inv, library, matrices, solve, transposed
 from .linalg import matmul
-from .manipulate import broadcast_to, expand_dims, squeeze
+from .manipulate import broadcast_to, expand_dims, permute_dims, reshape, squeeze
 from .reduce import any, max, prod, sum
 
 
@@ -83,7 +85,9 @@ def slogdet(x: Array, /) -> SlogdetResult:
     """
     a = matrices(x, "slogdet", square=True)
     sign, size = library(a, "slogdet")
-    differentiable("slogdet", a, (size,), (a,), lambda g, s: expand_dims(g[0], (-2, -1)) * transposed(inv(s[0])))
+    differentiable(
+        "slogdet", a, (size,), (a,), lambda g, s: expand_dims(g[0], (-2, -1)) * transposed(inv(s[0]))
+    )
     return SlogdetResult(sign, size)
 
 
@@ -136,10 +140,16 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
 
 
 def matrix_power(x: Array, n: int, /) -> Array:
-    """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative."""
+    """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative.
+
+    Raises:
+        LinAlgError: a matrix is not square; for negative ``n``, on the host, it is singular.
+        TypeError: ``n`` is no integer; for negative ``n``, ``x`` is of a half type.
+    """
     a = require_array(x, "matrix_power")
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise LinAlgError(f"matrix_power: x: expected square matrices, got shape {a.shape}")
+    n = operator.index(n)
     if n < 0:
         a, n = inv(a), -n
     if n == 0:
@@ -202,3 +212,42 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
         apart = matmul(matrix, x) - target
         return LstsqResult(x, sum(multiply(apart, apart), 0), rank, s)
     return LstsqResult(x, empty(0, x.dtype, x.device), rank, s)
+
+
+def tensorinv(a: Array, /, ind: int = 2) -> Array:
+    """The inverse of a tensor as a map of its last axes to its first ``ind`` ones.
+
+    Returns:
+        Shape ``a.shape[ind:] + a.shape[:ind]``.
+
+    Raises:
+        LinAlgError: the axes on both sides have not as many elements.
+        ValueError: ``ind`` is not positive.
+    """
+    require_array(a, "tensorinv", "a")
+    if ind <= 0:
+        raise ValueError(f"tensorinv: ind: expected a positive number, got {ind}")
+    rows, columns = a.shape[:ind], a.shape[ind:]
+    return reshape(inv(reshape(a, (math.prod(rows), math.prod(columns)))), columns + rows)
+
+
+def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Array:
+    """The ``x`` for which ``tensordot(a, x, x.ndim)`` is ``b``.
+
+    Args:
+        a: its first axes, after ``axes`` were moved to the end, are those of ``b``.
+        b: any array.
+        axes: axes of ``a`` to move to the end, none by default.
+
+    Raises:
+        LinAlgError: the axes of ``a`` on both sides have not as many elements.
+    """
+    require_array(a, "tensorsolve", "a")
+    require_array(b, "tensorsolve", "b")
+    if axes is not None:
+        last = normalize_axes(tuple(axes), a.ndim, "tensorsolve")
+        a = permute_dims(a, [i for i in range(a.ndim) if i not in last] + list(last))
+    shape = a.shape[b.ndim :]
+    if b.size != math.prod(shape) or a.size != b.size**2:
+        raise LinAlgError(f"tensorsolve: a of shape {a.shape} is no square map to b of shape {b.shape}")
+    return reshape(solve(reshape(a, (b.size, b.size)), reshape(b, (b.size,))), shape)

@@ -1,4 +1,4 @@
-"""Reductions that leave NaN out, and others that are a map before a reduction: fused, in one launch each."""
+"""Reductions that leave NaN out, and others that are a map before a reduction, fused in one launch."""
 
 from __future__ import annotations
 
@@ -6,38 +6,26 @@ from typing import Any
 
 import numpy.typing as npt
 
-from .. import dtypes, tape
+from .. import dtypes
 from ..array import Array
-from ..creation import asarray
+from ..creation import asarray, ones
+from ..expr import Expr
 from ..fuse import fuse
-from ..table import equal, isnan, logical_not, multiply, not_equal, square, subtract, where
+from ..table import equal, isnan, multiply, not_equal, subtract, where
 from .axes import Axis, normalize_axes, public, require_array
 from .elementwise import astype
-from .manipulate import broadcast_to, reshape, squeeze
-from .reduce import all, argmax, argmin, max, mean, min, prod, sum
+from .manipulate import broadcast_to, permute_dims, reshape, squeeze
+from .masked import masked_mean, masked_spread, one_correction
+from .reduce import max, mean, min, prod, sum
 
-__all__ = [
-    "average",
-    "count_nonzero",
-    "nanargmax",
-    "nanargmin",
-    "nanmax",
-    "nanmean",
-    "nanmin",
-    "nanprod",
-    "nanstd",
-    "nansum",
-    "nanvar",
-    "ptp",
-]
+__all__ = ["average", "count_nonzero", "nanmean", "nanprod", "nanstd", "nansum", "nanvar", "ptp"]
 
-_INF = float("inf")
 _OPTIONS = ("axis", "dtype", "keepdims")
 
 
 @fuse(static=_OPTIONS)
-def _sum(x: Any, fill: float, axis: Any, dtype: Any, keepdims: bool) -> Any:
-    return sum(where(isnan(x), fill, x), axis, dtype=dtype, keepdims=keepdims)
+def _sum(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    return sum(where(isnan(x), 0, x), axis, dtype=dtype, keepdims=keepdims)
 
 
 @fuse(static=_OPTIONS)
@@ -45,44 +33,14 @@ def _prod(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return prod(where(isnan(x), 1, x), axis, dtype=dtype, keepdims=keepdims)
 
 
-@fuse(static=("axis", "dtype"))
-def _count(x: Any, axis: Any, dtype: Any) -> Any:
-    return sum(logical_not(isnan(x)), axis, dtype=dtype, keepdims=True)
-
-
-@fuse(static=("axis", "keepdims", "largest"))
-def _extreme(x: Any, axis: Any, keepdims: bool, largest: bool) -> Any:
-    reduce, fill = (max, -_INF) if largest else (min, _INF)
-    return reduce(where(isnan(x), fill, x), axis, keepdims=keepdims)
-
-
-@fuse(static=("axis",))
-def _no_number(x: Any, axis: Any) -> Any:
-    return all(isnan(x), axis, keepdims=True)
-
-
-@fuse(static=("axis", "keepdims", "largest"))
-def _place(x: Any, axis: Any, keepdims: bool, largest: bool) -> Any:
-    reduce, fill = (argmax, -_INF) if largest else (argmin, _INF)
-    return reduce(where(isnan(x), fill, x), axis, keepdims=keepdims)
-
-
-@fuse(static=("axis", "dtype"))
-def _squares(x: Any, middle: Any, axis: Any, dtype: Any) -> Any:
-    return sum(where(isnan(x), 0, square(x - middle)), axis, dtype=dtype, keepdims=True)
-
-
 @fuse(static=_OPTIONS)
 def _nonzero(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return sum(not_equal(x, 0), axis, dtype=dtype, keepdims=keepdims)
 
 
-def _axes(x: Array, axis: Any, name: str) -> tuple[int, ...]:
-    return normalize_axes(axis, require_array(x, name).ndim, name)
-
-
-def _dropped(y: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-    return y if keepdims else squeeze(y, axes)
+def _axes(x: Any, axis: Any, name: str) -> tuple[int, ...]:
+    ndim = x.ndim if isinstance(x, Expr) else require_array(x, name).ndim
+    return normalize_axes(axis, ndim, name)
 
 
 def _dtype(dtype: npt.DTypeLike | None) -> Any:
@@ -90,7 +48,7 @@ def _dtype(dtype: npt.DTypeLike | None) -> Any:
 
 
 @public
-def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """How many elements are not zero, over axes; int64.
 
     Args:
@@ -114,7 +72,7 @@ def nansum(
     x: Array, /, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, keepdims: bool = False
 ) -> Array:
     """:func:`sum` with NaN taken as 0, in one launch."""
-    made: Array = _sum(x, 0, _axes(x, axis, "nansum"), _dtype(dtype), bool(keepdims))
+    made: Array = _sum(x, _axes(x, axis, "nansum"), _dtype(dtype), bool(keepdims))
     return made
 
 
@@ -127,86 +85,46 @@ def nanprod(
     return made
 
 
-def _nan_mean(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """The mean of the numbers and how many there are, in the accumulator's dtype, the axes kept."""
-    acc = dtypes.info(x.dtype).acc
-    with tape.stop_recording():
-        count = _count(x, axes, acc)
-    return _sum(x, 0, axes, acc, True) / count, count
-
-
 @public
-def nanmean(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def nanmean(
+    x: Array, /, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, keepdims: bool = False
+) -> Array:
     """:func:`mean` of what is not NaN; NaN where there is nothing else."""
-    axes = _axes(x, axis, "nanmean")
-    if x.dtype not in dtypes.FLOATS:
-        return mean(x, axes, keepdims=keepdims)
-    return _dropped(astype(_nan_mean(x, axes)[0], x.dtype, copy=False), axes, keepdims)
+    if isinstance(x, Array) and x.dtype not in dtypes.FLOATS:
+        return mean(x, axis, dtype=dtype, keepdims=keepdims)
+    return masked_mean("nanmean", x, axis, keepdims, dtype, None)
 
 
 @public
-def nanvar(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
+def nanvar(
+    x: Array,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    ddof: float | None = None,
+) -> Array:
     """:func:`var` of what is not NaN; NaN where there are not more numbers than ``correction``."""
-    axes = _axes(x, axis, "nanvar")
-    values = x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
-    middle, count = _nan_mean(values, axes)
-    total = _squares(values, middle, axes, middle.dtype)
-    freedom = where(count > correction, count - correction, float("nan"))
-    return _dropped(astype(total / freedom, values.dtype, copy=False), axes, keepdims)
+    taken = one_correction("nanvar", correction, ddof)
+    return masked_spread("nanvar", x, axis, keepdims, dtype, None, taken, False)
 
 
 @public
-def nanstd(x: Array, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Array:
+def nanstd(
+    x: Array,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    ddof: float | None = None,
+) -> Array:
     """:func:`std` of what is not NaN, the root of :func:`nanvar`; where it is 0 its derivative is 0."""
-    squares = nanvar(x, axis, correction=correction, keepdims=keepdims)
-    zero = equal(squares, 0)
-    return where(zero, 0, where(zero, 1, squares) ** 0.5)
-
-
-def _nan_extreme(x: Array, axis: Axis, keepdims: bool, largest: bool, name: str) -> Array:
-    axes = _axes(x, axis, name)
-    if x.dtype not in dtypes.FLOATS:
-        return (max if largest else min)(x, axes, keepdims=keepdims)
-    made = _extreme(x, axes, True, largest)
-    return _dropped(where(_no_number(x, axes), float("nan"), made), axes, keepdims)
-
-
-@public
-def nanmax(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """:func:`max` of what is not NaN; NaN where there is nothing else."""
-    return _nan_extreme(x, axis, bool(keepdims), True, "nanmax")
-
-
-@public
-def nanmin(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """:func:`min` of what is not NaN; NaN where there is nothing else."""
-    return _nan_extreme(x, axis, bool(keepdims), False, "nanmin")
-
-
-def _nan_place(x: Array, axis: int | None, keepdims: bool, largest: bool, name: str) -> Array:
-    axes = _axes(x, axis, name)
-    if x.dtype not in dtypes.FLOATS:
-        return (argmax if largest else argmin)(x, axis, keepdims=keepdims)
-    if bool(_no_number(x, axes).any()):
-        raise ValueError(f"{name}: x: all elements are NaN along axis {axis}")
-    made: Array = _place(x, axis, keepdims, largest)
-    return made
-
-
-@public
-def nanargmax(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """:func:`argmax` of what is not NaN.
-
-    Raises:
-        ValueError: there is nothing else; to see that, the device is waited for.
-    """
-    return _nan_place(x, axis, bool(keepdims), True, "nanargmax")
-
-
-@public
-def nanargmin(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """:func:`argmin` of what is not NaN. Raises as :func:`nanargmax`."""
-    return _nan_place(x, axis, bool(keepdims), False, "nanargmin")
+    taken = one_correction("nanstd", correction, ddof)
+    return masked_spread("nanstd", x, axis, keepdims, dtype, None, taken, True)
 
 
 @public
@@ -215,9 +133,25 @@ def ptp(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
-@fuse(static=("axis", "keepdims"))
-def _weighted(x: Any, weights: Any, axis: Any, keepdims: bool) -> Any:
-    return sum(multiply(x, weights), axis, keepdims=keepdims)
+@fuse(static=("axis", "dtype"))
+def _weighted(x: Any, weights: Any, axis: Any, dtype: Any) -> Any:
+    return sum(multiply(x, weights), axis, dtype=dtype, keepdims=True)
+
+
+def _weights(x: Array, weights: Any, axis: Any, axes: tuple[int, ...]) -> Array:
+    """The weights, their axes those of ``x``."""
+    shares = asarray(weights, device=x.device)
+    if shares.shape == x.shape:
+        return shares
+    if axis is None:
+        raise TypeError(f"average: weights: expected shape {x.shape}, got {shares.shape}, or an axis as well")
+    if shares.shape != tuple(x.shape[i] for i in axes):
+        raise ValueError(
+            f"average: weights: expected shape {x.shape} or that of axis {axis}, got {shares.shape}"
+        )
+    if axes != tuple(sorted(axes)):
+        shares = permute_dims(shares, tuple(axes.index(i) for i in sorted(axes)))
+    return reshape(shares, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
 
 
 @public
@@ -235,27 +169,34 @@ def average(
     Args:
         x: any array.
         axis: the axis or axes; all by default.
-        weights: the shape of ``x``, or the sizes of ``axis``; the mean when None.
+        weights: of the shape of ``x``, or of the sizes of ``axis`` in its order; all equal when None.
         returned: whether the sum of the weights is returned as well.
         keepdims: whether the axes stay, with size 1.
 
     Raises:
-        ValueError: the weights have another shape.
+        AxisError: an axis is out of range.
+        TypeError: the weights have another shape, and no axis is given.
+        ValueError: the weights have not the sizes of the axes.
+        ZeroDivisionError: weights add up to 0, on the host; a GPU is not waited for, and divides.
+
+    >>> import cukern as ck
+    >>> ck.average(ck.asarray([1.0, 4.0]), weights=[2.0, 1.0]).item()
+    2.0
     """
     axes = _axes(x, axis, "average")
-    if weights is None:
-        made = mean(x, axes, keepdims=keepdims)
-        count = x.size // made.size if made.size else 0
-        return (made, broadcast_to(asarray(float(count), made.dtype, x.device), made.shape)) if returned else made
-    shares = asarray(weights, device=x.device)
-    if shares.shape != x.shape:
-        if shares.shape != tuple(x.shape[i] for i in axes):
-            raise ValueError(f"average: weights: expected shape {x.shape} or that of axis {axis}, got {shares.shape}")
-        shares = reshape(shares, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
-    dtype = dtypes.result_type(x.dtype, shares.dtype)
-    if dtype not in dtypes.FLOATS:
-        dtype = dtypes.float64
-    shares, values = astype(shares, dtype, copy=False), astype(x, dtype, copy=False)
-    total = sum(broadcast_to(shares, x.shape), axes, keepdims=keepdims)
-    made = _weighted(values, shares, axes, bool(keepdims)) / total
-    return (made, total) if returned else made
+    dtype = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float64
+    shares = ones((1,) * x.ndim, dtype, device=x.device)
+    if weights is not None:
+        shares = _weights(x, weights, axis, axes)
+        dtype = dtypes.result_type(dtype, shares.dtype)
+    elif not returned:
+        return mean(x, axes, keepdims=keepdims)
+    acc = dtypes.info(dtype).acc
+    total = sum(broadcast_to(shares, x.shape), axes, dtype=acc, keepdims=True)
+    if total.size and x.device.kind == "host" and bool(equal(total, 0).any()):
+        raise ZeroDivisionError("average: weights: they add up to 0")
+    made = _weighted(astype(x, dtype, copy=False), astype(shares, dtype, copy=False), axes, acc) / total
+    found = [astype(one, dtype, copy=False) for one in (made, total)]
+    if not keepdims:
+        found = [squeeze(one, axes) for one in found]
+    return tuple(found) if returned else found[0]

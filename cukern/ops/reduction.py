@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
+from ..cxx import compute_type, statements
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
-from ..expr import compute_type, statements
 from ..kernel import Kernel
 from ..program import Program
 from .launch import (
@@ -152,7 +152,7 @@ class Plan:
     final_tail: tuple[Any, ...]
     parts: int
     shape: tuple[int, ...]
-    variables: dict[str, Any]
+    variables: list[dict[str, Any]]
 
 
 def _accumulator(reduction: Reduction, value: DType) -> str:
@@ -195,6 +195,7 @@ def make_plan(
     plan = Plan()
     plan.shape = tuple(shape[i] for i in kept_axes)
     plan.main = plan.final = None
+    plan.variables = []
     rows = math.prod(plan.shape)
     if rows == 0:
         return plan
@@ -233,8 +234,8 @@ def _compile(
     pieces = -(-outer // shape.outer_piece) * -(-inner // shape.inner_piece) if outer * inner else 1
     bound = _variables(reduction, program, result, shape, kept, over, step, column, wide)
     stage = "whole" if pieces == 1 else "partial"
-    plan.variables = {**bound, "stage": stage}
-    plan.main = _KERNEL.bind(device, **plan.variables).function
+    plan.variables = [{**bound, "stage": stage}]
+    plan.main = _KERNEL.bind(device, **plan.variables[0]).function
     plan.threads = shape.block
     groups = shape.block // shape.lanes
     rows_piece = shape.rows_piece if pieces == 1 else 1
@@ -258,7 +259,8 @@ def _compile_final(
 ) -> None:
     lanes = 1 if device.kind == "host" or pieces <= 8 else 32
     changed = {"lanes": lanes, "tile": 1, "unroll": 1, "stage": "final", "name": bound["name"] + "_final"}
-    plan.final = _KERNEL.bind(device, **{**bound, **changed}).function
+    plan.variables.append({**bound, **changed})
+    plan.final = _KERNEL.bind(device, **plan.variables[-1]).function
     plan.grid_final = (-(-rows * lanes // plan.threads), 1, 1)
 
 
@@ -317,10 +319,10 @@ def source(
     reduced: frozenset[int],
     result: DType,
 ) -> str:
-    """The text of the kernel that :func:`run` launches first."""
+    """The text of the kernel that :func:`run` launches, or of the two."""
     with on(device):
         plan = make_plan(reduction, program, device, datas, reduced, result)
-    return "" if plan.main is None else _KERNEL.source(device=device, **plan.variables)
+    return "\n".join(_KERNEL.source(**one) for one in plan.variables)
 
 
 def run(

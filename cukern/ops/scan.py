@@ -13,10 +13,10 @@ import numpy.typing as npt
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import arange, zeros_like
+from ..cxx import compute_type
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
-from ..expr import compute_type
 from ..kernel import Kernel
 from ..table import equal, exp, isfinite, isnan, minimum, where
 from .axes import normalize_axis, public, require_array

@@ -1,29 +1,186 @@
-"""The normalised exponentials, along an axis."""
+"""The normalised exponentials along an axis, and their derivatives: one launch each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 from .. import dtypes, tape
 from ..array import Array
+from ..device import Device
+from ..device.base import CompiledFunction
 from ..fuse import fuse
-from ..table import divide, exp, multiply, subtract
-from .axes import normalize_axes, public, require_array
+from ..kernel import Kernel
+from ..table import exp, multiply, negative, subtract
+from .axes import normalize_axis, public, require_array
 from .elementwise import astype
-from .reduce import logsumexp, max, sum
+from .launch import (
+    Axes,
+    allocate,
+    broadcast_steps,
+    collapse,
+    contiguous_steps,
+    divide_up,
+    needs_64_bits,
+    on,
+    power_of_two,
+    remember,
+    step_kind,
+)
+from .reduce import logsumexp, sum
 
 __all__ = ["log_softmax", "softmax"]
 
+Kind = Literal["softmax", "log_softmax", "softmax_vjp", "log_softmax_vjp"]
+_KERNEL = Kernel("softmax.cu", block=256)
+_PIECE = 65536
+#: Neighbouring rows that one host thread does together, where the elements of a row are far apart.
+_TILE = 64
+#: Elements of a row from which on a few rows are cut up, which takes several launches.
+_LONG = 1 << 20
 
-@fuse
-def _exp_below(x: Array, peak: Array) -> Array:
-    return exp(subtract(x, peak))
+
+class Geometry(NamedTuple):
+    """How threads share the work.
+
+    Attributes:
+        block: threads of a block.
+        lanes: threads that share a row.
+        tile: neighbouring rows of a task.
+        unroll: elements that a thread takes at once.
+        keep: elements that a thread keeps in registers, 0 for none.
+        rows_piece: tasks of a group of ``lanes`` threads.
+    """
+
+    block: int
+    lanes: int
+    tile: int
+    unroll: int
+    keep: int
+    rows_piece: int
 
 
-# Sums over an axis come in the accumulator's dtype: a half type would round them, or overflow.
-@fuse
-def _divided(x: Array, total: Array) -> Array:
-    return divide(x, total).astype(x.dtype)
+def geometry(kind: str, rows: int, columns: int, n: int) -> Geometry:
+    """The launch shape for a kind of device.
+
+    Args:
+        rows: how many there are.
+        columns: how many neighbouring rows have neighbouring elements; 1 where those of a row are nearer.
+        n: elements of a row.
+    """
+    if kind == "host":
+        tile = _TILE if columns >= 8 else 1
+        unroll = 32 if n >= 64 else 8 if n >= 8 else 1
+        return Geometry(1, 1, tile, unroll, 0, max(1, _PIECE // (n * tile)))
+    lanes = 1 if n <= 4 or (columns > 1 and rows >= 4096) else 32 if n <= 256 else 256 if n <= 2048 else 1024
+    keep = power_of_two(divide_up(n, lanes))
+    return Geometry(max(lanes, 256), lanes, 1, 4, keep if keep <= 16 else 0, 1)
+
+
+class Plan:
+    """A launch for arrays of one layout."""
+
+    __slots__ = ("block", "function", "grid", "tail")
+
+    function: CompiledFunction
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    tail: tuple[Any, ...]
+
+
+def make_plan(kind: Kind, device: Device, datas: Sequence[Any], axis: int) -> Plan:
+    """Choose and compile the launch for ndarrays of one shape and dtype, with the output in C order."""
+    shape = datas[0].shape
+    steps = [*(broadcast_steps(data, shape) for data in datas), contiguous_steps(shape)]
+    kept = collapse(
+        [size for i, size in enumerate(shape) if i != axis],
+        [[step[i] for i in range(len(shape)) if i != axis] for step in map(list, steps)],  # type: ignore[misc]
+    )
+    if not kept.shape:
+        kept = Axes((1,), ((0,),) * len(steps))
+    n, rows = shape[axis], math.prod(kept.shape)
+    step = [one[axis] for one in steps]
+    column = [one[-1] for one in kept.steps]
+    columns = kept.shape[-1] if 0 < abs(column[0]) < abs(step[0]) else 1
+    form = geometry(device.kind, rows, columns, n)
+    wide = needs_64_bits(Axes((*shape,), tuple(steps))) or needs_64_bits(Axes((rows, max(n, form.lanes)), ()))
+    tiles, tasks = 1, rows
+    walked = kept
+    if form.tile > 1:
+        tiles = divide_up(columns, form.tile)
+        tasks = rows // columns * tiles
+        walked = Axes(kept.shape[:-1], tuple(one[:-1] for one in kept.steps))
+    plan = Plan()
+    plan.function = _KERNEL.bind(
+        device, **_variables(kind, device, datas, form, walked, step, column, wide)
+    ).function
+    groups = form.block // form.lanes
+    plan.grid, plan.block = (divide_up(tasks, groups * form.rows_piece), 1, 1), (form.block, 1, 1)
+    numbers = [*walked.shape, *(s for one in walked.steps for s in one), *step, *column]
+    layout = struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
+    plan.tail = (layout, n, columns, tiles, tasks, form.rows_piece)
+    return plan
+
+
+def _variables(
+    kind: Kind,
+    device: Device,
+    datas: Sequence[Any],
+    form: Geometry,
+    kept: Axes,
+    step: Sequence[int],
+    column: Sequence[int],
+    wide: bool,
+) -> dict[str, Any]:
+    """The template variables of a kernel."""
+    info = dtypes.info(datas[0].dtype)
+    host = device.kind == "host"
+    return {
+        "name": f"{kind}_{info.name}_{form.block}",
+        "kind": kind,
+        "elem": info.dtype,
+        "total": "double" if host else dtypes.info(info.acc).cxx,
+        "index": "long long" if wide else "int",
+        "arrays": len(datas) + 1,
+        "kept": len(kept.shape),
+        "steps": [step_kind(one) for one in step],
+        "columns": [step_kind(one) for one in column],
+        # A half would round what is stored between two passes over a row.
+        "stored": kind == "softmax" and not form.keep and info.acc == info.dtype,
+        **form._asdict(),
+    }
+
+
+_plans: dict[Any, Plan] = {}
+
+
+def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
+    device, datas = arrays[0].device, [array._data for array in arrays]
+    made = allocate(device, arrays[0].shape, arrays[0].dtype)
+    if made.size:
+        key = (kind, device, axis, *((data.dtype, data.shape, data.strides) for data in datas))
+        with on(device):
+            plan = _plans.get(key)
+            if plan is None:
+                plan = remember(_plans, key, make_plan(kind, device, datas, axis))
+            plan.function(plan.grid, plan.block, 0, (*datas, made, *plan.tail))
+    return Array._wrap(made, device)
+
+
+# What the second derivative, and rows too long for one block, are computed with.
+
+
+@fuse(static=("axis",))
+def _dot(x: Array, y: Array, axis: int) -> Array:
+    # In the accumulator's dtype: a half type would round it, or overflow.
+    return sum(multiply(x, y), axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
+
+
+@fuse(static=("axis",))
+def _dot_exp(x: Array, y: Array, axis: int) -> Array:
+    return sum(multiply(x, exp(y)), axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
 
 
 @fuse
@@ -32,8 +189,13 @@ def _below(x: Array, total: Array) -> Array:
 
 
 @fuse
-def _centred(g: Array, y: Array, mean: Array) -> Array:
-    return multiply(y, subtract(g, mean)).astype(y.dtype)
+def _exp_below(x: Array, total: Array) -> Array:
+    return exp(subtract(x, total)).astype(x.dtype)
+
+
+@fuse
+def _centred(g: Array, y: Array, total: Array) -> Array:
+    return multiply(y, subtract(g, total)).astype(y.dtype)
 
 
 @fuse
@@ -41,13 +203,69 @@ def _log_centred(g: Array, y: Array, total: Array) -> Array:
     return subtract(g, multiply(exp(y), total)).astype(y.dtype)
 
 
-def _wide_sum(x: Array, axis: int) -> Array:
+@fuse
+def _centred_by_y(h: Array, g: Array, gy: Array, hy: Array) -> Array:
+    return subtract(multiply(h, subtract(g, gy)), multiply(g, hy)).astype(g.dtype)
+
+
+@fuse
+def _log_centred_by_y(h: Array, y: Array, total: Array) -> Array:
+    return negative(multiply(multiply(h, exp(y)), total)).astype(y.dtype)
+
+
+def _sum(x: Array, axis: int) -> Array:
     return sum(x, axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
+
+
+def _is_long(x: Array, axis: int) -> bool:
+    """Whether one block a row would leave most of the device idle."""
+    n = x.shape[axis]
+    return n >= _LONG and x.size // n < 64
+
+
+def _derived(kind: Kind, g: Array, y: Array, axis: int) -> Array:
+    """The cotangent of the argument from that of the result, and the result; recorded."""
+    logs = kind == "log_softmax"
+    if _is_long(y, axis):
+        return _log_centred(g, y, _sum(g, axis)) if logs else _centred(g, y, _dot(g, y, axis))
+    made = _run("log_softmax_vjp" if logs else "softmax_vjp", axis, g, y)
+    if tape.recording((g, y)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            (h,), (g, y) = given, saved
+            if logs:
+                return [
+                    _below(h, _dot_exp(h, y, axis)) if needs[0] else None,
+                    _log_centred_by_y(h, y, _sum(g, axis)) if needs[1] else None,
+                ]
+            return [
+                _derived("softmax", h, y, axis) if needs[0] else None,
+                _centred_by_y(h, g, _dot(g, y, axis), _dot(h, y, axis)) if needs[1] else None,
+            ]
+
+        tape.record(f"{kind}_vjp", (g, y), (made,), vjp, (g, y))
+    return made
+
+
+def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array], Array]) -> Array:
+    axis = normalize_axis(axis, require_array(x, kind).ndim, kind)
+    if dtypes.info(x.dtype).kind != "f":
+        x = astype(x, dtypes.float64)
+    if x.size and _is_long(x, axis):
+        return end(x, logsumexp._apply(x, axis, True, dtypes.info(x.dtype).acc))
+    y = _run(kind, axis, x)
+    if tape.recording((x,)):
+        tape.record(
+            kind, (x,), (y,), lambda given, saved, needs: (_derived(kind, given[0], saved[0], axis),), (y,)
+        )
+    return y
 
 
 @public
 def softmax(x: Array, /, axis: int = -1) -> Array:
     """exp(x) divided by its sum along an axis; NaN where all of the axis is -inf, or some of it inf.
+
+    One kernel, and so its derivative. A few rows of a million elements and more take several.
 
     Args:
         x: an array; integers are computed in float64.
@@ -55,39 +273,15 @@ def softmax(x: Array, /, axis: int = -1) -> Array:
 
     Raises:
         AxisError: there is no such axis.
+
+    >>> import cukern as ck
+    >>> ck.softmax(ck.asarray([0.0, 0.0])).tolist()
+    [0.5, 0.5]
     """
-
-    def compute(x: Array) -> Array:
-        e = _exp_below(x, max(x, axis, keepdims=True))
-        return _divided(e, _wide_sum(e, axis))
-
-    def vjp(g: Array, y: Array) -> Array:
-        return _centred(g, y, _wide_sum(g * y, axis))
-
-    return _normalized("softmax", x, axis, compute, vjp)
+    return _normalized("softmax", x, axis, _exp_below)
 
 
 @public
 def log_softmax(x: Array, /, axis: int = -1) -> Array:
-    """The logarithm of :func:`softmax`, exact where that is small. Arguments as there."""
-
-    def compute(x: Array) -> Array:
-        return _below(x, logsumexp._apply(x, axis, True, dtypes.info(x.dtype).acc))
-
-    def vjp(g: Array, y: Array) -> Array:
-        return _log_centred(g, y, _wide_sum(g, axis))
-
-    return _normalized("log_softmax", x, axis, compute, vjp)
-
-
-def _normalized(
-    name: str, x: Array, axis: int, compute: Callable[[Array], Array], rule: Callable[[Array, Array], Array]
-) -> Array:
-    """``compute(x)``, recorded with a derivative that reads the result."""
-    normalize_axes(axis, require_array(x, name).ndim, name)
-    with tape.stop_recording():
-        wide = x if dtypes.info(x.dtype).kind == "f" else astype(x, dtypes.float64)
-        y = compute(wide) if x.size else astype(wide, wide.dtype)
-    if tape.recording((x,)):
-        tape.record(name, (x,), (y,), lambda cotangents, saved, needs: (rule(cotangents[0], saved[0]),), (y,))
-    return y
+    """The logarithm of :func:`softmax`, exact where that is small. Arguments and errors as there."""
+    return _normalized("log_softmax", x, axis, _below)

@@ -117,3 +117,19 @@ __device__ __forceinline__ LogSum<A> extended(LogSum<A> a, A x) {
     if (x == limits<A>::infinity() || x > a.peak || x != x) return joined(a, LogSum<A>{x, A(1)});
     return LogSum<A>{a.peak, a.sum + exp(x - a.peak)};
 }
+template <typename A, typename T, int N>
+__device__ __forceinline__ LogSum<A> extended(LogSum<A> a, const T (&v)[N]) {
+    A part[N];
+    for (int k = 0; k < N; ++k) part[k] = A(v[k]);
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) part[k] = maximum(part[k], part[k + half]);
+    const A peak = maximum(a.peak, part[0]);
+    if (peak == limits<A>::lowest()) return a;
+    if (peak == limits<A>::infinity()) return LogSum<A>{peak, A(1)};
+    for (int k = 0; k < N; ++k) part[k] = exp(A(v[k]) - peak);
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) part[k] += part[k + half];
+    return LogSum<A>{peak, a.sum * exp(a.peak - peak) + part[0]};
+}

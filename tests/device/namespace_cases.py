@@ -42,15 +42,16 @@ class A:
         rng = np.random.default_rng(seed)
         kind = ck.dtypes.info(dtype).kind
         if kind == "b":
-            return rng.random(self.shape) < 0.5
+            return np.asarray(rng.random(self.shape) < 0.5)
         size = int(np.prod(self.shape))
         if self.distinct:
             spaced = np.arange(size) if kind in "iu" else np.linspace(self.low, self.high, size)
             return rng.permutation(spaced).reshape(self.shape).astype(dtype)
         if kind in "iu":
             low = max(np.ceil(self.low), 0 if kind == "u" else -100)
-            return rng.integers(int(low), int(max(np.ceil(self.high), low + 1)) + 1, self.shape).astype(dtype)
-        return rng.uniform(self.low, self.high, self.shape).astype(dtype)
+            high = int(max(np.ceil(self.high), low + 1)) + 1
+            return np.asarray(rng.integers(int(low), high, self.shape)).astype(dtype)
+        return np.asarray(rng.uniform(self.low, self.high, self.shape)).astype(dtype)
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Case:
         dtype: "numpy" when the result's dtype must be NumPy's for the dtype of the case, "same" when it must be
             the case's, else the dtype itself; "" leaves it unchecked.
         repeat: whether the arguments may have equal rows, as a view of stride 0 has.
+        halves: whether it takes float16 and bfloat16.
         label: tells cases of one name apart.
     """
 
@@ -82,12 +84,18 @@ class Case:
     tolerance: float = 1.0
     dtype: Any = "numpy"
     repeat: bool = True
+    halves: bool = True
     label: str = ""
 
     @property
     def id(self) -> str:
         """What the tests call it."""
         return f"{self.name}-{self.label}" if self.label else self.name
+
+    def takes(self, dtype: Any) -> bool:
+        """Whether it takes arrays of a dtype."""
+        info = ck.dtypes.info(dtype)
+        return info.kind in self.kinds and (self.halves or info.kind != "f" or info.itemsize > 2)
 
     def function(self) -> Callable[..., Any]:
         """cukern's function."""

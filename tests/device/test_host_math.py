@@ -146,7 +146,7 @@ def test_binary(name, dtype):
 
 @pytest.mark.parametrize("name", ["exp", "expm1", "log", "log1p", "tanh", "erf"])
 def test_vectorised_float_functions_all_over_their_range(name):
-    """One float in 1999, with the special ones: less than 2 units in the last place from the exact value."""
+    """One float in 1999, with the special ones: the distance from the exact value in units in the last place."""
     special = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, -3.4e38], np.float32)
     x = np.concatenate([np.arange(0, 2**32, 1999, dtype=np.uint32).view(np.float32), special])
     x = np.concatenate([x, np.ones(-len(x) % 256, np.float32)])
@@ -159,7 +159,8 @@ def test_vectorised_float_functions_all_over_their_range(name):
         unit = np.spacing(np.abs(nearest)).astype(np.float64)
     finite = np.isfinite(nearest)
     np.testing.assert_array_equal(got[~finite], nearest[~finite])
-    assert (np.abs(got[finite] - wanted[finite]) < 2 * unit[finite]).all()
+    most = 2.5 if name == "tanh" else 2  # as the header says
+    assert (np.abs(got[finite] - wanted[finite]) < most * unit[finite]).all()
     np.testing.assert_array_equal(np.signbit(got[x == 0]), np.signbit(nearest[x == 0]))
 
 

@@ -1,4 +1,4 @@
-"""Matrix products: values, dtypes and refusals, derivatives with broadcast axes."""
+"""Products and diagonals: values, dtypes and refusals, derivatives with broadcast axes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.ops.linalg import in_pieces
 from cukern.testing import assert_close, gradcheck
 
 SHAPES = [
@@ -75,6 +76,108 @@ def test_vecdot(device: ck.Device) -> None:
     assert_close(ck.vecdot(ck.asarray(a), ck.asarray(b), axis=0), (a * b).sum(0))
 
 
+def test_vecdot_broadcasts_all_but_its_axis(device: ck.Device) -> None:
+    a, b = (
+        np.random.default_rng(0).standard_normal((2, 1, 4)),
+        np.random.default_rng(1).standard_normal((3, 4)),
+    )
+    assert_close(ck.vecdot(ck.asarray(a), ck.asarray(b)), np.vecdot(a, b))
+    assert ck.vecdot(ck.ones((2, 0)), ck.ones(0)).tolist() == [0.0, 0.0]
+    assert ck.vecdot(ck.full(2, 100, dtype="int8"), ck.ones(2, dtype="int8")).dtype == ck.int8
+    with pytest.raises(ValueError, match="vecdot"):
+        ck.vecdot(ck.ones((2, 3)), ck.ones(1))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+@pytest.mark.parametrize("shapes", SHAPES[:1] + SHAPES[4:7], ids=str)
+def test_products_in_pieces(shapes: Any, limit: int) -> None:
+    a, b = (np.random.default_rng(0).standard_normal(shape) for shape in shapes)
+    np.testing.assert_allclose(in_pieces(np, a, b, limit), a @ b, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((2, 0), (0, 3)), ((0, 2), (2, 3)), ((0, 3, 2), (2, 0)), ((0,), (0,))], ids=str
+)
+def test_products_of_no_element(device: ck.Device, shapes: Any) -> None:
+    a, b = map(ck.zeros, shapes)
+    want = np.zeros(shapes[0]) @ np.zeros(shapes[1])
+    assert (a @ b).shape == want.shape
+    assert (a @ b).tolist() == want.tolist()
+
+
+def test_products_do_not_warn(device: ck.Device) -> None:
+    assert np.isnan((ck.asarray([[np.inf, 1.0]]) @ ck.asarray([[0.0], [1.0]])).item())
+
+
+@pytest.mark.parametrize("offset", [-5, -2, -1, 0, 1, 3, 5])
+def test_diagonals(device: ck.Device, offset: int) -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for array in (ck.asarray(x), ck.asarray(x)[:, ::-1]):
+        for axes in ((0, 1), (-2, -1), (2, 0)):
+            want = np.diagonal(array.numpy(), offset, *axes)
+            np.testing.assert_array_equal(ck.diagonal(array, offset, *axes).numpy(), want)
+            assert_close(ck.trace(array, offset, *axes), want.sum(-1))
+    if abs(offset) < 3:
+        assert gradcheck(lambda x: ck.diagonal(x * x, offset, 1, 2), [ck.asarray(x)], order=2)
+    vector = np.arange(3)
+    np.testing.assert_array_equal(ck.diag(ck.asarray(vector), offset).numpy(), np.diag(vector, offset))
+    np.testing.assert_array_equal(ck.diagflat(ck.asarray(x), offset).numpy(), np.diagflat(x, offset))
+
+
+def test_a_diagonal_is_a_view(device: ck.Device) -> None:
+    x = ck.zeros((2, 3, 3))
+    ck.linalg.diagonal(x, offset=1)[...] = 1
+    assert x.tolist() == [np.eye(3, k=1).tolist()] * 2
+    x.diagonal(0, 1, 2)[0] = 2
+    assert x[0].trace().item() == 6
+
+
+def test_methods(device: ck.Device) -> None:
+    x = ck.asarray([[1.0, 2.0], [3.0, 4.0]])
+    assert x.dot(x).tolist() == [[7.0, 10.0], [15.0, 22.0]]
+    assert x.trace().item() == 5.0
+    assert x.diagonal(1).tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axes"),
+    [
+        (((2, 3), (3, 2)), 1),
+        (((2, 3), (2, 3)), 2),
+        (((2,), (3,)), 0),
+        (((2, 3), (4, 2)), ((0,), (1,))),
+        (((2, 3, 4), (4, 3, 5)), ([1, -1], [1, 0])),
+        (((0, 3), (3, 2)), 1),
+        (((2, 0), (0, 2)), 1),
+    ],
+    ids=str,
+)
+def test_tensordot(device: ck.Device, shapes: Any, axes: Any) -> None:
+    a, b = (np.random.default_rng(0).standard_normal(shape) for shape in shapes)
+    assert_close(ck.tensordot(ck.asarray(a), ck.asarray(b), axes=axes), np.tensordot(a, b, axes))
+    assert_close(ck.tensordot(ck.asarray(a), ck.asarray(b), axes), np.tensordot(a, b, axes))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((2, 3), (3, 2)), ((2,), (3, 2)), ((2, 2, 2), (2, 3)), ((), (2, 2)), ((0,), (2,))], ids=str
+)
+def test_kron(device: ck.Device, shapes: Any) -> None:
+    a, b = (np.random.default_rng(0).standard_normal(shape) for shape in shapes)
+    assert_close(ck.kron(ck.asarray(a), ck.asarray(b)), np.kron(a, b))
+
+
+def test_cross(device: ck.Device) -> None:
+    a, b = (
+        np.random.default_rng(0).standard_normal((4, 1, 3)),
+        np.random.default_rng(1).standard_normal((5, 3)),
+    )
+    assert_close(ck.cross(ck.asarray(a), ck.asarray(b)), np.cross(a, b))
+    a, b = np.moveaxis(a, -1, -2), np.moveaxis(b, -1, -2)
+    assert_close(ck.cross(ck.asarray(a), ck.asarray(b), axis=-2), np.linalg.cross(a, b, axis=-2))
+    with pytest.raises(ValueError, match="x1: expected 3 elements"):
+        ck.cross(ck.ones(2), ck.ones(3))
+
+
 def test_refusals(device: ck.Device) -> None:
     with pytest.raises(ValueError, match=r"matmul: shapes \(2, 3\) and \(2, 3\) do not fit: 3 is not 2"):
         ck.ones((2, 3)) @ ck.ones((2, 3))
@@ -84,6 +187,20 @@ def test_refusals(device: ck.Device) -> None:
         ck.ones((2, 2)) @ ck.asarray(1.0)
     with pytest.raises(TypeError, match=r"x2: expected a cukern\.Array, got int"):
         ck.matmul(ck.ones(2), 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="tensordot: axes"):
+        ck.tensordot(ck.ones((2, 3)), ck.ones((2, 3)), axes=1)
+    with pytest.raises(ValueError, match="tensordot: axes"):
+        ck.tensordot(ck.ones((2, 3)), ck.ones((2, 3)), axes=3)
+    with pytest.raises(ValueError, match="at least two axes"):
+        ck.diagonal(ck.ones(3))
+    with pytest.raises(ValueError, match="named twice"):
+        ck.diagonal(ck.ones((3, 3)), 0, 1, 1)
+    with pytest.raises(ValueError, match="one axis or two"):
+        ck.diag(ck.ones((2, 2, 2)))
+    with pytest.raises(ValueError, match="matvec: expected a matrix and a vector"):
+        ck.matvec(ck.ones(2), ck.ones(2))
+    with pytest.raises(ValueError, match="vecmat: expected a vector and a matrix"):
+        ck.vecmat(ck.ones(2), ck.ones(2))
 
 
 def test_gradient_of_a_product_over_no_element(device: ck.Device) -> None:

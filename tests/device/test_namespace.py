@@ -123,7 +123,7 @@ def layouts(value: np.ndarray) -> dict[str, ck.Array]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_values_in_every_dtype(device: ck.Device, case: Case) -> None:
     for dtype in DTYPES:
-        if dtypes.info(dtype).kind not in case.kinds:
+        if not case.takes(dtype):
             continue
         arguments = drawn(case, dtype)
         held = mapped(arguments, np.copy)
@@ -131,7 +131,8 @@ def test_values_in_every_dtype(device: ck.Device, case: Case) -> None:
         for one, want in zip(results(got), expected(case, held), strict=True):
             check(case, one, want, dtype)
         for after, before in zip(results(arguments), results(held), strict=True):
-            np.testing.assert_array_equal(after, before, err_msg=f"{case.id}: an argument was written")
+            same = after.tobytes() == before.tobytes() if isinstance(after, np.ndarray) else after == before
+            assert same, f"{case.id}: an argument was written"
 
 
 def layout_dtype(case: Case) -> Any:

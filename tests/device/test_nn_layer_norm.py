@@ -11,6 +11,7 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 
 import cukern as ck
 from cukern import nn
+from cukern.arguments import address
 from cukern.nn import reference
 from cukern.nn.layer_norm import Shape, gpu_shape, launch_backward, launch_forward
 from cukern.testing import gradcheck
@@ -43,21 +44,24 @@ def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool,
     )
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_each_launch_shape(device: ck.Device, shape: Shape) -> None:
-    rows, columns = 19, 100
-    x, dy = random(0, (rows, columns), "float32"), random(1, (rows, columns), "float32")
-    weight, bias = random(2, (columns,), "float32"), random(3, (columns,), "float32")
+def check_a_launch(shape: Shape, rows: int, columns: int, dtype: str = "float32") -> None:
+    x, dy = random(0, (rows, columns), dtype), random(1, (rows, columns), dtype)
+    weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
     y, statistics = launch_forward(x, weight, bias, 1e-5, columns, shape)
     normal = numpy_layer_norm(x.numpy())
     close(y, normal * weight.numpy() + bias.numpy(), 8)
-    close(statistics[0] + statistics[1], x.numpy().mean(-1, dtype=np.float64), 8)
+    close(statistics[0] + statistics[1], x.numpy().mean(-1, dtype=np.float64), 32)
     dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns, shape=shape)
     g = dy.numpy().astype(np.float64) * weight.numpy()
     rstd = 1 / np.sqrt(x.numpy().astype(np.float64).var(-1, keepdims=True) + 1e-5)
     close(dx, (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)) * rstd, 16)
     close(dweight, (dy.numpy() * normal).sum(0), 16)
     close(dbias, dy.numpy().astype(np.float64).sum(0), 16)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_launch_shape(device: ck.Device, shape: Shape) -> None:
+    check_a_launch(shape, 19, 100)
 
 
 def test_the_gpu_gets_a_shape_for_every_length() -> None:
@@ -81,6 +85,17 @@ def test_clusters_hold_rows_that_blocks_do_not(registers: int) -> None:
             columns <= shape.chunks * shape.width * shape.threads and shape.chunks * shape.width <= registers
         )
     assert gpu_shape(8192 * registers + 4, 4, registers, clusters=8) == Shape(512, 512, 0, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "shape", [Shape(64, 128, 1, 1, cluster=2), Shape(32, 256, 1, 1, cluster=8)], ids=["2 blocks", "8 blocks"]
+)
+def test_clusters_take_rows_in_turn(device: ck.Device, shape: Shape, dtype: str) -> None:
+    """More rows than clusters, and in a cluster of eight blocks some without a column."""
+    if device.properties.max_blocks_per_cluster < shape.cluster:
+        pytest.skip("needs a GPU of compute capability 9 or later: no blocks share a row here")
+    check_a_launch(shape, 4 * device.properties.multiprocessors + 7, 100, dtype)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -124,10 +139,11 @@ def test_long_rows_of_a_large_mean(device: ck.Device, columns: int) -> None:
     close(y, numpy_layer_norm(values), 32)
 
 
-def test_long_rows_of_misaligned_memory(device: ck.Device) -> None:
-    values = np.random.default_rng(0).normal(size=(2, 50_000)).astype(np.float32)
-    x = ck.concat([ck.zeros(1), ck.asarray(values.reshape(-1))])[1:].reshape(2, 50_000)
-    close(nn.layer_norm(x, 50_000), numpy_layer_norm(values), 8)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_long_rows_of_misaligned_memory(device: ck.Device, dtype: str) -> None:
+    x = random(0, (2 * 50_000 + 1,), dtype)[1:].reshape(2, 50_000)
+    assert address(x._data) % 16
+    check_equal(lambda x: nn.layer_norm(x, 50_000), lambda x: reference.layer_norm(x, 1), [x], 16)
 
 
 def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:

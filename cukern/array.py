@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from . import dtypes, tape
 from .device import Device, current
-from .operators import Operators
+from .operators import FUNCTIONS, Operators
 
 
 class Storage:
@@ -105,6 +105,11 @@ class Array(Operators):
     def is_contiguous(self) -> bool:
         """Whether the elements lie one after another in C order."""
         return bool(self._data.flags.c_contiguous)
+
+    @property
+    def at(self) -> Any:
+        """``x.at[key].set(value)``, ``.add``, ``.multiply``, ``.min``, ``.max``: the array changed, as a new array."""
+        return FUNCTIONS["at"](self)
 
     def contiguous(self) -> Array:
         """This array, or a copy of it in C order."""

@@ -10,15 +10,19 @@ from .device import Device
 from .dtypes import DType
 from .fuse import fuse as fuse
 from .operators import FUNCTIONS
+from .ops import at as _at  # noqa: F401 - registers x.at
 from .ops import getitem as _getitem  # noqa: F401 - registers x[key]
 from .ops.assemble import *  # noqa: F403
 from .ops.calculus import *  # noqa: F403
 from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import astype as astype
+from .ops.histogram import *  # noqa: F403
 from .ops.index import *  # noqa: F403
+from .ops.index import check_indices as check_indices
 from .ops.linalg import *  # noqa: F403
 from .ops.manipulate import *  # noqa: F403
 from .ops.nan import *  # noqa: F403
+from .ops.padding import *  # noqa: F403
 from .ops.reduce import *  # noqa: F403
 from .ops.reduce import sum_to_shape
 from .ops.scan import *  # noqa: F403
@@ -26,11 +30,12 @@ from .ops.search import *  # noqa: F403
 from .ops.sets import *  # noqa: F403
 from .ops.softmax import *  # noqa: F403
 from .ops.sort import *  # noqa: F403
+from .ops.statistics import *  # noqa: F403
 from .special import *  # noqa: F403
 from .table import *  # noqa: F403
 
 #: Functions that arrays have as methods or operators, under another public name or none.
-INTERNAL = frozenset({"getitem", "setitem", "inplace"})
+INTERNAL = frozenset({"at", "getitem", "setitem", "inplace"})
 
 
 def _constant(value: float) -> Any:
@@ -50,4 +55,4 @@ tape.register_algebra(
     cast=astype,
 )
 
-__all__ = sorted(set(FUNCTIONS) - INTERNAL | {"fuse"})
+__all__ = sorted(set(FUNCTIONS) - INTERNAL | {"check_indices", "fuse"})

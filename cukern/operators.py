@@ -262,6 +262,14 @@ class Operators:
         """The product over axes."""
         return self._call("prod", axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
+        """The sums up to each element along an axis."""
+        return self._call("cumsum", axis, dtype)
+
+    def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
+        """The products up to each element along an axis."""
+        return self._call("cumprod", axis, dtype)
+
     def mean(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Self:
         """The mean over axes."""
         return self._call("mean", axis, dtype=dtype, keepdims=keepdims, where=where)

@@ -6,6 +6,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const << elem >>* __restrict__ g, const long long* __restrict__ order, const long long* __restrict__ starts,
     << elem >>* __restrict__ y, long long rows, long long rows_piece, long long size, long long count, long long inner)
 {
+    using acc = << acc >>;
     const long long group = ((long long)(blockIdx.x) * << block >> + threadIdx.x) / << lanes >>;
     const long long lane = threadIdx.x % << lanes >>;
     const long long end = minimum(rows, (group + 1) * rows_piece);
@@ -13,8 +14,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const << elem >>* from = g + row / size * count * inner;
         const long long first = starts[row % size], last = starts[row % size + 1];
         for (long long i = lane; i < inner; i += << lanes >>) {
-            << acc >> total = << acc >>(0);
-            for (long long j = first; j < last; ++j) total += cast< << acc >> >(from[order[j] * inner + i]);
+            acc total = acc(0);
+            for (long long j = first; j < last; ++j) total += cast<acc>(from[order[j] * inner + i]);
             y[row * inner + i] = cast< << elem >> >(total);
         }
     }

@@ -61,7 +61,16 @@ def main() -> int:
     named = any(not arg.startswith("-") and "array_api_tests" in arg for arg in rest)
     where = [] if named else ["array_api_tests"]
     os.chdir(suite)
-    fixed = ["--rootdir", str(suite), "--disable-deadline", "-p", "no:cacheprovider", "--disable-warnings"]
+    fixed = [
+        "-c",
+        str(suite / "pytest.ini"),
+        "--rootdir",
+        str(suite),
+        "--disable-deadline",
+        "-p",
+        "no:cacheprovider",
+        "--disable-warnings",
+    ]
     if skips.exists():
         fixed += ["--skips-file", str(skips)]
     return int(pytest.main([*fixed, *where, *rest]))

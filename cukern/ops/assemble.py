@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..creation import asarray, full
+from ..creation import asarray
 from .axes import normalize_axis, public, require_array
 from .elementwise import astype
 from .index import take
@@ -46,7 +46,6 @@ __all__ = [
     "hstack",
     "insert",
     "meshgrid",
-    "pad",
     "repeat",
     "resize",
     "rollaxis",
@@ -278,67 +277,6 @@ def repeat(x: Array, repeats: int | Sequence[int] | Array, /, *, axis: int | Non
     total = int(ends[-1]) if size else 0
     places = searchsorted(ends, asarray(np.arange(total), device=x.device), side="right")
     return take(x, places, axis=place)
-
-
-#: How :func:`pad` may fill, but for "constant": each is a choice of places.
-_PAD_MODES = ("edge", "reflect", "symmetric", "wrap")
-
-
-def _pairs(value: Any, ndim: int, name: str) -> list[tuple[Any, Any]]:
-    """A number, a pair, or a pair for each axis, as NumPy takes them."""
-    try:
-        return [tuple(pair) for pair in np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()]
-    except ValueError:
-        raise ValueError(f"pad: {name}: expected a number or pairs for {ndim} axes, got {value!r}") from None
-
-
-@public
-def pad(
-    x: Array,
-    pad_width: Any,
-    /,
-    mode: str = "constant",
-    *,
-    constant_values: Any = 0,
-    reflect_type: str = "even",
-) -> Array:
-    """``x`` with elements added before and after it along each axis; differentiable.
-
-    Args:
-        x: any array.
-        pad_width: how many: a number, a pair ``(before, after)``, or a pair for each axis.
-        mode: ``"constant"``, or the elements at the ``"edge"``, in ``"reflect"`` without and ``"symmetric"`` with
-            the edge, or from the other end with ``"wrap"``.
-        constant_values: what a constant pad is, as ``pad_width``.
-        reflect_type: ``"even"``, the only one there is.
-
-    Raises:
-        ValueError: a width is negative, there is no such mode, or nothing to repeat.
-    """
-    require_array(x, "pad")
-    widths = [(operator.index(a), operator.index(b)) for a, b in _pairs(pad_width, x.ndim, "pad_width")]
-    if any(n < 0 for pair in widths for n in pair):
-        raise ValueError(f"pad: pad_width: expected numbers of at least 0, got {pad_width!r}")
-    if mode != "constant" and mode not in _PAD_MODES:
-        raise ValueError(f"pad: mode: expected 'constant' or one of {_PAD_MODES}, got {mode!r}")
-    if reflect_type != "even":
-        raise ValueError(f"pad: reflect_type: expected 'even', got {reflect_type!r}")
-    values = _pairs(constant_values, x.ndim, "constant_values")
-    for axis, (before, after) in enumerate(widths):
-        if not before and not after:
-            continue
-        if mode == "constant":
-            ends = []
-            for n, value in zip((before, after), values[axis], strict=True):
-                shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
-                ends.append(full(shape, value, x.dtype, x.device))
-            x = concat([ends[0], x, ends[1]], axis=axis)
-            continue
-        if not x.shape[axis]:
-            raise ValueError(f"pad: axis {axis} of shape {x.shape} has nothing to repeat")
-        places = np.pad(np.arange(x.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
-        x = take(x, places, axis=axis)
-    return x
 
 
 @public

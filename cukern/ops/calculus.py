@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray, zeros
+from ..device import Device
+from ..device.base import CompiledFunction
+from ..dtypes import DType
+from ..expr import is_scalar
+from ..fuse import fuse
 from ..kernel import Kernel
-from ..table import divide, equal, not_equal, remainder, subtract, where
-from .axes import normalize_axes, normalize_axis, on_device, public, require_array
+from ..table import isnan, not_equal, remainder, subtract, where
+from .axes import normalize_axes, normalize_axis, public, require_array
 from .elementwise import astype
 from .index import take
-from .launch import allocate, on
+from .launch import allocate, divide_up, on
 from .manipulate import broadcast_to, concat, flip, reshape
 from .reduce import sum
 from .search import searchsorted
@@ -24,6 +30,8 @@ from .sort import argsort
 __all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "trapezoid"]
 
 _CONVOLVE = Kernel("convolve.cu", block=256)
+#: Products that one thread adds up, and the most partial sums that are kept for that.
+_PART, _PARTIAL = 1024, 1 << 24
 
 
 def _slice(x: Array, axis: int, *bounds: int | None) -> Array:
@@ -32,13 +40,13 @@ def _slice(x: Array, axis: int, *bounds: int | None) -> Array:
 
 
 @public
-def diff(x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Array:
+def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """The differences of neighbours along an axis, taken ``n`` times; of bools, whether they differ.
 
     Args:
         x: any array.
-        axis: the axis.
         n: how often.
+        axis: the axis.
         prepend: put before ``x`` along the axis first: an array, or a number for one place.
         append: put after it.
 
@@ -62,7 +70,8 @@ def diff(x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append
         if end is None or end is x:
             parts += [] if end is None else [x]
             continue
-        array = end if isinstance(end, Array) else asarray(end, x.dtype, x.device)
+        dtype = dtypes.result_type(x.dtype, end) if is_scalar(end) else None
+        array = asarray(end, dtype, None if isinstance(end, Array) else x.device)
         if not array.ndim:
             array = broadcast_to(array, (*x.shape[:place], 1, *x.shape[place + 1 :]))
         parts.append(array)
@@ -75,13 +84,21 @@ def diff(x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append
 
 @public
 def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
-    """The differences of neighbours in the flattened array, with values before and after them."""
+    """The differences of neighbours in the flattened array, with values before and after them.
+
+    Raises:
+        TypeError: floats are to be put beside integers.
+    """
     made = diff(reshape(require_array(x, "ediff1d"), (-1,)))
-    ends = [
-        None if end is None else reshape(asarray(end, made.dtype, x.device), (-1,))
-        for end in (to_begin, to_end)
-    ]
-    return concat([part for part in (ends[0], made, ends[1]) if part is not None])
+    parts = []
+    for name, part in (("to_begin", to_begin), ("", made), ("to_end", to_end)):
+        if part is None:
+            continue
+        end = asarray(part, device=x.device)
+        if "biuf".index(dtypes.info(end.dtype).kind) > max("biuf".index(dtypes.info(x.dtype).kind), 2):
+            raise TypeError(f"ediff1d: {name}: expected what {x.dtype} holds, got {end.dtype}")
+        parts.append(reshape(astype(end, made.dtype, copy=False), (-1,)))
+    return concat(parts)
 
 
 def _floating(x: Array) -> Array:
@@ -205,23 +222,63 @@ def trapezoid(y: Array, /, x: Any = None, dx: float = 1.0, axis: int = -1) -> Ar
     return sum(both * steps * 0.5, place)
 
 
-@on_device
-def _valid(x: Array, kernel: Array) -> Array:
+class Shape(NamedTuple):
+    """A launch of sliding sums: threads of a block, sums at a time, elements of a thread, of the kernel's parts."""
+
+    block: int
+    items: int
+    piece: int
+    part: int
+
+
+def shape_for(kind: str, count: int, m: int) -> Shape:
+    """The launch shape for ``count`` sums of ``m`` products: few and long ones are cut into parts."""
+    parts = min(divide_up(m, _PART), max(1, _PARTIAL // count))
+    part = divide_up(m, parts)
+    return Shape(1, 32, 4096, part) if kind == "host" else Shape(256, 1, 1, part)
+
+
+def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
     """``y[i] = sum over j of x[i + j] * kernel[j]``, as long as ``kernel`` lies within ``x``; both of one dtype."""
     x, kernel = x.contiguous(), kernel.contiguous()
-    count = x.size - kernel.size + 1
-    data = allocate(x.device, (count,), x.dtype)
-    block = 1 if x.device.kind == "host" else 256
-    piece = 4096 if block == 1 else 1
-    bound = _CONVOLVE.bind(x.device, elem=x.dtype, block=block, name="correlate")
+    count, m = x.size - kernel.size + 1, kernel.size
+    shape = shape or shape_for(x.device.kind, count, m)
+    parts = divide_up(m, shape.part)
+    info = dtypes.info(x.dtype)
+    # Integers wrap around, which C++ leaves open for signed ones.
+    unsigned = dtypes.uint64 if info.itemsize == 8 else dtypes.uint32
+    wide = unsigned if info.kind in "iu" else info.acc
+    result = x.dtype if parts == 1 else wide
+    data = allocate(x.device, (parts, count), result)
+    function = _bound(x.device, x.dtype, result, wide, shape.block, shape.items)
     with on(x.device):
-        bound.function(
-            (-(-count // (block * piece)), 1, 1),
-            (block, 1, 1),
-            0,
-            (x._data, kernel._data, data, count, kernel.size, piece),
+        grid = (divide_up(count, shape.block * shape.piece), parts, 1)
+        function(
+            grid, (shape.block, 1, 1), 0, (x._data, kernel._data, data, count, m, shape.part, shape.piece)
         )
     made = Array._wrap(data, x.device)
+    return astype(sum(made, 0), x.dtype) if parts > 1 else reshape(made, (count,))
+
+
+@cache
+def _bound(
+    device: Device, elem: DType, result: DType, wide: DType, block: int, items: int
+) -> CompiledFunction:
+    return _CONVOLVE.bind(
+        device,
+        name=f"correlate_{dtypes.info(elem).name}_{block}",
+        elem=elem,
+        result=dtypes.info(result).cxx,
+        compute=dtypes.info(wide).cxx,
+        block=block,
+        items=items,
+    ).function
+
+
+def _valid(x: Array, kernel: Array) -> Array:
+    """:func:`sliding`, recorded."""
+    with tape.stop_recording():
+        made = sliding(x, kernel)
     if tape.recording((x, kernel)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Any], needs: Sequence[bool]) -> list[Array | None]:
@@ -300,7 +357,7 @@ def interp(
         period: of ``xp``, which may then be in any order.
 
     Returns:
-        The shape of ``x``; integers are computed in float64.
+        The shape of ``x``, in the floating dtype of the arguments; integers are computed in float64.
 
     Raises:
         ValueError: ``xp`` and ``fp`` have other axes, are empty or differ in shape; or ``period`` is 0.
@@ -311,8 +368,10 @@ def interp(
         raise ValueError(
             f"interp: xp, fp: expected one axis of one size, not empty, got {xp.shape} and {fp.shape}"
         )
-    points = _floating(asarray(x, device=xp.device))
-    knots, values = _floating(xp), _floating(fp)
+    points, knots, values = _floating(asarray(x, device=xp.device)), _floating(xp), _floating(fp)
+    result = dtypes.result_type(points.dtype, knots.dtype, values.dtype)
+    acc = dtypes.info(result).acc
+    points, knots, values = (astype(one, acc, copy=False) for one in (points, knots, values))
     if period is not None:
         if period == 0:
             raise ValueError("interp: period: expected a number other than 0, got 0")
@@ -324,14 +383,23 @@ def interp(
         values = concat([values[-1:], values, values[:1]])
         left = right = None
     n = knots.size
-    places = searchsorted(knots, points, side="right")
-    low = (places - 1).clip(0, max(n - 2, 0))
+    low = (searchsorted(knots, points, side="right") - 1).clip(0, max(n - 2, 0))
     high = (low + 1).clip(0, n - 1)
-    x0, x1, y0, y1 = take(knots, low), take(knots, high), take(values, low), take(values, high)
+    ends = (
+        knots[0],
+        knots[n - 1],
+        values[0] if left is None else left,
+        values[n - 1] if right is None else right,
+    )
+    made = _line(points, take(knots, low), take(knots, high), take(values, low), take(values, high), *ends)
+    return astype(made, result, copy=False)
+
+
+@fuse
+def _line(p: Any, x0: Any, x1: Any, y0: Any, y1: Any, first: Any, last: Any, below: Any, above: Any) -> Any:
+    """The point at ``p`` of the line through two points; ``below`` and ``above`` outside of all of them."""
     width = x1 - x0
-    inside = y0 + (points - x0) * divide(y1 - y0, where(equal(width, 0), 1, width))
-    inside = where(equal(points, x1), y1, inside)
-    below = values[0] if left is None else left
-    above = values[n - 1] if right is None else right
-    made = where(points < knots[0], below, where(points > knots[n - 1], above, inside))
-    return where(not_equal(points, points), points, made)
+    inside = y0 + (p - x0) * ((y1 - y0) / where(width == 0, 1, width))
+    inside = where((p == x0) & isnan(inside), y0, where(p == x1, y1, inside))
+    made = where(p < first, below, where(p > last, above, inside))
+    return where(isnan(p), p, made)

@@ -14,11 +14,16 @@ from ..array import Array
 from ..creation import asarray
 from ..errors import GradientError
 from ..expr import convert_scalar, is_scalar
+from ..kernel import Kernel
 from .axes import on_device, public, recorded, view
 from .elementwise import astype
 from .index import gather, integers, places_in
-from .launch import raw, repeated, zeros
+from .launch import divide_up, raw, repeated, zeros
 from .manipulate import moveaxis, reshape
+
+_PUT = Kernel("put.cu", block=256)
+#: Values that one host thread writes.
+_HOST_PIECE = 4096
 
 
 class _Places(NamedTuple):
@@ -155,43 +160,84 @@ def _gather_axes(x: Array, arrays: Sequence[Any], start: int) -> Array:
     return reshape(made, (*before, *places.shape, *after))
 
 
+def _writable(x: Array, value: Any, name: str) -> None:
+    """Refuse to write where that would be lost, or missed by a tape."""
+    arrays = [x, value] if isinstance(value, Array) else [x]
+    if tape.recording(arrays):
+        raise GradientError(
+            f"{name} on an array that a tape tracks: use x.at[key].set(value), which is a new array"
+        )
+    if repeated(x._data):
+        raise ValueError(f"{name} on a repeated view, such as broadcast_to's: write to a copy")
+
+
+def _source(x: Array, value: Any) -> Array:
+    """``value`` as an array of the dtype and device of ``x``."""
+    if is_scalar(value):
+        return asarray(convert_scalar(value, x.dtype), dtype=x.dtype, device=x.device)
+    return astype(asarray(value, device=x.device), x.dtype, copy=False)
+
+
 @public
 @on_device
 def setitem(x: Array, key: Any, value: Any, /) -> None:
-    """Write ``value``, broadcast, to the part of ``x`` that an index names.
-
-    Which of several values for one place stays is not defined on a GPU.
+    """Write ``value``, broadcast, to the part of ``x`` that an index names; the last of several for one place stays.
 
     Raises:
         GradientError: a tape tracks ``x`` or ``value``.
         IndexError: the index does not fit the shape.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
-    arrays = [x, value] if isinstance(value, Array) else [x]
-    if tape.recording(arrays):
-        raise GradientError(
-            "x[key] = value on an array that a tape tracks: use cukern.where or cukern.index_add"
-        )
-    if repeated(x._data):
-        raise ValueError("x[key] = value on a repeated view, such as broadcast_to's: write to a copy")
-    if is_scalar(value):
-        source = asarray(convert_scalar(value, x.dtype), dtype=x.dtype, device=x.device)
-    else:
-        source = astype(asarray(value, device=x.device), x.dtype, copy=False)
-    data = raw(source._data)
-    raw(x._data)[_native(key, x)] = data.copy() if source._storage is x._storage else data
-    x._bump("setitem")
+    _writable(x, value, "x[key] = value")
+    parts = _parts(key, x)
+    if not any(map(_advanced, parts)):
+        source = _source(x, value)
+        data = raw(source._data)
+        raw(x._data)[(*parts, ...)] = data.copy() if source._storage is x._storage else data
+        x._bump("setitem")
+        return
+    with tape.stop_recording():
+        numbers = Array._wrap(x.device.xp.arange(x.size, dtype=np.int64).reshape(x.shape), x.device)
+        put(x, getitem(numbers, key), value, "x[key] = value")
 
 
-def _native(key: Any, x: Array) -> tuple[Any, ...]:
-    """An index in the ndarrays of the device of ``x``, masks as the places of their true elements."""
-    made: list[Any] = []
-    for part in key if isinstance(key, tuple) else (key,):
-        if isinstance(part, Array):
-            part = part.to_device(x.device)._data
-        elif isinstance(part, (list, np.ndarray)):
-            part = x.device.xp.asarray(part)
-        mask = getattr(part, "dtype", None) == np.bool_ and part.ndim
-        # CuPy assigns to places, but only single values to masks.
-        made += part.nonzero() if mask and x.device.kind == "cuda" else [part]
-    return tuple(made)
+def put(x: Array, places: Array, value: Any, name: str) -> None:
+    """Write ``value``, broadcast to ``places``, to these places of the flattened ``x``."""
+    _writable(x, value, name)
+    source = _source(x, value)
+    try:
+        data = x.device.xp.broadcast_to(source._data, places.shape)
+    except ValueError:
+        # NumPy lets values have more axes of size 1 than the part has.
+        extra = source.ndim - places.ndim
+        if extra <= 0 or any(n != 1 for n in source.shape[:extra]):
+            raise ValueError(
+                f"{name}: a value of shape {source.shape} does not broadcast to shape {places.shape}"
+            ) from None
+        put(x, places, reshape(source, source.shape[extra:]), name)
+        return
+    if not places.size:
+        return
+    # Places of the memory, in its order: a view is written through the array that it is dense in, or by a copy.
+    target = x._data if x.is_contiguous else x.device.xp.ascontiguousarray(raw(x._data)).view(x.dtype)
+    flat = places._data.reshape(-1)
+    order = _stable_order(Array._wrap(x.device.xp.ascontiguousarray(flat), x.device))
+    block = 1 if x.device.kind == "host" else 256
+    piece = _HOST_PIECE if block == 1 else 1
+    kernel = _PUT.bind(x.device, name="put", elem=x.dtype, block=block)
+    values = x.device.xp.ascontiguousarray(raw(data)).view(x.dtype).reshape(-1)
+    kernel.function(
+        (divide_up(flat.size, block * piece), 1, 1),
+        (block, 1, 1),
+        0,
+        (values, x.device.xp.ascontiguousarray(flat), order._data, target, flat.size, piece),
+    )
+    if target is not x._data:
+        raw(x._data)[...] = raw(target)
+    x._bump(name)
+
+
+def _stable_order(places: Array) -> Array:
+    from .sort import argsort
+
+    return argsort(places)

@@ -1,18 +1,23 @@
 """Indexing: views, gathers, and the deterministic scatter-add that is a gather's derivative.
 
 Places out of range raise IndexError on the host. On a GPU a check would wait for the device, so a
-place out of range is clipped to the nearest end, for reads and for writes alike.
+place out of range is clipped to the nearest end, for reads and for writes alike, but within
+:func:`check_indices`.
 """
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, tape
 from ..array import Array
 from ..device import Device
 from ..device.base import CompiledFunction
@@ -24,13 +29,39 @@ from .elementwise import astype
 from .launch import allocate, zeros
 from .manipulate import broadcast_to, reshape
 
-__all__ = ["index_add", "take", "take_along_axis"]
+__all__ = ["index_add", "put_along_axis", "take", "take_along_axis"]
 
 _GATHER = Kernel("gather.cu", block=256)
 _SCATTER = Kernel("scatter_add.cu", block=256)
 _ALONG = Kernel("along.cu", block=256)
 #: Elements that one host thread does in a row.
 _HOST_PIECE = 16384
+
+
+_checked: ContextVar[bool] = ContextVar(
+    "check_indices", default=os.environ.get("CUKERN_CHECK_INDICES") == "1"
+)
+
+
+@contextmanager
+def check_indices(on: bool = True) -> Iterator[None]:
+    """A with-block in which places out of range raise IndexError on a GPU too, which waits for it each time.
+
+    ``CUKERN_CHECK_INDICES=1`` asks for it everywhere. On the host they always raise.
+
+    Args:
+        on: False stops the checking that is asked for around the block.
+
+    >>> import cukern as ck
+    >>> with ck.check_indices():
+    ...     ck.take(ck.asarray([1, 2, 3]), ck.asarray([2])).item()
+    3
+    """
+    before = _checked.set(bool(on))
+    try:
+        yield
+    finally:
+        _checked.reset(before)
 
 
 class Spread(NamedTuple):
@@ -60,13 +91,13 @@ def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Integer places counted from 0, as an int64 ndarray of the device of ``x``, in range."""
     xp = x.device.xp
     data = places.astype(np.int64, copy=False)
-    if x.device.kind == "cuda":
+    if x.device.kind == "cuda" and not _checked.get():
         return xp.clip(xp.where(data < 0, data + size, data), 0, max(0, size - 1))
     low, high = (int(data.min()), int(data.max())) if data.size else (0, -1)
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
-    return np.where(data < 0, data + size, data) if low < 0 else np.ascontiguousarray(data)
+    return xp.where(data < 0, data + size, data) if low < 0 else xp.ascontiguousarray(data)
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:
@@ -88,6 +119,7 @@ def integers(indices: Any, x: Array, name: str) -> Any:
 @on_device
 def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``places`` (count): (outer, count, inner)."""
+    places = x.device.xp.ascontiguousarray(places)
     count = places.size
     made = allocate(x.device, (outer, count, inner), x.dtype)
     if made.size:
@@ -127,13 +159,16 @@ def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
 
 @public
 @on_device
-def take(x: Array, indices: Any, /, *, axis: int | None = None) -> Array:
+def take(
+    x: Array, indices: Any, /, *, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
+) -> Array:
     """The elements of ``x`` at places along an axis.
 
     Args:
         x: any array.
         indices: integers; negative ones count from the end.
         axis: the axis; None (for one axis only the same) takes from the flattened array.
+        mode: what becomes of places out of range: an error, the place counted on in a circle, or the nearest end.
 
     Returns:
         An array with the axes of ``indices`` in the place of ``axis``.
@@ -146,6 +181,10 @@ def take(x: Array, indices: Any, /, *, axis: int | None = None) -> Array:
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take")
     data = integers(indices, x, "take")
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"take: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
+    if mode != "raise" and x.shape[place]:
+        data = data % x.shape[place] if mode == "wrap" else data.clip(0, x.shape[place] - 1)
     return _take(x, data, place)
 
 
@@ -247,3 +286,29 @@ def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Arr
     spread = broadcast_to(astype(values, x.dtype, copy=False), (*before, places.size, *after))
     added = scatter(reshape(spread, (outer, places.size, inner)), places, outer, x.shape[place], inner)
     return x + reshape(added, x.shape)
+
+
+@public
+@on_device
+def put_along_axis(x: Array, indices: Array, values: Any, /, axis: int = -1) -> None:
+    """Write ``values`` to places along an axis, in place; the last of several for one place stays.
+
+    Args:
+        x: any array that no tape tracks; ``x.at`` makes a new one.
+        indices: integers, as of :func:`take_along_axis`.
+        values: broadcast to ``indices``.
+        axis: the axis.
+
+    Raises:
+        GradientError: a tape tracks ``x``.
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+        ValueError: the shapes do not fit.
+    """
+    from .getitem import put
+
+    require_array(x, "put_along_axis")
+    place = normalize_axis(axis, x.ndim, "put_along_axis")
+    with tape.stop_recording():
+        numbers = Array._wrap(x.device.xp.arange(x.size, dtype=np.int64).reshape(x.shape), x.device)
+        flat = take_along_axis(numbers, indices, axis=place)
+    put(x, flat, values, "put_along_axis")

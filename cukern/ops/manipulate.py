@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
-from typing import SupportsIndex
+from itertools import accumulate
+from typing import Any, SupportsIndex
 
 from .. import dtypes
-from ..arguments import address
 from ..array import Array
-from ..errors import DeviceError
+from ..creation import arange
+from ..dtypes import DType
+from ..fuse import fuse
 from ..table import where
-from .axes import (
-    normalize_axes,
-    normalize_axis,
-    on_device,
-    public,
-    recorded,
-    recorded_many,
-    require_array,
-    view,
-)
-from .elementwise import astype
-from .launch import broadcast_shapes, raw
+from .axes import normalize_axes, normalize_axis, public, recorded, recorded_many, require_array, view
+from .elementwise import astype, one_device
+from .launch import allocate, broadcast_shapes, collapse
+from .moving import remap, write
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
 
@@ -49,48 +44,78 @@ __all__ = [
 ]
 
 
-def _sizes(shape: Shape, name: str) -> tuple[int, ...]:
-    if isinstance(shape, (tuple, list)):
-        return tuple(operator.index(n) for n in shape)
+def _sizes(shape: Shape, name: str, argument: str = "shape") -> tuple[int, ...]:
+    """An integer or several as a tuple.
+
+    Raises:
+        TypeError: they are none.
+    """
     try:
-        return (operator.index(shape),)  # type: ignore[arg-type]
+        return tuple(map(operator.index, shape if isinstance(shape, (tuple, list)) else (shape,)))  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name}: shape: expected integers, got {shape!r}") from None
+        raise TypeError(f"{name}: {argument}: expected integers, got {shape!r}") from None
 
 
 @public
-@on_device
-def reshape(x: Array, /, shape: Shape, *, copy: bool | None = None) -> Array:
-    """The elements of ``x`` in C order in another shape; a view where that needs no copy.
+def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = None) -> Array:
+    """The elements of ``x`` in another shape; a view where that needs no copy.
 
     Args:
         x: any array.
         shape: the sizes of the axes; one may be -1, which follows from the others.
+        order: "F" reads and writes the elements with the first axis fastest, instead of the last.
         copy: True copies always; False raises where a copy is needed.
 
     Raises:
         ValueError: the shape has another number of elements, or needs a copy that ``copy`` forbids.
     """
     require_array(x, "reshape")
-    sizes = _sizes(shape, "reshape")
-    try:
-        data = x._data.reshape(sizes)
-    except ValueError:
-        raise ValueError(f"reshape: an array of shape {x.shape} has no shape {sizes}") from None
-    shared = x.is_contiguous or address(data) == address(x._data)
+    sizes = _resolved(_sizes(shape, "reshape"), x.shape)
+    if order == "F":
+        turned = reshape(transpose(x), sizes[::-1], copy=copy)
+        return transpose(turned)
+    if order != "C":
+        raise ValueError(f"reshape: order: expected 'C' or 'F', got {order!r}")
+    shared = _is_view(x, sizes)
     if copy is False and not shared:
         raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
-    if copy and shared:
-        data, shared = data.copy(), False
-    made = view(x, data) if shared else Array._wrap(data, x.device)
+    if copy or not shared:
+        x = astype(x, x.dtype)
     before = x.shape
-    return recorded("reshape", x, made, lambda g: reshape(g, before))
+    return recorded("reshape", x, view(x, x._data.reshape(sizes)), lambda g: reshape(g, before))
+
+
+def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape for as many elements as ``shape`` has, its -1 worked out.
+
+    Raises:
+        ValueError: there is none.
+    """
+    count, known = math.prod(shape), math.prod(n for n in sizes if n != -1)
+    made = tuple(count // max(1, known) if n == -1 else n for n in sizes)
+    if (
+        sizes.count(-1) > 1
+        or min(made, default=0) < 0
+        or math.prod(made) != count
+        or (-1 in sizes and not known)
+    ):
+        raise ValueError(f"reshape: an array of shape {shape} has no shape {sizes}")
+    return made
+
+
+def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
+    """Whether the elements in another shape are a view: where a step between axes changes, an axis must end."""
+    if x.is_contiguous:
+        return True
+    steps = tuple(stride // x.itemsize for stride in x.strides)
+    ends = set(accumulate(sizes, operator.mul, initial=1))
+    return ends.issuperset(accumulate(collapse(x.shape, [steps]).shape, operator.mul, initial=1))
 
 
 @public
-def ravel(x: Array, /) -> Array:
-    """The elements of ``x`` in C order along one axis."""
-    return reshape(x, (-1,))
+def ravel(x: Array, /, order: str = "C") -> Array:
+    """The elements of ``x`` along one axis, a view where that needs no copy; "F" takes the first axis fastest."""
+    return reshape(x, (-1,), order)
 
 
 @public
@@ -236,39 +261,69 @@ def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
 
 
 @public
-@on_device
-def roll(x: Array, /, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None) -> Array:
-    """The elements moved along axes, in a circle; along the flattened array by default."""
+def roll(x: Array, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
+    """The elements moved along axes, in a circle; along the flattened array by default.
+
+    Args:
+        x: any array.
+        shift: by how many places; one for every axis, or one for all.
+        axis: the axis or axes; shifts of an axis named twice add up.
+
+    Raises:
+        AxisError: an axis is out of range.
+        ValueError: there are not as many shifts as axes.
+    """
     require_array(x, "roll")
-    back = tuple(-s for s in shift) if isinstance(shift, tuple) else -shift
-    made = Array._wrap(x.device.xp.roll(raw(x._data), shift, axis).view(x.dtype), x.device)
-    return recorded("roll", x, made, lambda g: roll(g, back, axis))
+    if axis is None:
+        flat = reshape(x, (-1,))
+        total = sum(_sizes(shift, "roll", "shift"))
+        return reshape(_rolled(flat, (total,)), x.shape)
+    axes, shifts = _sizes(axis, "roll", "axis"), _sizes(shift, "roll", "shift")
+    if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
+        raise ValueError(f"roll: expected as many shifts as axes, got {shift} and {axis}")
+    count = max(len(axes), len(shifts)) if axes and shifts else 0
+    places = [0] * x.ndim
+    for i in range(count):
+        place = normalize_axis(axes[i % len(axes)], x.ndim, "roll")
+        places[place] += shifts[i % len(shifts)]
+    return _rolled(x, tuple(places))
 
 
-def _joinable(arrays: Sequence[Array], name: str) -> list[Array]:
-    """The arrays in their common dtype, on one device.
+def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
+    """``x`` moved in a circle by a number of places along each axis."""
+    before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]
+    made = Array._wrap(remap(x.device, x._data, x.shape, before, "wrap"), x.device)
+    return recorded("roll", x, made, lambda g: _rolled(g, tuple(-shift for shift in shifts)))
+
+
+def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
+    """The arrays, which must be on one device, and their common dtype.
 
     Raises:
         ValueError: there is none.
         DeviceError: they are on different devices.
     """
-    if not arrays:
+    made = [require_array(x, name) for x in arrays]
+    if not made:
         raise ValueError(f"{name}: expected at least one array")
-    for x in arrays:
-        if require_array(x, name).device is not arrays[0].device:
-            raise DeviceError(f"{name}: expected arrays on one device, got {arrays[0].device} and {x.device}")
-    dtype = dtypes.result_type(*(x.dtype for x in arrays))
-    return [astype(x, dtype, copy=False) for x in arrays]
+    one_device(name, made)
+    return made, dtypes.result_type(*{x.dtype: None for x in made})
 
 
 @public
-def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
+def concat(arrays: Sequence[Array], /, axis: int | None = 0, *, dtype: Any = None) -> Array:
     """The arrays joined along an axis that they have; flattened first if ``axis`` is None.
+
+    Args:
+        arrays: of one shape but for ``axis``.
+        axis: the axis.
+        dtype: that of the result; what the arrays' dtypes promote to by default.
 
     Raises:
         ValueError: no array, or sizes that differ along another axis.
     """
-    joined = _joinable(arrays, "concat")
+    joined, common = _joinable(arrays, "concat")
+    wanted = common if dtype is None else dtypes.as_dtype(dtype)
     if axis is None:
         joined, axis = [ravel(x) for x in joined], 0
     place = normalize_axis(axis, joined[0].ndim, "concat")
@@ -277,18 +332,16 @@ def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
         raise ValueError(
             f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {place}"
         )
-    xp = joined[0].device.xp
-    with joined[0].device.activate():
-        data = xp.concatenate([raw(x._data) for x in joined], axis=place).view(joined[0].dtype)
-    made = Array._wrap(data, joined[0].device)
-    ends = [0]
-    for shape in shapes:
-        ends.append(ends[-1] + shape[place])
+    ends = list(accumulate((shape[place] for shape in shapes), initial=0))
+    device, before, after = joined[0].device, shapes[0][:place], shapes[0][place + 1 :]
+    data = allocate(device, (*before, ends[-1], *after), wanted)
+    for x, start, end in zip(joined, ends, ends[1:], strict=False):
+        write(device, data[(slice(None),) * place + (slice(start, end),)], x._data)
 
     def vjp(g: Array, needs: tuple[bool, ...]) -> list[Array | None]:
         return [_part(g, place, ends[i], ends[i + 1]) if need else None for i, need in enumerate(needs)]
 
-    return recorded_many("concat", joined, made, vjp)
+    return recorded_many("concat", joined, Array._wrap(data, device), vjp)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -302,17 +355,17 @@ def _part(x: Array, axis: int, start: int, end: int) -> Array:
 
 
 @public
-def stack(arrays: Sequence[Array], /, *, axis: int = 0) -> Array:
-    """Arrays of one shape joined along a new axis.
+def stack(arrays: Sequence[Array], /, axis: int = 0, *, dtype: Any = None) -> Array:
+    """Arrays of one shape joined along a new axis, of ``dtype`` as :func:`concat`.
 
     Raises:
         ValueError: no array, or different shapes.
     """
-    joined = _joinable(arrays, "stack")
+    joined, _ = _joinable(arrays, "stack")
     if any(x.shape != joined[0].shape for x in joined):
         raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
     place = normalize_axis(axis, joined[0].ndim + 1, "stack")
-    return concat([expand_dims(x, place) for x in joined], axis=place)
+    return concat([expand_dims(x, place) for x in joined], place, dtype=dtype)
 
 
 @public
@@ -342,24 +395,26 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
     return [_part(x, place, a, max(a, b)) for a, b in zip(starts, [*ends, size], strict=True)]
 
 
+@fuse(static=("lower",))
+def _chosen(x: Any, rows: Any, columns: Any, k: int, lower: bool) -> Any:
+    return where(rows + k >= columns, x, False) if lower else where(rows + k <= columns, x, False)
+
+
 def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
     if require_array(x, name).ndim < 2:
         raise ValueError(f"{name}: expected at least two axes, got shape {x.shape}")
-    xp = x.device.xp
-    with x.device.activate():
-        below = xp.tri(*x.shape[-2:], k if lower else k - 1, dtype=bool)
-    zero = False if x.dtype == dtypes.bool_ else 0
-    mask = Array._wrap(below, x.device)
-    return where(mask, x, zero) if lower else where(mask, zero, x)
+    n, m = x.shape[-2:]
+    rows, columns = arange(n, device=x.device), arange(m, device=x.device)
+    return _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
 
 
 @public
-def tril(x: Array, /, *, k: int = 0) -> Array:
+def tril(x: Array, /, k: int = 0) -> Array:
     """The elements on and below the ``k``-th diagonal of each matrix, zeros elsewhere."""
     return _triangle(x, k, "tril", True)
 
 
 @public
-def triu(x: Array, /, *, k: int = 0) -> Array:
+def triu(x: Array, /, k: int = 0) -> Array:
     """The elements on and above the ``k``-th diagonal of each matrix, zeros elsewhere."""
     return _triangle(x, k, "triu", False)

@@ -142,7 +142,8 @@ class Search(Reduce):
 class NumberSearch(Search):
     """The place of an element, NaN left out."""
 
-    arguments = f"""{Search.arguments.rstrip()} To see that there is no value but NaN, the device is waited for.
+    arguments = f"""{Search.arguments.rstrip()} To see that there is no value but NaN, the device is waited for;
+            in a fused function the place is -1 then.
     """
 
     def __call__(self, x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -17,8 +17,9 @@ from ..cxx import compute_type
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
+from ..fuse import fuse
 from ..kernel import Kernel
-from ..table import equal, exp, isfinite, isnan, minimum, where
+from ..table import equal, exp, isfinite, isinf, isnan, minimum, where
 from .axes import normalize_axis, public, require_array
 from .elementwise import astype
 from .index import take_along_axis
@@ -38,11 +39,12 @@ __all__ = [
 ]
 
 _KERNEL = Kernel("scan.cu", block=256)
-_RECURRENCE = Kernel("recurrence.cu", block=256)
 #: Elements of a column that one host thread, or one GPU block, scans before a column is cut.
 _PIECE = 1 << 16
 #: Columns of the GPU beyond which a column need not be cut to keep it busy.
 _COLUMNS = 1 << 14
+#: Neighbouring columns that a host thread scans together where a column is not contiguous.
+_TILE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +56,14 @@ class Scan:
         combine: both together.
         identity: the number that changes nothing.
         wide: whether float32 accumulates in float64.
+        pair: whether its elements are pairs, of two arrays.
     """
 
     name: str
     combine: str
     identity: str
     wide: bool = False
+    pair: bool = False
 
 
 _SUM = Scan("cumsum", "a + b", "T(0)", wide=True)
@@ -67,14 +71,25 @@ _PRODUCT = Scan("cumprod", "a * b", "T(1)", wide=True)
 _MAX = Scan("cummax", "maximum(a, b)", "limits<T>::lowest()")
 _MIN = Scan("cummin", "minimum(a, b)", "limits<T>::highest()")
 _LOG_SUM = Scan("logcumsumexp", "log_add_exp(a, b)", "limits<T>::lowest()")
+_RECURRENCE = Scan("recurrence", "", "", wide=True, pair=True)
 
 
 class Shape(NamedTuple):
-    """A launch: threads of a block, threads of a column, elements a step of each, columns of a group, a piece."""
+    """How a launch deals out columns.
+
+    Attributes:
+        block: threads of a block.
+        lanes: threads that scan a column together: 1, a warp or the block.
+        items: elements that each of them takes in a step.
+        tile: neighbouring columns that one thread scans together.
+        columns_piece: columns of a group of ``lanes`` threads.
+        piece: elements of a column that a group scans.
+    """
 
     block: int
     lanes: int
     items: int
+    tile: int
     columns_piece: int
     piece: int
 
@@ -82,12 +97,13 @@ class Shape(NamedTuple):
 def shape_for(kind: str, columns: int, n: int, inner: int) -> Shape:
     """The launch shape for ``columns`` of ``n`` elements that lie ``inner`` apart on a kind of device."""
     if kind == "host":
-        return Shape(1, 1, 1, max(1, _PIECE // max(1, n)), n)
-    lanes = 256 if inner == 1 and n > 32 else 1
+        tile = _TILE if inner > 1 else 1
+        return Shape(1, 1, 1, tile, max(tile, _PIECE // max(1, n)), n)
+    lanes = 1 if inner > 1 or n <= 8 else 32 if n <= 1024 else 256
     wanted = max(1, _COLUMNS // (columns * lanes))
     least = 4096 if lanes > 1 else 256
-    piece = n if columns * lanes >= _COLUMNS else max(least, -(-n // min(wanted, 4096)))
-    return Shape(256, lanes, 4 if lanes > 1 else 1, 1, piece)
+    piece = n if columns * lanes >= _COLUMNS else max(least, divide_up(n, min(wanted, 4096)))
+    return Shape(256, lanes, 4 if n > 32 and lanes > 1 else 1, 1, 1, piece)
 
 
 @cache
@@ -96,27 +112,28 @@ def _bound(
     scan: Scan,
     source: DType,
     value: DType,
-    result: DType | None,
     shape: Shape,
     reverse: bool,
     stage: str,
 ) -> CompiledFunction:
-    accumulator = accumulator_of(scan, value)
+    """The compiled kernel; of ``shape``, only what its text depends on."""
     return _KERNEL.bind(
         device,
         name=f"{scan.name}_{stage}_{dtypes.info(source).name}_{shape.block}",
         block=shape.block,
         lanes=shape.lanes,
         items=shape.items,
+        tile=shape.tile,
         reverse=reverse,
         stage=stage,
         scan=scan.name,
+        pair=scan.pair,
         combine=scan.combine,
         identity=scan.identity,
         source=dtypes.info(source).cxx,
         compute=compute_type(value),
-        result="" if result is None else dtypes.info(result).cxx,
-        accumulator=dtypes.info(accumulator).cxx,
+        result=dtypes.info(value).cxx,
+        accumulator=dtypes.info(accumulator_of(scan, value)).cxx,
     ).function
 
 
@@ -131,45 +148,48 @@ def accumulator_of(scan: Scan, value: DType) -> DType:
 
 def scanned(
     scan: Scan,
-    x: Array,
+    xs: Sequence[Array],
     axis: int,
     value: DType,
     reverse: bool = False,
     lead: bool = False,
     shape: Shape | None = None,
 ) -> Array:
-    """The scan of ``x`` along an axis in the dtype ``value``; with ``lead`` its start is included.
+    """The scan of an array, or of a pair of one shape, along an axis in the dtype ``value``.
 
-    Where a column is cut into pieces, the whole of each is found first, these are scanned, and each piece
-    starts from what the pieces before it make: the order of the sums is the same in every run.
+    With ``lead`` the start of the scan is included. Where a column is cut into pieces, the whole of each is
+    found first, these are scanned, and each piece starts from what the pieces before it make: the order of
+    the sums is the same in every run.
     """
-    x = x.contiguous()
+    sources = [x.contiguous() for x in xs]
+    x, device = sources[0], sources[0].device
     n, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
     outer = math.prod(x.shape[:axis])
-    made = allocate(x.device, (*x.shape[:axis], n + lead, *x.shape[axis + 1 :]), value)
+    made = allocate(device, (*x.shape[:axis], n + lead, *x.shape[axis + 1 :]), value)
     if not made.size:
-        return Array._wrap(made, x.device)
+        return Array._wrap(made, device)
     columns = outer * inner
-    shape = shape or shape_for(x.device.kind, columns, n, inner)
-    pieces = max(1, -(-n // max(1, shape.piece)))
+    shape = shape or shape_for(device.kind, columns, n, inner)
+    piece = max(1, shape.piece)
+    pieces = max(1, divide_up(n, piece))
     grid = (divide_up(divide_up(columns, shape.columns_piece) * shape.lanes, shape.block), pieces, 1)
-    numbers = (columns, shape.columns_piece, n, max(1, shape.piece), inner, int(lead))
-    block = (shape.block, 1, 1)
-    with on(x.device):
-        if pieces == 1:
-            function = _bound(x.device, scan, x.dtype, value, value, shape, reverse, "whole")
-            function(grid, block, 0, (x._data, made, *numbers))
-            return Array._wrap(made, x.device)
-        accumulator = accumulator_of(scan, value)
-        totals = Array._wrap(allocate(x.device, (outer, pieces, inner), accumulator), x.device)
-        _bound(x.device, scan, x.dtype, value, None, shape, reverse, "total")(
-            grid, block, 0, (x._data, totals._data, *numbers)
-        )
-        carry = scanned(scan, totals, 1, accumulator, lead=True)[:, :pieces].contiguous()
-        _bound(x.device, scan, x.dtype, value, value, shape, reverse, "apply")(
-            grid, block, 0, (x._data, made, carry._data, *numbers)
-        )
-    return Array._wrap(made, x.device)
+    numbers = (columns, shape.columns_piece, n, piece, inner, int(lead))
+    kept = shape._replace(columns_piece=0, piece=0)
+
+    def launch(stage: str, *arrays: Any) -> None:
+        function = _bound(device, scan, x.dtype, value, kept, reverse, stage)
+        with on(device):
+            function(grid, (shape.block, 1, 1), 0, (*(s._data for s in sources), *arrays, *numbers))
+
+    if pieces == 1:
+        launch("whole", made)
+        return Array._wrap(made, device)
+    accumulator = accumulator_of(scan, value)
+    totals = [Array._wrap(allocate(device, (outer, pieces, inner), accumulator), device) for _ in sources]
+    launch("total", *(total._data for total in totals))
+    carry = scanned(scan, totals, 1, accumulator, lead=True)[:, :pieces].contiguous()
+    launch("apply", made, carry._data)
+    return Array._wrap(made, device)
 
 
 def _prepared(x: Array, axis: int | None, name: str, flat: bool) -> tuple[Array, int]:
@@ -193,7 +213,7 @@ def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> DType:
 
 def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
     with tape.stop_recording():
-        made = scanned(_SUM, x, axis, dtype, reverse, lead)
+        made = scanned(_SUM, (x,), axis, dtype, reverse, lead)
     if tape.recording((x,)):
         n = x.shape[axis]
         inside = (slice(None),) * axis + (slice(0, n) if reverse else slice(int(lead), None),)
@@ -208,7 +228,7 @@ def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
 
 def _product(x: Array, axis: int, dtype: DType, lead: bool) -> Array:
     with tape.stop_recording():
-        made = scanned(_PRODUCT, x, axis, dtype, lead=lead)
+        made = scanned(_PRODUCT, (x,), axis, dtype, lead=lead)
     if tape.recording((x,)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
@@ -226,7 +246,15 @@ def _product_cotangent(g: Array, x: Array, axis: int) -> Array:
     What comes after is ``s[i] = g[i] + x[i + 1] * s[i + 1]``.
     """
     before = _part(_product(x, axis, x.dtype, True), axis, slice(0, x.shape[axis]))
-    return before * recurrence(shifted(x, axis, True), g, axis, True)
+    after = recurrence(shifted(x, axis, True), g, axis, True)
+    made: Array = _before_after(before, after)
+    return made
+
+
+@fuse
+def _before_after(before: Any, after: Any) -> Any:
+    # A product that has overflowed does no harm either where nothing that follows counts.
+    return where(isinf(before) & (after == 0), 0, before) * after
 
 
 def _part(x: Array, axis: int, part: slice) -> Array:
@@ -244,20 +272,10 @@ def shifted(x: Array, axis: int, back: bool) -> Array:
 def recurrence(a: Array, b: Array, axis: int, reverse: bool) -> Array:
     """``y[j] = a[j] * y[j - 1] + b[j]`` along an axis; with ``reverse``, of ``y[j + 1]``.
 
-    Its derivative is the recurrence in the other direction.
+    A value of 0 times an infinity is 0. The derivative is the recurrence in the other direction.
     """
-    a, b = a.contiguous(), b.contiguous()
-    made = allocate(b.device, b.shape, b.dtype)
-    n, inner = b.shape[axis], math.prod(b.shape[axis + 1 :])
-    columns = math.prod(b.shape[:axis]) * inner
-    if made.size:
-        block = 1 if b.device.kind == "host" else 256
-        kernel = _RECURRENCE.bind(b.device, elem=b.dtype, block=block, reverse=reverse, name="recurrence")
-        with on(b.device):
-            kernel.function(
-                (-(-columns // block), 1, 1), (block, 1, 1), 0, (a._data, b._data, made, columns, n, inner)
-            )
-    y = Array._wrap(made, b.device)
+    with tape.stop_recording():
+        y = scanned(_RECURRENCE, (a, b), axis, b.dtype, reverse)
     if tape.recording((a, b)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
@@ -342,13 +360,13 @@ def nancumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None
 def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:
     x, place = _prepared(x, axis, scan.name, True)
     with tape.stop_recording():
-        made = scanned(scan, x, place, x.dtype)
+        made = scanned(scan, (x,), place, x.dtype)
     if not tape.recording((x,)):
         return made
     # The last of equal elements is the one that the derivative goes to.
     with tape.stop_recording():
         numbers = reshape(arange(x.shape[place], device=x.device), (-1,) + (1,) * (x.ndim - place - 1))
-        found = scanned(_MAX, where(equal(x, made) | isnan(x), numbers, 0), place, dtypes.int64)
+        found = scanned(_MAX, (where(equal(x, made) | isnan(x), numbers, 0),), place, dtypes.int64)
     return take_along_axis(x, found, axis=place)
 
 
@@ -379,7 +397,7 @@ def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
     if dtypes.info(x.dtype).kind != "f":
         x = astype(x, dtypes.float64)
     with tape.stop_recording():
-        made = scanned(_LOG_SUM, x, place, x.dtype)
+        made = scanned(_LOG_SUM, (x,), place, x.dtype)
     if tape.recording((x,)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, Literal
 
@@ -17,12 +18,21 @@ from ..kernel import Kernel
 from ..table import floor_divide, not_equal, remainder
 from .axes import public, require_array
 from .elementwise import astype
-from .index import take
+from .index import integers, places_in, take
 from .launch import allocate, on
 from .manipulate import reshape, stack
 from .scan import cumulative_sum
 
-__all__ = ["argwhere", "compress", "extract", "flatnonzero", "nonzero", "searchsorted"]
+__all__ = [
+    "argwhere",
+    "compress",
+    "extract",
+    "flatnonzero",
+    "nonzero",
+    "ravel_multi_index",
+    "searchsorted",
+    "unravel_index",
+]
 
 _SEARCH = Kernel("search.cu", block=256)
 _COMPACT = Kernel("compact.cu", block=256)
@@ -210,3 +220,52 @@ def extract(condition: Any, x: Array, /) -> Array:
     """The elements of ``x`` for which ``condition``, of as many elements, is true; differentiable."""
     require_array(x, "extract")
     return compress(reshape(asarray(condition, device=x.device), (-1,)), x)
+
+
+def _in_range(x: Array, size: int, name: str) -> Array:
+    """Integers counted from 0 to ``size``, negative ones from the end; as :func:`take` has its places."""
+    data = places_in(integers(x, x, name), size, x, name)
+    return Array._wrap(data, x.device)
+
+
+@public
+def unravel_index(indices: Any, shape: int | tuple[int, ...], /) -> tuple[Array, ...]:
+    """For places in a flattened array, the places along each axis of ``shape``.
+
+    Args:
+        indices: integers of any shape.
+        shape: the shape of the array.
+
+    Raises:
+        IndexError: a place is out of range (on the host; on a GPU it is clipped).
+
+    >>> import cukern as ck
+    >>> [int(i) for i in ck.unravel_index(ck.asarray(5), (2, 3))]
+    [1, 2]
+    """
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    return tuple(unraveled(_in_range(asarray(indices), math.prod(sizes), "unravel_index"), sizes))
+
+
+@public
+def ravel_multi_index(multi_index: Any, dims: tuple[int, ...], /) -> Array:
+    """The places in a flattened array, from those along each axis of ``dims``.
+
+    Args:
+        multi_index: an array of integers for each axis; they broadcast.
+        dims: the shape of the array.
+
+    Raises:
+        IndexError: a place is out of range (on the host; on a GPU it is clipped).
+        ValueError: there is not an array for each axis.
+
+    >>> import cukern as ck
+    >>> ck.ravel_multi_index((ck.asarray([0, 1]), ck.asarray([2, 0])), (2, 3)).tolist()
+    [2, 3]
+    """
+    if len(multi_index) != len(dims):
+        raise ValueError(f"ravel_multi_index: expected {len(dims)} arrays, got {len(multi_index)}")
+    made: Any = 0
+    for places, size in zip(multi_index, dims, strict=True):
+        made = made * size + _in_range(asarray(places), size, "ravel_multi_index")
+    return asarray(made)

@@ -96,7 +96,9 @@ SPECIAL = [
     -7.0,
 ]
 #: Rows whose oracle is a composition that overflows where the row does not.
-COMPOSED = {"silu", "gelu", "relu", "elu", "digamma", "gelu_tanh", "leaky_relu", "erfinv"}
+COMPOSED = {"silu", "gelu", "relu", "elu", "digamma", "gelu_tanh", "leaky_relu", "erfinv", "xlogy"}
+#: Rows whose infinities follow the Array API where NumPy's differ; test_special has them.
+STANDARD = {"floor_divide"}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
@@ -104,7 +106,7 @@ def test_special_values(device: ck.Device, dtype: Any) -> None:
     rows = [
         row
         for row in ROWS.values()
-        if accepted(row, dtype) and row.name not in COMPOSED and row.name != "clip"
+        if accepted(row, dtype) and row.name not in COMPOSED | STANDARD | {"clip"}
     ]
     grid = np.array(list(itertools.product(SPECIAL, SPECIAL)), dtype).T
     one, two = ck.asarray(grid[0]), ck.asarray(grid[1])

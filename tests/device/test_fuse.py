@@ -234,3 +234,35 @@ def test_traces_tell_containers_numbers_and_none_apart(device: ck.Device) -> Non
     scaled = ck.fuse(static=("n",))(lambda x, n: x * n)
     assert scaled(x, 2).dtype == ck.int64
     assert scaled(x, 2.0).dtype == ck.float64
+
+
+def test_integer_arguments_must_fit_the_dtype(device: ck.Device) -> None:
+    x = ck.asarray([1, 2], dtype="int8")
+    f = ck.fuse(lambda x, k: x * k + 1)
+    assert f(x, 3).tolist() == [4, 7]
+    for k in (300, -129, 2**70):
+        with pytest.raises(OverflowError, match=f"Python integer {k} out of bounds"):
+            f(x, k)
+    assert f(ck.ones(2), 300).tolist() == [301.0, 301.0]
+
+
+def test_the_length_of_a_symbol(device: ck.Device) -> None:
+    f = ck.fuse(lambda x: x / len(x))
+    assert f(ck.ones((2, 3))).tolist() == [[0.5] * 3] * 2
+    with pytest.raises(TypeError, match="0 axes"):
+        f(ck.asarray(1.0))
+
+
+def test_nothing_to_do_has_no_source(device: ck.Device) -> None:
+    f = ck.fuse(lambda x: x + 1)
+    assert f.source(ck.zeros((0, 3))) == ""
+    assert f(ck.zeros((0, 3))).shape == (0, 3)
+
+
+def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cukern.program._CAPACITY", 2)
+    monkeypatch.setattr("cukern.program._programs", cache := {})
+    with ck.device("host"):
+        for k in range(5):
+            assert ck.fuse(lambda x, k=k: x + k)(ck.ones(2)).tolist() == [1.0 + k] * 2
+    assert len(cache) <= 2

@@ -202,10 +202,48 @@ def test_control_flow_on_shapes(device: ck.Device) -> None:
         (lambda x: ck.sum(x) / 2, "divide of sum"),
         (lambda x: x.mean() + x, "add of mean"),
         (lambda x: ck.exp(ck.sum(x)), "exp of sum"),
-        (lambda x: ck.sum(ck.sum(x, axis=0)), "expected a cukern.Array, got Reduced"),
+        (lambda x: ck.sum(ck.sum(x, axis=0)), "sum of sum: a fused function may end with a reduction"),
         (lambda x: x if ck.any(x > 0) else -x, "the truth of any"),
+        (lambda x: ck.fuse(lambda y: y * 2)(ck.sum(x)), "multiply of sum"),
+        (lambda x: x * int(ck.sum(x)), "the integer of sum"),
     ],
 )
 def test_what_goes_on_from_a_reduction_is_refused(device: ck.Device, f: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         ck.fuse(f)(ck.ones((2, 3)))
+
+
+def test_the_sources_of_a_reduction_in_two_stages() -> None:
+    f = ck.fuse(lambda x: ck.mean(x * x))
+    with ck.device("host"):
+        assert f.source(ck.zeros(300_000)).count("__global__") == 2
+        assert f.source(ck.zeros((0, 3))).count("__global__") == 1
+
+
+def test_fused_functions_that_end_with_a_reduction_compose(device: ck.Device, launches: list[str]) -> None:
+    inner = ck.fuse(lambda x: ck.sum(x * x, axis=1))
+    outer = ck.fuse(lambda x, y: (inner(x - y), x + y))
+    total, both = outer(ck.asarray(A[0]), ck.asarray(B))
+    assert_close(total, ((A[0] - B) ** 2).sum(1), rtol=1e-12)
+    assert_close(both, A[0] + B)
+    assert len(launches) == 2
+
+
+def test_options_in_a_fused_function(device: ck.Device) -> None:
+    mask = A[0] > 0
+    f = ck.fuse(lambda x, m: ck.sum(x * x, axis=0, where=m))
+    assert_close(f(ck.asarray(A[0]), ck.asarray(mask)), np.sum(A[0] ** 2, axis=0, where=mask), rtol=1e-12)
+    g = ck.fuse(lambda x: ck.mean(x > 0, dtype="float32"))
+    assert g(ck.asarray(A)).dtype == ck.float32
+    h = ck.fuse(lambda x: (ck.var(x, ddof=1), ck.nansum(x), ck.count_nonzero(x > 0), ck.nanmax(x * 2)))
+    wants = (A.var(ddof=1), A.sum(), np.count_nonzero(A > 0), 2 * A.max())
+    for got, want in zip(h(ck.asarray(A)), wants, strict=True):
+        assert_close(got, np.asarray(want), rtol=1e-12)
+
+
+def test_broadcast_and_zero_dimensional_arguments(device: ck.Device) -> None:
+    row, scalar = RNG.normal(size=(1, 5)), np.asarray(0.5)
+    f = ck.fuse(lambda x, row, k: ck.mean(ck.tanh(x * row) * k, axis=(0, 1)))
+    want = np.mean(np.tanh(A * row) * 0.5, axis=(0, 1))
+    assert_close(f(ck.asarray(A), ck.asarray(row), ck.asarray(scalar)), want, rtol=1e-12)
+    assert gradcheck(f, [ck.asarray(v) for v in (A[:, :2, :], row, scalar)], order=2)

@@ -42,7 +42,12 @@ def test_dlpack_with_others_shares_memory(device: ck.Device, library: str) -> No
         pytest.skip("CuPy has no memory of the host")
     x = ck.asarray(A.copy())
     theirs = module.from_dlpack(x)
-    assert_close(ck.asarray(np.asarray(theirs.get() if library == "cupy" else theirs.cpu() if library == "torch" else theirs)), A)
+    assert_close(
+        ck.asarray(
+            np.asarray(theirs.get() if library == "cupy" else theirs.cpu() if library == "torch" else theirs)
+        ),
+        A,
+    )
     back = ck.from_dlpack(theirs)
     assert back.device is device and back.dtype == ck.float32
     if library != "jax.numpy":
@@ -91,7 +96,12 @@ def test_files_keep_every_dtype(device: ck.Device, dtype: Any, tmp_path: Path) -
     many, small, tensors = (ck.load(tmp_path / name) for name in ("x.npz", "small.npz", "x.safetensors"))
     assert isinstance(many, dict) and isinstance(small, dict) and isinstance(tensors, dict)
     for made, want in (
-        (one, x), (many["arr_0"], x), (many["turned"], x.T), (small["x"], x), (tensors["x"], x.T), (tensors["none"], x[:0])
+        (one, x),
+        (many["arr_0"], x),
+        (many["turned"], x.T),
+        (small["x"], x),
+        (tensors["x"], x.T),
+        (tensors["none"], x[:0]),
     ):
         assert isinstance(made, ck.Array)
         assert_close(made, want.numpy(), dtype=dtype)
@@ -139,7 +149,9 @@ def test_einops_reduce_repeat_pack(device: ck.Device) -> None:
     x = ck.asarray(a)
     for how in ("mean", "max", "min", "sum", "prod"):
         assert_close(einops.reduce(x, "a b c -> b", how), einops.reduce(a, "a b c -> b", how), rtol=1e-12)
-    assert_close(einops.repeat(x, "a b c -> a (b r) c q", r=2, q=3), einops.repeat(a, "a b c -> a (b r) c q", r=2, q=3))
+    assert_close(
+        einops.repeat(x, "a b c -> a (b r) c q", r=2, q=3), einops.repeat(a, "a b c -> a (b r) c q", r=2, q=3)
+    )
     packed, shapes = einops.pack([x, x[:, :1]], "a * c")
     assert packed.shape == (2, 5, 3)
     assert [one.shape for one in einops.unpack(packed, shapes, "a * c")] == [(2, 4, 3), (2, 1, 3)]
@@ -183,6 +195,11 @@ def test_estimators_of_scikit_learn(device: ck.Device) -> None:
     root = str(Path(__file__).resolve().parents[2])
     environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
     ran = subprocess.run(
-        [sys.executable, "-c", ESTIMATORS], env=environment, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", ESTIMATORS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert ran.stdout.strip() == "fitted", ran.stderr

@@ -13,7 +13,9 @@ import pytest
 from namespace_cases import A, Case
 
 import cukern as ck
-from cukern import dtypes
+from cukern import dtypes, namespace
+from cukern.expr import Row
+from cukern.ops.reduce import Reduce
 from cukern.testing import assert_close, gradcheck
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
@@ -189,3 +191,29 @@ def test_gradients(device: ck.Device, case: Case) -> None:
         return floats[0] if len(floats) == 1 else tuple(floats)
 
     assert gradcheck(f, [ck.asarray(value) for value in moving], order=case.gradient)
+
+
+#: Public functions with no case, and where they are tested.
+ELSEWHERE = {
+    "allclose": "a Python bool: test_special",
+    "array_equal": "a Python bool: test_special",
+    "array_equiv": "a Python bool: test_special",
+    "check_indices": "a with-block: test_at",
+    "fuse": "makes functions: test_fuse, test_fuse_reduce",
+    "index_add": "writes by places: test_index",
+    "nan_to_num": "its numbers depend on the dtype: test_special",
+    "put_along_axis": "writes in place: test_at",
+    "ravel_multi_index": "of places: test_at",
+    "unravel_index": "of places: test_at",
+    "polygamma": "its first operand is a Python int: test_special",
+}
+
+
+def test_every_public_name_has_a_row_or_a_case() -> None:
+    cases = {case.name for case in CASES}
+    without = {
+        name
+        for name in namespace.__all__
+        if name not in cases and not isinstance(getattr(ck, name), (Row, Reduce))
+    }
+    assert without == set(ELSEWHERE)

@@ -27,7 +27,10 @@ def test_ufuncs(device: ck.Device, name: str) -> None:
     ufunc: np.ufunc = getattr(np, name)
     row: Row = getattr(ck, name)
     whole = "f" not in row.types
-    values = [(A * 10).astype(np.int64) if whole else A + i + row.domain[0] * (row.domain[0] > 0) for i in range(ufunc.nin)]
+    values = [
+        (A * 10).astype(np.int64) if whole else A + i + row.domain[0] * (row.domain[0] > 0)
+        for i in range(ufunc.nin)
+    ]
     got = ufunc(*map(ck.asarray, values))
     assert type(got) is ck.Array and got.device is device
     assert_close(got, ufunc(*values), rtol=1e-12, atol=1e-12)
@@ -85,9 +88,11 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "unique": lambda x: np.unique(np.round(x * 3)),
     "nonzero": lambda x: np.nonzero(x > 0.5),
     "diff": lambda x: np.diff(x, axis=1),
-    "interp": lambda x: np.interp(x, np.linspace(0, 1, 3), np.asarray([0.0, 2.0, 1.0]))
-    if isinstance(x, np.ndarray)
-    else np.interp(x, ck.asarray(np.linspace(0, 1, 3)), ck.asarray(np.asarray([0.0, 2.0, 1.0]))),
+    "interp": lambda x: (
+        np.interp(x, np.linspace(0, 1, 3), np.asarray([0.0, 2.0, 1.0]))
+        if isinstance(x, np.ndarray)
+        else np.interp(x, ck.asarray(np.linspace(0, 1, 3)), ck.asarray(np.asarray([0.0, 2.0, 1.0])))
+    ),
     "trace": np.trace,
     "outer product": lambda x: np.outer(x[0], x[1]),
     "convolve": lambda x: np.convolve(x[0], x[1]),

@@ -17,7 +17,7 @@ from cukern.testing import assert_close, gradcheck
 
 ROWS: dict[str, Reduce] = {name: f for name, f in operators.FUNCTIONS.items() if isinstance(f, Reduce)}
 WITH_NUMPY = [name for name in ROWS if hasattr(np, name)]
-SEARCHES = ("argmax", "argmin")
+SEARCHES = ("argmax", "argmin", "nanargmax", "nanargmin")
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "float64": 1e-12}
 
 
@@ -221,32 +221,9 @@ def test_methods(device: ck.Device) -> None:
     a = np.random.default_rng(0).standard_normal((3, 4))
     x = ck.asarray(a)
     for name in WITH_NUMPY:
+        if name.startswith("nan"):
+            continue
         assert_close(getattr(x, name)(0, keepdims=True), getattr(np, name)(a, axis=0, keepdims=True))
-
-
-def test_softmax_values(device: ck.Device) -> None:
-    a = np.random.default_rng(0).standard_normal((3, 7)) * 30
-    e = np.exp(a - a.max(1, keepdims=True))
-    want = e / e.sum(1, keepdims=True)
-    x = ck.asarray(a)
-    assert_close(ck.softmax(x), want)
-    assert_close(ck.softmax(x.T, 0).T, want)
-    assert_close(ck.log_softmax(x), np.log(want))
-    assert_close(ck.logsumexp(x, 1), np.log(e.sum(1)) + a.max(1))
-    assert ck.softmax(ck.asarray([1, 2])).dtype == ck.float64
-    assert ck.softmax(ck.zeros((0, 3))).shape == (0, 3)
-
-
-def test_softmax_of_infinities(device: ck.Device) -> None:
-    inf = np.inf
-    x = ck.asarray([[0.0, -inf, 0.0], [-inf, -inf, -inf], [1.0, inf, 2.0]])
-    soft = ck.softmax(x).numpy()
-    assert soft[0].tolist() == [0.5, 0.0, 0.5]
-    assert np.isnan(soft[1]).all()
-    assert np.isnan(soft[2]).any()
-    assert_close(ck.logsumexp(x, 1), np.array([np.log(2), -inf, inf], np.float32))
-    logs = ck.log_softmax(x).numpy()
-    assert logs[0, 1] == -inf
 
 
 @pytest.mark.parametrize(
@@ -315,7 +292,118 @@ def test_gradients_of_degenerate_reductions(device: ck.Device) -> None:
     assert infinite.tolist() == [0.0, np.inf]
 
 
-def test_softmax_of_more_values_than_a_half_sums(device: ck.Device) -> None:
-    x = ck.zeros((100_000,), "float16")
-    assert_close(ck.softmax(x), np.full(100_000, 1e-5, np.float16), atol=1e-7)
-    assert_close(ck.log_softmax(x), np.full(100_000, -np.log(1e5)), dtype="float16")
+def test_logsumexp_of_long_rows(device: ck.Device) -> None:
+    inf = np.inf
+    a = np.full((7, 100), -inf)
+    a[1, 50:] = inf
+    a[2, 0] = np.nan
+    a[3, 99] = 1.0
+    a[4, :90], a[4, 90:] = inf, np.nan
+    a[5] = np.linspace(-1000, 1000, 100)
+    a[6] = np.linspace(1000, -1000, 100)
+    with np.errstate(all="ignore"):
+        top = np.log(np.exp(np.linspace(-1000, 1000, 100) - 1000).sum()) + 1000
+    assert_close(ck.logsumexp(ck.asarray(a), 1), np.array([-inf, inf, np.nan, 1.0, np.nan, top, top]))
+
+
+def test_options_that_are_refused(device: ck.Device) -> None:
+    x = ck.ones((2, 3))
+    with pytest.raises(ValueError, match="max: where: give initial"):
+        ck.max(x, where=ck.asarray(True))
+    with pytest.raises(TypeError, match="sum: where: expected an array of bool, got float32"):
+        ck.sum(x, where=x)
+    with pytest.raises(ValueError, match="broadcast"):
+        ck.sum(x, where=np.ones(2, bool))
+    with pytest.raises(ValueError, match="correction and ddof"):
+        ck.var(x, correction=1, ddof=1)
+    with pytest.raises(TypeError):
+        ck.argmax(x, (0, 1))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="sum: initial: not taken in a fused function"):
+        ck.fuse(lambda x: ck.sum(x, initial=1))(x)
+
+
+def test_initial_is_the_result_of_no_value(device: ck.Device) -> None:
+    x = ck.zeros((0, 2))
+    assert ck.max(x, 0, initial=3).tolist() == [3.0, 3.0]
+    assert ck.min(x, initial=3).item() == 3.0
+    assert ck.min(ck.zeros(0, "int32"), initial=3).dtype == ck.int32
+    assert ck.sum(x, 0, initial=3).tolist() == [3.0, 3.0]
+
+
+def test_means_in_another_dtype(device: ck.Device) -> None:
+    a = np.array([-3, -4, 1], np.int8)
+    x = ck.asarray(a)
+    assert ck.mean(x, dtype="float32").dtype == ck.float32
+    assert ck.mean(x, dtype="int64").item() == a.mean(dtype=np.int64) == -2
+    assert ck.std(x, dtype="float16").dtype == ck.float16
+    assert ck.var(ck.asarray([1e4, -1e4], dtype="float16"), dtype="float32").item() == 1e8
+
+
+def test_gradients_of_masked_reductions(device: ck.Device) -> None:
+    x = ck.asarray(np.random.default_rng(0).standard_normal((3, 4)))
+    mask = ck.asarray(np.arange(12).reshape(3, 4) % 3 > 0)
+    for name in ("sum", "prod", "mean", "var", "std"):
+        function = getattr(ck, name)
+        assert gradcheck(lambda x, function=function: function(x, 1, where=mask), [x], order=2)
+    for name in ("max", "min"):
+        function = getattr(ck, name)
+        assert gradcheck(lambda x, function=function: function(x, 1, where=mask, initial=0.0), [x])
+
+
+NANS = np.array([[1.0, np.nan, 3.0], [np.nan, np.nan, np.nan], [4.0, 2.0, 4.0]])
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd"])
+def test_slices_of_nan(device: ck.Device, name: str) -> None:
+    for axis in (0, 1, None):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = getattr(np, name)(NANS, axis=axis)
+        assert_close(getattr(ck, name)(ck.asarray(NANS), axis), np.asarray(want))
+
+
+def test_gradients_beside_nan(device: ck.Device) -> None:
+    for name in ("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd"):
+        function = getattr(ck, name)
+        gradient = ck.grad(lambda x, function=function: function(x, 1).sum())(ck.asarray(NANS[::2])).numpy()
+        assert np.isfinite(gradient).all(), name
+        assert gradient[0, 1] == 0, name
+        without = ck.grad(lambda x, function=function: function(x))(ck.asarray(NANS[0, ::2]))
+        assert_close(gradient[0, ::2], without)
+
+
+def test_places_beside_nan(device: ck.Device) -> None:
+    x = ck.asarray(NANS[::2])
+    assert ck.nanargmax(x, 1).tolist() == [2, 0]
+    assert ck.nanargmin(x, 1).tolist() == [0, 1]
+    assert ck.nanargmax(x).item() == 3
+    assert ck.nanargmin(ck.asarray([3, 1, 1])).item() == 1
+    for function in (ck.nanargmax, ck.nanargmin):
+        with pytest.raises(ValueError, match="all elements are NaN along axis 1"):
+            function(ck.asarray(NANS), 1)
+        with pytest.raises(ValueError, match="no value"):
+            function(ck.zeros(0))
+    assert ck.nanmax(ck.zeros((0, 2)), 1).shape == (0,)
+    with pytest.raises(ValueError, match="no value"):
+        ck.nanmax(ck.zeros((0, 2)), 0)
+
+
+def test_average_refuses(device: ck.Device) -> None:
+    x = ck.ones((2, 3))
+    with pytest.raises(TypeError, match="or an axis as well"):
+        ck.average(x, weights=[1.0, 2.0])
+    with pytest.raises(ValueError, match="that of axis 0"):
+        ck.average(x, 0, [1.0, 2.0, 3.0])
+    if device.kind == "host":
+        with pytest.raises(ZeroDivisionError):
+            ck.average(x, 0, [1.0, -1.0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_means_of_many_values_keep_their_digits(device: ck.Device, dtype: str) -> None:
+    n = 10_000_000
+    x = ck.full((n,), 0.1, dtype)
+    want = float(np.asarray(0.1, dtype))
+    assert abs(ck.mean(x).item() / want - 1) < (1e-6 if dtype == "float32" else 1e-3)
+    assert abs(ck.mean(x, dtype="float64").item() / want - 1) < 1e-12
+    assert ck.mean(x.reshape(n // 4, 4), 0).tolist() == [ck.mean(x).item()] * 4

@@ -14,7 +14,7 @@ from cukern import dtypes, render
 from cukern.device import nvrtc
 from cukern.device.base import CompilerFailure
 from cukern.operators import FUNCTIONS
-from cukern.ops import reduce
+from cukern.ops import reduce, search
 from cukern.ops.elementwise import Elementwise
 
 try:
@@ -67,7 +67,7 @@ def _reduce(dtype: Any) -> None:
         shapes += (((3, 4), -1), ((2, 5000), -1), ((3, 1 << 16), -1), ((300, 40), 0), ((4, 5, 6), (0, 2)))
     for name in reduce.__all__:
         for shape, axis in shapes:
-            if isinstance(axis, int) or name not in ("argmax", "argmin", "softmax", "log_softmax"):
+            if isinstance(axis, int) or name not in ("argmax", "argmin", "nanargmax", "nanargmin"):
                 refuses = nullcontext() if dtypes.info(dtype).kind == "f" else suppress(TypeError)
                 with refuses:
                     getattr(ck, name)(*_zeros(dtype, shape), axis=axis)
@@ -83,6 +83,65 @@ def _index(dtype: Any) -> None:
         _derivatives(lambda x: ck.take(x, places, axis=1), x)
         _derivatives(lambda x: ck.take_along_axis(x, along, axis=1), x)
         _derivatives(lambda x: x[places, places], x)
+
+
+def _sorting(dtype: Any) -> None:
+    """A thread a row, a block a row, merges of several tiles; both directions for some."""
+    for shape in ((3, 20), (2, 5000)):
+        (x,) = _zeros(dtype, shape)
+        ck.sort(x)
+        ck.argsort(x, descending=dtype in (ck.float32, ck.int8))
+    line = x[0].contiguous()
+    for side in ("left", "right"):
+        ck.searchsorted(line, line, side=side)
+    ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
+
+
+def _scan(dtype: Any) -> None:
+    """A block a row, a thread a column, and long ones that are cut into pieces."""
+    shapes = [(3, 300)] if dtype not in (ck.float32, ck.int8) else [(3, 300), (2, 1 << 16), (5000, 3)]
+    for shape in shapes:
+        (x,) = _zeros(dtype, shape)
+        ck.cumulative_sum(x, axis=0 if shape[0] > shape[1] else 1)
+        ck.cumulative_prod(x, axis=1, include_initial=True)
+        ck.cummax(x, 1)
+    if dtypes.info(dtype).kind == "f":
+        _derivatives(lambda x: ck.cumulative_prod(x, axis=1), x)
+        _derivatives(lambda x: ck.logcumsumexp(x, 1), x)
+
+
+def _convolve(dtype: Any) -> None:
+    ck.convolve(*_zeros(dtype, (9,), (3,)))
+
+
+def _compact(dtype: Any) -> None:
+    """The places of what is true; a GPU that runs nothing counts none, so the second stage is compiled by name."""
+    device = ck.nonzero(ck.zeros(9, "bool"))[0].device
+    search._compacting(device, "write", 256)
+
+
+def _random(dtype: Any) -> None:
+    rng = ck.random.default_rng(0)
+    for draw in (rng.random, rng.standard_normal, rng.standard_exponential, rng.gumbel):
+        draw(size=9, dtype=dtype)
+    for dtype in ("int8", "uint64"):
+        rng.integers(5, size=9, dtype=dtype)
+    rng.bits(9)
+    rng.bits(9, "uint64")
+
+
+def _softmax(dtype: Any) -> None:
+    for shape, axis in (((3, 20), -1), ((3, 5000), -1), ((3, 1 << 17), -1), ((30, 4), 0)):
+        (x,) = _zeros(dtype, shape)
+        for function in (ck.softmax, ck.log_softmax):
+            _derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
+
+
+def _at(dtype: Any) -> None:
+    x, places = ck.zeros((4, 5), dtype), ck.zeros((3,), "int64")
+    for method in ("set", "min", "max"):
+        getattr(x.at[places], method)(1)
+    x[places] = 1
 
 
 def _matmul_add_relu(dtype: Any) -> None:
@@ -133,7 +192,7 @@ def _adam(dtype: Any) -> None:
 
 
 #: What launches the kernels of the templates, in their variants: for every dtype, and for the floating ones.
-EVERY: tuple[Callable[[Any], None], ...] = (_elementwise, _reduce, _index)
+EVERY: tuple[Callable[[Any], None], ...] = (_elementwise, _reduce, _index, _sorting, _scan, _convolve, _at)
 FLOATING: tuple[Callable[[Any], None], ...] = (
     _matmul_add_relu,
     _layer_norm,
@@ -142,6 +201,9 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _pool2d,
     _sgd,
     _adam,
+    _compact,
+    _random,
+    _softmax,
 )
 CASES = [(launch, dtype) for launch in EVERY for dtype in dtypes.ALL]
 CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]

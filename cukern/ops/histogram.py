@@ -1,0 +1,366 @@
+"""Histograms: how many elements, or how much weight, lie in each bin."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes, tape
+from ..array import Array
+from ..creation import arange, asarray
+from ..creation import zeros as zeros_of
+from ..device import Device
+from ..device.base import CompiledFunction
+from ..dtypes import DType
+from ..expr import is_scalar
+from ..fuse import fuse
+from ..kernel import Kernel
+from ..table import greater, greater_equal, where
+from .axes import public, require_array
+from .calculus import diff
+from .elementwise import astype
+from .index import index_add
+from .launch import allocate, divide_up, on, zeros
+from .manipulate import flip, reshape
+from .reduce import all, any, max, min, std, sum
+from .search import compress, searchsorted
+from .statistics import percentile
+
+__all__ = ["bincount", "digitize", "histogram", "histogram_bin_edges"]
+
+_KERNEL = Kernel("histogram.cu", block=256)
+#: Bins that fit in the shared memory of a block.
+_SHARED = 8192
+
+
+class Shape(NamedTuple):
+    """A launch that counts: threads of a block, where it counts, as the template says, elements of a block."""
+
+    block: int
+    mode: str
+    piece: int
+
+
+def shape_for(kind: str, n: int, bins: int) -> Shape:
+    """The launch shape for ``n`` elements on a kind of device."""
+    if kind == "host":
+        blocks = int(np.clip(n >> 16, 1, np.clip((1 << 22) // bins, 1, 16)))
+        return Shape(1, "own", divide_up(n, blocks))
+    return Shape(256, "shared" if bins <= _SHARED else "global", int(np.maximum(4096, divide_up(n, 2048))))
+
+
+@cache
+def _bound(
+    device: Device, source: DType, edge: DType | None, compute: DType, rule: str, mode: str, block: int
+) -> CompiledFunction:
+    return _KERNEL.bind(
+        device,
+        name=f"histogram_{rule}_{mode}_{dtypes.info(source).name}_{block}",
+        block=block,
+        rule=rule,
+        mode=mode,
+        source=dtypes.info(source).cxx,
+        edge="" if edge is None else dtypes.info(edge).cxx,
+        compute=dtypes.info(dtypes.info(compute).acc).cxx,
+        counter="long long",
+    ).function
+
+
+def _launch(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape, made: Any) -> None:
+    x = x.contiguous()
+    kind = None if edges is None else edges.dtype
+    compute = x.dtype if kind is None else dtypes.result_type(x.dtype, kind)
+    function = _bound(x.device, x.dtype, kind, compute, rule, shape.mode, shape.block)
+    arrays = (x._data,) if edges is None else (x._data, edges.contiguous()._data)
+    shared = 4 * bins if shape.mode == "shared" else 0
+    with on(x.device):
+        grid = (divide_up(x.size, shape.piece), 1, 1)
+        function(grid, (shape.block, 1, 1), shared, (*arrays, made, x.size, shape.piece, bins))
+
+
+def counted(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape | None = None) -> Array:
+    """How many elements are in each of the bins, int64; of the numbers 0 to ``bins - 1`` without edges."""
+    if not x.size or not bins:
+        return Array._wrap(zeros(x.device, (bins,), dtypes.int64), x.device)
+    shape = shape or shape_for(x.device.kind, x.size, bins)
+    rows = divide_up(x.size, shape.piece) if shape.mode == "own" else 1
+    made = zeros(x.device, (rows, bins), dtypes.int64)
+    _launch(x, edges, bins, rule, shape, made)
+    counts = Array._wrap(made, x.device)
+    return sum(counts, 0) if rows > 1 else reshape(counts, (bins,))
+
+
+def _weighed(x: Array, edges: Array | None, bins: int, rule: str, weights: Array) -> Array:
+    """The weights added up in each bin in the order of the elements, in float64 or an integer dtype."""
+    places = allocate(x.device, (x.size,), dtypes.int64)
+    if x.size:
+        block, piece = (1, 16384) if x.device.kind == "host" else (256, 2048)
+        _launch(x, edges, bins, rule, Shape(block, "place", piece), places)
+    kind = dtypes.info(weights.dtype).kind
+    wide = dtypes.float64 if kind == "f" else dtypes.int64 if kind == "b" else weights.dtype
+    start = zeros_of(bins + 1, wide, x.device)
+    added = index_add(start, Array._wrap(places, x.device), astype(weights, wide, copy=False))
+    return added[:bins]
+
+
+# ----- edges -----
+
+
+@fuse
+def _spaced(k: Any, low: Any, high: Any, bins: Any) -> Any:
+    first, last = astype(low, dtypes.float64), astype(high, dtypes.float64)
+    flat = first == last
+    first, last = where(flat, first - 0.5, first), where(flat, last + 0.5, last)
+    return where(k == bins, last, first + k * ((last - first) / bins))
+
+
+def _outer(name: str, x: Array, range: Any) -> tuple[Any, Any]:
+    """The ends of the first and the last bin, 0-d arrays.
+
+    Raises:
+        ValueError: they are no range, as far as the host knows them.
+    """
+    if range is None and x.size:
+        low, high = min(x), max(x)
+        if x.device.kind != "host":
+            return low, high
+    else:
+        low, high = (asarray(float(end), dtypes.float64, x.device) for end in (range or (0.0, 1.0)))
+    given = range is not None
+    ends = (float(range[0]), float(range[1])) if given else (low.item(), high.item())
+    if ends[0] > ends[1]:
+        raise ValueError(f"{name}: range: expected the smaller end first, got {range}")
+    if not (math.isfinite(ends[0]) and math.isfinite(ends[1])):
+        raise ValueError(f"{name}: range: expected finite ends, {'got' if given else 'found'} {ends}")
+    return low, high
+
+
+def _even(name: str, x: Array, bins: int, range: Any) -> Array:
+    """The edges of ``bins`` bins of one width."""
+    dtype = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float64
+    low, high = _outer(name, x, range)
+    k = arange(bins + 1, dtype=dtypes.float64, device=x.device)
+    edges = astype(_spaced(k, low, high, float(bins)), dtype, copy=False)
+    if x.device.kind == "host" and bool(any(greater_equal(edges[:-1], edges[1:]))):
+        raise ValueError(f"{name}: bins: {bins} are too many for the range of the data in {dtype}")
+    return edges
+
+
+def _sturges(x: Array, spread: float) -> float:
+    return spread / (math.log2(x.size) + 1)
+
+
+def _freedman_diaconis(x: Array, spread: float) -> float:
+    low, high = percentile(x, [25.0, 75.0]).tolist()
+    return float(2 * (high - low) * x.size ** (-1 / 3))
+
+
+def _doane(x: Array, spread: float) -> float:
+    n = x.size
+    wide = astype(x, dtypes.float64)
+    sigma = std(wide).item()
+    if n <= 2 or not sigma:
+        return 0.0
+    skew = math.fabs((sum(((wide - wide.mean()) / sigma) ** 3) / n).item())
+    error = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
+    return spread / (1 + math.log2(n) + math.log2(1 + skew / error))
+
+
+#: The width of bins by the size and the spread of a sample, by NumPy's names.
+_WIDTHS: dict[str, Callable[[Array, float], float]] = {
+    "sqrt": lambda x, spread: spread / math.sqrt(x.size),
+    "sturges": _sturges,
+    "rice": lambda x, spread: spread / (2 * x.size ** (1 / 3)),
+    "scott": lambda x, _: (24 * math.pi**0.5 / x.size) ** (1 / 3) * std(astype(x, dtypes.float64)).item(),
+    "doane": _doane,
+    "fd": _freedman_diaconis,
+    "auto": lambda x, spread: sorted(
+        (_sturges(x, spread), sorted((_freedman_diaconis(x, spread), spread / math.sqrt(x.size) / 2))[1])
+    )[0],
+}
+
+
+def _estimated(name: str, x: Array, rule: str, range: Any, weights: Any) -> int:
+    """The number of bins by a rule; read back from the device, which this waits for."""
+    if rule not in _WIDTHS:
+        raise ValueError(f"{name}: bins: expected one of {', '.join(_WIDTHS)}, got {rule!r}")
+    if weights is not None:
+        raise TypeError(f"{name}: bins: {rule!r} is for data without weights")
+    low, high = (end.item() for end in _outer(name, x, range))
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    if range is not None:
+        x = compress((x >= low) & (x <= high), x)
+    if not x.size:
+        return 1
+    width = _WIDTHS[rule](x, max(x).item() - min(x).item())
+    if dtypes.info(x.dtype).kind in "iu" and 0 < width < 1:
+        width = 1.0
+    return math.ceil((high - low) / width) if width else 1
+
+
+def _edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Array, str]:
+    """The edges of the bins, and whether they are "even" or to "search"."""
+    if isinstance(bins, str):
+        bins = _estimated(name, x, bins, range, weights)
+    if is_scalar(bins) or not np.ndim(bins):
+        try:
+            count = operator.index(bins)
+        except TypeError:
+            raise TypeError(f"{name}: bins: expected an integer, a name or edges, got {bins!r}") from None
+        if count < 1:
+            raise ValueError(f"{name}: bins: expected at least 1, got {count}")
+        return _even(name, x, count, range), "even"
+    edges = asarray(bins, device=x.device)
+    if edges.ndim != 1:
+        raise ValueError(f"{name}: bins: expected edges along one axis, got shape {edges.shape}")
+    if edges.device.kind == "host" and bool(any(greater(edges[:-1], edges[1:]))):
+        raise ValueError(f"{name}: bins: expected edges in ascending order")
+    return edges, "search"
+
+
+def _sample(name: str, x: Array, weights: Any) -> tuple[Array, Array | None]:
+    """Data and weights along one axis; bools as numbers."""
+    require_array(x, name)
+    flat = reshape(astype(x, dtypes.uint8) if x.dtype == dtypes.bool_ else x, (-1,))
+    if weights is None:
+        return flat, None
+    shares = asarray(weights, device=x.device)
+    if shares.shape != x.shape:
+        raise ValueError(f"{name}: weights: expected shape {x.shape}, got {shares.shape}")
+    return flat, reshape(shares, (-1,))
+
+
+@public
+def histogram_bin_edges(x: Array, /, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
+    """The edges of the bins of a :func:`histogram`."""
+    flat, shares = _sample("histogram_bin_edges", x, weights)
+    with tape.stop_recording():
+        return _edges("histogram_bin_edges", flat, bins, range, shares)[0]
+
+
+@public
+def histogram(
+    x: Array, /, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
+) -> tuple[Array, Array]:
+    """How many elements lie in each bin, the first edge of which is part of it; as ``numpy.histogram``.
+
+    Args:
+        x: any array; NaN is in no bin.
+        bins: how many, of one width; or their edges in ascending order, (bins + 1,); or the name of a rule for
+            their number, for which a GPU is waited for: ``"auto"``, ``"fd"``, ``"doane"``, ``"scott"``, ``"rice"``,
+            ``"sturges"`` or ``"sqrt"``.
+        range: the ends of the first and the last bin; by default the extremes of ``x``.
+        density: whether the result is divided so that its integral is 1, in float64.
+        weights: what each element counts, of the shape of ``x``; differentiable.
+
+    Returns:
+        (bins,), int64 or the dtype of the weights; and the edges, (bins + 1,). The last bin has both its edges.
+
+    Raises:
+        TypeError: ``bins`` is no integer.
+        ValueError: ``bins`` or ``range`` is none; where it depends on values, those on a GPU are not looked at.
+
+    >>> import cukern as ck
+    >>> ck.histogram(ck.asarray([1, 2, 1, 4]), [1, 2, 3, 4])[0].tolist()
+    [2, 1, 1]
+    """
+    flat, shares = _sample("histogram", x, weights)
+    with tape.stop_recording():
+        edges, rule = _edges("histogram", flat, bins, range, shares)
+    count = edges.size - 1 if edges.size else 0
+    if shares is None or not count:
+        made = counted(flat, edges, count, rule)
+    else:
+        made = _weighed(flat, edges, count, rule, shares)
+        if shares.dtype in dtypes.FLOATS:
+            made = astype(made, shares.dtype, copy=False)
+    if density:
+        wide = astype(made, dtypes.float64, copy=False)
+        made = wide / diff(astype(edges, dtypes.float64, copy=False)) / sum(wide)
+    return made, edges
+
+
+@public
+def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
+    """How often each of the numbers 0, 1, 2, ... occurs.
+
+    The largest is read back from the device, which this waits for.
+
+    Args:
+        x: integers along one axis, none negative.
+        weights: what each element counts, of the shape of ``x``; differentiable.
+        minlength: how many numbers the result has at least.
+
+    Returns:
+        int64; with weights, their floating dtype, float64 for integers. They are added up in float64.
+
+    Raises:
+        TypeError: ``x`` is not of integers.
+        ValueError: ``x`` has other axes or a negative number, or there are not as many weights.
+
+    >>> import cukern as ck
+    >>> ck.bincount(ck.asarray([1, 3, 1])).tolist()
+    [0, 2, 0, 1]
+    """
+    require_array(x, "bincount")
+    if dtypes.info(x.dtype).kind == "f":
+        raise TypeError(f"bincount: x: expected integers, got {x.dtype}")
+    if x.ndim != 1:
+        raise ValueError(f"bincount: x: expected one axis, got shape {x.shape}")
+    bins = operator.index(minlength)
+    if bins < 0:
+        raise ValueError(f"bincount: minlength: expected at least 0, got {minlength}")
+    flat, shares = _sample("bincount", x, weights)
+    if x.size:
+        low, high = int(min(flat).item()), int(max(flat).item())
+        if low < 0:
+            raise ValueError(f"bincount: x: expected no negative number, got {low}")
+        bins = high + 1 if high >= bins else bins
+    if shares is None:
+        return counted(flat, None, bins, "value")
+    result = shares.dtype if shares.dtype in dtypes.FLOATS else dtypes.float64
+    made = _weighed(flat, None, bins, "value", astype(shares, dtypes.float64, copy=False))
+    return astype(made, result, copy=False)
+
+
+@public
+def digitize(x: Any, bins: Any, /, right: bool = False) -> Array:
+    """The number of the bin that each element is in: ``bins[i - 1] <= x < bins[i]``.
+
+    Args:
+        x: any array.
+        bins: the edges in ascending or in descending order; those on a GPU are not looked at.
+        right: whether the upper edge is part of a bin, not the lower.
+
+    Returns:
+        int64, of the shape of ``x``: 0 before the first edge, the number of edges behind the last.
+
+    Raises:
+        ValueError: ``bins`` has several axes, or is in no order.
+
+    >>> import cukern as ck
+    >>> ck.digitize(ck.asarray([0.2, 6.4, 3.0]), [0.0, 1.0, 2.5, 4.0]).tolist()
+    [1, 4, 3]
+    """
+    device = x.device if isinstance(x, Array) else bins.device if isinstance(bins, Array) else None
+    with tape.stop_recording():
+        values = asarray(x, device=device)
+        edges = asarray(bins, device=values.device)
+        if edges.ndim != 1:
+            raise ValueError(f"digitize: bins: expected one axis, got shape {edges.shape}")
+        side: Any = "left" if right else "right"
+        if edges.size < 2:
+            return searchsorted(edges, values, side=side)
+        if edges.device.kind == "host" and not (
+            bool(all(edges[:-1] <= edges[1:])) or bool(all(edges[:-1] >= edges[1:]))
+        ):
+            raise ValueError("digitize: bins: expected edges in ascending or in descending order")
+        falls = edges[0] > edges[edges.size - 1]
+        found = searchsorted(where(falls, flip(edges), edges), values, side=side)
+        return where(falls, edges.size - found, found)

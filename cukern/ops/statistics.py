@@ -1,0 +1,423 @@
+"""Order statistics and covariances: medians and quantiles along axes, with and without NaN; cov and corrcoef."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes, tape
+from ..array import Array
+from ..creation import asarray, full
+from ..dtypes import DType
+from ..fuse import fuse
+from ..table import ceil, clip, divide, floor, isfinite, isnan, logical_not, remainder, round, sqrt, where
+from .axes import Axis, normalize_axes, public, require_array
+from .elementwise import astype
+from .index import take_along_axis
+from .linalg import diagonal
+from .manipulate import concat, matrix_transpose, moveaxis, permute_dims, reshape
+from .nan import average
+from .reduce import sum
+from .sort import argsort, sort
+
+__all__ = ["corrcoef", "cov", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+
+
+class Method(NamedTuple):
+    """How a quantile is found in a sorted sample.
+
+    Attributes:
+        place: the place of the quantile ``q`` among ``n`` sorted elements, counted from 0; between two elements
+            where it is no integer.
+        share: of the distance to the next element, what is taken at such a fraction; None where ``place`` always
+            is an integer, so that the result is an element.
+    """
+
+    place: Callable[[Any, Any], Any]
+    share: Callable[[Any], Any] | None = lambda t: t
+
+
+def _hyndman_fan(a: float, b: float) -> Callable[[Any, Any], Any]:
+    return lambda n, q: n * q + (a + q * (1 - a - b)) - 1
+
+
+def _closest(n: Any, q: Any) -> Any:
+    place = n * q - 1.5
+    below = floor(place)
+    return below + where((place == below) & (remainder(below, 2) == 1), 0, 1)
+
+
+#: The sample quantiles of R. J. Hyndman and Y. Fan, The American Statistician 50 (1996) 361, and NumPy's others.
+_METHODS = {
+    "inverted_cdf": Method(lambda n, q: ceil(n * q - 1), None),
+    "averaged_inverted_cdf": Method(lambda n, q: n * q - 1, lambda t: where(t == 0, 0.5, 1)),
+    "closest_observation": Method(_closest, None),
+    "interpolated_inverted_cdf": Method(_hyndman_fan(0, 1)),
+    "hazen": Method(_hyndman_fan(0.5, 0.5)),
+    "weibull": Method(_hyndman_fan(0, 0)),
+    "linear": Method(lambda n, q: (n - 1) * q),
+    "median_unbiased": Method(_hyndman_fan(1 / 3, 1 / 3)),
+    "normal_unbiased": Method(_hyndman_fan(3 / 8, 3 / 8)),
+    "lower": Method(lambda n, q: floor((n - 1) * q), None),
+    "higher": Method(lambda n, q: ceil((n - 1) * q), None),
+    "midpoint": Method(lambda n, q: (n - 1) * q, lambda t: where(t == 0, 0, 0.5)),
+    "nearest": Method(lambda n, q: round((n - 1) * q), None),
+}
+
+
+@fuse(static=("method",))
+def _places(q: Any, n: Any, last: Any, method: str) -> Any:
+    """The places of the elements below and above each quantile, and the share of the upper one."""
+    row = _METHODS[method]
+    place = row.place(n, q)
+    below = floor(place)
+    ends = [astype(clip(clip(one, None, last), 0, None), dtypes.int64) for one in (below, below + 1)]
+    return (*ends, place - below if row.share is None else row.share(place - below))
+
+
+@fuse(static=("acc", "result"))
+def _between(a: Any, b: Any, t: Any, acc: DType, result: DType) -> Any:
+    """The point a share ``t`` of the way from ``a`` to ``b``, exact at both ends."""
+    low, high, share = astype(a, acc), astype(b, acc), astype(t, acc)
+    distance = high - low
+    near = where(share < 0.5, low + distance * share, high - distance * (1 - share))
+    made = where(isfinite(distance), near, low * (1 - share) + high * share)
+    return astype(where(share == 0, low, made), result)
+
+
+@fuse(static=("acc", "result"))
+def _middle(a: Any, b: Any, acc: DType, result: DType) -> Any:
+    return astype(0.5 * astype(a, acc) + 0.5 * astype(b, acc), result)
+
+
+class _Sample:
+    """The elements over axes in order, as rows: NaN last.
+
+    Where a tape tracks them only the places are sorted, so that what is picked is all that has a derivative.
+    """
+
+    def __init__(self, name: str, x: Array, axis: Axis) -> None:
+        self.axes = normalize_axes(axis, require_array(x, name).ndim, name)
+        kept = [i for i in range(x.ndim) if i not in self.axes]
+        self.sizes = tuple(x.shape[i] for i in kept)
+        self.with_ones = tuple(1 if i in self.axes else n for i, n in enumerate(x.shape))
+        self.n = math.prod(x.shape[i] for i in self.axes)
+        self.rows = reshape(permute_dims(x, (*kept, *self.axes)), (*self.sizes, self.n))
+        self.order: Array | None = None
+        self.sorted = self.rows
+        if tape.recording((x,)):
+            self.order = argsort(self.rows)
+        else:
+            self.sorted = sort(self.rows)
+
+    def pick(self, places: Array) -> Array:
+        """The elements at places (..., count) of the order, count of each row."""
+        if self.order is None:
+            return take_along_axis(self.sorted, places, axis=-1)
+        return take_along_axis(self.rows, take_along_axis(self.order, places, axis=-1), axis=-1)
+
+    def at(self, place: int) -> Array:
+        """The element of each row at a place of the order, (..., 1)."""
+        places = full((1,) * len(self.sizes) + (1,), place, dtypes.int64, self.rows.device)
+        return self.pick(places)
+
+    def counts(self) -> Array:
+        """How many elements of each row are not NaN, (..., 1)."""
+        with tape.stop_recording():
+            return sum(astype(logical_not(isnan(self.rows)), dtypes.int64), -1, keepdims=True)
+
+    def unless_nan(self, made: Array) -> Array:
+        """``made`` (..., count), NaN for the rows that have one."""
+        if self.rows.dtype not in dtypes.FLOATS:
+            return made
+        with tape.stop_recording():
+            found = isnan(self.at(self.n - 1))
+        return where(found, float("nan"), made)
+
+    def shaped(self, made: Array, front: tuple[int, ...], keepdims: bool) -> Array:
+        """``made`` (..., count) with the axes ``front`` first."""
+        rest = self.with_ones if keepdims else self.sizes
+        return reshape(moveaxis(made, -1, 0), (*front, *rest))
+
+
+def _dtypes(x: Array, q: Any = None) -> tuple[DType, DType]:
+    """What a mean of elements is computed in, and its dtype."""
+    result = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float64
+    if isinstance(q, Array) and q.dtype in dtypes.FLOATS:
+        result = dtypes.result_type(result, q.dtype)
+    return dtypes.info(result).acc, result
+
+
+def _median(name: str, x: Array, axis: Axis, keepdims: bool, skip: bool) -> Array:
+    sample = _Sample(name, x, axis)
+    acc, result = _dtypes(x)
+    if not sample.n:
+        made = full((*sample.sizes, 1), float("nan"), result, x.device)
+        return sample.shaped(made, (), keepdims)
+    if skip and x.dtype in dtypes.FLOATS:
+        low, high = _around_middle(sample.counts())
+        made = _middle(sample.pick(low), sample.pick(high), acc, result)
+    else:
+        low, high = sample.at((sample.n - 1) // 2), sample.at(sample.n // 2)
+        made = sample.unless_nan(_middle(low, high, acc, result))
+    return sample.shaped(made, (), keepdims)
+
+
+@fuse
+def _around_middle(counts: Any) -> Any:
+    return clip(counts - 1, 0, None) // 2, counts // 2
+
+
+@public
+def median(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The middle of the elements in order over axes, or the mean of the two in the middle; differentiable.
+
+    Args:
+        x: any array; integers are computed in float64.
+        axis: the axis or axes; all by default.
+        keepdims: whether the axes stay, with size 1.
+
+    Returns:
+        NaN where there is a NaN, or nothing.
+
+    Raises:
+        AxisError: an axis is out of range.
+
+    >>> import cukern as ck
+    >>> ck.median(ck.asarray([3, 1, 2, 10])).item()
+    2.5
+    """
+    return _median("median", x, axis, bool(keepdims), False)
+
+
+@public
+def nanmedian(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The :func:`median` of what is not NaN; NaN where there is nothing else."""
+    return _median("nanmedian", x, axis, bool(keepdims), True)
+
+
+def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:
+    """``q`` as float64 shares of 1 on the device of ``x``.
+
+    Raises:
+        ValueError: there are more than two axes, or a number out of range that the host knows.
+    """
+    given = q if isinstance(q, Array) else np.asarray(q, np.float64)
+    if given.ndim > 2:
+        raise ValueError(f"{name}: q: expected at most two axes, got shape {given.shape}")
+    if not isinstance(given, Array) or given.device.kind == "host":
+        with np.errstate(invalid="ignore"):
+            known = np.asarray(given.numpy() if isinstance(given, Array) else given, np.float64)
+            if not np.all((known >= 0) & (known <= whole)):
+                raise ValueError(f"{name}: q: expected numbers from 0 to {whole:g}, got {q}")
+    made = astype(asarray(given, device=x.device), dtypes.float64, copy=False)
+    return made if whole == 1 else divide(made, whole)
+
+
+def _quantile(
+    name: str, x: Array, q: Any, whole: float, axis: Axis, method: str, keepdims: bool, skip: bool
+) -> Array:
+    require_array(x, name)
+    row = _METHODS.get(method)
+    if row is None:
+        raise ValueError(f"{name}: method: expected one of {', '.join(_METHODS)}, got {method!r}")
+    if x.dtype == dtypes.bool_ and row.share is not None:
+        raise TypeError(f"{name}: method {method!r} computes between elements, which bool has no room for")
+    shares = _fractions(name, q, x, whole)
+    sample = _Sample(name, x, axis)
+    acc, result = _dtypes(x, q)
+    if not sample.n:
+        if not skip:
+            raise IndexError(f"{name}: there are no elements along axis {axis}")
+        made = full((*sample.sizes, shares.size), float("nan"), result, x.device)
+        return sample.shaped(made, shares.shape, keepdims)
+    skip = skip and x.dtype in dtypes.FLOATS
+    flat = reshape(shares, (1,) * len(sample.sizes) + (-1,))
+    n: Any = astype(sample.counts(), dtypes.float64) if skip else float(sample.n)
+    low, high, t = _places(flat, n, n - 1, method)
+    made = sample.pick(low)
+    if row.share is not None:
+        made = _between(made, sample.pick(high), t, acc, result)
+    return sample.shaped(made if skip else sample.unless_nan(made), shares.shape, keepdims)
+
+
+@public
+def quantile(
+    x: Array, q: Any, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """The quantiles of the elements over axes, as ``numpy.quantile``; differentiable by ``x`` and ``q``.
+
+    Args:
+        x: any array; what lies between integers is computed in float64.
+        q: numbers from 0 to 1, at most two axes. Those of an array on a GPU are not looked at.
+        axis: the axis or axes; all by default.
+        method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, or another of NumPy's names.
+        keepdims: whether the axes stay, with size 1.
+
+    Returns:
+        The axes of ``q``, then those of ``x`` that remain; NaN where there is a NaN.
+
+    Raises:
+        AxisError: an axis is out of range.
+        IndexError: there are no elements along the axes.
+        TypeError: ``x`` is bool, and the method computes between elements.
+        ValueError: ``q`` is out of range, or there is no such method.
+
+    >>> import cukern as ck
+    >>> ck.quantile(ck.asarray([0.0, 1.0, 4.0]), [0.25, 0.5]).tolist()
+    [0.5, 1.0]
+    """
+    return _quantile("quantile", x, q, 1.0, axis, method, bool(keepdims), False)
+
+
+@public
+def percentile(
+    x: Array, q: Any, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """The :func:`quantile` of ``q`` hundredths."""
+    return _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False)
+
+
+@public
+def nanquantile(
+    x: Array, q: Any, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """The :func:`quantile` of what is not NaN; NaN where there is nothing else."""
+    return _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True)
+
+
+@public
+def nanpercentile(
+    x: Array, q: Any, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+) -> Array:
+    """The :func:`quantile` of ``q`` hundredths of what is not NaN; NaN where there is nothing else."""
+    return _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True)
+
+
+def _weights(name: str, weights: Any, x: Array, kind: str) -> Array:
+    """The weights of the observations, one axis as long as the rows of ``x``; values are checked on the host."""
+    made = asarray(weights, device=x.device)
+    if made.ndim > 1 or made.shape != x.shape[1:]:
+        raise RuntimeError(f"{name}: {kind}: expected shape {x.shape[1:]}, got {made.shape}")
+    if made.device.kind == "host":
+        values = made.numpy()
+        if kind == "fweights" and not np.all(values == np.around(values)):
+            raise TypeError(f"{name}: fweights: expected integers, got {made.dtype}")
+        if np.any(values < 0):
+            raise ValueError(f"{name}: {kind}: expected no negative number")
+    return astype(made, x.dtype, copy=False)
+
+
+def _variables(x: Array, y: Any, rowvar: bool, dtype: DType) -> Array:
+    """The variables of both as the rows of one array."""
+    rows = []
+    for one in (x,) if y is None else (x, y):
+        matrix = one if one.ndim == 2 else reshape(one, (1, -1))
+        if not rowvar and one.ndim == 2 and (one is x or one.shape[0] != 1):
+            matrix = matrix_transpose(matrix)
+        rows.append(astype(matrix, dtype, copy=False))
+    return concat(rows, axis=0) if len(rows) > 1 else rows[0]
+
+
+def _freedom(weights: Array | None, aweights: Array | None, n: int, ddof: int) -> Any:
+    """What the sum of products is divided by."""
+    if weights is None:
+        return float(n - ddof if n > ddof else 0)
+    total = sum(weights)
+    loss: Any = ddof if aweights is None or not ddof else ddof * sum(weights * aweights) / total
+    return where(total > loss, total - loss, 0)
+
+
+def _cov(
+    name: str,
+    x: Array,
+    y: Any,
+    rowvar: bool,
+    ddof: int,
+    dtype: npt.DTypeLike | None,
+    fweights: Any = None,
+    aweights: Any = None,
+) -> Array:
+    given = [require_array(x, name)] + ([] if y is None else [asarray(y, device=x.device)])
+    for one in given:
+        if one.ndim > 2:
+            raise ValueError(f"{name}: expected at most two axes, got shape {one.shape}")
+    result = dtypes.result_type(*(_dtypes(one)[1] for one in given))
+    if dtype is not None:
+        result = dtypes.as_dtype(dtype)
+    if result not in dtypes.FLOATS:
+        raise TypeError(f"{name}: dtype: expected a floating one, got {result}")
+    rows = _variables(x, given[1] if y is not None else None, rowvar, dtypes.info(result).acc)
+    if not rows.shape[0]:
+        return full((0, 0), 0.0, result, x.device)
+    counts = None if fweights is None else _weights(name, fweights, rows, "fweights")
+    shares = None if aweights is None else _weights(name, aweights, rows, "aweights")
+    weights = shares if counts is None else counts if shares is None else counts * shares
+    centred = rows - average(rows, 1, weights, keepdims=True)
+    right = centred if weights is None else centred * weights
+    made = centred @ matrix_transpose(right) / _freedom(weights, shares, rows.shape[1], ddof)
+    return astype(reshape(made, ()) if made.size == 1 else made, result, copy=False)
+
+
+@public
+def cov(
+    x: Array,
+    /,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: npt.DTypeLike | None = None,
+) -> Array:
+    """The covariance matrix of variables, as ``numpy.cov``; differentiable.
+
+    Args:
+        x: a variable in each row, an observation in each column; or one variable.
+        y: more variables, of the same form.
+        rowvar: False when columns are variables, and rows observations.
+        bias: whether sums are divided by the number of observations, not by one less.
+        ddof: by how much less, whatever ``bias`` says.
+        fweights: how often each observation counts, integers.
+        aweights: how much each observation weighs.
+        dtype: of the result; by default that of floats, float64 for integers.
+
+    Returns:
+        (variables, variables), without axes for one variable.
+
+    Raises:
+        RuntimeError: there are not as many weights as observations.
+        TypeError: ``fweights`` are no integers.
+        ValueError: ``x`` or ``y`` has more than two axes, ``ddof`` is no integer, or a weight is negative;
+            the values of weights on a GPU are not looked at.
+
+    >>> import cukern as ck
+    >>> ck.cov(ck.asarray([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    if ddof is not None and ddof != int(ddof):
+        raise ValueError(f"cov: ddof: expected an integer, got {ddof}")
+    less = (0 if bias else 1) if ddof is None else int(ddof)
+    return _cov("cov", x, y, bool(rowvar), less, dtype, fweights, aweights)
+
+
+@fuse
+def _correlations(c: Any, rows: Any, columns: Any) -> Any:
+    return clip(c / sqrt(rows) / sqrt(columns), -1, 1)
+
+
+@public
+def corrcoef(x: Array, /, y: Any = None, rowvar: bool = True, *, dtype: npt.DTypeLike | None = None) -> Array:
+    """The correlation coefficients of variables, from -1 to 1; differentiable. Arguments as :func:`cov`."""
+    made = _cov("corrcoef", x, y, bool(rowvar), 1, dtype)
+    if not made.ndim:
+        return made / made
+    spread = diagonal(made)
+    shares: Array = _correlations(made, reshape(spread, (-1, 1)), spread)
+    return shares

@@ -1,0 +1,255 @@
+"""Scans: values against NumPy along any axis, both directions, the GPU's launch shapes, accuracy, derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.exceptions import AxisError
+
+import cukern as ck
+from cukern.ops import scan
+from cukern.ops.scan import Shape, recurrence, scanned, shape_for
+from cukern.testing import assert_close, gradcheck
+
+ROWS = {"sum": scan._SUM, "product": scan._PRODUCT, "max": scan._MAX, "log": scan._LOG_SUM}
+ORACLES = {
+    "sum": np.cumsum,
+    "product": np.cumprod,
+    "max": np.maximum.accumulate,
+    "log": np.logaddexp.accumulate,
+}
+#: One thread, columns in tiles, a warp, a block, and a block of several elements a thread; columns cut into pieces.
+SHAPES = {
+    "serial": Shape(1, 1, 1, 1, 3, 1 << 30),
+    "pieces": Shape(1, 1, 1, 1, 2, 7),
+    "tiles": Shape(1, 1, 1, 4, 6, 1 << 30),
+    "tile pieces": Shape(1, 1, 1, 4, 4, 9),
+    "threads": Shape(64, 1, 1, 1, 1, 11),
+    "warps": Shape(64, 32, 1, 1, 1, 1 << 30),
+    "warp steps": Shape(64, 32, 4, 1, 1, 150),
+    "block": Shape(64, 64, 1, 1, 1, 1 << 30),
+    "block pieces": Shape(64, 64, 2, 1, 1, 100),
+}
+
+
+def directed(oracle: Any, a: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
+    """The oracle's scan from either end."""
+    return np.flip(oracle(np.flip(a, axis), axis), axis) if reverse else oracle(a, axis)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_launch_shapes(device: ck.Device, name: str) -> None:
+    a = np.random.default_rng(0).standard_normal((3, 333, 5))
+    for axis, reverse in ((0, False), (1, False), (1, True), (2, False)):
+        made = scanned(scan._SUM, (ck.asarray(a),), axis, ck.float64, reverse, shape=SHAPES[name])
+        assert_close(made, directed(np.cumsum, a, axis, reverse), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["tile pieces", "warps", "block pieces"])
+@pytest.mark.parametrize("row", ["product", "max", "log"])
+def test_rows_in_launch_shapes(device: ck.Device, row: str, name: str) -> None:
+    a = np.random.default_rng(0).uniform(0.9, 1.1, (3, 333, 5))
+    made = scanned(ROWS[row], (ck.asarray(a),), 1, ck.float64, shape=SHAPES[name])
+    assert_close(made, ORACLES[row](a, 1), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("name", ["serial", "pieces", "tiles", "block pieces"])
+def test_the_start_is_put_before_or_after(device: ck.Device, name: str, reverse: bool) -> None:
+    a = np.random.default_rng(0).integers(-9, 9, (2, 200, 3))
+    for axis in (1, 2):
+        made = scanned(scan._SUM, (ck.asarray(a),), axis, ck.int64, reverse, True, SHAPES[name])
+        zero = np.zeros_like(np.take(a, [0], axis))
+        want = directed(np.cumsum, a, axis, reverse)
+        want = np.concatenate([want, zero] if reverse else [zero, want], axis)
+        np.testing.assert_array_equal(made.numpy(), want)
+
+
+def recurred(a: np.ndarray, b: np.ndarray, reverse: bool) -> np.ndarray:
+    """``y[j] = a[j] * y[j - 1] + b[j]`` along the second axis."""
+    y, order = np.zeros_like(b), range(b.shape[1])
+    value = np.zeros_like(b[:, 0])
+    for j in reversed(order) if reverse else order:
+        value = a[:, j] * value + b[:, j]
+        y[:, j] = value
+    return y
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_recurrences(device: ck.Device, name: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1.1, 1.1, (2, 200, 3)), rng.standard_normal((2, 200, 3))
+    for reverse in (False, True):
+        pair = (ck.asarray(a), ck.asarray(b))
+        made = scanned(scan._RECURRENCE, pair, 1, ck.float64, reverse, shape=SHAPES[name])
+        assert_close(made, recurred(a, b, reverse), rtol=1e-10, atol=1e-10)
+
+
+def test_recurrences_keep_zeros_under_infinite_products(device: ck.Device) -> None:
+    """However the factors are grouped, a value of 0 stays 0."""
+    a, b = np.full((1, 3000, 1), 10.0), np.zeros((1, 3000, 1))
+    b[0, 2990] = 1
+    for name in SHAPES:
+        pair = (ck.asarray(a), ck.asarray(b))
+        made = scanned(scan._RECURRENCE, pair, 1, ck.float64, shape=SHAPES[name])
+        assert_close(made, recurred(a, b, False), rtol=1e-12)
+
+
+def test_gpu_shapes_by_size() -> None:
+    assert shape_for("cuda", 100, 8, 1).lanes == 1
+    assert shape_for("cuda", 100, 100, 1).lanes == 32
+    assert shape_for("cuda", 100, 5000, 1).lanes == 256
+    assert shape_for("cuda", 100, 5000, 7).lanes == 1
+    assert -(-(10**9) // shape_for("cuda", 1, 10**9, 1).piece) <= 4096
+    assert shape_for("cuda", 10**6, 100, 10).piece == 100
+
+
+@pytest.mark.parametrize("sizes", [(1, 70_000), (70_000, 1), (3, 40_000, 2), (2, 700)])
+def test_long_columns(device: ck.Device, sizes: tuple[int, ...]) -> None:
+    a = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
+    for axis in range(a.ndim):
+        assert_close(
+            ck.cumsum(ck.asarray(a), axis), np.cumsum(a.astype(np.float64), axis), rtol=1e-6, atol=1e-4
+        )
+
+
+@given(
+    shape=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    data=st.data(),
+    lead=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_shape_and_axis(shape: list[int], data: Any, lead: bool) -> None:
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    a = np.random.default_rng(0).integers(-9, 9, shape)
+    made = ck.cumulative_sum(ck.asarray(a), axis=axis, include_initial=lead)
+    np.testing.assert_array_equal(made.numpy(), np.cumulative_sum(a, axis=axis, include_initial=lead))
+
+
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
+@pytest.mark.parametrize("dtype", ck.dtypes.ALL, ids=lambda d: ck.dtypes.info(d).name)
+def test_dtypes(device: ck.Device, name: str, dtype: Any) -> None:
+    a = np.asarray([1, 0, 1]).astype(dtype)
+    made = getattr(ck, name)(ck.asarray(a))
+    if dtype == ck.bfloat16:
+        assert made.dtype == ck.bfloat16
+    else:
+        want = getattr(np, name)(a)
+        assert made.dtype == want.dtype
+        np.testing.assert_array_equal(made.numpy(), want)
+    for wanted in (ck.float32, ck.int8, ck.bool_):
+        assert getattr(ck, name)(ck.asarray(a), dtype=wanted).dtype == wanted
+
+
+def test_integers_wrap_around(device: ck.Device) -> None:
+    a = np.asarray([100, 100, 100], np.int8)
+    for dtype in (np.int8, np.uint8, np.int64):
+        np.testing.assert_array_equal(
+            ck.cumsum(ck.asarray(a), dtype=dtype).numpy(), np.cumsum(a, dtype=dtype)
+        )
+        np.testing.assert_array_equal(
+            ck.cumprod(ck.asarray(a), dtype=dtype).numpy(), np.cumprod(a, dtype=dtype)
+        )
+    big = np.asarray([2**62, 2**62, 2**62])
+    np.testing.assert_array_equal(ck.cumsum(ck.asarray(big)).numpy(), np.cumsum(big))
+
+
+def test_no_axis_and_no_elements(device: ck.Device) -> None:
+    assert ck.cumsum(ck.asarray(3.0)).tolist() == np.cumsum(3.0).tolist() == [3.0]
+    assert ck.cumsum(ck.ones((2, 2))).shape == (4,)
+    assert ck.cumulative_sum(ck.ones((0,)), include_initial=True).tolist() == [0.0]
+    assert ck.cumulative_prod(ck.ones((2, 0)), axis=1, include_initial=True).tolist() == [[1.0], [1.0]]
+    assert ck.cummax(ck.ones((0, 3)), 0).shape == (0, 3)
+    assert ck.ones((2, 3)).cumsum(1).shape == ck.ones((2, 3)).cumprod(0).shape == (2, 3)
+
+
+def test_refusals(device: ck.Device) -> None:
+    x = ck.ones((2, 3))
+    with pytest.raises(ValueError, match="axis: needed for an array with 2 axes"):
+        ck.cumulative_sum(x)
+    with pytest.raises(ValueError, match="0 axes"):
+        ck.cumulative_sum(ck.asarray(1.0))
+    for f in (ck.cumsum, ck.cumprod, ck.cummax, ck.logcumsumexp, ck.nancumsum):
+        with pytest.raises(AxisError):
+            f(x, 2)
+        with pytest.raises(TypeError, match="expected a cukern.Array"):
+            f([1.0], 0)
+    with pytest.raises(TypeError):
+        ck.cumsum(x, 0.5)  # type: ignore[arg-type]
+
+
+def test_nan_and_infinity(device: ck.Device) -> None:
+    a = np.asarray([-np.inf, -np.inf, 1.0, np.inf, 2.0, np.nan, 3.0])
+    x = ck.asarray(a)
+    np.testing.assert_array_equal(ck.cummax(x).numpy(), np.maximum.accumulate(a))
+    np.testing.assert_array_equal(ck.cummin(x).numpy(), np.minimum.accumulate(a))
+    assert_close(ck.logcumsumexp(x[:5]), np.logaddexp.accumulate(a[:5]))
+    assert_close(ck.nancumsum(x[2:3]), [1.0])
+    np.testing.assert_array_equal(ck.nancumprod(x).numpy(), np.nancumprod(a))
+
+
+def test_accuracy_of_long_float32_sums(device: ck.Device) -> None:
+    a = np.full(1_000_000, 0.1, np.float32)
+    want = np.cumsum(a.astype(np.float64))
+    assert_close(ck.cumsum(ck.asarray(a)), want, rtol=1e-7)
+    halves = ck.cumsum(ck.ones(3000, ck.float16))
+    assert halves[-1].item() == 3000
+
+
+def test_logarithms_of_sums_do_not_overflow(device: ck.Device) -> None:
+    a = np.asarray([1000.0, 1001.0, -1000.0, 1002.0], np.float32)
+    assert_close(ck.logcumsumexp(ck.asarray(a)), np.logaddexp.accumulate(a.astype(np.float64)), rtol=1e-6)
+    assert gradcheck(ck.logcumsumexp, [ck.asarray(a.astype(np.float64))], order=2)
+
+
+def test_every_run_gives_the_same_bits(device: ck.Device) -> None:
+    x = ck.asarray(np.random.default_rng(0).standard_normal(300_000).astype(np.float32))
+    first = ck.cumsum(x).numpy().tobytes()
+    assert all(ck.cumsum(x).numpy().tobytes() == first for _ in range(3))
+
+
+def test_products_with_zeros_have_derivatives(device: ck.Device) -> None:
+    for values in ([2.0, 0.0, 3.0], [0.0, 0.0, 2.0], [1.0, 2.0, 0.0], [0.0]):
+        assert gradcheck(ck.cumprod, [ck.asarray(np.asarray(values))], order=2)
+    lead = lambda x: ck.cumulative_prod(x, axis=0, include_initial=True)  # noqa: E731
+    assert gradcheck(lead, [ck.asarray(np.random.default_rng(0).standard_normal((4, 2)))], order=2)
+
+
+def test_derivative_of_a_long_product(device: ck.Device) -> None:
+    """Only the first results count: what overflows behind them does no harm."""
+    x = ck.full((2000,), 2.0, dtype=ck.float64)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.sum(ck.cumprod(x)[:3])
+    g = tape.gradient(y, x)
+    assert g[:4].tolist() == [7.0, 6.0, 4.0, 0.0]
+    assert not ck.any(ck.isnan(g))
+
+
+def test_derivatives_of_extremes_go_to_the_last_of_equals(device: ck.Device) -> None:
+    x = ck.asarray(np.asarray([1.0, 3.0, 3.0, 2.0]))
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.sum(ck.cummax(x))
+    assert tape.gradient(y, x).tolist() == [1.0, 1.0, 2.0, 0.0]
+
+
+def test_derivatives_cast(device: ck.Device) -> None:
+    x = ck.asarray(np.random.default_rng(0).standard_normal((3, 4)))
+    assert gradcheck(lambda x: ck.cumsum(x, 0, dtype=ck.float64), [x], order=2)
+    half = ck.asarray(np.ones(4, np.float16))
+    with ck.Tape() as tape:
+        tape.watch(half)
+        y = ck.sum(ck.cumsum(half, dtype=ck.float32))
+    assert tape.gradient(y, half).dtype == ck.float16
+
+
+def test_recurrence_derivatives(device: ck.Device) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (ck.asarray(rng.standard_normal((2, 5, 2))) for _ in range(2))
+    for reverse in (False, True):
+        assert gradcheck(lambda a, b, reverse=reverse: recurrence(a, b, 1, reverse), [a, b], order=2)

@@ -1,0 +1,122 @@
+"""Softmax and log_softmax: values, launch shapes, infinities, derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.ops import reduction, softmax
+from cukern.testing import assert_close, gradcheck
+
+
+def normalized(a: np.ndarray, axis: int) -> np.ndarray:
+    e = np.exp(a - a.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+#: Rows of every launch shape: a thread each, a warp, blocks of both sizes, in registers and read again.
+ROW_SHAPES = [((3, 4), 1), ((2, 200), 1), ((2, 1500), 1), ((2, 5000), 1), ((1, 17_000), 1), ((40, 4, 30), 1)]
+
+
+@pytest.mark.parametrize(("shape", "axis"), ROW_SHAPES)
+def test_gpu_launch_shapes_of_softmax_on_the_host(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], axis: int
+) -> None:
+    gpu = softmax.geometry
+    monkeypatch.setattr(softmax, "_plans", {})
+    monkeypatch.setattr(softmax, "geometry", lambda kind, *sizes: gpu("cuda", *sizes))
+    a, g = np.random.default_rng(0).standard_normal((2, *shape))
+    with ck.device("host"):
+        check_softmax(a, g, axis)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [*ROW_SHAPES, ((5000, 70), 0), ((3, 0), 1), ((0, 3), 1), ((5,), 0)]
+)
+def test_softmax_and_its_derivative(device: ck.Device, shape: tuple[int, ...], axis: int) -> None:
+    check_softmax(*np.random.default_rng(0).standard_normal((2, *shape)), axis)
+
+
+def check_softmax(a: np.ndarray, g: np.ndarray, axis: int) -> None:
+    """Values and derivatives with the cotangent ``g``, of arrays in two layouts."""
+    want = normalized(a, axis) if a.size else a
+    for x in (ck.asarray(a), ck.asarray(np.ascontiguousarray(a.T)).T):
+        with ck.Tape(persistent=True) as recorder:
+            recorder.watch(x)
+            soft, log = ck.softmax(x, axis), ck.log_softmax(x, axis)
+        assert_close(soft, want)
+        assert_close(log, np.log(want), atol=1e-12)
+        total = (g * want).sum(axis, keepdims=True)
+        assert_close(recorder.gradient(soft, x, ck.asarray(g)), want * (g - total), atol=1e-12)
+        total = g.sum(axis, keepdims=True)
+        assert_close(recorder.gradient(log, x, ck.asarray(g)), g - want * total, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ck.dtypes.FLOATS, ids=lambda d: ck.dtypes.info(d).name)
+@pytest.mark.parametrize("shape", [(2, 300), (3, 90, 20)])
+def test_softmax_in_every_dtype(device: ck.Device, dtype: Any, shape: tuple[int, ...]) -> None:
+    x = ck.asarray(np.random.default_rng(0).standard_normal(shape).astype(dtype))
+    want = normalized(x.numpy().astype(np.float64), 1)
+    assert_close(ck.softmax(x, 1), want, dtype=dtype)
+    assert_close(ck.log_softmax(x, 1), np.log(want), dtype=dtype)
+
+
+def test_softmax_is_one_launch(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is its derivative: no other kernel may be asked for."""
+    x = ck.asarray(np.linspace(-1, 1, 12).reshape(3, 4))
+    monkeypatch.setattr("cukern.ops.elementwise.run", None)
+    monkeypatch.setattr(reduction, "run", None)
+    for function in (ck.softmax, ck.log_softmax):
+        with ck.Tape() as recorder:
+            recorder.watch(x)
+            y = function(x, 0)
+        recorder.gradient(y, x)
+
+
+def test_softmax_of_rows_too_long_for_a_block(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax, "_LONG", 8)
+    for function in (ck.softmax, ck.log_softmax):
+        a = np.random.default_rng(0).standard_normal((2, 9))
+        want = normalized(a, 1)
+        assert_close(function(ck.asarray(a)), want if function is ck.softmax else np.log(want))
+        assert gradcheck(function, [ck.asarray(a)], order=2)
+
+
+def test_softmax_to_third_order(device: ck.Device) -> None:
+    x = ck.asarray(np.random.default_rng(0).standard_normal((2, 4)))
+    for function in (ck.softmax, ck.log_softmax):
+        assert gradcheck(lambda x, function=function: function(x, 0), [x], order=3)
+
+
+def test_softmax_values(device: ck.Device) -> None:
+    a = np.random.default_rng(0).standard_normal((3, 7)) * 30
+    e = np.exp(a - a.max(1, keepdims=True))
+    want = e / e.sum(1, keepdims=True)
+    x = ck.asarray(a)
+    assert_close(ck.softmax(x), want)
+    assert_close(ck.softmax(x.T, 0).T, want)
+    assert_close(ck.log_softmax(x), np.log(want))
+    assert_close(ck.logsumexp(x, 1), np.log(e.sum(1)) + a.max(1))
+    assert ck.softmax(ck.asarray([1, 2])).dtype == ck.float64
+    assert ck.softmax(ck.zeros((0, 3))).shape == (0, 3)
+
+
+def test_softmax_of_infinities(device: ck.Device) -> None:
+    inf = np.inf
+    x = ck.asarray([[0.0, -inf, 0.0], [-inf, -inf, -inf], [1.0, inf, 2.0]])
+    soft = ck.softmax(x).numpy()
+    assert soft[0].tolist() == [0.5, 0.0, 0.5]
+    assert np.isnan(soft[1]).all()
+    assert np.isnan(soft[2]).any()
+    assert_close(ck.logsumexp(x, 1), np.array([np.log(2), -inf, inf], np.float32))
+    logs = ck.log_softmax(x).numpy()
+    assert logs[0, 1] == -inf
+
+
+def test_softmax_of_more_values_than_a_half_sums(device: ck.Device) -> None:
+    x = ck.zeros((100_000,), "float16")
+    assert_close(ck.softmax(x), np.full(100_000, 1e-5, np.float16), atol=1e-7)
+    assert_close(ck.log_softmax(x), np.full(100_000, -np.log(1e5)), dtype="float16")

@@ -1,0 +1,121 @@
+"""Special functions against exact values, and the functions over rows that are no rows themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.testing import assert_close, gradcheck
+
+EULER = 0.5772156649015329
+
+
+def test_digamma(device: ck.Device) -> None:
+    x = ck.asarray(np.array([1.0, 2.0, 0.5, 10.0, -0.5, 1e10]))
+    want = [
+        -EULER,
+        1 - EULER,
+        -EULER - 2 * math.log(2),
+        2.251752589066721,
+        0.03648997397857652,
+        math.log(1e10) - 5e-11,
+    ]
+    assert_close(ck.digamma(x), np.array(want), rtol=1e-13)
+    special = ck.digamma(ck.asarray(np.array([0.0, -0.0, -1.0, np.inf, np.nan]))).numpy()
+    np.testing.assert_array_equal(special, [-np.inf, np.inf, np.nan, np.inf, np.nan])
+    narrow = ck.digamma(x.astype("float32"))
+    assert narrow.dtype == ck.float32
+    assert_close(narrow, np.array(want), rtol=1e-6, atol=1e-6)
+
+
+def test_polygamma(device: ck.Device) -> None:
+    zeta3 = 1.2020569031595942
+    one = ck.asarray(np.array([1.0]))
+    assert_close(ck.polygamma(0, one), np.array([-EULER]), rtol=1e-13)
+    assert_close(ck.polygamma(1, one), np.array([math.pi**2 / 6]), rtol=1e-13)
+    assert_close(ck.polygamma(2, one), np.array([-2 * zeta3]), rtol=1e-13)
+    assert_close(ck.polygamma(3, one), np.array([math.pi**4 / 15]), rtol=1e-13)
+    half = ck.asarray(np.array([-0.5]))
+    assert_close(ck.polygamma(1, half), np.array([math.pi**2 / 2 + 4]), rtol=1e-12)
+    assert gradcheck(lambda x: ck.polygamma(1, x), [ck.asarray(np.array([0.7, 3.0]))], order=2)
+    for n in (-1, 1.5):
+        with pytest.raises(ValueError, match="polygamma: n: expected an int of at least 0"):
+            ck.polygamma(n, one)  # type: ignore[arg-type]
+
+
+def test_sinc_is_smooth_at_0(device: ck.Device) -> None:
+    second = ck.grad(ck.grad(ck.sinc))
+    assert second(ck.asarray(np.float64(0.0))).item() == pytest.approx(-(math.pi**2) / 3, rel=1e-12)
+    points = ck.asarray(np.array([0.0, 1e-3, 0.049, 0.051, 0.5, -1.3]))
+    assert gradcheck(ck.sinc, [points], order=2)
+
+
+@pytest.mark.parametrize("dtype", ck.dtypes.FLOATS, ids=lambda d: ck.dtypes.info(d).name)
+def test_nan_to_num(device: ck.Device, dtype: Any) -> None:
+    x = ck.asarray([1.0, math.nan, math.inf, -math.inf]).astype(dtype)
+    limits = ck.finfo(dtype)
+    assert ck.nan_to_num(x).tolist() == [1.0, 0.0, limits.max, limits.min]
+    assert ck.nan_to_num(x, nan=2.0, posinf=3.0, neginf=-4.0).tolist() == [1.0, 2.0, 3.0, -4.0]
+    assert math.isnan(x[1].item())
+    assert ck.nan_to_num(ck.asarray([1, 2])).tolist() == [1, 2]
+
+
+def test_isclose_and_allclose(device: ck.Device) -> None:
+    a = ck.asarray([1.0, 1.0, math.inf, -math.inf, math.nan, 0.0])
+    b = ck.asarray([1.0 + 1e-6, 1.1, math.inf, math.inf, math.nan, 1e-9])
+    for equal_nan in (False, True):
+        want = np.isclose(a.numpy(), b.numpy(), equal_nan=equal_nan)
+        np.testing.assert_array_equal(ck.isclose(a, b, equal_nan=equal_nan).numpy(), want)
+    assert ck.allclose(a[:1], b[:1]) is True
+    assert ck.allclose(a, b) is False
+    assert ck.allclose(ck.asarray([3, 4]), 3) is False
+    assert ck.isclose(ck.asarray([0], dtype="uint8"), ck.asarray([255], dtype="uint8")).tolist() == [False]
+
+
+def test_array_equal_and_equiv(device: ck.Device) -> None:
+    x = ck.asarray([[1.0, math.nan]])
+    assert ck.array_equal(x, x) is False
+    assert ck.array_equal(x, x, equal_nan=True) is True
+    assert ck.array_equal(x[:, :1], [[1.0]]) is True
+    assert ck.array_equal(x, ck.zeros(3)) is False
+    assert ck.array_equiv(ck.ones((2, 3)), ck.ones(3)) is True
+    assert ck.array_equiv(ck.ones((2, 3)), ck.ones(2)) is False
+
+
+def test_xlogy_at_0(device: ck.Device) -> None:
+    x, y = ck.asarray([0.0, 0.0, 0.0, 2.0]), ck.asarray([0.0, -1.0, math.inf, 3.0])
+    assert ck.xlogy(x, y).tolist()[:3] == [0.0, 0.0, 0.0]
+    assert math.isnan(ck.xlogy(0.0, ck.asarray(math.nan)).item())
+    assert gradcheck(ck.xlogy, [ck.asarray(np.array([0.5, 2.0])), ck.asarray(np.array([0.3, 3.0]))], order=2)
+
+
+def test_bits_and_signs(device: ck.Device) -> None:
+    x = ck.asarray([0.0, -0.0, -1.0, math.inf])
+    assert ck.signbit(x).tolist() == [False, True, True, False]
+    assert np.signbit(ck.copysign(x, -1.0).numpy()).all()
+    assert ck.nextafter(ck.asarray(1.0), math.inf).item() == 1 + 2**-23
+    with pytest.raises(TypeError, match="nextafter: expected float32 or float64, got float16"):
+        ck.nextafter(ck.ones(1, "float16"), 2.0)
+    assert ck.gcd(ck.asarray([12, -18, 0]), 8).tolist() == [4, 2, 8]
+    assert ck.lcm(ck.asarray([4, -6, 0]), 10).tolist() == [20, 30, 0]
+
+
+def test_floor_division_of_infinities_follows_the_standard(device: ck.Device) -> None:
+    x = ck.asarray([math.inf, -math.inf, 5.0, -5.0, 0.0])
+    assert ck.floor_divide(x, 2.0).tolist()[:2] == [math.inf, -math.inf]
+    made = ck.floor_divide(x[2:], ck.asarray([-math.inf, math.inf, 1.0])).numpy()
+    np.testing.assert_array_equal(made, [-0.0, -0.0, 0.0])
+    assert np.signbit(made).tolist() == [True, True, False]
+
+
+def test_round_to_decimals(device: ck.Device) -> None:
+    a = np.array([1.2345, -2.5, 1234.5, 0.05])
+    for decimals in (0, 1, 2, -2):
+        assert_close(ck.round(ck.asarray(a), decimals), np.round(a, decimals))
+    assert (
+        ck.round(ck.asarray([15, 25, 1234]), -1).tolist() == np.round(np.array([15, 25, 1234]), -1).tolist()
+    )

@@ -1,6 +1,23 @@
 """NumPy-style arrays whose every operation is CUDA C++ to read, render, run, differentiate and replace."""
 
-from . import aliases, creation, dtypes, errors, fft, info, io, linalg, namespace, nn, optim, random, testing
+import contextlib
+
+from . import (
+    aliases,
+    creation,
+    dtypes,
+    errors,
+    fft,
+    grids,
+    info,
+    io,
+    linalg,
+    namespace,
+    nn,
+    optim,
+    random,
+    testing,
+)
 from .aliases import *  # noqa: F403
 from .array import Array
 from .creation import *  # noqa: F403
@@ -24,7 +41,10 @@ from .dtypes import (
 from .dtypes import bool_ as bool
 from .errors import *  # noqa: F403
 from .function import Function, once_differentiable
+from .grids import *  # noqa: F403
 from .info import *  # noqa: F403
+from .info import __array_api_version__ as __array_api_version__
+from .info import __array_namespace_info__ as __array_namespace_info__
 from .io import *  # noqa: F403
 from .kernel import Kernel
 from .namespace import *  # noqa: F403
@@ -75,11 +95,10 @@ __all__ = [
 __all__ += aliases.__all__
 __all__ += creation.__all__
 __all__ += errors.__all__
+__all__ += grids.__all__
 __all__ += info.__all__
 __all__ += io.__all__
 __all__ += namespace.__all__
 
-try:
-    from . import einops_backend as _einops_backend
-except ImportError:
-    pass
+with contextlib.suppress(ImportError):
+    from . import einops_backend as _einops_backend  # noqa: F401 - einops is there, and finds it

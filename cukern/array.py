@@ -200,7 +200,19 @@ class Array(Operators):
         Raises:
             BufferError: the memory cannot be shared so.
         """
-        return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        data = self._data
+        if self.device.kind == "cuda":
+            to_host = dl_device is not None and tuple(dl_device) != self.__dlpack_device__()
+            if to_host and copy is False:
+                raise BufferError(
+                    f"copy: a copy is needed to give the memory of {self.device} to {dl_device}"
+                )
+            # CuPy copies to the host only where it is asked, and never within a GPU.
+            if to_host:
+                return self.numpy().__dlpack__(max_version=max_version, dl_device=dl_device)
+            with self.device.activate():
+                return (data.copy() if copy else data).__dlpack__(stream=stream, max_version=max_version)
+        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command line: ``python -m cukern info | render | demo``."""
+"""The command line: ``python -m cukern info | render | demo | functions``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("info", help="list devices, compilers, versions and caches").set_defaults(run=_info)
     _add_render(commands.add_parser("render", help="print the text of a kernel that would be compiled"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
+    commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
     options = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -38,6 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     return status
+
+
+def _functions(options: argparse.Namespace) -> int:
+    from .catalog import markdown
+
+    print(markdown(), end="")
+    return 0
 
 
 def _add_render(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -15,16 +16,15 @@ __all__ = [
     "arange",
     "array",
     "asarray",
+    "ascontiguousarray",
     "empty",
     "empty_like",
     "eye",
     "from_dlpack",
-    "fromfunction",
     "full",
     "full_like",
     "geomspace",
     "identity",
-    "indices",
     "linspace",
     "logspace",
     "ones",
@@ -143,9 +143,25 @@ def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, 
     return _of_array(Array._wrap(data, here), dtype, device, copy)
 
 
-def array(obj: Any, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
-    """An array of a copy of ``obj``; the arguments are those of :func:`asarray`."""
-    return asarray(obj, dtype, device, copy=True)
+def array(
+    obj: Any,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    copy: bool | None = True,
+    ndmin: int = 0,
+) -> Array:
+    """An array of a copy of ``obj``; the arguments are those of :func:`asarray`, and axes are added up to ``ndmin``."""
+    made = asarray(obj, dtype, device, copy=copy)
+    return made.reshape((1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
+
+
+def ascontiguousarray(
+    obj: Any, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None
+) -> Array:
+    """An array of ``obj`` in C order, with one axis at least; copied only where it is not that already."""
+    made = asarray(obj, dtype, device).contiguous()
+    return made if made.ndim else made.reshape((1,))
 
 
 def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = None) -> Array:
@@ -187,10 +203,15 @@ def full(
 ) -> Array:
     """An array of ``shape`` whose every element is ``fill_value``, of its dtype by default."""
     where = _device(device)
+    if isinstance(fill_value, complex):
+        raise TypeError(f"fill_value: cukern has no complex numbers, got {fill_value!r}")
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     number = fill_value.item() if isinstance(fill_value, Array) else fill_value
     with where.activate():
-        return Array._wrap(where.xp.full(shape_of(shape), number, wanted), where)
+        made = where.xp.full(shape_of(shape), number, wanted)
+        if where.kind == "cuda" and number == 0 and str(number).startswith("-"):
+            made = where.xp.negative(made)  # CuPy fills with bytes of 0, which have no sign
+        return Array._wrap(made, where)
 
 
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
@@ -245,6 +266,16 @@ def _on(where: Device, data: npt.NDArray[Any]) -> Array:
         return Array._wrap(where.xp.asarray(data), where)
 
 
+def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> Array:
+    """What ``build`` makes with the array library of a device, as ``dtype``."""
+    if where.kind != "cuda":
+        return _on(where, build(np).astype(dtype, copy=False))
+    with where.activate():
+        made = Array._wrap(build(where.xp), where)
+    # CuPy does not cast to every dtype.
+    return made.astype(dtype, copy=False)
+
+
 def arange(
     start: Scalar,
     /,
@@ -263,13 +294,20 @@ def arange(
     if step == 0:
         raise ValueError("step: expected a number other than 0, got 0")
     wanted = dtypes.result_type(low, high, step) if dtype is None else dtypes.as_dtype(dtype)
-    return _on(_device(device), np.arange(low, high, step).astype(wanted))
+    where = _device(device)
+    if not all(isinstance(n, int) for n in (low, high, step)):
+        return _on(where, np.arange(low, high, step).astype(wanted))
+    if max(abs(low), abs(high), abs(step)) < 2**62:
+        return _built(where, wanted, lambda xp: xp.arange(low, high, step))
+    # Of what int64 does not hold NumPy would make floats.
+    exact: Any = wanted if wanted in dtypes.INTS else None
+    return _on(where, np.arange(low, high, step, dtype=exact).astype(wanted))
 
 
 def linspace(
     start: float,
     stop: float,
-    num: int,
+    num: int = 50,
     *,
     dtype: npt.DTypeLike | None = None,
     device: Device | str | None = None,
@@ -298,7 +336,7 @@ def eye(
 ) -> Array:
     """Ones on the ``k``-th diagonal of a matrix of zeros, float32 by default."""
     wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
-    return _on(_device(device), np.eye(n_rows, n_cols, k=k).astype(wanted))
+    return _built(_device(device), wanted, lambda xp: xp.eye(n_rows, n_cols, k=k, dtype=bool))
 
 
 def logspace(
@@ -345,26 +383,4 @@ def tri(
 ) -> Array:
     """Ones on and below the ``k``-th diagonal of a matrix of zeros, float32 by default."""
     wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
-    return _on(_device(device), np.tri(n_rows, n_cols, k).astype(wanted))
-
-
-def indices(
-    dimensions: Shape, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None
-) -> Array:
-    """The places of a grid: shape (axes, *dimensions), of which part i counts along axis i; int64 by default."""
-    wanted = dtypes.default_int if dtype is None else dtypes.as_dtype(dtype)
-    return _on(_device(device), np.indices(shape_of(dimensions)).astype(wanted))
-
-
-def fromfunction(
-    function: Any,
-    shape: Shape,
-    *,
-    dtype: npt.DTypeLike | None = None,
-    device: Device | str | None = None,
-    **options: Any,
-) -> Any:
-    """What ``function`` makes of the coordinates of a grid: an array for each axis of ``shape``, float32."""
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
-    grid = indices(shape, wanted, device=device)
-    return function(*(grid[i] for i in range(grid.shape[0])), **options)
+    return _built(_device(device), wanted, lambda xp: xp.tri(n_rows, n_cols, k, dtype=bool))

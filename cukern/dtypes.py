@@ -177,6 +177,8 @@ def result_type(*operands: object) -> DType:
         if isinstance(operand, (bool, int, float)) and not isinstance(operand, np.generic):
             weak.append(operand)
             continue
+        if isinstance(operand, complex):
+            raise TypeError(f"operand: cukern has no complex numbers, got {operand!r}")
         named: Any = operand
         dtype = as_dtype(getattr(named, "dtype", named), "operand")
         strong = dtype if strong is None else promote(strong, dtype)

@@ -17,8 +17,6 @@ from .dtypes import DType
 from .ops.launch import broadcast_shapes as _broadcast_shapes
 
 __all__ = [
-    "__array_api_version__",
-    "__array_namespace_info__",
     "broadcast_shapes",
     "can_cast",
     "e",
@@ -26,12 +24,14 @@ __all__ = [
     "iinfo",
     "inf",
     "isdtype",
+    "may_share_memory",
     "nan",
     "ndim",
     "newaxis",
     "pi",
     "promote_types",
     "shape",
+    "shares_memory",
     "size",
 ]
 
@@ -189,6 +189,30 @@ def size(x: Any, /, axis: int | None = None) -> int:
     """The number of elements of an array, or along one of its axes."""
     sizes = shape(x)
     return math.prod(sizes) if axis is None else sizes[axis]
+
+
+def may_share_memory(x: Array, y: Array, /) -> bool:
+    """Whether the memory that two arrays span overlaps; quick, and true of some that share no element."""
+    return _spans(x, y, "may_share_memory") and bool(x.device.xp.may_share_memory(x._data, y._data))
+
+
+def shares_memory(x: Array, y: Array, /) -> bool:
+    """Whether two arrays have an element in common, as a view has with its source.
+
+    >>> import cukern as ck
+    >>> x = ck.zeros(4)
+    >>> shares_memory(x, x[1:]), shares_memory(x[::2], x[1::2])
+    (True, False)
+    """
+    return _spans(x, y, "shares_memory") and bool(x.device.xp.shares_memory(x._data, y._data))
+
+
+def _spans(x: Array, y: Array, name: str) -> bool:
+    """Whether two arrays are on one device."""
+    for argument, value in (("x", x), ("y", y)):
+        if not isinstance(value, Array):
+            raise TypeError(f"{name}: {argument}: expected a cukern.Array, got {type(value).__name__}")
+    return x.device is y.device
 
 
 class NamespaceInfo:

@@ -194,13 +194,25 @@ class Operators:
         """The elements as another dtype."""
         return self._call("astype", dtype, copy=copy)
 
-    def reshape(self, *shape: Any, copy: bool | None = None) -> Self:
-        """The elements in another shape, given as integers or as one tuple."""
-        return self._call("reshape", shape[0] if len(shape) == 1 else shape, copy=copy)
+    def copy(self) -> Self:
+        """A copy in C order."""
+        return self._call("copy")
 
-    def ravel(self) -> Self:
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
+        """The elements in another shape, given as integers or as one tuple."""
+        return self._call("reshape", shape[0] if len(shape) == 1 else shape, order, copy=copy)
+
+    def ravel(self, order: str = "C") -> Self:
         """The elements along one axis."""
-        return self._call("ravel")
+        return self._call("ravel", order)
+
+    def flatten(self, order: str = "C") -> Self:
+        """A copy of the elements along one axis."""
+        return self._call("reshape", (-1,), order, copy=True)
+
+    def repeat(self, repeats: Any, /, axis: int | None = None) -> Self:
+        """Each element repeated along an axis, along the flattened array without one."""
+        return self._call("repeat", repeats, axis)
 
     def transpose(self, *axes: Any) -> Self:
         """The view with the axes in another order, reversed by default."""
@@ -301,6 +313,36 @@ class Operators:
     def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
         """The place of the smallest element along an axis."""
         return self._call("argmin", axis, keepdims=keepdims)
+
+    def sort(self, axis: int = -1, kind: Any = None, *, descending: bool = False) -> None:
+        """Put the elements in order along an axis, in place."""
+        self._call("setitem", ..., self._call("sort", axis, descending=descending))
+
+    def argsort(self, axis: int | None = -1, kind: Any = None, *, descending: bool = False) -> Self:
+        """The places along an axis that put the elements in order."""
+        return self._call("argsort", axis, descending=descending)
+
+    def partition(self, kth: Any, axis: int = -1, kind: Any = None) -> None:
+        """Put the elements in order along an axis, in place, with those before place ``kth`` no larger than it."""
+        self._call("setitem", ..., self._call("partition", kth, axis))
+
+    def argpartition(self, kth: Any, axis: int | None = -1, kind: Any = None) -> Self:
+        """The places along an axis that partition the elements."""
+        return self._call("argpartition", kth, axis)
+
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
+        """Where elements would have to be put in for the array to stay in order."""
+        return self._call("searchsorted", v, side=side, sorter=sorter)
+
+    def nonzero(self) -> tuple[Self, ...]:
+        """The places of the elements that are not zero, along each axis."""
+        made: tuple[Self, ...] = FUNCTIONS["nonzero"](self)
+        return made
+
+    def compress(self, condition: Any, axis: int | None = None) -> Self:
+        """The parts along an axis for which ``condition`` is true."""
+        made: Self = FUNCTIONS["compress"](condition, self, axis=axis)
+        return made
 
     def var(
         self,

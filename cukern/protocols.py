@@ -30,10 +30,10 @@ _ACCUMULATE = {
     "minimum": "cummin",
     "logaddexp": "logcumsumexp",
 }
-#: Options that change nothing here, and the values of them that would.
-_IDLE: dict[str, tuple[Any, ...]] = {
-    "casting": ("no", "equiv", "safe"),
-    "order": ("F",),
+#: Options that change nothing here, and the words for which that is so; () for any value.
+_IDLE: dict[str, tuple[str, ...]] = {
+    "casting": ("same_kind", "unsafe"),
+    "order": ("C", "K", "A"),
     "subok": (),
     "kind": (),
     "like": (),
@@ -62,7 +62,7 @@ def _is_idle(name: str, option: str, value: Any) -> bool:
     """
     if option not in _IDLE:
         return False
-    if isinstance(value, str) and value in _IDLE[option]:
+    if value is not None and _IDLE[option] and value not in _IDLE[option]:
         raise _refuse(name, f"{option}={value!r} is not supported")
     return True
 

@@ -76,6 +76,15 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         << elem >>* to = y;
         const << elem >>* from = x;
 <% endif %>
+<% if beyond == "wrap" %>
+        // Once around at most, as a roll is, there is no remainder to take.
+        if (before <= size && columns - before <= 2 * size) {
+            for (index j = start + lane; j < first; j += << lanes >>) to[j] = from[(j - before + size)<< step >>];
+            for (index j = first + lane; j < last; j += << lanes >>) to[j] = from[(j - before)<< step >>];
+            for (index j = last + lane; j < end; j += << lanes >>) to[j] = from[(j - before - size)<< step >>];
+            << "continue" if outer else "return" >>;
+        }
+<% endif %>
         for (index j = start + lane; j < first; j += << lanes >>)
             to[j] = << "low" if beyond == "constant" else "from[inside(j - before, size)%s]" % step >>;
         for (index j = first + lane; j < last; j += << lanes >>) to[j] = from[(j - before)<< step >>];

@@ -10,12 +10,19 @@ import pytest
 import cukern as ck
 
 try:
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 except ImportError:
     pass
 else:
     # Compiling a kernel takes longer than a deadline meant for one call.
-    settings.register_profile("cukern", deadline=None, max_examples=25, derandomize=True)
+    # The device stays the same for every example.
+    settings.register_profile(
+        "cukern",
+        deadline=None,
+        max_examples=25,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
     settings.load_profile("cukern")
 
 

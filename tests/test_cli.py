@@ -214,3 +214,12 @@ def test_output_that_takes_ascii_alone_gets_replacements(tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert "// ?" in done.stdout
+
+
+def test_the_list_of_functions_is_up_to_date(capsys: Any) -> None:
+    """Made anew by ``python -m cukern functions > docs/namespace.md``."""
+    assert cli.main(["functions"]) == 0
+    made = capsys.readouterr().out
+    assert made == (Path(__file__).parent.parent / "docs" / "namespace.md").read_text()
+    for name in ("ck.tanh", "ck.sort", "ck.linalg.svd", "ck.load"):
+        assert f"| `{name}` |" in made

@@ -94,6 +94,7 @@ def test_core_dependencies_are_those_that_cukern_imports() -> None:
         "jinja2",
         "ml_dtypes",
         "numpy",
+        "opt_einsum",
         "platformdirs",
         "safetensors",
         "tree_sitter",

@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..creation import asarray
-from .axes import normalize_axis, public, require_array
+from ..creation import arange, asarray
+from ..table import not_equal
+from .axes import normalize_axes, normalize_axis, public, require_array
 from .elementwise import astype
 from .index import take
 from .manipulate import (
@@ -26,7 +27,8 @@ from .manipulate import (
     split,
     swapaxes,
 )
-from .scan import cumulative_sum
+from .reduce import any as any_of
+from .scan import cumulative_prod, cumulative_sum
 from .search import searchsorted
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
+    "block",
     "column_stack",
     "copy",
     "delete",
@@ -51,6 +54,8 @@ __all__ = [
     "rollaxis",
     "rot90",
     "tile",
+    "trim_zeros",
+    "vander",
     "vsplit",
     "vstack",
 ]
@@ -126,6 +131,93 @@ def column_stack(arrays: Sequence[Array], /) -> Array:
     """Arrays of one axis as columns, matrices as they are, joined along the second axis."""
     made = _listed(arrays, "column_stack")
     return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in made], axis=1)
+
+
+@public
+def block(arrays: Any, /) -> Array:
+    """Nested lists of arrays put together: the innermost along the last axis, the outer ones each along one before it.
+
+    Raises:
+        ValueError: a list is empty, the lists are not nested evenly, or the shapes do not fit.
+
+    >>> import cukern as ck
+    >>> ck.block([[ck.ones((1, 2)), ck.zeros((1, 1))], [ck.zeros((1, 3))]]).tolist()
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    depth, ndim = _nested(arrays)
+    made = _joined(arrays, depth, max(depth, ndim))
+    return made if depth else copy(made)
+
+
+def _nested(arrays: Any) -> tuple[int, int]:
+    """How deep lists of arrays are nested, and the most axes of an array in them."""
+    if not isinstance(arrays, list):
+        return 0, require_array(arrays, "block").ndim
+    found = [_nested(part) for part in arrays]
+    if len({depth for depth, _ in found}) != 1:
+        raise ValueError("block: expected lists that are not empty and nested evenly")
+    return found[0][0] + 1, max(ndim for _, ndim in found)
+
+
+def _joined(arrays: Any, depth: int, ndim: int) -> Array:
+    """Lists nested to a depth joined along as many last axes."""
+    if not depth:
+        return reshape(arrays, (1,) * (ndim - arrays.ndim) + arrays.shape)
+    return concat([_joined(part, depth - 1, ndim) for part in arrays], ndim - depth)
+
+
+@public
+def vander(x: Array, /, N: int | None = None, increasing: bool = False) -> Array:
+    """The matrix whose columns are the powers of ``x``, the highest first unless ``increasing``.
+
+    Args:
+        x: of one axis. The powers of integers are int64.
+        N: the number of columns, that of rows by default.
+        increasing: whether the power 0 comes first.
+
+    Raises:
+        ValueError: ``x`` has not one axis, or ``N`` is negative.
+    """
+    if require_array(x, "vander").ndim != 1:
+        raise ValueError(f"vander: x: expected one axis, got shape {x.shape}")
+    count = x.size if N is None else operator.index(N)
+    if count < 0:
+        raise ValueError(f"vander: N: expected at least 0, got {N}")
+    floating = dtypes.info(x.dtype).kind == "f"
+    values = x if floating else astype(x, dtypes.promote(x.dtype, dtypes.default_int), copy=False)
+    factors = broadcast_to(expand_dims(values, 1), (x.size, max(0, count - 1)))
+    powers = cumulative_prod(factors, axis=1, include_initial=True, dtype=values.dtype)[:, :count]
+    return powers if increasing else flip(powers, 1)
+
+
+@public
+def trim_zeros(x: Array, /, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
+    """A view without the zeros at the ends of axes. Where they end is read back from the device.
+
+    Args:
+        x: any array; what is trimmed is 0 along all the other axes.
+        trim: "f" for the front, "b" for the back, "fb" for both.
+        axis: the axis or axes, all by default.
+
+    Raises:
+        ValueError: ``trim`` has another letter.
+    """
+    axes = normalize_axes(axis, require_array(x, "trim_zeros").ndim, "trim_zeros")
+    letters = trim.lower()
+    if letters not in ("f", "b", "fb", "bf"):
+        raise ValueError(f"trim_zeros: trim: expected 'f', 'b' or 'fb', got {trim!r}")
+    filled, key = not_equal(x, 0), [slice(None)] * x.ndim
+    for place in axes:
+        others = tuple(i for i in range(x.ndim) if i != place)
+        ends = any_of(filled, others).numpy().nonzero()[0]
+        if ends.size:
+            key[place] = slice(
+                int(ends[0]) if "f" in letters else None, int(ends[-1]) + 1 if "b" in letters else None
+            )
+        else:
+            key[place] = slice(0, 0)
+    part: Array = x[tuple(key)]
+    return part
 
 
 @public
@@ -236,7 +328,7 @@ def tile(x: Array, repetitions: int | Sequence[int], /) -> Array:
 
 
 @public
-def repeat(x: Array, repeats: int | Sequence[int] | Array, /, *, axis: int | None = None) -> Array:
+def repeat(x: Array, repeats: int | Sequence[int] | Array, /, axis: int | None = None) -> Array:
     """Each element repeated along an axis.
 
     Args:
@@ -275,12 +367,12 @@ def repeat(x: Array, repeats: int | Sequence[int] | Array, /, *, axis: int | Non
         raise ValueError("repeat: repeats: expected numbers of at least 0")
     ends = cumulative_sum(broadcast_to(reshape(counts, (-1,)), (size,)), axis=0, dtype=dtypes.int64)
     total = int(ends[-1]) if size else 0
-    places = searchsorted(ends, asarray(np.arange(total), device=x.device), side="right")
+    places = searchsorted(ends, arange(total, device=x.device), side="right")
     return take(x, places, axis=place)
 
 
 @public
-def append(x: Array, values: Any, /, *, axis: int | None = None) -> Array:
+def append(x: Array, values: Any, /, axis: int | None = None) -> Array:
     """``x`` with ``values`` after it along an axis; both flattened without one."""
     return concat([require_array(x, "append"), asarray(values, device=x.device)], axis=axis)
 
@@ -295,7 +387,7 @@ def _key(obj: Any) -> Any:
 
 
 @public
-def delete(x: Array, obj: Any, /, *, axis: int | None = None) -> Array:
+def delete(x: Array, obj: Any, /, axis: int | None = None) -> Array:
     """``x`` without the parts at the places ``obj`` along an axis; flattened without one.
 
     Raises:
@@ -306,7 +398,7 @@ def delete(x: Array, obj: Any, /, *, axis: int | None = None) -> Array:
 
 
 @public
-def insert(x: Array, obj: Any, values: Any, /, *, axis: int | None = None) -> Array:
+def insert(x: Array, obj: Any, values: Any, /, axis: int | None = None) -> Array:
     """``x`` with ``values`` inserted before the places ``obj`` along an axis; flattened without one.
 
     Raises:

@@ -121,7 +121,7 @@ class Change:
     """``x.at[key]``: the methods return a new array like ``x``, changed at ``key``.
 
     Values are broadcast to the part, and cast to the dtype of ``x``. Where the key names a place several
-    times, ``add``, ``subtract``, ``multiply``, ``divide``, ``min`` and ``max`` take all its values, and ``set`` the last.
+    times, ``set`` takes the last of its values, and the others take all.
     """
 
     __slots__ = ("_key", "_x")

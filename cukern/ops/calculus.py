@@ -30,8 +30,9 @@ from .sort import argsort
 __all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "trapezoid"]
 
 _CONVOLVE = Kernel("convolve.cu", block=256)
-#: Products that one thread adds up, and the most partial sums that are kept for that.
-_PART, _PARTIAL = 1024, 1 << 24
+#: Products that one thread adds up, the most partial sums that are kept for that, and products between two of
+#: which a sum is put away in a wider dtype.
+_PART, _PARTIAL, _RUN = 1024, 1 << 24, 64
 
 
 def _slice(x: Array, axis: int, *bounds: int | None) -> Array:
@@ -244,13 +245,10 @@ def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
     count, m = x.size - kernel.size + 1, kernel.size
     shape = shape or shape_for(x.device.kind, count, m)
     parts = divide_up(m, shape.part)
-    info = dtypes.info(x.dtype)
-    # Integers wrap around, which C++ leaves open for signed ones.
-    unsigned = dtypes.uint64 if info.itemsize == 8 else dtypes.uint32
-    wide = unsigned if info.kind in "iu" else info.acc
+    _, wide = _sum_dtypes(x.dtype)
     result = x.dtype if parts == 1 else wide
     data = allocate(x.device, (parts, count), result)
-    function = _bound(x.device, x.dtype, result, wide, shape.block, shape.items)
+    function = _bound(x.device, x.dtype, result, shape.block, shape.items)
     with on(x.device):
         grid = (divide_up(count, shape.block * shape.piece), parts, 1)
         function(
@@ -260,16 +258,29 @@ def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
     return astype(sum(made, 0), x.dtype) if parts > 1 else reshape(made, (count,))
 
 
+def _sum_dtypes(dtype: DType) -> tuple[DType, DType]:
+    """What products are added up in, and what such sums are added up in.
+
+    Integers wrap around, which C++ leaves open for signed ones.
+    """
+    info = dtypes.info(dtype)
+    if info.kind in "iu":
+        unsigned = dtypes.uint64 if info.itemsize == 8 else dtypes.uint32
+        return unsigned, unsigned
+    return info.acc, dtypes.float64
+
+
 @cache
-def _bound(
-    device: Device, elem: DType, result: DType, wide: DType, block: int, items: int
-) -> CompiledFunction:
+def _bound(device: Device, elem: DType, result: DType, block: int, items: int) -> CompiledFunction:
+    compute, wide = _sum_dtypes(elem)
     return _CONVOLVE.bind(
         device,
         name=f"correlate_{dtypes.info(elem).name}_{block}",
         elem=elem,
         result=dtypes.info(result).cxx,
-        compute=dtypes.info(wide).cxx,
+        compute=dtypes.info(compute).cxx,
+        wide=dtypes.info(wide).cxx,
+        run=_RUN,
         block=block,
         items=items,
     ).function

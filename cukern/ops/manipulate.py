@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, SupportsIndex
 
 from .. import dtypes
@@ -51,7 +51,7 @@ def _sizes(shape: Shape, name: str, argument: str = "shape") -> tuple[int, ...]:
         TypeError: they are none.
     """
     try:
-        return tuple(map(operator.index, shape if isinstance(shape, (tuple, list)) else (shape,)))  # type: ignore[arg-type]
+        return tuple(map(operator.index, shape if isinstance(shape, (tuple, list)) else (shape,)))
     except TypeError:
         raise TypeError(f"{name}: {argument}: expected integers, got {shape!r}") from None
 
@@ -91,16 +91,13 @@ def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
     Raises:
         ValueError: there is none.
     """
-    count, known = math.prod(shape), math.prod(n for n in sizes if n != -1)
-    made = tuple(count // max(1, known) if n == -1 else n for n in sizes)
-    if (
-        sizes.count(-1) > 1
-        or min(made, default=0) < 0
-        or math.prod(made) != count
-        or (-1 in sizes and not known)
-    ):
+    count, known = math.prod(shape), math.prod(sizes)
+    if known == count and min(sizes, default=0) >= 0:
+        return sizes
+    unknown = -known
+    if sizes.count(-1) != 1 or min(sizes) < -1 or unknown == 0 or count % unknown:
         raise ValueError(f"reshape: an array of shape {shape} has no shape {sizes}")
-    return made
+    return tuple(count // unknown if n == -1 else n for n in sizes)
 
 
 def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
@@ -307,7 +304,8 @@ def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
     if not made:
         raise ValueError(f"{name}: expected at least one array")
     one_device(name, made)
-    return made, dtypes.result_type(*{x.dtype: None for x in made})
+    kinds = {x.dtype for x in made}
+    return made, made[0].dtype if len(kinds) == 1 else dtypes.result_type(*kinds)
 
 
 @public
@@ -333,15 +331,23 @@ def concat(arrays: Sequence[Array], /, axis: int | None = 0, *, dtype: Any = Non
             f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {place}"
         )
     ends = list(accumulate((shape[place] for shape in shapes), initial=0))
-    device, before, after = joined[0].device, shapes[0][:place], shapes[0][place + 1 :]
-    data = allocate(device, (*before, ends[-1], *after), wanted)
-    for x, start, end in zip(joined, ends, ends[1:], strict=False):
-        write(device, data[(slice(None),) * place + (slice(start, end),)], x._data)
+    keys = [(*(slice(None),) * place, slice(*pair)) for pair in pairwise(ends)]
+    return _assembled("concat", joined, (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :]), wanted, keys)
+
+
+def _assembled(
+    name: str, arrays: Sequence[Array], shape: tuple[int, ...], dtype: DType, keys: Sequence[tuple[Any, ...]]
+) -> Array:
+    """An array whose part at each of ``keys`` is one of ``arrays``, cast; the parts make up the whole."""
+    device = arrays[0].device
+    data = allocate(device, shape, dtype)
+    for x, key in zip(arrays, keys, strict=True):
+        write(device, data[key], x._data)
 
     def vjp(g: Array, needs: tuple[bool, ...]) -> list[Array | None]:
-        return [_part(g, place, ends[i], ends[i + 1]) if need else None for i, need in enumerate(needs)]
+        return [g[key] if need else None for key, need in zip(keys, needs, strict=True)]
 
-    return recorded_many("concat", joined, Array._wrap(data, device), vjp)
+    return recorded_many(name, arrays, Array._wrap(data, device), vjp)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -361,11 +367,14 @@ def stack(arrays: Sequence[Array], /, axis: int = 0, *, dtype: Any = None) -> Ar
     Raises:
         ValueError: no array, or different shapes.
     """
-    joined, _ = _joinable(arrays, "stack")
+    joined, common = _joinable(arrays, "stack")
     if any(x.shape != joined[0].shape for x in joined):
         raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
     place = normalize_axis(axis, joined[0].ndim + 1, "stack")
-    return concat([expand_dims(x, place) for x in joined], place, dtype=dtype)
+    wanted = common if dtype is None else dtypes.as_dtype(dtype)
+    before, after = joined[0].shape[:place], joined[0].shape[place:]
+    keys = [(*(slice(None),) * place, i, ...) for i in range(len(joined))]
+    return _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
 
 
 @public
@@ -405,7 +414,8 @@ def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
         raise ValueError(f"{name}: expected at least two axes, got shape {x.shape}")
     n, m = x.shape[-2:]
     rows, columns = arange(n, device=x.device), arange(m, device=x.device)
-    return _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
+    made: Array = _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
+    return made
 
 
 @public

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import dtypes
 from ..device import Device
+from ..dtypes import DType
 from ..expr import cast, input_node
 from ..kernel import Kernel
-from ..program import program
+from ..program import Program, program
 from .launch import Axes, allocate, geometry, needs_64_bits, on, remember, run
 
 _REMAP = Kernel("remap.cu", block=256)
@@ -22,10 +24,14 @@ _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 _LIMIT_32 = 2**31 - 2**20
 
 
+@cache
+def _copy(source: DType, target: DType) -> Program:
+    return program("astype", (cast(input_node(0, source), target),), (source,))
+
+
 def write(device: Device, target: Any, source: Any) -> None:
     """Copy the ndarray ``source``, cast, to ``target``, a part of the same shape of an array, in one launch."""
-    made = program("astype", (cast(input_node(0, source.dtype), target.dtype),), (source.dtype,))
-    run(made, device, (source,), (), target)
+    run(_copy(source.dtype, target.dtype), device, (source,), (), target)
 
 
 class _Axis(NamedTuple):
@@ -129,6 +135,6 @@ def remap(
     return made
 
 
-def _as_bits(value: Any, dtype: dtypes.DType) -> int:
+def _as_bits(value: Any, dtype: DType) -> int:
     """The bits of a number of a dtype, as an integer."""
     return int(np.asarray(value).astype(dtype).view(_BITS[dtype.itemsize]))

@@ -12,7 +12,8 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..creation import arange
-from ..table import floor, round
+from ..table import floor
+from ..table import round as rint
 from .axes import normalize_axis, on_device, public, recorded, require_array
 from .elementwise import astype
 from .index import scatter
@@ -190,7 +191,7 @@ def _ramp(x: Array, axis: int, side: int, width: tuple[int, int], end: Any) -> A
     edge = astype(edge, dtypes.info(x.dtype).acc if floating else dtypes.float64, copy=False)
     places = arange(count, device=x.device) if side == 0 else arange(count - 1, -1, -1, device=x.device)
     steps = reshape(astype(places, edge.dtype), (-1, *(1,) * (x.ndim - axis - 1)))
-    made = (edge - end) / max(1, count) * steps + end
+    made: Array = (edge - end) / max(1, count) * steps + end
     return made if floating else floor(made)
 
 
@@ -204,4 +205,4 @@ def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) ->
     if mode != "mean" or floating:
         return _STATISTICS[mode](part, axis, keepdims=True)
     made = mean(part, axis, dtype=dtypes.float64, keepdims=True)
-    return made if x.dtype == dtypes.bool_ else round(made)
+    return made if x.dtype == dtypes.bool_ else rint(made)

@@ -39,10 +39,10 @@ __all__ = [
 ]
 
 _KERNEL = Kernel("scan.cu", block=256)
-#: Elements of a column that one host thread, or one GPU block, scans before a column is cut.
+#: Elements that a host thread scans at least, in one column or in several.
 _PIECE = 1 << 16
-#: Columns of the GPU beyond which a column need not be cut to keep it busy.
-_COLUMNS = 1 << 14
+#: Threads that keep a GPU busy; where a quarter of them is at work, columns are not cut.
+_THREADS = 1 << 18
 #: Neighbouring columns that a host thread scans together where a column is not contiguous.
 _TILE = 64
 
@@ -100,10 +100,11 @@ def shape_for(kind: str, columns: int, n: int, inner: int) -> Shape:
         tile = _TILE if inner > 1 else 1
         return Shape(1, 1, 1, tile, max(tile, _PIECE // max(1, n)), n)
     lanes = 1 if inner > 1 or n <= 8 else 32 if n <= 1024 else 256
-    wanted = max(1, _COLUMNS // (columns * lanes))
-    least = 4096 if lanes > 1 else 256
-    piece = n if columns * lanes >= _COLUMNS else max(least, divide_up(n, min(wanted, 4096)))
-    return Shape(256, lanes, 4 if n > 32 and lanes > 1 else 1, 1, 1, piece)
+    items = 1 if lanes == 1 or n <= 32 else 2 if n <= 64 else 4
+    wanted = min(_THREADS // (columns * lanes), 65535)
+    steps = 4096 if lanes > 1 else 256
+    piece = n if wanted < 4 or n <= 8 * steps else max(steps, divide_up(n, wanted))
+    return Shape(256, lanes, items, 1, 1, piece)
 
 
 @cache

@@ -19,7 +19,7 @@ from ..table import floor_divide, not_equal, remainder
 from .axes import public, require_array
 from .elementwise import astype
 from .index import integers, places_in, take
-from .launch import allocate, on
+from .launch import allocate, divide_up, on
 from .manipulate import reshape, stack
 from .scan import cumulative_sum
 
@@ -36,9 +36,9 @@ __all__ = [
 
 _SEARCH = Kernel("search.cu", block=256)
 _COMPACT = Kernel("compact.cu", block=256)
-#: Queries of a host thread, and flags of a tile on either device.
+#: Queries of a host thread, and flags of a tile: a thread of the host has one, a warp of a GPU.
 _HOST_PIECE = 1024
-_TILE = {"host": 1 << 15, "cuda": 1 << 12}
+_TILE = {"host": 1 << 15, "cuda": 1 << 10}
 
 
 @cache
@@ -75,7 +75,8 @@ def searchsorted(
     Raises:
         DeviceError: the arrays are on different devices.
         TypeError: the dtypes have no common one.
-        ValueError: ``x1`` has several axes, ``sorter`` another shape, or there is no such side.
+        ValueError: ``x1`` has several axes, ``sorter`` another shape or places out of range (on the host; on a GPU
+            they are clipped), or there is no such side.
 
     >>> import cukern as ck
     >>> ck.searchsorted(ck.asarray([1, 3, 5]), ck.asarray([0, 3, 9]), side="right").tolist()
@@ -90,6 +91,8 @@ def searchsorted(
     queries = asarray(
         x2, dtype=dtype if is_scalar(x2) else None, device=None if isinstance(x2, Array) else x1.device
     )
+    if sorter is not None:
+        sorter = asarray(sorter, device=None if isinstance(sorter, Array) else x1.device)
     for other in (queries, sorter):
         if other is not None and other.device is not x1.device:
             raise DeviceError(
@@ -101,7 +104,11 @@ def searchsorted(
             raise ValueError(
                 f"searchsorted: sorter: expected integers of shape {x1.shape}, got {sorter.dtype}, {sorter.shape}"
             )
-        order = astype(sorter, dtypes.int64, copy=False).contiguous()
+        try:
+            with on(x1.device):
+                order = places_in(sorter._data, x1.size, x1, "searchsorted: sorter")
+        except IndexError as error:
+            raise ValueError(str(error)) from None
     with tape.stop_recording():
         xs = astype(x1, dtype, copy=False).contiguous()
         wanted = astype(queries, dtype, copy=False).contiguous()
@@ -109,7 +116,7 @@ def searchsorted(
     if made.size:
         function, block = _searching(x1.device, dtype, side == "right", order is not None)
         piece = _HOST_PIECE if block == 1 else 1
-        orders = () if order is None else (order._data,)
+        orders = () if order is None else (order,)
         with on(x1.device):
             function(
                 (-(-made.size // (block * piece)), 1, 1),
@@ -122,33 +129,48 @@ def searchsorted(
 
 @cache
 def _compacting(device: Device, stage: str, block: int) -> CompiledFunction:
+    lanes = 1 if block == 1 else 32
     return _COMPACT.bind(
-        device, name=f"nonzero_{stage}_{block}", block=block, lanes=block, stage=stage
+        device, name=f"nonzero_{stage}_{block}", block=block, lanes=lanes, stage=stage
     ).function
 
 
-def places_of(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
+def flat_places(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
     """The places of the true elements of a bool array, flattened in C order, as int64.
 
     The number of them is read back from the device, which this waits for.
+
+    Args:
+        flags: of any shape.
+        tile: flags that a thread of the host or a warp goes through.
+        block: threads of a block, 1 or a multiple of 32.
     """
-    flags = flags.contiguous()
     n, device = flags.size, flags.device
-    tile = tile or _TILE[device.kind]
-    block = block or (1 if device.kind == "host" else 256)
-    tiles = max(1, -(-n // tile))
-    counts = allocate(device, (tiles,), dtypes.int64)
     if not n:
         return Array._wrap(allocate(device, (0,), dtypes.int64), device)
+    tile = tile or _TILE[device.kind]
+    block = block or (1 if device.kind == "host" else 256)
+    tiles = divide_up(n, tile)
+    blocks = divide_up(tiles, max(1, block // 32))
+    counts = allocate(device, (tiles,), dtypes.int64)
     with on(device), tape.stop_recording():
-        _compacting(device, "count", block)((tiles, 1, 1), (block, 1, 1), 0, (flags._data, counts, n, tile))
+        data = flags.contiguous()._data
+        _compacting(device, "count", block)((blocks, 1, 1), (block, 1, 1), 0, (data, counts, n, tile))
         starts = cumulative_sum(Array._wrap(counts, device), include_initial=True)
         made = allocate(device, (int(starts[tiles].item()),), dtypes.int64)
         if made.size:
             _compacting(device, "write", block)(
-                (tiles, 1, 1), (block, 1, 1), 0, (flags._data, starts._data, made, n, tile)
+                (blocks, 1, 1), (block, 1, 1), 0, (data, starts._data, made, n, tile)
             )
     return Array._wrap(made, device)
+
+
+def places_of(mask: Array) -> list[Array]:
+    """The places of the true elements of a bool array, in C order: an int64 array for each axis.
+
+    The number of them is read back from the device, which this waits for.
+    """
+    return unraveled(flat_places(mask), mask.shape)
 
 
 def _flags(x: Array) -> Array:
@@ -159,10 +181,10 @@ def _flags(x: Array) -> Array:
 def unraveled(places: Array, shape: tuple[int, ...]) -> list[Array]:
     """For places in a flattened array, those along each axis of ``shape``."""
     made: list[Array] = []
-    for size in reversed(shape):
+    for size in reversed(shape[1:]):
         made.append(remainder(places, size))
         places = floor_divide(places, size)
-    return made[::-1]
+    return [places, *reversed(made)] if shape else []
 
 
 @public
@@ -177,19 +199,19 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     require_array(x, "nonzero")
     if not x.ndim:
         raise ValueError("nonzero: x: expected at least one axis, got a 0-d array")
-    return tuple(unraveled(places_of(_flags(x)), x.shape))
+    return tuple(places_of(_flags(x)))
 
 
 @public
 def flatnonzero(x: Array, /) -> Array:
     """The places of the elements that are not zero, in the flattened array."""
-    return places_of(_flags(require_array(x, "flatnonzero")))
+    return flat_places(_flags(require_array(x, "flatnonzero")))
 
 
 @public
 def argwhere(x: Array, /) -> Array:
     """The places of the elements that are not zero, shape (count, axes)."""
-    places = places_of(_flags(require_array(x, "argwhere")))
+    places = flat_places(_flags(require_array(x, "argwhere")))
     if not x.ndim:
         return reshape(places, (places.size, 1))[:, :0]
     return stack(unraveled(places, x.shape), axis=1)
@@ -212,7 +234,7 @@ def compress(condition: Any, x: Array, /, *, axis: int | None = None) -> Array:
     flags = asarray(condition, device=x.device)
     if flags.ndim != 1:
         raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")
-    return take(x, places_of(_flags(flags)), axis=axis)
+    return take(x, flat_places(_flags(flags)), axis=axis)
 
 
 @public

@@ -72,7 +72,7 @@ CASES = [
     *(
         Case(
             "linalg.matrix_norm",
-            (A((2, 3, 4), distinct=True),),
+            (A((2, 3, 4)),),
             {"ord": p},
             oracle=lambda x, ord: np.linalg.norm(x, ord, (-2, -1)),
             label=str(p),

@@ -14,13 +14,17 @@ ROWS = A((3, 6))
 METHODS = ("lower", "higher", "midpoint", "nearest", "hazen", "inverted_cdf", "closest_observation")
 
 
-def counts(x: np.ndarray, *args: Any, **options: Any) -> np.ndarray:
-    """The first result of numpy.histogram; what it says of bools is no matter here."""
-    return np.histogram(x.astype(np.uint8) if x.dtype == bool else x, *args, **options)[0]
+def numbers(x: np.ndarray) -> np.ndarray:
+    """Bools as the integers that they are binned as, of which NumPy warns."""
+    return x.astype(np.uint8) if x.dtype == bool else x
 
 
-def edges(x: np.ndarray, *args: Any, **options: Any) -> np.ndarray:
-    return np.histogram_bin_edges(x.astype(np.uint8) if x.dtype == bool else x, *args, **options)
+def histogram(x: np.ndarray, *args: Any, **options: Any) -> Any:
+    return np.histogram(numbers(x), *args, **options)
+
+
+def edges(x: np.ndarray, *args: Any) -> np.ndarray:
+    return np.histogram_bin_edges(numbers(x), *args)
 
 
 CASES = [
@@ -48,9 +52,10 @@ CASES = [
     Case("cov", (ROWS,), {"rowvar": False, "bias": True}, kinds=NUMERIC, label="columns", tolerance=16),
     Case("corrcoef", (ROWS,), kinds=FLOAT, tolerance=16, repeat=False),
     Case("corrcoef", (A((6,)), A((6,))), kinds=FLOAT, label="two", tolerance=16, repeat=False),
-    Case("histogram", (D, 4), oracle=counts, gradient=0, dtype=np.int64),
-    Case("histogram", (D, 4, (-1.0, 2.5)), oracle=counts, gradient=0, dtype=np.int64, label="range"),
-    Case("histogram", (D, [-2, -1, 0, 0, 2, 3]), oracle=counts, gradient=0, dtype=np.int64, label="edges"),
+    *(
+        Case("histogram", (D, *a), oracle=histogram, gradient=0, dtype="", halves=False, label=label)
+        for label, *a in (("", 4), ("range", 4, (-1.0, 2.5)), ("edges", [-2, -1, 0, 0, 2, 3]))
+    ),
     Case("histogram_bin_edges", (D, 5), oracle=edges, gradient=0, repeat=False),
     Case("bincount", (A((40,), 0, 7),), kinds=INTEGER, gradient=0),
     Case("bincount", (A(values=[3, 1, 1, 0], kind="int64"), A((4,))), kinds=FLOAT, label="weights"),

@@ -16,6 +16,7 @@ from elementwise_support import (
 import cukern as ck
 from cukern import namespace, tape
 from cukern.expr import Row
+from cukern.ops import launch
 from cukern.testing import assert_close, gradcheck
 
 # ----- derivatives -----
@@ -36,6 +37,26 @@ def test_gradients_of_all_rows_to_second_order(device: ck.Device, group: Any) ->
     arrays = [ck.asarray(v) for v in operands(rows[0], np.float64, (4,))]
     together = namespace.fuse(lambda *xs: [row.apply(xs) for row in rows])
     assert gradcheck(together, arrays, order=2)
+
+
+@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=lambda row: row.name)
+def test_the_backward_is_one_kernel_at_most(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, row: Row
+) -> None:
+    arrays = [ck.asarray(v) for v in operands(row, np.float32, (4,))]
+    tracked = [a for a in arrays if a.dtype == ck.float32]
+    with ck.Tape() as recorder:
+        recorder.watch(*tracked)
+        y = row.apply(tuple(arrays))
+    launches: list[str] = []
+    run = launch.run
+    monkeypatch.setattr(
+        "cukern.ops.elementwise.run",
+        lambda made, *args, **options: launches.append(made.name) or run(made, *args, **options),
+    )
+    gradients = recorder.gradient(y, tracked)
+    assert any(one is not None for one in gradients)
+    assert len(launches) <= 1
 
 
 READS_RESULT = ["divide", "tanh", "sqrt", "sigmoid", "elu", "relu", "pow", "reciprocal", "logaddexp", "hypot"]

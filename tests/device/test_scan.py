@@ -104,7 +104,8 @@ def test_gpu_shapes_by_size() -> None:
     assert shape_for("cuda", 100, 100, 1).lanes == 32
     assert shape_for("cuda", 100, 5000, 1).lanes == 256
     assert shape_for("cuda", 100, 5000, 7).lanes == 1
-    assert -(-(10**9) // shape_for("cuda", 1, 10**9, 1).piece) <= 4096
+    assert -(-(10**9) // shape_for("cuda", 1, 10**9, 2).piece) <= 65535
+    assert shape_for("cuda", 1, 10**4, 1).piece == 10**4
     assert shape_for("cuda", 10**6, 100, 10).piece == 100
 
 

@@ -98,8 +98,10 @@ def _sorting(dtype: Any) -> None:
 
 
 def _scan(dtype: Any) -> None:
-    """A block a row, a thread a column, and long ones that are cut into pieces."""
-    shapes = [(3, 300)] if dtype not in (ck.float32, ck.int8) else [(3, 300), (2, 1 << 16), (5000, 3)]
+    """A warp or a block a row, a thread a column, and long ones that are cut into pieces."""
+    shapes = [(3, 300)]
+    if dtype in (ck.float32, ck.int8):
+        shapes += [(3, 8), (3, 30), (2, 2000), (2, 1 << 16), (5000, 3)]
     for shape in shapes:
         (x,) = _zeros(dtype, shape)
         ck.cumulative_sum(x, axis=0 if shape[0] > shape[1] else 1)
@@ -110,8 +112,29 @@ def _scan(dtype: Any) -> None:
         _derivatives(lambda x: ck.logcumsumexp(x, 1), x)
 
 
+def _moving(dtype: Any) -> None:
+    """Elements move by their size: every way beyond the ends for one dtype."""
+    modes = ("constant", "edge", "reflect", "symmetric", "wrap") if dtype == ck.float32 else ("constant",)
+    for mode in modes:
+        for x in _zeros(dtype, (9,), (3, 4), (3, 4, 5)):
+            ck.pad(x, 1, mode)
+            ck.pad(x[..., ::2], 1, mode)
+
+
 def _convolve(dtype: Any) -> None:
     ck.convolve(*_zeros(dtype, (9,), (3,)))
+
+
+def _histogram(dtype: Any) -> None:
+    """Counts in the memory of a block and in the whole array's, and weights; bins that are even or not."""
+    (x,) = _zeros(dtype, (9,))
+    edges = ck.zeros(4, ck.float64)
+    for bins in (3, 9000) if dtype == ck.float32 else (3,):
+        ck.histogram(x, bins, (0, 1))
+    ck.histogram(x, edges)
+    ck.histogram(x, edges, weights=ck.zeros(9))
+    if dtypes.info(dtype).kind != "f":
+        ck.bincount(x, minlength=2)
 
 
 def _compact(dtype: Any) -> None:
@@ -192,7 +215,17 @@ def _adam(dtype: Any) -> None:
 
 
 #: What launches the kernels of the templates, in their variants: for every dtype, and for the floating ones.
-EVERY: tuple[Callable[[Any], None], ...] = (_elementwise, _reduce, _index, _sorting, _scan, _convolve, _at)
+EVERY: tuple[Callable[[Any], None], ...] = (
+    _elementwise,
+    _reduce,
+    _index,
+    _moving,
+    _sorting,
+    _scan,
+    _convolve,
+    _histogram,
+    _at,
+)
 FLOATING: tuple[Callable[[Any], None], ...] = (
     _matmul_add_relu,
     _layer_norm,

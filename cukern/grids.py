@@ -1,0 +1,152 @@
+"""Arrays of places: grids, diagonals and triangles, as indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import dtypes
+from .array import Array, shape_of
+from .creation import Shape, arange, asarray
+from .device import Device
+from .ops.axes import require_array
+from .ops.manipulate import broadcast_to, reshape, stack
+from .ops.search import flatnonzero
+
+__all__ = [
+    "diag_indices",
+    "diag_indices_from",
+    "fromfunction",
+    "indices",
+    "ix_",
+    "tril_indices",
+    "tril_indices_from",
+    "triu_indices",
+    "triu_indices_from",
+]
+
+
+def indices(
+    dimensions: Shape,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    sparse: bool = False,
+    device: Device | str | None = None,
+) -> Any:
+    """The places of a grid: shape (axes, *dimensions), of which part i counts along axis i; int64 by default.
+
+    Args:
+        dimensions: the sizes of the grid's axes.
+        dtype: that of the places.
+        sparse: whether the result is one array for each axis instead, left to broadcasting.
+        device: the current one by default.
+    """
+    sizes = shape_of(dimensions)
+    wanted = dtypes.default_int if dtype is None else dtypes.as_dtype(dtype)
+    lines = [arange(n, dtype=wanted, device=device) for n in sizes]
+    made = [
+        reshape(x, tuple(-1 if i == axis else 1 for i in range(len(sizes)))) for axis, x in enumerate(lines)
+    ]
+    if sparse or not made:
+        return tuple(made) if sparse else reshape(arange(0, dtype=wanted, device=device), (0,))
+    return stack([broadcast_to(x, sizes) for x in made])
+
+
+def fromfunction(
+    function: Any,
+    shape: Shape,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    **options: Any,
+) -> Any:
+    """What ``function`` makes of the coordinates of a grid: an array for each axis of ``shape``, float32."""
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    grid = indices(shape, wanted, device=device)
+    return function(*(grid[i] for i in range(grid.shape[0])), **options)
+
+
+def diag_indices(n: int, ndim: int = 2, *, device: Device | str | None = None) -> tuple[Array, ...]:
+    """The places of the main diagonal of an array of ``ndim`` axes of ``n`` elements."""
+    return (arange(n, device=device),) * ndim
+
+
+def diag_indices_from(x: Array, /) -> tuple[Array, ...]:
+    """The places of the main diagonal of ``x``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes, or axes of different sizes.
+    """
+    shape = require_array(x, "diag_indices_from").shape
+    if len(shape) < 2 or len(set(shape)) > 1:
+        raise ValueError(f"diag_indices_from: x: expected two equal axes at least, got shape {shape}")
+    return diag_indices(shape[0], len(shape), device=x.device)
+
+
+def _places(mask: npt.NDArray[Any], device: Device | str | None) -> tuple[Array, ...]:
+    return tuple(asarray(places, device=device) for places in mask.nonzero())
+
+
+def tril_indices(
+    n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
+) -> tuple[Array, ...]:
+    """The rows and columns of the places on and below the ``k``-th diagonal of ``n`` rows and ``m`` columns.
+
+    >>> [places.tolist() for places in tril_indices(2)]
+    [[0, 1, 1], [0, 0, 1]]
+    """
+    return _places(np.tri(n, m, k, dtype=bool), device)
+
+
+def triu_indices(
+    n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
+) -> tuple[Array, ...]:
+    """The rows and columns of the places on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
+    return _places(~np.tri(n, m, k - 1, dtype=bool), device)
+
+
+def _matrix(x: Array, name: str) -> tuple[int, int]:
+    rows_and_columns = require_array(x, name).shape
+    if len(rows_and_columns) != 2:
+        raise ValueError(f"{name}: x: expected two axes, got shape {rows_and_columns}")
+    return rows_and_columns
+
+
+def tril_indices_from(x: Array, /, k: int = 0) -> tuple[Array, ...]:
+    """:func:`tril_indices` of a matrix of the shape of ``x``.
+
+    Raises:
+        ValueError: ``x`` has not two axes.
+    """
+    rows, columns = _matrix(x, "tril_indices_from")
+    return tril_indices(rows, k, columns, device=x.device)
+
+
+def triu_indices_from(x: Array, /, k: int = 0) -> tuple[Array, ...]:
+    """:func:`triu_indices` of a matrix of the shape of ``x``.
+
+    Raises:
+        ValueError: ``x`` has not two axes.
+    """
+    rows, columns = _matrix(x, "triu_indices_from")
+    return triu_indices(rows, k, columns, device=x.device)
+
+
+def ix_(*places: Any) -> tuple[Array, ...]:
+    """Integers, or a mask, for each axis, as an index of the places that any of these together name.
+
+    Raises:
+        ValueError: an argument has not one axis.
+    """
+    home = next((x.device for x in places if isinstance(x, Array)), None)
+    made = []
+    for i, given in enumerate(places):
+        x = asarray(given, dtype=dtypes.default_int if not len(given) else None, device=home)
+        if x.ndim != 1:
+            raise ValueError(f"ix_: places[{i}]: expected one axis, got shape {x.shape}")
+        if x.dtype == dtypes.bool_:
+            x = flatnonzero(x)
+        made.append(reshape(x, (1,) * i + (-1,) + (1,) * (len(places) - i - 1)))
+    return tuple(made)

@@ -1,0 +1,141 @@
+"""Dtypes asked for: limits, kinds, promotion, what the namespace says of itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cukern as ck
+from cukern import dtypes
+
+ANY = st.sampled_from(dtypes.ALL)
+SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
+
+
+def name(dtype: Any) -> str:
+    return dtypes.info(dtype).name
+
+
+@pytest.mark.parametrize("dtype", dtypes.FLOATS, ids=name)
+def test_limits_of_floats(dtype: Any) -> None:
+    found, want = ck.finfo(dtype), ml_dtypes.finfo(dtype)
+    assert found == ck.finfo(ck.zeros(1, dtype, device="host")) and found.dtype == dtype
+    for attribute in ("bits", "eps", "max", "min", "smallest_normal"):
+        value = getattr(found, attribute)
+        assert type(value) is (int if attribute == "bits" else float)
+        assert value == float(getattr(want, attribute))
+    with pytest.raises(ValueError, match="expected an integer dtype"):
+        ck.iinfo(dtype)
+
+
+@pytest.mark.parametrize("dtype", dtypes.INTS, ids=name)
+def test_limits_of_integers(dtype: Any) -> None:
+    found, want = ck.iinfo(dtype), np.iinfo(dtype)
+    assert (found.bits, found.max, found.min, found.dtype) == (want.bits, want.max, want.min, dtype)
+    with pytest.raises(ValueError, match="expected a floating dtype"):
+        ck.finfo(dtype)
+
+
+KINDS = {
+    "bool": {"bool"},
+    "signed integer": {"int8", "int16", "int32", "int64"},
+    "unsigned integer": {"uint8", "uint16", "uint32", "uint64"},
+    "real floating": {"float16", "bfloat16", "float32", "float64"},
+    "complex floating": set(),
+}
+KINDS["integral"] = KINDS["signed integer"] | KINDS["unsigned integer"]
+KINDS["numeric"] = KINDS["integral"] | KINDS["real floating"]
+
+
+def test_kinds() -> None:
+    for kind, members in KINDS.items():
+        assert {name(d) for d in dtypes.ALL if ck.isdtype(d, kind)} == members
+        assert {name(d) for d in dtypes.ALL if ck.isdtype(d, ("bool", kind))} == members | {"bool"}
+    assert ck.isdtype(ck.int8, ck.int8) and not ck.isdtype(ck.int8, ck.int16)
+    assert not ck.isdtype(ck.int8, ())
+    with pytest.raises(ValueError, match="expected a dtype or one of bool"):
+        ck.isdtype(ck.int8, "decimal")
+    with pytest.raises(TypeError, match="is not a dtype"):
+        ck.isdtype("text", "bool")
+
+
+def test_there_is_no_complex_dtype() -> None:
+    for absent in ("complex64", "complex128"):
+        assert not hasattr(ck, absent) and not hasattr(dtypes, absent)
+    assert ck.bool is ck.bool_ and "bool" in ck.__all__
+
+
+@given(a=ANY, b=ANY, c=ANY)
+def test_promotion(a: Any, b: Any, c: Any) -> None:
+    both = ck.promote_types(a, b)
+    assert both == ck.promote_types(b, a) == ck.result_type(a, b)
+    assert both == (ck.zeros(1, a, "host") + ck.zeros(1, b, "host")).dtype
+    assert ck.result_type(a, a) == a
+    if ck.bfloat16 not in (a, b):
+        assert both == np.promote_types(a, b)
+        assert ck.can_cast(a, b) == np.can_cast(a, b)
+    assert ck.can_cast(a, both) and ck.can_cast(ck.zeros(1, b, "host"), both)
+    assert ck.result_type(a, b, c) == ck.result_type(b, a, c)
+
+
+@given(dtype=ANY, number=st.sampled_from([True, 3, 2.5]))
+def test_promotion_with_numbers_is_that_of_operations(dtype: Any, number: Any) -> None:
+    x = ck.ones(2, dtype, "host")
+    assert ck.result_type(x, number) == ck.result_type(dtype, number) == ck.where(x == 1, x, number).dtype
+
+
+def test_astype_moves_between_devices(device: ck.Device) -> None:
+    x = ck.ones(3)
+    made = ck.astype(x, "float64", device="host")
+    assert made.dtype == ck.float64 and made.device is ck.Device("host")
+    assert ck.astype(x, "float32", copy=False) is x
+    assert ck.astype(x, "float32") is not x
+
+
+def test_what_the_namespace_says_of_itself(device: ck.Device) -> None:
+    assert ck.__array_api_version__ == "2025.12"
+    assert (ck.e, ck.pi, ck.inf, ck.newaxis) == (math.e, math.pi, math.inf, None) and math.isnan(ck.nan)
+    info = ck.__array_namespace_info__()
+    assert info.default_device() is device and device in info.devices()
+    assert info.capabilities()["boolean indexing"] is True
+    made = {"real floating": ck.asarray(1.0), "integral": ck.asarray(1), "indexing": ck.argmax(ck.ones(1))}
+    assert info.default_dtypes(device=device) == {kind: x.dtype for kind, x in made.items()}
+    assert set(info.dtypes()) == set(map(name, dtypes.ALL)) - {"float16", "bfloat16"}
+    two = info.dtypes(kind=("bool", "unsigned integer"), device=device)
+    assert set(two) == KINDS["unsigned integer"] | {"bool"}
+    assert info.dtypes(kind="complex floating") == {}
+    for name_, dtype in info.dtypes().items():
+        assert getattr(ck, name_) == dtype
+
+
+@given(shapes=st.lists(SHAPES, min_size=1, max_size=3))
+def test_broadcast_shapes(shapes: list[tuple[int, ...]]) -> None:
+    try:
+        want = np.broadcast_shapes(*shapes)
+    except ValueError:
+        with pytest.raises(ValueError, match="do not broadcast"):
+            ck.broadcast_shapes(*shapes)
+    else:
+        assert ck.broadcast_shapes(*shapes) == want
+
+
+def test_shapes_of_arrays(device: ck.Device) -> None:
+    x = ck.zeros((2, 3))
+    assert (ck.shape(x), ck.ndim(x), ck.size(x), ck.size(x, 1)) == ((2, 3), 2, 6, 3)
+    assert (ck.shape([[1, 2]]), ck.ndim(3), ck.size([1, 2])) == ((1, 2), 0, 2)
+    assert ck.broadcast_shapes() == () and ck.broadcast_shapes(3, (2, 1)) == (2, 3)
+
+
+def test_shared_memory(device: ck.Device) -> None:
+    x = ck.zeros((2, 4))
+    assert ck.shares_memory(x, x.T) and ck.may_share_memory(x, x[1:])
+    assert ck.may_share_memory(x[:, ::2], x[:, 1::2]) and not ck.shares_memory(x[:, ::2], x[:, 1::2])
+    assert not ck.shares_memory(x, ck.copy(x)) and not ck.may_share_memory(x, ck.zeros(3))
+    with pytest.raises(TypeError, match="y: expected a cukern.Array, got int"):
+        ck.shares_memory(x, 3)  # type: ignore[arg-type]

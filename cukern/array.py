@@ -137,7 +137,7 @@ class Array(Operators):
             made = Array._wrap(self.numpy(), where)
         else:
             with where.activate():
-                made = Array._wrap(where.xp.array(self._data), where)
+                made = Array._wrap(uploaded(self._data, where), where)
         if tape.recording((self,)):
             tape.record(
                 "to_device", (self,), (made,), lambda given, saved, needs: (given[0].to_device(home),)
@@ -312,7 +312,18 @@ def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
     except DeviceError:
         where = current()
     with where.activate():
-        return cls._wrap(where.xp.asarray(data), where)
+        return cls._wrap(uploaded(data, where), where)
+
+
+def uploaded(data: Any, where: Device) -> Any:
+    """An ndarray on another device; on the host a NumPy array as it is.
+
+    CuPy makes a 0-d array by filling with its number, which loses the sign of -0.0.
+    """
+    if where.kind == "host":
+        return data
+    flat = where.xp.array(data.reshape(1) if not data.ndim else data)
+    return flat.reshape(data.shape)
 
 
 def copied(x: Array) -> Array:

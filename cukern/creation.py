@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import dtypes, tape
-from .array import Array, copied, shape_of
+from .array import Array, copied, shape_of, uploaded
 from .device import Device, current
 
 __all__ = [
@@ -208,10 +208,7 @@ def full(
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     number = fill_value.item() if isinstance(fill_value, Array) else fill_value
     with where.activate():
-        made = where.xp.full(shape_of(shape), number, wanted)
-        if where.kind == "cuda" and number == 0 and str(number).startswith("-"):
-            made = where.xp.negative(made)  # CuPy fills with bytes of 0, which have no sign
-        return Array._wrap(made, where)
+        return Array._wrap(where.xp.full(shape_of(shape), number, wanted), where)
 
 
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
@@ -263,7 +260,7 @@ def ones_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str
 
 def _on(where: Device, data: npt.NDArray[Any]) -> Array:
     with where.activate():
-        return Array._wrap(where.xp.asarray(data), where)
+        return Array._wrap(uploaded(data, where), where)
 
 
 def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> Array:

@@ -58,9 +58,7 @@ def _searching(device: Device, dtype: DType, right: bool, indirect: bool) -> tup
 
 
 @public
-def searchsorted(
-    x1: Array, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Array | None = None
-) -> Array:
+def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
     """Where each element of ``x2`` would have to be put into ``x1`` for that to stay in order.
 
     Args:
@@ -218,7 +216,7 @@ def argwhere(x: Array, /) -> Array:
 
 
 @public
-def compress(condition: Any, x: Array, /, *, axis: int | None = None) -> Array:
+def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
     """The parts of ``x`` along an axis for which ``condition`` is true; differentiable.
 
     Args:

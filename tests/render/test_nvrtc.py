@@ -95,6 +95,9 @@ def _sorting(dtype: Any) -> None:
     for side in ("left", "right"):
         ck.searchsorted(line, line, side=side)
     ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
+    ck.lexsort((line, line))
+    if dtypes.info(dtype).kind == "f":
+        _derivatives(ck.sort, line)
 
 
 def _scan(dtype: Any) -> None:

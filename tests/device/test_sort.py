@@ -1,0 +1,221 @@
+"""Sorting: stability, NaN and zeros, the launch shapes of both devices, derivatives, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.exceptions import AxisError
+
+import cukern as ck
+from cukern.ops import sort as sorting
+from cukern.ops.sort import Shape, permuted, shape_for, sorted_rows
+from cukern.testing import gradcheck
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+DTYPES += ["float16", "bfloat16", "float32", "float64"]
+#: A thread a tile, several tiles a block, a block a tile, of one warp and of several.
+SHAPES = {
+    "serial": Shape(1, 1, 16),
+    "small tiles": Shape(1, 1, 4),
+    "threads": Shape(64, 1, 8),
+    "groups": Shape(64, 16, 8),
+    "warp": Shape(32, 32, 2),
+    "block": Shape(128, 128, 4),
+}
+
+
+def stable(x: np.ndarray, descending: bool = False) -> np.ndarray:
+    """The stable order of rows, by NumPy; of a descending one NaN comes first."""
+    if not descending:
+        return np.argsort(x, -1, kind="stable")
+    return x.shape[-1] - 1 - np.argsort(x[..., ::-1], -1, kind="stable")[..., ::-1]
+
+
+def drawn(dtype: Any, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Many ties, the ends of the dtype's range, and of floats both zeros, infinities and NaN of both signs."""
+    rng = np.random.default_rng(seed)
+    dtype = ck.dtypes.as_dtype(dtype)
+    if ck.dtypes.info(dtype).kind == "f":
+        values = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1.0, -1.0, 2.5, 1e-7]
+        return np.asarray(values)[rng.integers(0, len(values), shape)].astype(dtype)
+    ends = [0, 1] if dtype == np.bool_ else [np.iinfo(dtype).min, 0, 1, 7, 100, np.iinfo(dtype).max]
+    return np.asarray(ends, dtype)[rng.integers(0, len(ends), shape)]
+
+
+def check(x: np.ndarray, descending: bool, shape: Shape | None = None) -> None:
+    """Values and places of the sorted rows, to the bit but for NaN."""
+    key = x.astype(np.float64) if ck.dtypes.info(x.dtype).kind == "f" else x
+    order = stable(key, descending)
+    keys, places = sorted_rows(ck.asarray(x), True, descending, shape)
+    alone, none = sorted_rows(ck.asarray(x), False, descending, shape)
+    assert none is None and places is not None and places.dtype == ck.int64
+    np.testing.assert_array_equal(places.numpy(), order)
+    want = np.take_along_axis(x, order, -1)
+    for made in (keys.numpy(), alone.numpy()):
+        assert made.dtype == x.dtype and made.shape == x.shape
+        np.testing.assert_array_equal(made.astype(key.dtype), want.astype(key.dtype))
+        numbers = want == want
+        np.testing.assert_array_equal(
+            np.signbit(made[numbers].astype("f8")), np.signbit(want[numbers].astype("f8"))
+        )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ties_and_ends_of_every_dtype(device: ck.Device, dtype: str) -> None:
+    for shape in ((3, 21), (2, 5000)):
+        check(drawn(dtype, shape), False)
+        check(drawn(dtype, shape, 1), True)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_launch_shapes(device: ck.Device, name: str) -> None:
+    shape = SHAPES[name]
+    alone = shape.lanes == shape.block
+    for n in (1, shape.tile - 1, shape.tile, *((shape.tile + 1, 5 * shape.tile + 3, 1111) if alone else ())):
+        if n:
+            check(drawn("float32", (5, n), n), False, shape)
+            check(drawn("int64", (5, n), n), True, shape)
+
+
+@pytest.mark.parametrize(
+    "n", [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 500, 2047, 2048, 2049, 16385, 70001]
+)
+def test_lengths(device: ck.Device, n: int) -> None:
+    rng = np.random.default_rng(n)
+    check(rng.integers(-50, 50, (2, n)).astype("int32"), False)
+    check(np.arange(n, dtype="int32")[None], False)
+    check(np.arange(n, dtype="int32")[None, ::-1], True)
+
+
+def test_many_short_rows(device: ck.Device) -> None:
+    check(drawn("float32", (5003, 5)), False)
+    check(drawn("float32", (70_001, 1)), False)
+
+
+def test_places_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "_LIMIT_32", 1000)
+    check(drawn("float32", (2, 1001)), False)
+    check(drawn("float32", (2, 9001)), True)
+
+
+def test_the_shape_fits_the_row() -> None:
+    for n in (1, 8, 9, 100, 2048, 2049, 10**9):
+        shape = shape_for("cuda", n)
+        assert shape.block % shape.lanes == 0 and (n <= shape.tile or shape.lanes == shape.block)
+        assert n > 8 * shape.lanes // 2 or shape.lanes == 1
+
+
+@given(st.data())
+def test_any_axis(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=4).map(tuple))
+    axis = data.draw(st.one_of(st.none(), st.integers(-len(shape), len(shape) - 1)))
+    descending = data.draw(st.booleans())
+    x = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 4, shape).astype("int32")
+    order = ck.argsort(ck.asarray(x), axis=axis, descending=descending).numpy()
+    want = np.argsort(-x if descending else x, axis, kind="stable")
+    np.testing.assert_array_equal(order, want)
+    made = ck.sort(ck.asarray(x), axis=axis, descending=descending).numpy()
+    np.testing.assert_array_equal(made, np.take_along_axis(x if axis is not None else x.ravel(), want, axis))
+
+
+def test_zero_axes(device: ck.Device) -> None:
+    x = ck.asarray(3.0)
+    assert ck.sort(x).shape == () and ck.argsort(x).item() == 0 and ck.argsort(x).shape == ()
+    assert ck.sort(x, axis=None).shape == (1,)
+    values, places = ck.topk(ck.asarray([[1, 2]]), 0)
+    assert values.shape == places.shape == (1, 0)
+
+
+def test_every_run_gives_the_same_and_reads_only(device: ck.Device) -> None:
+    a = drawn("float32", (3, 4000))
+    x = ck.asarray(a)
+    first = ck.sort(x).numpy().tobytes()
+    assert all(ck.sort(x).numpy().tobytes() == first for _ in range(3))
+    assert x.numpy().tobytes() == a.tobytes()
+
+
+def test_topk_of_ties_takes_the_first(device: ck.Device) -> None:
+    x = ck.asarray([1.0, 3.0, np.nan, 3.0, 2.0, 1.0])
+    values, places = ck.topk(x, 3)
+    np.testing.assert_array_equal(values.numpy(), [np.nan, 3, 3])
+    assert places.tolist() == [2, 1, 3]
+    values, places = ck.topk(x, 3, largest=False)
+    assert values.tolist() == [1, 1, 2] and places.tolist() == [0, 5, 4]
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 2)] * 3), min_size=1, max_size=40))
+def test_lexsort(rows: list[tuple[int, ...]]) -> None:
+    keys = np.asarray(rows, "int32").T.copy()
+    want = np.lexsort(keys)
+    np.testing.assert_array_equal(ck.lexsort(ck.asarray(keys)).numpy(), want)
+    np.testing.assert_array_equal(ck.lexsort([ck.asarray(key) for key in keys]).numpy(), want)
+
+
+def test_lexsort_along_axes(device: ck.Device) -> None:
+    keys = np.random.default_rng(0).integers(0, 3, (2, 5, 6))
+    for axis in (0, 1, -1):
+        np.testing.assert_array_equal(ck.lexsort(ck.asarray(keys), axis=axis).numpy(), np.lexsort(keys, axis))
+    assert ck.lexsort((ck.asarray(1), ck.asarray(2))).item() == 0
+
+
+def test_permuted_rows(device: ck.Device) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((7, 5001))
+    places = np.argsort(rng.random(x.shape), -1)
+    forth = permuted(ck.asarray(x), ck.asarray(places), "gather")
+    np.testing.assert_array_equal(forth.numpy(), np.take_along_axis(x, places, -1))
+    np.testing.assert_array_equal(permuted(forth, ck.asarray(places), "scatter").numpy(), x)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_derivatives(device: ck.Device, axis: int | None) -> None:
+    x = ck.asarray(np.random.default_rng(0).permutation(24).reshape(4, 6) / 8.0)
+    assert gradcheck(lambda x: ck.sort(x, axis=axis, descending=True) ** 2, [x], order=2)
+    assert gradcheck(lambda x: ck.topk(x, 2, axis=axis)[0] ** 3, [x], order=2)
+    # Of ties the permutation of the stable sort has the derivative.
+    ties = ck.asarray([2.0, 1.0, 1.0])
+    weights = ck.asarray([1.0, 10.0, 100.0])
+    assert ck.grad(lambda x: ck.sum(ck.sort(x) * weights))(ties).tolist() == [100, 1, 10]
+
+
+def test_methods(device: ck.Device) -> None:
+    a = np.asarray([[3, 1, 2], [0, 5, 4]])
+    x = ck.asarray(a)
+    assert x.argsort(descending=True).tolist() == [[0, 2, 1], [1, 2, 0]]
+    assert x.argpartition(1, 0).tolist() == np.argsort(a, 0).tolist()
+    x.sort(0)
+    assert x.tolist() == np.sort(a, 0).tolist()
+    x.partition(0)
+    assert x.tolist() == np.sort(np.sort(a, 0), 1).tolist()
+    with ck.Tape() as tape:
+        y = ck.asarray([2.0, 1.0])
+        tape.watch(y)
+        with pytest.raises(ck.errors.GradientError):
+            y.sort()
+
+
+def test_refusals(device: ck.Device) -> None:
+    x = ck.asarray([[3.0, 1.0]])
+    for function in (ck.sort, ck.argsort, lambda x, axis: ck.topk(x, 1, axis=axis)):
+        with pytest.raises(AxisError, match="axis 2"):
+            function(x, axis=2)
+    with pytest.raises(TypeError, match="expected a cukern.Array"):
+        ck.sort([1, 2])
+    with pytest.raises(ValueError, match="order"):
+        ck.sort(x, order="name")
+    with pytest.raises(ValueError, match="k: expected 0 to 2"):
+        ck.topk(x, 3)
+    with pytest.raises(TypeError):
+        ck.topk(x, 1.5)
+    with pytest.raises(ValueError, match="kth: 2 is out of bounds"):
+        ck.partition(x, 2)
+    with pytest.raises(ValueError, match="kth: -3 is out of bounds"):
+        ck.argpartition(x, [0, -3])
+    with pytest.raises(TypeError, match="at least one"):
+        ck.lexsort([])
+    with pytest.raises(ValueError, match="one shape"):
+        ck.lexsort((ck.zeros(2), ck.zeros(3)))

@@ -1,4 +1,4 @@
-"""The command line: ``python -m cukern info | render | demo | functions``."""
+"""The command line: ``python -m cukern info | render | demo | bench | functions``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .device import Device, current, devices
+from .device import Device, current, device, devices
 from .errors import CukernError, DeviceError
 from .kernel import Kernel
 
@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("info", help="list devices, compilers, versions and caches").set_defaults(run=_info)
     _add_render(commands.add_parser("render", help="print the text of a kernel that would be compiled"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
+    _add_bench(commands.add_parser("bench", help="measure every kernel family beside other libraries"))
     commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
     options = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):
@@ -59,6 +60,27 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=_positive, help="training steps (default: %(default)s)", default=800)
     parser.add_argument("--out", type=Path, default=Path("demo-output"), help="folder (default: %(default)s)")
     parser.set_defaults(run=_demo)
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", help="host or cuda:0; the GPU by default where there is one")
+    parser.add_argument("--families", nargs="+", metavar="FAMILY", default=[], help="all by default")
+    parser.add_argument("--out", type=Path, help="a folder for the table, the numbers and the picture")
+    parser.set_defaults(run=_bench)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from .bench.cases import CASES
+    from .bench.report import measured
+
+    known = dict.fromkeys(case.family for case in CASES)
+    for family in options.families:
+        if family not in known:
+            print(f"--families: expected some of {', '.join(known)}, got {family}", file=sys.stderr)
+            return 2
+    where = current() if options.device is None else Device(options.device)
+    with device(where):
+        return measured(where, options.families, options.out)
 
 
 def _positive(text: str) -> int:
@@ -126,11 +148,11 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 def _devices() -> Iterator[tuple[str, str]]:
     default = current()
-    for device in devices():
-        limits = device.properties
-        unit = "cores" if device.kind == "host" else "multiprocessors"
-        mark = " (default)" if device is default else ""
-        yield str(device), f"{limits.name}, {limits.multiprocessors} {unit}{mark}"
+    for one in devices():
+        limits = one.properties
+        unit = "cores" if one.kind == "host" else "multiprocessors"
+        mark = " (default)" if one is default else ""
+        yield str(one), f"{limits.name}, {limits.multiprocessors} {unit}{mark}"
 
 
 def _compilers() -> Iterator[tuple[str, str]]:

@@ -1,0 +1,1 @@
+"""How fast cukern is on this machine, beside the libraries that are installed: ``python -m cukern bench``."""

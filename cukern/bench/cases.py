@@ -1,0 +1,168 @@
+"""The cases: one line of work each, and the share of the copy's bandwidth that it should reach."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from .case import Case
+
+_LONG = "n=2**28 | n=2**22"
+_SQUARE = "n=16384 m=16384 | n=2048 m=2048"
+_TAKE = "n=65536 m=1024 v=50000 | n=2048 m=1024 v=5000"
+_POOL = "n=32 c=64 h=224 w=224 | n=2 c=4 h=224 w=224"
+_CELL = "b=16384 s=1024 | b=512 s=256"
+
+_elementwise = partial(Case, "elementwise", sizes=_LONG, goal=0.95)
+_broadcast = partial(Case, "broadcast", sizes=_SQUARE, goal=0.95)
+_layout = partial(Case, "layout", sizes=_SQUARE, goal=0.88)
+_reduction = partial(Case, "reduction", traffic="x", goal=0.93)
+_indexing = partial(Case, "indexing", sizes=_TAKE)
+_pooling = partial(Case, "pooling", sizes=_POOL, inputs="x:n,c,h,w", numpy=None)
+_product = partial(Case, "product", traffic="", numpy=None, dtypes="float32", goal=0.9)
+_call = partial(Case, "call", traffic="", sizes="n=64", dtypes="float32", kind="call")
+
+ELEMENTWISE = [
+    _elementwise("add", "x:n y:n", "np.add(x, y)", "3 * x"),
+    _elementwise("tanh", "x:n", "np.tanh(x)", "2 * x"),
+    _elementwise("cast to half", "x:n", "x.astype(np.bfloat16)", "1.5 * x", torch="x.bfloat16()", numpy=None,
+                 dtypes="float32"),
+    _elementwise("cast to single", "x:n", "x.astype(np.float32)", "3 * x", torch="x.float()", numpy=None,
+                 dtypes="bfloat16"),
+    _elementwise("affine, fused", "x:n", "affine(x)", "2 * x", torch="x * 2.5 + 1.25", numpy="x * 2.5 + 1.25"),
+    _elementwise("where", "c:n? x:n y:n", "np.where(c, x, y)", "c + 3 * x"),
+    _elementwise("fill", "x:n", "ck.full(x.shape, 2.5, dtype=x.dtype)", "x", torch="torch.full_like(x, 2.5)",
+                 numpy="np.full_like(x, 2.5)"),
+    _elementwise("gelu chain, fused", "m:n,m r:m", "chain(m, r)", "2 * m + r", sizes=_SQUARE,
+                 torch="F.gelu(m * r + r) * 0.5", numpy=None),
+    _elementwise("gelu chain, backward", "m:n,m r:m", "chain(m, r)", "3 * m + r", sizes=_SQUARE,
+                 torch="F.gelu(m * r + r) * 0.5", numpy=None, grad="m", goal=0.9),
+]  # fmt: skip
+
+LAYOUT = [
+    _broadcast("add a row", "m:n,m r:m", "np.add(m, r)", "2 * m + r"),
+    _broadcast("add a column", "m:n,m c:n,1", "np.add(m, c)", "2 * m + c"),
+    _layout("copy of a transpose", "m:n,m", "m.T.contiguous()", "2 * m", numpy="np.ascontiguousarray(m.T)"),
+    _layout("m + m.T", "m:n,m", "np.add(m, m.T)", "2 * m"),
+]
+
+REDUCTIONS = [
+    _reduction("sum", "x:n", "np.sum(x)", sizes=_LONG),
+    _reduction("sum, axis 0", "x:n,m", "np.sum(x, axis=0)", sizes=_SQUARE),
+    _reduction("sum, axis 1", "x:n,m", "np.sum(x, axis=1)", sizes=_SQUARE),
+    _reduction("max", "x:n", "np.max(x)", sizes=_LONG),
+    _reduction("max, axis 0", "x:n,m", "np.max(x, axis=0)", torch="torch.amax(x, 0)", sizes=_SQUARE),
+    _reduction("max, axis 1", "x:n,m", "np.max(x, axis=1)", torch="torch.amax(x, 1)", sizes=_SQUARE),
+    _reduction("argmax", "x:n", "np.argmax(x)", sizes=_LONG, same="x[out]"),
+    _reduction("argmax, axis 0", "x:n,m", "np.argmax(x, axis=0)", sizes=_SQUARE, same="x[out, columns(x)]"),
+    _reduction("argmax, axis 1", "x:n,m", "np.argmax(x, axis=1)", sizes=_SQUARE, same="x[rows(x), out]"),
+    _reduction("mean, axis 1", "x:n,m", "np.mean(x, axis=1)", sizes=_SQUARE),
+    _reduction("var, axis 1", "x:n,m", "np.var(x, axis=1)", torch="torch.var(x, 1, correction=0)", sizes=_SQUARE),
+]  # fmt: skip
+
+SCANS = [
+    Case("scan", "cumsum", "x:n", "np.cumsum(x, axis=0)", "2 * x", _LONG, goal=0.75),
+    Case("scan", "cumsum, axis 1", "x:n,m", "np.cumsum(x, axis=1)", "2 * x", _SQUARE, goal=0.85),
+    Case("scan", "cumsum, axis 0", "x:n,m", "np.cumsum(x, axis=0)", "2 * x", _SQUARE),
+    Case("scan", "cumsum of 1e6", "x:n", "np.cumsum(x, axis=0)", "2 * x", "n=1000000"),
+]
+
+
+def _softmax(columns: int) -> list[Case]:
+    """The row functions at one length of rows."""
+    of = partial(Case, "softmax", sizes=f"n=8192 m={columns} | n=512 m={columns}")
+    forward = 0.9 if columns >= 4096 else 0.75
+    numpy = "np.exp(x - np.max(x, axis=1, keepdims=True))"
+    losses: dict[str, Any] = {
+        "run": "ck.nn.cross_entropy(x, t)",
+        "torch": "F.cross_entropy(x, t)",
+        "numpy": None,
+    }
+    return [
+        of(f"softmax {columns}", "x:n,m", "np.softmax(x, axis=1)", "2 * x", torch="torch.softmax(x, 1)",
+           numpy=f"(lambda e: e / np.sum(e, axis=1, keepdims=True))({numpy})", goal=forward),
+        of(f"softmax {columns}, backward", "x:n,m", "np.softmax(x, axis=1)", "3 * x", grad="x",
+           torch="torch.softmax(x, 1)", numpy=None, goal=0.85),
+        of(f"log_softmax {columns}", "x:n,m", "np.log_softmax(x, axis=1)", "2 * x",
+           torch="torch.log_softmax(x, 1)", numpy=None, goal=forward),
+        of(f"log_softmax {columns}, backward", "x:n,m", "np.log_softmax(x, axis=1)", "3 * x", grad="x",
+           torch="torch.log_softmax(x, 1)", numpy=None, goal=0.85),
+        of(f"cross-entropy {columns}", "x:n,m t:n<m", traffic="x + t", goal=forward, **losses),
+        of(f"cross-entropy {columns}, backward", "x:n,m t:n<m", traffic="2 * x + t", grad="x", goal=0.85, **losses),
+    ]  # fmt: skip
+
+
+def _layer_norm(rows: int, columns: int) -> list[Case]:
+    of = partial(Case, "layer_norm", sizes=f"n={rows} m={columns} | n={rows // 64} m={columns}", numpy=None)
+    plain: dict[str, Any] = {"run": "ck.nn.layer_norm(x, (m,))", "torch": "F.layer_norm(x, (m,))"}
+    affine: dict[str, Any] = {
+        "run": "ck.nn.layer_norm(x, (m,), w, b)",
+        "torch": "F.layer_norm(x, (m,), w, b)",
+    }
+    size = f"{rows}x{columns}"
+    return [
+        of(f"{size} plain", "x:n,m", traffic="2 * x", goal=0.9, **plain),
+        of(f"{size} affine", "x:n,m w:m b:m", traffic="2 * x + w + b", goal=0.9, **affine),
+        of(f"{size} plain, backward", "x:n,m", traffic="3 * x", grad="x", goal=0.85, **plain),
+        of(f"{size} affine, backward", "x:n,m w:m b:m", traffic="3 * x + w + b", grad="x w b", goal=0.75, **affine),
+    ]  # fmt: skip
+
+
+def _pools(kind: str, k: int) -> list[Case]:
+    outputs = "0.25 * x" if k == 2 else f"{111 * 111 / 224**2} * x"
+    work: dict[str, Any] = {"run": f"ck.nn.{kind}_pool2d(x, {k}, 2)", "torch": f"F.{kind}_pool2d(x, {k}, 2)"}
+    backward = f"x + {outputs}" if kind == "avg" else f"x + 1.5 * {outputs}"
+    return [
+        _pooling(f"{kind} k{k}s2", traffic=f"x + {outputs}", goal=0.75, **work),
+        _pooling(f"{kind} k{k}s2, backward", traffic=backward, grad="x", goal=0.6, **work),
+    ]
+
+
+ROWS = [
+    *(case for columns in (1024, 4096, 32768) for case in _softmax(columns)),
+    *(
+        case
+        for size in ((8192, 1024), (8192, 4096), (65536, 768), (4096, 16384))
+        for case in _layer_norm(*size)
+    ),
+]
+POOLS = [case for kind in ("avg", "max") for k in (2, 3) for case in _pools(kind, k)]
+
+INDEXING = [
+    _indexing("take rows", "x:v,m i:n<v", "np.take(x, i, axis=0)", "2 * x * n / v + i",
+              torch="x[i]", goal=0.88),
+    _indexing("index add", "x:v,m i:n<v u:n,m", "x.at[i].add(u)", "2 * x + u + i",
+              torch="torch.index_add(x, 0, i, u)", numpy=None),
+    _indexing("take rows, backward", "x:v,m i:n<v", "np.take(x, i, axis=0)", "x + x * n / v + i",
+              torch="F.embedding(i, x)", numpy=None, grad="x"),
+]  # fmt: skip
+
+_GATES = "a:b,3*s h:b,3*s bias:3*s c:b,s"
+CELLS = [
+    Case("lltm", "pointwise", _GATES, "pointwise(a, h, bias, c)", "a + h + bias + 3 * c", _CELL, goal=0.9,
+         torch="eager_pointwise(a, h, bias, c)", numpy=None, dtypes="float32"),
+    Case("lltm", "pointwise, backward", "g:b,3*s c:b,s d:b,s e:b,s", "pointwise_backward(g, c, d, e)",
+         "2 * g + 4 * c", _CELL, goal=0.9, torch="eager_pointwise_backward(g, c, d, e)", numpy=None, dtypes="float32"),
+]  # fmt: skip
+
+PRODUCTS = [
+    _product("matmul_add_relu 4096", "x:n,n y:n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
+             sizes="n=4096 | n=512", flops="2 * n**3", torch="torch.relu(x @ y + b)", bare="np.matmul(x, y)"),
+    _product("matmul_add_relu 32 x 512", "x:k,n,n y:k,n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
+             sizes="k=32 n=512 | k=2 n=256", flops="2 * k * n**3", torch="torch.relu(x @ y + b)",
+             bare="np.matmul(x, y)"),
+]  # fmt: skip
+
+CALLS = [
+    _call("add", "x:n y:n", "np.add(x, y)"),
+    _call("add, tracked", "x:n y:n", "np.add(x, y)", numpy=None, grad="x y"),
+    _call("exp", "x:n", "np.exp(x)"),
+    _call("sum", "x:n", "np.sum(x)"),
+    _call("product", "x:8,8 y:8,8", "np.matmul(x, y)"),
+    _call("slice", "x:n", "x[3:40]"),
+    _call("(x * x).sum(), its gradient", "x:n", "grad_of_squares(x)", torch="grad_of_squares(x)", numpy=None),
+]
+
+CASES: list[Case] = [
+    *ELEMENTWISE, *LAYOUT, *REDUCTIONS, *SCANS, *ROWS, *POOLS, *INDEXING, *CELLS, *PRODUCTS, *CALLS,
+]  # fmt: skip

@@ -1,0 +1,197 @@
+"""The libraries that are measured, each by the same few words: arrays taken, an expression, a distance."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import cukern as ck
+from cukern import dtypes
+from cukern import namespace as ops
+
+from . import work
+from .case import Case
+
+Arrays = dict[str, Any]
+Call = Callable[..., Any]
+
+
+class Library(Protocol):
+    """A library under measurement, on one device."""
+
+    name: str
+    version: str
+
+    def take(self, data: Any, dtype: str) -> Any:
+        """The numbers of an ndarray of the device as this library's array of a dtype."""
+
+    def prepare(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
+        """A call that does the work of the expression ``text`` on arrays and returns the result.
+
+        Args:
+            seed: what makes an ndarray of random numbers of a shape: the cotangent's.
+        """
+
+
+class Reference(Library, Protocol):
+    """A library that can say how far from float64 cukern's results are."""
+
+    def widen(self, arrays: Arrays) -> Arrays:
+        """The arrays in float64, those of integers and truth values as they are."""
+
+    def distance(self, ours: Any, exact: Any, case: Case, arrays: Arrays) -> float:
+        """The norm of the difference between cukern's array and this library's, over that of the latter.
+
+        Args:
+            arrays: the case's arguments as this library's arrays.
+        """
+
+
+def _compared(case: Case, arrays: Arrays, out: Any, arange: Call) -> Any:
+    """What the case compares in place of ``out``."""
+    names = {"rows": lambda x: arange(x.shape[0]), "columns": lambda x: arange(x.shape[1])}
+    return evaluated(case.same, {**names, **arrays, "out": out})()
+
+
+def libraries(device: ck.Device) -> list[Library]:
+    """cukern first, and what it is compared with: PyTorch and CuPy on a GPU, NumPy on the host."""
+    found: list[Library] = [Cukern(device)]
+    if device.kind == "cuda" and importlib.util.find_spec("torch"):
+        found.append(PyTorch())
+    return [*found, NumPyLike(device)]
+
+
+def _scope(case: Case, device: str, arrays: Arrays, **names: Any) -> dict[str, Any]:
+    return {**names, **case.sizes_on(device), **arrays}
+
+
+def evaluated(text: str, scope: Mapping[str, Any]) -> Call:
+    """A call that evaluates an expression."""
+    made: Call = eval(f"lambda: {text}", dict(scope))
+    return made
+
+
+class Cukern:
+    """cukern itself."""
+
+    name = "cukern"
+
+    def __init__(self, device: ck.Device) -> None:
+        self.device = device
+        try:
+            self.version = importlib.metadata.version("cukern")
+        except importlib.metadata.PackageNotFoundError:
+            self.version = "from its source tree"
+
+    def take(self, data: Any, dtype: str) -> Any:
+        """See :class:`Library`."""
+        return ops.astype(ck.from_dlpack(data), dtypes.as_dtype(dtype), copy=False)
+
+    def prepare(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
+        """See :class:`Library`."""
+        value = evaluated(text, _scope(case, self.device.kind, arrays, ck=ck, np=ck, **work.OURS))
+        sources = [arrays[name] for name in case.grad.split()]
+        if not sources:
+            return value
+        if case.kind == "call":
+            return _recorded(value, sources)
+        tape = ck.Tape(persistent=True)
+        with tape:
+            tape.watch(sources)
+            result = value()
+        cotangent = self.take(seed(result.shape), "float32").astype(result.dtype)
+        return lambda: tape.gradient(result, sources, output_gradients=cotangent)
+
+
+def _recorded(value: Call, sources: Sequence[Any]) -> Call:
+    """A call on arrays that a tape tracks; the tape forgets it at once."""
+
+    def call() -> Any:
+        with ck.Tape() as tape:
+            tape.watch(sources)
+            return [value() for _ in range(TRACKED)]
+
+    return call
+
+
+#: Tracked calls on one tape, so that the tape itself weighs little.
+TRACKED = 100
+
+
+class PyTorch:
+    """PyTorch on a GPU, run eagerly, without TF32."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self.torch = importlib.import_module("torch")
+        self.version = str(self.torch.__version__)
+        self.torch.backends.cuda.matmul.allow_tf32 = False
+
+    def take(self, data: Any, dtype: str) -> Any:
+        """See :class:`Library`."""
+        return self.torch.from_dlpack(data).to(getattr(self.torch, dtype))
+
+    def prepare(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
+        """See :class:`Library`."""
+        torch = self.torch
+        sources = [arrays[name].requires_grad_() for name in case.grad.split()]
+        names = {"np": torch, "torch": torch, "F": torch.nn.functional, **work.PYTORCHS}
+        value = evaluated(text, _scope(case, "cuda", arrays, **names))
+        if not sources:
+            return value
+        if case.kind == "call":
+            return lambda: [value() for _ in range(TRACKED)]
+        result = value()
+        cotangent = self.take(seed(tuple(result.shape)), "float32").to(result.dtype)
+        return lambda: torch.autograd.grad(result, sources, cotangent, retain_graph=True)
+
+    def widen(self, arrays: Arrays) -> Arrays:
+        """See :class:`Reference`."""
+        return {
+            name: one.detach().double() if one.is_floating_point() else one for name, one in arrays.items()
+        }
+
+    def distance(self, ours: Any, exact: Any, case: Case, arrays: Arrays) -> float:
+        """See :class:`Reference`."""
+        mine, arange = self.torch.from_dlpack(ours), partial(self.torch.arange, device="cuda")
+        if mine.shape != exact.shape:
+            return float("nan")
+        mine, right = (_compared(case, arrays, out, arange).double() for out in (mine, exact))
+        return float((mine - right).norm() / right.norm().clamp_min(1e-300))
+
+
+class NumPyLike:
+    """NumPy on the host, CuPy on a GPU."""
+
+    def __init__(self, device: ck.Device) -> None:
+        self.xp: Any = device.xp
+        self.kind = device.kind
+        self.name = str(self.xp.__name__)
+        self.version = str(self.xp.__version__)
+
+    def take(self, data: Any, dtype: str) -> Any:
+        """See :class:`Library`."""
+        return data.astype(dtype, copy=False)
+
+    def prepare(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
+        """See :class:`Library`."""
+        return evaluated(text, _scope(case, self.kind, arrays, np=self.xp))
+
+    def widen(self, arrays: Arrays) -> Arrays:
+        """See :class:`Reference`."""
+        return {name: one.astype("float64") if one.dtype.kind == "f" else one for name, one in arrays.items()}
+
+    def distance(self, ours: Any, exact: Any, case: Case, arrays: Arrays) -> float:
+        """See :class:`Reference`."""
+        mine = ours._data
+        if mine.shape != exact.shape:
+            return float("nan")
+        mine, right = (
+            _compared(case, arrays, out, self.xp.arange).astype("float64").ravel() for out in (mine, exact)
+        )
+        return float(self.xp.linalg.norm(mine - right) / max(float(self.xp.linalg.norm(right)), 1e-300))

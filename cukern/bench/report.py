@@ -1,0 +1,189 @@
+"""What a measurement says: a table in the terminal, Markdown, JSON and a picture."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import cukern as ck
+
+from .run import Bench, Result
+
+_HEAD = ("family", "case", "dtype", "time", "rate", "share", "goal", "others", "error")
+
+
+def row(result: Result) -> tuple[str, ...]:
+    """A result as the cells of its line."""
+    if result.failure:
+        return (
+            result.family,
+            result.name,
+            result.dtype,
+            "-",
+            "-",
+            "-",
+            _percent(result.goal),
+            "-",
+            result.failure,
+        )
+    own = result.seconds["cukern"]
+    others = ", ".join(
+        f"{name} {_time(seconds)} ({seconds / own:.2f}x)"
+        for name, seconds in result.seconds.items()
+        if name != "cukern"
+    )
+    unit = "TFLOP/s" if result.family == "product" else "GB/s"
+    rate = f"{result.rate:.1f} {unit}" if result.rate else "-"
+    error = "-" if result.error is None else f"{result.error:.0e}" + ("" if result.right else " WRONG")
+    share = _percent(result.share)
+    if result.goal is not None and result.share is not None:
+        share += " met" if result.share >= result.goal else " short"
+    return (
+        result.family,
+        result.name,
+        result.dtype,
+        _time(own),
+        rate,
+        share,
+        _percent(result.goal),
+        others,
+        error,
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f}%"
+
+
+def _time(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.1f} us"
+
+
+def line(result: Result) -> str:
+    """A result as a line of the terminal."""
+    family, name, dtype, time, rate, share, goal, others, error = row(result)
+    return (
+        f"{family:11} {name:28} {dtype:9} {time:>11} {rate:>14} {share:>10} {goal:>5}  {error:>8}  {others}"
+    )
+
+
+def machine(bench: Bench) -> dict[str, Any]:
+    """What was measured with: device, driver, versions, date."""
+    about = {
+        "device": bench.device.properties.name,
+        "copy GB/s": round(bench.copy),
+        "python": platform.python_version(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        **{library.name: library.version for library in bench.libraries},
+    }
+    if bench.device.kind == "cuda":
+        runtime = bench.device.xp.cuda.runtime
+        about |= {"driver": runtime.driverGetVersion(), "CUDA runtime": runtime.runtimeGetVersion()}
+    return about
+
+
+def markdown(bench: Bench, results: Sequence[Result]) -> str:
+    """The results as a Markdown table under a head that names machine and versions."""
+    about = ", ".join(f"{name} {value}" for name, value in machine(bench).items())
+    lines = [
+        "# Speed",
+        "",
+        f"{about}.",
+        "",
+        "Medians by events on the device; share of the bandwidth of a large copy measured in the same run, each byte",
+        "of input and output counted once (of a product: of the library's bare product). Each result was compared",
+        "with float64 in the same run: `error` is the norm of the difference over the norm. Others: their time, and",
+        "how many times that of cukern it is.",
+        "",
+        "| " + " | ".join(_HEAD) + " |",
+        "|" + " --- |" * len(_HEAD),
+        *("| " + " | ".join(row(result)) + " |" for result in results),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def save(folder: Path, bench: Bench, results: Sequence[Result]) -> list[Path]:
+    """Write ``bench.md``, ``bench.json`` and, where matplotlib is installed, ``bench.png``; the paths written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table, numbers, picture = (folder / f"bench.{kind}" for kind in ("md", "json", "png"))
+    table.write_text(markdown(bench, results))
+    found = {"machine": machine(bench), "results": [result.as_dict() for result in results]}
+    numbers.write_text(json.dumps(found, indent=1) + "\n")
+    return [table, numbers, *([picture] if _draw(picture, bench, results) else [])]
+
+
+def _draw(path: Path, bench: Bench, results: Sequence[Result]) -> bool:
+    """Bars of the share of the copy beside those of the first other library; False without matplotlib."""
+    shown = [one for one in results if one.share is not None and one.family != "product" and not one.failure]
+    if not shown:
+        return False
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    dtypes = sorted({one.dtype for one in shown}, reverse=True)
+    names = list(dict.fromkeys((one.family, one.name) for one in shown))
+    figure = Figure(figsize=(5.2 * len(dtypes) + 2, 0.24 * len(names) + 1.2), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, dtype in zip(
+        figure.subplots(1, len(dtypes), sharey=True, squeeze=False)[0], dtypes, strict=True
+    ):
+        of_dtype = {(one.family, one.name): one for one in shown if one.dtype == dtype}
+        for place, key in enumerate(names):
+            one = of_dtype.get(key)
+            if one is None or one.share is None:
+                continue
+            own = one.seconds["cukern"]
+            other = next((s for name, s in one.seconds.items() if name != "cukern"), None)
+            axes.barh(place - 0.2, 100 * one.share, 0.38, color="#1f5fa8")
+            if other is not None:
+                axes.barh(place + 0.2, 100 * one.share * own / other, 0.38, color="#b8c4d1")
+            if one.goal is not None:
+                axes.plot([100 * one.goal] * 2, [place - 0.42, place + 0.42], color="#1f2933", linewidth=1)
+        axes.set_yticks(range(len(names)), [f"{family}: {name}" for family, name in names], fontsize=7)
+        axes.set_ylim(len(names), -1)
+        axes.set_title(f"{dtype}: % of a copy's bandwidth", loc="left", fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    other_names = [library.name for library in bench.libraries[1:2]]
+    figure.suptitle(
+        f"cukern (dark) and {', '.join(other_names)} (light) on {bench.device.properties.name}", fontsize=10
+    )
+    figure.savefig(path)
+    return True
+
+
+def summary(results: Sequence[Result]) -> str:
+    """How many goals are met, how many results are wrong, and where another library is quicker."""
+    goals = [one for one in results if one.goal is not None and one.share is not None]
+    met = sum(one.share >= one.goal for one in goals if one.share is not None and one.goal is not None)
+    wrong = [f"{one.name} {one.dtype}" for one in results if not one.right]
+    slower = [
+        f"{one.name} {one.dtype} ({name})"
+        for one in results
+        for name, seconds in one.seconds.items()
+        if name == "torch" and seconds < one.seconds["cukern"]
+    ]
+    return "\n".join(
+        [
+            f"goals met: {met} of {len(goals)}",
+            f"wrong or failed: {', '.join(wrong) or 'none'}",
+            f"slower than torch: {', '.join(slower) or 'none'}",
+        ]
+    )
+
+
+def measured(device: ck.Device, families: Sequence[str], folder: Path | None) -> int:
+    """Measure, print a line for each case as it is done, and save; the exit status."""
+    from .run import run
+
+    bench, results = run(device, families, lambda result: print(line(result), flush=True))
+    print(", ".join(f"{name} {value}" for name, value in machine(bench).items()))
+    print(summary(results))
+    if folder is not None:
+        print("written:", *save(folder, bench, results))
+    return 0 if all(result.right for result in results) else 1

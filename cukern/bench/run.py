@@ -1,0 +1,180 @@
+"""The measurement: cases prepared for each library, checked against float64, timed by turns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import cukern as ck
+
+from .case import Case, Input
+from .cases import CASES
+from .libraries import TRACKED, Arrays, Call, Library, NumPyLike, PyTorch, libraries
+from .timing import DeviceClock, HostClock, host_seconds, median_seconds
+
+#: Relative distance from float64 that a result may have, by the norm.
+TOLERANCE = {"float32": 2e-5, "bfloat16": 1e-2}
+#: Bytes of memory that calls rotate through where their own is less: several times any cache.
+_ROTATED = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured of a case in a dtype.
+
+    Attributes:
+        seconds: the median of each library that has the case.
+        rate: of the traffic, in GB/s; of a product, in TFLOP/s; 0 for calls.
+        share: of the copy's bandwidth, or of the library's bare product's rate; None for calls.
+        error: the distance of cukern's result from that in float64; None where nothing was compared.
+    """
+
+    family: str
+    name: str
+    dtype: str
+    seconds: dict[str, float]
+    rate: float
+    share: float | None
+    goal: float | None
+    error: float | None
+    failure: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @property
+    def right(self) -> bool:
+        """Whether the result is close enough to float64's."""
+        return not self.failure and (self.error is None or self.error <= TOLERANCE[self.dtype])
+
+
+class Bench:
+    """A device, the libraries on it, and the bandwidth of a large copy there."""
+
+    def __init__(self, device: ck.Device) -> None:
+        self.device = device
+        self.libraries = libraries(device)
+        self.references = [one for one in self.libraries if isinstance(one, (PyTorch, NumPyLike))]
+        self.clock = HostClock() if device.kind == "host" else DeviceClock(device)
+        self.copy = self._copy_rate()
+
+    def _copy_rate(self) -> float:
+        """GB/s of a large copy within the device, read and written bytes counted."""
+        xp: Any = self.device.xp
+        n = 2**24 if self.device.kind == "host" else 2**29
+        source, target = xp.ones(n, "float32"), xp.zeros(n, "float32")
+        (seconds,) = median_seconds(self.clock, [[partial(xp.copyto, target, source)]])
+        return 2 * float(source.nbytes) / seconds / 1e9
+
+    def random(self, one: Input, seed: int) -> Any:
+        """An ndarray of the device for an argument."""
+        xp: Any = self.device.xp
+        rng = xp.random.default_rng(seed)
+        if one.below:
+            return rng.integers(0, one.below, one.shape)
+        if one.logical:
+            return rng.random(one.shape, dtype="float32") < 0.5
+        return rng.standard_normal(one.shape, dtype="float32")
+
+    def dtypes(self, case: Case) -> list[str]:
+        """The dtypes that a case is run in here: NumPy has no quick half types to compare with."""
+        every = case.dtypes.split()
+        return every if self.device.kind != "host" else [one for one in every if one == "float32"]
+
+    def goal(self, case: Case) -> float | None:
+        """The goal of a case, which is one for GPUs alone."""
+        return case.goal if self.device.kind == "cuda" else None
+
+    def measure(self, case: Case, dtype: str) -> Result:
+        """Prepare, check and time a case."""
+        nbytes = case.nbytes(self.device.kind, dtype)
+        sets = max(1, min(16, math.ceil(_ROTATED / max(1.0, nbytes)))) if case.kind == "device" else 1
+        if self.device.kind == "host":
+            sets = 1
+        datas = [
+            {one.name: self.random(one, 10 * k + i) for i, one in enumerate(case.arguments(self.device.kind))}
+            for k in range(sets)
+        ]
+        sides: dict[str, list[Call]] = {}
+        for library in self.libraries:
+            text = case.expression(library.name)
+            if text is None or (dtype == "bfloat16" and isinstance(library, NumPyLike)):
+                continue
+            sides[library.name] = [self._prepare(library, text, case, dtype, data) for data in datas]
+        error = self._error(case, dtype, datas[0], sides["cukern"][0])
+        if case.kind == "call":
+            synchronize = self.device.synchronize
+            times = [host_seconds(synchronize, calls[0]) for calls in sides.values()]
+            times = [seconds / (TRACKED if case.grad else 1) for seconds in times]
+        else:
+            times = median_seconds(self.clock, list(sides.values()))
+        seconds = dict(zip(sides, times, strict=True))
+        rate, share = self._rate(case, dtype, nbytes, seconds["cukern"], datas[0])
+        return Result(case.family, case.name, dtype, seconds, rate, share, self.goal(case), error)
+
+    def _arrays(self, library: Library, case: Case, dtype: str, data: Arrays) -> Arrays:
+        inputs = {one.name: one for one in case.arguments(self.device.kind)}
+        return {name: library.take(array, inputs[name].dtype(dtype)) for name, array in data.items()}
+
+    def _prepare(self, library: Library, text: str, case: Case, dtype: str, data: Arrays) -> Call:
+        return library.prepare(text, case, self._arrays(library, case, dtype, data), self._cotangent)
+
+    def _cotangent(self, shape: tuple[int, ...]) -> Any:
+        """Random eighths, which every dtype holds."""
+        xp: Any = self.device.xp
+        return xp.asarray(xp.round(8 * self.random(Input("cotangent", shape), 99)) / 8, "float32")
+
+    def _rate(
+        self, case: Case, dtype: str, nbytes: float, seconds: float, data: Arrays
+    ) -> tuple[float, float | None]:
+        if case.kind == "call":
+            return 0.0, None
+        operations = case.operations(self.device.kind)
+        if not operations:
+            rate = nbytes / seconds / 1e9
+            return rate, rate / self.copy
+        bare = NumPyLike(self.device)
+        call = self._prepare(bare, case.bare, case, dtype, data)
+        (theirs,) = median_seconds(self.clock, [[call]])
+        return operations / seconds / 1e12, theirs / seconds
+
+    def _error(self, case: Case, dtype: str, data: Arrays, ours: Call) -> float | None:
+        """How far cukern's result is from a float64 evaluation by the first other library that has the case."""
+        for library in self.references:
+            text = case.expression(library.name)
+            if text is None or case.kind == "call":
+                continue
+            arrays = library.widen(self._arrays(library, case, dtype, data))
+            exact = library.prepare(text, case, arrays, self._cotangent)()
+            return max(library.distance(*pair, case, arrays) for pair in _pairs(ours(), exact))
+        return None
+
+
+def _pairs(ours: Any, exact: Any) -> list[tuple[Any, Any]]:
+    if isinstance(exact, (list, tuple)):
+        return list(zip(ours, exact, strict=True))
+    return [(ours[0] if isinstance(ours, list) else ours, exact)]
+
+
+def run(
+    device: ck.Device, families: Sequence[str], report: Callable[[Result], None]
+) -> tuple[Bench, list[Result]]:
+    """Measure the cases of some families, all when none is named; each is reported as soon as it is there."""
+    bench = Bench(device)
+    results = []
+    for case in CASES:
+        if families and case.family not in families:
+            continue
+        for dtype in bench.dtypes(case):
+            try:
+                result = bench.measure(case, dtype)
+            except Exception as error:  # a case that fails is a line of the table, not its end
+                text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                result = Result(case.family, case.name, dtype, {}, 0.0, None, bench.goal(case), None, text)
+            report(result)
+            results.append(result)
+    return bench, results

@@ -1,0 +1,102 @@
+"""Clocks: events around each call on a GPU, with the host kept ahead of it; the host's own clock elsewhere."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from typing import Any
+
+import cukern as ck
+
+Call = Callable[[], Any]
+#: Calls in a batch, seconds of a measurement, and batches of it at most.
+BATCH, SECONDS, BATCHES = 10, 0.15, 4
+
+_SPIN = ck.Kernel(
+    """
+    extern "C" __global__ void << name >>(long long cycles)
+    {
+        const long long start = clock64();
+        while (clock64() - start < cycles) {}
+    }""",
+    block=1,
+    name="spin",
+)
+_CYCLES_A_SECOND = 2_000_000_000
+
+
+def _host(calls: Sequence[Call]) -> Iterator[float]:
+    for call in calls:
+        start = time.perf_counter()
+        call()
+        yield time.perf_counter() - start
+
+
+class DeviceClock:
+    """Seconds of each of some calls on a GPU's current stream.
+
+    A kernel that only waits goes first, for as long as the host will take to launch the calls: so what
+    the events enclose is the device's time alone, also of calls of many short kernels.
+    """
+
+    def __init__(self, device: ck.Device) -> None:
+        self.cuda = device.xp.cuda
+
+    def __call__(self, calls: Sequence[Call]) -> list[float]:
+        start = time.perf_counter()
+        calls[0]()
+        ahead = time.perf_counter() - start
+        self.cuda.Device().synchronize()
+        marks = [(self.cuda.Event(), self.cuda.Event()) for _ in calls]
+        _SPIN(int(_CYCLES_A_SECOND * (1.5 * ahead * len(calls) + 1e-3)), grid=1)
+        for call, (before, after) in zip(calls, marks, strict=True):
+            before.record()
+            call()
+            after.record()
+        marks[-1][1].synchronize()
+        return [1e-3 * float(self.cuda.get_elapsed_time(before, after)) for before, after in marks]
+
+
+class HostClock:
+    """Seconds of each of some calls by the host's clock."""
+
+    def __call__(self, calls: Sequence[Call]) -> list[float]:
+        return list(_host(calls))
+
+
+def median_seconds(
+    clock: Callable[[Sequence[Call]], list[float]], sides: Sequence[Sequence[Call]]
+) -> list[float]:
+    """The median seconds of a call of each side, the sides measured by turns.
+
+    Args:
+        sides: for each side, calls that do the same work on different memory, taken in a circle.
+    """
+    taken: list[list[float]] = [[] for _ in sides]
+    circles = [cycle(calls) for calls in sides]
+    for side, circle in enumerate(circles):  # compiled, and the memory pool filled
+        for _ in range(2 * len(sides[side])):
+            next(circle)()
+        clock([next(circle)])
+    started = time.perf_counter()
+    for batch in range(BATCHES):
+        for times, circle in zip(taken, circles, strict=True):
+            times += clock([next(circle) for _ in range(BATCH)])
+        if batch and time.perf_counter() - started > SECONDS * len(sides):
+            break
+    return [statistics.median(times) for times in taken]
+
+
+def host_seconds(synchronize: Call, call: Call, calls: int = 200, rounds: int = 9) -> float:
+    """Seconds that the host spends on a call: the mean of a round of calls, of the quickest round."""
+    best = float("inf")
+    for _ in range(rounds):
+        synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        best = min(best, (time.perf_counter() - start) / calls)
+    synchronize()
+    return best

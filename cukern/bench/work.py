@@ -1,0 +1,100 @@
+"""Work that is more than an expression: fused functions, and PyTorch's spelling of the same."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from cukern import namespace as ops
+from cukern.array import Array
+from cukern.creation import empty, empty_like
+from cukern.fuse import fuse
+from cukern.nn.lltm import _backward, _bound, _forward, _Sequence
+from cukern.tape import Tape
+
+
+@fuse
+def affine(x: Any) -> Any:
+    """x * 2.5 + 1.25 as one kernel."""
+    return x * 2.5 + 1.25
+
+
+@fuse
+def chain(m: Any, r: Any) -> Any:
+    """gelu(m * r + r) / 2 as one kernel."""
+    return ops.gelu(m * r + r) * 0.5
+
+
+def grad_of_squares(x: Array) -> Any:
+    """The gradient of the sum of squares, tape and all."""
+    with Tape() as tape:
+        tape.watch(x)
+        y = ops.sum(x * x)
+    return tape.gradient(y, x)
+
+
+def pointwise(from_input: Array, from_state: Array, bias: Array, old_cell: Array) -> Array:
+    """What follows the products in a step of the LLTM; the new h."""
+    sizes = _sizes_of(old_cell)
+    kernel = _bound(_forward, old_cell.device, old_cell.dtype, sizes.index, sizes.block, True)
+    new_h, new_cell, gates = (empty_like(one) for one in (old_cell, old_cell, from_input))
+    arrays = (from_input, from_state, bias, old_cell, new_h, new_cell, gates)
+    kernel((*arrays, old_cell.shape[1], sizes.items), sizes.grid)
+    return new_h
+
+
+def pointwise_backward(gates: Array, new_cell: Array, dh: Array, dcell: Array) -> Array:
+    """The derivative of :func:`pointwise`, ``dh`` the cotangent of both uses of h; the gates' cotangents."""
+    sizes = _sizes_of(new_cell)
+    kernel = _bound(_backward, new_cell.device, new_cell.dtype, sizes.index, sizes.block, True)
+    dgates, old_dcell = empty_like(gates), empty_like(new_cell)
+    kernel((gates, new_cell, dh, dh, dcell, dgates, old_dcell, new_cell.shape[1], sizes.items), sizes.grid)
+    return dgates
+
+
+def _sizes_of(cell: Array) -> _Sequence:
+    return _Sequence(empty((1, cell.shape[0], 0), dtype=cell.dtype), cell.shape[1])
+
+
+#: What the expressions of cukern may use beside its namespace.
+OURS = {
+    "affine": affine,
+    "chain": chain,
+    "grad_of_squares": grad_of_squares,
+    "pointwise": pointwise,
+    "pointwise_backward": pointwise_backward,
+}
+
+
+def _torch_grad_of_squares(x: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+
+    x = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad((x * x).sum(), x)
+    return gradient
+
+
+def _torch_pointwise(from_input: Any, from_state: Any, bias: Any, old_cell: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+
+    z_input, z_output, z_candidate = (from_input + from_state + bias).chunk(3, dim=1)
+    new_cell = old_cell + torch.nn.functional.elu(z_candidate) * torch.sigmoid(z_input)
+    return torch.tanh(new_cell) * torch.sigmoid(z_output)
+
+
+def _torch_pointwise_backward(gates: Any, new_cell: Any, dh: Any, dcell: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+
+    i, o, c = gates.chunk(3, dim=1)
+    t = torch.tanh(new_cell)
+    dc = dcell + 2 * dh * o * (1 - t * t)
+    slope = torch.where(c > 0, 1.0, 1 + c)
+    return torch.cat((dc * c * i * (1 - i), 2 * dh * t * o * (1 - o), dc * i * slope), dim=1)
+
+
+#: What the expressions of PyTorch may use beside its namespace.
+PYTORCHS = {
+    "grad_of_squares": _torch_grad_of_squares,
+    "eager_pointwise": _torch_pointwise,
+    "eager_pointwise_backward": _torch_pointwise_backward,
+}

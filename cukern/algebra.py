@@ -14,10 +14,12 @@ from .errors import GradientError
 if TYPE_CHECKING:
     from .array import Array
     from .device import Device
+    from .layout import Layout
 
 Operation: TypeAlias = "Callable[..., Array]"
 
-_FLOATS = frozenset(dtypes.FLOATS)
+#: The dtypes of arrays that have gradients.
+FLOATING = frozenset(dtypes.FLOATS)
 
 
 class Algebra(NamedTuple):
@@ -30,13 +32,34 @@ class Algebra(NamedTuple):
     cast: Operation
 
 
+class Form(NamedTuple):
+    """What the tape asks of an array that it does not keep; a :class:`.layout.Layout` says it as well."""
+
+    shape: tuple[int, ...]
+    dtype: dtypes.DType
+    device: Device
+
+
 class Meta(NamedTuple):
     """What a record keeps of an array that it does not keep alive."""
 
     key: int | None
-    shape: tuple[int, ...]
-    dtype: dtypes.DType
-    device: Device
+    form: Form | Layout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        return self.form.shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """The array's dtype."""
+        return self.form.dtype
+
+    @property
+    def device(self) -> Device:
+        """The array's device."""
+        return self.form.device
 
 
 _registered: Algebra | None = None
@@ -72,12 +95,17 @@ def is_array(value: object) -> TypeGuard[Array]:
 
 def is_float(dtype: dtypes.DType) -> bool:
     """Whether arrays of ``dtype`` have gradients."""
-    return dtype in _FLOATS
+    return dtype in FLOATING
 
 
 def meta(array: Array) -> Meta:
     """What a record keeps of ``array``."""
-    return Meta(array._key, array.shape, array.dtype, array.device)
+    return Meta(array._key, form_of(array))
+
+
+def form_of(array: Array) -> Form | Layout:
+    """Shape, dtype and device of ``array``: its layout where that is known."""
+    return getattr(array, "_layout", None) or Form(array.shape, array.dtype, array.device)
 
 
 def zeros_like(like: Meta | Array) -> Array:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from . import dtypes, tape
 from .device import Device, current
+from .layout import Layout, layout_of
 from .operators import FUNCTIONS, Operators
 
 
@@ -35,15 +36,20 @@ class Array(Operators):
         device: the device that its memory is on.
     """
 
-    __slots__ = ("__weakref__", "_data", "_key", "_storage", "device")
+    __slots__ = ("__weakref__", "_key", "_layout", "_memory", "_ndarray", "_operand", "_storage", "device")
     __array_priority__ = 1000
     # Whether every tape watches the array by itself, as it does a parameter.
     _trainable = False
 
-    _data: Any
     _storage: Storage
     _key: int | None
     device: Device
+    # The ndarray, None until it is asked for where a launch made the memory; the layout and what a prepared
+    # launch takes for the array, None until they are asked for where an ndarray was given.
+    _ndarray: Any
+    _memory: Any
+    _layout: Layout | None
+    _operand: Any
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise TypeError("an Array is made by cukern.asarray, cukern.zeros and their like")
@@ -52,11 +58,53 @@ class Array(Operators):
     def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Array:
         """An Array over an ndarray of the device; ``storage`` is that of the array it is a view of."""
         made = object.__new__(cls)
-        made._data = data
+        made._ndarray = data
+        made._layout = made._memory = made._operand = None
         made.device = device
         made._storage = Storage() if storage is None else storage
         made._key = None
         return made
+
+    @classmethod
+    def _made(cls, layout: Layout) -> Array:
+        """A new Array of a layout, its elements not set; the current device is that of the layout."""
+        made = object.__new__(cls)
+        memory = layout.allocate()
+        if layout.on_host:
+            made._ndarray, made._operand = memory, id(memory)
+        else:
+            made._ndarray, made._operand = None, memory.ptr
+        made._memory = memory
+        made._layout = layout
+        made.device = layout.device
+        made._storage = Storage()
+        made._key = None
+        return made
+
+    @property
+    def _data(self) -> Any:
+        """The elements as an ndarray of the device."""
+        data = self._ndarray
+        if data is None:
+            assert self._layout is not None
+            data = self.device.xp.ndarray(self._layout.shape, self._layout.dtype, self._memory)
+            self._ndarray = data
+        return data
+
+    def _replace(self, other: Array) -> None:
+        """Become another array, its memory shared."""
+        for name in ("_ndarray", "_layout", "_memory", "_operand", "_storage", "device"):
+            setattr(self, name, getattr(other, name))
+
+    def _planned(self) -> Layout:
+        """The layout; the array is an operand of prepared launches from here on."""
+        layout = self._layout
+        if layout is None:
+            data = self._ndarray
+            layout = layout_of(self.device, data)
+            self._operand = self.device.backend.operand(data)
+            self._layout = layout
+        return layout
 
     def _bump(self, writer: str) -> None:
         """Count a write to the memory by ``writer``."""
@@ -66,39 +114,39 @@ class Array(Operators):
     @property
     def dtype(self) -> dtypes.DType:
         """The dtype of the elements."""
-        dtype: dtypes.DType = self._data.dtype
+        dtype: dtypes.DType = (self._layout or self._ndarray).dtype
         return dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of elements along each axis."""
-        shape: tuple[int, ...] = self._data.shape
+        shape: tuple[int, ...] = (self._layout or self._ndarray).shape
         return shape
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return len(self._data.shape)
+        return len((self._layout or self._ndarray).shape)
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return int(self._data.size)
+        return int((self._layout or self._ndarray).size)
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return int(self._data.dtype.itemsize)
+        return int((self._layout or self._ndarray).dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return int(self._data.nbytes)
+        return int((self._layout or self._ndarray).nbytes)
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes from one element to the next along each axis."""
-        strides: tuple[int, ...] = self._data.strides
+        strides: tuple[int, ...] = (self._layout or self._ndarray).strides
         return strides
 
     @property

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from . import pytree
 from .algebra import (
+    FLOATING,
     Meta,
     conform,
     describe,
     float_leaves,
-    is_float,
+    form_of,
     meta,
     register_algebra,
     registered,
@@ -117,6 +118,22 @@ def recording(inputs: Sequence[Array]) -> bool:
     return False
 
 
+def tracked(inputs: Sequence[Array]) -> tuple[bool, ...] | None:
+    """Which of ``inputs`` an active tape tracks; None where that is none of them.
+
+    Raises:
+        GradientError: an input was written since a tape began to track it.
+    """
+    active = _state.active
+    if not active:
+        return None
+    if len(active) == 1:
+        found = tuple(active[0]._needs(inputs))
+    else:
+        found = tuple(map(any, zip(*[tape._needs(inputs) for tape in active], strict=True)))
+    return found if True in found else None
+
+
 def active() -> tuple[Tape, ...]:
     """The tapes that record in this thread, outermost first."""
     return _state.active
@@ -146,9 +163,19 @@ def record(
     Raises:
         GradientError: an input was written since a tape began to track it; an output was not made just now.
     """
-    tapes = [tape for tape in _state.active if tape._tracks(inputs)]
+    tapes = [tape for tape in _state.active if True in tape._needs(inputs)]
     if tapes:
-        _append(tapes, name, [meta(array) for array in inputs], outputs, vjp, saved, materialize)
+        _append(tapes, name, list(map(meta, inputs)), outputs, vjp, saved, materialize)
+
+
+def record_tracked(
+    name: str, inputs: Sequence[Array], outputs: Sequence[Array], vjp: Vjp, saved: Sequence[Array | None]
+) -> None:
+    """:func:`record` of inputs of which :func:`tracked` has just said that a tape tracks one."""
+    tapes: Sequence[Tape] = _state.active
+    if len(tapes) > 1:
+        tapes = [tape for tape in tapes if True in tape._needs(inputs)]
+    _append(tapes, name, list(map(meta, inputs)), outputs, vjp, saved, True)
 
 
 def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message: str) -> None:
@@ -174,8 +201,8 @@ def _append(
     made = []
     differentiable = False
     for array in outputs:
-        dtype, key = array.dtype, None
-        if is_float(dtype):
+        form, key = form_of(array), None
+        if form.dtype in FLOATING:
             if array._key is not None:
                 raise GradientError(f"{name}: its output is {describe(array)} that a tape knows already")
             array._key = key = next(_keys)
@@ -183,7 +210,7 @@ def _append(
             for tape in tapes:
                 tape._tracked[key] = version
             differentiable = True
-        made.append(Meta(key, array.shape, dtype, array.device))
+        made.append(Meta(key, form))
     if differentiable:
         versions = [0 if array is None else array._storage.version for array in saved]
         recorded = Record(name, inputs, made, vjp, tuple(saved), versions, materialize)
@@ -263,22 +290,24 @@ class Tape:
                 "Tape(persistent=True)"
             )
 
-    def _tracks(self, inputs: Sequence[Array]) -> bool:
-        """Whether one of ``inputs`` is tracked, or is a parameter, which is tracked from here on."""
+    def _needs(self, inputs: Sequence[Array]) -> list[bool]:
+        """Which of ``inputs`` are tracked; parameters are from here on."""
         tracked = self._tracked
-        found = False
+        found = []
         for array in inputs:
             version = tracked.get(array._key)
             if version is None:
-                if not getattr(array, "_trainable", False):
-                    continue
-                tracked[_key_of(array)] = array._storage.version
+                trainable = getattr(array, "_trainable", False)
+                if trainable:
+                    tracked[_key_of(array)] = array._storage.version
+                found.append(trainable)
             elif version != array._storage.version:
                 raise GradientError(
                     f"{describe(array)} was written by {array._storage.writer} after a tape began to track "
                     "it, and the tape has no record of that; build a new array instead, or watch it again"
                 )
-            found = True
+            else:
+                found.append(True)
         return found
 
     def watch(self, *trees: Any) -> None:

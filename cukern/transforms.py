@@ -224,11 +224,11 @@ class _Capture(Tape):
         self.read: dict[int, Array] = {}
         self._tracked = ChainMap({}, *(outer._tracked for outer in tape.active()))
 
-    def _tracks(self, inputs: Sequence[Array]) -> bool:
-        for array in inputs:
-            if super()._tracks((array,)):
+    def _needs(self, inputs: Sequence[Array]) -> list[bool]:
+        for array, needed in zip(inputs, super()._needs(inputs), strict=True):
+            if needed:
                 self.read.setdefault(id(array), array)
-        return False
+        return [False] * len(inputs)
 
     def _knows(self, inputs: Sequence[Meta]) -> bool:
         return False
@@ -264,7 +264,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
         with tape.stop_recording(), capture:
             result = f(*args, **kwargs)
         results = _arrays(result)
-        capture._tracks(results)
+        capture._needs(results)
         read = list(capture.read.values())
         own = {id(array): alias(array) for array in results}
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
+from ..dtypes import DType
 from ..signature import DynamicShared, Signature
 
 
@@ -49,6 +50,18 @@ class CompilerFailure(Exception):
         self.log = log
 
 
+#: How a scalar of a dtype, by its name, is packed by :mod:`struct`; bfloat16 as its bits.
+FORMATS = {
+    **{"bool": "?", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d"},
+    **{"int8": "b", "int16": "h", "int32": "i", "int64": "q"},
+    **{"uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"},
+}
+
+#: A launch of the leading arguments, as integers for pointers (:meth:`Backend.operand`) and numbers for scalars.
+#: Raises OverflowError where a number is beyond its parameter's range.
+Prepared = Callable[..., None]
+
+
 class CompiledFunction(Protocol):
     """A kernel that is ready to launch.
 
@@ -67,6 +80,15 @@ class CompiledFunction(Protocol):
         A pointer or view is a raw ndarray or None, a scalar a Python number, a struct ``bytes``.
         """
 
+    def prepare(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, tail: Sequence[Any]
+    ) -> Prepared:
+        """The launch as a call of the arguments before ``tail``, with all else worked out once.
+
+        Args:
+            tail: the last arguments, scalars and structs, each already checked.
+        """
+
 
 class Backend(Protocol):
     """One kind of device; ``index`` numbers the devices of that kind."""
@@ -81,3 +103,9 @@ class Backend(Protocol):
     def compile(self, index: int, unit: Unit) -> CompiledFunction: ...
 
     def synchronize(self, index: int) -> None: ...
+
+    def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
+        """What makes memory on the current device for a new array: an ndarray, or CuPy's pointer to it."""
+
+    def operand(self, data: Any) -> int:
+        """What a prepared launch takes for an ndarray: a number that is good as long as the ndarray is there."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import ModuleType
@@ -11,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..dtypes import DType
 from ..errors import DeviceError
 from ..signature import Param
-from .base import CompilerFailure, Properties, Unit
+from .base import FORMATS, CompilerFailure, Prepared, Properties, Unit
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
 # One tuple for every kernel: CuPy compiles an empty file for each distinct one in each process.
@@ -28,6 +32,7 @@ class CudaFunction:
     ) -> None:
         self._function = function
         self.attributes = attributes
+        self._params = unit.signature.params
         self._packers = [_packer(param) for param in unit.signature.params]
         self._index = index
         self._cupy = cupy
@@ -41,6 +46,67 @@ class CudaFunction:
         else:
             with self._cupy.cuda.Device(self._index):
                 self._function(grid, block, args, shared_mem=shared)
+
+    def prepare(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, tail: Sequence[Any]
+    ) -> Prepared:
+        """See :class:`.base.CompiledFunction`: the driver's launch, its parameters in memory that is kept."""
+        leading = len(self._params) - len(tail)
+        codes = [_code(param) for param in self._params[:leading]]
+        codes += [_code(param, value) for param, value in zip(self._params[leading:], tail, strict=True)]
+        ends = list(itertools.accumulate(struct.calcsize(f"={code}") for code in codes))
+        start = 8 * len(codes)  # the addresses of the parameters come first
+        memory: Any = np.zeros(start + (ends[-1] if ends else 1), np.uint8)
+        base = memory.ctypes.data
+        struct.pack_into(f"={len(codes)}Q", memory, 0, *(base + start + end for end in [0, *ends][:-1]))
+        fixed = [_number(param, value) for param, value in zip(self._params[leading:], tail, strict=True)]
+        struct.pack_into("=" + "".join(codes[leading:]), memory, start + [0, *ends][leading], *fixed)
+        pack = partial(struct.Struct("=" + "".join(codes[:leading])).pack_into, memory, start)
+        return self._launcher((*grid, *block, shared), base, pack)
+
+    def _launcher(self, sizes: tuple[int, ...], parameters: int, pack: Callable[..., None]) -> Prepared:
+        driver: Any = importlib.import_module("cupy_backends.cuda.api.driver")
+        start, failure = driver.launchKernel, driver.CUDADriverError
+        cuda, index, handle = self._cupy.cuda, self._index, self._function.ptr
+        current, stream, lock = cuda.runtime.getDevice, cuda.get_current_stream, threading.Lock()
+
+        def launch(*values: Any) -> None:
+            if current() != index:
+                with cuda.Device(index):
+                    return launch(*values)
+            with lock:  # the driver copies the parameters before it returns
+                pack(*values)
+                try:
+                    start(handle, *sizes, stream().ptr, parameters, 0)
+                except failure as error:
+                    if error.status not in _NO_CONTEXT:
+                        raise
+                    cuda.Device(index).use()  # the first launch of a new thread
+                    start(handle, *sizes, stream().ptr, parameters, 0)
+            return None
+
+        return launch
+
+
+#: CUDA_ERROR_NOT_INITIALIZED and CUDA_ERROR_INVALID_CONTEXT.
+_NO_CONTEXT = (3, 201)
+
+
+def _code(param: Param, value: Any = None) -> str:
+    """How a parameter's value is packed, to a multiple of 8 bytes."""
+    if isinstance(value, bytes):
+        return f"{len(value)}s{-len(value) % 8}x"
+    if param.kind == "pointer":
+        return "Q"
+    if param.kind != "scalar" or param.dtype is None:
+        raise NotImplementedError(f"a prepared launch with the parameter {param.type_text} {param.name}")
+    return f"{FORMATS[param.dtype.name]}{-param.dtype.itemsize % 8}x"
+
+
+def _number(param: Param, value: Any) -> Any:
+    if param.dtype == dtypes.bfloat16 and param.kind == "scalar":
+        return int(_pack_bfloat16(value))
+    return value
 
 
 def _same(value: Any) -> Any:
@@ -133,6 +199,14 @@ class CudaBackend:
                 function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
             # The launch object below RawKernel, of the device that is active now: it skips a query a call.
             return CudaFunction(function.kernel, attributes, unit, index, self.xp)
+
+    def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
+        """See :class:`.base.Backend`."""
+        return partial(self.xp.cuda.alloc, nbytes)
+
+    def operand(self, data: Any) -> int:
+        """See :class:`.base.Backend`: the address."""
+        return int(data.data.ptr)
 
     def synchronize(self, index: int) -> None:
         self.xp.cuda.Device(index).synchronize()

@@ -12,7 +12,7 @@ import os
 import platform
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,9 +21,10 @@ import ml_dtypes
 import numpy as np
 
 from .. import dtypes
+from ..dtypes import DType
 from ..errors import DeviceError, KernelFault, LaunchError
 from ..signature import Param
-from .base import Properties, Unit
+from .base import FORMATS, Prepared, Properties, Unit
 from .host_compiler import build_kernel, build_runtime, machine
 from .host_source import source
 
@@ -112,13 +113,6 @@ def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
     return check
 
 
-_FORMATS = {
-    **{"bool": "?", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d"},
-    **{"int8": "b", "int16": "h", "int32": "i", "int64": "q"},
-    **{"uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"},
-}
-
-
 def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
     """How a parameter of ``size`` bytes is packed: struct format, conversion, the size it should have."""
     padding = -size % 8
@@ -129,7 +123,7 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
         return f"Q{expected - 8}x", id, expected
     if param.kind == "struct" or param.dtype is None:
         return f"{size}s{padding}x", _struct_check(kernel, param, size), size
-    code = _FORMATS[param.dtype.name]
+    code = FORMATS[param.dtype.name]
     convert = _bfloat16_bits if param.dtype == dtypes.bfloat16 else None
     return f"{code}{padding}x", convert, param.dtype.itemsize
 
@@ -164,6 +158,10 @@ def _infinite_beyond(param: Param, value: Any) -> Any:
         return param.dtype.type(value)
 
 
+#: Grid, block and bytes of shared memory, which every launch begins with.
+_GRID = "6IQ"
+
+
 class HostFunction:
     """A compiled kernel of the host device."""
 
@@ -173,7 +171,8 @@ class HostFunction:
         kernel = _Kernel.in_dll(self._library, "cukern_kernel")
         name = unit.signature.name
         sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
-        form, offset, table = "=6IQ", 0, (_Param * max(1, len(sizes)))()
+        offset, table = 0, (_Param * max(1, len(sizes)))()
+        self._codes: list[str] = []
         self._converters: list[Callable[[Any], Any] | None] = []
         for i, (param, size) in enumerate(zip(unit.signature.params, sizes, strict=True)):
             code, convert, expected = _layout(name, param, size)
@@ -185,10 +184,10 @@ class HostFunction:
             itemsize = param.dtype.itemsize if param.dtype is not None else 1
             kind = {"pointer": 1, "view": 2}.get(param.kind, 0)
             table[i] = _Param(kind, offset, param.ndim, itemsize)
-            form += code
+            self._codes.append(code)
             offset += -(-size // 8) * 8
             self._converters.append(convert)
-        self._pack = struct.Struct(form).pack
+        self._pack = struct.Struct(f"={_GRID}{''.join(self._codes)}").pack
         self._launch = runtime.cukern_launch
         self._last_error = runtime.cukern_last_error
         self._name = name
@@ -217,7 +216,30 @@ class HostFunction:
             items = [_infinite_beyond(param, item) for param, item in zip(self._params, items, strict=True)]
             packed = self._pack(*grid, *block, shared, *items)
         if self._launch(self._handle, packed):
-            raise KernelFault(f"{self._name}: {self._last_error().decode(errors='replace')}")
+            raise self._fault()
+
+    def _fault(self) -> KernelFault:
+        return KernelFault(f"{self._name}: {self._last_error().decode(errors='replace')}")
+
+    def prepare(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, tail: Sequence[Any]
+    ) -> Prepared:
+        """See :class:`.base.CompiledFunction`: all but the leading arguments packed once."""
+        leading = len(self._codes) - len(tail)
+        items = [
+            value if convert is None else convert(value)
+            for convert, value in zip(self._converters[leading:], tail, strict=True)
+        ]
+        head = struct.pack(f"={_GRID}", *grid, *block, shared)
+        fixed = struct.pack("=" + "".join(self._codes[leading:]), *items)
+        pack = struct.Struct("=" + "".join(self._codes[:leading])).pack
+        start, handle = self._launch, self._handle
+
+        def launch(*values: Any) -> None:
+            if start(handle, head + pack(*values) + fixed):
+                raise self._fault()
+
+        return launch
 
 
 class Host:
@@ -250,6 +272,14 @@ class Host:
             DeviceError: there is no compiler.
         """
         return HostFunction(unit, build_kernel(source(unit)))
+
+    def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
+        """See :class:`.base.Backend`."""
+        return partial(np.empty, shape, dtype)
+
+    def operand(self, data: Any) -> int:
+        """See :class:`.base.Backend`: the runtime reads address and size off the ndarray itself."""
+        return id(data)
 
     def synchronize(self, index: int) -> None:
         """Returns at once: a launch on the host ends when it returns."""

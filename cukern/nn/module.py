@@ -283,7 +283,7 @@ def _write(target: Array, values: Array) -> None:
 
 def _move(target: Array, moved: Array) -> None:
     """Make ``target`` the array that ``moved`` is, wherever it is referred to."""
-    target._data, target.device, target._storage = moved._data, moved.device, moved._storage
+    target._replace(moved)
 
 
 def _flatten(module: Module) -> tuple[list[Any], Module]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy.typing as npt
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray
-from ..device import Device
 from ..errors import DeviceError, GradientError
 from ..expr import (
     FLOAT,
@@ -30,22 +30,9 @@ from ..expr import (
 from ..operators import FUNCTIONS
 from ..program import Backward, Program, program, remember
 from .axes import public, require_array
-from .launch import repeated, run
+from .launch import Plan, planned, repeated, run_into
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
-
-
-def one_device(name: str, arrays: Sequence[Array]) -> Device:
-    """The device of all the arrays.
-
-    Raises:
-        DeviceError: they are on different devices.
-    """
-    device = arrays[0].device
-    for array in arrays:
-        if array.device is not device:
-            raise DeviceError(f"{name}: expected arrays on one device, got {device} and {array.device}")
-    return device
 
 
 def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> tuple[Array, ...]:
@@ -55,29 +42,46 @@ def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] =
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    device = one_device(made.name, arrays)
-    outs = tuple(Array._wrap(data, device) for data in run(made, device, [a._data for a in arrays], scalars))
-    if tape.recording(arrays):
-        _record(made, arrays, scalars, outs)
+    return _launched(planned(made, arrays), arrays, scalars)
+
+
+def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) -> tuple[Array, ...]:
+    outs = plan(arrays, scalars)
+    needs = tape.tracked(arrays)
+    if needs is not None:
+        _record(plan, arrays, scalars, outs, needs)
     return outs
 
 
-def _record(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar], outs: Sequence[Array]) -> None:
-    needs = tuple(tape.recording((array,)) for array in arrays)
-    shape = outs[0].shape
-    backward = made.backward(needs, tuple(array.shape != shape for array in arrays))
-    if not any(backward.results):
-        return
-    saved = [arrays[k] for k in backward.saved("input")] + [outs[k] for k in backward.saved("output")]
-
-    def vjp(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> list[Array | None]:
-        return _pull(backward, cotangents, saved, scalars)
-
-    tape.record(made.name, arrays, outs, vjp, saved)
+def _record(
+    plan: Plan,
+    arrays: Sequence[Array],
+    scalars: Sequence[Scalar],
+    outs: Sequence[Array],
+    needs: tuple[bool, ...],
+) -> None:
+    found = plan.backwards.get(needs)
+    if found is None:
+        shape = outs[0].shape
+        backward = plan.program.backward(needs, tuple([array.shape != shape for array in arrays]))
+        found = (
+            backward if any(backward.results) else None,
+            backward.saved("input"),
+            backward.saved("output"),
+        )
+        plan.backwards[needs] = found
+    derivative, inputs, outputs = found
+    if derivative is not None:
+        saved = [*[arrays[k] for k in inputs], *[outs[k] for k in outputs]]
+        tape.record_tracked(plan.program.name, arrays, outs, partial(_pull, derivative, scalars), saved)
 
 
 def _pull(
-    backward: Backward, cotangents: Sequence[Array], saved: Sequence[Array], scalars: Sequence[Scalar]
+    backward: Backward,
+    scalars: Sequence[Scalar],
+    cotangents: Sequence[Array],
+    saved: Sequence[Array],
+    needs: object,
 ) -> list[Array | None]:
     """The inputs' cotangents: one kernel at most."""
     made: tuple[Array, ...] = ()
@@ -96,6 +100,8 @@ def _pull(
 #: (row, dtype or Python type of each operand) -> program
 _programs: dict[tuple[Any, ...], Program] = {}
 _SCALARS = (float, int, bool)
+#: (row, layout or Python type of each operand) -> plan, and which operands are arrays if not all
+_quick: dict[tuple[Any, ...], tuple[Plan, tuple[bool, ...] | None]] = {}
 
 
 class Elementwise(Row):
@@ -110,6 +116,23 @@ class Elementwise(Row):
         """The function of arrays, numbers, or the symbols of a fused function."""
         if self.defaults and len(operands) < len(self.operands):
             operands += self.defaults[len(operands) - len(self.operands) :]
+        key = (self, *[one._layout if isinstance(one, Array) else type(one) for one in operands])
+        found = _quick.get(key)
+        if found is None:
+            return self._apply(operands)
+        plan, which = found
+        if which is None:
+            return _launched(plan, operands, ())[0]
+        scalars = [one for one, is_array in zip(operands, which, strict=True) if not is_array]
+        try:
+            return _launched(
+                plan, [one for one, is_array in zip(operands, which, strict=True) if is_array], scalars
+            )[0]
+        except OverflowError:
+            return self._apply(operands)
+
+    def _apply(self, operands: tuple[Any, ...]) -> Any:
+        """:meth:`apply` of operands that it meets for the first time."""
         row, simpler = self._simplified(operands)
         if row is not self:
             return row(*simpler)
@@ -131,8 +154,13 @@ class Elementwise(Row):
         made = _programs.get(signature)
         if made is None:
             made = remember(_programs, signature, self._program(signature[1:]))
+        plan = planned(made, arrays)
+        if not scalars or self.simplify is None:
+            layouts = [one._layout if isinstance(one, Array) else type(one) for one in operands]
+            which = tuple(isinstance(one, Array) for one in operands) if scalars else None
+            remember(_quick, (self, *layouts), (plan, which))
         try:
-            return evaluate(made, arrays, scalars)[0]
+            return _launched(plan, arrays, scalars)[0]
         except OverflowError:
             if self.operands == "xx" and self.result == "b":
                 return self._beyond(operands)
@@ -212,7 +240,7 @@ class Elementwise(Row):
                 )
             datas.append(_apart(array, x))
         scalars = [o for o in rest if not isinstance(o, Array)]
-        run(made, x.device, datas, scalars, x._data)
+        run_into(made, x.device, datas, scalars, x._data)
         x._bump(self.name)
         return x
 

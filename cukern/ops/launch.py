@@ -11,13 +11,16 @@ from functools import partial
 from typing import Any
 
 from .. import dtypes
+from ..array import Array
 from ..cxx import compute_type, statements
 from ..device import Device
-from ..device.base import CompiledFunction
+from ..device.base import Prepared
 from ..dtypes import DType
+from ..errors import DeviceError
 from ..expr import convert_scalar
 from ..kernel import Kernel
-from ..program import Program
+from ..layout import Layout, fresh_layout, layout_of
+from ..program import Backward, Program
 from ..program import remember as remember
 
 Strides = tuple[int, ...]
@@ -91,7 +94,7 @@ def collapse(shape: Sequence[int], steps: Sequence[Strides], by: Strides | None 
 
 def broadcast_steps(data: Any, shape: tuple[int, ...]) -> Strides:
     """The steps in elements of ``data`` broadcast to ``shape``."""
-    size = data.itemsize
+    size = data.dtype.itemsize
     own = [0 if n == 1 else stride // size for n, stride in zip(data.shape, data.strides, strict=True)]
     return (0,) * (len(shape) - len(own)) + tuple(own)
 
@@ -160,27 +163,38 @@ def geometry(kind: str, rows: int, columns: int) -> Geometry:
 
 
 class Plan:
-    """A launch of a program for arrays of one layout.
+    """A launch of a program for arrays of given layouts.
 
     Attributes:
-        function: the compiled kernel.
-        grid: blocks of the launch; None where there is nothing to do.
-        block: threads of a block.
-        tail: the arguments after the arrays and scalars.
-        shape: the shape of the outputs.
-        dtypes: the dtypes of the outputs.
+        program: what is launched.
+        device: where.
+        launch: the kernel, prepared; it takes inputs, numbers and outputs. None where there is nothing to do.
+        layouts: the layouts of the outputs.
         converters: what makes each Python number fit the dtype it is computed in.
+        backwards: for the inputs that are tracked, the derivative and what it reads of inputs and outputs.
     """
 
-    __slots__ = ("block", "converters", "dtypes", "function", "grid", "shape", "tail")
+    __slots__ = ("backwards", "converters", "device", "launch", "layouts", "program")
 
-    function: CompiledFunction
-    grid: tuple[int, int, int] | None
-    block: tuple[int, int, int]
-    tail: tuple[Any, ...]
-    shape: tuple[int, ...]
-    dtypes: tuple[DType, ...]
+    program: Program
+    device: Device
+    launch: Prepared | None
+    layouts: tuple[Layout, ...]
     converters: tuple[Callable[[Any], Any], ...]
+    backwards: dict[tuple[bool, ...], tuple[Backward | None, tuple[int, ...], tuple[int, ...]]]
+
+    def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> tuple[Array, ...]:
+        """The outputs, new arrays."""
+        with on(self.device):
+            made = tuple([Array._made(layout) for layout in self.layouts])
+        if self.launch is not None:
+            values = [one._operand for one in arrays]
+            for convert, value in zip(self.converters, scalars, strict=True):
+                values.append(convert(value))
+            for one in made:
+                values.append(one._operand)
+            self.launch(*values)
+        return made
 
 
 def _converter(dtype: DType) -> Callable[[Any], Any]:
@@ -261,50 +275,53 @@ def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
     return _KERNEL.source(device=device, **bound)
 
 
-def make_plan(program: Program, device: Device, datas: Sequence[Any], out: Any) -> Plan:
+def make_plan(
+    program: Program, operands: Sequence[Layout], out: Layout | None, inplace: Sequence[bool]
+) -> Plan:
     """Choose and compile the launch of ``program`` on arrays like these.
 
     Args:
-        datas: the inputs' ndarrays.
-        out: the output's ndarray where it is given, which may be one of ``datas``; else outputs will be new,
-            in C order.
+        operands: the inputs' layouts, on one device.
+        out: the output's layout where it is given; else outputs will be new, in C order.
+        inplace: which inputs are the output's memory.
 
     Raises:
         ValueError: the shapes do not broadcast.
     """
     plan = Plan()
-    plan.shape = broadcast_shapes(program.name, [data.shape for data in datas])
-    plan.dtypes = tuple(node.dtype for node in program.outputs)
+    plan.program, plan.device = program, operands[0].device
+    shape = broadcast_shapes(program.name, [one.shape for one in operands])
+    plan.layouts = tuple(fresh_layout(plan.device, node.dtype, shape) for node in program.outputs)
     plan.converters = tuple(map(_converter, program.scalars))
-    plan.grid, plan.block, plan.tail = None, (1, 1, 1), ()
-    if out is not None and broadcast_shapes(program.name, [plan.shape, out.shape]) != out.shape:
-        raise ValueError(
-            f"{program.name}: a result of shape {plan.shape} does not fit an array of shape {out.shape}"
-        )
-    shape = plan.shape if out is None else out.shape
+    plan.launch, plan.backwards = None, {}
+    if out is not None:
+        if broadcast_shapes(program.name, [shape, out.shape]) != out.shape:
+            raise ValueError(
+                f"{program.name}: a result of shape {shape} does not fit an array of shape {out.shape}"
+            )
+        shape, plan.layouts = out.shape, (out,)
     if 0 not in shape:
-        _fill(plan, program, device, _axes(program, datas, shape, out), [data is out for data in datas])
+        plan.launch = _prepare(program, plan.device, _axes(program, operands, shape, out), inplace)
     return plan
 
 
-def _fill(plan: Plan, program: Program, device: Device, axes: Axes, inplace: Sequence[bool]) -> None:
-    """Compile the kernel for these axes and work out its arguments."""
+def _prepare(program: Program, device: Device, axes: Axes, inplace: Sequence[bool]) -> Prepared:
+    """Compile the kernel for these axes, and work out its arguments."""
     rows, columns = math.prod(axes.shape[:-1]), axes.shape[-1]
     shape = _shape_of(axes, device)
     bound = variables(program, axes, shape, inplace)
-    plan.function = _KERNEL.bind(device, **bound).function
-    plan.block = (shape.block, 1, 1)
     groups = shape.block // shape.lanes
     pieces = -(-columns // shape.piece)
     tail: list[Any] = []
     if bound["outer"] or any(step_kind(steps[-1]) == "any" for steps in axes.steps):
         tail.append(_pack(axes, bound["index"] == "long long"))
+    grid = (-(-pieces // groups), 1, 1)
     if bound["outer"]:
         tail += [rows, shape.rows_piece]
-        plan.grid = (-(-rows // (groups * shape.rows_piece)), pieces, 1)
-    else:
-        plan.grid = (-(-pieces // groups), 1, 1)
-    plan.tail = (*tail, columns, shape.piece)
+        grid = (-(-rows // (groups * shape.rows_piece)), pieces, 1)
+    with on(device):
+        function = _KERNEL.bind(device, **bound).function
+        return function.prepare(grid, (shape.block, 1, 1), 0, (*tail, columns, shape.piece))
 
 
 def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -328,32 +345,51 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
 _plans: dict[Any, Plan] = {}
 
 
-def run(
-    program: Program, device: Device, datas: Sequence[Any], scalars: Sequence[Any], out: Any = None
-) -> list[Any]:
-    """Launch ``program`` on ndarrays of ``device``.
+def one_device(name: str, arrays: Sequence[Array]) -> Device:
+    """The device of all the arrays.
+
+    Raises:
+        DeviceError: they are on different devices.
+    """
+    device = arrays[0].device
+    for array in arrays:
+        if array.device is not device:
+            raise DeviceError(f"{name}: expected arrays on one device, got {device} and {array.device}")
+    return device
+
+
+def planned(program: Program, arrays: Sequence[Array]) -> Plan:
+    """The plan of ``program`` for these arrays.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        ValueError: their shapes do not broadcast.
+    """
+    layouts = [one._layout or one._planned() for one in arrays]
+    key = (program, *layouts)
+    plan = _plans.get(key)
+    if plan is None:
+        one_device(program.name, arrays)
+        plan = remember(_plans, key, make_plan(program, layouts, None, [False] * len(arrays)))
+    return plan
+
+
+def run_into(
+    program: Program, device: Device, datas: Sequence[Any], scalars: Sequence[Any], out: Any
+) -> None:
+    """Launch ``program`` on ndarrays of ``device``, its one output written to ``out``.
 
     Args:
-        out: the ndarray that the one output is written to, by default a new one. It is one of ``datas``,
-            or shares no memory with any.
-
-    Returns:
-        The outputs' ndarrays.
+        out: one of ``datas``, or an ndarray that shares no memory with any.
     """
-    key: list[Any] = [program, device]
-    for data in datas:
-        key.append(data.shape)
-        key.append(data.strides)
-    inputs = datas
-    if out is not None:
-        inputs = [data for data in datas if data is not out]
-        key += [out.shape, out.strides, *(data is out for data in datas)]
-    plan = _plans.get(signature := tuple(key))
-    with on(device):
-        if plan is None:
-            plan = remember(_plans, signature, make_plan(program, device, datas, out))
-        made = [device.xp.empty(plan.shape, dtype) for dtype in plan.dtypes] if out is None else [out]
-        if plan.grid is not None:
-            numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
-            plan.function(plan.grid, plan.block, 0, (*inputs, *numbers, *made, *plan.tail))
-    return made
+    layouts = [layout_of(device, data) for data in (*datas, out)]
+    same = [data is out for data in datas]
+    key = (program, *layouts, *same)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = remember(_plans, key, make_plan(program, layouts[:-1], layouts[-1], same))
+    if plan.launch is not None:
+        operand = device.backend.operand
+        numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
+        inputs = [operand(data) for data in datas if data is not out]
+        plan.launch(*inputs, *numbers, operand(out))

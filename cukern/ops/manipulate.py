@@ -15,8 +15,8 @@ from ..dtypes import DType
 from ..fuse import fuse
 from ..table import where
 from .axes import normalize_axes, normalize_axis, public, recorded, recorded_many, require_array, view
-from .elementwise import astype, one_device
-from .launch import allocate, broadcast_shapes, collapse
+from .elementwise import astype
+from .launch import allocate, broadcast_shapes, collapse, one_device
 from .moving import remap, write
 
 Shape = SupportsIndex | Sequence[SupportsIndex]

@@ -16,7 +16,7 @@ from ..dtypes import DType
 from ..expr import cast, input_node
 from ..kernel import Kernel
 from ..program import Program, program
-from .launch import Axes, allocate, geometry, needs_64_bits, on, remember, run
+from .launch import Axes, allocate, geometry, needs_64_bits, on, remember, run_into
 
 _REMAP = Kernel("remap.cu", block=256)
 #: What elements of a size are moved as.
@@ -31,7 +31,7 @@ def _copy(source: DType, target: DType) -> Program:
 
 def write(device: Device, target: Any, source: Any) -> None:
     """Copy the ndarray ``source``, cast, to ``target``, a part of the same shape of an array, in one launch."""
-    run(_copy(source.dtype, target.dtype), device, (source,), (), target)
+    run_into(_copy(source.dtype, target.dtype), device, (source,), (), target)
 
 
 class _Axis(NamedTuple):

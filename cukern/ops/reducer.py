@@ -19,8 +19,8 @@ from ..operators import FUNCTIONS
 from ..program import Program, compact, program, roots_from
 from . import reduction as mechanism
 from .axes import normalize_axes, require_array
-from .elementwise import evaluate, one_device
-from .launch import broadcast_shapes, remember
+from .elementwise import evaluate
+from .launch import broadcast_shapes, one_device, remember
 from .manipulate import broadcast_to, reshape
 from .reduction import Reduction
 

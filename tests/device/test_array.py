@@ -356,7 +356,7 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
     ):
         x = make()
         assert seen and all(index == 1 for _, index in seen), seen
-        x._data = np.zeros((2, 3)).T
+        x._ndarray = np.zeros((2, 3)).T
         x.contiguous()
         copy.copy(x)
     assert all(index == 1 for _, index in seen), seen

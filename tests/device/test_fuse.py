@@ -16,13 +16,13 @@ from cukern.testing import assert_close, gradcheck
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs that run."""
     names: list[str] = []
-    run = launch.run
+    call = launch.Plan.__call__
 
-    def counted(program: Any, *args: Any, **options: Any) -> Any:
-        names.append(program.name)
-        return run(program, *args, **options)
+    def counted(plan: launch.Plan, *args: Any) -> Any:
+        names.append(plan.program.name)
+        return call(plan, *args)
 
-    monkeypatch.setattr("cukern.ops.elementwise.run", counted)
+    monkeypatch.setattr(launch.Plan, "__call__", counted)
     return names
 
 

@@ -19,17 +19,17 @@ A, B = RNG.normal(size=(3, 4, 5)), RNG.normal(size=(4, 1))
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs that run, in order; reductions by their own name."""
     made: list[str] = []
-    run, reduce = launch.run, reduction.run
+    call, reduce = launch.Plan.__call__, reduction.run
 
-    def counted(program: Any, *args: Any, **options: Any) -> Any:
-        made.append(program.name)
-        return run(program, *args, **options)
+    def counted(plan: launch.Plan, *args: Any) -> Any:
+        made.append(plan.program.name)
+        return call(plan, *args)
 
     def reduced(row: Any, program: Any, *args: Any, **options: Any) -> Any:
         made.append(row.name)
         return reduce(row, program, *args, **options)
 
-    monkeypatch.setattr("cukern.ops.elementwise.run", counted)
+    monkeypatch.setattr(launch.Plan, "__call__", counted)
     monkeypatch.setattr(reduction, "run", reduced)
     return made
 

@@ -40,8 +40,12 @@ class Form(NamedTuple):
     device: Device
 
 
+#: What has shape, dtype and device.
+Likeness: TypeAlias = "Form | Layout | Meta | Array"
+
+
 class Meta(NamedTuple):
-    """What a record keeps of an array that it does not keep alive."""
+    """What stands for an array that is not kept alive."""
 
     key: int | None
     form: Form | Layout
@@ -108,7 +112,7 @@ def form_of(array: Array) -> Form | Layout:
     return getattr(array, "_layout", None) or Form(array.shape, array.dtype, array.device)
 
 
-def zeros_like(like: Meta | Array) -> Array:
+def zeros_like(like: Likeness) -> Array:
     """Zeros of the shape, dtype and device of ``like``; they may share memory with one another."""
     return registered().zeros(like.shape, like.dtype, like.device)
 
@@ -118,22 +122,25 @@ def describe(array: Array) -> str:
     return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"
 
 
-def conform(gradient: object, like: Meta, name: str, argument: str) -> Array:
+def conform(gradient: object, like: Likeness, name: str, argument: str | int) -> Array:
     """``gradient`` with the shape and dtype of ``like``: broadcasting undone, then cast.
 
     Raises:
         GradientError: it is not a floating array, lies on another device, or has a shape that ``like``
-            does not broadcast to. The message names ``name`` and ``argument``.
+            does not broadcast to. The message names ``name`` and ``argument``, or the input of that number.
     """
+    if is_array(gradient) and getattr(gradient, "_layout", None) is like:
+        return gradient
     problem = _mismatch(gradient, like)
     if problem or not is_array(gradient):
-        raise GradientError(f"{name}: the gradient of {argument} {problem}")
+        what = f"input {argument}" if isinstance(argument, int) else argument
+        raise GradientError(f"{name}: the gradient of {what} {problem}")
     if gradient.shape != like.shape:
         gradient = registered().sum_to_shape(gradient, like.shape)
     return gradient if gradient.dtype == like.dtype else registered().cast(gradient, like.dtype)
 
 
-def _mismatch(gradient: object, like: Meta) -> str:
+def _mismatch(gradient: object, like: Likeness) -> str:
     """What keeps ``gradient`` from being a gradient of ``like``, or the empty string."""
     if not is_array(gradient):
         return f"must be an array or None, got {type(gradient).__name__}"

@@ -22,11 +22,9 @@ class Storage:
         writer: what made the last one.
     """
 
-    __slots__ = ("version", "writer")
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.writer = ""
+    # Of the class until the first write: an array is made in fewer steps so.
+    version = 0
+    writer = ""
 
 
 class Array(Operators):

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from . import pytree
 from .algebra import (
     FLOATING,
+    Likeness,
     Meta,
     conform,
     describe,
     float_leaves,
     form_of,
-    meta,
     register_algebra,
     registered,
     zeros_like,
@@ -44,11 +44,13 @@ Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]],
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One operation on a tape."""
+    """One operation on a tape: of its inputs and outputs the keys, and shape, dtype and device."""
 
     name: str
-    inputs: Sequence[Meta]
-    outputs: Sequence[Meta]
+    inputs: Sequence[int | None]
+    input_forms: Sequence[Likeness]
+    outputs: Sequence[int | None]
+    output_forms: Sequence[Likeness]
     vjp: Vjp
     saved: tuple[Array | None, ...]
     versions: list[int]
@@ -65,7 +67,7 @@ class Record:
         if self.materialize:
             cotangents = [
                 zeros_like(out) if cotangent is None else cotangent
-                for cotangent, out in zip(cotangents, self.outputs, strict=True)
+                for cotangent, out in zip(cotangents, self.output_forms, strict=True)
             ]
         try:
             gradients = self.vjp(tuple(cotangents), self.saved, needs)
@@ -165,17 +167,38 @@ def record(
     """
     tapes = [tape for tape in _state.active if True in tape._needs(inputs)]
     if tapes:
-        _append(tapes, name, list(map(meta, inputs)), outputs, vjp, saved, materialize)
+        _append(
+            tapes,
+            name,
+            [array._key for array in inputs],
+            list(map(form_of, inputs)),
+            outputs,
+            list(map(form_of, outputs)),
+            vjp,
+            saved,
+            materialize,
+        )
 
 
 def record_tracked(
-    name: str, inputs: Sequence[Array], outputs: Sequence[Array], vjp: Vjp, saved: Sequence[Array | None]
+    name: str,
+    inputs: Sequence[Array],
+    input_forms: Sequence[Likeness],
+    outputs: Sequence[Array],
+    output_forms: Sequence[Likeness],
+    vjp: Vjp,
+    saved: Sequence[Array | None],
 ) -> None:
-    """:func:`record` of inputs of which :func:`tracked` has just said that a tape tracks one."""
+    """:func:`record` of inputs of which :func:`tracked` has just said that a tape tracks one.
+
+    Args:
+        input_forms, output_forms: shape, dtype and device of each.
+    """
     tapes: Sequence[Tape] = _state.active
     if len(tapes) > 1:
         tapes = [tape for tape in tapes if True in tape._needs(inputs)]
-    _append(tapes, name, list(map(meta, inputs)), outputs, vjp, saved, True)
+    keys = [array._key for array in inputs]
+    _append(tapes, name, keys, input_forms, outputs, output_forms, vjp, saved, True)
 
 
 def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message: str) -> None:
@@ -186,34 +209,34 @@ def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message:
 
     tapes = [tape for tape in _state.active if tape._knows(inputs)]
     if tapes:
-        _append(tapes, name, inputs, outputs, vjp, (), False)
+        keys, forms = [one.key for one in inputs], [one.form for one in inputs]
+        _append(tapes, name, keys, forms, outputs, list(map(form_of, outputs)), vjp, (), False)
 
 
 def _append(
     tapes: Sequence[Tape],
     name: str,
-    inputs: Sequence[Meta],
+    keys: Sequence[int | None],
+    forms: Sequence[Likeness],
     outputs: Sequence[Array],
+    output_forms: Sequence[Likeness],
     vjp: Vjp,
     saved: Sequence[Array | None],
     materialize: bool,
 ) -> None:
-    made = []
-    differentiable = False
-    for array in outputs:
-        form, key = form_of(array), None
+    made: list[int | None] = []
+    for array, form in zip(outputs, output_forms, strict=True):
+        key = None
         if form.dtype in FLOATING:
             if array._key is not None:
                 raise GradientError(f"{name}: its output is {describe(array)} that a tape knows already")
             array._key = key = next(_keys)
-            version = array._storage.version
             for tape in tapes:
-                tape._tracked[key] = version
-            differentiable = True
-        made.append(Meta(key, form))
-    if differentiable:
+                tape._tracked[key] = array._storage.version
+        made.append(key)
+    if made != [None] * len(made):
         versions = [0 if array is None else array._storage.version for array in saved]
-        recorded = Record(name, inputs, made, vjp, tuple(saved), versions, materialize)
+        recorded = Record(name, keys, forms, made, output_forms, vjp, tuple(saved), versions, materialize)
         for tape in tapes:
             tape._records.append(recorded)
 
@@ -393,7 +416,7 @@ class Tape:
                     f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"
                 )
             if array._key in self._tracked:
-                _accumulate(seeds, array._key, conform(cotangent, meta(array), path, "output_gradients"))
+                _accumulate(seeds, array._key, conform(cotangent, array, path, "output_gradients"))
         return seeds
 
     def _relevant(self, keys: set[int | None]) -> tuple[list[Record], set[int | None]]:
@@ -401,8 +424,9 @@ class Tape:
         reached = set(keys)
         relevant = []
         for made in self._records:
-            if any(one.key in reached for one in made.inputs):
-                reached.update(one.key for one in made.outputs if one.key is not None)
+            if not reached.isdisjoint(made.inputs):
+                reached.update(made.outputs)
+                reached.discard(None)
                 relevant.append(made)
         return relevant, reached
 
@@ -416,15 +440,14 @@ def _walk(
     """Pull cotangents back through ``records``, from the last to the first, dropping each when it is done."""
     while records:
         made = records.pop()
-        keys = [one.key for one in made.outputs]
-        given = [cotangents.get(key) if key in keep else cotangents.pop(key, None) for key in keys]
+        given = [cotangents.get(key) if key in keep else cotangents.pop(key, None) for key in made.outputs]
         if all(cotangent is None for cotangent in given):
             continue
-        needs = tuple(one.key in reached for one in made.inputs)
+        needs = tuple([key in reached for key in made.inputs])
         gradients = made.pull(given, needs)
-        for i, (one, gradient, needed) in enumerate(zip(made.inputs, gradients, needs, strict=True)):
-            if needed and gradient is not None:
-                _accumulate(cotangents, one.key, conform(gradient, one, made.name, f"input {i}"))
+        for i, (key, form, gradient) in enumerate(zip(made.inputs, made.input_forms, gradients, strict=True)):
+            if needs[i] and gradient is not None:
+                _accumulate(cotangents, key, conform(gradient, form, made.name, i))
 
 
 def _accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:

@@ -57,8 +57,8 @@ FORMATS = {
     **{"uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"},
 }
 
-#: A launch of the leading arguments, as integers for pointers (:meth:`Backend.operand`) and numbers for scalars.
-#: Raises OverflowError where a number is beyond its parameter's range.
+#: A launch on the current device, which must be the kernel's, of the leading arguments: integers for pointers
+#: (:meth:`Backend.operand`), numbers for scalars. Raises OverflowError where a number is beyond its parameter's range.
 Prepared = Callable[..., None]
 
 

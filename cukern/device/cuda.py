@@ -68,12 +68,9 @@ class CudaFunction:
         driver: Any = importlib.import_module("cupy_backends.cuda.api.driver")
         start, failure = driver.launchKernel, driver.CUDADriverError
         cuda, index, handle = self._cupy.cuda, self._index, self._function.ptr
-        current, stream, lock = cuda.runtime.getDevice, cuda.get_current_stream, threading.Lock()
+        stream, lock = cuda.get_current_stream, threading.Lock()
 
         def launch(*values: Any) -> None:
-            if current() != index:
-                with cuda.Device(index):
-                    return launch(*values)
             with lock:  # the driver copies the parameters before it returns
                 pack(*values)
                 try:
@@ -83,7 +80,6 @@ class CudaFunction:
                         raise
                     cuda.Device(index).use()  # the first launch of a new thread
                     start(handle, *sizes, stream().ptr, parameters, 0)
-            return None
 
         return launch
 

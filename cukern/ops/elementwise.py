@@ -73,7 +73,8 @@ def _record(
     derivative, inputs, outputs = found
     if derivative is not None:
         saved = [*[arrays[k] for k in inputs], *[outs[k] for k in outputs]]
-        tape.record_tracked(plan.program.name, arrays, outs, partial(_pull, derivative, scalars), saved)
+        vjp = partial(_pull, derivative, scalars)
+        tape.record_tracked(plan.program.name, arrays, plan.operands, outs, plan.layouts, vjp, saved)
 
 
 def _pull(
@@ -122,7 +123,11 @@ class Elementwise(Row):
             return self._apply(operands)
         plan, which = found
         if which is None:
-            return _launched(plan, operands, ())[0]
+            outs = plan(operands)
+            needs = tape.tracked(operands)
+            if needs is not None:
+                _record(plan, operands, (), outs, needs)
+            return outs[0]
         scalars = [one for one, is_array in zip(operands, which, strict=True) if not is_array]
         try:
             return _launched(

@@ -168,29 +168,35 @@ class Plan:
     Attributes:
         program: what is launched.
         device: where.
+        current: tells the index of the current GPU; None on the host.
         launch: the kernel, prepared; it takes inputs, numbers and outputs. None where there is nothing to do.
+        operands: the layouts of the inputs.
         layouts: the layouts of the outputs.
         converters: what makes each Python number fit the dtype it is computed in.
         backwards: for the inputs that are tracked, the derivative and what it reads of inputs and outputs.
     """
 
-    __slots__ = ("backwards", "converters", "device", "launch", "layouts", "program")
+    __slots__ = ("backwards", "converters", "current", "device", "launch", "layouts", "operands", "program")
 
     program: Program
     device: Device
+    current: Callable[[], int] | None
     launch: Prepared | None
+    operands: tuple[Layout, ...]
     layouts: tuple[Layout, ...]
     converters: tuple[Callable[[Any], Any], ...]
     backwards: dict[tuple[bool, ...], tuple[Backward | None, tuple[int, ...], tuple[int, ...]]]
 
-    def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> tuple[Array, ...]:
+    def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> tuple[Array, ...]:
         """The outputs, new arrays."""
-        with on(self.device):
-            made = tuple([Array._made(layout) for layout in self.layouts])
+        if self.current is not None and self.current() != self.device.index:
+            with self.device.activate():
+                return self(arrays, scalars)
+        made = tuple(map(Array._made, self.layouts))
         if self.launch is not None:
             values = [one._operand for one in arrays]
-            for convert, value in zip(self.converters, scalars, strict=True):
-                values.append(convert(value))
+            if scalars:
+                values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
             for one in made:
                 values.append(one._operand)
             self.launch(*values)
@@ -289,10 +295,11 @@ def make_plan(
         ValueError: the shapes do not broadcast.
     """
     plan = Plan()
-    plan.program, plan.device = program, operands[0].device
+    plan.program, plan.device, plan.operands = program, operands[0].device, tuple(operands)
     shape = broadcast_shapes(program.name, [one.shape for one in operands])
     plan.layouts = tuple(fresh_layout(plan.device, node.dtype, shape) for node in program.outputs)
     plan.converters = tuple(map(_converter, program.scalars))
+    plan.current = None if plan.device.kind == "host" else plan.device.xp.cuda.runtime.getDevice
     plan.launch, plan.backwards = None, {}
     if out is not None:
         if broadcast_shapes(program.name, [shape, out.shape]) != out.shape:
@@ -392,4 +399,5 @@ def run_into(
         operand = device.backend.operand
         numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
         inputs = [operand(data) for data in datas if data is not out]
-        plan.launch(*inputs, *numbers, operand(out))
+        with on(device):
+            plan.launch(*inputs, *numbers, operand(out))

@@ -20,6 +20,7 @@ from . import (
 )
 from .aliases import *  # noqa: F403
 from .array import Array
+from .capture import capture
 from .creation import *  # noqa: F403
 from .device import Device, device, devices
 from .dtypes import (
@@ -62,6 +63,7 @@ __all__ = [
     "bfloat16",
     "bool",
     "bool_",
+    "capture",
     "checkpoint",
     "device",
     "devices",

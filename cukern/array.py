@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from . import dtypes, tape
+from . import dtypes, live, tape
 from .device import Device, current
 from .layout import Layout, layout_of
 from .operators import FUNCTIONS, Operators
@@ -108,6 +108,9 @@ class Array(Operators):
         """Count a write to the memory by ``writer``."""
         self._storage.version += 1
         self._storage.writer = writer
+        recorder = live.recorder()
+        if recorder is not None:
+            recorder.written(self, writer)
 
     @property
     def dtype(self) -> dtypes.DType:

@@ -8,7 +8,8 @@
     ├── DeviceError         no such device, or no compiler for it
     ├── LaunchError         a kernel refuses its arguments
     │   └── KernelFault     a kernel failed while it ran
-    └── GradientError       a gradient cannot be given
+    ├── GradientError       a gradient cannot be given
+    └── CaptureError        a step cannot be recorded as a graph
 
 Array functions raise ``TypeError``, ``ValueError`` and ``IndexError`` where NumPy does.
 """
@@ -16,6 +17,7 @@ Array functions raise ``TypeError``, ``ValueError`` and ``IndexError`` where Num
 from __future__ import annotations
 
 __all__ = [
+    "CaptureError",
     "CompileError",
     "CukernError",
     "DeviceError",
@@ -62,3 +64,7 @@ class KernelFault(LaunchError):
 
 class GradientError(CukernError):
     """A gradient cannot be given: a saved array was written, or a rule is not differentiable again."""
+
+
+class CaptureError(CukernError):
+    """A step cannot be recorded as a graph: it reads a value on the host, or makes an array of host data."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from . import dtypes, namespace
+from . import dtypes, live, namespace
 from .array import Array, shape_of
 from .creation import asarray
 from .device import Device, current
@@ -47,17 +47,20 @@ def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
 
 
 @cache
-def _bound(device: Device, dtype: dtypes.DType, kind: str) -> tuple[CompiledFunction, int, int]:
-    """The kernel of a kind of number, its threads a block, and the numbers that four words give."""
+def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
+    """The kernel of a kind of number, and its threads a block."""
     info = dtypes.info(dtype)
-    wide = kind == "integers" or info.itemsize == 8
     block = 1 if device.kind == "host" else 256
-    each = 2 if wide else 4
-    variables = {"elem": dtype, "block": block, "kind": kind, "each": each}
+    variables = {"elem": dtype, "block": block, "kind": kind, "each": _each(dtype, kind), "live": in_memory}
     if info.kind == "f":
         variables["digits"] = _DIGITS.get(info.cxx, 53)
     name = f"random_{kind}_{info.name}_{block}"
-    return _KERNEL.bind(device, name=name, **variables).function, block, each
+    return _KERNEL.bind(device, name=name, **variables).function, block
+
+
+def _each(dtype: dtypes.DType, kind: str) -> int:
+    """The numbers that four words give."""
+    return 2 if kind == "integers" or dtype.itemsize == 8 else 4
 
 
 class Generator:
@@ -138,14 +141,21 @@ class Generator:
         made = allocate(self.device, shape, dtype)
         n = math.prod(shape)
         if n:
-            function, block, each = _bound(self.device, dtype, kind)
-            groups = -(-n // each)
+            groups = -(-n // _each(dtype, kind))
+            place = live.numbers(dtypes.uint64, partial(self._advance, groups))
+            function, block = _bound(self.device, dtype, kind, place is not None)
+            (offset,) = self._advance(groups) if place is None else (place._data,)
             piece = _HOST_PIECE if block == 1 else 1
             grid = (-(-groups // (piece * block)), 1, 1)
             with on(self.device):
-                function(grid, (block, 1, 1), 0, (made, n, piece, self._counter, *self._key, *extra))
-            self._counter += groups
+                function(grid, (block, 1, 1), 0, (made, n, piece, offset, *self._key, *extra))
         return Array._wrap(made, self.device)
+
+    def _advance(self, groups: int) -> tuple[int]:
+        """The counter, which then goes on by as many groups of four words."""
+        counter = self._counter
+        self._counter += groups
+        return (counter,)
 
     def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Number) -> Array:
         """Numbers of a floating kind; without ``size``, of the shape that the parameters broadcast to."""

@@ -1,6 +1,7 @@
 // y[i] for i < n: << kind >> numbers from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 // 2011), counter (offset + i / each, 0, attempt) and a key of 64 bits: the words depend on nothing else.
 // A group of four words gives << each >> elements of y (n).
+// `live`: the offset is read from memory, where it changes between replays of one launch.
 // Launch: a thread owns `piece` groups, << block >> threads a block. No shared memory.
 <% include "prelude/math.cuh" %>
 
@@ -52,9 +53,13 @@ __device__ __forceinline__ T open_unit(const Words& words, int i, bool inside) {
 <% endif %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    Elem* __restrict__ y, long long n, long long piece, unsigned long long offset, unsigned k0, unsigned k1
+    Elem* __restrict__ y, long long n, long long piece,
+    << "const unsigned long long* place" if live else "unsigned long long offset" >>, unsigned k0, unsigned k1
 <%- if kind == "integers" %>, unsigned long long range, long long low<% endif %>)
 {
+<% if live %>
+    const unsigned long long offset = *place;
+<% endif %>
     const long long groups = divide_up(n, (long long)<< each >>);
     const long long first = ((long long)blockIdx.x * << block >> + threadIdx.x) * piece;
     const long long last = minimum(groups, first + piece);

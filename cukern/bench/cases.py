@@ -153,6 +153,11 @@ PRODUCTS = [
              bare="np.matmul(x, y)"),
 ]  # fmt: skip
 
+_LLTM = "x:b,f weights:3*s,s+f bias:3*s h:b,s c:b,s"
+_step = partial(
+    _call, inputs=_LLTM, sizes="b=16 f=32 s=128", torch="lltm_gradients(x, weights, bias, h, c)", numpy=None
+)
+
 CALLS = [
     _call("add", "x:n y:n", "np.add(x, y)"),
     _call("add, tracked", "x:n y:n", "np.add(x, y)", numpy=None, grad="x y"),
@@ -161,6 +166,8 @@ CALLS = [
     _call("product", "x:8,8 y:8,8", "np.matmul(x, y)"),
     _call("slice", "x:n", "x[3:40]"),
     _call("(x * x).sum(), its gradient", "x:n", "grad_of_squares(x)", torch="grad_of_squares(x)", numpy=None),
+    _step("LLTM forward and backward", run="lltm_gradients(x, weights, bias, h, c)"),
+    _step("LLTM, captured", run="lltm_captured(x, weights, bias, h, c)"),
 ]
 
 CASES: list[Case] = [

@@ -7,9 +7,10 @@ from typing import Any
 
 from cukern import namespace as ops
 from cukern.array import Array
+from cukern.capture import capture
 from cukern.creation import empty, empty_like
 from cukern.fuse import fuse
-from cukern.nn.lltm import _backward, _bound, _forward, _Sequence
+from cukern.nn.lltm import _backward, _bound, _forward, _Sequence, lltm_cell
 from cukern.tape import Tape
 
 
@@ -56,11 +57,22 @@ def _sizes_of(cell: Array) -> _Sequence:
     return _Sequence(empty((1, cell.shape[0], 0), dtype=cell.dtype), cell.shape[1])
 
 
+def lltm_gradients(x: Array, weights: Array, bias: Array, h: Array, cell: Array) -> Any:
+    """A step of the LLTM forward, and backward from the sum of its results."""
+    with Tape() as tape:
+        tape.watch(weights, bias)
+        new_h, new_cell = lltm_cell(x, weights, bias, h, cell)
+        loss = ops.sum(new_h) + ops.sum(new_cell)
+    return tape.gradient(loss, [weights, bias])
+
+
 #: What the expressions of cukern may use beside its namespace.
 OURS = {
     "affine": affine,
     "chain": chain,
     "grad_of_squares": grad_of_squares,
+    "lltm_gradients": lltm_gradients,
+    "lltm_captured": capture(lltm_gradients),
     "pointwise": pointwise,
     "pointwise_backward": pointwise_backward,
 }
@@ -92,9 +104,20 @@ def _torch_pointwise_backward(gates: Any, new_cell: Any, dh: Any, dcell: Any) ->
     return torch.cat((dc * c * i * (1 - i), 2 * dh * t * o * (1 - o), dc * i * slope), dim=1)
 
 
+def _torch_lltm_gradients(x: Any, weights: Any, bias: Any, h: Any, cell: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+    weights, bias = weights.detach().requires_grad_(), bias.detach().requires_grad_()
+    gates = torch.nn.functional.linear(torch.cat([h, x], dim=1), weights, bias)
+    z_input, z_output, z_candidate = gates.chunk(3, dim=1)
+    new_cell = cell + torch.nn.functional.elu(z_candidate) * torch.sigmoid(z_input)
+    new_h = torch.tanh(new_cell) * torch.sigmoid(z_output)
+    return torch.autograd.grad(new_h.sum() + new_cell.sum(), [weights, bias])
+
+
 #: What the expressions of PyTorch may use beside its namespace.
 PYTORCHS = {
     "grad_of_squares": _torch_grad_of_squares,
+    "lltm_gradients": _torch_lltm_gradients,
     "eager_pointwise": _torch_pointwise,
     "eager_pointwise_backward": _torch_pointwise_backward,
 }

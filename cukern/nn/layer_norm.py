@@ -145,7 +145,7 @@ def launch_backward(
     bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 3 * rows), shape)
     bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
     dweight, dbias = (
-        ops.astype(ops.sum(one, axis=0), x.dtype) if want and one is not None else None
+        ops.astype(ops.sum(one, axis=0), x.dtype, copy=False) if want and one is not None else None
         for want, one in zip(wanted[1:], sums, strict=True)
     )
     return dx, dweight, dbias
@@ -226,8 +226,8 @@ def layer_norm(
             raise ValueError(f"layer_norm: {name}: expected shape {sizes}, got {one.shape}")
     if not (isinstance(eps, Real) and eps >= 0):
         raise ValueError(f"layer_norm: eps: expected a number of at least 0, got {eps!r}")
-    x = ops.astype(x, dtype)
-    weight, bias = (None if one is None else ops.astype(one, dtype) for one in (weight, bias))
+    x = ops.astype(x, dtype, copy=False)
+    weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in (weight, bias))
     if not x.size:
         return reference.layer_norm(x, len(sizes), weight, bias, eps) if all(sizes) else x
     y: Array = _LayerNorm.apply(x, weight, bias, len(sizes), float(eps))

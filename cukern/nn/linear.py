@@ -42,10 +42,10 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
         )
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"linear: bias: expected shape ({outputs},), got {bias.shape}")
-    rows = ops.reshape(ops.astype(x, dtype), (math.prod(x.shape[:-1]), inputs))
-    y = ops.matmul(rows, ops.permute_dims(ops.astype(weight, dtype), (1, 0)))
+    rows = ops.reshape(ops.astype(x, dtype, copy=False), (math.prod(x.shape[:-1]), inputs))
+    y = ops.matmul(rows, ops.permute_dims(ops.astype(weight, dtype, copy=False), (1, 0)))
     if bias is not None:
-        y = ops.add(y, ops.astype(bias, dtype))
+        y = ops.add(y, ops.astype(bias, dtype, copy=False))
     return ops.reshape(y, (*x.shape[:-1], outputs))
 
 

@@ -167,7 +167,7 @@ class _LLTM(Function):
                 products = sequence.products(gates_d, inputs, weights, states, needs)
             bias_d = ops.sum(gates_d, axis=(0, 1)) if needs[2] else None
             found = (*products, bias_d, old_h_d, old_cell_d)
-            return [None if one is None else ops.astype(one, inputs.dtype) for one in found]
+            return [None if one is None else ops.astype(one, inputs.dtype, copy=False) for one in found]
 
         return fused_vjp(kernels, reference.lltm, primals, (outputs_d, h_d, cell_d), needs)
 
@@ -195,7 +195,7 @@ def _checked(
                 f"{name}: {argument}: expected shape {shape} for {given} {inputs.shape} and a state of "
                 f"{state}, got {arrays[argument].shape}"
             )
-    return [ops.astype(one, dtype) for one in arrays.values()]
+    return [ops.astype(one, dtype, copy=False) for one in arrays.values()]
 
 
 def _require_inputs(name: str, given: str, inputs: Array) -> None:

@@ -171,7 +171,7 @@ def matmul_add_relu(
         raise ValueError(
             f"{name}: shapes do not broadcast: lhs {lhs.shape}, rhs {rhs.shape}, bias {bias.shape}"
         ) from None
-    lhs, rhs, bias = (ops.astype(one, dtype) for one in (lhs, rhs, bias))
+    lhs, rhs, bias = (ops.astype(one, dtype, copy=False) for one in (lhs, rhs, bias))
     output: Array = _MatmulAddRelu.apply(lhs, rhs, bias, shape, strategy == "save")
     return output
 

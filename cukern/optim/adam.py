@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from ..array import Array
 from ..kernel import Kernel
 from ..nn.module import Module
-from .optimizer import Optimizer, bind, check
+from .optimizer import Optimizer, bind, check, schedule
 
 _kernel = Kernel("optim/adam.cu", block=256, name="adam")
 
@@ -50,12 +51,15 @@ class Adam(Optimizer):
         self.eps = check("eps", eps)
         self.weight_decay = check("weight_decay", weight_decay)
 
-    def _update(self, parameter: Array, gradient: Array, count: int, **state: Array) -> None:
-        bound, blocks = bind(_kernel, parameter, decoupled=self._decoupled)
-        unbias = [1.0 / (1.0 - beta**count) for beta in self.betas]
+    def _update(self, parameter: Array, gradient: Array, i: int, **state: Array) -> None:
+        in_memory, changing = schedule(parameter, partial(self._schedule, i))
+        bound, blocks = bind(_kernel, parameter, decoupled=self._decoupled, live=in_memory)
         rates = [1.0 - beta for beta in self.betas]
-        scalars = (self.lr, *rates, self.eps, self.weight_decay, *unbias, parameter.size)
+        scalars = (*changing, *rates, self.eps, self.weight_decay, parameter.size)
         bound((parameter, gradient, state["mean"], state["square"], *scalars), blocks)
+
+    def _schedule(self, i: int) -> list[float]:
+        return [self.lr, *(1.0 / (1.0 - beta ** self._updates[i]) for beta in self.betas)]
 
 
 class AdamW(Adam):

@@ -46,10 +46,10 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
     norm = ops.sqrt(total)
     # In this order neither a norm of 0 nor an infinite max_norm makes a NaN.
     scale = ops.divide(1.0, ops.maximum(ops.divide(norm, max_norm), 1.0))
-    scaled = [ops.astype(ops.multiply(_wide(array), scale), array.dtype) for array in arrays]
+    scaled = [ops.astype(ops.multiply(_wide(array), scale), array.dtype, copy=False) for array in arrays]
     return pytree.replace(gradients, scaled), norm
 
 
 def _wide(array: Array) -> Array:
     """The array in its accumulator dtype, where squares do not overflow."""
-    return ops.astype(array, dtypes.info(array.dtype).acc)
+    return ops.astype(array, dtypes.info(array.dtype).acc, copy=False)

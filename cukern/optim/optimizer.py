@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from .. import dtypes, pytree
+from .. import dtypes, live, pytree
 from ..array import Array
 from ..creation import asarray, zeros
 from ..kernel import BoundKernel, Kernel
@@ -76,16 +77,25 @@ class Optimizer:
                 raise ValueError(
                     f"gradients: that of {name!r} has shape {gradient.shape}, expected {parameter.shape}"
                 )
-        self.steps += 1
-        for i, (parameter, gradient) in enumerate(zip(self.parameters, aligned, strict=True)):
-            if gradient is not None and parameter.size:
-                if i not in self._state:
-                    self._state[i] = {slot: _zeros(parameter) for slot in self._slots}
-                self._updates[i] = self._updates.get(i, 0) + 1
-                self._update(parameter, _beside(parameter, gradient), self._updates[i], **self._state[i])
+        updated = {
+            i: (parameter, gradient)
+            for i, (parameter, gradient) in enumerate(zip(self.parameters, aligned, strict=True))
+            if gradient is not None and parameter.size
+        }
+        live.repeated(partial(self._count, tuple(updated)))
+        for i, (parameter, gradient) in updated.items():
+            if i not in self._state:
+                self._state[i] = {slot: _zeros(parameter) for slot in self._slots}
+            self._update(parameter, _beside(parameter, gradient), i, **self._state[i])
 
-    def _update(self, parameter: Array, gradient: Array, count: int, **state: Array) -> None:
-        """Update one parameter and its state, in place, for the ``count``-th time."""
+    def _count(self, updated: Iterable[int]) -> None:
+        """Count a step that updates these parameters."""
+        self.steps += 1
+        for i in updated:
+            self._updates[i] = self._updates.get(i, 0) + 1
+
+    def _update(self, parameter: Array, gradient: Array, i: int, **state: Array) -> None:
+        """Update the parameter of number ``i`` and its state, in place."""
         raise NotImplementedError
 
     def _aligned(self, gradients: Any) -> list[Any]:
@@ -191,6 +201,16 @@ def bind(kernel: Kernel, parameter: Array, **variables: Any) -> tuple[BoundKerne
     index = "int" if parameter.size <= 0x7FFFFFFF - kernel.block[0] else "long long"
     bound = kernel.bind(parameter.device, elem=parameter.dtype, index=index, **variables)
     return bound, -(-parameter.size // kernel.block[0])
+
+
+def schedule(parameter: Array, values: Callable[[], Sequence[float]]) -> tuple[bool, Sequence[Any]]:
+    """The numbers that change from step to step, as the kernels of this package take them.
+
+    Returns:
+        Whether they are read from memory, and the arguments: one array, or the numbers themselves.
+    """
+    memory = live.numbers(_accumulator(parameter), values)
+    return memory is not None, values() if memory is None else [memory]
 
 
 def _accumulator(parameter: Array) -> dtypes.DType:

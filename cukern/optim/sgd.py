@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..array import Array
 from ..kernel import Kernel
 from ..nn.module import Module
-from .optimizer import Optimizer, bind, check
+from .optimizer import Optimizer, bind, check, schedule
 
 _kernel = Kernel("optim/sgd.cu", block=256, name="sgd")
 
@@ -54,8 +54,9 @@ class SGD(Optimizer):
         if not self.momentum:
             self._slots = ()
 
-    def _update(self, parameter: Array, gradient: Array, count: int, **state: Array) -> None:
-        bound, blocks = bind(_kernel, parameter, has_momentum=bool(self.momentum), nesterov=self.nesterov)
-        velocity = state.get("velocity")
-        args = (parameter, gradient, velocity, self.lr, self.momentum, self.weight_decay, parameter.size)
-        bound(args, blocks)
+    def _update(self, parameter: Array, gradient: Array, i: int, **state: Array) -> None:
+        in_memory, changing = schedule(parameter, lambda: [self.lr])
+        variables = {"has_momentum": bool(self.momentum), "nesterov": self.nesterov, "live": in_memory}
+        bound, blocks = bind(_kernel, parameter, **variables)
+        args = (parameter, gradient, state.get("velocity"), *changing, self.momentum, self.weight_decay)
+        bound((*args, parameter.size), blocks)

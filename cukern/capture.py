@@ -1,0 +1,229 @@
+"""``capture``: a step recorded once as a CUDA graph and replayed, so that a call costs one launch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+from . import live, pytree, tape
+from .algebra import is_array
+from .array import Array, copied
+from .device import Device, current
+from .dtypes import DType
+from .errors import CaptureError
+from .ops.launch import raw
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Bytes of live numbers in a step: what the driver copies before it returns.
+_LIVE_BYTES = 65536
+
+
+def capture(step: Callable[P, R]) -> Captured[P, R]:
+    """``step``, replayed as one CUDA graph from its third call on with arguments of the same form.
+
+    For a step whose kernels are short, where launching them takes longer than they do: a whole training
+    step with its tape, optimizer and random numbers. The first call with arguments of a form runs as it
+    is, and so compiles and allocates what it needs; the second is recorded while it is launched. From then
+    on arrays are copied into the graph's own memory, and the graph runs. Other shapes, dtypes or numbers
+    are another form, with a graph of its own. On the host, and while a tape records, ``step`` is just called.
+
+    What a graph replays is what was recorded:
+
+    * Python code does not run again. Numbers are constants; the learning rate and step count of cukern's
+      optimizers and the place in a generator's stream are not, they go on.
+    * Arrays that the step refers to and that are not arguments stay the arrays that they were. Updates of
+      them in place, as optimizers make them, are part of the graph.
+    * The step cannot read a value on the host (``item``, ``if x > 0``), nor make arrays of host data.
+
+    The results are copies: they stay as they are when the next call is made. A graph keeps the memory of
+    its intermediate results for itself, and nothing else gets it.
+
+    Args:
+        step: takes pytrees of arrays, modules and hashable constants, and returns a pytree of arrays.
+
+    Raises:
+        CaptureError: in a call, where the step does what a graph cannot hold.
+
+    >>> import cukern as ck
+    >>> w = ck.nn.Parameter(ck.asarray([3.0]))
+    >>> optimizer = ck.optim.SGD([w], lr=0.25)
+    >>> @capture
+    ... def step(x):
+    ...     with ck.Tape() as tape:
+    ...         loss = ((w * x) ** 2).sum()
+    ...     optimizer.step([tape.gradient(loss, w)])
+    ...     return loss
+    >>> [round(step(ck.asarray([1.0])).item(), 3) for _ in range(3)]
+    [9.0, 2.25, 0.562]
+    """
+    return Captured(step)
+
+
+class Captured(Generic[P, R]):
+    """A step that is replayed; made by :func:`capture`.
+
+    Attributes:
+        graphs: how many graphs have been recorded.
+    """
+
+    def __init__(self, step: Callable[P, R]) -> None:
+        functools.update_wrapper(self, step)
+        self._step = step
+        self._graphs: dict[Any, _Graph | None] = {}
+
+    def __repr__(self) -> str:
+        return f"<captured {getattr(self._step, '__name__', 'step')}, {self.graphs} graphs>"
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs have been recorded."""
+        return sum(graph is not None for graph in self._graphs.values())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """What ``step`` returns, by a replay where that is possible."""
+        tree = (args, kwargs)
+        leaves = [leaf.value for leaf in pytree.leaves(tree)]
+        inputs = [leaf for leaf in leaves if _is_input(leaf)]
+        device = next((leaf.device for leaf in leaves if is_array(leaf)), None) or current()
+        if device.kind == "host" or tape.active() or live.recorder() is not None:
+            return self._step(*args, **kwargs)
+        key = (device, pytree.structure(tree), *map(_form, leaves))
+        try:
+            graph = self._graphs.get(key)
+        except TypeError as error:
+            raise TypeError(f"capture: expected arrays, modules and hashable constants; {error}") from None
+        if key not in self._graphs:
+            self._graphs[key] = None
+            return self._step(*args, **kwargs)
+        with device.activate():
+            if graph is None:
+                graph = self._graphs[key] = _Graph(self._step, tree, inputs, device)
+            result: R = graph.replay(inputs)
+        return result
+
+
+def _is_input(leaf: Any) -> bool:
+    """Whether a leaf is copied into the graph's memory; parameters and the like are what they are."""
+    return is_array(leaf) and not getattr(leaf, "_trainable", False)
+
+
+def _form(leaf: Any) -> Any:
+    if not is_array(leaf):
+        return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf
+    return (leaf.shape, leaf.dtype, leaf.device) if _is_input(leaf) else id(leaf)
+
+
+class _Graph:
+    """One recorded step: its graph, and the memory that the graph reads and writes."""
+
+    def __init__(self, step: Callable[..., Any], tree: Any, inputs: Sequence[Array], device: Device) -> None:
+        self._device = device
+        self._cuda: Any = device.xp.cuda
+        self._pool = self._cuda.MemoryPool()
+        self._tree = tree  # its modules and parameters are what the graph works on
+        self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
+        self._actions: list[Callable[[], None]] = []
+        self._writes: dict[int, tuple[Array, str]] = {}
+        self._order: list[tuple[str, Any]] = []
+        self._host = np.zeros(_LIVE_BYTES, np.uint8)
+        self._used = 0
+        with self._cuda.using_allocator(self._pool.malloc):
+            self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
+            self._inputs = [copied(one) for one in inputs]
+        leaves = iter(self._inputs)
+        own = pytree.transform(lambda leaf: next(leaves) if _is_input(leaf) else leaf, tree)
+        self._result, self._graph = self._record(step, own)
+        self._fresh = True
+
+    def _record(self, step: Callable[..., Any], tree: Any) -> tuple[Any, Any]:
+        stream = self._cuda.Stream(non_blocking=True)
+        args, kwargs = tree
+        failure = self._cuda.runtime.CUDARuntimeError
+        with stream, self._cuda.using_allocator(self._pool.malloc):
+            stream.begin_capture()
+            live.begin(self)
+            try:
+                result = step(*args, **kwargs)
+            except failure as error:
+                raise CaptureError(
+                    f"capture: {_name(step)} does what a graph cannot hold, such as reading a value on the host: "
+                    f"{error}"
+                ) from error
+            finally:
+                live.begin(None)
+                try:
+                    graph = stream.end_capture()
+                except failure:
+                    graph = None
+        if graph is None:
+            raise CaptureError(f"capture: the recording of {_name(step)} was ended by what it does")
+        if "HtoD" in graph.debug_dot_str(1):
+            raise CaptureError(
+                f"capture: {_name(step)} makes an array of host data, which a replay would read again from "
+                "memory that is not there any more: make it before, or pass it as an argument"
+            )
+        return result, graph
+
+    def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:
+        """See :func:`.live.numbers`."""
+        found = np.asarray(values(), dtype)
+        start, end = self._used, self._used + found.nbytes
+        if end > _LIVE_BYTES:
+            raise CaptureError(f"capture: more than {_LIVE_BYTES} bytes of numbers that change between steps")
+        self._used = end + -end % 16
+        self._host[start:end] = found.view(np.uint8)
+        self._order.append(("numbers", (start, end, dtype, values)))
+        return Array._wrap(self._live[start:end].view(dtype), self._device)
+
+    def repeat(self, action: Callable[[], None]) -> None:
+        """See :func:`.live.repeated`."""
+        self._order.append(("action", action))
+
+    def written(self, array: Array, writer: str) -> None:
+        """Remember that the step writes to ``array``."""
+        self._writes[id(array._storage)] = (array, writer)
+
+    def _advance(self) -> None:
+        """The numbers of the next replay, in the order in which the step asked for them."""
+        for kind, what in self._order:
+            if kind == "action":
+                what()
+            else:
+                start, end, dtype, values = what
+                self._host[start:end] = np.asarray(values(), dtype).view(np.uint8)
+
+    def replay(self, inputs: Sequence[Array]) -> Any:
+        """Run the graph on arrays like those that it was recorded with; copies of its results."""
+        if self._fresh:
+            self._fresh = False
+        else:
+            self._advance()
+            for own, given in zip(self._inputs, inputs, strict=True):
+                self._copy(own._data, given)
+        runtime, stream = self._cuda.runtime, self._cuda.get_current_stream()
+        if self._used:  # from pageable memory: the driver has its own copy when the call returns
+            to, at = self._live.data.ptr, self._host.ctypes.data
+            runtime.memcpyAsync(to, at, self._used, runtime.memcpyHostToDevice, stream.ptr)
+        self._graph.launch(stream)
+        for array, writer in self._writes.values():
+            array._bump(writer)
+        return pytree.transform(_handed_out, self._result)
+
+    def _copy(self, own: Any, given: Array) -> None:
+        if given.is_contiguous:
+            own.data.copy_from_device_async(given._data.data, own.nbytes)
+        else:
+            raw(own)[...] = raw(given._data)
+
+
+def _handed_out(leaf: Any) -> Any:
+    return copied(leaf) if _is_input(leaf) else leaf
+
+
+def _name(step: Callable[..., Any]) -> str:
+    return getattr(step, "__name__", "the step")

@@ -1,0 +1,221 @@
+"""``capture``: a replay gives what the step gives and goes on where it was; what a graph cannot hold is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern import live
+from cukern.testing import assert_close
+
+RNG = np.random.default_rng(0)
+BATCHES = RNG.normal(size=(6, 5, 3)).astype(np.float32)
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "sgd": lambda parameters: ck.optim.SGD(parameters, lr=0.1),
+    "momentum": lambda parameters: ck.optim.SGD(parameters, lr=0.05, momentum=0.9),
+    "adam": lambda parameters: ck.optim.Adam(parameters, lr=0.05),
+    "adamw": lambda parameters: ck.optim.AdamW(parameters, lr=0.05),
+}
+
+
+def training(kind: str, device: ck.Device) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """A model, its optimizer, and a step on noisy input."""
+    model = ck.nn.Linear(3, 2, rng=1)
+    optimizer = OPTIMIZERS[kind](model)
+    noise = ck.random.default_rng(3)
+
+    def step(x: Any) -> Any:
+        with ck.Tape() as tape:
+            y = model(x + noise.normal(size=x.shape, dtype=x.dtype) * 0.1)
+            loss = (ck.tanh(y) ** 2).mean()
+        optimizer.step(tape.gradient(loss, model))
+        return loss
+
+    return model, optimizer, step
+
+
+def losses(step: Callable[[Any], Any]) -> list[float]:
+    return [step(ck.asarray(batch)).item() for batch in BATCHES]
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_losses_are_those_of_the_step(device: ck.Device, kind: str) -> None:
+    model, optimizer, step = training(kind, device)
+    expected = losses(step)
+    other, same, again = training(kind, device)
+    captured = ck.capture(again)
+    assert losses(captured) == expected
+    assert captured.graphs == (device.kind == "cuda")
+    assert len(set(expected)) == len(expected)
+    assert same.steps == optimizer.steps == len(BATCHES)
+    for mine, theirs in zip(other.leaves(), model.leaves(), strict=True):
+        assert mine.tolist() == theirs.tolist()
+
+
+def test_a_learning_rate_may_change_between_calls(device: ck.Device) -> None:
+    results = []
+    for wrap in (lambda step: step, ck.capture):
+        _, optimizer, step = training("adam", device)
+        call, found = wrap(step), []
+        for i, batch in enumerate(BATCHES):
+            optimizer.lr = 0.1 / (1 + i)
+            found.append(call(ck.asarray(batch)).item())
+        results.append(found)
+    assert results[0] == results[1]
+
+
+def test_other_shapes_and_constants_are_other_graphs(device: ck.Device) -> None:
+    captured = ck.capture(lambda xs, power: {"sum": sum((x**power).sum() for x in xs)})
+    for _ in range(3):
+        for n, power in ((4, 2), (4, 3), (7, 2)):
+            a, b = RNG.normal(size=(2, n))
+            found = captured([ck.asarray(a), ck.asarray(b[::-1])], power=power)["sum"]
+            assert_close(found, (a**power).sum() + (b**power).sum())
+    assert captured.graphs == (3 if device.kind == "cuda" else 0)
+
+
+def test_inputs_of_any_strides_are_read(device: ck.Device) -> None:
+    captured = ck.capture(lambda x: x * 2)
+    for dtype in (ck.float32, ck.bfloat16):
+        base = ck.asarray(RNG.normal(size=(4, 6)), dtype=dtype)
+        for view in (
+            base,
+            base.T.reshape(4, 6),
+            ck.flip(base, axis=1),
+            base[:, ::2],
+            base[:, 1::2],
+            base[:, ::2],
+        ):
+            assert captured(view).tolist() == (view * 2).tolist()
+
+
+def test_results_stay_as_they_are(device: ck.Device) -> None:
+    captured = ck.capture(lambda x: (x + 1, x.sum()))
+    kept = [captured(ck.full((1000,), float(i))) for i in range(6)]
+    others = [ck.full((1000,), -1.0) for _ in range(20)]
+    for i, (moved, total) in enumerate(kept):
+        assert moved.tolist() == [i + 1.0] * 1000
+        assert total.item() == 1000 * i
+    assert all(other.tolist() == [-1.0] * 1000 for other in others)
+
+
+def test_intermediate_memory_is_the_graphs_own(device: ck.Device) -> None:
+    """What is allocated between two replays must not be what the graph works in."""
+    weight = ck.asarray(RNG.normal(size=(64, 64)))
+    captured = ck.capture(lambda x: (ck.tanh(x @ weight) @ weight).sum())
+    x = ck.asarray(RNG.normal(size=(64, 64)))
+    expected = (ck.tanh(x @ weight) @ weight).sum().item()
+    for _ in range(5):
+        held = [ck.full((64, 64), float("nan")) for _ in range(10)]
+        assert captured(x).item() == pytest.approx(expected, rel=1e-12)
+        assert all(np.isnan(one.numpy()).all() for one in held)
+
+
+def test_a_write_by_a_replay_is_seen_by_a_tape(device: ck.Device) -> None:
+    model, _, step = training("sgd", device)
+    captured = ck.capture(step)
+    for batch in BATCHES[:3]:
+        captured(ck.asarray(batch))
+    x = ck.asarray(BATCHES[0])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = model(x).sum()
+    captured(ck.asarray(BATCHES[3]))
+    with pytest.raises(ck.GradientError, match="was written since"):
+        tape.gradient(y, x)
+
+
+def test_a_step_under_a_tape_is_called(device: ck.Device) -> None:
+    captured = ck.capture(lambda x: (x * x).sum())
+    x = ck.asarray([1.0, 2.0])
+    for _ in range(3):
+        captured(x)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = captured(x)
+    assert tape.gradient(y, x).tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda x: x * float(x.sum()), "reading a value on the host"),
+        (lambda x: x + ck.asarray(np.arange(3.0)), "host data"),
+    ],
+)
+def test_what_a_graph_cannot_hold_is_refused(device: ck.Device, step: Any, message: str) -> None:
+    captured, x = ck.capture(step), ck.asarray([1.0, 2.0, 3.0])
+    expected = step(x).tolist()
+    assert captured(x).tolist() == expected
+    if device.kind == "host":
+        assert captured(x).tolist() == expected
+        return
+    for _ in range(2):
+        with pytest.raises(ck.CaptureError, match=message):
+            captured(x)
+    assert (x + 1).tolist() == [2.0, 3.0, 4.0]
+
+
+def test_an_error_of_the_step_is_the_error_of_the_call(device: ck.Device) -> None:
+    calls = []
+
+    def step(x: Any) -> Any:
+        calls.append(x)
+        if len(calls) == 2:
+            raise RuntimeError("second call")
+        return x + 1
+
+    captured, x = ck.capture(step), ck.asarray([1.0])
+    captured(x)
+    with pytest.raises(RuntimeError, match="second call"):
+        captured(x)
+    assert captured(x).tolist() == [2.0] == captured(x).tolist()
+
+
+def test_arguments_that_are_no_arrays_must_be_constants(device: ck.Device) -> None:
+    captured = ck.capture(lambda x, y: x)
+    if device.kind == "host":
+        assert captured(ck.zeros(1), {1, 2}).tolist() == [0.0]
+        return
+    with pytest.raises(TypeError, match="hashable constants"):
+        captured(ck.zeros(1), {1, 2})
+
+
+class Memory:
+    """A capture that only hands out memory, to run what reads numbers from it on any device."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def numbers(self, dtype: Any, values: Callable[[], Any]) -> Any:
+        self.asked += 1
+        return ck.asarray(np.asarray(values(), dtype))
+
+    def repeat(self, action: Callable[[], None]) -> None:
+        pass
+
+    def written(self, array: Any, writer: str) -> None:
+        pass
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    made = Memory()
+    yield made
+    live.begin(None)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_numbers_from_memory_are_those_of_arguments(device: ck.Device, memory: Memory, kind: str) -> None:
+    expected = losses(training(kind, device)[2])
+    step = training(kind, device)[2]
+    live.begin(memory)
+    found = losses(step)
+    live.begin(None)
+    assert found == expected
+    assert memory.asked == len(BATCHES) * 3

@@ -132,6 +132,7 @@ class _Graph:
         self._order: list[tuple[str, Any]] = []
         self._host = np.zeros(_LIVE_BYTES, np.uint8)
         self._used = 0
+        self._workspace: Any = None
         with self._cuda.using_allocator(self._pool.malloc):
             self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
             self._inputs = [copied(one) for one in inputs]
@@ -183,6 +184,12 @@ class _Graph:
     def repeat(self, action: Callable[[], None]) -> None:
         """See :func:`.live.repeated`."""
         self._order.append(("action", action))
+
+    def workspace(self, nbytes: int) -> Any:
+        """Memory for a library to work in, of this graph alone."""
+        if self._workspace is None:
+            self._workspace = self._pool.malloc(nbytes)
+        return self._workspace
 
     def written(self, array: Array, writer: str) -> None:
         """Remember that the step writes to ``array``."""

@@ -25,6 +25,7 @@ from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
 from ..ops.launch import divide_up
+from ..ops.products import multiply
 from . import init, reference
 from .fused import common_dtype, fused_vjp, index_type, require_sizes
 from .module import Module, Parameter
@@ -33,16 +34,11 @@ _forward = Kernel("nn/lltm_forward.cu", name="lltm_forward")
 _backward = Kernel("nn/lltm_backward.cu", name="lltm_backward")
 
 
-def _product_dtype(device: Device, dtype: dtypes.DType) -> dtypes.DType:
-    """The dtype of the matrix products: the accumulator's where the device has none for a half type."""
-    return dtypes.info(dtype).acc if device.kind == "host" or dtype == dtypes.bfloat16 else dtype
-
-
 @cache
 def _bound(
     kernel: Kernel, device: Device, elem: dtypes.DType, index: str, block: int, keep: bool
 ) -> BoundKernel:
-    product = dtypes.info(_product_dtype(device, elem)).cxx
+    product = dtypes.info(dtypes.info(elem).acc).cxx
     return kernel.bind(device, elem=elem, index=index, block=block, product=product, keep=keep)
 
 
@@ -53,7 +49,8 @@ class _Sequence:
         self.steps, self.batch, self.features = inputs.shape
         self.state = state
         self.device, self.dtype = inputs.device, inputs.dtype
-        self.product = _product_dtype(self.device, self.dtype)
+        # What a product gives: the accumulator's dtype, so that a half type is rounded once.
+        self.product = dtypes.info(self.dtype).acc
         self.index = index_type(3 * self.batch * state)
         on_host = self.device.kind == "host"
         self.block = 1 if on_host else min(256, 32 * divide_up(max(state, 1), 32))
@@ -64,11 +61,17 @@ class _Sequence:
         return empty(shape, self.product if product else self.dtype, self.device)
 
     def _factor(self, x: Any) -> Any:
-        """Raw memory in the dtype of the products."""
-        return x.astype(self.product, copy=False)
+        """Raw memory as the device's library multiplies it: NumPy has no product of half types."""
+        return x.astype(self.product, copy=False) if self.device.kind == "host" else x
+
+    def _laid_out(self, factor: Any) -> Any:
+        """A factor of every step as its library is quickest with it: in C order for NumPy's."""
+        return self.device.xp.ascontiguousarray(factor) if self.device.kind == "host" else factor
 
     def _matmul(self, a: Any, b: Any, out: Any = None) -> Any:
-        return self.device.xp.matmul(a, b, out=out)
+        if out is None:
+            out = self._empty(a.shape[0], b.shape[1], product=True)._data
+        return multiply(self.device, a, b, out)
 
     def forward(
         self, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array, keep: bool
@@ -76,7 +79,7 @@ class _Sequence:
         """All states and all cells, the old ones first, and the gates if they are to be kept."""
         steps, batch, state = self.steps, self.batch, self.state
         factor = self._factor(weights._data)
-        of_state = self.device.xp.ascontiguousarray(factor[:, :state].T)
+        of_state = self._laid_out(factor[:, :state].T)
         flat = self._factor(inputs._data).reshape(steps * batch, self.features)
         from_input = self._wrap(self._matmul(flat, factor[:, state:].T).reshape(steps, batch, 3 * state))
         from_state = self._empty(batch, 3 * state, product=True)
@@ -97,10 +100,10 @@ class _Sequence:
     ) -> tuple[Array, Array, Array]:
         """The gradients of every step's z, of the old h and of the old cell, from those of the results."""
         batch, state = self.batch, self.state
-        of_state = self.device.xp.ascontiguousarray(self._factor(weights._data)[:, :state])
+        of_state = self._laid_out(self._factor(weights._data)[:, :state])
         gates_d = self._empty(self.steps, batch, 3 * state)
         outputs_d = outputs_d.contiguous()
-        state_d = self._wrap(self._factor(h_d._data).copy())
+        state_d = self._wrap(h_d._data.astype(self.product))
         cell_d = cell_d.contiguous()
         written = (self._empty(batch, state), self._empty(batch, state))
         kernel = _bound(_backward, self.device, self.dtype, self.index, self.block, True)
@@ -125,8 +128,8 @@ class _Sequence:
             weights_d = self._empty(3 * state, state + features, product=True)
             before = self._factor(states._data[:-1]).reshape(rows, state)
             given = self._factor(inputs._data).reshape(rows, features)
-            weights_d._data[:, :state] = self._matmul(flat.T, before)
-            weights_d._data[:, state:] = self._matmul(flat.T, given)
+            self._matmul(flat.T, before, out=weights_d._data[:, :state])
+            self._matmul(flat.T, given, out=weights_d._data[:, state:])
         return inputs_d, weights_d
 
     def _wrap(self, data: Any) -> Array:

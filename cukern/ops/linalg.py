@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes, tape
@@ -14,7 +13,7 @@ from ..errors import DeviceError
 from ..fuse import fuse
 from .axes import normalize_axes, normalize_axis, on_device, public, recorded, require_array, view
 from .elementwise import astype
-from .launch import broadcast_shapes, raw, zeros
+from .launch import raw, zeros
 from .manipulate import (
     expand_dims,
     moveaxis,
@@ -26,6 +25,7 @@ from .manipulate import (
     swapaxes,
     unstack,
 )
+from .products import multiply
 from .reduce import sum
 
 __all__ = [
@@ -46,56 +46,14 @@ __all__ = [
     "vecmat",
 ]
 
-#: The sizes that cuBLAS takes: C's int.
-_LIMIT = 2**31 - 1
-
 
 @on_device
 def _product(a: Array, b: Array) -> Array:
     """The product of two arrays of one dtype; half types by float32 where the library has no such product."""
-    xp, dtype = a.device.xp, a.dtype
-    if dtype == dtypes.bfloat16 or (dtype == dtypes.float16 and a.device.kind == "host"):
+    if a.device.kind == "host" and a.dtype in (dtypes.bfloat16, dtypes.float16):
         with tape.stop_recording():
-            return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), dtype)
-    if a.device.kind == "cuda":
-        return Array._wrap(in_pieces(xp, a._data, b._data, _LIMIT), a.device)
-    with np.errstate(all="ignore"):
-        return Array._wrap(xp.matmul(a._data, b._data), a.device)
-
-
-def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:
-    """The product of two ndarrays in as many products as it takes for no size, and no batch, to exceed ``limit``."""
-    (m, k), n = a.shape[-2:], b.shape[-1]
-    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]]) if a.ndim > 2 or b.ndim > 2 else ()
-    if max(m, k, n, math.prod(batch)) <= limit:
-        return xp.matmul(a, b)
-    if k > limit:
-        half = k // 2
-        return in_pieces(xp, a[..., :half], b[..., :half, :], limit) + in_pieces(
-            xp, a[..., half:], b[..., half:, :], limit
-        )
-    # Places are counted from the last axis, as batches broadcast.
-    at = (
-        -2
-        if m > limit
-        else -1
-        if n > limit
-        else max(range(len(batch)), key=batch.__getitem__) - len(batch) - 2
-    )
-    size = (*batch, m, n)[at]
-    parts = []
-    for start, end in ((0, size // 2), (size // 2, size)):
-        left = a if at == -1 else _cut(a, at, start, end)
-        right = b if at == -2 else _cut(b, at, start, end)
-        parts.append(in_pieces(xp, left, right, limit))
-    return xp.concatenate(parts, axis=at)
-
-
-def _cut(data: Any, axis: int, start: int, end: int) -> Any:
-    """Part of an axis, counted from the last; all of one that broadcasts."""
-    if -axis > data.ndim or data.shape[axis] == 1:
-        return data
-    return data[(..., slice(start, end)) + (slice(None),) * (-axis - 1)]
+            return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), a.dtype)
+    return Array._wrap(multiply(a.device, a._data, b._data), a.device)
 
 
 @public

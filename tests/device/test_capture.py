@@ -199,6 +199,9 @@ class Memory:
     def repeat(self, action: Callable[[], None]) -> None:
         pass
 
+    def workspace(self, nbytes: int) -> Any:
+        return ck.zeros(1).device.xp.cuda.alloc(nbytes)
+
     def written(self, array: Any, writer: str) -> None:
         pass
 

@@ -144,30 +144,26 @@ class _Graph:
     def _record(self, step: Callable[..., Any], tree: Any) -> tuple[Any, Any]:
         stream = self._cuda.Stream(non_blocking=True)
         args, kwargs = tree
-        failure = self._cuda.runtime.CUDARuntimeError
         with stream, self._cuda.using_allocator(self._pool.malloc):
             stream.begin_capture()
             live.begin(self)
             try:
                 result = step(*args, **kwargs)
-            except failure as error:
+            except (RuntimeError, NotImplementedError) as error:
+                if "captur" not in str(error):
+                    raise
                 raise CaptureError(
-                    f"capture: {_name(step)} does what a graph cannot hold, such as reading a value on the host: "
-                    f"{error}"
+                    f"capture: {_name(step)} does what a graph cannot hold, such as reading a value on the host "
+                    f"or making an array of host data ({error})"
                 ) from error
             finally:
                 live.begin(None)
                 try:
                     graph = stream.end_capture()
-                except failure:
-                    graph = None
+                except self._cuda.runtime.CUDARuntimeError:
+                    graph = None  # the step has broken the recording off
         if graph is None:
-            raise CaptureError(f"capture: the recording of {_name(step)} was ended by what it does")
-        if "HtoD" in graph.debug_dot_str(1):
-            raise CaptureError(
-                f"capture: {_name(step)} makes an array of host data, which a replay would read again from "
-                "memory that is not there any more: make it before, or pass it as an argument"
-            )
+            raise CaptureError(f"capture: {_name(step)} does what a graph cannot hold")
         return result, graph
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:

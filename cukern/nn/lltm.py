@@ -103,7 +103,7 @@ class _Sequence:
         of_state = self._laid_out(self._factor(weights._data)[:, :state])
         gates_d = self._empty(self.steps, batch, 3 * state)
         outputs_d = outputs_d.contiguous()
-        state_d = self._wrap(h_d._data.astype(self.product))
+        state_d = self._wrap(h_d._data.astype(self.product, order="C"))
         cell_d = cell_d.contiguous()
         written = (self._empty(batch, state), self._empty(batch, state))
         kernel = _bound(_backward, self.device, self.dtype, self.index, self.block, True)

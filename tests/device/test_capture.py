@@ -142,13 +142,15 @@ def test_a_step_under_a_tape_is_called(device: ck.Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "message"),
+    "step",
     [
-        (lambda x: x * float(x.sum()), "reading a value on the host"),
-        (lambda x: x + ck.asarray(np.arange(3.0)), "host data"),
+        lambda x: x * float(x.sum()),
+        lambda x: x + ck.asarray(np.arange(3.0)),
+        lambda x: x * 2 if x[0] > 0 else x,
     ],
+    ids=["value", "host data", "truth"],
 )
-def test_what_a_graph_cannot_hold_is_refused(device: ck.Device, step: Any, message: str) -> None:
+def test_what_a_graph_cannot_hold_is_refused(device: ck.Device, step: Any) -> None:
     captured, x = ck.capture(step), ck.asarray([1.0, 2.0, 3.0])
     expected = step(x).tolist()
     assert captured(x).tolist() == expected
@@ -156,7 +158,7 @@ def test_what_a_graph_cannot_hold_is_refused(device: ck.Device, step: Any, messa
         assert captured(x).tolist() == expected
         return
     for _ in range(2):
-        with pytest.raises(ck.CaptureError, match=message):
+        with pytest.raises(ck.CaptureError, match="what a graph cannot hold"):
             captured(x)
     assert (x + 1).tolist() == [2.0, 3.0, 4.0]
 

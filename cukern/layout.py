@@ -60,7 +60,7 @@ _layouts: dict[tuple[Any, ...], Layout] = {}
 
 def layout_of(device: Device, data: Any) -> Layout:
     """The layout of an ndarray of ``device``."""
-    aligned = device.kind == "host" or data.data.ptr % ALIGNMENT == 0
+    aligned = device.kind == "host" or device.backend.operand(data) % ALIGNMENT == 0
     return layout(device, data.dtype, data.shape, data.strides, aligned)
 
 

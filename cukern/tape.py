@@ -130,10 +130,10 @@ def tracked(inputs: Sequence[Array]) -> tuple[bool, ...] | None:
     if not active:
         return None
     if len(active) == 1:
-        found = tuple(active[0]._needs(inputs))
+        found = active[0]._needs(inputs)
     else:
-        found = tuple(map(any, zip(*[tape._needs(inputs) for tape in active], strict=True)))
-    return found if True in found else None
+        found = list(map(any, zip(*[tape._needs(inputs) for tape in active], strict=True)))
+    return tuple(found) if True in found else None
 
 
 def active() -> tuple[Tape, ...]:
@@ -189,16 +189,28 @@ def record_tracked(
     vjp: Vjp,
     saved: Sequence[Array | None],
 ) -> None:
-    """:func:`record` of inputs of which :func:`tracked` has just said that a tape tracks one.
+    """:func:`record` of inputs of which :func:`tracked` has just said that a tape tracks one, in fewer steps.
 
     Args:
+        outputs: arrays that a kernel has just made, one of them of a floating dtype.
         input_forms, output_forms: shape, dtype and device of each.
     """
+    keys = [array._key for array in inputs]
     tapes: Sequence[Tape] = _state.active
     if len(tapes) > 1:
         tapes = [tape for tape in tapes if True in tape._needs(inputs)]
-    keys = [array._key for array in inputs]
-    _append(tapes, name, keys, input_forms, outputs, output_forms, vjp, saved, True)
+    made: list[int | None] = []
+    for array, form in zip(outputs, output_forms, strict=True):
+        key = None
+        if form.dtype in FLOATING:
+            array._key = key = next(_keys)
+            for tape in tapes:
+                tape._tracked[key] = 0
+        made.append(key)
+    versions = [0 if array is None else array._storage.version for array in saved] if saved else []
+    recorded = Record(name, keys, input_forms, made, output_forms, vjp, tuple(saved), versions, True)
+    for tape in tapes:
+        tape._records.append(recorded)
 
 
 def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message: str) -> None:

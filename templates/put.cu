@@ -1,13 +1,28 @@
-// y[places[order[i]]] = x[order[i]] for the last i of each place, i < count; order puts the places in order, stably.
-// Launch: a thread owns `piece` of the i, << block >> threads a block: no two threads write one place. No shared memory.
+// y[o, places[j], :] = x[o, j, :] for the last j of each place. x (outer, count, words), y (outer, size, words), in C order.
+<% if by == "winner" %>
+// j is the last of its place where winner[places[j]] == j.
+<% else %>
+// A row of x is the i-th in the order that puts the places in order, stably; so the last of a place comes before another's.
+<% endif %>
+// Launch: << lanes >> threads share a row, and blocks along y its words. No two rows that are written are one. No shared memory.
+<% include "place.cuh" %>
+
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ x, const long long* __restrict__ places, const long long* __restrict__ order,
-    << elem >>* __restrict__ y, long long count, long long piece)
+    const << word >>* __restrict__ x, const << place >>* __restrict__ places, const << turn >>* __restrict__ turns, << word >>* __restrict__ y,
+    long long total, long long size, long long count, long long words)
 {
-    const long long first = ((long long)blockIdx.x * << block >> + threadIdx.x) * piece;
-    const long long last = minimum(count, first + piece);
-    for (long long i = first; i < last; ++i) {
-        const long long place = places[order[i]];
-        if (i + 1 == count || places[order[i + 1]] != place) y[place] = x[order[i]];
-    }
+    const long long row = ((long long)blockIdx.x * << block >> + threadIdx.x) / << lanes >>;
+    const int lane = threadIdx.x % << lanes >>;
+    if (row >= total) return;
+    const long long o = row / count, i = row - o * count;
+<% if by == "winner" %>
+    const long long j = i, place = settled(places[j], size);
+    if (turns[place] != j) return;
+<% else %>
+    const long long j = turns[i], place = settled(places[j], size);
+    if (i + 1 < count && settled(places[turns[i + 1]], size) == place) return;
+<% endif %>
+    const << word >>* const from = x + (o * count + j) * words;
+    << word >>* const to = y + (o * size + place) * words;
+    for (long long w = (long long)blockIdx.y * << lanes >> + lane; w < words; w += (long long)gridDim.y * << lanes >>) to[w] = from[w];
 }

@@ -1,41 +1,33 @@
 """``x.at[key]``: a part of an array changed in a new array, differentiable by the array and by what it is changed to.
 
 The places that a key names are those that it picks of an array of numbers 0, 1, ...: every kind of key is
-handled by indexing itself. What shares a place is taken in its order, so that every run gives the same bits.
+handled by indexing itself, but views and whole rows, which are changed as they are. What shares a place is taken in an
+order that the places alone decide, so that every run gives the same bits.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray
 from ..device import Device
-from ..device.base import CompiledFunction
-from ..dtypes import DType
 from ..errors import DeviceError
 from ..expr import is_scalar
-from ..kernel import Kernel
 from ..table import add, divide, equal, less, maximum, minimum, multiply, negative, not_equal, where
 from .axes import public, require_array
 from .elementwise import astype
-from .getitem import getitem
-from .index import scatter, take
-from .launch import allocate, divide_up, on
+from .getitem import Rows, getitem, named, replaced
+from .index import scatter, scatter_into, take
+from .launch import on
 from .manipulate import broadcast_to, concat, reshape
+from .rows import best_of_each, last_of_each, ordered
 from .scan import recurrence, shifted
-from .search import searchsorted
-from .sort import argsort
+from .sort import permuted
 
 __all__: list[str] = []
-
-_PICK = Kernel("pick.cu", block=256)
-#: Places of a host thread.
-_HOST_PIECE = 4096
 
 
 def numbers(x: Array) -> Array:
@@ -44,62 +36,37 @@ def numbers(x: Array) -> Array:
         return Array._wrap(x.device.xp.arange(x.size, dtype=dtypes.int64).reshape(x.shape), x.device)
 
 
-@cache
-def _picking(device: Device, dtype: DType, mode: str) -> tuple[CompiledFunction, int]:
-    block = 1 if device.kind == "host" else 256
-    name = f"pick_{mode}_{dtypes.info(dtype).name}_{block}"
-    return _PICK.bind(device, name=name, elem=dtype, block=block, mode=mode).function, block
-
-
 class _Places:
     """Where the values of a change go.
 
     Attributes:
-        flat: the place of each value in the flattened array.
-        order: what puts the places in order, stably.
-        starts: where the values of each place start in that order, and where the last end.
+        flat: the place of each value in the flattened array, an ndarray.
+        size: of the array.
     """
 
-    def __init__(self, flat: Array, size: int) -> None:
-        with tape.stop_recording():
-            self.flat = reshape(flat, (-1,)).contiguous()
-            self.order = argsort(self.flat)
-            self.ordered = take(self.flat, self.order)
-            with on(flat.device):
-                bounds = Array._wrap(flat.device.xp.arange(size + 1, dtype=dtypes.int64), flat.device)
-            self.starts = searchsorted(self.ordered, bounds)
-        self.size = size
+    def __init__(self, flat: Any, size: int, device: Device) -> None:
+        self.flat, self.size, self._device = flat, size, device
 
-    def winners(self, values: Array, mode: str) -> Array:
-        """For each place the number of the value that stays, -1 where there is none."""
-        device = values.device
-        made = allocate(device, (self.size,), dtypes.int64)
-        if self.size:
-            function, block = _picking(device, values.dtype, mode)
-            piece = _HOST_PIECE if block == 1 else 1
-            with on(device):
-                function(
-                    (divide_up(self.size, block * piece), 1, 1),
-                    (block, 1, 1),
-                    0,
-                    (values.contiguous()._data, self.order._data, self.starts._data, made, self.size, piece),
-                )
-        return Array._wrap(made, device)
+    def best(self, values: Array, mode: Literal["min", "max"]) -> Array:
+        """For each place the number of the least or largest of its values, -1 where there is none."""
+        return Array._wrap(best_of_each(values, mode, self.flat, self.size), self._device)
 
     def products(self, values: Array) -> Array:
         """For each place the product of its values, 1 where there is none; differentiable to any order."""
-        ordered = take(values, self.order)
+        placed = ordered(self._device, self.flat, self.size)
+        (keys, order), starts = placed, placed.starts(self.size)
+        in_order = take(values, order)
         with tape.stop_recording():
-            apart = not_equal(self.ordered[1:], self.ordered[:-1])
+            apart = not_equal(keys[1:], keys[:-1])
             end = asarray([True], device=values.device)
             fresh, final = concat([end, apart]), concat([apart, end])
-        # p[j] = ordered[j - 1] * p[j - 1], and 1 where a place begins, is the product of what comes before.
+        # p[j] = in_order[j - 1] * p[j - 1], and 1 where a place begins, is the product of what comes before.
         before = recurrence(
-            where(fresh, 0, shifted(ordered, 0, False)), astype(fresh, values.dtype), 0, False
+            where(fresh, 0, shifted(in_order, 0, False)), astype(fresh, values.dtype), 0, False
         )
-        last = take(where(final, before * ordered, 0), argsort(self.order))
-        found = scatter(reshape(last, (1, -1, 1)), self.flat._data, 1, self.size, 1)
-        return where(equal(self.starts[1:], self.starts[:-1]), 1, reshape(found, (-1,)))
+        last = permuted(where(final, before * in_order, 0), order, "scatter")
+        found = scatter(reshape(last, (1, -1, 1)), self.flat, 1, self.size, 1)
+        return where(equal(starts[1:], starts[:-1]), 1, reshape(found, (-1,)))
 
 
 class At:
@@ -147,15 +114,43 @@ class Change:
                 f"at.{name}: values of shape {made.shape} do not broadcast to the part's shape {shape}"
             ) from None
 
-    def _apply(self, value: Any, name: str, change: Callable[[Array, _Places, Array], Array]) -> Array:
-        """``change`` of the flattened array, the places and the flattened values, in the shape of the array."""
+    def _apply(
+        self,
+        value: Any,
+        name: str,
+        row: Callable[[Array, Array], Array],
+        change: Callable[[Array, _Places, Array], Array],
+        rows: Callable[[Array, Rows, Array], Array] | None = None,
+    ) -> Array:
+        """The array, changed.
+
+        Args:
+            row: of an element and the one value for its place.
+            change: of the flattened array, the places and the flattened values.
+            rows: of the array as rows, what names some of these, and the rows of values.
+        """
         x = self._x
-        with tape.stop_recording():
-            part = getitem(numbers(x), self._key)
-        values = reshape(self._values(value, part.shape, name), (-1,))
-        if not math.prod(part.shape):
+        part = named(x, self._key)
+        if isinstance(part, Rows) and rows is not None:
+            values = self._values(value, part.shape, name)
+            outer, _, inner = part.sizes
+            if not values.size:
+                return astype(x, x.dtype)
+            values = reshape(values, (outer, part.places.size, inner))
+            return reshape(rows(reshape(x, part.sizes), part, values), x.shape)
+        if isinstance(part, tuple):
+            old = getitem(x, part)
+            return replaced(x, part, row(old, self._values(value, old.shape, name)))
+        if isinstance(part, Rows) and part.sizes[0] == part.sizes[2] == 1:
+            flat, shape = part.places, part.shape
+        else:
+            with tape.stop_recording():
+                found = getitem(numbers(x), self._key)
+                flat, shape = reshape(found, (-1,)).contiguous()._data, found.shape
+        values = reshape(self._values(value, shape, name), (-1,))
+        if not values.size:
             return astype(x, x.dtype)
-        return reshape(change(reshape(x, (-1,)), _Places(part, x.size), values), x.shape)
+        return reshape(change(reshape(x, (-1,)), _Places(flat, x.size, x.device), values), x.shape)
 
     def get(self) -> Array:
         """The part: ``x[key]``."""
@@ -164,10 +159,18 @@ class Change:
     def set(self, value: Any) -> Array:
         """The part as ``value``; of several values for one place the last stays."""
 
-        def change(x: Array, places: _Places, values: Array) -> Array:
-            return _chosen(x, values, places.winners(values, "last"), lambda x, value: value)
+        def rows(x: Array, part: Rows, values: Array) -> Array:
+            winners = last_of_each(x.device, part.places, part.sizes[1])
+            return _chosen(x, values, Array._wrap(winners, x.device), 1, second)
 
-        return self._apply(value, "set", change)
+        def change(x: Array, places: _Places, values: Array) -> Array:
+            winners = last_of_each(x.device, places.flat, places.size)
+            return _chosen(x, values, Array._wrap(winners, x.device), 0, second)
+
+        def second(x: Array, value: Array) -> Array:
+            return value
+
+        return self._apply(value, "set", second, change, rows)
 
     def add(self, value: Any) -> Array:
         """The part with ``value`` added.
@@ -177,11 +180,15 @@ class Change:
         [1.0, 0.0, 2.0]
         """
 
-        def change(x: Array, places: _Places, values: Array) -> Array:
-            sums = scatter(reshape(values, (1, -1, 1)), places.flat._data, 1, places.size, 1)
-            return add(x, reshape(sums, (-1,)))
+        def rows(x: Array, part: Rows, values: Array) -> Array:
+            return scatter_into(x, values, part.places, *part.sizes)
 
-        return self._apply(value, "add", change)
+        def change(x: Array, places: _Places, values: Array) -> Array:
+            sizes = (1, places.size, 1)
+            made = scatter_into(reshape(x, sizes), reshape(values, (1, -1, 1)), places.flat, *sizes)
+            return reshape(made, (-1,))
+
+        return self._apply(value, "add", add, change, rows)
 
     def subtract(self, value: Any) -> Array:
         """The part with ``value`` taken from it."""
@@ -191,7 +198,9 @@ class Change:
 
     def multiply(self, value: Any) -> Array:
         """The part times ``value``."""
-        return self._apply(value, "multiply", lambda x, places, values: multiply(x, places.products(values)))
+        return self._apply(
+            value, "multiply", multiply, lambda x, places, values: multiply(x, places.products(values))
+        )
 
     def divide(self, value: Any) -> Array:
         """The part divided by ``value``; of floating dtypes.
@@ -201,7 +210,9 @@ class Change:
         """
         if self._x.dtype not in dtypes.FLOATS:
             raise TypeError(f"at.divide: expected a floating array, got {dtypes.info(self._x.dtype).name}")
-        return self._apply(value, "divide", lambda x, places, values: divide(x, places.products(values)))
+        return self._apply(
+            value, "divide", divide, lambda x, places, values: divide(x, places.products(values))
+        )
 
     def min(self, value: Any) -> Array:
         """The part, but at most ``value``; an element and a value that are equal share the derivative."""
@@ -211,19 +222,23 @@ class Change:
         """The part, but at least ``value``; an element and a value that are equal share the derivative."""
         return self._extreme(value, "max", maximum)
 
-    def _extreme(self, value: Any, name: str, row: Callable[[Array, Array], Array]) -> Array:
+    def _extreme(
+        self, value: Any, name: Literal["min", "max"], row: Callable[[Array, Array], Array]
+    ) -> Array:
         def change(x: Array, places: _Places, values: Array) -> Array:
-            return _chosen(x, values, places.winners(values, name), row)
+            return _chosen(x, values, places.best(values, name), 0, row)
 
-        return self._apply(value, name, change)
+        return self._apply(value, name, row, change)
 
 
-def _chosen(x: Array, values: Array, winners: Array, row: Callable[[Array, Array], Array]) -> Array:
-    """``row`` of each element and the value that stays for its place, the element where there is none."""
+def _chosen(
+    x: Array, values: Array, winners: Array, axis: int, row: Callable[[Array, Array], Array]
+) -> Array:
+    """``row`` of each element and the value that stays for its place along an axis; the element where there is none."""
     with tape.stop_recording():
-        untouched = less(winners, 0)
+        untouched = reshape(less(winners, 0), (-1,) + (1,) * (x.ndim - 1 - axis))
         places = maximum(winners, 0)
-    return where(untouched, x, row(x, take(values, places)))
+    return where(untouched, x, row(x, take(values, places, axis=axis)))
 
 
 @public

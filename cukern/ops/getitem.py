@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,16 +15,12 @@ from ..array import Array
 from ..creation import asarray
 from ..errors import GradientError
 from ..expr import convert_scalar, is_scalar
-from ..kernel import Kernel
-from .axes import on_device, public, recorded, view
+from .axes import on_device, public, recorded, recorded_many, view
 from .elementwise import astype
-from .index import gather, integers, places_in
-from .launch import divide_up, raw, repeated, zeros
+from .index import gather, integers, places_in, settled_in
+from .launch import raw, repeated, zeros
 from .manipulate import moveaxis, reshape
-
-_PUT = Kernel("put.cu", block=256)
-#: Values that one host thread writes.
-_HOST_PIECE = 4096
+from .rows import put_rows
 
 
 class _Places(NamedTuple):
@@ -82,7 +79,10 @@ def _part(part: Any, x: Array) -> list[Any]:
 def _mask(data: Any, x: Array) -> list[Any]:
     if data.ndim == 0:
         return [_Places(x.device.xp.zeros(int(bool(data)), np.int64), 1, True)]
-    return [_Places(places, size) for places, size in zip(data.nonzero(), data.shape, strict=True)]
+    from .search import places_of
+
+    found = places_of(Array._wrap(data, x.device))
+    return [_Places(places._data, size) for places, size in zip(found, data.shape, strict=True)]
 
 
 def _advanced(part: Any) -> bool:
@@ -102,8 +102,12 @@ def getitem(x: Array, key: Any, /) -> Array:
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
         return _basic(x, tuple(parts))
-    integers_too = [_Places(np.int64(part)) if isinstance(part, int) else part for part in parts]
-    return _gathered(x, integers_too)
+    return _gathered(x, _picked(parts))
+
+
+def _picked(parts: Sequence[Any]) -> list[Any]:
+    """The parts of an index that has places, in which an integer is one too."""
+    return [_Places(np.int64(part)) if isinstance(part, int) else part for part in parts]
 
 
 def _basic(x: Array, key: tuple[Any, ...]) -> Array:
@@ -120,11 +124,28 @@ def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
     return recorded("embed", g, Array._wrap(data, g.device), lambda gg: _basic(gg, key))
 
 
-def _gathered(x: Array, parts: Sequence[Any]) -> Array:
+class _Joint(NamedTuple):
+    """What an index with places in it names.
+
+    Attributes:
+        basic: the index of the view that the places are picked from, along ``axes`` of it.
+        axes: the axes that are picked from, whose places are joint.
+        start: the axis of the result where those of the places start.
+        arrays: the places along each of the axes, of one shape, as :func:`.index.settled_in` has them.
+    """
+
+    basic: tuple[Any, ...]
+    axes: tuple[int, ...]
+    start: int
+    arrays: tuple[Any, ...]
+
+
+def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
     basic: list[Any] = []
     axes: list[int] = []
     arrays: list[Any] = []
     at = [i for i, part in enumerate(parts) if _advanced(part)]
+    settle = settled_in if len(at) == 1 else places_in
     sizes = iter(x.shape)
     for i, part in enumerate(parts):
         size = 1 if part is None or (_advanced(part) and part.new) else next(sizes)
@@ -135,29 +156,68 @@ def _gathered(x: Array, parts: Sequence[Any]) -> Array:
             raise IndexError(f"a boolean index of size {part.size} does not match an axis of size {size}")
         basic.append(None if part.new else slice(None))
         axes.append(i)
-        arrays.append(places_in(x.device.xp.asarray(part.data), size, x, "index"))
+        arrays.append(settle(x.device.xp.asarray(part.data), size, x, "index"))
     try:
-        arrays = x.device.xp.broadcast_arrays(*arrays)
+        arrays = x.device.xp.broadcast_arrays(*arrays) if len(arrays) > 1 else arrays
     except ValueError:
         shapes = ", ".join(str(tuple(a.shape)) for a in arrays)
         raise IndexError(f"index arrays of shapes {shapes} do not broadcast") from None
     # The places stand where the indexed axes stood if those were neighbours, else in front.
     start = at[0] if at[-1] - at[0] == len(at) - 1 else 0
-    moved = moveaxis(_basic(x, tuple(basic)), tuple(axes), tuple(range(start, start + len(axes))))
-    return _gather_axes(moved, arrays, start)
+    return _Joint(tuple(basic), tuple(axes), start, tuple(arrays))
 
 
-def _gather_axes(x: Array, arrays: Sequence[Any], start: int) -> Array:
-    """``x`` at joint places along as many axes from ``start`` on as there are arrays."""
-    before, picked = x.shape[:start], x.shape[start : start + len(arrays)]
-    after = x.shape[start + len(arrays) :]
-    places = arrays[0]
-    for size, array in zip(picked[1:], arrays[1:], strict=True):
+def _gathered(x: Array, parts: Sequence[Any]) -> Array:
+    joint = _joint(x, parts)
+    start, count = joint.start, len(joint.axes)
+    moved = moveaxis(_basic(x, joint.basic), joint.axes, tuple(range(start, start + count)))
+    rows = _rows(moved.shape, joint)
+    made = gather(reshape(moved, rows.sizes), rows.places, *rows.sizes)
+    return reshape(made, rows.shape)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A part that is whole rows of an array.
+
+    Attributes:
+        places: the place of each row in the axes that are picked from, which count as one.
+        sizes: the array's axes before these, these, and the axes after them, multiplied.
+        shape: of the part.
+    """
+
+    places: Any
+    sizes: tuple[int, int, int]
+    shape: tuple[int, ...]
+
+
+def _rows(shape: tuple[int, ...], joint: _Joint) -> Rows:
+    """The rows of an array of ``shape`` whose axes from ``joint.start`` on are those that are picked from."""
+    start, end = joint.start, joint.start + len(joint.arrays)
+    places = joint.arrays[0]
+    for size, array in zip(shape[start + 1 : end], joint.arrays[1:], strict=True):
         places = places * size + array
-    outer, inner, size = math.prod(before), math.prod(after), math.prod(picked)
-    flat = x.device.xp.ascontiguousarray(places.reshape(-1))
-    made = gather(reshape(x, (outer, size, inner)), flat, outer, size, inner)
-    return reshape(made, (*before, *places.shape, *after))
+    sizes = (math.prod(shape[:start]), math.prod(shape[start:end]), math.prod(shape[end:]))
+    # The kernels read the places one after another.
+    flat = places.reshape(-1)
+    flat = flat if flat.flags.c_contiguous else flat.copy()
+    return Rows(flat, sizes, (*shape[:start], *places.shape, *shape[end:]))
+
+
+@on_device
+def named(x: Array, key: Any) -> tuple[Any, ...] | Rows | None:
+    """What a key names: the key of a view, rows, or None where it is a mixture of both."""
+    parts = _parts(key, x)
+    if not any(map(_advanced, parts)):
+        return tuple(parts)
+    parts = _picked(parts)
+    # An array that is indexed is one view and one pick of it; the pick is of rows where the view is all of the array.
+    whole = [part for part in parts if not _advanced(part)]
+    at = [i for i, part in enumerate(parts) if _advanced(part)]
+    together = at[-1] - at[0] == len(at) - 1 and not any(parts[i].new for i in at)
+    if not together or any(part != slice(None) for part in whole):
+        return None
+    return _rows(x.shape, _joint(x, parts))
 
 
 def _writable(x: Array, value: Any, name: str) -> None:
@@ -189,55 +249,67 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
     _writable(x, value, "x[key] = value")
-    parts = _parts(key, x)
-    if not any(map(_advanced, parts)):
+    part = named(x, key)
+    if isinstance(part, Rows):
+        _put(x, part.places, part.sizes, part.shape, value, "x[key] = value")
+    elif part is not None:
         source = _source(x, value)
         data = raw(source._data)
-        raw(x._data)[(*parts, ...)] = data.copy() if source._storage is x._storage else data
+        raw(x._data)[(*part, ...)] = data.copy() if source._storage is x._storage else data
         x._bump("setitem")
-        return
-    with tape.stop_recording():
-        numbers = Array._wrap(x.device.xp.arange(x.size, dtype=np.int64).reshape(x.shape), x.device)
-        put(x, getitem(numbers, key), value, "x[key] = value")
+    else:
+        with tape.stop_recording():
+            numbers = Array._wrap(x.device.xp.arange(x.size, dtype=np.int64).reshape(x.shape), x.device)
+            found = getitem(numbers, key)._data
+        put(x, found, value, "x[key] = value")
 
 
-def put(x: Array, places: Array, value: Any, name: str) -> None:
+@on_device
+def put(x: Array, places: Any, value: Any, name: str) -> None:
     """Write ``value``, broadcast to ``places``, to these places of the flattened ``x``."""
     _writable(x, value, name)
+    _put(x, x.device.xp.ascontiguousarray(places).reshape(-1), (1, x.size, 1), places.shape, value, name)
+
+
+def _put(
+    x: Array, places: Any, sizes: tuple[int, int, int], shape: tuple[int, ...], value: Any, name: str
+) -> None:
+    """Write ``value``, broadcast to ``shape``, to rows of ``x``, which has ``sizes``."""
     source = _source(x, value)
     try:
-        data = x.device.xp.broadcast_to(source._data, places.shape)
+        data = x.device.xp.broadcast_to(raw(source._data), shape)
     except ValueError:
         # NumPy lets values have more axes of size 1 than the part has.
-        extra = source.ndim - places.ndim
+        extra = source.ndim - len(shape)
         if extra <= 0 or any(n != 1 for n in source.shape[:extra]):
             raise ValueError(
-                f"{name}: a value of shape {source.shape} does not broadcast to shape {places.shape}"
+                f"{name}: a value of shape {source.shape} does not broadcast to shape {shape}"
             ) from None
-        put(x, places, reshape(source, source.shape[extra:]), name)
-        return
-    if not places.size:
-        return
-    # Places of the memory, in its order: a view is written through the array that it is dense in, or by a copy.
+        return _put(x, places, sizes, shape, reshape(source, source.shape[extra:]), name)
+    if not data.size:
+        return None
+    # Rows of the memory, in its order: a view is written by a copy.
     target = x._data if x.is_contiguous else x.device.xp.ascontiguousarray(raw(x._data)).view(x.dtype)
-    flat = places._data.reshape(-1)
-    order = _stable_order(Array._wrap(x.device.xp.ascontiguousarray(flat), x.device))
-    block = 1 if x.device.kind == "host" else 256
-    piece = _HOST_PIECE if block == 1 else 1
-    kernel = _PUT.bind(x.device, name="put", elem=x.dtype, block=block)
-    values = x.device.xp.ascontiguousarray(raw(data)).view(x.dtype).reshape(-1)
-    kernel.function(
-        (divide_up(flat.size, block * piece), 1, 1),
-        (block, 1, 1),
-        0,
-        (values, x.device.xp.ascontiguousarray(flat), order._data, target, flat.size, piece),
-    )
+    values = x.device.xp.ascontiguousarray(data).view(x.dtype)
+    if source._storage is x._storage and values is source._data:
+        values = values.copy()
+    put_rows(Array._wrap(values, x.device), places, target, *sizes)
     if target is not x._data:
         raw(x._data)[...] = raw(target)
     x._bump(name)
+    return None
 
 
-def _stable_order(places: Array) -> Array:
-    from .sort import argsort
+@on_device
+def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
+    """A new array: ``x`` with ``value``, of its dtype, in the place of the view that a basic key names."""
+    with tape.stop_recording():
+        made = astype(x, x.dtype)
+        made = Array._wrap(made._data, x.device)
+    raw(made._data)[(*key, ...)] = raw(value._data)
 
-    return argsort(places)
+    def vjp(g: Array, needs: tuple[bool, ...]) -> tuple[Array | None, Array | None]:
+        nothing = Array._wrap(zeros(x.device, value.shape, x.dtype), x.device)
+        return replaced(g, key, nothing) if needs[0] else None, _basic(g, key) if needs[1] else None
+
+    return recorded_many("replace", (x, value), made, vjp)

@@ -12,31 +12,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from .. import dtypes, tape
 from ..array import Array
-from ..device import Device
-from ..device.base import CompiledFunction
-from ..dtypes import DType
 from ..errors import DeviceError
-from ..kernel import Kernel
-from .axes import normalize_axis, on_device, public, recorded, require_array
+from .axes import normalize_axis, on_device, public, recorded, recorded_many, require_array
 from .elementwise import astype
-from .launch import allocate, zeros
 from .manipulate import broadcast_to, reshape
+from .rows import added_along, gathered, picked_along, summed
 
 __all__ = ["index_add", "put_along_axis", "take", "take_along_axis"]
-
-_GATHER = Kernel("gather.cu", block=256)
-_SCATTER = Kernel("scatter_add.cu", block=256)
-_ALONG = Kernel("along.cu", block=256)
-#: Elements that one host thread does in a row.
-_HOST_PIECE = 16384
-
 
 _checked: ContextVar[bool] = ContextVar(
     "check_indices", default=os.environ.get("CUKERN_CHECK_INDICES") == "1"
@@ -64,29 +52,6 @@ def check_indices(on: bool = True) -> Iterator[None]:
         _checked.reset(before)
 
 
-class Spread(NamedTuple):
-    """A launch over rows: threads of a block, threads a row, rows of a group, blocks."""
-
-    block: int
-    lanes: int
-    rows_piece: int
-    grid: int
-
-
-@cache
-def _bound(kernel: Kernel, device: Device, dtype: DType, block: int, **variables: Any) -> CompiledFunction:
-    """The compiled kernel of these variables."""
-    return kernel.bind(device, elem=dtype, block=block, **variables).function
-
-
-def _spread(kind: str, rows: int, inner: int) -> Spread:
-    if kind == "host":
-        piece = max(1, _HOST_PIECE // max(1, inner))
-        return Spread(1, 1, piece, -(-rows // piece))
-    lanes = 1 if inner <= 2 else 8 if inner <= 16 else 32 if inner <= 512 else 256
-    return Spread(256, lanes, 1, -(-rows // (256 // lanes)))
-
-
 def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Integer places counted from 0, as an int64 ndarray of the device of ``x``, in range."""
     xp = x.device.xp
@@ -98,6 +63,16 @@ def places_in(places: Any, size: int, x: Array, name: str) -> Any:
         bad = low if low < -size else high
         raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
     return xp.where(data < 0, data + size, data) if low < 0 else xp.ascontiguousarray(data)
+
+
+def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
+    """Places as the kernels of :mod:`cukern.ops.rows` take them: those of a GPU settle them as they read them."""
+    if x.device.kind == "host" or _checked.get():
+        return x.device.xp.ascontiguousarray(places_in(places, size, x, name))
+    if places.size and not size:
+        raise IndexError(f"{name}: index out of bounds for an axis of size 0")
+    kept = places.dtype in (dtypes.int32, dtypes.int64)
+    return x.device.xp.ascontiguousarray(places if kept else places.astype(np.int64))
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:
@@ -116,45 +91,26 @@ def integers(indices: Any, x: Array, name: str) -> Any:
     return data
 
 
-@on_device
 def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``places`` (count): (outer, count, inner)."""
-    places = x.device.xp.ascontiguousarray(places)
-    count = places.size
-    made = allocate(x.device, (outer, count, inner), x.dtype)
-    if made.size:
-        s = _spread(x.device.kind, outer * count, inner)
-        kernel = _bound(_GATHER, x.device, x.dtype, s.block, lanes=s.lanes)
-        source = x.contiguous()._data
-        kernel(
-            (s.grid, 1, 1),
-            (s.block, 1, 1),
-            0,
-            (source, places, made, outer * count, s.rows_piece, size, count, inner),
-        )
-    return recorded("take", x, Array._wrap(made, x.device), lambda g: scatter(g, places, outer, size, inner))
+    made = Array._wrap(gathered(x, places, outer, size, inner), x.device)
+    return recorded("take", x, made, lambda g: scatter(g, places, outer, size, inner))
 
 
-@on_device
 def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """g (outer, count, inner) added up at ``places`` (count): (outer, size, inner)."""
-    xp = g.device.xp
-    count = places.size
-    made = allocate(g.device, (outer, size, inner), g.dtype)
-    if made.size:
-        order = xp.argsort(places, kind="stable")
-        starts = xp.searchsorted(places[order], xp.arange(size + 1))
-        s = _spread(g.device.kind, outer * size, inner)
-        kernel = _bound(_SCATTER, g.device, g.dtype, s.block, lanes=s.lanes)
-        kernel(
-            (s.grid, 1, 1),
-            (s.block, 1, 1),
-            0,
-            (g.contiguous()._data, order, starts, made, outer * size, s.rows_piece, size, count, inner),
-        )
-    return recorded(
-        "scatter_add", g, Array._wrap(made, g.device), lambda gg: gather(gg, places, outer, size, inner)
-    )
+    made = summed(g, places, outer, size, inner)
+    return recorded("scatter_add", g, made, lambda gg: gather(gg, places, outer, size, inner))
+
+
+def scatter_into(x: Array, g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
+    """x (outer, size, inner) with g (outer, count, inner) added at ``places`` (count)."""
+    made = summed(g, places, outer, size, inner, x)
+
+    def vjp(c: Array, needs: tuple[bool, ...]) -> tuple[Array, Array | None]:
+        return c, gather(c, places, outer, size, inner) if needs[1] else None
+
+    return recorded_many("index_add", (x, g), made, vjp)
 
 
 @public
@@ -191,9 +147,7 @@ def take(
 def _take(x: Array, data: Any, axis: int) -> Array:
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     size = x.shape[axis]
-    places = places_in(data.reshape(-1), size, x, "take")
-    if places.size and not size and x.size == 0 and math.prod(before + after):
-        raise IndexError("take: cannot take from an axis of size 0")
+    places = settled_in(data.reshape(-1), size, x, "take")
     made = gather(
         reshape(x, (math.prod(before), size, math.prod(after))),
         places,
@@ -221,51 +175,46 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     """
     require_array(x, "take_along_axis")
     place = normalize_axis(axis, x.ndim, "take_along_axis")
-    data = integers(indices, x, "take_along_axis")
-    wanted = (*x.shape[:place], data.shape[place] if data.ndim == x.ndim else -1, *x.shape[place + 1 :])
+    places = _along_axis(x, indices, place, "take_along_axis")
+    return _along(x, places, place, x.shape[place], "gather")
+
+
+def _along_axis(x: Array, indices: Any, axis: int, name: str) -> Any:
+    """The places of an index argument that has one for each element, or for several where its axes have size 1.
+
+    Raises:
+        IndexError: a place is out of range.
+        ValueError: the shapes do not fit.
+    """
+    data = integers(indices, x, name)
+    wanted = (*x.shape[:axis], data.shape[axis] if data.ndim == x.ndim else -1, *x.shape[axis + 1 :])
     try:
         data = x.device.xp.broadcast_to(data, wanted)
     except ValueError:
         raise ValueError(
-            f"take_along_axis: indices of shape {data.shape} do not fit shape {x.shape} along axis {place}"
+            f"{name}: indices of shape {data.shape} do not fit shape {x.shape} along axis {axis}"
         ) from None
-    places = x.device.xp.ascontiguousarray(places_in(data, x.shape[place], x, "take_along_axis"))
-    return _along(x, places, place, x.shape[place], "gather")
+    return settled_in(data, x.shape[axis], x, name)
 
 
-@on_device
-def _along(x: Array, places: Any, axis: int, size: int, mode: str) -> Array:
+def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:
     """Gather from, or add to, an axis of ``size``, a place per element; each is the other's derivative."""
-    outer, inner = math.prod(places.shape[:axis]), math.prod(places.shape[axis + 1 :])
-    count = places.shape[axis]
-    gather = mode == "gather"
-    out = x.dtype if gather else dtypes.info(x.dtype).acc
-    shape = places.shape if gather else (*places.shape[:axis], size, *places.shape[axis + 1 :])
-    made = allocate(x.device, shape, out) if gather else zeros(x.device, shape, out)
-    if outer * inner * count:
-        block = 1 if x.device.kind == "host" else 256
-        kernel = _bound(_ALONG, x.device, x.dtype, block, out=dtypes.info(out).cxx, mode=mode)
-        columns = outer * inner
-        kernel(
-            (-(-columns // block), 1, 1),
-            (block, 1, 1),
-            0,
-            (x.contiguous()._data, places, made, columns, size, count, inner),
-        )
-    back = "scatter" if gather else "gather"
-    result = astype(Array._wrap(made, x.device), x.dtype, copy=False)
-    return recorded(
-        "take_along_axis" if gather else "add_along_axis",
-        x,
-        result,
-        lambda g: _along(g, places, axis, size, back),
-    )
+    before, after = places.shape[:axis], places.shape[axis + 1 :]
+    sizes = (math.prod(before), size, math.prod(after))
+    if mode == "gather":
+        made = Array._wrap(picked_along(x, places, x.device, *sizes), x.device)
+        return recorded("take_along_axis", x, made, lambda g: _along(g, places, axis, size, "add"))
+    with tape.stop_recording():
+        made = reshape(added_along(x, places, *sizes), (*before, size, *after))
+    return recorded("add_along_axis", x, made, lambda g: _along(g, places, axis, size, "gather"))
 
 
 @public
 @on_device
 def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Array:
-    """``x`` with ``values`` added at places along an axis; what shares a place adds up, in the order given.
+    """``x`` with ``values`` added at places along an axis; what shares a place adds up, the same bits in every run.
+
+    Sums are taken in the order of the indices, those of a place that is named very often in parts.
 
     Args:
         x: any array.
@@ -280,12 +229,12 @@ def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Arr
     if require_array(values, "index_add", "values").device is not x.device:
         raise DeviceError(f"index_add: expected arrays on one device, got {x.device} and {values.device}")
     place = normalize_axis(axis, x.ndim, "index_add")
-    places = places_in(integers(indices, x, "index_add").reshape(-1), x.shape[place], x, "index_add")
+    places = settled_in(integers(indices, x, "index_add").reshape(-1), x.shape[place], x, "index_add")
     before, after = x.shape[:place], x.shape[place + 1 :]
-    outer, inner = math.prod(before), math.prod(after)
+    sizes = (math.prod(before), x.shape[place], math.prod(after))
     spread = broadcast_to(astype(values, x.dtype, copy=False), (*before, places.size, *after))
-    added = scatter(reshape(spread, (outer, places.size, inner)), places, outer, x.shape[place], inner)
-    return x + reshape(added, x.shape)
+    rows = reshape(spread, (sizes[0], places.size, sizes[2]))
+    return reshape(scatter_into(reshape(x, sizes), rows, places, *sizes), x.shape)
 
 
 @public
@@ -308,7 +257,7 @@ def put_along_axis(x: Array, indices: Array, values: Any, /, axis: int = -1) -> 
 
     require_array(x, "put_along_axis")
     place = normalize_axis(axis, x.ndim, "put_along_axis")
-    with tape.stop_recording():
-        numbers = Array._wrap(x.device.xp.arange(x.size, dtype=np.int64).reshape(x.shape), x.device)
-        flat = take_along_axis(numbers, indices, axis=place)
+    data = _along_axis(x, indices, place, "put_along_axis")
+    before, after = x.shape[:place], x.shape[place + 1 :]
+    flat = picked_along(None, data, x.device, math.prod(before), x.shape[place], math.prod(after))
     put(x, flat, values, "put_along_axis")

@@ -6,7 +6,7 @@
 // The rates are 1 - beta, unbias_* are 1 / (1 - beta^t): computed by the host, as float would lose digits to 1.
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     << elem >>* param, const << elem >>* grad, << acc >>* mean, << acc >>* square,
-<% if live %>
+<% if live is defined and live %>
     const << acc >>* schedule,
 <% else %>
     << acc >> lr, << acc >> unbias_mean, << acc >> unbias_square,
@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     << acc >> mean_rate, << acc >> square_rate, << acc >> eps, << acc >> weight_decay, << index >> n) {
     << index >> i = (<< index >>)blockIdx.x * << block_x >> + (<< index >>)threadIdx.x;
     if (i >= n) return;
-<% if live %>
+<% if live is defined and live %>
     const << acc >> lr = schedule[0], unbias_mean = schedule[1], unbias_square = schedule[2];
 <% endif %>
     << acc >> x = cast< << acc >>>(param[i]);

@@ -6,7 +6,7 @@
 // nesterov looks one step ahead along it (Sutskever et al., 2013).
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     << elem >>* param, const << elem >>* grad, << acc >>* velocity,
-<% if live %>
+<% if live is defined and live %>
     const << acc >>* schedule,
 <% else %>
     << acc >> lr,
@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     << acc >> momentum, << acc >> weight_decay, << index >> n) {
     << index >> i = (<< index >>)blockIdx.x * << block_x >> + (<< index >>)threadIdx.x;
     if (i >= n) return;
-<% if live %>
+<% if live is defined and live %>
     const << acc >> lr = schedule[0];
 <% endif %>
     << acc >> x = cast< << acc >>>(param[i]);

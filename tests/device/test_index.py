@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import cukern as ck
-from cukern.ops import index
+from cukern.ops import rows
 from cukern.testing import assert_close, gradcheck
 
 A = np.arange(60.0).reshape(3, 4, 5)
@@ -228,17 +228,138 @@ def test_sums_are_the_same_every_time(device: ck.Device) -> None:
     assert all((ck.index_add(x, places, values).numpy() == first).all() for _ in range(3))
 
 
-def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = index._spread
-    monkeypatch.setattr(index, "_spread", lambda kind, rows, inner: gpu("cuda", rows, inner))
-    with ck.device("host"):
-        for inner in (1, 9, 100, 700):
-            a = np.random.default_rng(0).standard_normal((6, inner))
-            places = np.array([5, 0, 5, 2])
-            assert_close(ck.take(ck.asarray(a), ck.asarray(places), axis=0), a[places])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        (rows.Moving(64, 4, 3, 2), np.float32),
+        (rows.Moving(256, 256, 1, 4, True), ck.bfloat16),
+        (rows.Moving(256, 1, 4, 1), np.float64),
+        (rows.Moving(32, 8, 2, 2), np.int8),
+    ],
+)
+def test_rows_are_moved_in_the_shapes_of_a_gpu(device: ck.Device, shape: Any, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    for outer, inner, skip in ((1, 8, 0), (2, 7, 0), (1, 5000, 0), (3, 68, 1), (1, 1, 3)):
+        # A view that starts where the widest words may not.
+        x = ck.asarray(rng.integers(-9, 9, outer * 6 * inner + skip)).astype(dtype)[skip:]
+        a = x.numpy().reshape(outer, 6, inner)
+        places = np.array([5, 0, 5, 2, 3, 3, 1])
+        made = rows.gathered(x.reshape((outer, 6, inner)), ck.asarray(places)._data, outer, 6, inner, shape)
+        np.testing.assert_array_equal(ck.Array._wrap(made, device).numpy(), a[:, places])
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        (rows.Adding(64, 4, 2, 3, 4), np.float32),
+        (rows.Adding(32, 32, 1, 1, 2), ck.bfloat16),
+        (rows.Adding(256, 1, 1, 4, 64), np.float64),
+        (rows.Adding(64, 8, 1, 2, 3), np.int8),
+        (rows.Adding(64, 8, 1, 2, 3), np.bool_),
+    ],
+)
+def test_rows_are_added_in_the_shapes_of_a_gpu(device: ck.Device, shape: Any, dtype: Any) -> None:
+    rng, size = np.random.default_rng(0), 50
+    for outer, inner, count, skip in ((1, 8, 300, 0), (2, 5, 129, 0), (1, 1, 1000, 0), (2, 68, 70, 1)):
+        x = ck.asarray(rng.integers(0, 3, outer * size * inner + skip)).astype(dtype)[skip:]
+        g = ck.asarray(rng.integers(0, 2, outer * count * inner + skip)).astype(dtype)[skip:]
+        x, g = x.reshape((outer, size, inner)), g.reshape((outer, count, inner))
+        some = np.where(rng.random(count) < 0.7, 3, rng.integers(0, size, count))
+        for places in (rng.integers(0, size, count), np.full(count, 7), some):
+            for base in (None, x):
+                want = np.zeros(x.shape) if base is None else base.numpy().astype(np.float64)
+                np.add.at(want, (slice(None), places), g.numpy().astype(np.float64))
+                got = rows.summed(g, ck.asarray(places)._data, outer, size, inner, base, shape)
+                np.testing.assert_array_equal(got.numpy(), ck.asarray(want).astype(dtype).numpy())
+
+
+@pytest.fixture
+def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels of a GPU, in its launch shapes, on the host too."""
+    monkeypatch.setattr(rows, "_serial", lambda device: False)
+
+
+@pytest.mark.usefixtures("parallel")
+def test_kernels_of_a_gpu_on_the_host(device: ck.Device) -> None:
+    rng = np.random.default_rng(0)
+    a, v, many = rng.standard_normal((30, 12)), rng.standard_normal((200, 12)), rng.integers(0, 30, 200)
+    x, values, places = ck.asarray(a), ck.asarray(v), ck.asarray(many)
+    changes = {"set": None, "add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
+    for key, numpys, value in (
+        (places, many, v),
+        (ck.asarray([3, -4]), [3, -4], v[:2]),  # fewer than a number a place would be worth
+        ((slice(None), places[:9] % 12), (slice(None), many[:9] % 12), v[:30, :9]),
+        (x > 0, a > 0, 0.5),
+        ((ck.asarray([3, 3, -1]), places[:3] % 12), ([3, 3, -1], many[:3] % 12), v[0, :3]),
+    ):
+        for method, ufunc in changes.items():
             want = a.copy()
-            np.add.at(want, places, a[:4])
-            assert_close(ck.index_add(ck.asarray(a), places, ck.asarray(a[:4])), want)
+            if ufunc is None:
+                want[numpys] = value
+            else:
+                ufunc.at(want, numpys, value)
+            one = ck.asarray(value) if isinstance(value, np.ndarray) else value
+            assert_close(getattr(x.at[key], method)(one), want, rtol=1e-12)
+            if ufunc is None:
+                written = ck.asarray(a.copy())
+                written[key] = one
+                assert_close(written, want)
+        assert_close(x[key], a[numpys])
+    assert ck.index_add(x, places, values).tolist() == ck.index_add(x, places, values).tolist()
+
+
+@pytest.mark.usefixtures("parallel")
+@pytest.mark.parametrize("shape", [(3000,), (2, 300, 4), (300, 2)])
+def test_places_along_an_axis_on_a_gpu(device: ck.Device, shape: tuple[int, ...]) -> None:
+    """Long columns that are few are sorted; short ones, or many, are added in turn."""
+    rng, axis = np.random.default_rng(0), len(shape) // 2
+    a = rng.standard_normal(shape)
+    for count in (shape[axis], 7):
+        wanted = (*shape[:axis], count, *shape[axis + 1 :])
+        places, weights = rng.integers(-shape[axis], shape[axis], wanted), rng.standard_normal(wanted)
+        x, w = ck.asarray(a), ck.asarray(weights)
+
+        def loss(x: ck.Array, places: Any = places, w: ck.Array = w) -> ck.Array:
+            return ck.sum(ck.take_along_axis(x, ck.asarray(places), axis=axis) * w)
+
+        assert_close(loss(x), (np.take_along_axis(a, places, axis) * weights).sum(), rtol=1e-10)
+        want = np.zeros(shape)
+        at = list(np.ogrid[tuple(slice(n) for n in wanted)])
+        at[axis] = places
+        np.add.at(want, tuple(at), weights)
+        assert_close(ck.grad(loss)(x), want, rtol=1e-10)
+        put = a.copy()
+        np.put_along_axis(put, places, 2.5, axis)
+        ck.put_along_axis(x, ck.asarray(places), 2.5, axis)
+        assert_close(x, put)
+
+
+def test_places_are_settled_by_the_kernels_of_a_gpu(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, parallel: None
+) -> None:
+    monkeypatch.setattr(rows, "_clip", lambda device: True)
+    a = np.arange(12.0).reshape(4, 3)
+    places, settled = np.array([-1, 9, -4, -5, 2]), np.array([3, 3, 0, 0, 2])
+    for dtype in (np.int32, np.int64):
+        x, at = ck.asarray(a.copy()), ck.asarray(places.astype(dtype))._data
+        assert_close(ck.Array._wrap(rows.gathered(x, at, 1, 4, 3), device), a[settled][None])
+        want = np.zeros((1, 4, 3))
+        np.add.at(want, (0, settled), np.ones((5, 3)))
+        assert_close(rows.summed(ck.ones((1, 5, 3), "float64"), at, 1, 4, 3, None), want)
+        rows.put_rows(ck.asarray(np.arange(15.0)), at, x._data, 1, 4, 3)
+        assert x.numpy()[:, 0].tolist() == [9.0, 3.0, 12.0, 3.0]
+
+
+def test_nothing_is_taken_from_an_empty_axis(device: ck.Device) -> None:
+    x = ck.zeros((3, 0))
+    for call in (
+        lambda: ck.take(x, ck.asarray([0]), axis=1),
+        lambda: x[:, ck.asarray([0])],
+        lambda: x.at[:, ck.asarray([0])].add(1.0),
+    ):
+        with pytest.raises(IndexError, match="size 0"):
+            call()
+    assert ck.take(x, ck.asarray([0, 2, 0]), axis=0).shape == (3, 0)
 
 
 def test_index_add_refuses_what_is_no_array(device: ck.Device) -> None:

@@ -19,7 +19,7 @@ from cukern.device.base import Properties, Unit
 ARCHITECTURES = ("sm_80", "sm_90")
 INDEX = 99
 # The name cukern.device is that of the context manager.
-devices = importlib.import_module("cukern.device")
+devices, cublas = map(importlib.import_module, ("cukern.device", "cukern.device.cublas"))
 
 
 class _Data(np.ndarray):
@@ -27,6 +27,14 @@ class _Data(np.ndarray):
 
     def get(self) -> Any:
         return np.array(self)
+
+
+class _Memory(np.ndarray):
+    """What CuPy's allocator gives: bytes, and their address."""
+
+    @property
+    def ptr(self) -> int:
+        return int(self.ctypes.data)
 
 
 class _Cupy(types.ModuleType):
@@ -50,18 +58,15 @@ class _Cupy(types.ModuleType):
         """Zeros, as no kernel will write what is read next."""
         return np.zeros(*args, **kwargs).view(_Data)
 
-    def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
-        wide = np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
-        if out is not None:
-            out[...] = wide
-        return wide.view(_Data) if out is None else out
-
 
 class _Function:
     attributes: Mapping[str, int] = types.MappingProxyType({})
 
     def __call__(self, grid: Any, block: Any, shared: int, values: Sequence[Any]) -> None:
         """Runs nothing."""
+
+    def prepare(self, grid: Any, block: Any, shared: int, tail: Sequence[Any]) -> Any:
+        return lambda *values: None
 
 
 class Gpu:
@@ -87,6 +92,12 @@ class Gpu:
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
         return _Function()
 
+    def allocator(self, shape: Any, dtype: Any, nbytes: int) -> Any:
+        return lambda: np.zeros(max(1, nbytes), np.uint8).view(_Memory)
+
+    def operand(self, data: Any) -> int:
+        return int(data.ctypes.data)
+
     def synchronize(self, index: int) -> None:
         """There is nothing to wait for."""
 
@@ -97,6 +108,7 @@ def gpu_without_one() -> Iterator[Gpu]:
     gpu, real = Gpu(), devices.backend
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
+        patch.setattr(cublas, "product", lambda *args: None)
         with ck.device(f"cuda:{INDEX}"):
             yield gpu
     del devices.Device._made["cuda", INDEX]

@@ -79,7 +79,15 @@ def _index(dtype: Any) -> None:
     for inner in (x, ck.zeros((4, 5), dtype)):
         ck.take(inner, places, axis=1)
     ck.take_along_axis(x, along, axis=1)
+    line, many = ck.zeros((300,), dtype), ck.zeros((200,), "int64")
+    line.at[many].max(line[:200])
+    x.at[:, many[:9]].set(1)
+    for rows in (x.reshape((4, 30)), line):
+        rows.at[many].add(1)
+        rows[many] = 1
+        rows[places[:1]] = 1
     if dtypes.info(dtype).kind == "f":
+        _derivatives(lambda x: ck.take_along_axis(x, many), line)
         _derivatives(lambda x: ck.take(x, places, axis=1), x)
         _derivatives(lambda x: ck.take_along_axis(x, along, axis=1), x)
         _derivatives(lambda x: x[places, places], x)

@@ -322,6 +322,9 @@ class Array(Operators):
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
+    def __contains__(self, value: object) -> bool:
+        return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, value)))
+
     def __repr__(self) -> str:
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=1000)
         return f"Array({body}, dtype={dtypes.info(self.dtype).name}, device={str(self.device)!r})"

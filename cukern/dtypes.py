@@ -180,7 +180,8 @@ def result_type(*operands: object) -> DType:
         if isinstance(operand, complex):
             raise TypeError(f"operand: cukern has no complex numbers, got {operand!r}")
         named: Any = operand
-        dtype = as_dtype(getattr(named, "dtype", named), "operand")
+        # The types of NumPy's scalars have an attribute of that name, which is no dtype.
+        dtype = as_dtype(named if isinstance(named, type) else getattr(named, "dtype", named), "operand")
         strong = dtype if strong is None else promote(strong, dtype)
     if strong is None:
         if not weak:

@@ -355,6 +355,11 @@ class Expr(Operators):
     def __iter__(self) -> Any:
         raise self._refuse("an element")
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        from .protocols import array_ufunc
+
+        return array_ufunc(ufunc, method, inputs, options)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of an array with 0 axes")

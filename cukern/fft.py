@@ -105,7 +105,7 @@ def _frequencies(
 
 
 def fftfreq(
-    n: int, /, *, d: float = 1.0, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+    n: int, /, d: float = 1.0, *, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
 ) -> Array:
     """The frequencies of a transform of ``n`` samples, ``d`` apart, in cycles per unit of ``d``: (n,), float32.
 
@@ -120,7 +120,7 @@ def fftfreq(
 
 
 def rfftfreq(
-    n: int, /, *, d: float = 1.0, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+    n: int, /, d: float = 1.0, *, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
 ) -> Array:
     """The frequencies of a transform of ``n`` real samples, none below 0: (n // 2 + 1,); see :func:`fftfreq`."""
     return _frequencies("rfftfreq", n, d, dtype, device)

@@ -72,6 +72,12 @@ class Operators:
     def __rmod__(self, other: Any) -> Self:
         return self._apply("remainder", other, self)
 
+    def __divmod__(self, other: Any) -> Any:
+        return self._apply("divmod", self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return self._apply("divmod", other, self)
+
     def __pow__(self, other: Any) -> Self:
         return self._apply("pow", self, other)
 

@@ -97,6 +97,8 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Ma
     if given.get("where") is True:
         del given["where"]
     ours = _namespace("numpy")
+    device = next((x.device for x in _arrays(inputs)), None)
+    inputs = inputs if device is None else _at_home(tuple(inputs), device)
     along = {"reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method)
     if along is not None and name in along:
         made = getattr(ours, along[name])(*inputs, axis=given.pop("axis", 0), **given)

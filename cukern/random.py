@@ -110,9 +110,12 @@ class Generator:
         first, second = map(operator.index, state["key"])
         if not (0 <= first <= _WORD and 0 <= second <= _WORD):
             raise ValueError(f"state: key: expected two words of 32 bits, got {state['key']!r}")
-        self._key = (first, second)
-        self._counter = operator.index(state["counter"])
-        self._children = operator.index(state["children"])
+        counter, children = operator.index(state["counter"]), operator.index(state["children"])
+        if not (0 <= counter < 2**63 and 0 <= children < 2**63):
+            raise ValueError(
+                f"state: counter, children: expected 0 to 2**63 - 1, got {counter} and {children}"
+            )
+        self._key, self._counter, self._children = (first, second), counter, children
 
     def split(self, n: int = 2) -> list[Generator]:
         """``n`` generators of independent streams; this one goes on as if nothing was drawn.
@@ -158,13 +161,25 @@ class Generator:
         return (counter,)
 
     def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Number) -> Array:
-        """Numbers of a floating kind; without ``size``, of the shape that the parameters broadcast to."""
+        """Numbers of a floating kind; without ``size``, of the shape that the parameters broadcast to.
+
+        Raises:
+            ValueError: the parameters do not broadcast to ``size``: numbers would be used twice.
+        """
         wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
         if dtypes.info(wanted).kind != "f":
             raise TypeError(f"{kind}: dtype: expected a floating dtype, got {wanted}")
-        if size is None:
-            size = np.broadcast_shapes(*(p.shape for p in parameters if isinstance(p, Array)))
-        return self._draw(kind, size, wanted)
+        shapes = [p.shape for p in parameters if isinstance(p, Array)]
+        sizes = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
+        if shapes and np.broadcast_shapes(sizes, *shapes) != sizes:
+            raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {sizes}")
+        return self._draw(kind, sizes, wanted)
+
+    def _known(self, parameter: Any) -> Number:
+        """A parameter as a Python number or an array of cukern's."""
+        if isinstance(parameter, (Array, int, float)):
+            return parameter
+        return asarray(parameter, device=self.device)
 
     def bits(self, size: Size = None, dtype: Any = "uint32") -> Array:
         """Random words: every bit 0 or 1 with the same probability, the same on every device.
@@ -184,6 +199,7 @@ class Generator:
 
     def uniform(self, low: Number = 0.0, high: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
         """Uniform in [low, high); rounding may give ``high``."""
+        low, high = self._known(low), self._known(high)
         return _moved(self._floats("uniform", size, dtype, low, high), low, high - low)
 
     def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:
@@ -192,6 +208,7 @@ class Generator:
 
     def normal(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
         """Normal with mean ``loc`` and standard deviation ``scale``."""
+        loc, scale = self._known(loc), self._known(scale)
         return _moved(self._floats("normal", size, dtype, loc, scale), loc, _positive("normal", scale))
 
     def standard_exponential(self, size: Size = None, dtype: Any = None) -> Array:
@@ -200,14 +217,17 @@ class Generator:
 
     def exponential(self, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
         """Exponential with mean ``scale``."""
+        scale = self._known(scale)
         return _moved(self._floats("exponential", size, dtype, scale), 0.0, _positive("exponential", scale))
 
     def gumbel(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
         """Gumbel: the distribution of the largest of many, ``loc - scale * log(-log(u))``."""
+        loc, scale = self._known(loc), self._known(scale)
         return _moved(self._floats("gumbel", size, dtype, loc, scale), loc, _positive("gumbel", scale))
 
     def bernoulli(self, p: Number = 0.5, size: Size = None) -> Array:
         """True with probability ``p``; bool."""
+        p = self._known(p)
         if not isinstance(p, Array) and not 0 <= p <= 1:
             raise ValueError(f"bernoulli: p: expected a probability, got {p!r}")
         dtype = p.dtype if isinstance(p, Array) and p.dtype == dtypes.float64 else dtypes.float32
@@ -250,8 +270,9 @@ class Generator:
 
     def permutation(self, x: Array | int, axis: int = 0) -> Array:
         """The parts of ``x`` along an axis in random order, or the integers below ``x`` in random order."""
+        x = _parts(x, self.device)
         if not isinstance(x, Array):
-            return self._order(operator.index(x))
+            return self._order(x)
         axis = _axis("permutation", x, axis)
         return namespace.take(x, self._order(x.shape[axis]), axis=axis)
 
@@ -286,8 +307,9 @@ class Generator:
         Raises:
             ValueError: nothing to choose from, more parts wanted than there are, or ``p`` is no distribution.
         """
+        a = _parts(a, self.device)
         axis = _axis("choice", a, axis) if isinstance(a, Array) else 0
-        n = a.shape[axis] if isinstance(a, Array) else operator.index(a)
+        n = a.shape[axis] if isinstance(a, Array) else a
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
         count = math.prod(shape)
         if count and (n <= 0 or (not replace and count > n)):
@@ -313,6 +335,13 @@ class Generator:
             raise ValueError("choice: p: fewer parts of a probability above 0 than are to be drawn")
         keys = namespace.log(p) + self.gumbel(size=p.shape, dtype="float64")
         return namespace.argsort(keys, descending=True)[:count]
+
+
+def _parts(x: Any, device: Device) -> Array | int:
+    """What is put in order or chosen from: an array, lists and NumPy's as well, or how many integers."""
+    if isinstance(x, (Array, list, tuple, np.ndarray)):
+        return x if isinstance(x, Array) else asarray(x, device=device)
+    return operator.index(x)
 
 
 def _axis(name: str, x: Array, axis: int) -> int:

@@ -371,12 +371,19 @@ def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan
         atol: absolute tolerance.
         equal_nan: whether NaN is close to NaN.
     """
+    from .creation import asarray
     from .ops.elementwise import as_operands
 
     operands = as_operands("isclose", (a, b))
+    if not any(isinstance(o, Array) for o in operands):
+        operands = (asarray(float(operands[0]), dtypes.float64), operands[1])
     # Differences of integers would wrap around.
     wide = [
-        astype(o, dtypes.float64) if isinstance(o, Array) and o.dtype not in dtypes.FLOATS else o
+        float(o)
+        if not isinstance(o, Array)
+        else astype(o, dtypes.float64)
+        if o.dtype not in dtypes.FLOATS
+        else o
         for o in operands
     ]
     first, second = wide

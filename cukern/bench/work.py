@@ -10,7 +10,7 @@ from cukern.array import Array
 from cukern.capture import capture
 from cukern.creation import empty, empty_like
 from cukern.fuse import fuse
-from cukern.nn.lltm import _backward, _bound, _forward, _Sequence, lltm_cell
+from cukern.nn.lltm import _backward, _forward, _Sequence, lltm_cell
 from cukern.tape import Tape
 
 
@@ -36,20 +36,17 @@ def grad_of_squares(x: Array) -> Any:
 
 def pointwise(from_input: Array, from_state: Array, bias: Array, old_cell: Array) -> Array:
     """What follows the products in a step of the LLTM; the new h."""
-    sizes = _sizes_of(old_cell)
-    kernel = _bound(_forward, old_cell.device, old_cell.dtype, sizes.index, sizes.block, True)
     new_h, new_cell, gates = (empty_like(one) for one in (old_cell, old_cell, from_input))
     arrays = (from_input, from_state, bias, old_cell, new_h, new_cell, gates)
-    kernel((*arrays, old_cell.shape[1], sizes.items), sizes.grid)
+    _sizes_of(old_cell).launcher(_forward, True, arrays)(*arrays)
     return new_h
 
 
 def pointwise_backward(gates: Array, new_cell: Array, dh: Array, dcell: Array) -> Array:
     """The derivative of :func:`pointwise`, ``dh`` the cotangent of both uses of h; the gates' cotangents."""
-    sizes = _sizes_of(new_cell)
-    kernel = _bound(_backward, new_cell.device, new_cell.dtype, sizes.index, sizes.block, True)
     dgates, old_dcell = empty_like(gates), empty_like(new_cell)
-    kernel((gates, new_cell, dh, dh, dcell, dgates, old_dcell, new_cell.shape[1], sizes.items), sizes.grid)
+    arrays = (gates, new_cell, dh, dh, dcell, dgates, old_dcell)
+    _sizes_of(new_cell).launcher(_backward, True, arrays)(*arrays)
     return dgates
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -42,15 +42,10 @@ _thread = _Thread()
 def _library(major: int) -> Any:
     """The library that CuPy has loaded, with the types of what is called."""
     library = ctypes.CDLL(f"libcublas.so.{major}")
-    pointer, integer, long = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
+    pointer = ctypes.c_void_p
     library.cublasCreate_v2.argtypes = (pointer,)
     library.cublasSetStream_v2.argtypes = (pointer, pointer)
     library.cublasSetWorkspace_v2.argtypes = (pointer, pointer, ctypes.c_size_t)
-    library.cublasGemmStridedBatchedEx.argtypes = (
-        *(pointer, integer, integer, integer, integer, integer, pointer),
-        *(pointer, integer, integer, long, pointer, integer, integer, long),
-        *(pointer, pointer, integer, integer, long, integer, integer, integer),
-    )
     return library
 
 
@@ -60,7 +55,7 @@ def _check(status: int, what: str) -> None:
 
 
 def _ready(cupy: Any) -> tuple[Any, ctypes.c_void_p]:
-    """The library and this thread's handle of the current device, set to the current stream."""
+    """The library's product and this thread's handle of the current device, set to the current stream."""
     runtime = cupy.cuda.runtime
     index, stream = runtime.getDevice(), cupy.cuda.get_current_stream().ptr
     library = _library(_major(cupy))
@@ -80,7 +75,7 @@ def _ready(cupy: Any) -> tuple[Any, ctypes.c_void_p]:
         _check(library.cublasSetStream_v2(handle, stream), "cublasSetStream")
         _check(library.cublasSetWorkspace_v2(handle, memory.ptr, _WORKSPACE), "cublasSetWorkspace")
         _thread.set[index] = stream, memory.ptr
-    return library, handle
+    return library.cublasGemmStridedBatchedEx, handle
 
 
 @cache
@@ -90,13 +85,13 @@ def _major(cupy: Any) -> int:
     return int(cupy.cuda.runtime.runtimeGetVersion()) // 1000
 
 
-def _read(data: Any) -> tuple[int, int] | None:
+def read(data: Any) -> tuple[int, int] | None:
     """How the last two axes of an ndarray are read: whether by columns, and the leading dimension.
 
     None where neither axis is contiguous, or the other one overlaps itself.
     """
     rows, columns = data.shape[-2:]
-    row, column = data.strides[-2] // data.itemsize, data.strides[-1] // data.itemsize
+    row, column = (stride // data.dtype.itemsize for stride in data.strides[-2:])
     if (columns == 1 or column == 1) and (rows == 1 or columns <= row <= _LARGEST_INT):
         return 0, row if rows > 1 else columns
     if (rows == 1 or row == 1) and (columns == 1 or rows <= column <= _LARGEST_INT):
@@ -105,49 +100,52 @@ def _read(data: Any) -> tuple[int, int] | None:
 
 
 def readable(cupy: Any, data: Any) -> Any:
-    """An ndarray whose last two axes :func:`product` can read: itself, or a copy in C order."""
+    """An ndarray whose last two axes :func:`prepare` can read: itself, or a copy in C order."""
     return (
         cupy.ascontiguousarray(data.view("uint16") if data.dtype == dtypes.bfloat16 else data).view(
             data.dtype
         )
-        if _read(data) is None
+        if read(data) is None
         else data
     )
 
 
-def product(
-    cupy: Any,
-    a: Any,
-    b: Any,
-    out: Any,
-    batch: int = 1,
-    steps: Sequence[int] = (0, 0, 0),
-    offsets: Sequence[int] = (0, 0, 0),
-) -> None:
-    """``out = a @ b`` for a batch of matrices of one floating dtype on the current device.
+def prepare(
+    cupy: Any, a: Any, b: Any, out: Any, batch: int = 1, steps: Sequence[int] = (0, 0, 0)
+) -> Callable[[int, int, int], None]:
+    """``out = a @ b`` for a batch of matrices of one floating dtype, as a call of their three addresses.
 
     Args:
-        a: an ndarray whose last two axes are the first of the left matrices, as :func:`readable` gives it.
-        b: likewise for the right matrices.
-        out: an ndarray whose last two axes are the first result, its rows contiguous; of the dtype of ``a``, or
-            float32. No size is 0.
+        a: what has the shape, strides and dtype of the first left matrix in its last two axes, as
+            :func:`readable` gives it.
+        b: likewise of the right matrix.
+        out: likewise of the result, its rows contiguous; of the dtype of ``a``, or float32. No size is 0.
         batch: how many matrices there are.
         steps: from each to the next, in elements, in the three of them.
-        offsets: to the first, likewise.
+
+    Returns:
+        The call; it runs on the current stream of the current device, whose memory the addresses are of.
     """
-    library, handle = _ready(cupy)
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
-    left, right = _read(a), _read(b)
+    left, right = read(a), read(b)
     assert left is not None and right is not None
-    kind = _TYPES[a.dtype]
+    kind, result = _TYPES[a.dtype], _TYPES[out.dtype]
     compute, numbers = _IN_DOUBLE if kind == 1 else _IN_SINGLE
-    one = numbers.ctypes.data
-    at, of, to = (one.data.ptr + one.itemsize * skip for one, skip in zip((a, b, out), offsets, strict=True))
+    integer, long, pointer = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+    one, zero = pointer(numbers.ctypes.data), pointer(numbers.ctypes.data + numbers.itemsize)
     # cuBLAS stores by columns: it is asked for the transpose of all this.
-    status = library.cublasGemmStridedBatchedEx(
-        *(handle, right[0], left[0], columns, rows, inner, one),
-        *(of, kind, right[1], steps[1], at, kind, left[1], steps[0]),
-        *(one + numbers.itemsize, to, _TYPES[out.dtype]),
-        *(max(columns, out.strides[-2] // out.itemsize), steps[2], batch, compute, -1),
-    )
-    _check(status, "cublasGemmStridedBatchedEx")
+    head = (*map(integer, (right[0], left[0], columns, rows, inner)), one)
+    of_right = (integer(kind), integer(right[1]), long(steps[1]))
+    of_left = (integer(kind), integer(left[1]), long(steps[0]))
+    leading = max(columns, out.strides[-2] // out.dtype.itemsize)
+    of_out = (integer(result), integer(leading), long(steps[2]), *map(integer, (batch, compute, -1)))
+
+    def call(at: int, of: int, to: int) -> None:
+        gemm, handle = _ready(cupy)
+        status = gemm(
+            handle, *head, pointer(of), *of_right, pointer(at), *of_left, zero, pointer(to), *of_out
+        )
+        if status:
+            _check(status, "cublasGemmStridedBatchedEx")
+
+    return call

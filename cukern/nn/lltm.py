@@ -14,11 +14,13 @@ small product and one launch; the gradient of the weights is one product over al
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from .. import dtypes
 from .. import namespace as ops
+from ..arguments import address
 from ..array import Array
 from ..creation import empty, zeros
 from ..device import Device
@@ -34,12 +36,27 @@ _forward = Kernel("nn/lltm_forward.cu", name="lltm_forward")
 _backward = Kernel("nn/lltm_backward.cu", name="lltm_backward")
 
 
+#: Elements that a thread of a GPU moves together, and the most threads of a block: reads of 16 bytes from each of
+#: seven arrays, more than enough on their way at the half of the threads that their registers leave room for.
+PACK, BLOCK = 4, 256
+
+
 @cache
 def _bound(
-    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, block: int, keep: bool
+    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, block: int, keep: bool, pack: int = 1
 ) -> BoundKernel:
     product = dtypes.info(dtypes.info(elem).acc).cxx
-    return kernel.bind(device, elem=elem, index=index, block=block, product=product, keep=keep)
+    return kernel.bind(device, elem=elem, index=index, block=block, product=product, keep=keep, pack=pack)
+
+
+def _pack(state: int, arrays: Sequence[Array | None]) -> int:
+    """How many elements may be moved together: the arrays are aligned, and a row is still enough for a warp."""
+    if any(one is not None and address(one._data) % 16 for one in arrays):
+        return 1
+    pack = math.gcd(PACK, state)
+    while pack > 1 and state < 32 * pack:
+        pack //= 2
+    return pack
 
 
 class _Sequence:
@@ -52,10 +69,24 @@ class _Sequence:
         # What a product gives: the accumulator's dtype, so that a half type is rounded once.
         self.product = dtypes.info(self.dtype).acc
         self.index = index_type(3 * self.batch * state)
-        on_host = self.device.kind == "host"
-        self.block = 1 if on_host else min(256, 32 * divide_up(max(state, 1), 32))
-        self.items = state if on_host else 1
-        self.grid = (self.batch, 1 if on_host else divide_up(state, self.block))
+        self.block, self.items, self.grid = self.shape(1)
+
+    def shape(self, pack: int) -> tuple[int, int, tuple[int, int]]:
+        """Threads of a block, elements of a thread, and the grid, where ``pack`` elements are moved together."""
+        block, items = 1, self.state
+        if self.device.kind != "host" or pack > 1:
+            block, items = min(BLOCK, 32 * divide_up(max(self.state, 1), 32 * pack)), pack
+        return block, items, (self.batch, divide_up(self.state, max(1, block * items)))
+
+    def launcher(self, kernel: Kernel, keep: bool, arrays: Sequence[Array | None]) -> Callable[..., None]:
+        """What launches a step's kernel; ``arrays`` are those that its steps' arrays are parts of."""
+        return self.packed(kernel, keep, 1 if self.device.kind == "host" else _pack(self.state, arrays))
+
+    def packed(self, kernel: Kernel, keep: bool, pack: int) -> Callable[..., None]:
+        """What launches a step's kernel where ``pack`` elements are moved together."""
+        block, items, grid = self.shape(pack)
+        bound = _bound(kernel, self.device, self.dtype, self.index, block, keep, pack)
+        return lambda *arrays: bound((*arrays, self.state, items), grid)
 
     def _empty(self, *shape: int, product: bool = False) -> Array:
         return empty(shape, self.product if product else self.dtype, self.device)
@@ -86,13 +117,13 @@ class _Sequence:
         states, cells = self._empty(steps + 1, batch, state), self._empty(steps + 1, batch, state)
         gates = self._empty(steps, batch, 3 * state) if keep else None
         states._data[0], cells._data[0] = old_h._data, old_cell._data
-        kernel = _bound(_forward, self.device, self.dtype, self.index, self.block, keep)
+        whole = (from_input, from_state, bias, cells, states, gates)
+        step = self.launcher(_forward, keep, whole)
         for t in range(steps):
             self._matmul(self._factor(states._data[t]), of_state, out=from_state._data)
             kept = None if gates is None else self._at(gates, t)
             arrays = (self._at(from_input, t), from_state, bias, self._at(cells, t))
-            made = (self._at(states, t + 1), self._at(cells, t + 1), kept)
-            kernel((*arrays, *made, state, self.items), self.grid)
+            step(*arrays, self._at(states, t + 1), self._at(cells, t + 1), kept)
         return states, cells, gates
 
     def backward(
@@ -106,10 +137,11 @@ class _Sequence:
         state_d = self._wrap(h_d._data.astype(self.product, order="C"))
         cell_d = cell_d.contiguous()
         written = (self._empty(batch, state), self._empty(batch, state))
-        kernel = _bound(_backward, self.device, self.dtype, self.index, self.block, True)
+        whole = (gates, cells, outputs_d, state_d, cell_d, gates_d, *written)
+        step = self.launcher(_backward, True, whole)
         for t in reversed(range(self.steps)):
             arrays = (self._at(gates, t), self._at(cells, t + 1), self._at(outputs_d, t), state_d, cell_d)
-            kernel((*arrays, self._at(gates_d, t), written[t % 2], state, self.items), self.grid)
+            step(*arrays, self._at(gates_d, t), written[t % 2])
             self._matmul(self._factor(gates_d._data[t]), of_state, out=state_d._data)
             cell_d = written[t % 2]
         return gates_d, state_d, cell_d

@@ -2,144 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..creation import asarray, empty
-from ..device import Device
+from ..creation import asarray
 from ..function import Function
-from ..kernel import BoundKernel, Kernel
-from ..ops.launch import divide_up
-from .fused import common_dtype, index_type, is_int
+from . import pool_launch
+from .fused import common_dtype, is_int
 from .module import Module
-
-Pair = tuple[int, int]
-
-_forward = Kernel("nn/pool2d.cu", name="pool2d")
-_backward = Kernel("nn/pool2d_backward.cu", name="pool2d_backward")
-
-
-@dataclass(frozen=True)
-class Windows:
-    """How windows lie on a plane; each pair is (rows, columns).
-
-    Attributes:
-        kernel: places of a window.
-        stride: from one window to the next.
-        padding: positions added on each side, at most half of what a window spans.
-        dilation: from one place of a window to the next.
-        ceil_mode: whether the number of windows is rounded up.
-        count_padding: whether an average also counts the padding.
-    """
-
-    kernel: Pair
-    stride: Pair
-    padding: Pair
-    dilation: Pair = (1, 1)
-    ceil_mode: bool = False
-    count_padding: bool = True
-
-    def output_shape(self, height: int, width: int) -> Pair:
-        """The number of windows down and across: with ``span = dilation * (kernel - 1) + 1``,
-        ``(size + 2 * padding - span) / stride + 1`` rounded down, or up with ``ceil_mode``, where a window
-        that would start beyond the plane and its leading padding is dropped again.
-        """
-        counts = []
-        for axis, size in enumerate((height, width)):
-            stride, padding = self.stride[axis], self.padding[axis]
-            room = size + 2 * padding - self.dilation[axis] * (self.kernel[axis] - 1) - 1
-            count = (divide_up(room, stride) if self.ceil_mode else room // stride) + 1
-            if self.ceil_mode and (count - 1) * stride >= size + padding:
-                count -= 1
-            counts.append(count)
-        return counts[0], counts[1]
-
-    def positions(self, height: int, width: int) -> npt.NDArray[np.int64]:
-        """For each window and each of its places, the flat position in the plane, or -1 outside of it."""
-        rows, columns = (
-            (np.arange(count) * self.stride[axis] - self.padding[axis])[:, None]
-            + np.arange(self.kernel[axis]) * self.dilation[axis]
-            for axis, count in enumerate(self.output_shape(height, width))
-        )
-        row, column = rows[:, None, :, None], columns[None, :, None, :]
-        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        flat = np.where(inside, row * width + column, -1)
-        return flat.reshape(len(rows) * len(columns), -1).astype(np.int64)
-
-    def divisors(self, height: int, width: int) -> npt.NDArray[np.int64]:
-        """For each window, what its sum is divided by in an average."""
-        counts = []
-        for axis, (size, number) in enumerate(
-            zip((height, width), self.output_shape(height, width), strict=True)
-        ):
-            first = np.arange(number) * self.stride[axis] - self.padding[axis]
-            last = first + self.kernel[axis]
-            if self.count_padding:
-                counts.append(np.minimum(last, size + self.padding[axis]) - first)
-            else:
-                counts.append(np.minimum(last, size) - np.maximum(first, 0))
-        return (counts[0][:, None] * counts[1]).reshape(-1).astype(np.int64)
-
-    @property
-    def winner_dtype(self) -> dtypes.DType:
-        """The dtype that the place of a window's largest element fits into."""
-        return dtypes.uint8 if math.prod(self.kernel) < 256 else dtypes.int32
-
-
-@cache
-def _bound(
-    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, kind: str, windows: Windows, items: int
-) -> BoundKernel:
-    winner = windows.winner_dtype
-    variables: dict[str, Any] = {
-        "kernel": windows.kernel,
-        "stride": windows.stride,
-        "padding": windows.padding,
-        "dilation": windows.dilation,
-        "count_padding": windows.count_padding,
-    }
-    if kind == "maximum":
-        variables |= {"winner": dtypes.info(winner).cxx, "no_winner": 255 if winner == dtypes.uint8 else -1}
-    if kernel is _forward:
-        variables["items"] = items
-    return kernel.bind(device, elem=elem, index=index, kind=kind, **variables)
-
-
-def _sizes(x_shape: tuple[int, ...], windows: Windows) -> tuple[int, int, int, int, int]:
-    """Planes, height, width, output height, output width."""
-    height, width = x_shape[-2:]
-    return math.prod(x_shape[:-2]), height, width, *windows.output_shape(height, width)
-
-
-def _launch_forward(x: Array, windows: Windows, kind: str, winners: Array | None) -> Array:
-    planes, height, width, out_height, out_width = _sizes(x.shape, windows)
-    y = empty((*x.shape[:-2], out_height, out_width), x.dtype, x.device)
-    index = index_type(x.size, y.size)
-    items = 1 if out_width < 4 else 4
-    bound = _bound(_forward, x.device, x.dtype, index, kind, windows, items)
-    extra = (winners,) if kind == "maximum" else ()
-    threads = planes * out_height * divide_up(out_width, items)
-    grid = divide_up(threads, bound.block[0])
-    bound((x, y, *extra, planes, height, width, out_height, out_width), grid)
-    return y
-
-
-def _launch_backward(
-    dy: Array, x_shape: tuple[int, ...], windows: Windows, kind: str, winners: Array | None
-) -> Array:
-    dx = empty(x_shape, dy.dtype, dy.device)
-    bound = _bound(_backward, dy.device, dy.dtype, index_type(dx.size, dy.size), kind, windows, 1)
-    extra = (winners,) if kind == "maximum" else ()
-    bound((dy, *extra, dx, *_sizes(x_shape, windows)), divide_up(dx.size, bound.block[0]))
-    return dx
+from .pool_launch import Pair
+from .pool_launch import Windows as Windows
 
 
 class _AvgPool2d(Function):
@@ -148,7 +24,7 @@ class _AvgPool2d(Function):
     @staticmethod
     def forward(ctx: Any, x: Array, windows: Windows) -> Array:
         ctx.shape, ctx.windows = x.shape, windows
-        return _launch_forward(x, windows, "average", None)
+        return pool_launch.forward(x, windows, maximum=False)[0]
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
@@ -159,7 +35,7 @@ class _AvgPool2dGradient(Function):
     @staticmethod
     def forward(ctx: Any, dy: Array, x_shape: tuple[int, ...], windows: Windows) -> Array:
         ctx.windows = windows
-        return _launch_backward(dy, x_shape, windows, "average", None)
+        return pool_launch.backward(dy, x_shape, windows)
 
     @staticmethod
     def backward(ctx: Any, second: Array) -> tuple[Array | None, ...]:
@@ -170,12 +46,9 @@ class _MaxPool2d(Function):
     @staticmethod
     def forward(ctx: Any, x: Array, windows: Windows) -> Array:
         ctx.shape, ctx.windows = x.shape, windows
-        winners = None
-        if any(ctx.needs_input_grad):
-            shape = (*x.shape[:-2], *windows.output_shape(*x.shape[-2:]))
-            winners = empty(shape, windows.winner_dtype, x.device)
+        y, winners = pool_launch.forward(x, windows, maximum=True, keep=any(ctx.needs_input_grad))
         ctx.save_for_backward(winners)
-        return _launch_forward(x, windows, "maximum", winners)
+        return y
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
@@ -190,7 +63,7 @@ class _MaxPool2dGradient(Function):
     def forward(ctx: Any, dy: Array, winners: Array, x_shape: tuple[int, ...], windows: Windows) -> Array:
         ctx.save_for_backward(winners)
         ctx.windows = windows
-        return _launch_backward(dy, x_shape, windows, "maximum", winners)
+        return pool_launch.backward(dy, x_shape, windows, winners)
 
     @staticmethod
     def backward(ctx: Any, second: Array) -> tuple[Array | None, ...]:
@@ -231,22 +104,16 @@ def _checked(name: str, x: Array, windows: Windows) -> None:
         raise ValueError(f"{name}: x: expected shape (N, C, H, W) or (C, H, W), got {x.shape}")
     if 0 in x.shape[-3:]:
         raise ValueError(f"{name}: x: only N may be 0, got shape {x.shape}")
-    for axis in range(2):
-        span = windows.dilation[axis] * (windows.kernel[axis] - 1) + 1
+    for axis, span in enumerate(windows.span):
         if windows.padding[axis] > span // 2:
             raise ValueError(
                 f"{name}: padding: expected at most half of the window's span {span}, got {windows.padding}"
             )
     if min(windows.output_shape(*x.shape[-2:])) < 1:
         raise ValueError(
-            f"{name}: kernel_size: no window of span {_span(windows)} fits x of shape {x.shape} "
+            f"{name}: kernel_size: no window of span {windows.span} fits x of shape {x.shape} "
             f"with padding {windows.padding}"
         )
-
-
-def _span(windows: Windows) -> Pair:
-    (a, b), (c, d) = windows.kernel, windows.dilation
-    return c * (a - 1) + 1, d * (b - 1) + 1
 
 
 def _windows(

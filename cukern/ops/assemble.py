@@ -316,7 +316,7 @@ def tile(x: Array, repetitions: int | Sequence[int], /) -> Array:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     require_array(x, "tile")
-    given = repetitions if isinstance(repetitions, Sequence) else (repetitions,)
+    given = repetitions if isinstance(repetitions, (Sequence, np.ndarray)) else (repetitions,)
     times = tuple(map(operator.index, given))
     if any(n < 0 for n in times):
         raise ValueError(f"tile: repetitions: expected numbers of at least 0, got {times}")
@@ -324,7 +324,7 @@ def tile(x: Array, repetitions: int | Sequence[int], /) -> Array:
     sizes, times = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - len(times)) + times
     apart = reshape(x, tuple(n for size in sizes for n in (1, size)))
     spread = broadcast_to(apart, tuple(n for pair in zip(times, sizes, strict=True) for n in pair))
-    return reshape(spread, tuple(n * size for n, size in zip(times, sizes, strict=True)))
+    return reshape(spread, tuple(n * size for n, size in zip(times, sizes, strict=True)), copy=True)
 
 
 @public
@@ -355,7 +355,7 @@ def repeat(x: Array, repeats: int | Sequence[int] | Array, /, axis: int | None =
             raise ValueError(f"repeat: repeats: expected at least 0, got {times}")
         apart = expand_dims(x, place + 1)
         spread = broadcast_to(apart, (*x.shape[: place + 1], times, *x.shape[place + 1 :]))
-        return reshape(spread, (*x.shape[:place], size * times, *x.shape[place + 1 :]))
+        return reshape(spread, (*x.shape[:place], size * times, *x.shape[place + 1 :]), copy=True)
     counts = asarray(repeats, device=x.device)
     if dtypes.info(counts.dtype).kind not in "iu":
         if counts.size:

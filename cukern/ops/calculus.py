@@ -14,7 +14,7 @@ from ..creation import asarray, zeros
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
-from ..expr import is_scalar
+from ..expr import convert_scalar, is_scalar
 from ..fuse import fuse
 from ..kernel import Kernel
 from ..table import isnan, not_equal, remainder, subtract, where
@@ -88,15 +88,17 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
     """The differences of neighbours in the flattened array, with values before and after them.
 
     Raises:
-        TypeError: floats are to be put beside integers.
+        TypeError: floats are to be put beside integers, or signed beside unsigned ones.
     """
     made = diff(reshape(require_array(x, "ediff1d"), (-1,)))
     parts = []
+    part: Any
     for name, part in (("to_begin", to_begin), ("", made), ("to_end", to_end)):
         if part is None:
             continue
-        end = asarray(part, device=x.device)
-        if "biuf".index(dtypes.info(end.dtype).kind) > max("biuf".index(dtypes.info(x.dtype).kind), 2):
+        whole = isinstance(part, int) and x.dtype in dtypes.INTS
+        end = asarray(convert_scalar(part, x.dtype) if whole else part, x.dtype if whole else None, x.device)
+        if "buif".index(dtypes.info(end.dtype).kind) > "buif".index(dtypes.info(x.dtype).kind):
             raise TypeError(f"ediff1d: {name}: expected what {x.dtype} holds, got {end.dtype}")
         parts.append(reshape(astype(end, made.dtype, copy=False), (-1,)))
     return concat(parts)
@@ -182,7 +184,7 @@ def gradient(
         edge_order: 1 or 2, the order of the differences at the ends.
 
     Returns:
-        An array for one axis, else a tuple with one for each.
+        An array for one axis, else a tuple with one for each, in the floating dtype of ``x``.
 
     Raises:
         TypeError: as many spacings as axes are needed.
@@ -194,7 +196,7 @@ def gradient(
     axes = normalize_axes(axis, x.ndim, "gradient")
     wide = _floating(x)
     made = [
-        _gradient_along(wide, place, one, edge_order)
+        astype(_gradient_along(wide, place, one, edge_order), wide.dtype, copy=False)
         for place, one in zip(axes, _spacings(spacing, axes, x), strict=True)
     ]
     return made[0] if len(made) == 1 else tuple(made)
@@ -410,7 +412,10 @@ def interp(
 def _line(p: Any, x0: Any, x1: Any, y0: Any, y1: Any, first: Any, last: Any, below: Any, above: Any) -> Any:
     """The point at ``p`` of the line through two points; ``below`` and ``above`` outside of all of them."""
     width = x1 - x0
-    inside = y0 + (p - x0) * ((y1 - y0) / where(width == 0, 1, width))
+    slope = (y1 - y0) / where(width == 0, 1, width)
+    inside = y0 + (p - x0) * slope
+    # From an infinity there is no way but backwards from the other point.
+    inside = where(isnan(inside), where(y0 == y1, y0, y1 + (p - x1) * slope), inside)
     inside = where((p == x0) & isnan(inside), y0, where(p == x1, y1, inside))
     made = where(p < first, below, where(p > last, above, inside))
     return where(isnan(p), p, made)

@@ -40,6 +40,8 @@ class _Places(NamedTuple):
 def _parts(key: Any, x: Array) -> list[Any]:
     """The parts of an index: None, integer, slice or places, the ellipsis spelled out.
 
+    An ellipsis that stands for no axis is left where there are places: it keeps those on its sides apart.
+
     Raises:
         IndexError: more parts than axes, two ellipses, or a part that is no index.
     """
@@ -55,13 +57,16 @@ def _parts(key: Any, x: Array) -> list[Any]:
     if len(ellipses) > 1:
         raise IndexError("an index can only have one ellipsis ('...')")
     at = ellipses[0] if ellipses else len(parts)
-    return parts[:at] + [slice(None)] * (x.ndim - used) + parts[at + 1 :]
+    middle: list[Any] = [slice(None)] * (x.ndim - used)
+    if ellipses and not middle and any(map(_advanced, parts)):
+        middle = [Ellipsis]
+    return parts[:at] + middle + parts[at + 1 :]
 
 
 def _part(part: Any, x: Array) -> list[Any]:
     if part is None or part is Ellipsis or isinstance(part, slice):
         return [part]
-    if isinstance(part, (list, np.ndarray, Array, bool, np.bool_)):
+    if isinstance(part, (list, tuple, range, np.ndarray, Array, bool, np.bool_)):
         data = part._data if isinstance(part, Array) else x.device.xp.asarray(part)
         if data.dtype == np.bool_:
             return _mask(data, x)
@@ -147,7 +152,9 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
     at = [i for i, part in enumerate(parts) if _advanced(part)]
     settle = settled_in if len(at) == 1 else places_in
     sizes = iter(x.shape)
-    for i, part in enumerate(parts):
+    for part in parts:
+        if part is Ellipsis:
+            continue
         size = 1 if part is None or (_advanced(part) and part.new) else next(sizes)
         if not _advanced(part):
             basic.append(part)
@@ -155,7 +162,7 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
         if part.size is not None and part.size != size:
             raise IndexError(f"a boolean index of size {part.size} does not match an axis of size {size}")
         basic.append(None if part.new else slice(None))
-        axes.append(i)
+        axes.append(len(basic) - 1)
         arrays.append(settle(x.device.xp.asarray(part.data), size, x, "index"))
     try:
         arrays = x.device.xp.broadcast_arrays(*arrays) if len(arrays) > 1 else arrays
@@ -163,7 +170,7 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
         shapes = ", ".join(str(tuple(a.shape)) for a in arrays)
         raise IndexError(f"index arrays of shapes {shapes} do not broadcast") from None
     # The places stand where the indexed axes stood if those were neighbours, else in front.
-    start = at[0] if at[-1] - at[0] == len(at) - 1 else 0
+    start = axes[0] if at[-1] - at[0] == len(at) - 1 else 0
     return _Joint(tuple(basic), tuple(axes), start, tuple(arrays))
 
 
@@ -212,7 +219,7 @@ def named(x: Array, key: Any) -> tuple[Any, ...] | Rows | None:
         return tuple(parts)
     parts = _picked(parts)
     # An array that is indexed is one view and one pick of it; the pick is of rows where the view is all of the array.
-    whole = [part for part in parts if not _advanced(part)]
+    whole = [part for part in parts if not _advanced(part) and part is not Ellipsis]
     at = [i for i, part in enumerate(parts) if _advanced(part)]
     together = at[-1] - at[0] == len(at) - 1 and not any(parts[i].new for i in at)
     if not together or any(part != slice(None) for part in whole):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes, tape
@@ -12,8 +13,8 @@ from ..array import Array
 from ..errors import DeviceError
 from ..fuse import fuse
 from .axes import normalize_axes, normalize_axis, on_device, public, recorded, require_array, view
-from .elementwise import astype
-from .launch import raw, zeros
+from .elementwise import as_operands, astype
+from .launch import on, raw, zeros
 from .manipulate import (
     expand_dims,
     moveaxis,
@@ -25,7 +26,7 @@ from .manipulate import (
     swapaxes,
     unstack,
 )
-from .products import multiply
+from .products import multiply, planned
 from .reduce import sum
 
 __all__ = [
@@ -47,13 +48,17 @@ __all__ = [
 ]
 
 
-@on_device
 def _product(a: Array, b: Array) -> Array:
     """The product of two arrays of one dtype; half types by float32 where the library has no such product."""
+    if a.device.kind == "cuda" and a.dtype in dtypes.FLOATS:
+        plan = planned(a, b)
+        if plan is not None:
+            return plan(a, b)
     if a.device.kind == "host" and a.dtype in (dtypes.bfloat16, dtypes.float16):
         with tape.stop_recording():
             return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), a.dtype)
-    return Array._wrap(multiply(a.device, a._data, b._data), a.device)
+    with on(a.device):
+        return Array._wrap(multiply(a.device, a._data, b._data), a.device)
 
 
 @public
@@ -72,6 +77,8 @@ def matmul(x1: Array, x2: Array, /) -> Array:
         ValueError: an operand has no axis, or the shapes do not fit.
         DeviceError: the operands are on different devices.
     """
+    if isinstance(x1, np.ndarray) or isinstance(x2, np.ndarray):
+        x1, x2 = as_operands("matmul", (x1, x2))
     require_array(x1, "matmul", "x1")
     require_array(x2, "matmul", "x2")
     if x1.device is not x2.device:
@@ -92,9 +99,10 @@ def matmul(x1: Array, x2: Array, /) -> Array:
         made = _product(a, b)
     except ValueError:
         raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not broadcast") from None
-    if tape.recording((a, b)):
+    needs = tape.tracked((a, b))
+    if needs is not None:
         flat = b.ndim == 2
-        saved = (a if tape.recording((b,)) else None, b if tape.recording((a,)) else None)
+        saved = (a if needs[1] else None, b if needs[0] else None)
 
         def vjp(cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
             (g,), (a, b) = cotangents, saved

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, SupportsIndex
 
+import numpy as np
+
 from .. import dtypes
 from ..array import Array
 from ..creation import arange
@@ -51,7 +53,7 @@ def _sizes(shape: Shape, name: str, argument: str = "shape") -> tuple[int, ...]:
         TypeError: they are none.
     """
     try:
-        return tuple(map(operator.index, shape if isinstance(shape, (tuple, list)) else (shape,)))
+        return tuple(map(operator.index, shape if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)))
     except TypeError:
         raise TypeError(f"{name}: {argument}: expected integers, got {shape!r}") from None
 
@@ -187,7 +189,7 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
         AxisError: an axis is out of range.
     """
     require_array(x, "expand_dims")
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     places = normalize_axes(axes, x.ndim + len(axes), "expand_dims")
     sizes = list(x.shape)
     for place in sorted(places):
@@ -393,8 +395,8 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
     """
     place = normalize_axis(axis, require_array(x, "split").ndim, "split")
     size = x.shape[place]
-    if isinstance(indices_or_sections, int):
-        sections = indices_or_sections
+    if isinstance(indices_or_sections, (int, np.integer)):
+        sections = int(indices_or_sections)
         if sections < 1 or size % sections:
             raise ValueError(f"split: an axis of size {size} has no {sections} equal parts")
         ends = [size // sections * i for i in range(1, sections)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
+from ..array import Array
 from ..device import Device, cublas
-from .launch import Strides, broadcast_shapes, collapse, contiguous_steps, raw
+from ..layout import Layout, fresh_layout
+from .launch import Axes, Strides, broadcast_shapes, collapse, contiguous_steps, raw, remember
 
 #: The sizes that the libraries take: C's int.
 _LIMIT = 2**31 - 1
@@ -34,6 +37,57 @@ def multiply(device: Device, a: Any, b: Any, out: Any = None) -> Any:
     if a.dtype not in dtypes.FLOATS:
         return xp.matmul(a, b) if out is None else xp.matmul(a, b, out=out)
     return in_pieces(xp, a, b, _LIMIT) if out is None else _blas(xp, a, b, out)
+
+
+class Plan:
+    """A product of GPU arrays of given layouts that needs no copy of either.
+
+    Attributes:
+        layout: of the result.
+    """
+
+    __slots__ = ("_calls", "_current", "_device", "_size", "layout")
+
+    def __init__(self, a: Layout, b: Layout) -> None:
+        self._device, self._size = a.device, a.dtype.itemsize
+        self._current = a.device.xp.cuda.runtime.getDevice
+        batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+        self.layout = fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+        self._calls = _calls(a.device.xp, a, b, self.layout)
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        """The product, a new array."""
+        if self._current() != self._device.index:
+            with self._device.activate():
+                return self(a, b)
+        made = Array._made(self.layout)
+        size = self._size
+        for call, (i, j, k) in self._calls:
+            call(a._operand + size * i, b._operand + size * j, made._operand + size * k)
+        return made
+
+
+_plans: dict[tuple[Layout, Layout], Plan | None] = {}
+
+
+def planned(a: Array, b: Array) -> Plan | None:
+    """The plan for two GPU arrays of one floating dtype whose shapes fit; None where there is none for such.
+
+    Raises:
+        ValueError: the batches do not broadcast.
+    """
+    key = (a._layout or a._planned(), b._layout or b._planned())
+    if key not in _plans:
+        made = Plan(*key) if _plain(*key) else None
+        remember(_plans, key, made)
+        return made
+    return _plans[key]
+
+
+def _plain(a: Layout, b: Layout) -> bool:
+    sizes = (*a.shape, *b.shape, a.size // max(1, a.shape[-1]), b.size // max(1, b.shape[-1]))
+    flat = b.ndim == 2 and a.ndim > 2 and a.contiguous  # one product of all rows is quicker
+    return min(sizes) > 0 and max(sizes) <= _LIMIT and not flat and bool(cublas.read(a) and cublas.read(b))
 
 
 def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:
@@ -81,26 +135,36 @@ def _blas(xp: Any, a: Any, b: Any, out: Any) -> Any:
     left, right, made = cublas.readable(xp, a), cublas.readable(xp, b), out
     if b.ndim == 2 and a.ndim > 2 and a.flags.c_contiguous:
         left, made = a.reshape(-1, a.shape[-1]), out.reshape(-1, out.shape[-1])
-    if made.ndim == 2:
-        cublas.product(xp, left, right, made)
-        return out
-    batch = made.shape[:-2]
-    steps = [
-        _batch_steps(left, len(batch)),
-        _batch_steps(right, len(batch)),
-        contiguous_steps(made.shape)[:-2],
-    ]
-    axes = collapse(batch, steps)
-    count = axes.shape[-1] if axes.shape else 1
-    inner = [one[-1] if one else 0 for one in axes.steps]
-    for place in np.ndindex(axes.shape[:-1]):
-        offsets = [sum(i * step for i, step in zip(place, one, strict=False)) for one in axes.steps]
-        cublas.product(xp, left, right, made, count, inner, offsets)
+    at, of, to = (one.data.ptr for one in (left, right, made))
+    size = a.itemsize
+    for call, (i, j, k) in _calls(xp, left, right, made):
+        call(at + size * i, of + size * j, to + made.itemsize * k)
     return out
+
+
+Calls = list[tuple[Callable[[int, int, int], None], tuple[int, int, int]]]
+
+
+def _calls(xp: Any, a: Any, b: Any, out: Any) -> Calls:
+    """cuBLAS's calls for ``out = a @ b``, and where each begins in the three of them, in elements."""
+    if out.ndim == 2:
+        return [(cublas.prepare(xp, a, b, out), (0, 0, 0))]
+    batch = out.shape[:-2]
+    steps = [_batch_steps(one, len(batch)) for one in (a, b)] + [contiguous_steps(out.shape)[:-2]]
+    axes = collapse(batch, steps)
+    inner = [one[-1] if one else 0 for one in axes.steps]
+    call = cublas.prepare(xp, a, b, out, axes.shape[-1] if axes.shape else 1, inner)
+    places = np.ndindex(axes.shape[:-1])
+    return [(call, _offsets(axes, place)) for place in places]
+
+
+def _offsets(axes: Axes, place: tuple[int, ...]) -> tuple[int, int, int]:
+    i, j, k = (sum(n * step for n, step in zip(place, one, strict=False)) for one in axes.steps)
+    return i, j, k
 
 
 def _batch_steps(data: Any, axes: int) -> Strides:
     """The steps in elements from matrix to matrix along each of the batch axes that it broadcasts to."""
     sizes, strides = data.shape[:-2], data.strides[:-2]
-    own = [0 if n == 1 else stride // data.itemsize for n, stride in zip(sizes, strides, strict=True)]
+    own = [0 if n == 1 else stride // data.dtype.itemsize for n, stride in zip(sizes, strides, strict=True)]
     return (0,) * (axes - len(own)) + tuple(own)

@@ -6,6 +6,8 @@ import math
 from functools import cache
 from typing import Any, Literal
 
+import numpy as np
+
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray
@@ -57,6 +59,14 @@ def _searching(device: Device, dtype: DType, right: bool, indirect: bool) -> tup
     return made.function, block
 
 
+def _beyond(number: Any, dtype: DType) -> bool:
+    """Whether a Python integer is out of the range of an integer dtype."""
+    if not isinstance(number, int) or dtype not in dtypes.INTS:
+        return False
+    limits = np.iinfo(dtype)
+    return not limits.min <= number <= limits.max
+
+
 @public
 def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
     """Where each element of ``x2`` would have to be put into ``x1`` for that to stay in order.
@@ -85,7 +95,8 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
         raise ValueError(f"searchsorted: side: expected 'left' or 'right', got {side!r}")
     if x1.ndim != 1:
         raise ValueError(f"searchsorted: x1: expected one axis, got shape {x1.shape}")
-    dtype = dtypes.result_type(x1.dtype, x2 if is_scalar(x2) else asarray(x2, device=x1.device).dtype)
+    weak = is_scalar(x2) and not _beyond(x2, x1.dtype)
+    dtype = dtypes.result_type(x1.dtype, x2 if weak else asarray(x2, device=x1.device).dtype)
     queries = asarray(
         x2, dtype=dtype if is_scalar(x2) else None, device=None if isinstance(x2, Array) else x1.device
     )

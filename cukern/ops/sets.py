@@ -103,6 +103,7 @@ def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: st
     require_array(x, name)
     with tape.stop_recording():
         place = 0 if axis is None else normalize_axis(axis, x.ndim, name)
+        axis = None if x.ndim == 1 else axis
         parts = moveaxis(x, place, 0) if axis is not None else reshape(x, (-1,))
         rows = parts if axis is None else reshape(parts, (len(parts), math.prod(parts.shape[1:])))
         runs = _runs(rows, indexed, equal_nan)
@@ -174,7 +175,7 @@ def unique(
         return_inverse: whether the indices that make ``x`` are.
         return_counts: whether how often each is there is.
         axis: the axis along which whole parts are compared; None flattens the array.
-        equal_nan: whether all NaN are one, without an axis.
+        equal_nan: whether all NaN are one, without an axis or along the only one.
         sorted: the result is in order, whatever this says.
 
     Returns:
@@ -299,7 +300,9 @@ def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
     With ``assume_unique`` all of them, in the order of ``x1``. Raises as :func:`isin`.
     """
     first, second = _pair(x1, x2, "setdiff1d")
-    kept = _flat(first, assume_unique)
+    # The elements keep their dtype, and with it their last digits: only the comparison is in the common one.
+    own = asarray(x1, device=first.device) if isinstance(x1, (Array, np.ndarray)) else first
+    kept = _flat(own, assume_unique)
     return kept[isin(kept, second, invert=True)]
 
 

@@ -4,7 +4,23 @@
 // dh is output_dh + state_dh, and dcell the cell's cotangent (batch, state).
 // dgates (batch, 3, state), old_dcell (batch, state).
 // Launch: grid (batch, divide_up(state, block * items)). Shared: none. A thread owns `items` neighbouring elements
-// of a row of the state, as in lltm_forward.cu.
+// of a row of the state, moved `pack` at a time, as in lltm_forward.cu.
+<% if pack > 1 %>
+<% include "nn/packs.cuh" %>
+<% endif %>
+template <typename T>
+struct Slopes {
+    T input_gate, output_gate, candidate, cell;
+
+    __device__ __forceinline__ Slopes(T i, T o, T c, T new_cell, T dh, T dcell) {
+        const T activated = tanh(new_cell);
+        cell = dcell + dh * o * (T(1) - activated * activated);
+        input_gate = cell * c * i * (T(1) - i);
+        output_gate = dh * activated * o * (T(1) - o);
+        candidate = cell * i * (c > T(0) ? T(1) : T(1) + c);
+    }
+};
+
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const << elem >>* __restrict__ gates, const << elem >>* __restrict__ new_cell,
     const << elem >>* __restrict__ output_dh, const << product >>* __restrict__ state_dh,
@@ -16,20 +32,43 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     using index = << index >>;
     const index row = index(blockIdx.x) * state;
     const index start = (index(blockIdx.y) * << block >> + index(threadIdx.x)) * items;
+<% if pack > 1 %>
+    if (start >= state) return;
+    const index first = 3 * row + start;
+<% for name in ("input_gate", "output_gate", "candidate") %>
+    const auto << name >> = load_pack< << pack >>>(gates + first + << loop.index0 >> * state);
+<% endfor %>
+    const auto cell = load_pack< << pack >>>(new_cell + row + start);
+    const auto of_output = load_pack< << pack >>>(output_dh + row + start);
+    const auto of_state = load_pack< << pack >>>(state_dh + row + start);
+    const auto of_cell = load_pack< << pack >>>(dcell + row + start);
+    Pack<elem, << pack >>> input_d, output_d, candidate_d, cell_d;
+#pragma unroll
+    for (int k = 0; k < << pack >>; ++k) {
+        const Slopes<acc> slopes(
+            cast<acc>(input_gate.at[k]), cast<acc>(output_gate.at[k]), cast<acc>(candidate.at[k]), cast<acc>(cell.at[k]),
+            cast<acc>(of_output.at[k]) + cast<acc>(of_state.at[k]), cast<acc>(of_cell.at[k]));
+        input_d.at[k] = cast<elem>(slopes.input_gate);
+        output_d.at[k] = cast<elem>(slopes.output_gate);
+        candidate_d.at[k] = cast<elem>(slopes.candidate);
+        cell_d.at[k] = cast<elem>(slopes.cell);
+    }
+    store_pack(dgates + first, input_d);
+    store_pack(dgates + first + state, output_d);
+    store_pack(dgates + first + 2 * state, candidate_d);
+    store_pack(old_dcell + row + start, cell_d);
+<% else %>
     const index end = minimum(start + items, state);
     for (index unit = start; unit < end; ++unit) {
         const index first = 3 * row + unit;
-        const acc input_gate = cast<acc>(gates[first]);
-        const acc output_gate = cast<acc>(gates[first + state]);
-        const acc candidate = cast<acc>(gates[first + 2 * state]);
-        const acc activated = tanh(cast<acc>(new_cell[row + unit]));
-        const acc dh = cast<acc>(output_dh[row + unit]) + cast<acc>(state_dh[row + unit]);
-        const acc dc = cast<acc>(dcell[row + unit]) + dh * output_gate * (acc(1) - activated * activated);
-
-        const acc slope = candidate > acc(0) ? acc(1) : acc(1) + candidate;
-        dgates[first] = cast<elem>(dc * candidate * input_gate * (acc(1) - input_gate));
-        dgates[first + state] = cast<elem>(dh * activated * output_gate * (acc(1) - output_gate));
-        dgates[first + 2 * state] = cast<elem>(dc * input_gate * slope);
-        old_dcell[row + unit] = cast<elem>(dc);
+        const Slopes<acc> slopes(
+            cast<acc>(gates[first]), cast<acc>(gates[first + state]), cast<acc>(gates[first + 2 * state]),
+            cast<acc>(new_cell[row + unit]), cast<acc>(output_dh[row + unit]) + cast<acc>(state_dh[row + unit]),
+            cast<acc>(dcell[row + unit]));
+        dgates[first] = cast<elem>(slopes.input_gate);
+        dgates[first + state] = cast<elem>(slopes.output_gate);
+        dgates[first + 2 * state] = cast<elem>(slopes.candidate);
+        old_dcell[row + unit] = cast<elem>(slopes.cell);
     }
+<% endif %>
 }

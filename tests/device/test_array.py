@@ -360,3 +360,9 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
         x.contiguous()
         copy.copy(x)
     assert all(index == 1 for _, index in seen), seen
+
+
+def test_contains_an_element(device: ck.Device) -> None:
+    x = ck.asarray([[1.0, 2.0], [3.0, np.nan]])
+    assert 3 in x and 2.0 in x and 4 not in x and np.nan not in x
+    assert 1 not in ck.zeros((0, 2)) and 5 in ck.asarray(5)

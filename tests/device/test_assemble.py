@@ -220,3 +220,31 @@ def test_refusals(device: ck.Device, case: Any) -> None:
     function, error, message = case
     with pytest.raises(error, match=message):
         function(ck.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: ck.tile(x, 1),
+        lambda x: ck.tile(x, (2, 1)),
+        lambda x: ck.repeat(x, 1),
+        lambda x: ck.repeat(x[0], 3),
+        lambda x: ck.resize(x, 3),
+    ],
+    ids=["tile once", "tile rows", "repeat once", "repeat one", "resize"],
+)
+def test_what_is_repeated_is_a_copy(device: ck.Device, call: Any) -> None:
+    x = ck.asarray([1.0, 2.0, 3.0])
+    made = call(x)
+    want = made.numpy() + 1
+    made += 1
+    np.testing.assert_array_equal(made.numpy(), want)
+    assert x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_integers_and_lists_of_numpy(device: ck.Device) -> None:
+    x = ck.ones((2, 3))
+    assert [part.shape for part in ck.split(x, np.int64(3), axis=1)] == [(2, 1)] * 3
+    assert ck.tile(x, np.asarray([2, 1])).shape == (4, 3)
+    assert ck.expand_dims(x, [0, -1]).shape == (1, 2, 3, 1)
+    assert ck.reshape(x, np.asarray([3, -1])).shape == (3, 2)

@@ -229,3 +229,26 @@ def test_integrals(device: ck.Device) -> None:
     assert_close(ck.trapezoid(y, ck.asarray(np.sort(a, 0)), axis=0), np.trapezoid(a, np.sort(a, 0), axis=0))
     assert ck.trapezoid(ck.asarray([1, 2])).item() == 1.5
     assert gradcheck(lambda y, at: ck.trapezoid(y, at), [y, at], order=2)
+
+
+def test_interpolation_beside_infinities(device: ck.Device) -> None:
+    inf, nan = np.inf, np.nan
+    x, knots = np.asarray([0.0, 0.5, 1.0, 1.5, 2.0]), np.asarray([0.0, 1.0, 2.0])
+    for values in ([3.0, inf, 4.0], [inf, inf, 1.0], [-inf, 2.0, inf], [1.0, nan, 2.0], [inf, -inf, 0.0]):
+        made = ck.interp(ck.asarray(x), ck.asarray(knots), ck.asarray(np.asarray(values)))
+        np.testing.assert_array_equal(made.numpy(), np.interp(x, knots, values))
+
+
+def test_gradients_have_the_dtype_of_the_samples(device: ck.Device) -> None:
+    x = ck.asarray([1.0, 2.0, 4.0], dtype="float32")
+    for points in ([0, 1, 3], np.asarray([0.0, 1.0, 3.0])):
+        assert ck.gradient(x, points).dtype == ck.float32
+
+
+def test_ends_must_fit_unsigned_integers(device: ck.Device) -> None:
+    x = ck.asarray(np.asarray([1, 2, 4], "uint8"))
+    assert ck.ediff1d(x, to_end=7).tolist() == [1, 2, 7]
+    with pytest.raises(TypeError, match="to_end: expected what uint8 holds, got int64"):
+        ck.ediff1d(x, to_end=np.asarray([300]))
+    with pytest.raises(OverflowError):
+        ck.ediff1d(x, to_end=300)

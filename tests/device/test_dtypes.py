@@ -139,3 +139,8 @@ def test_shared_memory(device: ck.Device) -> None:
     assert not ck.shares_memory(x, ck.copy(x)) and not ck.may_share_memory(x, ck.zeros(3))
     with pytest.raises(TypeError, match="y: expected a cukern.Array, got int"):
         ck.shares_memory(x, 3)  # type: ignore[arg-type]
+
+
+def test_promotion_of_the_types_of_numpys_scalars() -> None:
+    assert ck.result_type(np.int64, np.float32) == ck.float64
+    assert ck.result_type(np.int8, 2) == ck.int8

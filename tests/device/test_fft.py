@@ -67,3 +67,9 @@ def test_refusals(device: ck.Device) -> None:
         ck.fft.fftshift(ck.ones(3), axes=1)
     with pytest.raises(TypeError, match=r"expected a cukern\.Array"):
         ck.fft.fftshift([1, 2])  # type: ignore[arg-type]
+
+
+def test_spacing_by_position(device: ck.Device) -> None:
+    for name in ("fftfreq", "rfftfreq"):
+        made = getattr(ck.fft, name)(5, 0.1, dtype="float64")
+        np.testing.assert_array_equal(made.numpy(), getattr(np.fft, name)(5, 0.1))

@@ -266,3 +266,11 @@ def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for k in range(5):
             assert ck.fuse(lambda x, k=k: x + k)(ck.ones(2)).tolist() == [1.0 + k] * 2
     assert len(cache) <= 2
+
+
+def test_numpys_functions_of_symbols(device: ck.Device) -> None:
+    x = ck.asarray([1.0, 2.0])
+    made = ck.fuse(lambda x: np.exp(x) + np.add(x, 1))(x)
+    assert_close(made, np.exp(x.numpy()) + x.numpy() + 1, rtol=1e-6)
+    with pytest.raises(TypeError, match="numpy.spacing"):
+        ck.fuse(lambda x: np.spacing(x))(x)

@@ -52,6 +52,10 @@ ADVANCED: dict[str, Any] = {
     "true": True,
     "false": False,
     "sliced first": (slice(None, None, -1), PLACES, slice(1, 3)),
+    "apart by an ellipsis of no axis": (None, PLACES, 1, ..., PLACES),
+    "beside an ellipsis of no axis": (..., PLACES, 1, PLACES),
+    "a tuple": ((0, 2), slice(None)),
+    "a range": (slice(None), range(2)),
 }
 
 

@@ -49,6 +49,27 @@ def test_sequence_equals_the_reference(device: ck.Device, dtype: str) -> None:
     check_equal(nn.lltm, reference.lltm, sequence_arrays(4, 3, 2, 5, dtype), ulps=64)
 
 
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("pack", [2, 4])
+def test_elements_moved_together(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, pack: int
+) -> None:
+    """The accesses of a GPU, with several blocks a row."""
+    module = import_module("cukern.nn.lltm")
+    monkeypatch.setattr(module, "BLOCK", 32)
+    monkeypatch.setattr(
+        module._Sequence, "launcher", lambda self, kernel, keep, arrays: self.packed(kernel, keep, pack)
+    )
+    check_equal(nn.lltm, reference.lltm, sequence_arrays(2, 3, 5, 148, dtype), ulps=64)
+
+
+def test_what_is_moved_together(device: ck.Device) -> None:
+    pack = import_module("cukern.nn.lltm")._pack
+    x = ck.zeros(20)
+    assert [pack(state, [x, None]) for state in (1024, 128, 64, 130, 129, 0)] == [4, 4, 2, 2, 1, 1]
+    assert pack(1024, [x, x[1:]]) == 1
+
+
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 3, 1), (1, 2, 300), (33, 1, 17)], ids=str)
 def test_cell_is_the_formula(device: ck.Device, sizes: tuple[int, int, int]) -> None:
     arrays = cell_arrays(*sizes)

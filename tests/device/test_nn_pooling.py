@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn import reference
-from cukern.nn.pooling import Windows
+from cukern.nn import pool_launch, reference
+from cukern.nn.pool_launch import Shape, Windows
 from cukern.testing import gradcheck
 
 AVERAGES: list[dict[str, Any]] = [
@@ -110,6 +109,84 @@ def test_maximum_equals_the_reference(device: ck.Device, options: dict[str, Any]
     )
 
 
+TILED: list[tuple[dict[str, Any], tuple[int, int]]] = [
+    ({"kernel_size": 2}, (9, 16)),
+    ({"kernel_size": 3, "stride": 2}, (12, 24)),
+    ({"kernel_size": 3, "stride": 2, "padding": 1}, (16, 16)),
+    ({"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}, (10, 20)),
+    ({"kernel_size": (3, 2), "stride": (1, 3), "padding": (1, 0)}, (7, 36)),
+    ({"kernel_size": (1, 4), "stride": (2, 1), "padding": (0, 2)}, (6, 12)),
+    ({"kernel_size": 2, "stride": 3, "ceil_mode": True}, (8, 7)),
+]
+
+
+def pooled(
+    monkeypatch: pytest.MonkeyPatch, shape: Shape | None, x: ck.Array, windows: Windows, maximum: bool
+) -> list[np.ndarray]:
+    """What the kernels of one shape make of ``x``, y, y without winners, dx of a fixed dy, the winners."""
+    monkeypatch.setitem(pool_launch.SHAPES, x.device.kind, (shape, shape))
+    monkeypatch.setattr(pool_launch, "_BUSY", 0)
+    pool_launch._plan.cache_clear()
+    y, winners = pool_launch.forward(x, windows, maximum, keep=maximum)
+    untracked, _ = pool_launch.forward(x, windows, maximum)
+    dy = random(5, y.shape, x.dtype)
+    dx = pool_launch.backward(dy, x.shape, windows, winners)
+    pool_launch._plan.cache_clear()
+    found = [y, untracked, dx, *([] if winners is None else [winners])]
+    return [one.numpy().astype(np.float64) for one in found]
+
+
+@pytest.mark.parametrize("options, plane", TILED, ids=str)
+@pytest.mark.parametrize("start", [0, 1])
+def test_tiles_are_the_loop(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    plane: tuple[int, int],
+    start: int,
+) -> None:
+    """With wide accesses and, of memory that is not aligned, with narrow ones; ties, -inf and NaN among the values."""
+    rng, shape = np.random.default_rng(3), (2, 2, *plane)
+    size = int(np.prod(shape))
+    values = rng.choice([-np.inf, -1.0, -0.0, 0.0, 1.0, np.nan], size + 1, p=[0.6, 0.1, 0.1, 0.1, 0.08, 0.02])
+    for dtype, tile in (
+        ("float32", Shape(16, 4, 32)),
+        ("bfloat16", Shape(16, 2, 32)),
+        ("float32", Shape(32, 1, 32)),
+    ):
+        x = ck.reshape(ck.astype(ck.asarray(values), dtype)[start : start + size], shape)
+        windows = windows_of(options)
+        for one, other in zip(*(pooled(monkeypatch, s, x, windows, True) for s in (None, tile)), strict=True):
+            np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(np.signbit(one[one == 0]), np.signbit(other[other == 0]))
+        x = ck.reshape(random(4, (size + 1,), dtype)[start : start + size], shape)
+        for one, other in zip(
+            *(pooled(monkeypatch, s, x, windows, False) for s in (None, tile)), strict=True
+        ):
+            close(ck.asarray(other.astype(x.dtype)), one, 4)
+
+
+def test_what_a_thread_computes(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> None:
+    """The widest accesses that the sizes and the memory admit, and fewer rows where a GPU would have idle threads."""
+    monkeypatch.setattr(pool_launch, "_BUSY", 4)
+
+    def tiles(dtype: Any, aligned: bool, shape: tuple[int, ...], **options: Any) -> list[tuple[int, ...]]:
+        call = pool_launch._Call(
+            device, ck.zeros(0, dtype).dtype, shape, windows_of(options), True, True, aligned
+        )
+        found = (make(call, Shape(16, 4)) for make in (pool_launch._forward_tile, pool_launch._backward_tile))
+        return [(one.rows, one.items, one.pack, one.store) for one in found]
+
+    large, pair = (64, 64, 224, 224), {"kernel_size": 2}
+    assert tiles("float32", True, large, **pair) == [(4, 2, 4, 2), (4, 4, 2, 4)]
+    assert tiles("bfloat16", True, large, **pair) == [(4, 4, 8, 4), (4, 8, 4, 8)]
+    assert tiles("float32", False, large, **pair) == [(4, 2, 1, 1), (4, 4, 1, 1)]
+    assert tiles("float32", True, large, kernel_size=3, stride=2) == [(4, 2, 4, 1), (4, 4, 1, 4)]
+    assert tiles("float32", True, (1, 2, 2), **pair) == [(1, 1, 2, 1), (2, 2, 1, 2)]
+    assert tiles("float32", True, large, kernel_size=224) == [(1, 1, 0, 1), (1, 1, 0, 1)]
+    assert tiles("float64", True, large, kernel_size=8, stride=1)[0] == (1, 2, 2, 1)
+
+
 @pytest.mark.parametrize("dtype", DTYPE_NAMES[:3])
 def test_other_dtypes(device: ck.Device, dtype: str) -> None:
     x, options = random(0, (2, 2, 6, 5), dtype), AVERAGES[2]
@@ -182,11 +259,13 @@ def test_derivatives_to_second_order(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("cukern.nn.pooling"), "index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(pool_launch, "index_type", lambda *sizes: "long long")
+    pool_launch._plan.cache_clear()
     x, options = random(0, (2, 7, 6)), MAXIMA[2]
     windows = windows_of(options)
     check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 16)
     check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows), [x], 16)
+    pool_launch._plan.cache_clear()
 
 
 def test_no_images(device: ck.Device) -> None:
@@ -240,7 +319,8 @@ def test_a_window_of_many_places_is_a_loop(device: ck.Device) -> None:
     x = random(0, (2, 32, 40))
     close(nn.avg_pool2d(x, (32, 40)), x.numpy().mean((1, 2), keepdims=True), 64)
     np.testing.assert_array_equal(nn.max_pool2d(x, (32, 40)).numpy(), x.numpy().max((1, 2), keepdims=True))
-    variables = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "count_padding": True}
+    windows = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "count_padding": True}
+    variables = {**windows, "full": True, "even": True, "tile": False, "keep": False, "rows": 1}
     for kernel, loops in (((3, 3), 0), ((32, 40), 2)):
         text = ck.Kernel("nn/pool2d.cu").source(
             elem="float32", index="int", kind="average", items=4, kernel=kernel, **variables

@@ -157,3 +157,19 @@ def test_methods_are_the_functions_of_their_names() -> None:
     for name in ("sum", "argsort", "cumsum", "reshape", "astype"):
         if hasattr(ck.Array, name):
             assert name in operators.FUNCTIONS
+
+
+def test_products_with_numpys_arrays(device: ck.Device) -> None:
+    x = ck.asarray(A)
+    for got, want in ((x @ A.T, A @ A.T), (A.T @ x, A.T @ A), (np.matmul(A.T, x), A.T @ A)):
+        assert type(got) is ck.Array and got.device is device
+        assert_close(got, want, dtype=want.dtype)
+
+
+def test_divmod(device: ck.Device) -> None:
+    for got, want in (
+        (divmod(ck.asarray(A), 2.0), divmod(A, 2.0)),
+        (divmod(7.0, ck.asarray(A)), divmod(7.0, A)),
+    ):
+        for one, other in zip(got, want, strict=True):
+            assert_close(one, other)

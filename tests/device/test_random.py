@@ -262,3 +262,33 @@ def test_refusals(device: ck.Device, call: Any, error: type[Exception], said: st
 def test_seeds_refused(seed: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="seed"):
         ck.random.default_rng(seed)
+
+
+def test_parameters_of_numpy_and_lists(device: ck.Device) -> None:
+    """Each has a number of its own."""
+    rng = ck.random.default_rng(0)
+    for made in (rng.normal(np.zeros(100)), rng.normal([0.0] * 100), rng.uniform(np.zeros(100), [1.0] * 100)):
+        assert made.shape == (100,) and len(set(made.tolist())) > 90
+    assert len(set(rng.gumbel(np.zeros(100), 1.0).tolist())) > 90
+    assert len(set(rng.exponential(np.ones(100)).tolist())) > 90
+    assert rng.bernoulli(np.asarray([0.0, 1.0])).tolist() == [False, True]
+    assert sorted(rng.permutation([3, 1, 2]).tolist()) == [1, 2, 3]
+    assert set(rng.choice(np.asarray([10, 20]), 100).tolist()) == {10, 20}
+
+
+@pytest.mark.parametrize("kind", ["normal", "gumbel", "uniform"])
+def test_parameters_must_broadcast_to_the_size(device: ck.Device, kind: str) -> None:
+    rng = ck.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"shapes \[\(2, 3\)\] do not broadcast to size \(3,\)"):
+        getattr(rng, kind)(ck.zeros((2, 3)), 1.0, size=3)
+    with pytest.raises(ValueError, match="do not broadcast to size"):
+        rng.bernoulli(ck.zeros(3), size=(3, 1))
+
+
+@pytest.mark.parametrize("bad", [{"counter": -1}, {"counter": 2**63}, {"children": -1}])
+def test_states_out_of_range_change_nothing(device: ck.Device, bad: dict[str, int]) -> None:
+    rng = ck.random.default_rng(0)
+    state = rng.state
+    with pytest.raises(ValueError, match="counter, children"):
+        rng.state = state | {"key": [1, 2]} | bad
+    assert rng.state == state

@@ -116,3 +116,9 @@ def test_compress(device: ck.Device) -> None:
     if device.kind == "host":
         with pytest.raises(IndexError, match="out of bounds"):
             ck.compress([0, 0, 1], x, axis=0)
+
+
+def test_searchsorted_of_a_number_that_the_dtype_does_not_hold(device: ck.Device) -> None:
+    x = ck.asarray(np.asarray([1, 2, 255], "uint8"))
+    assert ck.searchsorted(x, 300).item() == 3
+    assert ck.searchsorted(x, -1, side="right").item() == 0

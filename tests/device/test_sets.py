@@ -106,3 +106,21 @@ def test_refusals(device: ck.Device) -> None:
         ck.unique(ck.asarray(x), axis=1)
     with pytest.raises(TypeError, match="union1d"):
         ck.union1d(ck.asarray(x), "abc")
+
+
+def test_differences_keep_the_dtype_of_the_first(device: ck.Device) -> None:
+    a, b = np.asarray([2**53 + 1, 5, 5], "int64"), np.asarray([5], "uint64")
+    for unique in (False, True):
+        made = ck.setdiff1d(ck.asarray(a), ck.asarray(b), assume_unique=unique)
+        assert made.dtype == ck.int64 and made.tolist() == [2**53 + 1]
+    assert ck.setdiff1d(ck.asarray([1, 2, 3]), ck.asarray([2.0])).dtype == ck.int64
+    assert ck.setdiff1d(np.asarray([1, 2], "int8"), ck.asarray([2])).dtype == ck.int8
+
+
+def test_nan_along_the_only_axis_are_one(device: ck.Device) -> None:
+    a = np.asarray([np.nan, 1, np.nan])
+    for equal_nan in (False, True):
+        want = np.unique(a, True, True, True, axis=-1, equal_nan=equal_nan)
+        made = ck.unique(ck.asarray(a), True, True, True, axis=-1, equal_nan=equal_nan)
+        for one, other in zip(made, want, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other)

@@ -119,3 +119,16 @@ def test_round_to_decimals(device: ck.Device) -> None:
     assert (
         ck.round(ck.asarray([15, 25, 1234]), -1).tolist() == np.round(np.array([15, 25, 1234]), -1).tolist()
     )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_signs_of_every_float(device: ck.Device, dtype: Any) -> None:
+    x = ck.asarray([1.0, -1.0, 0.0, -0.0, math.inf, -math.inf, math.nan] * 9).astype(dtype)
+    assert ck.signbit(x).tolist() == [False, True, False, True, False, True, False] * 9
+    assert ck.signbit(ck.copysign(ck.full_like(x, math.nan), -1.0)).all()
+
+
+def test_isclose_of_numbers(device: ck.Device) -> None:
+    assert ck.isclose(ck.asarray([1, 2]), True).tolist() == [True, False]
+    assert ck.isclose(1.0, 1.0 + 1e-9).item() is True
+    assert ck.allclose(1, 2) is False

@@ -25,6 +25,10 @@ devices, cublas = map(importlib.import_module, ("cukern.device", "cukern.device.
 class _Data(np.ndarray):
     """An ndarray with what CuPy's has beyond NumPy's."""
 
+    @property
+    def data(self) -> Any:
+        return types.SimpleNamespace(ptr=int(self.ctypes.data))
+
     def get(self) -> Any:
         return np.array(self)
 
@@ -108,7 +112,7 @@ def gpu_without_one() -> Iterator[Gpu]:
     gpu, real = Gpu(), devices.backend
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
-        patch.setattr(cublas, "product", lambda *args: None)
+        patch.setattr(cublas, "prepare", lambda *args: lambda *addresses: None)
         with ck.device(f"cuda:{INDEX}"):
             yield gpu
     del devices.Device._made["cuda", INDEX]

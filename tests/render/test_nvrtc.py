@@ -13,6 +13,7 @@ import cukern as ck
 from cukern import dtypes, render
 from cukern.device import nvrtc
 from cukern.device.base import CompilerFailure
+from cukern.nn import pool_launch
 from cukern.operators import FUNCTIONS
 from cukern.ops import reduce, search
 from cukern.ops.elementwise import Elementwise
@@ -205,6 +206,14 @@ def _lltm(dtype: Any) -> None:
 
 
 def _pool2d(dtype: Any) -> None:
+    """Tiles of one row, as for so small an array, and those of several."""
+    _pool2d_as_it_is(dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool_launch, "_BUSY", 0)
+        _pool2d_as_it_is(dtype)
+
+
+def _pool2d_as_it_is(dtype: Any) -> None:
     (x,) = _zeros(dtype, (2, 3, 9, 8))
     for options in ({}, {"stride": 1, "padding": 1}, {"stride": (2, 3), "ceil_mode": True}):
         _derivatives(lambda x, given=options: ck.nn.avg_pool2d(x, 3, **given), x)

@@ -253,7 +253,8 @@ CUKERN_TEST(isnan, __builtin_isnan(x))
 CUKERN_TEST(isinf, __builtin_isinf(x))
 CUKERN_TEST(isfinite, __builtin_isfinite(x))
 CUKERN_TEST(isnormal, __builtin_isnormal(x))
-CUKERN_TEST(signbit, __builtin_signbit(x) != 0)
+// GCC 12 has no instruction for what it makes of __builtin_signbit of a vector of halves.
+CUKERN_TEST(signbit, __builtin_copysign(1, x) < 0)
 #undef CUKERN_TEST
 
 // min and max take a number over NaN, as fmin and fmax.

@@ -12,6 +12,7 @@ from . import dtypes
 from .array import Array
 from .device import Device
 from .errors import LaunchError
+from .layout import ALIGNMENT
 from .signature import Param, Signature
 
 Converter = Callable[[Any], Any]
@@ -194,6 +195,46 @@ def _overlap(a: Any, b: Any) -> bool:
     return low < end and start < high
 
 
+def plain(signature: Signature, args: Sequence[Any], values: Sequence[Any]) -> bool:
+    """Whether arguments of the same layouts and types can be launched as they are, by addresses and numbers."""
+    for param, arg, value in zip(signature.params, args, values, strict=True):
+        if param.kind not in ("pointer", "scalar") or (
+            param.kind == "scalar" and param.dtype == dtypes.bfloat16
+        ):
+            return False
+        if isinstance(arg, Array):
+            layout = arg._planned()
+            if value is not arg._data or param.alignment > (ALIGNMENT if layout.aligned else arg.itemsize):
+                return False
+    return True
+
+
+def check_spans(signature: Signature, args: Sequence[Any], written: Sequence[int]) -> None:
+    """:func:`check_overlap` of contiguous arrays of a GPU, by their addresses.
+
+    Raises:
+        LaunchError: naming both arguments.
+    """
+    spans = [
+        (i, arg._operand, arg._operand + arg._layout.nbytes)
+        for i, arg in enumerate(args)
+        if isinstance(arg, Array) and arg._layout is not None
+    ]
+    for i, low, high in spans:
+        if i in written:
+            for j, start, end in spans:
+                if low < end and start < high and i != j and low < high and start < end:
+                    raise _overlapping(signature, i, j)
+
+
+def _overlapping(signature: Signature, i: int, j: int) -> LaunchError:
+    params = signature.params
+    return LaunchError(
+        f"{signature.name}: argument {params[i].name} is written, and its memory overlaps that "
+        f"of argument {params[j].name}"
+    )
+
+
 def check_overlap(signature: Signature, values: Sequence[Any], written: Sequence[int]) -> None:
     """Refuse a launch whose written arrays share memory with another argument.
 
@@ -207,7 +248,4 @@ def check_overlap(signature: Signature, values: Sequence[Any], written: Sequence
     for i in written:
         for j in arrays:
             if i != j and values[i] is not None and _overlap(values[i], values[j]):
-                raise LaunchError(
-                    f"{signature.name}: argument {params[i].name} is written, and its memory overlaps that "
-                    f"of argument {params[j].name}"
-                )
+                raise _overlapping(signature, i, j)

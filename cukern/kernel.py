@@ -12,12 +12,14 @@ from typing import Any
 from . import arguments, dtypes, render, signature
 from .array import Array
 from .device import Device, current
-from .device.base import CompiledFunction, CompilerFailure, Unit
+from .device.base import CompiledFunction, CompilerFailure, Prepared, Unit
 from .errors import CompileError, LaunchError
 
 Dim3 = tuple[int, int, int]
 # The last block's threads count on past the last element.
 _LARGEST_INT_INDEX = 2**31 - 1 - 2**16
+#: Forms of arguments that a kernel remembers to have checked.
+_CAPACITY = 4096
 
 
 def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
@@ -61,6 +63,7 @@ class BoundKernel:
         except CompilerFailure as failure:
             raise _compile_error(failure.log, rendered, device) from None
         _check_bounds(block, self.attributes, self.signature)
+        self._prepared: dict[tuple[Any, ...], Prepared] = {}
         self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
         self._converters = arguments.converters(parsed.signature, device)
         self._written = [
@@ -90,6 +93,10 @@ class BoundKernel:
             raise LaunchError(
                 f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
             )
+        key = (grid if isinstance(grid, (int, tuple)) else None, shared, *_forms(args))
+        launch = self._prepared.get(key)
+        if launch is not None and self._launch_again(launch, args):
+            return
         values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
         if self._written:
             arguments.check_overlap(self.signature, values, self._written)
@@ -100,9 +107,39 @@ class BoundKernel:
         try:
             self.function(blocks, self.block, shared, values)
         finally:  # a kernel that fails on the way has written what it has
-            for i in self._written:
-                if args[i] is not None:
-                    args[i]._bump(name)
+            self._bump(args)
+        if (
+            self.device.kind == "cuda"
+            and key[0] is not None
+            and arguments.plain(self.signature, args, values)
+        ):
+            if len(self._prepared) >= _CAPACITY:
+                self._prepared.clear()
+            made = self.function.prepare(blocks, self.block, shared, ())
+            self._prepared[key[0], shared, *_forms(args)] = made
+
+    def _launch_again(self, launch: Prepared, args: Sequence[Any]) -> bool:
+        """Launch on a GPU what a call of the same form has checked; False where a number needs more care."""
+        if not self.device.is_current():
+            with self.device.activate():
+                return self._launch_again(launch, args)
+        arguments.check_spans(self.signature, args, self._written)
+        pairs = zip(self._converters, args, strict=True)
+        values = [
+            arg._operand if isinstance(arg, Array) else 0 if arg is None else convert(arg)
+            for convert, arg in pairs
+        ]
+        try:
+            launch(*values)
+        except OverflowError:
+            return False
+        self._bump(args)
+        return True
+
+    def _bump(self, args: Sequence[Any]) -> None:
+        for i in self._written:
+            if args[i] is not None:
+                args[i]._bump(self.signature.name)
 
     def _check_launch(self, grid: Dim3, shared: int) -> None:
         limits = self.device.properties
@@ -118,6 +155,11 @@ class BoundKernel:
                 f"{self.signature.name}: shared is {shared} bytes beside {self._static_shared} static ones, "
                 f"and {limits.name} has {limits.max_shared_memory_per_block} a block"
             )
+
+
+def _forms(args: Sequence[Any]) -> list[Any]:
+    """What the checks of a launch depend on: layouts, and the types of what are no arrays."""
+    return [arg._layout if isinstance(arg, Array) else type(arg) for arg in args]
 
 
 def _check_block(block: Dim3, device: Device, name: str) -> None:

@@ -86,6 +86,10 @@ class Device:
         """The limits of this device."""
         return _properties(self.kind, self.index)
 
+    def is_current(self) -> bool:
+        """Whether :attr:`xp` works on this device now."""
+        return self.kind == "host" or bool(self.xp.cuda.runtime.getDevice() == self.index)
+
     def activate(self) -> AbstractContextManager[object]:
         """A with-block in which :attr:`xp` works on this device."""
         if self.kind == "host":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, tape
 from ..array import Array
 from ..function import Function
 from ..transforms import vjp
@@ -144,6 +144,8 @@ def fused_vjp(
     """
     if not any(wanted):
         return (None,) * len(primals)
+    if not tape.active():
+        return tuple(one if is_wanted else None for one, is_wanted in zip(kernels(), wanted, strict=True))
     given = [primal is not None for primal in primals]
 
     def of_given(*arrays: Array) -> Any:

@@ -22,11 +22,12 @@ from .. import dtypes
 from .. import namespace as ops
 from ..arguments import address
 from ..array import Array
-from ..creation import empty, zeros
+from ..creation import zeros
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from ..ops.launch import divide_up
+from ..layout import fresh_layout
+from ..ops.launch import divide_up, on
 from ..ops.products import multiply
 from . import init, reference
 from .fused import common_dtype, fused_vjp, index_type, require_sizes
@@ -63,8 +64,9 @@ class _Sequence:
     """One call's sizes, and its steps on raw memory: nothing here is recorded."""
 
     def __init__(self, inputs: Array, state: int) -> None:
-        self.steps, self.batch, self.features = inputs.shape
-        self.state = state
+        # (steps, batch, features), or one step's (batch, features).
+        *steps, self.batch, self.features = inputs.shape
+        self.steps, self.state = steps[0] if steps else 1, state
         self.device, self.dtype = inputs.device, inputs.dtype
         # What a product gives: the accumulator's dtype, so that a half type is rounded once.
         self.product = dtypes.info(self.dtype).acc
@@ -89,7 +91,7 @@ class _Sequence:
         return lambda *arrays: bound((*arrays, self.state, items), grid)
 
     def _empty(self, *shape: int, product: bool = False) -> Array:
-        return empty(shape, self.product if product else self.dtype, self.device)
+        return Array._made(fresh_layout(self.device, self.product if product else self.dtype, shape))
 
     def _factor(self, x: Any) -> Any:
         """Raw memory as the device's library multiplies it: NumPy has no product of half types."""
@@ -146,10 +148,44 @@ class _Sequence:
             cell_d = written[t % 2]
         return gates_d, state_d, cell_d
 
+    def cell_forward(
+        self, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array, keep: bool
+    ) -> tuple[Array, Array, Array | None]:
+        """The new h and the new cell of one step, and the gates if they are to be kept."""
+        batch, state = self.batch, self.state
+        factor = self._factor(weights._data)
+        from_input = self._empty(batch, 3 * state, product=True)
+        from_state = self._empty(batch, 3 * state, product=True)
+        self._matmul(self._factor(inputs._data), factor[:, state:].T, out=from_input._data)
+        self._matmul(self._factor(old_h._data), factor[:, :state].T, out=from_state._data)
+        new_h, new_cell = self._empty(batch, state), self._empty(batch, state)
+        gates = self._empty(batch, 3 * state) if keep else None
+        arrays = (from_input, from_state, bias, old_cell, new_h, new_cell, gates)
+        self.launcher(_forward, keep, arrays)(*arrays)
+        return new_h, new_cell, gates
+
+    def cell_backward(
+        self, weights: Array, new_cell: Array, gates: Array, h_d: Array, cell_d: Array, of_h: bool
+    ) -> tuple[Array, Array | None, Array]:
+        """As :meth:`backward`, of one step; the gradient of the old h where it is wanted."""
+        gates_d, old_cell_d = self._empty(1, self.batch, 3 * self.state), self._empty(self.batch, self.state)
+        arrays = (gates, new_cell, h_d.contiguous(), None, cell_d.contiguous(), gates_d, old_cell_d)
+        self.launcher(_backward, True, arrays)(*arrays)
+        if not of_h:
+            return gates_d, None, old_cell_d
+        old_h_d = self._empty(self.batch, self.state, product=True)
+        factor = self._factor(weights._data)[:, : self.state]
+        self._matmul(self._factor(gates_d._data[0]), factor, out=old_h_d._data)
+        return gates_d, old_h_d, old_cell_d
+
     def products(
-        self, gates_d: Array, inputs: Array, weights: Array, states: Array, needs: tuple[bool, ...]
+        self, gates_d: Array, inputs: Array, weights: Array, before: Any, needs: tuple[bool, ...]
     ) -> tuple[Array | None, Array | None]:
-        """The gradients of the inputs and of the weights, those of them that are needed."""
+        """The gradients of the inputs and of the weights, those of them that are needed.
+
+        Args:
+            before: the h that each step begins with, an ndarray (..., batch, state).
+        """
         rows, state, features = self.steps * self.batch, self.state, self.features
         flat = self._factor(gates_d._data).reshape(rows, 3 * state)
         inputs_d = weights_d = None
@@ -158,7 +194,7 @@ class _Sequence:
             inputs_d = self._wrap(product.reshape(inputs.shape))
         if needs[1]:
             weights_d = self._empty(3 * state, state + features, product=True)
-            before = self._factor(states._data[:-1]).reshape(rows, state)
+            before = self._factor(before).reshape(rows, state)
             given = self._factor(inputs._data).reshape(rows, features)
             self._matmul(flat.T, before, out=weights_d._data[:, :state])
             self._matmul(flat.T, given, out=weights_d._data[:, state:])
@@ -178,7 +214,7 @@ class _LLTM(Function):
     ) -> tuple[Array, Array, Array]:
         sequence = _Sequence(inputs, old_h.shape[1])
         keep = any(ctx.needs_input_grad)
-        with inputs.device.activate():
+        with on(inputs.device):
             states, cells, gates = sequence.forward(inputs, weights, bias.contiguous(), old_h, old_cell, keep)
         if keep:
             ctx.save_for_backward(inputs, weights, bias, old_h, old_cell, states, cells, gates)
@@ -195,16 +231,57 @@ class _LLTM(Function):
 
         def kernels() -> list[Array | None]:
             sequence = _Sequence(inputs, states.shape[2])
-            with inputs.device.activate():
+            with on(inputs.device):
                 gates_d, old_h_d, old_cell_d = sequence.backward(
                     weights, cells, gates, outputs_d, h_d, cell_d
                 )
-                products = sequence.products(gates_d, inputs, weights, states, needs)
+                products = sequence.products(gates_d, inputs, weights, states._data[:-1], needs)
             bias_d = ops.sum(gates_d, axis=(0, 1)) if needs[2] else None
             found = (*products, bias_d, old_h_d, old_cell_d)
             return [None if one is None else ops.astype(one, inputs.dtype, copy=False) for one in found]
 
         return fused_vjp(kernels, reference.lltm, primals, (outputs_d, h_d, cell_d), needs)
+
+
+class _Cell(Function):
+    """One step: nothing is copied that a sequence would."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+    ) -> tuple[Array, Array]:
+        sequence = _Sequence(inputs, old_h.shape[1])
+        keep = any(ctx.needs_input_grad)
+        with on(inputs.device):
+            arrays = (bias.contiguous(), old_h, old_cell.contiguous())
+            new_h, new_cell, gates = sequence.cell_forward(inputs, weights, *arrays, keep)
+        if keep:
+            ctx.save_for_backward(inputs, weights, bias, old_h, old_cell, new_cell, gates)
+        return new_h, new_cell
+
+    @staticmethod
+    def backward(ctx: Any, h_d: Array, cell_d: Array) -> tuple[Array | None, ...]:
+        *primals, new_cell, gates = ctx.saved_arrays
+        inputs, weights, _, old_h, _ = primals
+        needs = ctx.needs_input_grad
+
+        def kernels() -> list[Array | None]:
+            sequence = _Sequence(inputs, old_h.shape[1])
+            with on(inputs.device):
+                gates_d, old_h_d, old_cell_d = sequence.cell_backward(
+                    weights, new_cell, gates, h_d, cell_d, needs[3]
+                )
+                products = sequence.products(gates_d, inputs, weights, old_h._data, needs)
+            bias_d = ops.sum(gates_d, axis=(0, 1)) if needs[2] else None
+            found = (*products, bias_d, old_h_d, old_cell_d)
+            return [None if one is None else ops.astype(one, inputs.dtype, copy=False) for one in found]
+
+        return fused_vjp(kernels, _reference_cell, primals, (h_d, cell_d), needs)
+
+
+def _reference_cell(input: Array, *others: Array) -> tuple[Array, Array]:
+    _, new_h, new_cell = reference.lltm(ops.expand_dims(input, axis=0), *others)
+    return new_h, new_cell
 
 
 def _checked(
@@ -266,7 +343,7 @@ def lltm_cell(
     Source: the cell of PyTorch's tutorial on C++ and CUDA extensions.
     """
     input, *others = _checked("lltm_cell", "input", input, weights, bias, old_h, old_cell)
-    _, new_h, new_cell = _LLTM.apply(ops.expand_dims(input, axis=0), *others)
+    new_h, new_cell = _Cell.apply(input, *others)
     return new_h, new_cell
 
 

@@ -142,13 +142,18 @@ def _blas(xp: Any, a: Any, b: Any, out: Any) -> Any:
     return out
 
 
+_prepared: dict[tuple[Any, ...], Callable[[int, int, int], None]] = {}
 Calls = list[tuple[Callable[[int, int, int], None], tuple[int, int, int]]]
 
 
 def _calls(xp: Any, a: Any, b: Any, out: Any) -> Calls:
     """cuBLAS's calls for ``out = a @ b``, and where each begins in the three of them, in elements."""
     if out.ndim == 2:
-        return [(cublas.prepare(xp, a, b, out), (0, 0, 0))]
+        key = (a.dtype, out.dtype, a.shape, a.strides, b.shape, b.strides, out.strides)
+        call = _prepared.get(key)
+        if call is None:
+            call = remember(_prepared, key, cublas.prepare(xp, a, b, out))
+        return [(call, (0, 0, 0))]
     batch = out.shape[:-2]
     steps = [_batch_steps(one, len(batch)) for one in (a, b)] + [contiguous_steps(out.shape)[:-2]]
     axes = collapse(batch, steps)

@@ -1,7 +1,7 @@
 // The derivative of lltm_forward.cu. With t = tanh(new_cell) and dc = dcell + dh * o * (1 - t * t):
 // dz_i = dc * c * i * (1 - i),  dz_o = dh * t * o * (1 - o),  dz_c = dc * i * (1 if c > 0 else 1 + c),  d old_cell = dc.
 // gates (batch, 3, state) as lltm_forward.cu wrote them; new_cell (batch, state).
-// dh is output_dh + state_dh, and dcell the cell's cotangent (batch, state).
+// dh is output_dh + state_dh, which is null where it is 0, and dcell the cell's cotangent (batch, state).
 // dgates (batch, 3, state), old_dcell (batch, state).
 // Launch: grid (batch, divide_up(state, block * items)). Shared: none. A thread owns `items` neighbouring elements
 // of a row of the state, moved `pack` at a time, as in lltm_forward.cu.
@@ -40,8 +40,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endfor %>
     const auto cell = load_pack< << pack >>>(new_cell + row + start);
     const auto of_output = load_pack< << pack >>>(output_dh + row + start);
-    const auto of_state = load_pack< << pack >>>(state_dh + row + start);
     const auto of_cell = load_pack< << pack >>>(dcell + row + start);
+    Pack< << product >>, << pack >>> of_state = {};
+    if (state_dh) of_state = load_pack< << pack >>>(state_dh + row + start);
     Pack<elem, << pack >>> input_d, output_d, candidate_d, cell_d;
 #pragma unroll
     for (int k = 0; k < << pack >>; ++k) {
@@ -63,7 +64,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const index first = 3 * row + unit;
         const Slopes<acc> slopes(
             cast<acc>(gates[first]), cast<acc>(gates[first + state]), cast<acc>(gates[first + 2 * state]),
-            cast<acc>(new_cell[row + unit]), cast<acc>(output_dh[row + unit]) + cast<acc>(state_dh[row + unit]),
+            cast<acc>(new_cell[row + unit]),
+            cast<acc>(output_dh[row + unit]) + (state_dh ? cast<acc>(state_dh[row + unit]) : acc(0)),
             cast<acc>(dcell[row + unit]));
         dgates[first] = cast<elem>(slopes.input_gate);
         dgates[first + state] = cast<elem>(slopes.output_gate);

@@ -93,10 +93,12 @@ class BoundKernel:
             raise LaunchError(
                 f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
             )
-        key = (grid if isinstance(grid, (int, tuple)) else None, shared, *_forms(args))
-        launch = self._prepared.get(key)
-        if launch is not None and self._launch_again(launch, args):
-            return
+        key: tuple[Any, ...] = ()
+        if self.device.kind == "cuda" and isinstance(grid, (int, tuple)):
+            key = (grid, shared, *_forms(args))
+            launch = self._prepared.get(key)
+            if launch is not None and self._launch_again(launch, args):
+                return
         values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
         if self._written:
             arguments.check_overlap(self.signature, values, self._written)
@@ -159,7 +161,7 @@ class BoundKernel:
 
 def _forms(args: Sequence[Any]) -> list[Any]:
     """What the checks of a launch depend on: layouts, and the types of what are no arrays."""
-    return [arg._layout if isinstance(arg, Array) else type(arg) for arg in args]
+    return [arg._layout or arg._planned() if isinstance(arg, Array) else type(arg) for arg in args]
 
 
 def _check_block(block: Dim3, device: Device, name: str) -> None:

@@ -117,7 +117,10 @@ class Elementwise(Row):
         """The function of arrays, numbers, or the symbols of a fused function."""
         if self.defaults and len(operands) < len(self.operands):
             operands += self.defaults[len(operands) - len(self.operands) :]
-        key = (self, *[one._layout if isinstance(one, Array) else type(one) for one in operands])
+        key = (
+            self,
+            *[one._layout or one._planned() if isinstance(one, Array) else type(one) for one in operands],
+        )
         found = _quick.get(key)
         if found is None:
             return self._apply(operands)

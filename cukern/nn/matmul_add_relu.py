@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from .. import namespace as ops
+from ..arguments import address
 from ..array import Array
 from ..creation import empty
 from ..device import Device
@@ -20,13 +21,22 @@ from ..ops.reduce import sum_to_shape
 from .fused import common_dtype, index_type, strided
 
 _kernel = Kernel("nn/matmul_add_relu.cu", name="matmul_add_relu")
+#: Elements that a thread of a staged tile moves at a time, where the memory allows it.
+_WIDE = 4
 
 
 class Tile(NamedTuple):
     """What a block makes of the output, and what a thread makes of that.
 
-    ``staged``: whether slabs of the factors, ``k`` deep, pass through shared memory; if not, a block is one
-    thread.
+    Attributes:
+        m, n: rows and columns of a block's outputs.
+        k: places of the inner axis that pass through shared memory at a time.
+        thread_m, thread_n: rows and columns of a thread's outputs; multiples of 4 in a staged tile.
+        lanes_m: threads of a warp that lie below each other.
+        resident: blocks that a multiprocessor is to hold, by which the compiler counts out registers.
+        band: rows of tiles that are made column by column, so that blocks that run at a time share factors.
+        rate: about which share of the device's arithmetic it reaches.
+        staged: whether the factors pass through shared memory; if not, a block is one thread.
     """
 
     m: int
@@ -34,24 +44,89 @@ class Tile(NamedTuple):
     k: int
     thread_m: int
     thread_n: int
+    lanes_m: int = 4
+    resident: int = 2
+    band: int = 16
+    rate: float = 1.0
     staged: bool = True
 
 
 HOST_TILE = Tile(4, 32, 1, 4, 32, staged=False)
-SMALL_TILE = Tile(64, 64, 16, 4, 4)
-LARGE_TILE = Tile(128, 128, 8, 8, 8)
+#: A multiprocessor starts as many instructions a cycle as products, so what a tile reaches is their share in its loop,
+#: by ptxas for sm_90: 1024 of 1118 instructions in the large one, where six reads of shared memory feed 128 products.
+#: Its 16 x 8 outputs fill the registers, and two blocks of four warps hide each other's barriers. Smaller tiles read
+#: more for each product, and are for outputs that would leave multiprocessors idle; their slabs are deeper, as
+#: fewer warps have to cover the same latency.
+TILES = (
+    Tile(128, 128, 8, 16, 8, rate=0.8),
+    Tile(64, 128, 8, 8, 8, resident=3, band=32, rate=0.7),
+    Tile(64, 64, 16, 8, 4, resident=4, band=32, rate=0.55),
+    Tile(32, 32, 32, 4, 4, resident=6, band=64, rate=0.35),
+)
+#: Bytes of a thread's outputs, so that they and what they are made from fit 255 registers.
+_THREAD_BYTES = 512
 
 
-def _tile(device: Device, batches: int, rows: int, columns: int) -> Tile:
+def _tile(device: Device, elem: dtypes.DType, batches: int, rows: int, columns: int) -> Tile:
+    """The tile of the least time: that of the busiest multiprocessor."""
     if device.kind == "host":
         return HOST_TILE
-    blocks = batches * divide_up(rows, LARGE_TILE.m) * divide_up(columns, LARGE_TILE.n)
-    return LARGE_TILE if blocks >= 2 * device.properties.multiprocessors else SMALL_TILE
+    size, processors = dtypes.info(elem).acc.itemsize, device.properties.multiprocessors
+
+    def cost(tile: Tile) -> float:
+        blocks = batches * divide_up(rows, tile.m) * divide_up(columns, tile.n)
+        return divide_up(blocks, processors) * tile.m * tile.n / tile.rate
+
+    return min((one for one in TILES if one.thread_m * one.thread_n * size <= _THREAD_BYTES), key=cost)
+
+
+class _Reading(NamedTuple):
+    """How a factor gets into shared memory.
+
+    Attributes:
+        turned: whether neighbouring threads read along the inner axis, not along the factor's own.
+        width: elements that a thread reads at a time.
+        unit: the axis whose step is known to be 1 when the kernel is compiled.
+    """
+
+    turned: bool
+    width: int
+    unit: str
+
+
+def _is_wide(one: Array, along: int) -> bool:
+    """Whether the elements along an axis can be read by fours, wherever one begins."""
+    steps = [stride // one.itemsize for stride in one._data.strides]
+    rest = [step for axis, step in enumerate(steps) if axis != along % one.ndim]
+    return (
+        steps[along] == 1
+        and one.shape[along] % _WIDE == 0
+        and all(step % _WIDE == 0 for step in rest)
+        and address(one._data) % min(_WIDE * one.itemsize, 16) == 0
+    )
+
+
+def _reading(one: Array, own: int, names: tuple[str, str]) -> _Reading:
+    """How a factor is read; ``own`` is its axis that is not the inner one, ``names`` are those of its last two."""
+    inner = -3 - own
+    own_step, inner_step = one._data.strides[own], one._data.strides[inner]
+    by_inner = abs(inner_step) < abs(own_step) if own_step and inner_step else not own_step
+    along = inner if by_inner else own
+    wide = _is_wide(one, along)
+    return _Reading(by_inner, _WIDE if wide else 1, names[along] if wide else "")
 
 
 @cache
 def _bound(
-    device: Device, elem: dtypes.DType, index: str, batch_ndim: int, rhs_unit: bool, tile: Tile
+    device: Device,
+    elem: dtypes.DType,
+    index: str,
+    batch_ndim: int,
+    tile: Tile,
+    lhs: _Reading,
+    rhs: _Reading,
+    width: int,
+    bias_unit: bool,
 ) -> BoundKernel:
     return _kernel.bind(
         device,
@@ -59,13 +134,46 @@ def _bound(
         index=index,
         block=(tile.m // tile.thread_m) * (tile.n // tile.thread_n),
         batch_ndim=batch_ndim,
-        rhs_unit=rhs_unit,
         tile_m=tile.m,
         tile_n=tile.n,
         tile_k=tile.k,
         thread_m=tile.thread_m,
         thread_n=tile.thread_n,
+        lanes_m=tile.lanes_m,
+        resident=max(1, tile.resident * 4 // dtypes.info(elem).acc.itemsize),
+        band=tile.band,
         staged=tile.staged,
+        lhs_turned=lhs.turned,
+        lhs_width=lhs.width,
+        lhs_unit=lhs.unit,
+        rhs_turned=rhs.turned,
+        rhs_width=rhs.width,
+        rhs_unit=rhs.unit,
+        width=width,
+        bias_unit=bias_unit,
+    )
+
+
+def _span(one: Array, places: tuple[int, int]) -> int:
+    """Elements between the first and the last of a slab, so many places along its last two axes."""
+    first, second = one._data.strides[-2:]
+    return int(places[0] * abs(first) + places[1] * abs(second)) // one.itemsize
+
+
+def _variables(
+    lhs: Array, rhs: Array, bias: Array, output: Array, staged: bool
+) -> tuple[_Reading, _Reading, int, bool]:
+    """What the kernel is compiled for, of where the elements lie."""
+    if not staged:
+        unit = rhs.shape[-1] == 1 or rhs._data.strides[-1] == rhs.itemsize
+        return _Reading(False, 1, ""), _Reading(False, 1, "column" if unit else ""), 1, False
+    by_fours = _is_wide(bias, -1) or not bias._data.strides[-1]
+    wide = by_fours and _is_wide(output, -1)
+    return (
+        _reading(lhs, -2, ("row", "inner")),
+        _reading(rhs, -1, ("inner", "column")),
+        _WIDE if wide else 1,
+        wide and bias._data.strides[-1] != 0,
     )
 
 
@@ -79,18 +187,18 @@ def launch(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...], tile: Ti
     matrices = ((lhs, (rows, inner)), (rhs, (inner, columns)), (bias, (rows, columns)))
     steps = [broadcast_steps(one._data, (*batch, *matrix)) for one, matrix in matrices]
     axes = collapse(batch, [step[:-2] for step in steps])
-    rhs_unit = columns == 1 or steps[1][-1] == 1
-    operands = []
-    for i, (one, matrix) in enumerate(matrices):
-        last = (steps[i][-2], 1) if i == 1 and rhs_unit else steps[i][-2:]
-        own = (*axes.steps[i], *last) if axes.shape else (0, *last)
-        operands.append(strided(one, (*(axes.shape or (1,)), *matrix), own))
+    left, right, added = (
+        strided(one, (*(axes.shape or (1,)), *matrix), (*(own if axes.shape else (0,)), *step[-2:]))
+        for (one, matrix), step, own in zip(matrices, steps, axes.steps, strict=True)
+    )
     batches = math.prod(batch)
-    tile = tile or _tile(lhs.device, batches, rows, columns)
-    index = index_type(output.size, batches * rows * inner, batches * inner * columns)
-    bound = _bound(lhs.device, lhs.dtype, index, len(axes.shape) or 1, rhs_unit, tile)
+    tile = tile or _tile(lhs.device, lhs.dtype, batches, rows, columns)
+    spans = (_span(left, (tile.m, tile.k)), _span(right, (tile.k, tile.n))) if tile.staged else ()
+    index = index_type(output.size, batches * rows * inner, batches * inner * columns, *spans)
+    variables = _variables(left, right, added, output, tile.staged)
+    bound = _bound(lhs.device, lhs.dtype, index, len(axes.shape) or 1, tile, *variables)
     grid = batches * divide_up(rows, tile.m) * divide_up(columns, tile.n)
-    bound((*operands, output, inner), grid)
+    bound((left, right, added, output, inner), grid)
     return output
 
 

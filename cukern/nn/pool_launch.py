@@ -132,7 +132,16 @@ class Shape:
 SHAPES: dict[str, tuple[Shape | None, Shape | None]] = {
     "host": (Shape(32, 2, stride=4), Shape(32, 2)),
     "cuda": (Shape(16, 4), Shape(16, 4)),
+    # Of half types 16 bytes are 8 elements, whose windows' sums cost more than the wider access saves.
+    "cuda, half": (Shape(8, 4), Shape(16, 8)),
 }
+
+
+def _kind(device: Device, dtype: dtypes.DType) -> str:
+    """The key of :data:`SHAPES`."""
+    return "cuda, half" if device.kind == "cuda" and dtype.itemsize == 2 else device.kind
+
+
 #: Threads a multiprocessor below which a thread takes fewer rows.
 _BUSY = 1024
 #: What a tile's text is written out for at most: places of a window, registers of a thread, and steps.
@@ -292,7 +301,7 @@ def variables(kernel: Kernel, call: _Call, tile: Tile) -> dict[str, Any]:
 @lru_cache(maxsize=1024)
 def _plan(kernel: Kernel, call: _Call) -> tuple[BoundKernel, int, Sizes]:
     """The compiled kernel, its grid, and its arguments after the arrays."""
-    shape = SHAPES[call.device.kind][kernel is _backward]
+    shape = SHAPES[_kind(call.device, call.dtype)][kernel is _backward]
     tile = (_backward_tile if kernel is _backward else _forward_tile)(call, shape)
     block = 256 if shape is None else shape.block
     planes, *sizes = call.sizes
@@ -310,7 +319,7 @@ def _launch(
     keep: bool,
 ) -> None:
     device = arrays[0].device
-    tiled = SHAPES[device.kind] != (None, None)
+    tiled = SHAPES[_kind(device, arrays[0].dtype)] != (None, None)
     aligned = tiled and not any(address(one._data) % _ACCESS for one in arrays)
     call = _Call(device, arrays[0].dtype, x_shape, windows, maximum, keep, aligned)
     bound, grid, sizes = _plan(kernel, call)

@@ -95,7 +95,6 @@ def _advanced(part: Any) -> bool:
 
 
 @public
-@on_device
 def getitem(x: Array, key: Any, /) -> Array:
     """The part of ``x`` that an index names.
 
@@ -104,6 +103,21 @@ def getitem(x: Array, key: Any, /) -> Array:
     Raises:
         IndexError: the index does not fit the shape.
     """
+    parts = key if isinstance(key, tuple) else (key,)
+    if _PLAIN.issuperset(map(type, parts)) and tape.tracked((x,)) is None:
+        try:
+            return view(x, x._data[parts if ... in parts else (*parts, ...)])
+        except IndexError:
+            pass  # which is told below
+    return _getitem(x, key)
+
+
+#: The types of the parts of most indices of views.
+_PLAIN = frozenset((int, slice, type(None), type(...)))
+
+
+@on_device
+def _getitem(x: Array, key: Any) -> Array:
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
         return _basic(x, tuple(parts))

@@ -124,7 +124,7 @@ def pooled(
     monkeypatch: pytest.MonkeyPatch, shape: Shape | None, x: ck.Array, windows: Windows, maximum: bool
 ) -> list[np.ndarray]:
     """What the kernels of one shape make of ``x``, y, y without winners, dx of a fixed dy, the winners."""
-    monkeypatch.setitem(pool_launch.SHAPES, x.device.kind, (shape, shape))
+    monkeypatch.setitem(pool_launch.SHAPES, pool_launch._kind(x.device, x.dtype), (shape, shape))
     monkeypatch.setattr(pool_launch, "_BUSY", 0)
     pool_launch._plan.cache_clear()
     y, winners = pool_launch.forward(x, windows, maximum, keep=maximum)

@@ -24,7 +24,7 @@ def test_saves_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     found = json.loads((tmp_path / "bench.json").read_text())
     assert [one["name"] for one in found["results"]] == ["add a row", "add a column"]
     for one in found["results"]:
-        assert one["seconds"].keys() == {"cukern", "numpy"} and min(one["seconds"].values()) > 0
+        assert one["measured"].keys() == {"cukern", "numpy"} and min(one["measured"].values()) > 0
         assert one["error"] < 1e-6
     assert "add a row" in (tmp_path / "bench.md").read_text()
     assert "wrong or failed: none" in capsys.readouterr().out
@@ -56,4 +56,4 @@ def test_every_line_can_be_read() -> None:
     for case in CASES:
         for device in ("cuda", "host"):
             assert case.arguments(device)
-            assert case.kind == "call" or case.operations(device) or case.nbytes(device, "float32") > 0
+            assert case.kind != "device" or case.operations(device) or case.nbytes(device, "float32") > 0

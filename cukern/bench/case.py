@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -54,6 +54,7 @@ class Case:
         bare: the expression of the library's bare product that ``flops`` are compared with.
         same: what is compared in place of the result, by ``out`` and the inputs, where results may differ.
         dtypes: the dtypes that it is run in.
+        kind: what is measured: seconds on the device, the host's seconds a call, or bytes of device memory.
     """
 
     family: str
@@ -70,7 +71,7 @@ class Case:
     bare: str = ""
     same: str = "out"
     dtypes: str = "float32 bfloat16"
-    kind: Literal["device", "call"] = field(default="device")
+    kind: Literal["device", "call", "memory"] = "device"
 
     def sizes_on(self, device: str) -> dict[str, int]:
         """The sizes on a kind of device."""

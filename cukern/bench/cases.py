@@ -170,6 +170,13 @@ CALLS = [
     _step("LLTM, captured", run="lltm_captured(x, weights, bias, h, c)"),
 ]
 
+_memory = partial(Case, "memory", traffic="", dtypes="float32", kind="memory", numpy=None)
+MEMORY = [
+    _memory("LLTM", _LLTM, "lltm_gradients(x, weights, bias, h, c)", sizes="b=4096 f=1024 s=1024"),
+    _memory("MLP with layer_norm", "x:n,m first:m,k scale:k shift:k second:k,m",
+            "mlp_gradients(x, first, scale, shift, second)", sizes="n=8192 m=1024 k=4096"),
+]  # fmt: skip
+
 CASES: list[Case] = [
-    *ELEMENTWISE, *LAYOUT, *REDUCTIONS, *SCANS, *ROWS, *POOLS, *INDEXING, *CELLS, *PRODUCTS, *CALLS,
+    *ELEMENTWISE, *LAYOUT, *REDUCTIONS, *SCANS, *ROWS, *POOLS, *INDEXING, *CELLS, *PRODUCTS, *CALLS, *MEMORY,
 ]  # fmt: skip

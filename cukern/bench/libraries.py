@@ -36,6 +36,9 @@ class Library(Protocol):
             seed: what makes an ndarray of random numbers of a shape: the cotangent's.
         """
 
+    def peak(self, call: Call) -> int:
+        """Bytes of device memory that a call holds at most, beyond what was held before."""
+
 
 class Reference(Library, Protocol):
     """A library that can say how far from float64 cukern's results are."""
@@ -106,6 +109,33 @@ class Cukern:
         cotangent = self.take(seed(result.shape), "float32").astype(result.dtype)
         return lambda: tape.gradient(result, sources, output_gradients=cotangent)
 
+    def peak(self, call: Call) -> int:
+        """See :class:`Library`."""
+        call()  # what is kept from the first call on is no part of a step
+        held = _Held(self.device.xp.cuda)
+        with held.hook:
+            call()
+        return held.most
+
+
+class _Held:
+    """Counts the bytes of CuPy's memory pool that are in use."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.now = self.most = 0
+
+        class Hook(cuda.MemoryHook):  # type: ignore[misc]
+            name = "bytes held"
+
+            def malloc_postprocess(hook, *, mem_size: int, **rest: Any) -> None:
+                self.now += mem_size
+                self.most = max(self.most, self.now)
+
+            def free_postprocess(hook, *, mem_size: int, **rest: Any) -> None:
+                self.now -= mem_size
+
+        self.hook = Hook()
+
 
 def _recorded(value: Call, sources: Sequence[Any]) -> Call:
     """A call on arrays that a tape tracks; the tape forgets it at once."""
@@ -150,6 +180,15 @@ class PyTorch:
         cotangent = self.take(seed(tuple(result.shape)), "float32").to(result.dtype)
         return lambda: torch.autograd.grad(result, sources, cotangent, retain_graph=True)
 
+    def peak(self, call: Call) -> int:
+        """See :class:`Library`."""
+        call()
+        cuda = self.torch.cuda
+        cuda.reset_peak_memory_stats()
+        before = int(cuda.memory_allocated())
+        call()
+        return int(cuda.max_memory_allocated()) - before
+
     def widen(self, arrays: Arrays) -> Arrays:
         """See :class:`Reference`."""
         return {
@@ -181,6 +220,10 @@ class NumPyLike:
     def prepare(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
         """See :class:`Library`."""
         return evaluated(text, _scope(case, self.kind, arrays, np=self.xp))
+
+    def peak(self, call: Call) -> int:
+        """See :class:`Library`: no case measures it here."""
+        raise NotImplementedError("the memory of NumPy and CuPy is not measured")
 
     def widen(self, arrays: Arrays) -> Arrays:
         """See :class:`Reference`."""

@@ -30,10 +30,10 @@ def row(result: Result) -> tuple[str, ...]:
             "-",
             result.failure,
         )
-    own = result.seconds["cukern"]
+    own = result.measured["cukern"]
     others = ", ".join(
-        f"{name} {_time(seconds)} ({seconds / own:.2f}x)"
-        for name, seconds in result.seconds.items()
+        f"{name} {_amount(result, amount)} ({amount / own:.2f}x)"
+        for name, amount in result.measured.items()
         if name != "cukern"
     )
     unit = "TFLOP/s" if result.family == "product" else "GB/s"
@@ -46,7 +46,7 @@ def row(result: Result) -> tuple[str, ...]:
         result.family,
         result.name,
         result.dtype,
-        _time(own),
+        _amount(result, own),
         rate,
         share,
         _percent(result.goal),
@@ -59,8 +59,10 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.0f}%"
 
 
-def _time(seconds: float) -> str:
-    return f"{1e3 * seconds:.3f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.1f} us"
+def _amount(result: Result, amount: float) -> str:
+    if result.family == "memory":
+        return f"{amount / 2**20:.2f} MiB"
+    return f"{1e3 * amount:.3f} ms" if amount >= 1e-3 else f"{1e6 * amount:.1f} us"
 
 
 def line(result: Result) -> str:
@@ -138,8 +140,8 @@ def _draw(path: Path, bench: Bench, results: Sequence[Result]) -> bool:
             one = of_dtype.get(key)
             if one is None or one.share is None:
                 continue
-            own = one.seconds["cukern"]
-            other = next((s for name, s in one.seconds.items() if name != "cukern"), None)
+            own = one.measured["cukern"]
+            other = next((s for name, s in one.measured.items() if name != "cukern"), None)
             axes.barh(place - 0.2, 100 * one.share, 0.38, color="#1f5fa8")
             if other is not None:
                 axes.barh(place + 0.2, 100 * one.share * own / other, 0.38, color="#b8c4d1")
@@ -165,8 +167,8 @@ def summary(results: Sequence[Result]) -> str:
     slower = [
         f"{one.name} {one.dtype} ({name})"
         for one in results
-        for name, seconds in one.seconds.items()
-        if name == "torch" and seconds < one.seconds["cukern"]
+        for name, seconds in one.measured.items()
+        if name == "torch" and seconds < one.measured["cukern"]
     ]
     return "\n".join(
         [

@@ -10,6 +10,7 @@ from cukern.array import Array
 from cukern.capture import capture
 from cukern.creation import empty, empty_like
 from cukern.fuse import fuse
+from cukern.nn.layer_norm import layer_norm
 from cukern.nn.lltm import _backward, _forward, _Sequence, lltm_cell
 from cukern.tape import Tape
 
@@ -63,12 +64,22 @@ def lltm_gradients(x: Array, weights: Array, bias: Array, h: Array, cell: Array)
     return tape.gradient(loss, [weights, bias])
 
 
+def mlp_gradients(x: Array, first: Array, scale: Array, shift: Array, second: Array) -> Any:
+    """The gradients of the weights of two layers with a normalisation between them."""
+    with Tape() as tape:
+        tape.watch(first, scale, shift, second)
+        hidden = ops.gelu(layer_norm(x @ first, first.shape[1:], scale, shift))
+        loss = ops.mean((hidden @ second) ** 2)
+    return tape.gradient(loss, [first, scale, shift, second])
+
+
 #: What the expressions of cukern may use beside its namespace.
 OURS = {
     "affine": affine,
     "chain": chain,
     "grad_of_squares": grad_of_squares,
     "lltm_gradients": lltm_gradients,
+    "mlp_gradients": mlp_gradients,
     "lltm_captured": capture(lltm_gradients),
     "pointwise": pointwise,
     "pointwise_backward": pointwise_backward,
@@ -111,10 +122,18 @@ def _torch_lltm_gradients(x: Any, weights: Any, bias: Any, h: Any, cell: Any) ->
     return torch.autograd.grad(new_h.sum() + new_cell.sum(), [weights, bias])
 
 
+def _torch_mlp_gradients(x: Any, first: Any, scale: Any, shift: Any, second: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+    f, weights = torch.nn.functional, [one.detach().requires_grad_() for one in (first, scale, shift, second)]
+    hidden = f.gelu(f.layer_norm(x @ weights[0], first.shape[1:], weights[1], weights[2]))
+    return torch.autograd.grad(((hidden @ weights[3]) ** 2).mean(), weights)
+
+
 #: What the expressions of PyTorch may use beside its namespace.
 PYTORCHS = {
     "grad_of_squares": _torch_grad_of_squares,
     "lltm_gradients": _torch_lltm_gradients,
+    "mlp_gradients": _torch_mlp_gradients,
     "eager_pointwise": _torch_pointwise,
     "eager_pointwise_backward": _torch_pointwise_backward,
 }

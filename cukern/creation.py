@@ -207,8 +207,11 @@ def full(
         raise TypeError(f"fill_value: cukern has no complex numbers, got {fill_value!r}")
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     number = fill_value.item() if isinstance(fill_value, Array) else fill_value
-    with where.activate():
-        return Array._wrap(where.xp.full(shape_of(shape), number, wanted), where)
+    if where.kind == "host":
+        return Array._wrap(np.full(shape_of(shape), number, wanted), where)
+    from .ops.copying import filled  # which is made of arrays
+
+    return Array._wrap(filled(where, shape_of(shape), number, wanted), where)
 
 
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:

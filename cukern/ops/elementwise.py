@@ -144,24 +144,21 @@ class Elementwise(Row):
         row, simpler = self._simplified(operands)
         if row is not self:
             return row(*simpler)
-        key: list[Any] = [self]
+        kinds: list[Any] = []
         arrays: list[Array] = []
         scalars: list[Scalar] = []
         for operand in operands:
             if isinstance(operand, Array):
                 arrays.append(operand)
-                key.append(operand._data.dtype)
+                kinds.append(operand.dtype)
             elif type(operand) in _SCALARS:
                 scalars.append(operand)
-                key.append(type(operand))
+                kinds.append(type(operand))
             else:
                 return self._apply_other(operands)
         if not arrays:
             return self.apply((asarray(operands[0]), *operands[1:]))
-        signature = tuple(key)
-        made = _programs.get(signature)
-        if made is None:
-            made = remember(_programs, signature, self._program(signature[1:]))
+        made = self._program(tuple(kinds))
         plan = planned(made, arrays)
         if not scalars or self.simplify is None:
             layouts = [one._layout if isinstance(one, Array) else type(one) for one in operands]
@@ -196,8 +193,12 @@ class Elementwise(Row):
         ]
         return self.apply(tuple(wide))
 
-    def _program(self, kinds: Sequence[Any]) -> Program:
+    def _program(self, kinds: tuple[Any, ...]) -> Program:
         """The program for operands of these dtypes or Python types."""
+        made = _programs.get((self, *kinds))
+        return remember(_programs, (self, *kinds), self._made(kinds)) if made is None else made
+
+    def _made(self, kinds: tuple[Any, ...]) -> Program:
         wanted, _ = self.resolve([kind() if isinstance(kind, type) else kind for kind in kinds])
         nodes: list[Node] = []
         inputs: list[dtypes.DType] = []
@@ -231,7 +232,7 @@ class Elementwise(Row):
             raise ValueError(
                 f"in-place {self.name} on a repeated view, such as broadcast_to's: write to a copy"
             )
-        kinds = [o._data.dtype if isinstance(o, Array) else type(o) for o in (x_, *rest)]
+        kinds = tuple([o.dtype if isinstance(o, Array) else type(o) for o in (x_, *rest)])
         made = row._program(kinds)
         dtype = made.outputs[0].dtype
         if dtype != x.dtype:

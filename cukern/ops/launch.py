@@ -18,13 +18,13 @@ from ..device.base import Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
 from ..expr import convert_scalar
-from ..kernel import Kernel
 from ..layout import Layout, fresh_layout, layout_of
 from ..program import Backward, Program
 from ..program import remember as remember
+from .spread import HOST_TILE, HOST_TURNS, LINES, Operand, Task, Work, spread, tiled
+from .spread import contiguous_steps as contiguous_steps
 
 Strides = tuple[int, ...]
-_KERNEL = Kernel("elementwise.cu", block=256)
 #: Elements that one host thread does in a row; enough that starting it costs nothing beside them.
 _HOST_PIECE = 16384
 _LIMIT_32 = 2**31 - 2**20
@@ -97,14 +97,6 @@ def broadcast_steps(data: Any, shape: tuple[int, ...]) -> Strides:
     size = data.dtype.itemsize
     own = [0 if n == 1 else stride // size for n, stride in zip(data.shape, data.strides, strict=True)]
     return (0,) * (len(shape) - len(own)) + tuple(own)
-
-
-def contiguous_steps(shape: Sequence[int]) -> Strides:
-    """The steps in elements of an array in C order."""
-    steps = [1] * len(shape)
-    for i in range(len(shape) - 2, -1, -1):
-        steps[i] = steps[i + 1] * shape[i + 1]
-    return tuple(steps)
 
 
 def needs_64_bits(axes: Axes) -> bool:
@@ -214,61 +206,75 @@ def _wide(axes: Axes, shape: Geometry) -> bool:
     return needs_64_bits(axes) or math.prod(axes.shape[:-1]) * shape.lanes > _LIMIT_32
 
 
-def variables(program: Program, axes: Axes, shape: Geometry, inplace: Sequence[bool]) -> dict[str, Any]:
+def variables(program: Program, work: Work, inplace: Sequence[bool]) -> dict[str, Any]:
     """The template variables of a program's kernel; ``inplace`` says which inputs are the output's memory."""
     body, values = statements(program.outputs)
-    steps = [step_kind(step[-1]) for step in axes.steps]
+    first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
     k = len(program.inputs)
     inputs = [
-        {
-            "k": i,
-            "type": dtypes.info(d).cxx,
-            "compute": compute_type(d),
-            "step": steps[i],
-            "inplace": inplace[i],
-        }
-        for i, d in enumerate(program.inputs)
+        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": inplace[i], **place}
+        for i, (d, place) in enumerate(zip(program.inputs, work.places, strict=False))
     ]
     outputs = [
-        {"type": dtypes.info(node.dtype).cxx, "value": value, "step": step}
-        for node, value, step in zip(program.outputs, values, steps[k:], strict=True)
+        {"k": k + i, "type": dtypes.info(node.dtype).cxx, "value": value, **place}
+        for i, (node, value, place) in enumerate(zip(program.outputs, values, work.places[k:], strict=True))
     ]
     return {
-        "name": kernel_name(program, shape.block),
-        "block": shape.block,
-        "index": "long long" if _wide(axes, shape) else "int",
-        "lanes": shape.lanes,
-        "outer": max(0, len(axes.shape) - 1),
+        "name": f"{program.name}_{dtypes.info(first).name}_{work.block}",
         "inputs": inputs,
         "outputs": outputs,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
+        **work.variables,
     }
 
 
-def kernel_name(program: Program, block: int) -> str:
-    """The symbol of a program's kernel: what it computes, in which dtype, at which block size."""
-    first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
-    return f"{program.name}_{dtypes.info(first).name}_{block}"
-
-
-def _pack(axes: Axes, wide: bool) -> bytes:
-    outer = axes.shape[:-1]
-    numbers = [*outer, *(s for steps in axes.steps for s in steps[:-1]), *(steps[-1] for steps in axes.steps)]
-    return struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
-
-
-def _axes(program: Program, datas: Sequence[Any], shape: tuple[int, ...], out: Any) -> Axes:
+def _axes(outputs: int, datas: Sequence[Any], shape: tuple[int, ...], out: Any) -> Axes:
     """The axes of ``shape`` and the steps of inputs and outputs along them."""
     steps = [broadcast_steps(data, shape) for data in datas]
-    fresh = [contiguous_steps(shape)] * len(program.outputs)
+    fresh = [contiguous_steps(shape)] * outputs
     steps += fresh if out is None else [broadcast_steps(out, shape)]
     axes = collapse(shape, steps, steps[-1])
-    return axes if axes.shape else Axes((1,), ((0,),) * len(steps))
+    return axes if axes.shape else Axes((1,), ((1,),) * len(steps))
 
 
-def _shape_of(axes: Axes, device: Device) -> Geometry:
-    return geometry(device.kind, math.prod(axes.shape[:-1]), axes.shape[-1])
+def _lines(axes: Axes, kind: str) -> Work:
+    """Plain loops: for the host, and for long computations."""
+    outer, columns = axes.shape[:-1], axes.shape[-1]
+    rows = math.prod(outer)
+    shape = geometry(kind, rows, columns)
+    wide = _wide(axes, shape)
+    places = [{"step": step_kind(step[-1])} for step in axes.steps]
+    bound: dict[str, Any] = {"block": shape.block, "lanes": shape.lanes, "outer": len(outer)}
+    pieces, groups = divide_up(columns, shape.piece), shape.block // shape.lanes
+    grid = (divide_up(pieces, groups), 1, 1)
+    tail: tuple[Any, ...] = (columns, shape.piece)
+    if outer:
+        grid, tail = (divide_up(rows, groups * shape.rows_piece), pieces, 1), (rows, shape.rows_piece, *tail)
+    if outer or any(place["step"] == "any" for place in places):
+        numbers = [*outer, *(s for one in axes.steps for s in one[:-1]), *(one[-1] for one in axes.steps)]
+        tail = (struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers), *tail)
+    bound["index"] = "long long" if wide else "int"
+    return Work(LINES, bound, places, grid, shape.block, tail)
+
+
+def _kind(device: Device) -> str:
+    return device.kind
+
+
+def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool]) -> Work:
+    """How a launch's threads share the elements."""
+    dtype_of = [*program.inputs, *(node.dtype for node in program.outputs)]
+    operands = tuple(
+        Operand(dtype.itemsize, steps, *more)
+        for dtype, steps, *more in zip(dtype_of, axes.steps, aligned, strict=True)
+    )
+    length = len(statements(program.outputs)[0])
+    task = Task(axes.shape, operands, len(program.inputs), length, needs_64_bits(axes))
+    if _kind(device) != "host":
+        return spread(task) or _lines(axes, "cuda")
+    turned = tiled(task, HOST_TILE) if task.size >= HOST_TURNS else None
+    return turned or _lines(axes, "host")
 
 
 def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
@@ -276,18 +282,27 @@ def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
     shape = broadcast_shapes(program.name, [data.shape for data in datas])
     if 0 in shape:
         return ""
-    axes = _axes(program, datas, shape, None)
-    bound = variables(program, axes, _shape_of(axes, device), [False] * len(datas))
-    return _KERNEL.source(device=device, **bound)
+    axes = _axes(len(program.outputs), datas, shape, None)
+    work = _work(program, device, axes, _aligned([layout_of(device, data) for data in datas], program, None))
+    return work.kernel.source(device=device, **variables(program, work, [False] * len(datas)))
+
+
+def _aligned(operands: Sequence[Layout], program: Program, out: Layout | None) -> list[bool]:
+    made = [True] * len(program.outputs) if out is None else [out.aligned]
+    return [one.aligned for one in operands] + made
 
 
 def make_plan(
-    program: Program, operands: Sequence[Layout], out: Layout | None, inplace: Sequence[bool]
+    program: Program,
+    device: Device,
+    operands: Sequence[Layout],
+    out: Layout | None,
+    inplace: Sequence[bool],
 ) -> Plan:
     """Choose and compile the launch of ``program`` on arrays like these.
 
     Args:
-        operands: the inputs' layouts, on one device.
+        operands: the inputs' layouts, on ``device``.
         out: the output's layout where it is given; else outputs will be new, in C order.
         inplace: which inputs are the output's memory.
 
@@ -295,11 +310,11 @@ def make_plan(
         ValueError: the shapes do not broadcast.
     """
     plan = Plan()
-    plan.program, plan.device, plan.operands = program, operands[0].device, tuple(operands)
-    shape = broadcast_shapes(program.name, [one.shape for one in operands])
-    plan.layouts = tuple(fresh_layout(plan.device, node.dtype, shape) for node in program.outputs)
+    plan.program, plan.device, plan.operands = program, device, tuple(operands)
+    shape = broadcast_shapes(program.name, [one.shape for one in operands] or [()])
+    plan.layouts = tuple(fresh_layout(device, node.dtype, shape) for node in program.outputs)
     plan.converters = tuple(map(_converter, program.scalars))
-    plan.current = None if plan.device.kind == "host" else plan.device.xp.cuda.runtime.getDevice
+    plan.current = None if device.kind == "host" else device.xp.cuda.runtime.getDevice
     plan.launch, plan.backwards = None, {}
     if out is not None:
         if broadcast_shapes(program.name, [shape, out.shape]) != out.shape:
@@ -308,27 +323,17 @@ def make_plan(
             )
         shape, plan.layouts = out.shape, (out,)
     if 0 not in shape:
-        plan.launch = _prepare(program, plan.device, _axes(program, operands, shape, out), inplace)
+        axes = _axes(len(program.outputs), operands, shape, out)
+        work = _work(program, device, axes, _aligned(operands, program, out))
+        plan.launch = _prepare(device, work, variables(program, work, inplace))
     return plan
 
 
-def _prepare(program: Program, device: Device, axes: Axes, inplace: Sequence[bool]) -> Prepared:
-    """Compile the kernel for these axes, and work out its arguments."""
-    rows, columns = math.prod(axes.shape[:-1]), axes.shape[-1]
-    shape = _shape_of(axes, device)
-    bound = variables(program, axes, shape, inplace)
-    groups = shape.block // shape.lanes
-    pieces = -(-columns // shape.piece)
-    tail: list[Any] = []
-    if bound["outer"] or any(step_kind(steps[-1]) == "any" for steps in axes.steps):
-        tail.append(_pack(axes, bound["index"] == "long long"))
-    grid = (-(-pieces // groups), 1, 1)
-    if bound["outer"]:
-        tail += [rows, shape.rows_piece]
-        grid = (-(-rows // (groups * shape.rows_piece)), pieces, 1)
+def _prepare(device: Device, work: Work, bound: dict[str, Any]) -> Prepared:
+    """The compiled launch."""
     with on(device):
-        function = _KERNEL.bind(device, **bound).function
-        return function.prepare(grid, (shape.block, 1, 1), 0, (*tail, columns, shape.piece))
+        function = work.kernel.bind(device, **bound).function
+        return function.prepare(work.grid, (work.block, 1, 1), 0, work.tail)
 
 
 def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -377,7 +382,9 @@ def planned(program: Program, arrays: Sequence[Array]) -> Plan:
     plan = _plans.get(key)
     if plan is None:
         one_device(program.name, arrays)
-        plan = remember(_plans, key, make_plan(program, layouts, None, [False] * len(arrays)))
+        plan = remember(
+            _plans, key, make_plan(program, arrays[0].device, layouts, None, [False] * len(arrays))
+        )
     return plan
 
 
@@ -394,7 +401,7 @@ def run_into(
     key = (program, *layouts, *same)
     plan = _plans.get(key)
     if plan is None:
-        plan = remember(_plans, key, make_plan(program, layouts[:-1], layouts[-1], same))
+        plan = remember(_plans, key, make_plan(program, device, layouts[:-1], layouts[-1], same))
     if plan.launch is not None:
         operand = device.backend.operand
         numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]

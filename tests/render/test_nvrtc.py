@@ -50,6 +50,10 @@ def _elementwise(dtype: Any) -> None:
                 rows.append(row)
     assert len(rows) > 20
     ck.fuse(lambda x: [row(*[x] * len(row.operands)) for row in rows])(*_zeros(dtype, (5, 3)))
+    # Vectors along an axis, a row beside a matrix, and tiles of a transpose.
+    matrix, row = _zeros(dtype, (64, 1024), (1024,))
+    ck.equal(matrix, row)
+    ck.equal(matrix[:, :64], matrix[:, :64].T)
     if dtypes.info(dtype).kind == "f":
         smooth = [row for row in rows if row.vjp is not None]
         _derivatives(

@@ -1,0 +1,225 @@
+"""The kernels by which a GPU's threads share elements: run on the host too, equal to the host's plain loops."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern import dtypes, layout
+from cukern.ops import copying, elementwise, launch, spread
+
+
+def _address_counts(device: ck.Device, data: Any) -> layout.Layout:
+    """The layout of an ndarray, on the host too by its address."""
+    pointer = data.data.ptr if device.kind == "cuda" else data.__array_interface__["data"][0]
+    return layout.layout(device, data.dtype, data.shape, data.strides, pointer % layout.ALIGNMENT == 0)
+
+
+@pytest.fixture
+def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[spread.Work]:
+    """Within the test the host takes a GPU's kernels; what they were chosen to be is listed."""
+    chosen: list[spread.Work] = []
+
+    def work(*args: Any) -> spread.Work:
+        chosen.append(choose(*args))
+        return chosen[-1]
+
+    choose = launch._work
+    monkeypatch.setattr(launch, "_kind", lambda device: "cuda")
+    monkeypatch.setattr(launch, "_work", work)
+    monkeypatch.setattr(launch, "_plans", {})
+    monkeypatch.setattr(elementwise, "_quick", {})
+    monkeypatch.setattr(launch, "layout_of", _address_counts)
+    # Its name in the package is that of the function.
+    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", _address_counts)
+    return chosen
+
+
+def _values(shape: Sequence[int], dtype: Any, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(0, 100, shape).astype(dtype)
+
+
+def _template(work: spread.Work) -> str:
+    return work.kernel.template.removeprefix("elementwise_").removesuffix(".cu")
+
+
+def _run(f: Callable[..., Any], *datas: Any) -> Any:
+    # Views keep their strides and their address.
+    host = ck.Device("host")
+    return f(*(ck.Array._wrap(data, host) for data in datas)).numpy()
+
+
+ADD, ROUNDED = ck.fuse(lambda x, y: x + y), ck.fuse(lambda x: ck.sqrt(x) * 3 + 1)
+# The template that is chosen, and the elements that it moves at a time, where the operands are of 4 bytes.
+PAIRS: list[tuple[str, str, int, Callable[[Any], tuple[Any, Any]]]] = [
+    ("one line", "flat", 4, lambda v: (v(5003), v(5003))),
+    ("whole packs", "flat", 4, lambda v: (v(4096), v(4096))),
+    ("few", "flat", 4, lambda v: (v(3), v(3))),
+    ("one element", "flat", 4, lambda v: (v(5000), v(1))),
+    ("one of each", "flat", 4, lambda v: (v(1), v(1))),
+    ("off the alignment", "flat", 1, lambda v: (v(5001)[1:], v(5000))),
+    ("every other", "flat", 1, lambda v: (v(9000)[::2], v(4500))),
+    ("reversed", "flat", 1, lambda v: (v(9000)[::-1], v(9000))),
+    ("short rows", "flat", 4, lambda v: (v((1700, 3)), v((1, 3)))),
+    ("short rows, a column", "flat", 4, lambda v: (v((1700, 3)), v((1700, 1))[:, :1])),
+    ("odd rows", "flat", 4, lambda v: (v((9, 1001)), v(1001))),
+    ("axes", "flat", 4, lambda v: (v((7, 6, 5, 11)), v((6, 1, 11)))),
+    ("axes that repeat", "flat", 4, lambda v: (v((3, 1, 60, 1)), v((1, 7, 1, 11)))),
+    ("a row", "rows", 4, lambda v: (v((13, 1024)), v(1024))),
+    ("a row, some threads idle", "rows", 4, lambda v: (v((11, 772)), v(772))),
+    ("a column", "rows", 4, lambda v: (v((13, 1024)), v((13, 1)))),
+    ("an outer product", "rows", 4, lambda v: (v(1024), v((13, 1)))),
+    ("rows of a view", "rows", 4, lambda v: (v((21, 1040))[::2, :1024], v((11, 1024)))),
+    ("odd rows of a view", "rows", 1, lambda v: (v((21, 1040))[::2, :1021], v((11, 1021)))),
+    ("rows by twos", "rows", 1, lambda v: (v((11, 1001))[:, ::2], v((11, 501)))),
+    ("rows along axes", "rows", 4, lambda v: (v((3, 5, 7, 256)), v((3, 1, 7, 256)))),
+    ("a transpose", "tiles", 4, lambda v: (v((128, 192)).T, v((192, 128)))),
+    ("a transpose, its sides odd", "tiles", 4, lambda v: (v((101, 203)).T, v((203, 101)))),
+    ("a transpose, sides of packs", "tiles", 4, lambda v: (v((100, 200)).T, v((200, 100)))),
+    ("batches", "tiles", 4, lambda v: (np.swapaxes(v((3, 68, 132)), 1, 2), v(68))),
+    ("axes reversed", "tiles", 4, lambda v: (v((64, 5, 3, 70)).T, v((70, 3, 5, 64)))),
+    ("a transpose and every other", "tiles", 4, lambda v: (v((64, 128)).T, v((128, 128))[:, ::2])),
+    ("a transpose and a column", "tiles", 4, lambda v: (v((64, 128)).T, v((128, 1)))),
+    ("two transposes", "tiles", 4, lambda v: (v((64, 128)).T, v((64, 128)).T + v((128, 64), 0).T.T)),
+]
+
+
+@pytest.mark.parametrize(
+    ("template", "width", "make"), [pair[1:] for pair in PAIRS], ids=[p[0] for p in PAIRS]
+)
+@pytest.mark.parametrize("wide", [False, True], ids=["32 bits", "64 bits"])
+def test_layouts(
+    like_a_gpu: list[spread.Work],
+    monkeypatch: pytest.MonkeyPatch,
+    template: str,
+    width: int,
+    make: Callable[[Any], tuple[Any, Any]],
+    wide: bool,
+) -> None:
+    if wide:
+        monkeypatch.setattr(launch, "_LIMIT_32", 0)
+    x, y = make(lambda shape, *seed: _values(shape, np.float32, *seed))
+    np.testing.assert_array_equal(_run(ADD, x, y), x + y)
+    assert (_template(like_a_gpu[-1]), like_a_gpu[-1].variables["width"]) == (template, width)
+
+
+@pytest.mark.parametrize("side", [64, 128, 192, 200, 256, 320])
+def test_a_matrix_and_its_transpose(like_a_gpu: list[spread.Work], side: int) -> None:
+    """Tiles and their mirror images take turns, each done once."""
+    m = _values((side, side), np.float32)
+    np.testing.assert_array_equal(_run(ADD, m, m.T), m + m.T)
+    assert like_a_gpu[-1].variables["paired"]
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: dtypes.info(d).name)
+@pytest.mark.parametrize("shape", [(9001,), (17, 1024), (256, 192)])
+def test_dtypes(like_a_gpu: list[spread.Work], dtype: Any, shape: tuple[int, ...]) -> None:
+    a = _values(shape, dtype)
+    np.testing.assert_array_equal(_run(lambda x: ck.minimum(x, x), a), a)
+    np.testing.assert_array_equal(_run(lambda x: ck.minimum(x, x), a.T), a.T)
+    if len(shape) > 1:
+        row = _values(shape[1:], dtype)
+        np.testing.assert_array_equal(_run(ck.maximum, a, row), np.maximum(a, row))
+
+
+@pytest.mark.parametrize("source", [np.int8, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("target", [np.int8, np.float16, np.float64])
+def test_dtypes_of_different_sizes(like_a_gpu: list[spread.Work], source: Any, target: Any) -> None:
+    for a in (_values(9001, source), _values((256, 192), source).T, _values((17, 1040), source)[:, :1024]):
+        np.testing.assert_array_equal(_run(lambda x: x.astype(target, copy=True), a), a.astype(target))
+
+
+@pytest.mark.parametrize("shape", [(5000,), (16, 1024), (192, 128)])
+def test_equal_to_the_hosts_loops(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+    """Bit for bit: the same statements of the same elements."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, *shape)).astype(np.float32)
+    f = ck.fuse(lambda x, y: (x * y + x - y * 0.25, ck.where(x > y, x, y)))
+    x, y = ck.asarray(a, device="host"), ck.asarray(b.T.copy(), device="host").T
+    plain = [one.numpy() for one in f(x, y)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "_kind", lambda device: "cuda")
+        patch.setattr(launch, "_plans", {})
+        for made, want in zip(f(x, y), plain, strict=True):
+            assert made.numpy().tobytes() == want.tobytes()
+
+
+def test_in_place(like_a_gpu: list[spread.Work]) -> None:
+    with ck.device("host"):
+        for shape in ((5003,), (17, 1024), (96, 80)):
+            a, b = _values(shape, np.float32), _values(shape, np.float32, 1)
+            x = ck.asarray(a.copy())
+            x += ck.asarray(b)
+            np.testing.assert_array_equal(x.numpy(), a + b)
+            x = ck.asarray(a.copy())
+            x[...] = ck.asarray(np.ascontiguousarray(b.T)).T
+            np.testing.assert_array_equal(x.numpy(), b)
+            x += ck.asarray(b[:1])
+            np.testing.assert_array_equal(x.numpy(), b + b[:1])
+
+
+@pytest.mark.parametrize(("length", "long"), [(20, False), (45, False), (150, True)])
+def test_long_computations_do_fewer_elements_at_a_time(
+    like_a_gpu: list[spread.Work], length: int, long: bool
+) -> None:
+    def steps(x: Any) -> Any:
+        for k in range(length):
+            x = x * 0.5 + k
+        return x
+
+    for a in (_values(3000, np.int8), _values((64, 64), np.int8).T, _values((3, 1024), np.int8)[:, 1:]):
+        np.testing.assert_array_equal(_run(ck.fuse(steps), a), steps(a.astype(np.float64)))
+        work = like_a_gpu[-1]
+        assert (_template(work) == "elementwise") == long
+        if not long and _template(work) != "tiles":
+            assert 2 * length * work.variables["width"] * work.variables["unroll"] <= 384
+
+
+@pytest.mark.parametrize("shape", [(700, 300), (64, 1024), (3, 200, 130)])
+def test_the_hosts_tiles(device: ck.Device, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+    monkeypatch.setattr(launch, "HOST_TURNS", 0)
+    monkeypatch.setattr(launch, "_plans", {})
+    a = _values((*shape[:-2], *shape[:-3:-1]), np.float32)
+    b = _values(shape, np.float32)
+    x = ck.swapaxes(ck.asarray(a), -1, -2)
+    np.testing.assert_array_equal((x + ck.asarray(b)).numpy(), np.swapaxes(a, -1, -2) + b)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: dtypes.info(d).name)
+def test_fill_and_copy(device: ck.Device, dtype: Any) -> None:
+    a = _values((5, 300), dtype)
+    for data in (a, a.T, a[::2, 1:], a[0, 0, ...], a[:, :0]):
+        x = (
+            ck.asarray(a)._data
+            if data is a
+            else ck.Array._wrap(data, ck.Device("host")).to_device(device)._data
+        )
+        made = copying.in_order(device, x)
+        assert made.flags.c_contiguous
+        np.testing.assert_array_equal(ck.Array._wrap(made, device).numpy(), data)
+    made = copying.filled(device, (3, 70), 1, dtype)
+    np.testing.assert_array_equal(ck.Array._wrap(made, device).numpy(), np.full((3, 70), 1, dtype))
+
+
+def test_copies_keep_what_nan_carries(device: ck.Device) -> None:
+    bits = np.array([0x7F81, 0xFFC3, 0x8000], np.uint16)
+    x = ck.asarray(bits.view(dtypes.bfloat16))
+    made = ck.Array._wrap(copying.in_order(device, x._data), device).numpy()
+    np.testing.assert_array_equal(made.view(np.uint16), bits)
+
+
+def test_divisors() -> None:
+    numbers = np.array([0, 1, 2, 3, 5, 7, 99, 2**16, 2**31 - 2**20 - 1], np.uint64)
+    for n in (1, 2, 3, 5, 6, 7, 10, 641, 2**16 - 1, 2**16, 2**31 - 2**20):
+        _, factor, shift = spread._divisors([n])
+        found = ((numbers * np.uint64(factor) >> np.uint64(32)) + numbers) >> np.uint64(shift)
+        np.testing.assert_array_equal(found, numbers // np.uint64(n))
+        near = np.array([k * n + d for k in (1, 2, 1000) for d in (-1, 0, 1)], np.int64)
+        near = near[(near >= 0) & (near < 2**31)].astype(np.uint64)
+        found = ((near * np.uint64(factor) >> np.uint64(32)) + near) >> np.uint64(shift)
+        np.testing.assert_array_equal(found, near // np.uint64(n))

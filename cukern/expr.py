@@ -69,7 +69,7 @@ class Row:
         signature: the operands' types and the result's: ``x`` for the common one, ``b`` for bool.
         vjp: from the cotangent ``g``, the operands and the result, all symbols, the cotangent of each
             operand; None where the derivative is zero or not defined.
-        codes: another ``code`` for some kinds of dtype.
+        codes: another ``code`` for some kinds of dtype, of ``"biuf"`` or ``"h"`` for floats of 16 bits.
         integers: the dtype that integers are divided in; None for the float of NumPy's math functions.
         halves: whether it has a meaning for float16 and bfloat16, whose values are computed in float32.
         simplify: may name another row and operands for special Python numbers.
@@ -166,7 +166,8 @@ class Row:
         names = dict(zip("xyz", operands, strict=False))
         names["T"] = dtypes.info(info.acc).cxx
         names["U"] = "unsigned long long" if info.itemsize == 8 else "unsigned int"
-        return _substitute(self.codes.get(info.kind, self.code), names)
+        code = self.codes.get(info.kind, self.code)
+        return _substitute(self.codes.get("h", code) if info.kind == "f" and info.itemsize == 2 else code, names)
 
 
 _WORD = re.compile(r"\b([xyzTU])\b(\(?)")

@@ -170,7 +170,7 @@ _POWERS: dict[float, Unary] = {-1: reciprocal, 0.5: sqrt, 1: positive}
 
 # ----- exponentials and logarithms -----
 
-exp = unary("exp", "exp(x)", vjp=lambda g, x, r: g * r, doc="e to the power x.")
+exp = unary("exp", "exp(x)", codes={"h": "__expf(x)"}, vjp=lambda g, x, r: g * r, doc="e to the power x.")
 exp2 = unary("exp2", "exp2(x)", vjp=lambda g, x, r: g * r * _LN2, doc="2 to the power x.")
 expm1 = unary("expm1", "expm1(x)", vjp=lambda g, x, r: g * (r + 1), doc="exp(x) - 1, exact near 0.")
 log = unary("log", "log(x)", vjp=lambda g, x, r: g / x, domain=(0.2, 4.0), doc="The natural logarithm.")
@@ -322,6 +322,7 @@ elu = parametric(
 gelu = unary(
     "gelu",
     "T(0.5) * x * erfc(x * T(-0.7071067811865476))",
+    codes={"h": "T(0.5) * x * erfc_of_half(x * T(-0.7071067811865476))"},
     vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
     oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
     doc="x times the standard normal distribution function of x.",
@@ -336,6 +337,7 @@ erf = unary(
 erfc: Unary = unary(
     "erfc",
     "erfc(x)",
+    codes={"h": "erfc_of_half(x)"},
     vjp=lambda g, x, r: -g * (2 / math.sqrt(math.pi)) * exp(-x * x),
     oracle=_ERFC,
     doc="1 - erf(x), exact where that is small.",

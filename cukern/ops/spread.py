@@ -36,7 +36,7 @@ class Shape(NamedTuple):
     """
 
     block: int = 256
-    flight: int = 32
+    flight: int = 64
     unroll: int = 4
     rounds: int = 4
     streaming: bool = False

@@ -104,3 +104,22 @@ __all__ += namespace.__all__
 
 with contextlib.suppress(ImportError):
     from . import einops_backend as _einops_backend  # noqa: F401 - einops is there, and finds it
+
+
+def __getattr__(name: str) -> object:
+    """The version, looked up when it is asked for; of NumPy's other names, what to do instead."""
+    if name == "__version__":
+        import importlib.metadata
+
+        try:
+            return importlib.metadata.version("cukern")
+        except importlib.metadata.PackageNotFoundError:
+            return "unknown"
+    import numpy
+
+    hint = f"; NumPy has it: numpy.{name} takes x.numpy()" if hasattr(numpy, name) else ""
+    raise AttributeError(f"module 'cukern' has no attribute {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -48,7 +48,7 @@ def markdown() -> str:
     lines = [
         "# The namespace",
         "",
-        "Every function of `cukern` (`import cukern as ck`), made by `python -m cukern functions`.",
+        "The functions of `cukern` on arrays (`import cukern as ck`), made by `python -m cukern functions`.",
         "",
     ]
     rows = [name for name in namespace.__all__ if isinstance(getattr(namespace, name), Row)]

@@ -121,7 +121,8 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
     try:
         dtype = np.dtype(obj)
     except TypeError as error:
-        raise TypeError(f"{argument}: {obj!r} is not a dtype") from error
+        hint = "; sizes of a shape go together, as in (3, 4)" if isinstance(obj, int) else ""
+        raise TypeError(f"{argument}: {obj!r} is not a dtype{hint}") from error
     dtype = dtype.newbyteorder("=")
     if dtype not in _BY_DTYPE:
         have = ", ".join(row.name for row in TABLE)

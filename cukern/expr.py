@@ -167,7 +167,9 @@ class Row:
         names["T"] = dtypes.info(info.acc).cxx
         names["U"] = "unsigned long long" if info.itemsize == 8 else "unsigned int"
         code = self.codes.get(info.kind, self.code)
-        return _substitute(self.codes.get("h", code) if info.kind == "f" and info.itemsize == 2 else code, names)
+        return _substitute(
+            self.codes.get("h", code) if info.kind == "f" and info.itemsize == 2 else code, names
+        )
 
 
 _WORD = re.compile(r"\b([xyzTU])\b(\(?)")

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import dtypes
 from .expr import ALL, INTEGER, NUMERIC
-from .ops.elementwise import Bounded, Rounding, Ternary, Unary, binary, parametric, ternary, unary
+from .ops.elementwise import Bounded, Choice, Rounding, Unary, binary, parametric, unary
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)
@@ -376,13 +376,13 @@ minimum = binary(
     vjp=lambda g, x, y, r: (_ties(g, x, y, x < y), _ties(g, x, y, y < x)),
     doc="The smaller of the two, NaN if either is; equal operands share the derivative.",
 )
-where: Ternary = ternary(
+where: Choice = Choice(
     "where",
     "x ? y : z",
     ALL,
     "bxx->x",
     vjp=lambda g, c, x, y, r: (None, where(c, g, 0), where(c, 0, g)),
-    doc="y where x is true, else z.",
+    doc="y where x is true, else z; of x alone, the places where it is true, as nonzero gives them.",
 )
 
 

@@ -13,7 +13,7 @@ import cukern as ck
 
 from .run import Bench, Result
 
-_HEAD = ("family", "case", "dtype", "time", "rate", "share", "goal", "others", "error")
+_HEAD = ("family", "case", "dtype", "time", "rate", "of a copy", "goal", "others", "error")
 
 
 def row(result: Result) -> tuple[str, ...]:
@@ -67,7 +67,12 @@ def _amount(result: Result, amount: float) -> str:
 
 def line(result: Result) -> str:
     """A result as a line of the terminal."""
-    family, name, dtype, time, rate, share, goal, others, error = row(result)
+    return aligned(row(result))
+
+
+def aligned(cells: tuple[str, ...]) -> str:
+    """The cells of a line below those of the others."""
+    family, name, dtype, time, rate, share, goal, others, error = cells
     return (
         f"{family:11} {name:28} {dtype:9} {time:>11} {rate:>14} {share:>10} {goal:>5}  {error:>8}  {others}"
     )
@@ -96,10 +101,10 @@ def markdown(bench: Bench, results: Sequence[Result]) -> str:
         "",
         f"{about}.",
         "",
-        "Medians by events on the device; share of the bandwidth of a large copy measured in the same run, each byte",
-        "of input and output counted once (of a product: of the library's bare product). Each result was compared",
-        "with float64 in the same run: `error` is the norm of the difference over the norm. Others: their time, and",
-        "how many times that of cukern it is.",
+        f"Medians{' by events on the device' if bench.device.kind == 'cuda' else ''}; of a copy: the share of the",
+        "bandwidth of a large copy measured in the same run, each byte of input and output counted once (of a",
+        "product: of the library's bare product). Each result was compared with float64 in the same run: `error` is",
+        "the norm of the difference over the norm. Others: their time, and how many times that of cukern it is.",
         "",
         "| " + " | ".join(_HEAD) + " |",
         "|" + " --- |" * len(_HEAD),
@@ -170,19 +175,17 @@ def summary(results: Sequence[Result]) -> str:
         for name, seconds in one.measured.items()
         if name == "torch" and seconds < one.measured["cukern"]
     ]
-    return "\n".join(
-        [
-            f"goals met: {met} of {len(goals)}",
-            f"wrong or failed: {', '.join(wrong) or 'none'}",
-            f"slower than torch: {', '.join(slower) or 'none'}",
-        ]
-    )
+    lines = [f"wrong or failed: {', '.join(wrong) or 'none'}"]
+    if goals:
+        lines += [f"goals met: {met} of {len(goals)}", f"slower than torch: {', '.join(slower) or 'none'}"]
+    return "\n".join(lines)
 
 
 def measured(device: ck.Device, families: Sequence[str], folder: Path | None) -> int:
     """Measure, print a line for each case as it is done, and save; the exit status."""
     from .run import run
 
+    print(aligned(_HEAD))
     bench, results = run(device, families, lambda result: print(line(result), flush=True))
     print(", ".join(f"{name} {value}" for name, value in machine(bench).items()))
     print(summary(results))

@@ -347,6 +347,25 @@ class Ternary(Elementwise):
         return self.apply((x, y, z))
 
 
+class Choice(Ternary):
+    """Elements of one array or another, or the places of what is true."""
+
+    @overload
+    def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
+    @overload
+    def __call__(self, x: ArrayLike, /) -> tuple[Array, ...]: ...
+    def __call__(self, x: Any, /, *chosen: Any) -> Any:
+        if not chosen:
+            return FUNCTIONS["nonzero"](x)
+        if len(chosen) != 2:
+            raise TypeError(
+                f"{self.name}: expected a condition alone or with two arrays, got {len(chosen)} more"
+            )
+        return self.apply((x, *chosen))
+
+
 class Parametric(Elementwise):
     """An elementwise function of one array with parameters that have defaults."""
 

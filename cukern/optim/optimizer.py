@@ -64,7 +64,7 @@ class Optimizer:
                 stays as it is.
 
         Raises:
-            ValueError: the gradients do not match the parameters in number, name or shape.
+            ValueError: the gradients do not match the parameters in number, name or shape, or all are None.
             TypeError: a gradient is no floating array.
         """
         aligned = self._aligned(gradients)
@@ -82,6 +82,11 @@ class Optimizer:
             for i, (parameter, gradient) in enumerate(zip(self.parameters, aligned, strict=True))
             if gradient is not None and parameter.size
         }
+        if not any(gradient is not None for gradient in aligned):
+            raise ValueError(
+                "gradients: there is none for any parameter: was the loss computed inside the tape's block, and "
+                "are arrays that are no Parameters watched?"
+            )
         live.repeated(partial(self._count, tuple(updated)))
         for i, (parameter, gradient) in updated.items():
             if i not in self._state:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 from cukern import namespace as ops
 from cukern.array import Array
 from cukern.capture import capture
-from cukern.creation import empty, empty_like
+from cukern.creation import empty_like
 from cukern.fuse import fuse
+from cukern.kernel import Kernel
 from cukern.nn.layer_norm import layer_norm
-from cukern.nn.lltm import _backward, _forward, _Sequence, lltm_cell
+from cukern.nn.lltm import lltm_cell
+from cukern.nn.lltm_step import BACKWARD, FORWARD, Shape, prepared
 from cukern.tape import Tape
 
 
@@ -39,7 +42,7 @@ def pointwise(from_input: Array, from_state: Array, bias: Array, old_cell: Array
     """What follows the products in a step of the LLTM; the new h."""
     new_h, new_cell, gates = (empty_like(one) for one in (old_cell, old_cell, from_input))
     arrays = (from_input, from_state, bias, old_cell, new_h, new_cell, gates)
-    _sizes_of(old_cell).launcher(_forward, True, arrays)(*arrays)
+    _launch(FORWARD, old_cell, arrays, keep=True)
     return new_h
 
 
@@ -47,12 +50,16 @@ def pointwise_backward(gates: Array, new_cell: Array, dh: Array, dcell: Array) -
     """The derivative of :func:`pointwise`, ``dh`` the cotangent of both uses of h; the gates' cotangents."""
     dgates, old_dcell = empty_like(gates), empty_like(new_cell)
     arrays = (gates, new_cell, dh, dh, dcell, dgates, old_dcell)
-    _sizes_of(new_cell).launcher(_backward, True, arrays)(*arrays)
+    _launch(BACKWARD, new_cell, arrays, one_dh=False, one_dcell=False)
     return dgates
 
 
-def _sizes_of(cell: Array) -> _Sequence:
-    return _Sequence(empty((1, cell.shape[0], 0), dtype=cell.dtype), cell.shape[1])
+def _launch(kernel: Kernel, cell: Array, arrays: Sequence[Array], **variables: bool) -> None:
+    batch, state = cell.shape
+    shape = Shape(cell.device, batch, state, aligned=True)
+    launch = prepared(kernel, cell.device, cell.dtype, state, shape, **variables)
+    assert launch is not None
+    launch(*[one._operand for one in arrays if one._planned()])
 
 
 def lltm_gradients(x: Array, weights: Array, bias: Array, h: Array, cell: Array) -> Any:

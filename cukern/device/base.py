@@ -108,4 +108,7 @@ class Backend(Protocol):
         """What makes memory on the current device for a new array: an ndarray, or CuPy's pointer to it."""
 
     def operand(self, data: Any) -> int:
-        """What a prepared launch takes for an ndarray: a number that is good as long as the ndarray is there."""
+        """What a prepared launch takes for an ndarray: a number that is good as long as the ndarray is there.
+
+        For None it is that of a null pointer.
+        """

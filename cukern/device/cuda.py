@@ -202,7 +202,7 @@ class CudaBackend:
 
     def operand(self, data: Any) -> int:
         """See :class:`.base.Backend`: the address."""
-        return int(data.data.ptr)
+        return 0 if data is None else int(data.data.ptr)
 
     def synchronize(self, index: int) -> None:
         self.xp.cuda.Device(index).synchronize()

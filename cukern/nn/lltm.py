@@ -15,80 +15,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import partial
 from typing import Any
 
-from .. import dtypes
 from .. import namespace as ops
-from ..arguments import address
+from .. import tape
 from ..array import Array
 from ..creation import zeros
 from ..device import Device
 from ..function import Function
-from ..kernel import BoundKernel, Kernel
-from ..layout import fresh_layout
-from ..ops.launch import divide_up, on
-from ..ops.products import multiply
+from ..kernel import Kernel
+from ..layout import Layout, fresh_layout
+from ..ops.launch import on, remember
+from ..ops.products import multiply, readable
 from . import init, reference
-from .fused import common_dtype, fused_vjp, index_type, require_sizes
+from .fused import common_dtype, fused_vjp, require_sizes
+from .lltm_step import BACKWARD, FORWARD, Shape, Step, prepared, product_dtype
 from .module import Module, Parameter
-
-_forward = Kernel("nn/lltm_forward.cu", name="lltm_forward")
-_backward = Kernel("nn/lltm_backward.cu", name="lltm_backward")
-
-
-#: Elements that a thread of a GPU moves together, and the most threads of a block: reads of 16 bytes from each of
-#: seven arrays, more than enough on their way at the half of the threads that their registers leave room for.
-PACK, BLOCK = 4, 256
-
-
-@cache
-def _bound(
-    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, block: int, keep: bool, pack: int = 1
-) -> BoundKernel:
-    product = dtypes.info(dtypes.info(elem).acc).cxx
-    return kernel.bind(device, elem=elem, index=index, block=block, product=product, keep=keep, pack=pack)
-
-
-def _pack(state: int, arrays: Sequence[Array | None]) -> int:
-    """How many elements may be moved together: the arrays are aligned, and a row is still enough for a warp."""
-    if any(one is not None and address(one._data) % 16 for one in arrays):
-        return 1
-    pack = math.gcd(PACK, state)
-    while pack > 1 and state < 32 * pack:
-        pack //= 2
-    return pack
 
 
 class _Sequence:
     """One call's sizes, and its steps on raw memory: nothing here is recorded."""
 
     def __init__(self, inputs: Array, state: int) -> None:
-        # (steps, batch, features), or one step's (batch, features).
-        *steps, self.batch, self.features = inputs.shape
-        self.steps, self.state = steps[0] if steps else 1, state
+        self.steps, self.batch, self.features = inputs.shape
+        self.state = state
         self.device, self.dtype = inputs.device, inputs.dtype
         # What a product gives: the accumulator's dtype, so that a half type is rounded once.
-        self.product = dtypes.info(self.dtype).acc
-        self.index = index_type(3 * self.batch * state)
-        self.block, self.items, self.grid = self.shape(1)
+        self.product = product_dtype(self.dtype)
 
-    def shape(self, pack: int) -> tuple[int, int, tuple[int, int]]:
-        """Threads of a block, elements of a thread, and the grid, where ``pack`` elements are moved together."""
-        block, items = 1, self.state
-        if self.device.kind != "host" or pack > 1:
-            block, items = min(BLOCK, 32 * divide_up(max(self.state, 1), 32 * pack)), pack
-        return block, items, (self.batch, divide_up(self.state, max(1, block * items)))
-
-    def launcher(self, kernel: Kernel, keep: bool, arrays: Sequence[Array | None]) -> Callable[..., None]:
+    def launcher(
+        self, kernel: Kernel, arrays: Sequence[Array | None], **variables: bool
+    ) -> Callable[..., None]:
         """What launches a step's kernel; ``arrays`` are those that its steps' arrays are parts of."""
-        return self.packed(kernel, keep, 1 if self.device.kind == "host" else _pack(self.state, arrays))
+        aligned = all(one is None or one._planned().aligned for one in arrays)
+        shape = Shape(self.device, self.batch, self.state, aligned)
+        launch = prepared(kernel, self.device, self.dtype, self.state, shape, **variables)
+        null = self.device.backend.operand(None)
 
-    def packed(self, kernel: Kernel, keep: bool, pack: int) -> Callable[..., None]:
-        """What launches a step's kernel where ``pack`` elements are moved together."""
-        block, items, grid = self.shape(pack)
-        bound = _bound(kernel, self.device, self.dtype, self.index, block, keep, pack)
-        return lambda *arrays: bound((*arrays, self.state, items), grid)
+        def operand(part: Array | None) -> int:
+            return null if part is None or part._planned() is None else part._operand
+
+        def step(*parts: Array | None) -> None:
+            if launch is not None:
+                launch(*map(operand, parts))
+
+        return step
 
     def _empty(self, *shape: int, product: bool = False) -> Array:
         return Array._made(fresh_layout(self.device, self.product if product else self.dtype, shape))
@@ -120,7 +92,7 @@ class _Sequence:
         gates = self._empty(steps, batch, 3 * state) if keep else None
         states._data[0], cells._data[0] = old_h._data, old_cell._data
         whole = (from_input, from_state, bias, cells, states, gates)
-        step = self.launcher(_forward, keep, whole)
+        step = self.launcher(FORWARD, whole, keep=keep)
         for t in range(steps):
             self._matmul(self._factor(states._data[t]), of_state, out=from_state._data)
             kept = None if gates is None else self._at(gates, t)
@@ -140,43 +112,13 @@ class _Sequence:
         cell_d = cell_d.contiguous()
         written = (self._empty(batch, state), self._empty(batch, state))
         whole = (gates, cells, outputs_d, state_d, cell_d, gates_d, *written)
-        step = self.launcher(_backward, True, whole)
+        step = self.launcher(BACKWARD, whole, one_dh=False, one_dcell=False)
         for t in reversed(range(self.steps)):
             arrays = (self._at(gates, t), self._at(cells, t + 1), self._at(outputs_d, t), state_d, cell_d)
             step(*arrays, self._at(gates_d, t), written[t % 2])
             self._matmul(self._factor(gates_d._data[t]), of_state, out=state_d._data)
             cell_d = written[t % 2]
         return gates_d, state_d, cell_d
-
-    def cell_forward(
-        self, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array, keep: bool
-    ) -> tuple[Array, Array, Array | None]:
-        """The new h and the new cell of one step, and the gates if they are to be kept."""
-        batch, state = self.batch, self.state
-        factor = self._factor(weights._data)
-        from_input = self._empty(batch, 3 * state, product=True)
-        from_state = self._empty(batch, 3 * state, product=True)
-        self._matmul(self._factor(inputs._data), factor[:, state:].T, out=from_input._data)
-        self._matmul(self._factor(old_h._data), factor[:, :state].T, out=from_state._data)
-        new_h, new_cell = self._empty(batch, state), self._empty(batch, state)
-        gates = self._empty(batch, 3 * state) if keep else None
-        arrays = (from_input, from_state, bias, old_cell, new_h, new_cell, gates)
-        self.launcher(_forward, keep, arrays)(*arrays)
-        return new_h, new_cell, gates
-
-    def cell_backward(
-        self, weights: Array, new_cell: Array, gates: Array, h_d: Array, cell_d: Array, of_h: bool
-    ) -> tuple[Array, Array | None, Array]:
-        """As :meth:`backward`, of one step; the gradient of the old h where it is wanted."""
-        gates_d, old_cell_d = self._empty(1, self.batch, 3 * self.state), self._empty(self.batch, self.state)
-        arrays = (gates, new_cell, h_d.contiguous(), None, cell_d.contiguous(), gates_d, old_cell_d)
-        self.launcher(_backward, True, arrays)(*arrays)
-        if not of_h:
-            return gates_d, None, old_cell_d
-        old_h_d = self._empty(self.batch, self.state, product=True)
-        factor = self._factor(weights._data)[:, : self.state]
-        self._matmul(self._factor(gates_d._data[0]), factor, out=old_h_d._data)
-        return gates_d, old_h_d, old_cell_d
 
     def products(
         self, gates_d: Array, inputs: Array, weights: Array, before: Any, needs: tuple[bool, ...]
@@ -243,40 +185,23 @@ class _LLTM(Function):
         return fused_vjp(kernels, reference.lltm, primals, (outputs_d, h_d, cell_d), needs)
 
 
-class _Cell(Function):
-    """One step: nothing is copied that a sequence would."""
+_steps: dict[tuple[Layout, ...], Step] = {}
 
-    @staticmethod
-    def forward(
-        ctx: Any, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
-    ) -> tuple[Array, Array]:
-        sequence = _Sequence(inputs, old_h.shape[1])
-        keep = any(ctx.needs_input_grad)
-        with on(inputs.device):
-            arrays = (bias.contiguous(), old_h, old_cell.contiguous())
-            new_h, new_cell, gates = sequence.cell_forward(inputs, weights, *arrays, keep)
-        if keep:
-            ctx.save_for_backward(inputs, weights, bias, old_h, old_cell, new_cell, gates)
-        return new_h, new_cell
 
-    @staticmethod
-    def backward(ctx: Any, h_d: Array, cell_d: Array) -> tuple[Array | None, ...]:
-        *primals, new_cell, gates = ctx.saved_arrays
-        inputs, weights, _, old_h, _ = primals
-        needs = ctx.needs_input_grad
+def _step(arguments: Sequence[Array]) -> Step | None:
+    """The step of arguments of these layouts, if there was one of such that could be read as they are."""
+    return _steps.get(tuple([one._layout or one._planned() for one in arguments]))
 
-        def kernels() -> list[Array | None]:
-            sequence = _Sequence(inputs, old_h.shape[1])
-            with on(inputs.device):
-                gates_d, old_h_d, old_cell_d = sequence.cell_backward(
-                    weights, new_cell, gates, h_d, cell_d, needs[3]
-                )
-                products = sequence.products(gates_d, inputs, weights, old_h._data, needs)
-            bias_d = ops.sum(gates_d, axis=(0, 1)) if needs[2] else None
-            found = (*products, bias_d, old_h_d, old_cell_d)
-            return [None if one is None else ops.astype(one, inputs.dtype, copy=False) for one in found]
 
-        return fused_vjp(kernels, _reference_cell, primals, (h_d, cell_d), needs)
+def _pull_step(
+    step: Step, cotangents: Sequence[Array], saved: Sequence[Array], needs: tuple[bool, ...]
+) -> tuple[Array | None, ...]:
+    *primals, new_cell, gates = saved
+
+    def kernels() -> list[Array | None]:
+        return step.backward(primals, new_cell, gates, cotangents, needs)
+
+    return fused_vjp(kernels, _reference_cell, primals, cotangents, needs)
 
 
 def _reference_cell(input: Array, *others: Array) -> tuple[Array, Array]:
@@ -342,8 +267,21 @@ def lltm_cell(
 
     Source: the cell of PyTorch's tutorial on C++ and CUDA extensions.
     """
-    input, *others = _checked("lltm_cell", "input", input, weights, bias, old_h, old_cell)
-    new_h, new_cell = _Cell.apply(input, *others)
+    arguments = [input, weights, bias, old_h, old_cell]
+    step = _step(arguments) if all(isinstance(one, Array) for one in arguments) else None
+    if step is None:
+        arguments = _checked("lltm_cell", "input", *arguments)
+        arguments = [one.contiguous() if i in (2, 4) else readable(one) for i, one in enumerate(arguments)]
+        layouts = tuple([one._planned() for one in arguments])
+        step = _steps.get(layouts) or remember(_steps, layouts, Step(layouts))
+    needs = tape.tracked(arguments)
+    new_h, new_cell, gates = step.forward(arguments, needs is not None)
+    if needs is not None:
+        saved = (*arguments, new_cell, gates)
+        pull = partial(_pull_step, step)
+        tape.record_tracked(
+            "lltm_cell", arguments, step.layouts, (new_h, new_cell), step.outputs, pull, saved
+        )
     return new_h, new_cell
 
 

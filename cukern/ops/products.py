@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,6 +88,64 @@ def _plain(a: Layout, b: Layout) -> bool:
     sizes = (*a.shape, *b.shape, a.size // max(1, a.shape[-1]), b.size // max(1, b.shape[-1]))
     flat = b.ndim == 2 and a.ndim > 2 and a.contiguous  # one product of all rows is quicker
     return min(sizes) > 0 and max(sizes) <= _LIMIT and not flat and bool(cublas.read(a) and cublas.read(b))
+
+
+class Part(NamedTuple):
+    """A matrix in the memory of an array: the array's layout, and what makes the matrix of an ndarray."""
+
+    whole: Layout
+    view: Callable[[Any], Any] = lambda whole: whole
+
+
+class Product:
+    """``out = a @ b`` for matrices in arrays of given layouts, worked out once.
+
+    Args:
+        a: a matrix of a floating dtype that the device's library reads as it is (:func:`readable`).
+        b: likewise.
+        out: its rows contiguous; of the dtype of ``a`` and ``b``, or of their accumulator's.
+    """
+
+    __slots__ = ("_call", "_convert", "_device", "_offsets", "_views")
+
+    def __init__(self, a: Part, b: Part, out: Part) -> None:
+        parts = (a, b, out)
+        self._device = a.whole.device
+        self._views = [part.view for part in parts]
+        self._call: Callable[[int, int, int], None] | None = None
+        # NumPy has no product of half types.
+        self._convert = out.whole.dtype if a.whole.on_host and out.whole.dtype != a.whole.dtype else None
+        matrices = [_stand_in(part) for part in parts]
+        if not a.whole.on_host and all(one.size for one, _ in matrices):
+            self._offsets = tuple(offset for _, offset in matrices)
+            self._call = cublas.prepare(self._device.xp, *(one for one, _ in matrices))
+
+    def __call__(self, a: Array, b: Array, out: Array) -> None:
+        """Write the product; the current device is that of the arrays."""
+        if self._call is not None:
+            i, j, k = self._offsets
+            self._call(a._operand + i, b._operand + j, out._operand + k)
+            return
+        left, right, made = (view(one._data) for view, one in zip(self._views, (a, b, out), strict=True))
+        if self._convert is not None:
+            left, right = left.astype(self._convert), right.astype(self._convert)
+        multiply(self._device, left, right, made)
+
+
+def _stand_in(part: Part) -> tuple[Any, int]:
+    """The matrix as a NumPy array of no memory of its own, and how many bytes into the array it begins."""
+    whole = np.lib.stride_tricks.as_strided(
+        np.empty(1, part.whole.dtype), part.whole.shape, part.whole.strides
+    )
+    matrix = part.view(whole)
+    begin, start = (one.__array_interface__["data"][0] for one in (whole, matrix))
+    return matrix, start - begin
+
+
+def readable(x: Array) -> Array:
+    """A matrix that the library of its device reads as it is: itself, or a copy in C order."""
+    layout = x._layout or x._planned()
+    return x if layout.on_host or cublas.read(layout) else x.contiguous()
 
 
 def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:

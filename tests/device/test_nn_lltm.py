@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -55,19 +56,19 @@ def test_elements_moved_together(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, pack: int
 ) -> None:
     """The accesses of a GPU, with several blocks a row."""
-    module = import_module("cukern.nn.lltm")
+    module = import_module("cukern.nn.lltm_step")
     monkeypatch.setattr(module, "BLOCK", 32)
-    monkeypatch.setattr(
-        module._Sequence, "launcher", lambda self, kernel, keep, arrays: self.packed(kernel, keep, pack)
-    )
+    monkeypatch.setattr(import_module("cukern.nn.lltm"), "_steps", {})
+    for where in ("cukern.nn.lltm", "cukern.nn.lltm_step"):
+        monkeypatch.setattr(import_module(where), "Shape", partial(module.Shape, pack=pack))
     check_equal(nn.lltm, reference.lltm, sequence_arrays(2, 3, 5, 148, dtype), ulps=64)
+    check_equal(nn.lltm_cell, reference.lltm_cell, cell_arrays(3, 5, 148, dtype), ulps=32)
 
 
-def test_what_is_moved_together(device: ck.Device) -> None:
-    pack = import_module("cukern.nn.lltm")._pack
-    x = ck.zeros(20)
-    assert [pack(state, [x, None]) for state in (1024, 128, 64, 130, 129, 0)] == [4, 4, 2, 2, 1, 1]
-    assert pack(1024, [x, x[1:]]) == 1
+def test_what_is_moved_together() -> None:
+    widest_pack = import_module("cukern.nn.lltm_step").widest_pack
+    assert [widest_pack(state, True) for state in (1024, 128, 64, 130, 129, 0)] == [4, 4, 2, 2, 1, 1]
+    assert widest_pack(1024, False) == 1
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 3, 1), (1, 2, 300), (33, 1, 17)], ids=str)
@@ -166,7 +167,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("cukern.nn.lltm"), "index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(import_module("cukern.nn.lltm_step"), "index_type", lambda *sizes: "long long")
     check_equal(nn.lltm, reference.lltm, sequence_arrays(3, 2, 4, 5), 256)
 
 

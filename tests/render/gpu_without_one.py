@@ -100,7 +100,7 @@ class Gpu:
         return lambda: np.zeros(max(1, nbytes), np.uint8).view(_Memory)
 
     def operand(self, data: Any) -> int:
-        return int(data.ctypes.data)
+        return 0 if data is None else int(data.ctypes.data)
 
     def synchronize(self, index: int) -> None:
         """There is nothing to wait for."""

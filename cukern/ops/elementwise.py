@@ -356,14 +356,10 @@ class Choice(Ternary):
     def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
     @overload
     def __call__(self, x: ArrayLike, /) -> tuple[Array, ...]: ...
-    def __call__(self, x: Any, /, *chosen: Any) -> Any:
-        if not chosen:
+    def __call__(self, x: Any, y: Any = None, z: Any = None, /) -> Any:
+        if y is None and z is None:
             return FUNCTIONS["nonzero"](x)
-        if len(chosen) != 2:
-            raise TypeError(
-                f"{self.name}: expected a condition alone or with two arrays, got {len(chosen)} more"
-            )
-        return self.apply((x, *chosen))
+        return self.apply((x, y, z))
 
 
 class Parametric(Elementwise):

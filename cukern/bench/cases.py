@@ -139,7 +139,7 @@ INDEXING = [
 
 _GATES = "a:b,3*s h:b,3*s bias:3*s c:b,s"
 CELLS = [
-    Case("lltm", "pointwise", _GATES, "pointwise(a, h, bias, c)", "a + h + bias + 3 * c", _CELL, goal=0.9,
+    Case("lltm", "pointwise", _GATES, "pointwise(a, h, bias, c)", "2 * a + h + bias + 3 * c", _CELL, goal=0.9,
          torch="eager_pointwise(a, h, bias, c)", numpy=None, dtypes="float32"),
     Case("lltm", "pointwise, backward", "g:b,3*s c:b,s d:b,s e:b,s", "pointwise_backward(g, c, d, e)",
          "2 * g + 4 * c", _CELL, goal=0.9, torch="eager_pointwise_backward(g, c, d, e)", numpy=None, dtypes="float32"),

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
+from ..array import Array
 from ..device import Device
 from ..dtypes import DType
 from ..expr import input_node, scalar_node
+from ..kernel import Kernel
+from ..layout import Layout
 from ..program import Program, program
-from .launch import allocate, run_into
+from .launch import allocate, divide_up, run_into
+
+_COPIES = Kernel("copies.cu", block=256)
+#: Arrays of a launch at most: their addresses and sizes are parameters, of which there are 4096 bytes.
+_TOGETHER = 64
+#: Bytes that a block copies, and the blocks of an array at most.
+_PIECE, _BLOCKS = 16384, 1024
 
 #: What elements of a size are moved as: a half type would lose what NaN carries on its way through float32.
 BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
@@ -47,3 +57,32 @@ def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> 
     number = int(np.full((), value, dtype).view(bits))
     run_into(_fill(bits), device, (), (number,), made.view(bits))
     return made
+
+
+class Copies:
+    """Copies of arrays to others of the same layouts, all in C order, in one launch.
+
+    Args:
+        device: of the arrays.
+        layouts: one for each pair of them.
+    """
+
+    def __init__(self, device: Device, layouts: Sequence[Layout]) -> None:
+        self._sizes = [one.nbytes for one in layouts]
+        block = 1 if device.kind == "host" else 256
+        self._launches = []
+        for start in range(0, len(layouts), _TOGETHER):
+            sizes = self._sizes[start : start + _TOGETHER]
+            bound = _COPIES.bind(device, count=len(sizes), block=block, name=f"copies_{len(sizes)}")
+            blocks = 1 if block == 1 else min(_BLOCKS, max(1, divide_up(max(sizes), _PIECE)))
+            launch = bound.function.prepare((blocks, len(sizes), 1), (block, 1, 1), 0, ())
+            self._launches.append((start, launch))
+
+    def __call__(self, sources: Sequence[Array], targets: Sequence[Array]) -> None:
+        """Copy each; the current device is that of the arrays."""
+        for start, launch in self._launches:
+            end = start + _TOGETHER
+            values: list[int] = []
+            for x, y, n in zip(sources[start:end], targets[start:end], self._sizes[start:end], strict=True):
+                values += (x._operand, y._operand, n)
+            launch(*values)

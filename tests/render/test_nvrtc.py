@@ -16,6 +16,7 @@ from cukern.device.base import CompilerFailure
 from cukern.nn import pool_launch
 from cukern.operators import FUNCTIONS
 from cukern.ops import reduce, search
+from cukern.ops.copying import Copies
 from cukern.ops.elementwise import Elementwise
 
 try:
@@ -130,6 +131,8 @@ def _scan(dtype: Any) -> None:
 
 def _moving(dtype: Any) -> None:
     """Elements move by their size: every way beyond the ends for one dtype."""
+    copies = _zeros(dtype, (3,), (0,))
+    Copies(copies[0].device, [one._planned() for one in copies])(copies, copies)
     modes = ("constant", "edge", "reflect", "symmetric", "wrap") if dtype == ck.float32 else ("constant",)
     for mode in modes:
         for x in _zeros(dtype, (9,), (3, 4), (3, 4, 5)):

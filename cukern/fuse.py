@@ -50,7 +50,7 @@ class _Kernel:
         inputs, numbers = [arrays[k] for k in self.arrays], [scalars[k] for k in self.scalars]
         end = self.reduced
         if end is None:
-            return evaluate(self.program, inputs, numbers)
+            return tuple(evaluate(self.program, inputs, numbers))
         return (
             end.reduction.evaluate(
                 self.program, inputs, numbers, end.axes, end.keepdims, end.dtype, end.parameter

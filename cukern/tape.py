@@ -187,7 +187,7 @@ def record_tracked(
     outputs: Sequence[Array],
     output_forms: Sequence[Likeness],
     vjp: Vjp,
-    saved: Sequence[Array | None],
+    saved: tuple[Array | None, ...],
 ) -> None:
     """:func:`record` of inputs of which :func:`tracked` has just said that a tape tracks one, in fewer steps.
 
@@ -195,20 +195,20 @@ def record_tracked(
         outputs: arrays that a kernel has just made, one of them of a floating dtype.
         input_forms, output_forms: shape, dtype and device of each.
     """
-    keys = [array._key for array in inputs]
     tapes: Sequence[Tape] = _state.active
     if len(tapes) > 1:
         tapes = [tape for tape in tapes if True in tape._needs(inputs)]
     made: list[int | None] = []
-    for array, form in zip(outputs, output_forms, strict=True):
+    for i, array in enumerate(outputs):
         key = None
-        if form.dtype in FLOATING:
+        if output_forms[i].dtype in FLOATING:
             array._key = key = next(_keys)
             for tape in tapes:
                 tape._tracked[key] = 0
         made.append(key)
+    keys = [array._key for array in inputs]
     versions = [0 if array is None else array._storage.version for array in saved] if saved else []
-    recorded = Record(name, keys, input_forms, made, output_forms, vjp, tuple(saved), versions, True)
+    recorded = Record(name, keys, input_forms, made, output_forms, vjp, saved, versions, True)
     for tape in tapes:
         tape._records.append(recorded)
 

@@ -35,7 +35,7 @@ from .launch import Plan, planned, repeated, run_into
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
 
 
-def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> tuple[Array, ...]:
+def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> list[Array]:
     """The outputs of a program on arrays of one device, recorded where a tape tracks an input.
 
     Raises:
@@ -45,7 +45,7 @@ def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] =
     return _launched(planned(made, arrays), arrays, scalars)
 
 
-def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) -> tuple[Array, ...]:
+def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) -> list[Array]:
     outs = plan(arrays, scalars)
     needs = tape.tracked(arrays)
     if needs is not None:
@@ -64,16 +64,15 @@ def _record(
     if found is None:
         shape = outs[0].shape
         backward = plan.program.backward(needs, tuple([array.shape != shape for array in arrays]))
-        found = (
-            backward if any(backward.results) else None,
-            backward.saved("input"),
-            backward.saved("output"),
-        )
-        plan.backwards[needs] = found
-    derivative, inputs, outputs = found
-    if derivative is not None:
-        saved = [*[arrays[k] for k in inputs], *[outs[k] for k in outputs]]
-        vjp = partial(_pull, derivative, scalars)
+        vjp = partial(_pull, backward, ()) if any(backward.results) else None
+        found = plan.backwards[needs] = (vjp, backward.saved("input"), backward.saved("output"))
+    vjp, inputs, outputs = found
+    if vjp is not None:
+        saved: tuple[Array, ...] = ()
+        if inputs or outputs:
+            saved = (*[arrays[k] for k in inputs], *[outs[k] for k in outputs])
+        if scalars:
+            vjp = partial(_pull, vjp.args[0], scalars)
         tape.record_tracked(plan.program.name, arrays, plan.operands, outs, plan.layouts, vjp, saved)
 
 
@@ -85,7 +84,7 @@ def _pull(
     needs: object,
 ) -> list[Array | None]:
     """The inputs' cotangents: one kernel at most."""
-    made: tuple[Array, ...] = ()
+    made: Sequence[Array] = ()
     if backward.program is not None:
         kept = iter(saved)
         inputs = [cotangents[k] if kind == "cotangent" else next(kept) for kind, k in backward.sources]

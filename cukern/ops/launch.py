@@ -19,7 +19,7 @@ from ..dtypes import DType
 from ..errors import DeviceError
 from ..expr import convert_scalar
 from ..layout import Layout, fresh_layout, layout_of
-from ..program import Backward, Program
+from ..program import Program
 from ..program import remember as remember
 from .spread import HOST_TILE, HOST_TURNS, LINES, Operand, Task, Work, spread, tiled
 from .spread import contiguous_steps as contiguous_steps
@@ -165,7 +165,8 @@ class Plan:
         operands: the layouts of the inputs.
         layouts: the layouts of the outputs.
         converters: what makes each Python number fit the dtype it is computed in.
-        backwards: for the inputs that are tracked, the derivative and what it reads of inputs and outputs.
+        backwards: for the inputs that are tracked, the rule of a call without numbers, None where there is none, and
+            what it reads of inputs and outputs.
     """
 
     __slots__ = ("backwards", "converters", "current", "device", "launch", "layouts", "operands", "program")
@@ -177,14 +178,14 @@ class Plan:
     operands: tuple[Layout, ...]
     layouts: tuple[Layout, ...]
     converters: tuple[Callable[[Any], Any], ...]
-    backwards: dict[tuple[bool, ...], tuple[Backward | None, tuple[int, ...], tuple[int, ...]]]
+    backwards: dict[tuple[bool, ...], tuple[partial[Any] | None, tuple[int, ...], tuple[int, ...]]]
 
-    def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> tuple[Array, ...]:
+    def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
         """The outputs, new arrays."""
         if self.current is not None and self.current() != self.device.index:
             with self.device.activate():
                 return self(arrays, scalars)
-        made = tuple(map(Array._made, self.layouts))
+        made = [Array._made(layout) for layout in self.layouts]
         if self.launch is not None:
             values = [one._operand for one in arrays]
             if scalars:

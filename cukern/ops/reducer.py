@@ -328,7 +328,7 @@ class _Call:
                 known[k + 1] = reshape(saved[-1], self.kept)
             if rule.other:
                 known[k + 2] = self._other(rule.other, [known[i] for i in range(k)], known.get(k + 1))
-            outs: tuple[Array, ...] = ()
+            outs: Sequence[Array] = ()
             if pulled.program is not None:
                 numbers = (*self.scalars, rule.number(self.span))
                 inputs = [known[i] for i in pulled.inputs]

@@ -19,7 +19,7 @@ import numpy as np
 
 from . import dtypes
 from .dtypes import DType
-from .operators import Operators
+from .operators import FUNCTIONS, Operators
 
 Scalar = bool | int | float
 #: The dtype kinds that a row computes in; operands of other kinds are promoted or refused.
@@ -284,6 +284,8 @@ def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
         OverflowError: a Python integer is out of the range of the dtype computed in.
     """
     nodes = [o if isinstance(o, Node) else _weak_constant(o) for o in operands]
+    if row.name in _OF_NEGATIVE and _differ_in_sign(nodes):
+        return _compared(row, nodes)
     wanted, result = row.resolve([_sample(node) for node in nodes])
     weak = all(node.weak for node in nodes)
     if weak:
@@ -292,6 +294,33 @@ def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
     args = tuple(cast(node, dtype) for node, dtype in zip(nodes, wanted, strict=True))
     folded = _fold(row, args)
     return _node("call", result, args, row, weak=weak) if folded is None else folded
+
+
+#: Whether each comparison holds of a negative number and one that is not, the negative one first or second.
+_OF_NEGATIVE = {
+    "less": (True, False),
+    "less_equal": (True, False),
+    "greater": (False, True),
+    "greater_equal": (False, True),
+    "equal": (False, False),
+    "not_equal": (True, True),
+}
+
+
+def _differ_in_sign(nodes: Sequence[Node]) -> bool:
+    """Whether one is a signed integer and the other a uint64."""
+    kinds = sorted(dtypes.info(node.dtype).kind for node in nodes if not node.weak)
+    return kinds == ["i", "u"] and any(node.dtype == dtypes.uint64 for node in nodes)
+
+
+def _compared(row: Row, nodes: Sequence[Node]) -> Node:
+    """The comparison of a signed integer and a uint64: as float64, to which they promote, they would be rounded."""
+    first = 0 if dtypes.info(nodes[0].dtype).kind == "i" else 1
+    negative = call(FUNCTIONS["less"], (nodes[first], 0))
+    same_sign = call(row, [cast(node, dtypes.uint64) for node in nodes])
+    if _OF_NEGATIVE[row.name][first]:
+        return call(FUNCTIONS["logical_or"], (negative, same_sign))
+    return call(FUNCTIONS["logical_and"], (call(FUNCTIONS["logical_not"], (negative,)), same_sign))
 
 
 def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -373,3 +374,23 @@ def test_threads_of_a_gpu_are_numbered_in_64_bits_where_there_are_more_than_32_h
     axes = launch.Axes((300_000_000, 5), ((5, 1), (0, 1)))
     assert not launch.needs_64_bits(axes)
     assert launch._wide(axes, launch.geometry("cuda", 300_000_000, 5))
+
+
+@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"])
+@pytest.mark.parametrize("signed", ["int64", "int32"])
+def test_comparisons_of_signed_and_unsigned_are_exact(device: ck.Device, name: str, signed: str) -> None:
+    """As integers: float64, to which the two promote, holds neither 2**53 + 1 nor 2**64 - 1."""
+    limit = int(np.iinfo(signed).max)
+    x = [value for value in (-limit - 1, -1, 0, 1, 2**53, 2**53 + 1, limit) if value <= limit]
+    y = [0, 1, 2**53, 2**53 + 1, limit, limit + 1, 2**64 - 1]
+    exact, compare = getattr(operator, OPERATORS[name]), getattr(ck, name)
+    a, b = ck.asarray(np.array(x, signed)), ck.asarray(np.array(y, np.uint64))
+    assert compare(a[:, None], b).tolist() == [[exact(p, q) for q in y] for p in x]
+    assert compare(b[:, None], a).tolist() == [[exact(p, q) for q in x] for p in y]
+    assert ck.fuse(compare)(a[:, None], b).tolist() == [[exact(p, q) for q in y] for p in x]
+
+
+OPERATORS = {
+    **{"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"},
+    **{"equal": "eq", "not_equal": "ne"},
+}

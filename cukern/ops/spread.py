@@ -25,19 +25,21 @@ class Shape(NamedTuple):
     """What one thread of a GPU does, where the accesses are wide.
 
     An H200 needs some 32 KB under way in each multiprocessor to hide its memory's latency: 1,024 threads, as many as
-    registers leave, with 32 bytes each.
+    registers leave, with 32 bytes each. Small blocks start and end at more different times.
 
     Attributes:
         block: threads of a block.
         flight: bytes that a thread loads before it computes, where one pack of each input is not more.
         unroll: packs of an input that a thread loads at most before it computes.
+        items: elements of an input, likewise.
         rounds: how often a thread does so where an input is the same for all rows, which it loads once.
         streaming: whether stores tell the cache that nothing will read them soon.
     """
 
-    block: int = 256
-    flight: int = 64
+    block: int = 128
+    flight: int = 32
     unroll: int = 4
+    items: int = 32
     rounds: int = 4
     streaming: bool = False
 
@@ -50,6 +52,9 @@ class Tile(NamedTuple):
 
 
 SHAPE = Shape()
+#: Of rows. More on the way hides the computing of the longer formulas that are met here; more than 16 elements take the
+#: registers of other threads.
+ROW_SHAPE = Shape(flight=64, items=16)
 #: By the bytes of an element of what is staged. A row of a tile is at least 128 bytes, over which the groups of 16 are
 #: exchanged; 16 elements a thread keep registers free for 1,024 threads a multiprocessor.
 TILE = {1: Tile(128, 512), 2: Tile(64, 256), 4: Tile(64, 256), 8: Tile(32, 128)}
@@ -165,14 +170,15 @@ def _row_width(task: Task) -> int:
     return width if all(one.aligned for one in units) and not any(n % width for n in sizes) else 1
 
 
-def _unroll(task: Task, width: int, loads: Sequence[Operand]) -> tuple[int, int]:
+def _unroll(task: Task, width: int, loads: Sequence[Operand], shape: Shape) -> tuple[int, int]:
     """Elements of a pack, and packs that a thread loads at a time."""
     most = max(1, _STATEMENTS // max(1, task.statements))
     while width > 1 and width > most:
         width //= 2
     each = width * sum(one.size for one in loads)
-    unroll = SHAPE.unroll * (4 if width == 1 else 1)
-    while unroll > 1 and (unroll * width > most or (unroll - 1) * each >= SHAPE.flight):
+    unroll = shape.unroll * (4 if width == 1 else 1)
+    most = min(most, max(width, shape.items))
+    while unroll > 1 and (unroll * width > most or (unroll - 1) * each >= shape.flight):
         unroll //= 2
     return width, unroll
 
@@ -195,15 +201,9 @@ def _layout(task: Task, shape: Sequence[int], placed: Sequence[Operand]) -> byte
     return struct.pack(f"{len(numbers)}I{len(steps)}i", *numbers, *steps)
 
 
-def _common(task: Task, block: int, width: int, unroll: int) -> dict[str, Any]:
+def _common(task: Task, block: int, width: int, unroll: int, streaming: bool) -> dict[str, Any]:
     index = "long long" if task.wide else "int"
-    return {
-        "block": block,
-        "index": index,
-        "width": width,
-        "unroll": unroll,
-        "streaming": SHAPE.streaming,
-    }
+    return {"block": block, "index": index, "width": width, "unroll": unroll, "streaming": streaming}
 
 
 def _flat(task: Task, width: int) -> Work:
@@ -213,12 +213,15 @@ def _flat(task: Task, width: int) -> Work:
     loads = [
         one for one, kind in zip(task.operands[: task.inputs], kinds, strict=False) if kind != "one"
     ] or list(task.operands[task.inputs :])
-    width, unroll = _unroll(task, width, loads)
+    width, unroll = _unroll(task, width, loads, SHAPE)
     placed = [one for one, kind in zip(task.operands, kinds, strict=True) if kind == "any"]
     chunk = SHAPE.block * width * unroll
     table = iter(range(len(placed)))
     places = [{"place": kind, "table": next(table) if kind == "any" else 0} for kind in kinds]
-    variables = _common(task, SHAPE.block, width, unroll) | {"chunk": chunk, "axes": len(task.shape)}
+    variables = _common(task, SHAPE.block, width, unroll, SHAPE.streaming) | {
+        "chunk": chunk,
+        "axes": len(task.shape),
+    }
     tail = ((_layout(task, task.shape, placed),) if placed else ()) + (task.size,)
     return Work(FLAT, variables, places, (-(-task.size // chunk), 1, 1), SHAPE.block, tail)
 
@@ -244,15 +247,15 @@ def _rows(task: Task, width: int) -> Work:
             placed.append(one)
     inputs = [*zip(task.operands[: task.inputs], places, strict=False)]
     loads = [one for one, place in inputs if place["place"] in ("unit", "any") and not place["fixed"]]
-    width, unroll = _unroll(task, width, loads or list(task.operands[task.inputs :]))
-    lanes = _lanes(columns, width, SHAPE.block)
-    pieces, steps = -(-columns // (lanes * width)), -(-rows // (SHAPE.block // lanes * unroll))
+    width, unroll = _unroll(task, width, loads or list(task.operands[task.inputs :]), ROW_SHAPE)
+    lanes = _lanes(columns, width, ROW_SHAPE.block)
+    pieces, steps = -(-columns // (lanes * width)), -(-rows // (ROW_SHAPE.block // lanes * unroll))
     held = any(place["fixed"] and place["place"] != "one" for _, place in inputs)
-    rounds = max(1, min(SHAPE.rounds, steps * pieces // 2048)) if held else 1
-    variables = _common(task, SHAPE.block, width, unroll)
+    rounds = max(1, min(ROW_SHAPE.rounds, steps * pieces // 2048)) if held else 1
+    variables = _common(task, ROW_SHAPE.block, width, unroll, ROW_SHAPE.streaming)
     variables |= {"lanes": lanes, "outer": len(task.shape) - 1}
     tail = ((_layout(task, task.shape[:-1], placed),) if placed else ()) + (rows, columns)
-    return Work(ROWS, variables, places, (pieces, min(65535, -(-steps // rounds)), 1), SHAPE.block, tail)
+    return Work(ROWS, variables, places, (pieces, min(65535, -(-steps // rounds)), 1), ROW_SHAPE.block, tail)
 
 
 def _exchanged(task: Task) -> tuple[int, set[int]] | None:
@@ -295,7 +298,7 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
     *batch, rows, columns = task.shape
     down, across = -(-rows // tile.side), -(-columns // tile.side)
     paired = not on_host and not batch and down == across and _mirrored(task, staged)
-    variables = _common(task, tile.block, width, 1)
+    variables = _common(task, tile.block, width, 1, SHAPE.streaming)
     variables |= {"tile": tile.side, "batches": len(batch), "whole": whole, "paired": paired}
     blocks = down * (down + 1) if paired else down * across * math.prod(batch)
     divisors = _divisors([across + 1 - across % 2 if paired else across, down, *(batch or [1])])

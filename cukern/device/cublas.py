@@ -33,6 +33,8 @@ class _Thread(threading.local):
         self.handles: dict[int, ctypes.c_void_p] = {}
         self.workspaces: dict[tuple[int, int], Any] = {}
         self.set: dict[int, tuple[int, int]] = {}
+        #: What the last call found, and on which device and stream.
+        self.last: tuple[tuple[int, int] | None, tuple[Any, ctypes.c_void_p] | None] = (None, None)
 
 
 _thread = _Thread()
@@ -56,26 +58,31 @@ def _check(status: int, what: str) -> None:
 
 def _ready(cupy: Any) -> tuple[Any, ctypes.c_void_p]:
     """The library's product and this thread's handle of the current device, set to the current stream."""
-    runtime = cupy.cuda.runtime
-    index, stream = runtime.getDevice(), cupy.cuda.get_current_stream().ptr
+    where = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr
+    last, found = _thread.last
+    recorder = live.recorder()
+    if found is not None and last == where and recorder is None:
+        return found
+    index, stream = where
     library = _library(_major(cupy))
     handle = _thread.handles.get(index)
     if handle is None:
         handle = ctypes.c_void_p()
         _check(library.cublasCreate_v2(ctypes.byref(handle)), "cublasCreate")
         _thread.handles[index] = handle
-    recorder = live.recorder()
     if recorder is not None:
         memory = recorder.workspace(_WORKSPACE)
     else:
-        memory = _thread.workspaces.get((index, stream))
+        memory = _thread.workspaces.get(where)
         if memory is None:
-            memory = _thread.workspaces[index, stream] = cupy.cuda.alloc(_WORKSPACE)
+            memory = _thread.workspaces[where] = cupy.cuda.alloc(_WORKSPACE)
     if _thread.set.get(index) != (stream, memory.ptr):
         _check(library.cublasSetStream_v2(handle, stream), "cublasSetStream")
         _check(library.cublasSetWorkspace_v2(handle, memory.ptr, _WORKSPACE), "cublasSetWorkspace")
         _thread.set[index] = stream, memory.ptr
-    return library.cublasGemmStridedBatchedEx, handle
+    found = library.cublasGemmStridedBatchedEx, handle
+    _thread.last = (where, found) if recorder is None else (None, None)
+    return found
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from .manipulate import (
     swapaxes,
     unstack,
 )
-from .products import multiply, planned
+from .products import known, multiply, planned
 from .reduce import sum
 
 __all__ = [
@@ -77,6 +78,9 @@ def matmul(x1: Array, x2: Array, /) -> Array:
         ValueError: an operand has no axis, or the shapes do not fit.
         DeviceError: the operands are on different devices.
     """
+    plan = known(x1, x2)
+    if plan is not None:
+        return _recorded_product(x1, x2, plan(x1, x2))
     if isinstance(x1, np.ndarray) or isinstance(x2, np.ndarray):
         x1, x2 = as_operands("matmul", (x1, x2))
     require_array(x1, "matmul", "x1")
@@ -99,18 +103,25 @@ def matmul(x1: Array, x2: Array, /) -> Array:
         made = _product(a, b)
     except ValueError:
         raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not broadcast") from None
+    return _recorded_product(a, b, made)
+
+
+def _recorded_product(a: Array, b: Array, made: Array) -> Array:
+    """The product, recorded where a tape tracks a factor."""
     needs = tape.tracked((a, b))
     if needs is not None:
-        flat = b.ndim == 2
         saved = (a if needs[1] else None, b if needs[0] else None)
-
-        def vjp(cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
-            (g,), (a, b) = cotangents, saved
-            left = None if b is None else matmul(g, swapaxes(b, -2, -1))
-            return [left, None if a is None else _right_cotangent(a, g, flat)]
-
-        tape.record("matmul", (a, b), (made,), vjp, saved)
+        tape.record("matmul", (a, b), (made,), _pull_flat if b.ndim == 2 else _pull_batched, saved)
     return made
+
+
+def _pull(flat: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+    (g,), (a, b) = cotangents, saved
+    left = None if b is None else matmul(g, swapaxes(b, -2, -1))
+    return [left, None if a is None else _right_cotangent(a, g, flat)]
+
+
+_pull_flat, _pull_batched = partial(_pull, True), partial(_pull, False)
 
 
 def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:

@@ -84,6 +84,13 @@ def planned(a: Array, b: Array) -> Plan | None:
     return _plans[key]
 
 
+def known(a: object, b: object) -> Plan | None:
+    """The plan that there is for two arguments, where they are arrays like those of an earlier product."""
+    if isinstance(a, Array) and isinstance(b, Array):
+        return _plans.get((a._layout or a._planned(), b._layout or b._planned()))
+    return None
+
+
 def _plain(a: Layout, b: Layout) -> bool:
     sizes = (*a.shape, *b.shape, a.size // max(1, a.shape[-1]), b.size // max(1, b.shape[-1]))
     flat = b.ndim == 2 and a.ndim > 2 and a.contiguous  # one product of all rows is quicker

@@ -32,6 +32,7 @@ class _Node(NamedTuple):
 _Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 _Unflatten = Callable[[Any, list[Any]], Any]
 _registered: dict[type, tuple[_Flatten, _Unflatten]] = {}
+_leaf_types: set[type] = set()  # found to be no containers
 
 
 def register(
@@ -47,6 +48,7 @@ def register(
         unflatten: takes that and as many new children, and returns what stands for the instance.
     """
     _registered[cls] = (flatten, unflatten)
+    _leaf_types.clear()
 
 
 def _registration(cls: type) -> tuple[_Flatten, _Unflatten] | None:
@@ -64,6 +66,8 @@ def _rebuild_dataclass(tree: Any, names: list[str], children: list[Any]) -> Any:
 
 def _open(tree: Any) -> _Node | None:
     """The container that ``tree`` is, or None for a leaf."""
+    if type(tree) in _leaf_types:
+        return None
     if tree is None:
         return _Node((), lambda children: None)
     if isinstance(tree, dict):
@@ -92,6 +96,8 @@ def _open(tree: Any) -> _Node | None:
             [(f".{name}", getattr(tree, name)) for name in names],
             lambda children: _rebuild_dataclass(tree, names, children),
         )
+    if not isinstance(tree, type):
+        _leaf_types.add(type(tree))
     return None
 
 

@@ -19,16 +19,20 @@ class Input:
     Attributes:
         below: random integers under this many; 0 for random numbers of the case's dtype.
         logical: random truth values.
+        single: of float32 in a case of any dtype.
     """
 
     name: str
     shape: tuple[int, ...]
     below: int = 0
     logical: bool = False
+    single: bool = False
 
     def dtype(self, of_case: str) -> str:
         """The name of its dtype in a case of the dtype ``of_case``."""
-        return "int64" if self.below else "bool" if self.logical else of_case
+        if self.below or self.logical:
+            return "int64" if self.below else "bool"
+        return "float32" if self.single else of_case
 
     def nbytes(self, of_case: str) -> int:
         """Bytes of its elements."""
@@ -42,7 +46,7 @@ class Case:
     Attributes:
         family, name: where it stands in the table.
         inputs: its arguments, such as ``"x:n,m i:k<n mask:n?"``: shapes by the names of sizes, ``<`` for
-            integers under a bound, ``?`` for truth values.
+            integers under a bound, ``?`` for truth values, ``!`` for float32 in any case.
         run: the expression. ``np`` is the library's namespace, ``ck`` cukern's.
         traffic: bytes that must move, each once, by the bytes of each input and the sizes, such as ``"2 * x + w"``.
         sizes: the sizes on a GPU and on the host, such as ``"n=2**28 | n=2**22"``.
@@ -86,10 +90,10 @@ class Case:
         made = []
         for text in self.inputs.split():
             name, _, rest = text.partition(":")
-            logical = rest.endswith("?")
-            shape_text, _, bound = rest.rstrip("?").partition("<")
+            logical, single = rest.endswith("?"), rest.endswith("!")
+            shape_text, _, bound = rest.rstrip("?!").partition("<")
             shape = tuple(_number(word, sizes) for word in shape_text.split(",") if word)
-            made.append(Input(name, shape, _number(bound, sizes) if bound else 0, logical))
+            made.append(Input(name, shape, _number(bound, sizes) if bound else 0, logical, single))
         return made
 
     def nbytes(self, device: str, dtype: str) -> float:

@@ -137,12 +137,13 @@ INDEXING = [
               torch="F.embedding(i, x)", numpy=None, grad="x"),
 ]  # fmt: skip
 
-_GATES = "a:b,3*s h:b,3*s bias:3*s c:b,s"
+_GATES = "a:b,3*s! h:b,3*s! bias:3*s c:b,s"
 CELLS = [
-    Case("lltm", "pointwise", _GATES, "pointwise(a, h, bias, c)", "2 * a + h + bias + 3 * c", _CELL, goal=0.9,
-         torch="eager_pointwise(a, h, bias, c)", numpy=None, dtypes="float32"),
-    Case("lltm", "pointwise, backward", "g:b,3*s c:b,s d:b,s e:b,s", "pointwise_backward(g, c, d, e)",
-         "2 * g + 4 * c", _CELL, goal=0.9, torch="eager_pointwise_backward(g, c, d, e)", numpy=None, dtypes="float32"),
+    Case("lltm", "pointwise", _GATES, "pointwise(a, h, bias, c)", "a + h + bias + 6 * c", _CELL, goal=0.9,
+         torch="eager_pointwise(a, h, bias, c)", numpy=None),
+    Case("lltm", "pointwise, backward", "g:b,3*s c:b,s d:b,s p:b,s! e:b,s",
+         "pointwise_backward(g, c, d, p, e)", "2 * g + p + 4 * c", _CELL, goal=0.9,
+         torch="eager_pointwise_backward(g, c, d, p, e)", numpy=None),
 ]  # fmt: skip
 
 PRODUCTS = [

@@ -9,7 +9,7 @@ from typing import Any
 from cukern import namespace as ops
 from cukern.array import Array
 from cukern.capture import capture
-from cukern.creation import empty_like
+from cukern.creation import empty, empty_like
 from cukern.fuse import fuse
 from cukern.kernel import Kernel
 from cukern.nn.layer_norm import layer_norm
@@ -40,16 +40,18 @@ def grad_of_squares(x: Array) -> Any:
 
 def pointwise(from_input: Array, from_state: Array, bias: Array, old_cell: Array) -> Array:
     """What follows the products in a step of the LLTM; the new h."""
-    new_h, new_cell, gates = (empty_like(one) for one in (old_cell, old_cell, from_input))
+    new_h, new_cell, gates = (
+        empty(shape, old_cell.dtype) for shape in (old_cell.shape,) * 2 + (from_input.shape,)
+    )
     arrays = (from_input, from_state, bias, old_cell, new_h, new_cell, gates)
     _launch(FORWARD, old_cell, arrays, keep=True)
     return new_h
 
 
-def pointwise_backward(gates: Array, new_cell: Array, dh: Array, dcell: Array) -> Array:
-    """The derivative of :func:`pointwise`, ``dh`` the cotangent of both uses of h; the gates' cotangents."""
+def pointwise_backward(gates: Array, new_cell: Array, dh: Array, state_dh: Array, dcell: Array) -> Array:
+    """The derivative of :func:`pointwise`, from the cotangents of both uses of h; the gates' cotangents."""
     dgates, old_dcell = empty_like(gates), empty_like(new_cell)
-    arrays = (gates, new_cell, dh, dh, dcell, dgates, old_dcell)
+    arrays = (gates, new_cell, dh, state_dh, dcell, dgates, old_dcell)
     _launch(BACKWARD, new_cell, arrays, one_dh=False, one_dcell=False)
     return dgates
 
@@ -109,14 +111,14 @@ def _torch_pointwise(from_input: Any, from_state: Any, bias: Any, old_cell: Any)
     return torch.tanh(new_cell) * torch.sigmoid(z_output)
 
 
-def _torch_pointwise_backward(gates: Any, new_cell: Any, dh: Any, dcell: Any) -> Any:
+def _torch_pointwise_backward(gates: Any, new_cell: Any, dh: Any, state_dh: Any, dcell: Any) -> Any:
     torch: Any = importlib.import_module("torch")
 
     i, o, c = gates.chunk(3, dim=1)
-    t = torch.tanh(new_cell)
-    dc = dcell + 2 * dh * o * (1 - t * t)
+    t, dh = torch.tanh(new_cell), dh + state_dh
+    dc = dcell + dh * o * (1 - t * t)
     slope = torch.where(c > 0, 1.0, 1 + c)
-    return torch.cat((dc * c * i * (1 - i), 2 * dh * t * o * (1 - o), dc * i * slope), dim=1)
+    return torch.cat((dc * c * i * (1 - i), dh * t * o * (1 - o), dc * i * slope), dim=1)
 
 
 def _torch_lltm_gradients(x: Any, weights: Any, bias: Any, h: Any, cell: Any) -> Any:

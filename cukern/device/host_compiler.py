@@ -27,6 +27,8 @@ _FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-ex
 # No fast-math: NaN and infinity are NumPy's. Pointers may be cast as freely as in CUDA.
 _KERNEL_FLAGS = [
     *shlex.split("-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
+    # The widest vectors that there are: compilers shun those of 512 bits, with which functions take half the time.
+    *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),
     "-fno-strict-aliasing",
     "-Wno-attributes",
     f"-I{RUNTIME}",

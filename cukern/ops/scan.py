@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy.typing as npt
 
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import arange, zeros_like
-from ..cxx import compute_type
-from ..device import Device
-from ..device.base import CompiledFunction
 from ..dtypes import DType
 from ..fuse import fuse
-from ..kernel import Kernel
 from ..table import equal, exp, isfinite, isinf, isnan, minimum, where
 from .axes import normalize_axis, public, require_array
 from .elementwise import astype
 from .index import take_along_axis
-from .launch import allocate, divide_up, on
 from .manipulate import concat, reshape
+from .scanning import Scan, scanned
 
 __all__ = [
     "cummax",
@@ -38,159 +31,12 @@ __all__ = [
     "nancumsum",
 ]
 
-_KERNEL = Kernel("scan.cu", block=256)
-#: Elements that a host thread scans at least, in one column or in several.
-_PIECE = 1 << 16
-#: Threads that keep a GPU busy; where a quarter of them is at work, columns are not cut.
-_THREADS = 1 << 18
-#: Neighbouring columns that a host thread scans together where a column is not contiguous.
-_TILE = 64
-
-
-@dataclass(frozen=True, eq=False)
-class Scan:
-    """How a scan combines two numbers: C++ over ``a``, what came before, and ``b``.
-
-    Attributes:
-        name: the public name.
-        combine: both together.
-        identity: the number that changes nothing.
-        wide: whether float32 accumulates in float64.
-        pair: whether its elements are pairs, of two arrays.
-    """
-
-    name: str
-    combine: str
-    identity: str
-    wide: bool = False
-    pair: bool = False
-
-
 _SUM = Scan("cumsum", "a + b", "T(0)", wide=True)
 _PRODUCT = Scan("cumprod", "a * b", "T(1)", wide=True)
 _MAX = Scan("cummax", "maximum(a, b)", "limits<T>::lowest()")
 _MIN = Scan("cummin", "minimum(a, b)", "limits<T>::highest()")
 _LOG_SUM = Scan("logcumsumexp", "log_add_exp(a, b)", "limits<T>::lowest()")
 _RECURRENCE = Scan("recurrence", "", "", wide=True, pair=True)
-
-
-class Shape(NamedTuple):
-    """How a launch deals out columns.
-
-    Attributes:
-        block: threads of a block.
-        lanes: threads that scan a column together: 1, a warp or the block.
-        items: elements that each of them takes in a step.
-        tile: neighbouring columns that one thread scans together.
-        columns_piece: columns of a group of ``lanes`` threads.
-        piece: elements of a column that a group scans.
-    """
-
-    block: int
-    lanes: int
-    items: int
-    tile: int
-    columns_piece: int
-    piece: int
-
-
-def shape_for(kind: str, columns: int, n: int, inner: int) -> Shape:
-    """The launch shape for ``columns`` of ``n`` elements that lie ``inner`` apart on a kind of device."""
-    if kind == "host":
-        tile = _TILE if inner > 1 else 1
-        return Shape(1, 1, 1, tile, max(tile, _PIECE // max(1, n)), n)
-    lanes = 1 if inner > 1 or n <= 8 else 32 if n <= 1024 else 256
-    items = 1 if lanes == 1 or n <= 32 else 2 if n <= 64 else 4
-    wanted = min(_THREADS // (columns * lanes), 65535)
-    steps = 4096 if lanes > 1 else 256
-    piece = n if wanted < 4 or n <= 8 * steps else max(steps, divide_up(n, wanted))
-    return Shape(256, lanes, items, 1, 1, piece)
-
-
-@cache
-def _bound(
-    device: Device,
-    scan: Scan,
-    source: DType,
-    value: DType,
-    shape: Shape,
-    reverse: bool,
-    stage: str,
-) -> CompiledFunction:
-    """The compiled kernel; of ``shape``, only what its text depends on."""
-    return _KERNEL.bind(
-        device,
-        name=f"{scan.name}_{stage}_{dtypes.info(source).name}_{shape.block}",
-        block=shape.block,
-        lanes=shape.lanes,
-        items=shape.items,
-        tile=shape.tile,
-        reverse=reverse,
-        stage=stage,
-        scan=scan.name,
-        pair=scan.pair,
-        combine=scan.combine,
-        identity=scan.identity,
-        source=dtypes.info(source).cxx,
-        compute=compute_type(value),
-        result=dtypes.info(value).cxx,
-        accumulator=dtypes.info(accumulator_of(scan, value)).cxx,
-    ).function
-
-
-def accumulator_of(scan: Scan, value: DType) -> DType:
-    """The dtype that a scan of a dtype is accumulated in; integers wrap around, as unsigned ones do."""
-    if dtypes.info(value).kind in "iu" and scan.wide:
-        return dtypes.uint64
-    if value == dtypes.float32 and scan.wide:
-        return dtypes.float64
-    return dtypes.info(value).acc
-
-
-def scanned(
-    scan: Scan,
-    xs: Sequence[Array],
-    axis: int,
-    value: DType,
-    reverse: bool = False,
-    lead: bool = False,
-    shape: Shape | None = None,
-) -> Array:
-    """The scan of an array, or of a pair of one shape, along an axis in the dtype ``value``.
-
-    With ``lead`` the start of the scan is included. Where a column is cut into pieces, the whole of each is
-    found first, these are scanned, and each piece starts from what the pieces before it make: the order of
-    the sums is the same in every run.
-    """
-    sources = [x.contiguous() for x in xs]
-    x, device = sources[0], sources[0].device
-    n, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
-    outer = math.prod(x.shape[:axis])
-    made = allocate(device, (*x.shape[:axis], n + lead, *x.shape[axis + 1 :]), value)
-    if not made.size:
-        return Array._wrap(made, device)
-    columns = outer * inner
-    shape = shape or shape_for(device.kind, columns, n, inner)
-    piece = max(1, shape.piece)
-    pieces = max(1, divide_up(n, piece))
-    grid = (divide_up(divide_up(columns, shape.columns_piece) * shape.lanes, shape.block), pieces, 1)
-    numbers = (columns, shape.columns_piece, n, piece, inner, int(lead))
-    kept = shape._replace(columns_piece=0, piece=0)
-
-    def launch(stage: str, *arrays: Any) -> None:
-        function = _bound(device, scan, x.dtype, value, kept, reverse, stage)
-        with on(device):
-            function(grid, (shape.block, 1, 1), 0, (*(s._data for s in sources), *arrays, *numbers))
-
-    if pieces == 1:
-        launch("whole", made)
-        return Array._wrap(made, device)
-    accumulator = accumulator_of(scan, value)
-    totals = [Array._wrap(allocate(device, (outer, pieces, inner), accumulator), device) for _ in sources]
-    launch("total", *(total._data for total in totals))
-    carry = scanned(scan, totals, 1, accumulator, lead=True)[:, :pieces].contiguous()
-    launch("apply", made, carry._data)
-    return Array._wrap(made, device)
 
 
 def _prepared(x: Array, axis: int | None, name: str, flat: bool) -> tuple[Array, int]:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from numpy.exceptions import AxisError
 
 import cukern as ck
-from cukern.ops import scan
-from cukern.ops.scan import Shape, recurrence, scanned, shape_for
+from cukern.ops import scan, scanning
+from cukern.ops.scan import recurrence
+from cukern.ops.scanning import Columns, Rows, Serial, Task, pack_width, scanned, shape_for
 from cukern.testing import assert_close, gradcheck
 
 ROWS = {"sum": scan._SUM, "product": scan._PRODUCT, "max": scan._MAX, "log": scan._LOG_SUM}
@@ -22,17 +23,20 @@ ORACLES = {
     "max": np.maximum.accumulate,
     "log": np.logaddexp.accumulate,
 }
-#: One thread, columns in tiles, a warp, a block, and a block of several elements a thread; columns cut into pieces.
+#: A thread a column, columns in tiles; a thread, part of a warp, a warp, two warps a row, walked along or cut into
+#: tiles that wait for each other; threads side by side with rows of their own.
 SHAPES = {
-    "serial": Shape(1, 1, 1, 1, 3, 1 << 30),
-    "pieces": Shape(1, 1, 1, 1, 2, 7),
-    "tiles": Shape(1, 1, 1, 4, 6, 1 << 30),
-    "tile pieces": Shape(1, 1, 1, 4, 4, 9),
-    "threads": Shape(64, 1, 1, 1, 1, 11),
-    "warps": Shape(64, 32, 1, 1, 1, 1 << 30),
-    "warp steps": Shape(64, 32, 4, 1, 1, 150),
-    "block": Shape(64, 64, 1, 1, 1, 1 << 30),
-    "block pieces": Shape(64, 64, 2, 1, 1, 100),
+    "serial": Serial(1, 1, 3),
+    "tiles": Serial(64, 4, 6),
+    "a thread": Rows(64, 1, 2),
+    "part of a warp": Rows(64, 8, 1),
+    "warps": Rows(64, 32, 1),
+    "warp steps": Rows(64, 32, 2),
+    "block": Rows(64, 64, 1),
+    "chain": Rows(64, 64, 1, True),
+    "chain of warps": Rows(32, 32, 2, True),
+    "columns": Columns(64, 4, 8, 1),
+    "column chain": Columns(32, 4, 4, 1),
 }
 
 
@@ -41,27 +45,81 @@ def directed(oracle: Any, a: np.ndarray, axis: int, reverse: bool) -> np.ndarray
     return np.flip(oracle(np.flip(a, axis), axis), axis) if reverse else oracle(a, axis)
 
 
+def axes_of(name: str) -> tuple[int, ...]:
+    """The axes of an array with three that a shape serves."""
+    return (
+        (0, 1, 2) if isinstance(SHAPES[name], Serial) else (2,) if isinstance(SHAPES[name], Rows) else (0, 1)
+    )
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_launch_shapes(device: ck.Device, name: str) -> None:
-    a = np.random.default_rng(0).standard_normal((3, 333, 5))
-    for axis, reverse in ((0, False), (1, False), (1, True), (2, False)):
-        made = scanned(scan._SUM, (ck.asarray(a),), axis, ck.float64, reverse, shape=SHAPES[name])
-        assert_close(made, directed(np.cumsum, a, axis, reverse), rtol=1e-12, atol=1e-12)
+    for sizes in ((3, 333, 5), (3, 5, 333), (2, 3, 400)):
+        a = np.random.default_rng(0).standard_normal(sizes)
+        for axis in axes_of(name):
+            for reverse in (False, True):
+                made = scanned(scan._SUM, (ck.asarray(a),), axis, ck.float64, reverse, shape=SHAPES[name])
+                assert_close(made, directed(np.cumsum, a, axis, reverse), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["tile pieces", "warps", "block pieces"])
-@pytest.mark.parametrize("row", ["product", "max", "log"])
-def test_rows_in_launch_shapes(device: ck.Device, row: str, name: str) -> None:
-    a = np.random.default_rng(0).uniform(0.9, 1.1, (3, 333, 5))
-    made = scanned(ROWS[row], (ck.asarray(a),), 1, ck.float64, shape=SHAPES[name])
-    assert_close(made, ORACLES[row](a, 1), rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("name", ["part of a warp", "warp steps", "block", "chain", "columns"])
+@pytest.mark.parametrize(("source", "value"), [("int8", "int64"), ("int32", "int32"), ("bool", "float16")])
+def test_packs_of_dtypes(device: ck.Device, name: str, source: str, value: str) -> None:
+    """Sums of small integers, exact in each; arrays that begin within a pack, and rows of odd sizes."""
+    a = np.random.default_rng(0).integers(0, 2, 4 * 901).astype(source)
+    for first, n in ((0, 900), (1, 900), (3, 901)):
+        x = ck.asarray(a)[first : first + 3 * n].reshape((3, 1, n))
+        (axis,) = axes_of(name)[-1:]
+        for reverse in (False, True):
+            made = scanned(scan._SUM, (x,), axis, ck.dtypes.as_dtype(value), reverse, shape=SHAPES[name])
+            want = directed(np.cumsum, x.numpy().astype(value), axis, reverse)
+            np.testing.assert_array_equal(made.numpy(), want)
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-@pytest.mark.parametrize("name", ["serial", "pieces", "tiles", "block pieces"])
+def test_many_tiles(device: ck.Device, reverse: bool) -> None:
+    """Tiles, sets of 32, sets of these; of two rows at the same time."""
+    a = np.random.default_rng(0).standard_normal((2, 80_001))
+    shape = Rows(32, 32, 1, True)
+    x = ck.asarray(a)
+    made = scanned(scan._SUM, (x,), 1, ck.float64, reverse, shape=shape)
+    assert_close(made, directed(np.cumsum, a, 1, reverse), rtol=1e-9, atol=1e-9)
+    again = scanned(scan._SUM, (x,), 1, ck.float64, reverse, shape=shape)
+    assert made.numpy().tobytes() == again.numpy().tobytes()
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_columns_side_by_side(device: ck.Device, width: int) -> None:
+    a = np.random.default_rng(0).integers(0, 9, (2, 70, 24)).astype(np.int16)
+    for shape in (Columns(64, 8, 4, width), Columns(32, 32, 8, width), Columns(64, 4, 16, width)):
+        for lead in (False, True):
+            made = scanned(scan._SUM, (ck.asarray(a),), 1, ck.int16, lead=lead, shape=shape)
+            np.testing.assert_array_equal(made.numpy()[:, int(lead) :], np.cumsum(a, 1, dtype=np.int16))
+
+
+def test_columns_few_and_long(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The axis is moved to the end where a GPU would have too few columns."""
+    chosen = scanning.shape_for
+    monkeypatch.setattr(scanning, "shape_for", lambda kind, task: chosen("cuda", task))
+    a = np.random.default_rng(0).standard_normal((2, 40_000, 3))
+    made = ck.cumulative_sum(ck.asarray(a), axis=1, include_initial=True)
+    assert_close(made, np.cumulative_sum(a, axis=1, include_initial=True), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["tiles", "warps", "chain", "column chain"])
+@pytest.mark.parametrize("row", ["product", "max", "log"])
+def test_rows_in_launch_shapes(device: ck.Device, row: str, name: str) -> None:
+    a = np.random.default_rng(0).uniform(0.9, 1.1, (3, 5, 333) if name == "chain" else (3, 333, 5))
+    axis = axes_of(name)[-1]
+    made = scanned(ROWS[row], (ck.asarray(a),), axis, ck.float64, shape=SHAPES[name])
+    assert_close(made, ORACLES[row](a, axis), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("name", ["serial", "tiles", "part of a warp", "chain", "column chain"])
 def test_the_start_is_put_before_or_after(device: ck.Device, name: str, reverse: bool) -> None:
     a = np.random.default_rng(0).integers(-9, 9, (2, 200, 3))
-    for axis in (1, 2):
+    for axis in axes_of(name):
         made = scanned(scan._SUM, (ck.asarray(a),), axis, ck.int64, reverse, True, SHAPES[name])
         zero = np.zeros_like(np.take(a, [0], axis))
         want = directed(np.cumsum, a, axis, reverse)
@@ -84,29 +142,44 @@ def test_recurrences(device: ck.Device, name: str) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.uniform(-1.1, 1.1, (2, 200, 3)), rng.standard_normal((2, 200, 3))
     for reverse in (False, True):
-        pair = (ck.asarray(a), ck.asarray(b))
-        made = scanned(scan._RECURRENCE, pair, 1, ck.float64, reverse, shape=SHAPES[name])
-        assert_close(made, recurred(a, b, reverse), rtol=1e-10, atol=1e-10)
+        # Rows lie along the last axis.
+        turn = (0, 2, 1) if isinstance(SHAPES[name], Rows) else (0, 1, 2)
+        pair = [ck.asarray(np.ascontiguousarray(one.transpose(turn))) for one in (a, b)]
+        made = scanned(scan._RECURRENCE, pair, turn.index(1), ck.float64, reverse, shape=SHAPES[name])
+        assert_close(made, recurred(a, b, reverse).transpose(turn), rtol=1e-10, atol=1e-10)
 
 
 def test_recurrences_keep_zeros_under_infinite_products(device: ck.Device) -> None:
     """However the factors are grouped, a value of 0 stays 0."""
     a, b = np.full((1, 3000, 1), 10.0), np.zeros((1, 3000, 1))
     b[0, 2990] = 1
-    for name in SHAPES:
+    for shape in SHAPES.values():
         pair = (ck.asarray(a), ck.asarray(b))
-        made = scanned(scan._RECURRENCE, pair, 1, ck.float64, shape=SHAPES[name])
+        if isinstance(shape, Rows):
+            pair = tuple(x.reshape((1, 1, 3000)) for x in pair)
+        axis = 2 if isinstance(shape, Rows) else 1
+        made = scanned(scan._RECURRENCE, pair, axis, ck.float64, shape=shape).reshape(a.shape)
         assert_close(made, recurred(a, b, False), rtol=1e-12)
 
 
 def test_gpu_shapes_by_size() -> None:
-    assert shape_for("cuda", 100, 8, 1).lanes == 1
-    assert shape_for("cuda", 100, 100, 1).lanes == 32
-    assert shape_for("cuda", 100, 5000, 1).lanes == 256
-    assert shape_for("cuda", 100, 5000, 7).lanes == 1
-    assert -(-(10**9) // shape_for("cuda", 1, 10**9, 2).piece) <= 65535
-    assert shape_for("cuda", 1, 10**4, 1).piece == 10**4
-    assert shape_for("cuda", 10**6, 100, 10).piece == 100
+    def shape(outer: int, n: int, inner: int = 1, source: int = 4, result: int = 4) -> Any:
+        return shape_for("cuda", Task(outer, n, inner, source, result))
+
+    assert shape(100, 3) == Serial(256, 1, 1)
+    assert shape(100, 4).lanes == 1
+    assert shape(100, 100).lanes == 32
+    assert shape(16384, 16384) == Rows(256, 32, 4)
+    assert shape(1000, 16384).lanes == 256
+    assert shape(1, 10**4) == Rows(512, 512, 4)
+    assert shape(1, 10**6) == Rows(256, 256, 8, True) and shape(2, 2**31) == Rows(512, 512, 8, True)
+    assert shape(1, 16384, 16384) == Columns(256, 32, 32, 1)
+    assert shape(1, 16384, 16384, 2, 2) == Columns(256, 32, 32, 2)
+    assert shape(1, 100, 3).lanes == 4
+    for source in (1, 2, 4, 8):
+        for result in (1, 2, 4, 8):
+            width = pack_width(source, result)
+            assert 4 <= width * source <= 16 and width * result <= 32
 
 
 @pytest.mark.parametrize("sizes", [(1, 70_000), (70_000, 1), (3, 40_000, 2), (2, 700)])

@@ -1,0 +1,22 @@
+// What the scan << scan >> combines: numbers T, made of elements S; results R are made of them.
+<% include "prelude/math.cuh" %>
+using S = << source >>;
+using R = << result >>;
+using A = << accumulator >>;
+<% if pair %>
+// The map of a number v to v * a + b.
+struct T {
+    A a, b;
+};
+// One map after another. A 0 stays 0, also under a product of factors that is infinite.
+__device__ __forceinline__ T combine(T p, T q) { return {p.a * q.a, p.b == A(0) ? q.b : q.a * p.b + q.b}; }
+__device__ __forceinline__ T neutral() { return {A(1), A(0)}; }
+__device__ __forceinline__ T made_of(S x, S z) { return {cast<A>(x), cast<A>(z)}; }
+__device__ __forceinline__ R result_of(T t) { return cast<R>(t.b); }
+<% else %>
+using T = A;
+__device__ __forceinline__ T combine(T a, T b) { return << combine >>; }
+__device__ __forceinline__ T neutral() { return << identity >>; }
+__device__ __forceinline__ T made_of(S x) { return cast<A>(cast< << compute >> >(x)); }
+__device__ __forceinline__ R result_of(T t) { return cast<R>(t); }
+<% endif %>

@@ -11,6 +11,9 @@
 <% if tile %>
 <% include "nn/pool_segment.cuh" %>
 <% endif %>
+<# In a half type's float a product rounds as well as a quotient. #>
+<% set count = kernel[0] * kernel[1] %>
+<% set divided = "" if maximum else " * acc(%r)" % (1 / count) if elem != acc else " / acc(%d)" % count %>
 <% set reach = ((kernel[0] - 1) * dilation[0], (kernel[1] - 1) * dilation[1]) %>
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const << elem >>* __restrict__ dy, << "const " ~ winner ~ "* __restrict__ winners," if maximum else "" >>
@@ -60,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
     for (int c = 0; c < << across >>; ++c) {
 <% if maximum or even %>
-        const acc share = cast<acc>(dy_<< d >>[c])<< "" if maximum else " / acc(%d)" % (kernel[0] * kernel[1]) >>;
+        const acc share = cast<acc>(dy_<< d >>[c])<< divided >>;
 <% else %>
         const bool exists = i + << d >> >= 0 && i + << d >> < out_height && j + c >= 0 && j + c < out_width;
         const index top = (i + << d >>) * << stride[0] >> - << padding[0] >>, left = (j + c) * << stride[1] >> - << padding[1] >>;

@@ -17,12 +17,11 @@ from ..dtypes import DType
 from ..expr import Expr, Reduced, Scalar, call, cast, input_node, scalar_node
 from ..operators import FUNCTIONS
 from ..program import Program, compact, program, roots_from
-from . import reduction as mechanism
 from .axes import normalize_axes, require_array
 from .elementwise import evaluate
-from .launch import broadcast_shapes, one_device, remember
+from .launch import remember
 from .manipulate import broadcast_to, reshape
-from .reduction import Reduction
+from .reduction import Reduction, planned
 
 
 class Span(NamedTuple):
@@ -270,21 +269,16 @@ class Reduce:
             DeviceError: the arrays are on different devices.
             ValueError: the shapes do not broadcast, or there is no value and the reduction of none has no result.
         """
-        device = one_device(self.name, arrays)
         tracked = tape.recording(arrays)
         if tracked and made.name != "load" and self._reads_values():
             arrays, scalars = evaluate(made, arrays, scalars), ()
             made = _load(arrays[0].dtype, arrays[0].dtype)
-        shape = broadcast_shapes(self.name, [array.shape for array in arrays])
-        n = math.prod(shape[i] for i in axes)
-        if n == 0 and not (self.row.empty or empty):
-            raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {shape}")
-        datas = [array._data for array in arrays]
-        data = mechanism.run(self.row, made, device, datas, scalars, frozenset(axes), result, parameter)
-        kept = tuple(1 if i in axes else size for i, size in enumerate(shape))
-        y = Array._wrap(data.reshape(kept) if keepdims else data, device)
+        plan = planned(self.row, made, arrays, axes, keepdims, result)
+        if plan.count == 0 and not (self.row.empty or empty):
+            raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {plan.shape}")
+        y = plan(arrays, scalars, parameter)
         if tracked and self.rule is not None:
-            call = _Call(self, made, tuple(scalars), shape, kept, Span(axes, n, parameter))
+            call = _Call(self, made, tuple(scalars), plan.shape, plan.kept, Span(axes, plan.count, parameter))
             if isinstance(self.rule, Rule):
                 call.record(self.rule, arrays, y)
             else:

@@ -1,46 +1,31 @@
-"""Reductions: a row says how values are combined, one template walks the axes."""
+"""Reductions: a row says how values are combined, templates walk the axes."""
 
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .. import dtypes
+from ..array import Array
 from ..cxx import compute_type, statements
 from ..device import Device
-from ..device.base import CompiledFunction
+from ..device.base import Prepared
 from ..dtypes import DType
-from ..kernel import Kernel
+from ..expr import convert_scalar
+from ..layout import Layout, fresh_layout, layout_of
 from ..program import Program
-from .launch import (
-    Axes,
-    allocate,
-    broadcast_shapes,
-    broadcast_steps,
-    collapse,
-    needs_64_bits,
-    on,
-    power_of_two,
-    remember,
-    step_kind,
-)
-
-_KERNEL = Kernel("reduce.cu", block=256)
-_PIECE = 65536
-#: Neighbouring results that one host thread reduces together, where the reduced elements are far apart.
-_TILE = 64
-#: Threads that keep a GPU busy.
-_THREADS = 1 << 18
+from .launch import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits, on, one_device, remember
+from .reduction_work import PARTS, Source, Task, Work, joined, on_gpu, serial
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
     """How a reduction combines values: C++ over a state.
 
-    ``T`` is the type of the values, ``A`` that of the accumulator, ``State`` the state.
+    ``T`` is the type of the values, ``A`` that of the accumulator, ``State`` the state, ``Place`` that of places.
 
     Attributes:
         name: the public name.
@@ -54,7 +39,7 @@ class Reduction:
         ordered: whether the places of the values matter.
         empty: whether the reduction of no value has a result.
         batch: the state ``a`` with the values of the array ``v`` added, whose places are ``i``, ``i + step``
-            and so on; by default a thread keeps a state for each place of ``v`` instead.
+            and so on; by default values are added to a state of their own, one by one.
     """
 
     name: str
@@ -70,89 +55,72 @@ class Reduction:
     batch: str = ""
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """How threads share a reduction's work.
+class Plan:
+    """The launches of a reduction for arrays of one layout.
 
     Attributes:
-        block: threads of a block.
-        lanes: threads that share a row.
-        tile: neighbouring rows of a task.
-        unroll: values that a thread takes at once.
-        rows_piece: tasks of a group of ``lanes`` threads.
-        outer_piece: outer reduced places of a piece.
-        inner_piece: inner reduced places of a piece.
+        device: where.
+        current: tells the index of the current GPU; None on the host.
+        shape: the shape of the values.
+        kept: that shape with size 1 for the reduced axes.
+        count: values of a result.
+        layout: of the result.
+        launch: the kernel, prepared; None where there is no result.
+        parts: the memory for the states of pieces, where there are several.
+        final: the kernel that joins them.
+        converters: what makes each Python number fit the dtype it is computed in.
+        parameter: whether the result takes a parameter.
+        rendered: what each kernel is rendered from.
     """
-
-    block: int
-    lanes: int
-    tile: int
-    unroll: int
-    rows_piece: int
-    outer_piece: int
-    inner_piece: int
-
-
-def geometry(kind: str, rows: int, columns: int, outer: int, inner: int) -> Geometry:
-    """The launch shape for a kind of device.
-
-    Args:
-        rows: results.
-        columns: how many neighbouring results read neighbouring elements; 1 where reduced places are nearer.
-        outer: reduced places but for the inner axis.
-        inner: reduced places along the inner axis.
-    """
-    size = outer * inner
-    if kind == "host":
-        tile = _TILE if columns >= 8 else 1
-        pieces = max(1, min(size // _PIECE, 256)) if rows < 64 * tile else 1
-        unroll = 32 if inner >= 64 else 8 if inner >= 8 else 1
-        return Geometry(
-            1, 1, tile, unroll, max(1, _PIECE // max(1, size * tile)), *_cut(outer, inner, pieces)
-        )
-    if columns > 1:
-        lanes = 1 if rows >= 256 else 256 // power_of_two(rows)
-    else:
-        lanes = 1 if size <= 4 else 32 if size <= 1024 else 256
-    lanes = min(lanes, power_of_two(inner), 256)
-    lanes = lanes if lanes <= 32 else 256
-    pieces = max(1, min(_THREADS // (rows * lanes), size // (16 * lanes), 4096))
-    return Geometry(256, lanes, 1, 4, 1, *_cut(outer, inner, pieces))
-
-
-def _cut(outer: int, inner: int, pieces: int) -> tuple[int, int]:
-    """Sizes of about ``pieces`` pieces: the outer axes are cut first."""
-    outer_pieces = min(outer, pieces)
-    inner_pieces = max(1, min(inner, -(-pieces // outer_pieces)))
-    return -(-outer // outer_pieces), max(1, -(-inner // inner_pieces))
-
-
-class Plan:
-    """The launches of a reduction for arrays of one layout."""
 
     __slots__ = (
+        "converters",
+        "count",
+        "current",
+        "device",
         "final",
-        "final_tail",
-        "grid",
-        "grid_final",
-        "main",
+        "kept",
+        "launch",
+        "layout",
+        "parameter",
         "parts",
+        "rendered",
         "shape",
-        "tail",
-        "threads",
-        "variables",
     )
 
-    main: CompiledFunction | None
-    final: CompiledFunction | None
-    grid: tuple[int, int, int]
-    grid_final: tuple[int, int, int]
-    threads: int
-    tail: tuple[Any, ...]
-    final_tail: tuple[Any, ...]
-    parts: int
+    device: Device
+    current: Callable[[], int] | None
     shape: tuple[int, ...]
-    variables: list[dict[str, Any]]
+    kept: tuple[int, ...]
+    count: int
+    layout: Layout
+    launch: Prepared | None
+    parts: Layout | None
+    final: Prepared | None
+    converters: tuple[Callable[[Any], Any], ...]
+    parameter: bool
+    rendered: list[tuple[Any, dict[str, Any]]]
+
+    def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
+        """The result, a new array."""
+        if self.current is not None and self.current() != self.device.index:
+            with self.device.activate():
+                return self(arrays, scalars, parameter)
+        made = Array._made(self.layout)
+        if self.launch is None:
+            return made
+        values: list[Any] = [one._operand for one in arrays]
+        if scalars:
+            values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+        end = (parameter, made._operand) if self.parameter else (made._operand,)
+        if self.parts is None:
+            self.launch(*values, *end)
+        else:
+            parts = Array._made(self.parts)
+            self.launch(*values, parts._operand)
+            assert self.final is not None
+            self.final(parts._operand, *end)
+        return made
 
 
 def _accumulator(reduction: Reduction, value: DType) -> str:
@@ -166,138 +134,129 @@ def _accumulator(reduction: Reduction, value: DType) -> str:
     return compute_type(value)
 
 
-#: Bytes of a state, in multiples of the accumulator's.
-_STATE_SIZE = {"A": 8, "T": 8, "int": 8, "Indexed<T>": 16, "Moments<A>": 24, "LogSum<A>": 16}
+_BYTES = {"bool": 1, "float": 4, "double": 8, "unsigned long long": 8}
 
 
-def _split(axes: Axes) -> tuple[Axes, int, tuple[int, ...]]:
-    """All axes but the last, the last one's size, and the operands' steps along it."""
-    return (
-        Axes(axes.shape[:-1], tuple(steps[:-1] for steps in axes.steps)),
-        axes.shape[-1],
-        tuple(steps[-1] for steps in axes.steps),
+def _state_bytes(reduction: Reduction, value: DType, wide: bool) -> int:
+    """The bytes of a state."""
+    accumulator = _accumulator(reduction, value)
+    number = _BYTES.get(accumulator, value.itemsize)
+    place = 8 if wide else max(4, value.itemsize)
+    sizes = {"T": value.itemsize, "int": 4, "Moments<A>": 3 * number, "LogSum<A>": 2 * number}
+    if value in (dtypes.float16, dtypes.bfloat16):
+        sizes["T"], place = 4, max(4, place)
+    sizes["Indexed<T, Place>"] = 2 * max(place, sizes["T"])
+    return sizes.get(reduction.state, number)
+
+
+def _kind(device: Device) -> str:
+    return device.kind
+
+
+def _task(
+    reduction: Reduction,
+    program: Program,
+    operands: Sequence[Layout],
+    shape: tuple[int, ...],
+    axes: frozenset[int],
+) -> Task:
+    """What a reduction has to do, with as few axes as do; None of them empty."""
+    steps = [broadcast_steps(one, shape) for one in operands]
+    kept_axes, over_axes = [i for i in range(len(shape)) if i not in axes], sorted(axes)
+    kept = collapse([shape[i] for i in kept_axes], [tuple(step[i] for i in kept_axes) for step in steps])
+    over_steps = [tuple(step[i] for i in over_axes) for step in steps]
+    if any(shape[i] == 0 for i in over_axes):
+        over = Axes((0,), ((0,),) * len(operands))
+    else:
+        by = None if reduction.ordered else over_steps[0]
+        over = collapse([shape[i] for i in over_axes], over_steps, by)
+    if not over.shape:
+        over = Axes((1,), ((0,),) * len(operands))
+    size, inner = math.prod(over.shape), over.shape[-1]
+    reach = [abs(one[-1]) * inner for one in over.steps]
+    reach += [abs(one[-1]) * kept.shape[-1] for one in kept.steps if one]
+    wide = any(needs_64_bits(one) for one in (Axes((math.prod(kept.shape), max(size, 1024)), ()), kept, over))
+    wide = wide or max(reach) > 2**30
+    value = program.outputs[0].dtype
+    sources = tuple(
+        Source(one.dtype.itemsize, kept_steps, reduced[:-1], reduced[-1], one.aligned)
+        for one, kept_steps, reduced in zip(operands, kept.steps, over.steps, strict=True)
+    )
+    return Task(
+        kept.shape,
+        over.shape[:-1],
+        inner,
+        sources,
+        len(statements(program.outputs)[0]),
+        max(4, value.itemsize),
+        _state_bytes(reduction, value, wide),
+        bool(reduction.batch),
+        reduction.ordered,
+        wide,
     )
 
 
 def make_plan(
     reduction: Reduction,
     program: Program,
-    device: Device,
-    datas: Sequence[Any],
-    reduced: frozenset[int],
+    operands: Sequence[Layout],
+    axes: frozenset[int],
+    keepdims: bool,
     result: DType,
 ) -> Plan:
-    """Choose and compile the launches of ``reduction`` over the axes ``reduced`` of ``program``'s value."""
-    shape = broadcast_shapes(program.name, [data.shape for data in datas])
-    steps = [broadcast_steps(data, shape) for data in datas]
-    kept_axes = [i for i in range(len(shape)) if i not in reduced]
-    over_axes = sorted(reduced)
+    """Choose and compile the launches of ``reduction`` over ``axes`` of ``program``'s value."""
     plan = Plan()
-    plan.shape = tuple(shape[i] for i in kept_axes)
-    plan.main = plan.final = None
-    plan.variables = []
-    rows = math.prod(plan.shape)
-    if rows == 0:
+    plan.device = device = operands[0].device
+    plan.current = None if device.kind == "host" else device.xp.cuda.runtime.getDevice
+    plan.shape = shape = broadcast_shapes(program.name, [one.shape for one in operands])
+    plan.kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    plan.count = math.prod(shape[i] for i in axes)
+    left = plan.kept if keepdims else tuple(n for i, n in enumerate(shape) if i not in axes)
+    plan.layout = fresh_layout(device, result, left)
+    plan.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
+    plan.parameter = reduction.parameter
+    plan.launch = plan.final = plan.parts = None
+    plan.rendered = []
+    if 0 in left:
         return plan
-    kept = collapse(plan.shape, [tuple(step[i] for i in kept_axes) for step in steps])
-    over_shape = tuple(shape[i] for i in over_axes)
-    over_steps = [tuple(step[i] for i in over_axes) for step in steps]
-    size = math.prod(over_shape)
-    if size == 0:
-        over = Axes((0,), ((0,),) * len(datas))
-    else:
-        over = collapse(over_shape, over_steps, None if reduction.ordered else over_steps[0])
-    if not over.shape:
-        over = Axes((1,), ((0,),) * len(datas))
-    _compile(plan, reduction, program, device, kept, over, result)
+    on_host = _kind(device) == "host"
+    task = _task(reduction, program, operands, shape, axes)
+    work = serial(task) if on_host else on_gpu(task)
+    bound = _variables(reduction, program, result, work)
+    tail = (work.layout, plan.count, *work.tail)
+    plan.launch = _prepare(plan, work, bound, tail)
+    if work.pieces > 1:
+        bytes_of_parts = task.rows * work.pieces * task.state
+        plan.parts = fresh_layout(device, dtypes.uint8, (bytes_of_parts,))
+        block, lanes, blocks = joined(task.rows, work.pieces, on_host)
+        final = {**bound, "name": bound["name"] + "_final", "stage": "final", "block": block, "lanes": lanes}
+        last = Work(PARTS, {}, (blocks, 1, 1), block, b"", ())
+        plan.final = _prepare(plan, last, final, (plan.count, task.rows, work.pieces))
     return plan
 
 
-def _compile(
-    plan: Plan, reduction: Reduction, program: Program, device: Device, kept: Axes, over: Axes, result: DType
-) -> None:
-    over, inner, step = _split(over)
-    rows, outer = math.prod(kept.shape), math.prod(over.shape)
-    column = tuple(steps[-1] for steps in kept.steps) if kept.shape else (0,) * len(step)
-    columns = kept.shape[-1] if kept.shape and 0 < abs(column[0]) < abs(step[0]) else 1
-    shape = geometry(device.kind, rows, columns, outer, inner)
-    tasks = rows
-    if shape.tile > 1:
-        kept, columns, column = _split(kept)
-        tasks = math.prod(kept.shape) * -(-columns // shape.tile)
-    work = Axes((rows, max(outer * inner, shape.lanes)), ())
-    wide = (
-        any(needs_64_bits(axes) for axes in (work, kept, over))
-        or max(map(abs, step), default=0) * inner > 2**30
-        or max(map(abs, column), default=0) * columns > 2**30
-    )
-    pieces = -(-outer // shape.outer_piece) * -(-inner // shape.inner_piece) if outer * inner else 1
-    bound = _variables(reduction, program, result, shape, kept, over, step, column, wide)
-    stage = "whole" if pieces == 1 else "partial"
-    plan.variables = [{**bound, "stage": stage}]
-    plan.main = _KERNEL.bind(device, **plan.variables[0]).function
-    plan.threads = shape.block
-    groups = shape.block // shape.lanes
-    rows_piece = shape.rows_piece if pieces == 1 else 1
-    plan.grid = (-(-tasks // (groups * rows_piece)), pieces, 1)
-    layout = [*kept.shape, *(s for steps in kept.steps for s in steps)] if kept.shape else []
-    layout += [*over.shape, *(s for steps in over.steps for s in steps)] if over.shape else []
-    layout += [*step, *column]
-    tail: list[Any] = [struct.pack(f"{len(layout)}{'q' if wide else 'i'}", *layout)]
-    tail += [outer, inner, shape.outer_piece, shape.inner_piece]
-    if shape.tile > 1:
-        tail += [columns, -(-columns // shape.tile)]
-    plan.tail = tuple(tail)
-    plan.final_tail = (tasks, rows_piece)
-    plan.parts = 0 if pieces == 1 else pieces
-    if pieces > 1:
-        _compile_final(plan, reduction, device, bound, rows, pieces)
+def _prepare(plan: Plan, work: Work, bound: dict[str, Any], tail: Sequence[Any]) -> Prepared:
+    """The compiled launch."""
+    plan.rendered.append((work.kernel, bound))
+    with on(plan.device):
+        function = work.kernel.bind(plan.device, **bound).function
+        return function.prepare(work.grid, (work.block, 1, 1), 0, tail)
 
 
-def _compile_final(
-    plan: Plan, reduction: Reduction, device: Device, bound: dict[str, Any], rows: int, pieces: int
-) -> None:
-    lanes = 1 if device.kind == "host" or pieces <= 8 else 32
-    changed = {"lanes": lanes, "tile": 1, "unroll": 1, "stage": "final", "name": bound["name"] + "_final"}
-    plan.variables.append({**bound, **changed})
-    plan.final = _KERNEL.bind(device, **plan.variables[-1]).function
-    plan.grid_final = (-(-rows * lanes // plan.threads), 1, 1)
-
-
-def _variables(
-    reduction: Reduction,
-    program: Program,
-    result: DType,
-    shape: Geometry,
-    kept: Axes,
-    over: Axes,
-    step: Sequence[int],
-    column: Sequence[int],
-    wide: bool,
-) -> dict[str, Any]:
+def _variables(reduction: Reduction, program: Program, result: DType, work: Work) -> dict[str, Any]:
     """The template variables of a reduction's kernel."""
     body, (value,) = statements(program.outputs)
     dtype = program.outputs[0].dtype
     name = reduction.name if program.name == "load" else f"{reduction.name}_{program.name}"
+    inputs = [
+        {"k": k, "type": dtypes.info(d).cxx, "compute": compute_type(d), **place}
+        for k, (d, place) in enumerate(zip(program.inputs, work.variables["places"], strict=True))
+    ]
     return {
-        "name": f"{name}_{dtypes.info(program.inputs[0]).name}_{shape.block}",
-        "block": shape.block,
-        "index": "long long" if wide else "int",
-        "lanes": shape.lanes,
-        "tile": shape.tile,
-        "unroll": shape.unroll,
-        "kept": len(kept.shape),
-        "over": len(over.shape),
-        "inputs": [
-            {
-                "k": k,
-                "type": dtypes.info(d).cxx,
-                "compute": compute_type(d),
-                "step": step_kind(step[k]),
-                "column": step_kind(column[k]),
-            }
-            for k, d in enumerate(program.inputs)
-        ],
+        **work.variables,
+        "name": f"{name}_{dtypes.info(program.inputs[0]).name}_{work.block}",
+        "stage": "whole" if work.pieces == 1 else "partial",
+        "inputs": inputs,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
         "value": value,
@@ -320,49 +279,30 @@ def source(
     result: DType,
 ) -> str:
     """The text of the kernel that :func:`run` launches, or of the two."""
-    with on(device):
-        plan = make_plan(reduction, program, device, datas, reduced, result)
-    return "\n".join(_KERNEL.source(**one) for one in plan.variables)
+    operands = [layout_of(device, data) for data in datas]
+    plan = make_plan(reduction, program, operands, reduced, False, result)
+    return "\n".join(kernel.source(**bound) for kernel, bound in plan.rendered)
 
 
-def run(
+def planned(
     reduction: Reduction,
     program: Program,
-    device: Device,
-    datas: Sequence[Any],
-    scalars: Sequence[Any],
-    reduced: frozenset[int],
+    arrays: Sequence[Array],
+    axes: tuple[int, ...],
+    keepdims: bool,
     result: DType,
-    parameter: float = 0.0,
-) -> Any:
-    """Launch ``reduction`` of ``program``'s one value on ndarrays of ``device``.
+) -> Plan:
+    """The plan of ``reduction`` over ``axes`` of ``program``'s value for these arrays.
 
-    Args:
-        reduced: the axes that are reduced.
-        result: the dtype of the result.
-        parameter: ``p`` of the row.
-
-    Returns:
-        The result's ndarray, the reduced axes left out.
+    Raises:
+        DeviceError: the arrays are on different devices.
+        ValueError: their shapes do not broadcast.
     """
-    key = (reduction, program, device, reduced, result, *((data.shape, data.strides) for data in datas))
-    with on(device):
-        plan = _plans.get(key)
-        if plan is None:
-            plan = remember(_plans, key, make_plan(reduction, program, device, datas, reduced, result))
-        made = allocate(device, plan.shape, result)
-        if plan.main is None:
-            return made
-        shape = broadcast_shapes(program.name, [data.shape for data in datas])
-        finish: list[Any] = [made, math.prod(shape[i] for i in reduced)]
-        if reduction.parameter:
-            finish.append(parameter)
-        block = (plan.threads, 1, 1)
-        if not plan.parts:
-            plan.main(plan.grid, block, 0, (*datas, *scalars, *plan.tail, *finish, *plan.final_tail))
-            return made
-        parts = allocate(device, (made.size * plan.parts * _STATE_SIZE[reduction.state],), dtypes.uint8)
-        plan.main(plan.grid, block, 0, (*datas, *scalars, *plan.tail, parts, plan.parts, *plan.final_tail))
-        assert plan.final is not None
-        plan.final(plan.grid_final, block, 0, (parts, plan.parts, *finish, made.size, 1))
-        return made
+    layouts = [one._layout or one._planned() for one in arrays]
+    key = (reduction, program, axes, keepdims, result, *layouts)
+    plan = _plans.get(key)
+    if plan is None:
+        one_device(reduction.name, arrays)
+        made = make_plan(reduction, program, layouts, frozenset(axes), keepdims, result)
+        plan = remember(_plans, key, made)
+    return plan

@@ -14,55 +14,64 @@ __device__ __forceinline__ S shuffle_xor(S state, int distance) {
 }
 
 // A value and its place, -1 for none. Among equals the first place wins; a NaN wins over every number.
-template <typename T>
+template <typename T, typename Place>
 struct Indexed {
     T value;
-    long long at;
+    Place at;
 };
-template <typename T>
-__device__ __forceinline__ Indexed<T> chosen(Indexed<T> a, Indexed<T> b, bool b_is_better) {
+template <typename T, typename Place>
+__device__ __forceinline__ Indexed<T, Place> chosen(Indexed<T, Place> a, Indexed<T, Place> b, bool b_is_better) {
     const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
     const bool tie = a_nan == b_nan && (a_nan || a.value == b.value);
     const bool take = a.at < 0 || (b.at >= 0 && (tie ? b.at < a.at : !a_nan && (b_nan || b_is_better)));
     return take ? b : a;
 }
-template <typename T>
-__device__ __forceinline__ Indexed<T> largest(Indexed<T> a, Indexed<T> b) {
+template <typename T, typename Place>
+__device__ __forceinline__ Indexed<T, Place> largest(Indexed<T, Place> a, Indexed<T, Place> b) {
     return chosen(a, b, b.value > a.value);
 }
-template <typename T>
-__device__ __forceinline__ Indexed<T> smallest(Indexed<T> a, Indexed<T> b) {
+template <typename T, typename Place>
+__device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, Indexed<T, Place> b) {
     return chosen(a, b, b.value < a.value);
 }
 // With x at a later place.
-template <typename T>
-__device__ __forceinline__ Indexed<T> later(Indexed<T> a, T x, long long i, bool better) {
-    return better || a.at < 0 || (x != x && a.value == a.value) ? Indexed<T>{x, i} : a;
+template <typename T, typename Place>
+__device__ __forceinline__ Indexed<T, Place> later(Indexed<T, Place> a, T x, Place i, bool better) {
+    return better || a.at < 0 || (x != x && a.value == a.value) ? Indexed<T, Place>{x, i} : a;
 }
-template <typename T>
-__device__ __forceinline__ Indexed<T> largest(Indexed<T> a, T x, long long i) {
+template <typename T, typename Place>
+__device__ __forceinline__ Indexed<T, Place> largest(Indexed<T, Place> a, T x, Place i) {
     return later(a, x, i, x > a.value);
 }
-template <typename T>
-__device__ __forceinline__ Indexed<T> smallest(Indexed<T> a, T x, long long i) {
+template <typename T, typename Place>
+__device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, T x, Place i) {
     return later(a, x, i, x < a.value);
 }
-// With v[k] at the later place i + k * step: most often none of them is better, which is quickly seen.
-template <typename T, int N>
-__device__ __forceinline__ Indexed<T> largest(Indexed<T> a, const T (&v)[N], long long i, long long step) {
-    int better = a.at < 0;
-    for (int k = 0; k < N; ++k) better |= int(v[k] > a.value) | int(v[k] != v[k]);
-    if (better)
-        for (int k = 0; k < N; ++k) a = largest(a, v[k], i + k * step);
-    return a;
+// With v[k] at the later place i + k * step, where `best` is the best of them: its place is looked for if that is needed.
+template <typename T, typename Place, int N>
+__device__ __forceinline__ Indexed<T, Place> later_of(
+    Indexed<T, Place> a, const T (&v)[N], T best, bool better, Place i, Place step)
+{
+    if (a.at >= 0 && (a.value != a.value || !(better || best != best))) return a;
+    int at = 0;
+#pragma unroll
+    for (int k = N - 1; k >= 0; --k)
+        if (v[k] == best || v[k] != v[k]) at = k;
+    return Indexed<T, Place>{best, Place(i + at * step)};
 }
-template <typename T, int N>
-__device__ __forceinline__ Indexed<T> smallest(Indexed<T> a, const T (&v)[N], long long i, long long step) {
-    int better = a.at < 0;
-    for (int k = 0; k < N; ++k) better |= int(v[k] < a.value) | int(v[k] != v[k]);
-    if (better)
-        for (int k = 0; k < N; ++k) a = smallest(a, v[k], i + k * step);
-    return a;
+template <typename T, typename Place, int N>
+__device__ __forceinline__ Indexed<T, Place> largest(Indexed<T, Place> a, const T (&v)[N], Place i, Place step) {
+    T best = v[0];
+#pragma unroll
+    for (int k = 1; k < N; ++k) best = maximum(best, v[k]);
+    return later_of(a, v, best, best > a.value, i, step);
+}
+template <typename T, typename Place, int N>
+__device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, const T (&v)[N], Place i, Place step) {
+    T best = v[0];
+#pragma unroll
+    for (int k = 1; k < N; ++k) best = minimum(best, v[k]);
+    return later_of(a, v, best, best < a.value, i, step);
 }
 
 // Count, mean and sum of squared differences from the mean.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import cukern as ck
-from cukern import operators
+from cukern import layout, operators
 from cukern.expr import Row
 from cukern.testing import assert_close
 
@@ -70,3 +70,9 @@ def accepted(row: Row, dtype: Any) -> bool:
     info = ck.dtypes.info(np.dtype(dtype))
     half = info.kind == "f" and info.itemsize == 2
     return "x" not in row.operands or (info.kind in row.types and (row.halves or not half))
+
+
+def address_counts(device: ck.Device, data: Any) -> layout.Layout:
+    """The layout of an ndarray, on the host too by its address."""
+    pointer = data.data.ptr if device.kind == "cuda" else data.__array_interface__["data"][0]
+    return layout.layout(device, data.dtype, data.shape, data.strides, pointer % layout.ALIGNMENT == 0)

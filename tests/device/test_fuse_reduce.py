@@ -19,18 +19,18 @@ A, B = RNG.normal(size=(3, 4, 5)), RNG.normal(size=(4, 1))
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs that run, in order; reductions by their own name."""
     made: list[str] = []
-    call, reduce = launch.Plan.__call__, reduction.run
+    call, reduce = launch.Plan.__call__, reduction.Plan.__call__
 
     def counted(plan: launch.Plan, *args: Any) -> Any:
         made.append(plan.program.name)
         return call(plan, *args)
 
-    def reduced(row: Any, program: Any, *args: Any, **options: Any) -> Any:
-        made.append(row.name)
-        return reduce(row, program, *args, **options)
+    def reduced(plan: reduction.Plan, *args: Any) -> Any:
+        made.append(plan.rendered[0][1]["reduction"].name)
+        return reduce(plan, *args)
 
     monkeypatch.setattr(launch.Plan, "__call__", counted)
-    monkeypatch.setattr(reduction, "run", reduced)
+    monkeypatch.setattr(reduction.Plan, "__call__", reduced)
     return made
 
 

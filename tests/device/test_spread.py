@@ -8,16 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from elementwise_support import address_counts
 
 import cukern as ck
-from cukern import dtypes, layout
+from cukern import dtypes
 from cukern.ops import copying, elementwise, launch, spread
-
-
-def _address_counts(device: ck.Device, data: Any) -> layout.Layout:
-    """The layout of an ndarray, on the host too by its address."""
-    pointer = data.data.ptr if device.kind == "cuda" else data.__array_interface__["data"][0]
-    return layout.layout(device, data.dtype, data.shape, data.strides, pointer % layout.ALIGNMENT == 0)
 
 
 @pytest.fixture
@@ -34,9 +29,9 @@ def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[spread.Work]:
     monkeypatch.setattr(launch, "_work", work)
     monkeypatch.setattr(launch, "_plans", {})
     monkeypatch.setattr(elementwise, "_quick", {})
-    monkeypatch.setattr(launch, "layout_of", _address_counts)
+    monkeypatch.setattr(launch, "layout_of", address_counts)
     # Its name in the package is that of the function.
-    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", _address_counts)
+    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
     return chosen
 
 

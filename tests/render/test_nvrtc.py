@@ -15,7 +15,7 @@ from cukern.device import nvrtc
 from cukern.device.base import CompilerFailure
 from cukern.nn import pool_launch
 from cukern.operators import FUNCTIONS
-from cukern.ops import reduce, search
+from cukern.ops import reduce, reduction, search
 from cukern.ops.copying import Copies
 from cukern.ops.elementwise import Elementwise
 
@@ -70,13 +70,18 @@ def _reduce(dtype: Any) -> None:
     """Rows within a warp, within a block and cut into pieces; columns."""
     shapes: tuple[Any, ...] = (((3, 300), -1),)
     if dtype in (ck.float32, ck.bfloat16):
-        shapes += (((3, 4), -1), ((2, 5000), -1), ((3, 1 << 16), -1), ((300, 40), 0), ((4, 5, 6), (0, 2)))
+        shapes += (((3, 4), -1), ((2, 5000), -1), ((2, 1 << 20), -1), ((300, 40), 0), ((4, 5, 6), (0, 2)))
     for name in reduce.__all__:
         for shape, axis in shapes:
             if isinstance(axis, int) or name not in ("argmax", "argmin", "nanargmax", "nanargmin"):
                 refuses = nullcontext() if dtypes.info(dtype).kind == "f" else suppress(TypeError)
                 with refuses:
                     getattr(ck, name)(*_zeros(dtype, shape), axis=axis)
+    with pytest.MonkeyPatch.context() as patch:  # the host's loops
+        patch.setattr(reduction, "_plans", {})
+        patch.setattr(reduction, "_kind", lambda device: "host")
+        for axis in (0, 1):
+            ck.sum(*_zeros(dtype, (9, 30)), axis=axis)
 
 
 def _index(dtype: Any) -> None:

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+from .. import dtypes, tape
 from .. import namespace as ops
 from ..array import Array
-from .fused import common_dtype, require_ids
+from ..device import Device
+from ..device.base import Prepared
+from ..fuse import fuse
+from ..kernel import Kernel
+from ..layout import Layout, fresh_layout
+from ..ops.launch import divide_up, on, remember
+from ..ops.reduce import logsumexp
+from .fused import common_dtype, fused_vjp, index_type, require_ids
+
+_backward = Kernel("nn/cross_entropy_backward.cu", name="cross_entropy_backward")
+#: Threads of a block, and 16-byte packs that each of them has on the way.
+BLOCK, UNROLL = 256, 2
+_MOST_BLOCKS = 65535
 
 
 def cross_entropy(logits: Array, targets: Array) -> Array:
@@ -34,8 +50,78 @@ def cross_entropy(logits: Array, targets: Array) -> Array:
             f"got {targets.shape}"
         )
     require_ids("cross_entropy", "targets", targets, logits.shape[-1])
+    if not logits.size:
+        return _composed(logits, targets)
+    with tape.stop_recording():
+        logits_ = logits.contiguous()
+        total = logsumexp._apply(logits_, -1, True, dtypes.info(logits.dtype).acc)
+        chosen = ops.take_along_axis(logits_, ops.expand_dims(targets, axis=-1), axis=-1)
+        loss = ops.astype(_mean_of_differences(total, chosen), logits.dtype, copy=False)
+    if tape.recording((logits,)):
+        tape.record("cross_entropy", (logits,), (loss,), _pull, (logits, targets, total))
+    return loss
+
+
+@fuse
+def _mean_of_differences(total: Array, chosen: Array) -> Array:
+    return ops.mean(ops.subtract(total, chosen))
+
+
+def _composed(logits: Array, targets: Array) -> Array:
+    """The loss in functions that have derivatives of any order."""
     chosen = ops.take_along_axis(ops.log_softmax(logits, axis=-1), ops.expand_dims(targets, axis=-1), axis=-1)
     return ops.negative(ops.mean(chosen))
+
+
+def _pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array | None, ...]:
+    logits, targets, total = saved
+    return fused_vjp(
+        lambda: [_logits_d(logits.contiguous(), total, targets.contiguous(), cotangents[0])],
+        lambda logits: _composed(logits, targets),
+        (logits,),
+        cotangents,
+        (True,),
+    )
+
+
+_launches: dict[tuple[Layout, Layout], Prepared] = {}
+
+
+def _logits_d(logits: Array, total: Array, targets: Array, given: Array) -> Array:
+    """The cotangent of the logits: one read and one write of them."""
+    key = (logits._planned(), targets._planned())
+    given._planned()
+    with on(logits.device):
+        launch = _launches.get(key)
+        if launch is None:
+            launch = remember(_launches, key, _prepared(*key))
+        made = Array._made(fresh_layout(logits.device, logits.dtype, logits.shape))
+        launch(*[one._operand for one in (logits, total, targets, given, made)])
+    return made
+
+
+def _on_host(device: Device) -> bool:
+    return device.kind == "host"
+
+
+def _prepared(logits: Layout, targets: Layout) -> Prepared:
+    device, on_host = logits.device, _on_host(logits.device)
+    columns = logits.shape[-1]
+    rows = math.prod(logits.shape[:-1])
+    width = 16 // logits.dtype.itemsize if logits.aligned and not on_host else 1
+    width = width if columns % width == 0 else 1
+    block = 1 if on_host else BLOCK
+    bound = _backward.bind(
+        device,
+        elem=logits.dtype,
+        target=dtypes.info(targets.dtype).cxx,
+        index=index_type(logits.size),
+        block=block,
+        width=width,
+        unroll=UNROLL,
+    )
+    grid = (1 if on_host else divide_up(columns, block * UNROLL * width), min(rows, _MOST_BLOCKS), 1)
+    return bound.function.prepare(grid, (block, 1, 1), 0, (rows, columns, 1 / rows))
 
 
 def mse_loss(prediction: Array, target: Array) -> Array:

@@ -264,6 +264,7 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
         "accumulator": _accumulator(reduction, dtype),
         "result": dtypes.info(result).cxx,
         "reduction": reduction,
+        "half": all(d in (dtypes.float16, dtypes.bfloat16) for d in program.inputs),
     }
 
 

@@ -10,15 +10,15 @@ from typing import Any, Literal, NamedTuple
 from .. import dtypes, tape
 from ..array import Array
 from ..device import Device
-from ..device.base import CompiledFunction
+from ..device.base import Prepared
 from ..fuse import fuse
 from ..kernel import Kernel
+from ..layout import Layout, fresh_layout
 from ..table import exp, multiply, negative, subtract
 from .axes import normalize_axis, public, require_array
 from .elementwise import astype
 from .launch import (
     Axes,
-    allocate,
     broadcast_steps,
     collapse,
     contiguous_steps,
@@ -35,6 +35,10 @@ __all__ = ["log_softmax", "softmax"]
 
 Kind = Literal["softmax", "log_softmax", "softmax_vjp", "log_softmax_vjp"]
 _KERNEL = Kernel("softmax.cu", block=256)
+_ROWS = Kernel("softmax_rows.cu", block=256)
+#: Bytes of a thread's widest access.
+_ACCESS = 16
+_LIMIT_32 = 2**31 - 2**20
 _PIECE = 65536
 #: Neighbouring rows that one host thread does together, where the elements of a row are far apart.
 _TILE = 64
@@ -79,21 +83,118 @@ def geometry(kind: str, rows: int, columns: int, n: int) -> Geometry:
     return Geometry(max(lanes, 256), lanes, 1, 4, keep if keep <= 16 else 0, 1)
 
 
+class Packs(NamedTuple):
+    """How threads of a GPU share rows that they hold in registers.
+
+    Attributes:
+        block: threads of a block.
+        threads: threads of a row.
+        chunks: packs of each array that a thread holds.
+        cluster: blocks that share a row.
+    """
+
+    block: int
+    threads: int
+    chunks: int
+    cluster: int = 1
+
+
+#: Packs of 16 bytes that a thread holds of each array, by the bytes of an element, for a result and for a derivative,
+#: which has two arrays: 32 elements leave registers for a thousand threads a multiprocessor.
+CHUNKS = {2: (4, 4), 4: (8, 4), 8: (8, 4)}
+#: Threads of a block at most where a cluster may share a row: small blocks read while others write.
+CLUSTERED = 256
+
+
+def packs(n: int, itemsize: int, arrays: int, clusters: int) -> Packs | None:
+    """The shape for rows of ``n`` elements in C order, aligned to 16 bytes; None where no threads hold one."""
+    width = _ACCESS // itemsize
+    if n % width:
+        return None
+    most = CHUNKS[itemsize][arrays - 1]
+    threads = min(power_of_two(divide_up(n // width, most)), power_of_two(n // width))
+    largest = CLUSTERED if clusters > 1 else 1024
+    cluster = divide_up(threads, largest)
+    if cluster > clusters:
+        return None
+    block = 128 if threads <= 32 else threads // cluster
+    return Packs(block, threads, divide_up(n // width, threads), cluster)
+
+
 class Plan:
-    """A launch for arrays of one layout."""
+    """A launch for arrays of one layout.
 
-    __slots__ = ("block", "function", "grid", "tail")
+    Attributes:
+        layout: of the result, in C order.
+        launch: the kernel, prepared; it takes the arrays and the result.
+    """
 
-    function: CompiledFunction
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    tail: tuple[Any, ...]
+    __slots__ = ("current", "device", "launch", "layout")
+
+    device: Device
+    current: Callable[[], int] | None
+    layout: Layout
+    launch: Prepared
+
+    def __call__(self, arrays: Sequence[Array]) -> Array:
+        """The result, a new array."""
+        if self.current is not None and self.current() != self.device.index:
+            with self.device.activate():
+                return self(arrays)
+        made = Array._made(self.layout)
+        self.launch(*[one._operand for one in arrays], made._operand)
+        return made
 
 
-def make_plan(kind: Kind, device: Device, datas: Sequence[Any], axis: int) -> Plan:
-    """Choose and compile the launch for ndarrays of one shape and dtype, with the output in C order."""
-    shape = datas[0].shape
-    steps = [*(broadcast_steps(data, shape) for data in datas), contiguous_steps(shape)]
+def _kind(device: Device) -> str:
+    return device.kind
+
+
+def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
+    """Choose and compile the launch for arrays of one shape and dtype, which is not empty."""
+    plan = Plan()
+    first = layouts[0]
+    plan.device = device = first.device
+    plan.current = None if first.on_host else device.xp.cuda.runtime.getDevice
+    plan.layout = fresh_layout(device, first.dtype, first.shape)
+    shape = None
+    if (
+        _kind(device) != "host"
+        and axis == first.ndim - 1
+        and all(one.contiguous and one.aligned for one in layouts)
+    ):
+        clusters = device.properties.max_blocks_per_cluster
+        shape = packs(first.shape[axis], first.dtype.itemsize, len(layouts), clusters)
+    with on(device):
+        plan.launch = _general(kind, layouts, axis) if shape is None else _packed(kind, first, shape)
+    return plan
+
+
+def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
+    """The launch for rows in registers."""
+    info, n = dtypes.info(layout.dtype), layout.shape[-1]
+    width, rows = _ACCESS // layout.dtype.itemsize, layout.size // n
+    wide = layout.size > _LIMIT_32
+    function = _ROWS.bind(
+        layout.device,
+        name=f"{kind}_{info.name}_{shape.block}",
+        kind=kind,
+        elem=info.dtype,
+        index="long long" if wide else "int",
+        width=width,
+        half=info.acc != info.dtype,
+        exact=shape.threads * shape.chunks * width == n,
+        **shape._asdict(),
+    ).function
+    groups = max(1, shape.block // shape.threads)
+    grid = divide_up(rows, groups) * shape.cluster
+    return function.prepare((grid, 1, 1), (shape.block, 1, 1), 0, (rows, n))
+
+
+def _general(kind: Kind, layouts: Sequence[Layout], axis: int) -> Prepared:
+    """The launch for any strides and axis."""
+    device, shape = layouts[0].device, layouts[0].shape
+    steps = [*(broadcast_steps(one, shape) for one in layouts), contiguous_steps(shape)]
     kept = collapse(
         [size for i, size in enumerate(shape) if i != axis],
         [[step[i] for i in range(len(shape)) if i != axis] for step in map(list, steps)],  # type: ignore[misc]
@@ -112,22 +213,18 @@ def make_plan(kind: Kind, device: Device, datas: Sequence[Any], axis: int) -> Pl
         tiles = divide_up(columns, form.tile)
         tasks = rows // columns * tiles
         walked = Axes(kept.shape[:-1], tuple(one[:-1] for one in kept.steps))
-    plan = Plan()
-    plan.function = _KERNEL.bind(
-        device, **_variables(kind, device, datas, form, walked, step, column, wide)
-    ).function
+    bound = _variables(kind, layouts, form, walked, step, column, wide)
     groups = form.block // form.lanes
-    plan.grid, plan.block = (divide_up(tasks, groups * form.rows_piece), 1, 1), (form.block, 1, 1)
     numbers = [*walked.shape, *(s for one in walked.steps for s in one), *step, *column]
     layout = struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
-    plan.tail = (layout, n, columns, tiles, tasks, form.rows_piece)
-    return plan
+    tail = (layout, n, columns, tiles, tasks, form.rows_piece)
+    grid = (divide_up(tasks, groups * form.rows_piece), 1, 1)
+    return _KERNEL.bind(device, **bound).function.prepare(grid, (form.block, 1, 1), 0, tail)
 
 
 def _variables(
     kind: Kind,
-    device: Device,
-    datas: Sequence[Any],
+    layouts: Sequence[Layout],
     form: Geometry,
     kept: Axes,
     step: Sequence[int],
@@ -135,15 +232,15 @@ def _variables(
     wide: bool,
 ) -> dict[str, Any]:
     """The template variables of a kernel."""
-    info = dtypes.info(datas[0].dtype)
-    host = device.kind == "host"
+    info = dtypes.info(layouts[0].dtype)
+    host = layouts[0].on_host
     return {
         "name": f"{kind}_{info.name}_{form.block}",
         "kind": kind,
         "elem": info.dtype,
         "total": "double" if host else dtypes.info(info.acc).cxx,
         "index": "long long" if wide else "int",
-        "arrays": len(datas) + 1,
+        "arrays": len(layouts) + 1,
         "kept": len(kept.shape),
         "steps": [step_kind(one) for one in step],
         "columns": [step_kind(one) for one in column],
@@ -157,16 +254,16 @@ _plans: dict[Any, Plan] = {}
 
 
 def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
-    device, datas = arrays[0].device, [array._data for array in arrays]
-    made = allocate(device, arrays[0].shape, arrays[0].dtype)
-    if made.size:
-        key = (kind, device, axis, *((data.dtype, data.shape, data.strides) for data in datas))
-        with on(device):
-            plan = _plans.get(key)
-            if plan is None:
-                plan = remember(_plans, key, make_plan(kind, device, datas, axis))
-            plan.function(plan.grid, plan.block, 0, (*datas, made, *plan.tail))
-    return Array._wrap(made, device)
+    layouts = [one._layout or one._planned() for one in arrays]
+    key = (kind, axis, *layouts)
+    plan = _plans.get(key)
+    if plan is None:
+        first = layouts[0]
+        if not first.size:
+            with on(first.device):
+                return Array._made(fresh_layout(first.device, first.dtype, first.shape))
+        plan = remember(_plans, key, make_plan(kind, layouts, axis))
+    return plan(arrays)
 
 
 # What the second derivative, and rows too long for one block, are computed with.

@@ -4,7 +4,10 @@
 // Launch: block / threads rows a block, or a row a cluster of blocks. Shared: one number a warp, one a block.
 // chunks > 0: a thread keeps chunks * width elements in registers and x is read once. chunks == 0: x is read once for
 // the statistics, by tiles of << tile >> elements a thread, and once for y, for rows that no registers hold.
-<% set sum_type = acc if chunks else "double" %>
+<% include "prelude/math.cuh" %>
+<% include "prelude/reduce.cuh" %>
+using RowState = << acc if chunks else "double" >>;
+__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "nn/row.cuh" %>
 <% macro over_row() %>
 #pragma unroll
@@ -21,18 +24,18 @@
 <% endmacro %>
 <% macro total(partial) %>
     for (int v = 1; v < << width >>; ++v) << partial >>[0] += << partial >>[v];
-    << partial >>[0] = row_sum(<< partial >>[0]);
+    << partial >>[0] = row_reduce(<< partial >>[0]);
 <% endmacro %>
 <% if not chunks %>
 
 // Of `count` elements: the mean, less the row's first element, and the sum of squared differences from it.
-struct Moments {
+struct RowMoments {
     double count, mean, squares;
 };
 
 // The moments of `size` more elements, `<< threads >>` apart, joined to `a`: Chan, Golub and LeVeque, "Updating formulae
 // and a pairwise algorithm for computing sample variances", 1979. Within the tile sums are about its first element.
-__device__ __forceinline__ Moments joined(Moments a, const << elem >>* tile, int size, << acc >> origin) {
+__device__ __forceinline__ RowMoments joined(RowMoments a, const << elem >>* tile, int size, << acc >> origin) {
     << acc >> held[<< tile >>], sum[<< width >>] = {}, square[<< width >>] = {};
     const << acc >> shift = cast< << acc >> >(tile[0]);
     const int whole = size / << width >> * << width >>;
@@ -103,14 +106,14 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
     const acc remainder = offset[0] * scale;
     const acc variance = square[0] * scale - remainder * remainder;
 <% else %>
-    Moments own = {0.0, 0.0, 0.0};
+    RowMoments own = {0.0, 0.0, 0.0};
     for (index start = lane; start < columns; start += << tile * threads >>) {
         const index left = divide_up(columns - start, index(<< threads >>));
         own = joined(own, source + start, left < << tile >> ? int(left) : << tile >>, shift);
     }
-    const double above = row_sum(own.count * own.mean) / columns;
+    const double above = row_reduce(own.count * own.mean) / columns;
     const double apart = own.mean - above;
-    const acc variance = acc(row_sum(own.squares + own.count * apart * apart) / columns);
+    const acc variance = acc(row_reduce(own.squares + own.count * apart * apart) / columns);
     const acc mean = acc(double(shift) + above);
     const acc remainder = acc((double(shift) - double(mean)) + above);
 <% endif %>

@@ -6,7 +6,13 @@
 // Launch: any grid, of whole clusters; rows are dealt to the slots in turn. threads, cluster, width as in layer_norm.cu.
 // chunks > 0: x and dy are read once; chunks == 0: once for the sums and once for dx.
 // Shared: one number a warp, one a block. A block owns its slots; no atomics, so every run gives the same bits.
-<% set sum_type = acc %>
+<% include "prelude/math.cuh" %>
+<% include "prelude/reduce.cuh" %>
+// The sums of g and of g * n.
+struct RowState {
+    << acc >> sum, product;
+};
+__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return {a.sum + b.sum, a.product + b.product}; }
 <% include "nn/row.cuh" %>
 <% macro add_up(column, v) -%>
 const acc n = (cast<acc>(source[<< column >>]) - mean - remainder) * rstd;
@@ -37,7 +43,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     acc* bias_sums = dbias + slot * columns;
 <% endif %>
 
-    // Every thread of a block goes round equally often, since row_sum needs them all.
+    // Every thread of a block goes round equally often, since row_reduce needs them all.
     for (long long first = (long long)row_team() * row_groups; first < rows;
          first += (long long)row_teams() * row_groups) {
         const bool live = first + row_group() < rows;
@@ -87,8 +93,8 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         }
 <% endif %>
         for (int v = 1; v < << width >>; ++v) sum[0] += sum[v], product[0] += product[v];
-        const acc gradient_mean = row_sum(sum[0]) * scale;
-        const acc product_mean = row_sum(product[0]) * scale;
+        const RowState total = row_reduce({sum[0], product[0]});
+        const acc gradient_mean = total.sum * scale, product_mean = total.product * scale;
 
 <% if chunks %>
 #pragma unroll

@@ -1,8 +1,8 @@
 // A row is shared by << threads >> threads: 1, a power of two up to 32, a block, or a cluster of << cluster >> blocks.
 // A team, which is a block or a cluster, has row_groups rows at a time; row_lane numbers the threads of a row.
-// row_sum is the sum of one number a thread, the same in each of them and in every run; all threads that share a row
-// must call it, and with threads > 1 all threads of the block.
-using Sum = << sum_type >>;
+// row_reduce joins one RowState a thread by row_join, both defined before this: the same in each of them and in every
+// run, as row_join(a, b) is row_join(b, a); all threads that share a row must call it, and with threads > 1 all threads
+// of the block.
 constexpr int row_groups = << [block // threads, 1] | max >>;
 <% if cluster > 1 %>
 __device__ __forceinline__ int row_lane() { return blockIdx.x % << cluster >> * << block >> + threadIdx.x; }
@@ -21,42 +21,47 @@ __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// The number at the same place of another block's shared memory.
-__device__ __forceinline__ Sum of_block_number(const Sum* own, unsigned number) {
+// The state at the same place of another block's shared memory.
+__device__ __forceinline__ RowState of_block_number(const RowState* own, unsigned number) {
+    union {
+        RowState state;
+        unsigned word[sizeof(RowState) / 4];
+    } found;
     unsigned there;
-    Sum value;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                  : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(own)), "r"(number));
-    asm volatile("ld.shared::cluster.<< "f32" if sum_type == "float" else "f64" >> %0, [%1];"
-                 : "=<< "f" if sum_type == "float" else "d" >>"(value) : "r"(there) : "memory");
-    return value;
+#pragma unroll
+    for (int i = 0; i < int(sizeof(RowState) / 4); ++i)
+        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(found.word[i]) : "r"(there + 4 * i) : "memory");
+    return found.state;
 }
 <% endif %>
 
-__device__ __forceinline__ Sum row_sum(Sum value) {
+__device__ __forceinline__ RowState row_reduce(RowState state) {
 <% if threads > 1 %>
 #pragma unroll
     for (int distance = << [threads, 32] | min // 2 >>; distance > 0; distance /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, distance);
+        state = row_join(state, shuffle_xor(state, distance));
 <% endif %>
 <% if threads > 32 %>
-    __shared__ Sum of_warp[<< block // 32 >>];
+    __shared__ RowState of_warp[<< block // 32 >>];
     __syncthreads();
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = state;
     __syncthreads();
-    value = of_warp[0];
+    state = of_warp[threadIdx.x % << block // 32 >>];
 #pragma unroll
-    for (int warp = 1; warp < << block // 32 >>; ++warp) value += of_warp[warp];
+    for (int distance = << block // 64 >>; distance > 0; distance /= 2)
+        state = row_join(state, shuffle_xor(state, distance));
 <% endif %>
 <% if cluster > 1 %>
-    __shared__ Sum of_block;
-    if (threadIdx.x == 0) of_block = value;
+    __shared__ RowState of_block;
+    if (threadIdx.x == 0) of_block = state;
     cluster_barrier();
-    value = Sum(0);
+    state = of_block_number(&of_block, 0);
 #pragma unroll
-    for (unsigned number = 0; number < << cluster >>; ++number) value += of_block_number(&of_block, number);
-    // No block may write its number again, or end, before all have read it.
+    for (unsigned number = 1; number < << cluster >>; ++number) state = row_join(state, of_block_number(&of_block, number));
+    // No block may write its state again, or end, before all have read it.
     cluster_barrier();
 <% endif %>
-    return value;
+    return state;
 }

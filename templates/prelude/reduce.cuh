@@ -107,6 +107,10 @@ __device__ __forceinline__ Moments<A> extended(Moments<A> a, const T (&v)[N]) {
     return joined(a, Moments<A>{A(N), mean, squares[0]});
 }
 
+// exp; of numbers of half precision by the device's own instruction.
+template <typename A>
+__device__ __forceinline__ A exponential(A x) { return << "__expf" if half is defined and half else "exp" >>(x); }
+
 // The largest value, and the sum of exponentials of the others' distances below it.
 template <typename A>
 struct LogSum {
@@ -118,13 +122,13 @@ __device__ __forceinline__ LogSum<A> joined(LogSum<A> a, LogSum<A> b) {
     const A low = minimum(a.peak, b.peak);
     if (low == limits<A>::lowest()) return a.peak == low ? b : a;
     if (peak == limits<A>::infinity()) return LogSum<A>{peak, A(1)};
-    return LogSum<A>{peak, a.sum * exp(a.peak - peak) + b.sum * exp(b.peak - peak)};
+    return LogSum<A>{peak, a.sum * exponential(a.peak - peak) + b.sum * exponential(b.peak - peak)};
 }
 template <typename A>
 __device__ __forceinline__ LogSum<A> extended(LogSum<A> a, A x) {
     if (x == limits<A>::lowest()) return a;
     if (x == limits<A>::infinity() || x > a.peak || x != x) return joined(a, LogSum<A>{x, A(1)});
-    return LogSum<A>{a.peak, a.sum + exp(x - a.peak)};
+    return LogSum<A>{a.peak, a.sum + exponential(x - a.peak)};
 }
 template <typename A, typename T, int N>
 __device__ __forceinline__ LogSum<A> extended(LogSum<A> a, const T (&v)[N]) {
@@ -136,9 +140,9 @@ __device__ __forceinline__ LogSum<A> extended(LogSum<A> a, const T (&v)[N]) {
     const A peak = maximum(a.peak, part[0]);
     if (peak == limits<A>::lowest()) return a;
     if (peak == limits<A>::infinity()) return LogSum<A>{peak, A(1)};
-    for (int k = 0; k < N; ++k) part[k] = exp(A(v[k]) - peak);
+    for (int k = 0; k < N; ++k) part[k] = exponential(A(v[k]) - peak);
 #pragma unroll
     for (int half = N / 2; half > 0; half /= 2)
         for (int k = 0; k < half; ++k) part[k] += part[k + half];
-    return LogSum<A>{peak, a.sum * exp(a.peak - peak) + part[0]};
+    return LogSum<A>{peak, a.sum * exponential(a.peak - peak) + part[0]};
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from elementwise_support import address_counts
 
 import cukern as ck
 from cukern.ops import launch, reduction, softmax
@@ -62,6 +65,80 @@ def test_softmax_in_every_dtype(device: ck.Device, dtype: Any, shape: tuple[int,
     want = normalized(x.numpy().astype(np.float64), 1)
     assert_close(ck.softmax(x, 1), want, dtype=dtype)
     assert_close(ck.log_softmax(x, 1), np.log(want), dtype=dtype)
+
+
+@pytest.fixture
+def rows_of_packs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The host launches as a GPU does; the templates it takes."""
+    made: list[str] = []
+    for name, kernel in (("_packed", "rows"), ("_general", "general")):
+        real = getattr(softmax, name)
+        monkeypatch.setattr(
+            softmax, name, lambda *args, real=real, kernel=kernel: made.append(kernel) or real(*args)
+        )
+    monkeypatch.setattr(softmax, "_plans", {})
+    monkeypatch.setattr(softmax, "_kind", lambda device: "cuda")
+    # Its name in the package is that of the function.
+    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
+    with ck.device("host"):
+        yield made
+
+
+@pytest.mark.parametrize("n", [2, 4, 24, 32, 1000, 1024, 4096, 32768])
+@pytest.mark.parametrize("dtype", ck.dtypes.FLOATS, ids=lambda d: ck.dtypes.info(d).name)
+def test_rows_in_registers(rows_of_packs: list[str], n: int, dtype: Any) -> None:
+    """A row a thread, part of a warp, a warp, a block; the last rows of a block left out."""
+    rng = np.random.default_rng(0)
+    a, g = (rng.standard_normal((3 if n > 5000 else 37, n)).astype(dtype) for _ in range(2))
+    x, given = ck.asarray(a), ck.asarray(g)
+    want = normalized(a.astype(np.float64), 1)
+    with ck.Tape(persistent=True) as recorder:
+        recorder.watch(x)
+        soft, log = ck.softmax(x), ck.log_softmax(x)
+    assert_close(soft, want, dtype=dtype)
+    assert_close(log, np.log(want), dtype=dtype)
+    # The derivatives are those at the results as they were rounded.
+    g, z = g.astype(np.float64), soft.numpy().astype(np.float64)
+    by_soft = z * (g - (g * z).sum(1, keepdims=True))
+    by_log = g - np.exp(log.numpy().astype(np.float64)) * g.sum(1, keepdims=True)
+    assert_close(recorder.gradient(soft, x, given), by_soft, dtype=dtype, atol=ATOL[dtype.itemsize])
+    assert_close(recorder.gradient(log, x, given), by_log, dtype=dtype, atol=30 * ATOL[dtype.itemsize])
+    packed = n % (16 // dtype.itemsize) == 0 and (n <= 16384 or dtype.itemsize < 8)
+    assert rows_of_packs[:2] == ["rows" if packed else "general"] * 2
+
+
+ATOL = {2: 4e-3, 4: 1e-6, 8: 1e-13}
+
+
+def test_what_is_no_row_in_registers(rows_of_packs: list[str]) -> None:
+    a = np.random.default_rng(0).standard_normal((9, 36)).astype(np.float32)
+    for x, axis in (
+        (a, 0),
+        (a[:, 1:33], 1),
+        (a.T, 1),
+        (a[:, :35], 1),
+        (a.reshape(-1)[1:321].reshape(10, 32), 1),
+    ):
+        assert_close(
+            ck.softmax(ck.Array._wrap(x, ck.Device("host")), axis), normalized(x.astype(np.float64), axis)
+        )
+    assert "rows" not in rows_of_packs
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_infinities_of_rows_in_registers(rows_of_packs: list[str], dtype: str) -> None:
+    a = np.random.default_rng(0).standard_normal((7, 512)).astype(ck.dtypes.as_dtype(dtype))
+    a[0], a[1, 1:], a[2, 300], a[3, 7], a[4, 128:] = -np.inf, -np.inf, np.inf, np.nan, -np.inf
+    a[5], a[5, 128:] = -200, -np.inf
+    for function in (ck.softmax, ck.log_softmax):
+        made = function(ck.asarray(a)).numpy().astype(np.float64)
+        assert np.isnan(made[[0, 2, 3]]).all()
+        np.testing.assert_array_equal(made[1, :2], [1, 0] if function is ck.softmax else [0, -np.inf])
+        if function is ck.log_softmax:
+            made = np.exp(made)
+        assert_close(
+            made[4:], normalized(a[4:].astype(np.float64), 1), rtol=1e-5 if dtype == "float32" else 3e-2
+        )
 
 
 def test_softmax_is_one_launch(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,19 +10,20 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from .. import namespace as ops
-from ..arguments import address
 from ..array import Array
 from ..creation import empty, ones, zeros
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from ..ops.launch import divide_up
+from ..ops.launch import divide_up, power_of_two
+from ..ops.reducer import load
 from . import reference
 from .fused import common_dtype, fused_vjp, index_type, is_int
 from .module import Module, Parameter
 
 _forward = Kernel("nn/layer_norm.cu", name="layer_norm")
 _backward = Kernel("nn/layer_norm_backward.cu", name="layer_norm_backward")
+_backward_rows = Kernel("nn/layer_norm_backward_rows.cu", name="layer_norm_backward")
 
 #: Rows that the host sums the gradients of weight and bias over, each into a row of its own.
 _HOST_SLOTS = 32
@@ -51,6 +52,60 @@ class Shape(NamedTuple):
     def groups(self) -> int:
         """Rows that a block, or a cluster, has at a time."""
         return max(1, self.block // self.threads)
+
+
+class Rows(NamedTuple):
+    """How a GPU's launch deals out a row whose derivative it computes in registers.
+
+    Attributes:
+        block, threads, chunks, width, cluster: as in :class:`Shape`; ``width`` elements are 16 bytes.
+        resident: blocks of a multiprocessor, as many as the registers are for.
+        sums: whether the gradients of weight and bias are summed.
+    """
+
+    block: int
+    threads: int
+    chunks: int
+    width: int
+    cluster: int
+    resident: int
+    sums: bool
+
+    @property
+    def groups(self) -> int:
+        """Rows that a block, or a cluster, has at a time."""
+        return max(1, self.block // self.threads)
+
+
+#: Threads of a block that shares a row at most: small blocks read while others wait for their sums.
+_LARGEST_BLOCK = 256
+#: Packs of 16 bytes that a thread has of each array, of types of at most two bytes and of others: those of a row that a
+#: warp has alone, which needs no barrier, and of one that a block shares. With the next row's, and the sums for weight
+#: and bias, they fill the registers of this many threads a multiprocessor.
+_PACKS = {True: (4, 2), False: (8, 4)}
+_THREADS = {True: (384, 512), False: (256, 512)}
+
+
+def rows_shape(columns: int, itemsize: int, clusters: int, sums: bool) -> Rows | None:
+    """The shape for the derivative of rows of ``columns`` elements; None where no threads hold one.
+
+    Args:
+        clusters: the most blocks that may share a row.
+        sums: whether the gradients of weight and bias are wanted.
+    """
+    width, half = 16 // itemsize, itemsize <= 2
+    packs = columns // width
+    if columns % width:
+        return None
+    alone, shared = _PACKS[half]
+    in_warp = sums and packs <= 32 * alone
+    threads = min(32, power_of_two(packs)) if in_warp else power_of_two(divide_up(packs, shared))
+    cluster = divide_up(threads, _LARGEST_BLOCK)
+    if cluster > clusters:
+        return None
+    block = 128 if threads <= 32 else threads // cluster
+    resident = max(1, _THREADS[half][not in_warp] // block) if sums else 1
+    return Rows(block, threads, divide_up(packs, threads), width, cluster, resident, sums)
 
 
 def _host_shape(acc: dtypes.DType) -> Shape:
@@ -83,9 +138,12 @@ def _shape(arrays: Sequence[Array | None], columns: int, registers: int) -> Shap
     if x.device.kind == "host":
         return _host_shape(dtypes.info(x.dtype).acc)
     width = 16 // x.itemsize
-    aligned = all(a is None or address(a._data) % 16 == 0 for a in arrays)
     clusters = x.device.properties.max_blocks_per_cluster
-    return gpu_shape(columns, width if aligned and columns % width == 0 else 1, registers, clusters)
+    return gpu_shape(columns, width if _aligned(arrays) and columns % width == 0 else 1, registers, clusters)
+
+
+def _aligned(arrays: Sequence[Array | None]) -> bool:
+    return all(one is None or one._planned().aligned for one in arrays)
 
 
 @cache
@@ -125,11 +183,16 @@ def launch_backward(
     statistics: Array,
     columns: int,
     wanted: tuple[bool, bool, bool] = (True, True, True),
-    shape: Shape | None = None,
+    shape: Shape | Rows | None = None,
 ) -> tuple[Array, Array | None, Array | None]:
     """The gradients of x, weight and bias, the last two (columns,) or None where they are not wanted."""
     x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
     rows = x.size // columns
+    if shape is None and x.device.kind != "host" and _aligned((x, dy, weight)):
+        clusters = x.device.properties.max_blocks_per_cluster
+        shape = rows_shape(columns, x.itemsize, clusters, any(wanted[1:]))
+    if isinstance(shape, Rows):
+        return _launch_rows(x, dy, weight, statistics, columns, wanted, shape)
     acc = dtypes.info(x.dtype).acc
     dx = empty(x.shape, x.dtype, x.device)
     shape = shape or _shape((x, dy, weight), columns, registers=64 // acc.itemsize)
@@ -148,6 +211,42 @@ def launch_backward(
         ops.astype(ops.sum(one, axis=0), x.dtype, copy=False) if want and one is not None else None
         for want, one in zip(wanted[1:], sums, strict=True)
     )
+    return dx, dweight, dbias
+
+
+def _launch_rows(
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    statistics: Array,
+    columns: int,
+    wanted: tuple[bool, bool, bool],
+    shape: Rows,
+) -> tuple[Array, Array | None, Array | None]:
+    """:func:`launch_backward` by rows in registers."""
+    rows, acc = x.size // columns, dtypes.info(x.dtype).acc
+    dx = empty(x.shape, x.dtype, x.device)
+    teams = divide_up(rows, shape.groups)
+    if shape.sums:
+        teams = min(teams, max(1, shape.resident * x.device.properties.multiprocessors // shape.cluster))
+    # The sums of all that is wanted lie together, so that one launch adds up both.
+    parts = empty((sum(wanted[1:]), teams, columns), acc, x.device)
+    places = iter(range(sum(wanted[1:])))
+    sums = [parts[next(places)] if want else None for want in wanted[1:]]
+    bound = _backward_rows.bind(
+        x.device,
+        elem=x.dtype,
+        index=index_type(x.size, 3 * rows),
+        weighted=weight is not None,
+        exact=shape.threads * shape.chunks * shape.width == columns,
+        **shape._asdict(),
+    )
+    bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
+    if not shape.sums:
+        return dx, None, None
+    found = ops.sum.evaluate(load(acc, acc), (parts,), (), (1,), False, x.dtype)
+    made = iter(range(found.shape[0]))
+    dweight, dbias = (found[next(made)] if want else None for want in wanted[1:])
     return dx, dweight, dbias
 
 

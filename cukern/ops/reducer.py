@@ -52,7 +52,7 @@ class Rule:
 Vjp = Callable[[Array, Array, Array, Span], Array]
 
 
-def _load(source: DType, value: DType) -> Program:
+def load(source: DType, value: DType) -> Program:
     """The program of a reduction's input as it is."""
     return program("load", (cast(input_node(0, source), value),), (source,))
 
@@ -228,7 +228,7 @@ class Reduce:
             end: Any = Reduced(self, x.astype(value), axes, bool(keepdims), result, parameter)
             return end  # type: ignore[no-any-return]
         arrays: tuple[Array, ...] = (x,)
-        made = _load(x.dtype, value)
+        made = load(x.dtype, value)
         if where is not None:
             arrays = (x, masked(x, where, self.name))
             made = _load_where(x.dtype, value, _number(self.neutral, value))
@@ -272,7 +272,7 @@ class Reduce:
         tracked = tape.recording(arrays)
         if tracked and made.name != "load" and self._reads_values():
             arrays, scalars = evaluate(made, arrays, scalars), ()
-            made = _load(arrays[0].dtype, arrays[0].dtype)
+            made = load(arrays[0].dtype, arrays[0].dtype)
         plan = planned(self.row, made, arrays, axes, keepdims, result)
         if plan.count == 0 and not (self.row.empty or empty):
             raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {plan.shape}")

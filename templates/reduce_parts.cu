@@ -5,6 +5,7 @@
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 << states(false) >>
+static_assert(sizeof(State) == << state_bytes >>, "the memory for the parts is of that size");
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const State* __restrict__ parts,

@@ -47,6 +47,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     << index >> rows, << index >> columns)
 {
     const index row = index(row_team()) * row_groups + row_group();
+    int phase = 0;
     // Beyond the last row its work is done again, and not stored.
     const index at = minimum(row, rows - 1) * columns + row_lane() * << width >>;
 <% for k in range(1 if forward else 2) %>
@@ -77,7 +78,7 @@ const acc one = << "exp2(cast<acc>(x0_held[chunk].at[v]) * acc(1.44269504) - shi
             << "power[chunk * %d + v] = one;" % width if kept >>
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
-    const RowState total = row_reduce({peaks[0], sums[0]});
+    const RowState total = row_reduce({peaks[0], sums[0]}, phase);
     const acc scale = << "log(total.sum)" if logs else "acc(1) / total.sum" >><< " * exp(peaks[0] - total.peak)" if kept >>;
 <% call each() %>
 <% if kept %>
@@ -94,12 +95,13 @@ const acc g = cast<acc>(x0_held[chunk].at[v]);
             sums[v] += << "g" if logs else "g * cast<acc>(x1_held[chunk].at[v])" >>;
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
-    const acc total = row_reduce(sums[0]);
+    const acc total = row_reduce(sums[0], phase);
 <% call each() %>
 const acc g = cast<acc>(x0_held[chunk].at[v]), z = cast<acc>(x1_held[chunk].at[v]);
             x0_held[chunk].at[v] = cast<elem>(<< "g - %s(z) * total" % exponential if logs else "z * (g - total)" >>);
 <% endcall %>
 <% endif %>
+    row_end();
     if (row >= rows) return;
 #pragma unroll
     for (int chunk = 0; chunk < << chunks >>; ++chunk)

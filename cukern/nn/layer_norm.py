@@ -77,13 +77,17 @@ class Rows(NamedTuple):
         return max(1, self.block // self.threads)
 
 
-#: Threads of a block that shares a row at most: small blocks read while others wait for their sums.
-_LARGEST_BLOCK = 256
-#: Packs of 16 bytes that a thread has of each array, of types of at most two bytes and of others: those of a row that a
-#: warp has alone, which needs no barrier, and of one that a block shares. With the next row's, and the sums for weight
-#: and bias, they fill the registers of this many threads a multiprocessor.
-_PACKS = {True: (4, 2), False: (8, 4)}
-_THREADS = {True: (384, 512), False: (256, 512)}
+#: Threads of a block that shares a row at most, of types of at most two bytes and of others: small blocks read while
+#: others wait for their sums.
+_LARGEST_BLOCK = {True: 256, False: 512}
+#: Packs of 16 bytes that a thread has of each array where there are sums for weight and bias: of a row that a warp has
+#: alone, which needs no barrier, of one that a block shares, of one that a cluster shares; and where there are none.
+#: With the next row's, and the sums, they fill the registers of _THREADS a multiprocessor.
+_PACKS = {True: (4, 2, 4), False: (8, 4, 4)}
+_THREADS = {True: (384, 512, 384), False: (256, 512, 512)}
+_PACKS_WITHOUT = 4
+#: Rows of a group at least where it has sums for weight and bias, which are written once, and all multiprocessors work.
+_ROWS_EACH = 8
 
 
 def rows_shape(columns: int, itemsize: int, clusters: int, sums: bool) -> Rows | None:
@@ -97,14 +101,16 @@ def rows_shape(columns: int, itemsize: int, clusters: int, sums: bool) -> Rows |
     packs = columns // width
     if columns % width:
         return None
-    alone, shared = _PACKS[half]
-    in_warp = sums and packs <= 32 * alone
-    threads = min(32, power_of_two(packs)) if in_warp else power_of_two(divide_up(packs, shared))
-    cluster = divide_up(threads, _LARGEST_BLOCK)
+    largest = _LARGEST_BLOCK[half]
+    alone, shared, clustered = _PACKS[half] if sums else (0, _PACKS_WITHOUT, _PACKS_WITHOUT)
+    way = 0 if packs <= 32 * alone else 1 if packs <= largest * shared else 2
+    each = (alone, shared, clustered)[way]
+    threads = min(32, power_of_two(packs)) if way == 0 else power_of_two(divide_up(packs, each))
+    cluster = divide_up(threads, largest)
     if cluster > clusters:
         return None
     block = 128 if threads <= 32 else threads // cluster
-    resident = max(1, _THREADS[half][not in_warp] // block) if sums else 1
+    resident = max(1, _THREADS[half][way] // block) if sums else 1
     return Rows(block, threads, divide_up(packs, threads), width, cluster, resident, sums)
 
 
@@ -152,6 +158,7 @@ def _bound(kernel: Kernel, device: Device, elem: dtypes.DType, index: str, shape
         device,
         elem=elem,
         index=index,
+        half=dtypes.info(elem).acc != elem,
         **shape._asdict(),
     )
 
@@ -228,7 +235,8 @@ def _launch_rows(
     dx = empty(x.shape, x.dtype, x.device)
     teams = divide_up(rows, shape.groups)
     if shape.sums:
-        teams = min(teams, max(1, shape.resident * x.device.properties.multiprocessors // shape.cluster))
+        busy = max(1, x.device.properties.multiprocessors // shape.cluster)
+        teams = min(teams, shape.resident * busy, max(busy, divide_up(teams, _ROWS_EACH)))
     # The sums of all that is wanted lie together, so that one launch adds up both.
     parts = empty((sum(wanted[1:]), teams, columns), acc, x.device)
     places = iter(range(sum(wanted[1:])))
@@ -238,6 +246,7 @@ def _launch_rows(
         elem=x.dtype,
         index=index_type(x.size, 3 * rows),
         weighted=weight is not None,
+        half=acc != x.dtype,
         exact=shape.threads * shape.chunks * shape.width == columns,
         **shape._asdict(),
     )

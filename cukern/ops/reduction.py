@@ -230,6 +230,7 @@ def make_plan(
         plan.parts = fresh_layout(device, dtypes.uint8, (bytes_of_parts,))
         block, lanes, blocks = joined(task.rows, work.pieces, on_host)
         final = {**bound, "name": bound["name"] + "_final", "stage": "final", "block": block, "lanes": lanes}
+        final["state_bytes"] = task.state
         last = Work(PARTS, {}, (blocks, 1, 1), block, b"", ())
         plan.final = _prepare(plan, last, final, (plan.count, task.rows, work.pieces))
     return plan
@@ -279,7 +280,7 @@ def source(
     reduced: frozenset[int],
     result: DType,
 ) -> str:
-    """The text of the kernel that :func:`run` launches, or of the two."""
+    """The text of the kernel that a plan launches, or of the two."""
     operands = [layout_of(device, data) for data in datas]
     plan = make_plan(reduction, program, operands, reduced, False, result)
     return "\n".join(kernel.source(**bound) for kernel, bound in plan.rendered)

@@ -6,8 +6,16 @@
 // the statistics, by tiles of << tile >> elements a thread, and once for y, for rows that no registers hold.
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-using RowState = << acc if chunks else "double" >>;
+<% if chunks %>
+// Two sums.
+struct RowState {
+    << acc >> first, second;
+};
+__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return {a.first + b.first, a.second + b.second}; }
+<% else %>
+using RowState = double;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
+<% endif %>
 <% include "nn/row.cuh" %>
 <% macro over_row() %>
 #pragma unroll
@@ -21,10 +29,6 @@ __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a 
             }
         }
     }
-<% endmacro %>
-<% macro total(partial) %>
-    for (int v = 1; v < << width >>; ++v) << partial >>[0] += << partial >>[v];
-    << partial >>[0] = row_reduce(<< partial >>[0]);
 <% endmacro %>
 <% if not chunks %>
 
@@ -73,6 +77,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     const elem* source = x + (long long)(live ? row : 0) * columns;
     elem* target = y + (long long)(live ? row : 0) * columns;
     const acc scale = acc(1) / acc(columns);
+    int phase = 0;
 
 <% if chunks %>
     struct alignas(<< width >> * sizeof(elem)) Pack { elem part[<< width >>]; };
@@ -95,29 +100,30 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 <% call over_row() %>
 sum[v] += value - shift;
 <% endcall %>
-<< total("sum") >>
-    const acc mean = shift + sum[0] * scale;
+    for (int v = 1; v < << width >>; ++v) sum[0] += sum[v];
+    const acc mean = shift + row_reduce({sum[0], acc(0)}, phase).first * scale;
     acc offset[<< width >>] = {}, square[<< width >>] = {};
 <% call over_row() %>
 offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
 <% endcall %>
-<< total("offset") >>
-<< total("square") >>
-    const acc remainder = offset[0] * scale;
-    const acc variance = square[0] * scale - remainder * remainder;
+    for (int v = 1; v < << width >>; ++v) offset[0] += offset[v], square[0] += square[v];
+    const RowState total = row_reduce({offset[0], square[0]}, phase);
+    const acc remainder = total.first * scale;
+    const acc variance = total.second * scale - remainder * remainder;
 <% else %>
     RowMoments own = {0.0, 0.0, 0.0};
     for (index start = lane; start < columns; start += << tile * threads >>) {
         const index left = divide_up(columns - start, index(<< threads >>));
         own = joined(own, source + start, left < << tile >> ? int(left) : << tile >>, shift);
     }
-    const double above = row_reduce(own.count * own.mean) / columns;
+    const double above = row_reduce(own.count * own.mean, phase) / columns;
     const double apart = own.mean - above;
-    const acc variance = acc(row_reduce(own.squares + own.count * apart * apart) / columns);
+    const acc variance = acc(row_reduce(own.squares + own.count * apart * apart, phase) / columns);
     const acc mean = acc(double(shift) + above);
     const acc remainder = acc((double(shift) - double(mean)) + above);
 <% endif %>
     const acc rstd = acc(1) / sqrt(maximum(variance, acc(0)) + eps);
+    row_end();
     if (!live) return;
     if (lane == 0) {
         statistics[row] = mean;
@@ -125,6 +131,10 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
         statistics[2 * rows + row] = rstd;
     }
 <% if chunks %>
+<% if half %>
+    // A half type has no digits that this would take.
+    const acc origin = -(mean + remainder) * rstd;
+<% endif %>
 #pragma unroll
     for (int chunk = 0; chunk < << chunks >>; ++chunk) {
         const index start = (chunk * << threads >> + lane) * << width >>;
@@ -134,7 +144,7 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
             if (bias) shifted = *reinterpret_cast<const Pack*>(bias + start);
 #pragma unroll
             for (int v = 0; v < << width >>; ++v) {
-                acc value = (held[chunk * << width >> + v] - mean - remainder) * rstd;
+                acc value = << "held[chunk * %d + v] * rstd + origin" % width if half else "(held[chunk * %d + v] - mean - remainder) * rstd" % width >>;
                 if (weight) value *= cast<acc>(scaled.part[v]);
                 if (bias) value += cast<acc>(shifted.part[v]);
                 result.part[v] = cast<elem>(value);

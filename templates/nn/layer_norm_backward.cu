@@ -35,6 +35,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     const int lane = row_lane();
     const long long slot = (long long)row_team() * row_groups + row_group();
     const acc scale = acc(1) / acc(columns);
+    int phase = 0;
 <% if chunks %>
     struct alignas(<< width >> * sizeof(elem)) Pack { elem part[<< width >>]; };
     acc weight_sum[<< chunks * width >>] = {}, bias_sum[<< chunks * width >>] = {};
@@ -93,7 +94,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         }
 <% endif %>
         for (int v = 1; v < << width >>; ++v) sum[0] += sum[v], product[0] += product[v];
-        const RowState total = row_reduce({sum[0], product[0]});
+        const RowState total = row_reduce({sum[0], product[0]}, phase);
         const acc gradient_mean = total.sum * scale, product_mean = total.product * scale;
 
 <% if chunks %>
@@ -131,4 +132,5 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         }
     }
 <% endif %>
+    row_end();
 }

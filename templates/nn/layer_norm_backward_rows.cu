@@ -28,7 +28,7 @@ using Held = Pack<elem, << width >>>;
 <% endif %>
 #pragma unroll
             for (int v = 0; v < << width >>; ++v) {
-                const acc n = (cast<acc>(xs[chunk].at[v]) - mean - remainder) * rstd;
+                const acc n = << "cast<acc>(xs[chunk].at[v]) * rstd + shift" if half else "(cast<acc>(xs[chunk].at[v]) - mean - remainder) * rstd" >>;
                 const acc given = cast<acc>(gs[chunk].at[v]);
                 const acc g = << "given * cast<acc>(scaled.at[v])" if weighted else "given" >>;
                 << caller() | trim >>
@@ -43,6 +43,10 @@ __device__ __forceinline__ void read(Held* held, const elem* row, int lane, inde
         << "if ((chunk * %d + lane) * %d < columns) " % (threads, width) if not exact >>held[chunk] = load_pack< << width >> >(row + (chunk * << threads >> + lane) * << width >>);
 }
 
+__device__ __forceinline__ void read_own(acc* own, const acc* statistics, index rows, index row) {
+    for (int k = 0; k < 3; ++k) own[k] = statistics[k * (long long)rows + row];
+}
+
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
     const elem* __restrict__ x, const elem* __restrict__ dy, const elem* __restrict__ weight,
     const acc* __restrict__ statistics, elem* __restrict__ dx, acc* __restrict__ dweight, acc* __restrict__ dbias,
@@ -50,6 +54,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 {
     const int lane = row_lane();
     const acc scale = acc(1) / acc(columns);
+    int phase = 0;
     const index step = index(row_teams()) * row_groups;
     index row = index(row_team()) * row_groups + row_group();
     Held xs[<< chunks >>], gs[<< chunks >>];
@@ -57,19 +62,27 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     Held next_xs[<< chunks >>], next_gs[<< chunks >>];
     acc weight_sum[<< chunks * width >>] = {}, bias_sum[<< chunks * width >>] = {};
 <% endif %>
+    // The statistics of the row that is worked on: read ahead where that leaves enough registers.
+    acc own[3] = {};
     if (row < rows) {
         read(xs, x + row * columns, lane, columns);
         read(gs, dy + row * columns, lane, columns);
+        << "read_own(own, statistics, rows, row);" if half >>
     }
     // Every thread of a block goes round equally often, since row_reduce needs them all.
     for (index first = index(row_team()) * row_groups; first < rows; first += step, row += step) {
         const bool live = row < rows;
-        const index at = live ? row : 0;
-        const acc mean = statistics[at], remainder = statistics[rows + at], rstd = statistics[2 * (long long)rows + at];
+        << "if (live) read_own(own, statistics, rows, row);" if not half >>
+        const acc mean = own[0], remainder = own[1], rstd = own[2];
+<% if half %>
+        // A half type has no digits that this would take.
+        const acc shift = -(mean + remainder) * rstd;
+<% endif %>
 <% if sums %>
         if (row + step < rows) {
             read(next_xs, x + (row + step) * columns, lane, columns);
             read(next_gs, dy + (row + step) * columns, lane, columns);
+            << "read_own(own, statistics, rows, row + step);" if half >>
         }
 <% endif %>
         acc sum[<< width >>] = {}, product[<< width >>] = {};
@@ -84,11 +97,14 @@ sum[v] += g;
 <% endcall %>
         }
         for (int v = 1; v < << width >>; ++v) sum[0] += sum[v], product[0] += product[v];
-        const RowState total = row_reduce({sum[0], product[0]});
+        const RowState total = row_reduce({sum[0], product[0]}, phase);
         const acc gradient_mean = total.sum * scale, product_mean = total.product * scale;
+<% if half %>
+        const acc by_n = -product_mean * rstd, offset = -gradient_mean * rstd;
+<% endif %>
         if (live) {
 <% call each() %>
-gs[chunk].at[v] = cast<elem>((g - gradient_mean - n * product_mean) * rstd);
+gs[chunk].at[v] = cast<elem>(<< "g * rstd + (n * by_n + offset)" if half else "(g - gradient_mean - n * product_mean) * rstd" >>);
 <% endcall %>
 #pragma unroll
             for (int chunk = 0; chunk < << chunks >>; ++chunk)
@@ -101,6 +117,7 @@ gs[chunk].at[v] = cast<elem>((g - gradient_mean - n * product_mean) * rstd);
         if (row + step < rows) {
             read(xs, x + (row + step) * columns, lane, columns);
             read(gs, dy + (row + step) * columns, lane, columns);
+            << "read_own(own, statistics, rows, row + step);" if half >>
         }
 <% endif %>
     }
@@ -141,4 +158,5 @@ gs[chunk].at[v] = cast<elem>((g - gradient_mean - n * product_mean) * rstd);
         }
     }
 <% endif %>
+    row_end();
 }

@@ -2,7 +2,8 @@
 // A team, which is a block or a cluster, has row_groups rows at a time; row_lane numbers the threads of a row.
 // row_reduce joins one RowState a thread by row_join, both defined before this: the same in each of them and in every
 // run, as row_join(a, b) is row_join(b, a); all threads that share a row must call it, and with threads > 1 all threads
-// of the block.
+// of the block. `phase` is 0 at first: what is shared is written in turns, so that one barrier does. Before its end every
+// thread calls row_end.
 constexpr int row_groups = << [block // threads, 1] | max >>;
 <% if cluster > 1 %>
 __device__ __forceinline__ int row_lane() { return blockIdx.x % << cluster >> * << block >> + threadIdx.x; }
@@ -37,31 +38,36 @@ __device__ __forceinline__ RowState of_block_number(const RowState* own, unsigne
 }
 <% endif %>
 
-__device__ __forceinline__ RowState row_reduce(RowState state) {
+__device__ __forceinline__ RowState row_reduce(RowState state, int& phase) {
 <% if threads > 1 %>
 #pragma unroll
     for (int distance = << [threads, 32] | min // 2 >>; distance > 0; distance /= 2)
         state = row_join(state, shuffle_xor(state, distance));
 <% endif %>
 <% if threads > 32 %>
-    __shared__ RowState of_warp[<< block // 32 >>];
+    __shared__ RowState of_warp[2][<< block // 32 >>];
+    if (threadIdx.x % 32 == 0) of_warp[phase][threadIdx.x / 32] = state;
     __syncthreads();
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = state;
-    __syncthreads();
-    state = of_warp[threadIdx.x % << block // 32 >>];
+    state = of_warp[phase][threadIdx.x % << block // 32 >>];
 #pragma unroll
     for (int distance = << block // 64 >>; distance > 0; distance /= 2)
         state = row_join(state, shuffle_xor(state, distance));
 <% endif %>
 <% if cluster > 1 %>
-    __shared__ RowState of_block;
-    if (threadIdx.x == 0) of_block = state;
+    __shared__ RowState of_block[2];
+    if (threadIdx.x == 0) of_block[phase] = state;
     cluster_barrier();
-    state = of_block_number(&of_block, 0);
+    state = of_block_number(&of_block[phase], 0);
 #pragma unroll
-    for (unsigned number = 1; number < << cluster >>; ++number) state = row_join(state, of_block_number(&of_block, number));
-    // No block may write its state again, or end, before all have read it.
+    for (unsigned number = 1; number < << cluster >>; ++number)
+        state = row_join(state, of_block_number(&of_block[phase], number));
+<% endif %>
+    phase ^= 1;
+    return state;
+}
+// No block ends before all of its cluster have read its state.
+__device__ __forceinline__ void row_end() {
+<% if cluster > 1 %>
     cluster_barrier();
 <% endif %>
-    return state;
 }

@@ -93,7 +93,7 @@ def test_rows_in_registers_by_length() -> None:
         for columns in (8, 96, 768, 1024, 4096, 16384):
             for sums in (True, False):
                 shape = rows_shape(columns, itemsize, 8, sums)
-                assert shape is not None and shape.cluster <= 8 and shape.block <= 256
+                assert shape is not None and shape.cluster <= 8 and shape.block <= 512
                 assert shape.threads * shape.chunks * shape.width >= columns
                 assert shape.threads <= 32 or shape.threads == shape.block * shape.cluster
     assert (

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from elementwise_support import address_counts
 
 import cukern as ck
-from cukern import dtypes, operators
-from cukern.ops import launch, reduction, reduction_work
+from cukern import operators
+from cukern.ops import launch, reduction
 from cukern.ops.reduce import Reduce
 from cukern.testing import assert_close, gradcheck
 
@@ -123,85 +121,6 @@ def test_gpu_launch_shapes_on_the_host(
         for axis in range(len(shape)):
             want = np.log(np.exp(a).sum(axis)) if name == "logsumexp" else getattr(np, name)(a, axis=axis)
             assert_close(ROWS[name](x, axis), want, rtol=1e-11)
-
-
-@pytest.fixture(params=[reduction_work.ROW_SHAPE.blocks, 8], ids=["many", "few"])
-def like_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The host launches as a GPU does, what is long cut for many blocks or for few; the templates it takes."""
-    made: list[str] = []
-    real = reduction.on_gpu
-
-    def on_gpu(task: reduction_work.Task) -> reduction_work.Work:
-        work = real(task)
-        made.append(work.kernel.template + ("" if work.pieces == 1 else ", cut"))
-        return work
-
-    monkeypatch.setattr(reduction, "_plans", {})
-    monkeypatch.setattr(reduction, "_kind", lambda device: "cuda")
-    monkeypatch.setattr(reduction, "on_gpu", on_gpu)
-    # Its name in the package is that of the function.
-    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
-    for name in ("ROW_SHAPE", "COLUMN_SHAPE"):
-        shape = getattr(reduction_work, name)._replace(blocks=request.param)
-        monkeypatch.setattr(reduction_work, name, shape)
-    with ck.device("host"):
-        yield made
-
-
-#: Arrays whose reduction takes each way of the kernels: short rows by a part of a warp, several at once, long ones by a
-#: block, their ends between packs, over several axes; columns in packs, few and many; steps of 0, beyond 1 and below 0.
-SPREAD: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
-    "short rows": (lambda x: x[: 5000 * 8].reshape(5000, 8), (1, 0)),
-    "odd rows": (lambda x: x[: 40 * 999].reshape(40, 999), (1, 0)),
-    "rows between packs": (lambda x: x[1 : 1 + 4 * 9001].reshape(4, 9001), (1,)),
-    "one row": (lambda x: x[3:], (0,)),
-    "a block a row": (lambda x: x[:40000].reshape(10, 4000), (1, 0)),
-    "inner axis": (lambda x: x[:39936].reshape(6, 52, 128), (1, 2, 0)),
-    "every third": (lambda x: x[:39999].reshape(3, -1)[:, ::3], (1, 0)),
-    "backwards": (lambda x: x[:40000].reshape(10, 4000)[:, ::-1], (1, 0)),
-    "repeated": (lambda x: ck.broadcast_to(x[:3000], (7, 3000)), (0, 1)),
-    "few columns": (lambda x: x[:39999].reshape(-1, 3), (0,)),
-}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "float64"])
-@pytest.mark.parametrize("layout", SPREAD)
-def test_ways_of_a_gpu(like_a_gpu: list[str], layout: str, dtype: str) -> None:
-    flat = np.random.default_rng(1).integers(-50, 50, 40003).astype(dtypes.as_dtype(dtype))
-    view, axes = SPREAD[layout]
-    x = view(ck.asarray(flat))
-    values = x.numpy().astype(np.float64)
-    for axis in axes:
-        for name in ("sum", "max", "argmax", "var"):
-            made, want = ROWS[name](x, axis), getattr(np, name)(values, axis=axis)
-            assert_close(made.astype("float64"), want, rtol=5e-3 if dtype == "bfloat16" else 1e-6, atol=1e-3)
-    assert_close(ROWS["sum"](x).astype("float64"), values.sum(), rtol=5e-3, atol=1e-3)
-    assert all(name.startswith("reduce_") for name in like_a_gpu)
-
-
-def test_every_way_of_a_gpu_is_taken(like_a_gpu: list[str]) -> None:
-    for view, axes in SPREAD.values():
-        for axis in axes:
-            ROWS["max"](view(ck.zeros(40003)), axis)
-    cut = "reduce_columns.cu, cut" if reduction_work.ROW_SHAPE.blocks > 8 else "reduce_rows.cu, cut"
-    assert {"reduce_rows.cu", "reduce_columns.cu", cut} <= set(like_a_gpu)
-
-
-@pytest.mark.parametrize("name", ["argmax", "argmin", "max"])
-def test_nan_and_ties_on_a_gpu(like_a_gpu: list[str], name: str) -> None:
-    a = np.random.default_rng(2).integers(0, 3, (20, 3000)).astype(np.float32)
-    a[3, [70, 2000]] = a[5, 2999] = np.nan
-    for axis in (0, 1):
-        assert_close(ROWS[name](ck.asarray(a), axis), getattr(np, name)(a, axis=axis))
-
-
-def test_several_inputs_on_a_gpu(like_a_gpu: list[str]) -> None:
-    rng = np.random.default_rng(3)
-    x, y, z = (rng.standard_normal(shape).astype(np.float32) for shape in ((60, 700), (700,), (60, 1)))
-    for axis in (0, 1, None):
-        made = ck.fuse(lambda x, y, z, axis=axis: ck.sum((x - y) ** 2 * z, axis=axis))
-        want = np.sum((x.astype(np.float64) - y) ** 2 * z, axis=axis)
-        assert_close(made(ck.asarray(x), ck.asarray(y), ck.asarray(z)), want, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["sum", "argmax"])

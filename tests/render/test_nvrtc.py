@@ -182,6 +182,9 @@ def _softmax(dtype: Any) -> None:
         (x,) = _zeros(dtype, shape)
         for function in (ck.softmax, ck.log_softmax):
             _derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
+    for columns in (7, 4096):
+        (x,) = _zeros(dtype, (3, columns))
+        _derivatives(lambda x: ck.nn.cross_entropy(x, ck.zeros(3, "int64")), x)
 
 
 def _at(dtype: Any) -> None:

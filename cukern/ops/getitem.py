@@ -173,7 +173,7 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
         if not _advanced(part):
             basic.append(part)
             continue
-        if part.size is not None and part.size != size:
+        if part.size not in (None, 0, size):  # of size 0 it chooses nothing, as in NumPy
             raise IndexError(f"a boolean index of size {part.size} does not match an axis of size {size}")
         basic.append(None if part.new else slice(None))
         axes.append(len(basic) - 1)

@@ -166,7 +166,8 @@ def _task(
     kept = collapse([shape[i] for i in kept_axes], [tuple(step[i] for i in kept_axes) for step in steps])
     over_steps = [tuple(step[i] for i in over_axes) for step in steps]
     if any(shape[i] == 0 for i in over_axes):
-        over = Axes((0,), ((0,),) * len(operands))
+        # With steps of 0 one element would be read for all, and there is none.
+        over = Axes((0,), ((1,),) * len(operands))
     else:
         by = None if reduction.ordered else over_steps[0]
         over = collapse([shape[i] for i in over_axes], over_steps, by)

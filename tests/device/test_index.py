@@ -45,6 +45,7 @@ ADVANCED: dict[str, Any] = {
     "empty": np.array([], int),
     "mask": A > 30,
     "mask of the first axis": np.array([True, False, True]),
+    "mask of size 0": np.zeros(0, bool),
     "mask of two axes": A[..., 0] > 20,
     "mask of an axis": (slice(None), np.array([True, False, True, True])),
     "mask and integers": (np.array([True, False, True]), np.array([0, 3])),

@@ -127,7 +127,11 @@ def test_states_of_pieces(
 
 
 def test_no_value_on_a_gpu(like_a_gpu: list[str]) -> None:
+    """No kernel reads an element once for all places where there is no place."""
     x = ck.zeros((0, 3))
     assert ROWS["sum"](x, 0).tolist() == [0.0, 0.0, 0.0]
+    assert ROWS["sum"](ck.zeros((3, 0)), 1).tolist() == [0.0, 0.0, 0.0]
     assert ROWS["prod"](x).item() == 1.0
     assert np.isnan(ROWS["mean"](x).item())
+    bound = [variables for plan in reduction._plans.values() for _, variables in plan.rendered[:1]]
+    assert bound and all(one["step"] != "zero" for variables in bound for one in variables["inputs"])

@@ -125,7 +125,8 @@ def test_round_to_decimals(device: ck.Device) -> None:
 def test_signs_of_every_float(device: ck.Device, dtype: Any) -> None:
     x = ck.asarray([1.0, -1.0, 0.0, -0.0, math.inf, -math.inf, math.nan] * 9).astype(dtype)
     assert ck.signbit(x).tolist() == [False, True, False, True, False, True, False] * 9
-    assert ck.signbit(ck.copysign(ck.full_like(x, math.nan), -1.0)).all()
+    if device.kind == "host" or x.itemsize > 2:  # a GPU has one NaN of each half type
+        assert ck.signbit(ck.copysign(ck.full_like(x, math.nan), -1.0)).all()
 
 
 def test_isclose_of_numbers(device: ck.Device) -> None:

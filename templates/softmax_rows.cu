@@ -6,29 +6,19 @@
 <% set logs = kind.startswith("log") %>
 <# Of half types a thread keeps the exponentials, which costs less than to compute them again. #>
 <% set kept = half and forward and not logs %>
-<% set exponential = "__expf" if half else "exp" %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "nn/packs.cuh" %>
 using elem = << elem >>;
-using acc = << acc >>;
 using index = << index >>;
 <% if forward %>
-// The largest number, and the sum of exponentials of all those numbers' distances below it.
-struct RowState {
-    acc peak, sum;
-};
-__device__ __forceinline__ RowState row_join(RowState a, RowState b) {
-    const acc peak = maximum(a.peak, b.peak);
-    const bool a_higher = a.peak == peak;
-    const RowState high = a_higher ? a : b, low = a_higher ? b : a;
-    return {peak, high.sum + low.sum * (low.peak == peak ? acc(1) : << exponential >>(low.peak - peak))};
-}
+<% include "nn/exponents.cuh" %>
 <% else %>
+<% include "nn/exponential.cuh" %>
 using RowState = acc;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
-<% endif %>
 <% include "nn/row.cuh" %>
+<% endif %>
 <% macro each() %>
 #pragma unroll
     for (int chunk = 0; chunk < << chunks >>; ++chunk) {
@@ -63,29 +53,24 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 peaks[v] = maximum(peaks[v], cast<acc>(x0_held[chunk].at[v]));
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) peaks[0] = maximum(peaks[0], peaks[v]);
-    // Where all is -inf a difference would be NaN, and this thread's part is 0.
-    const acc own = peaks[0] == limits<acc>::lowest() ? acc(0) : peaks[0];
-<% if half %>
-    // In powers of 2: a product and the device's own instruction.
-    const acc shift = own * acc(1.44269504);
-<% endif %>
+    const Exponents below(peaks[0]);
 <% if kept %>
     acc power[<< chunks * width >>];
 <% endif %>
 <% call each() %>
-const acc one = << "exp2(cast<acc>(x0_held[chunk].at[v]) * acc(1.44269504) - shift)" if half else "exp(cast<acc>(x0_held[chunk].at[v]) - own)" >>;
+const acc one = below(cast<acc>(x0_held[chunk].at[v]));
             sums[v] += one;
             << "power[chunk * %d + v] = one;" % width if kept >>
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
-    const RowState total = row_reduce({peaks[0], sums[0]}, phase);
-    const acc scale = << "log(total.sum)" if logs else "acc(1) / total.sum" >><< " * exp(peaks[0] - total.peak)" if kept >>;
+    const RowState total = row_total({peaks[0], sums[0]}, phase);
+    const acc scale = << "log(total.sum)" if logs else "acc(1) / total.sum" >><< " * exp_of(peaks[0] - total.peak)" if kept >>;
 <% call each() %>
 <% if kept %>
 x0_held[chunk].at[v] = cast<elem>(power[chunk * << width >> + v] * scale);
 <% else %>
-const acc below = cast<acc>(x0_held[chunk].at[v]) - total.peak;
-            x0_held[chunk].at[v] = cast<elem>(<< "below - scale" if logs else "exp(below) * scale" >>);
+const acc less = cast<acc>(x0_held[chunk].at[v]) - total.peak;
+            x0_held[chunk].at[v] = cast<elem>(<< "less - scale" if logs else "exp(less) * scale" >>);
 <% endif %>
 <% endcall %>
 <% else %>
@@ -98,7 +83,7 @@ const acc g = cast<acc>(x0_held[chunk].at[v]);
     const acc total = row_reduce(sums[0], phase);
 <% call each() %>
 const acc g = cast<acc>(x0_held[chunk].at[v]), z = cast<acc>(x1_held[chunk].at[v]);
-            x0_held[chunk].at[v] = cast<elem>(<< "g - %s(z) * total" % exponential if logs else "z * (g - total)" >>);
+            x0_held[chunk].at[v] = cast<elem>(<< "g - exp_of(z) * total" if logs else "z * (g - total)" >>);
 <% endcall %>
 <% endif %>
     row_end();

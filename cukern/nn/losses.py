@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from .. import dtypes, tape
 from .. import namespace as ops
@@ -13,14 +15,47 @@ from ..device.base import Prepared
 from ..fuse import fuse
 from ..kernel import Kernel
 from ..layout import Layout, fresh_layout
-from ..ops.launch import divide_up, on, remember
+from ..ops.launch import divide_up, on, power_of_two, remember
 from ..ops.reduce import logsumexp
 from .fused import common_dtype, fused_vjp, index_type, require_ids
 
+_forward = Kernel("nn/cross_entropy.cu", name="cross_entropy")
+_mean = Kernel("nn/cross_entropy_mean.cu", name="cross_entropy_mean")
 _backward = Kernel("nn/cross_entropy_backward.cu", name="cross_entropy_backward")
-#: Threads of a block, and 16-byte packs that each of them has on the way.
-BLOCK, UNROLL = 256, 2
+
+
+class Shape(NamedTuple):
+    """How threads of a GPU share the logits.
+
+    An H200 needs some 32 KB under way in each multiprocessor: a thousand threads, as many as registers leave,
+    with 32 bytes each; more where rows are short and threads seldom start to read.
+
+    Attributes:
+        flight: packs that a thread reads of a row before it computes, by the bytes of an element: 32 elements
+            at most, as they are kept until the largest is known.
+        turns: how often a thread does so at least where a row is more than a warp's: what the threads of a
+            row tell one another takes as long as the exponentials of 16 elements.
+        threads: threads of a row at most.
+        unroll: packs that a thread of the gradient reads before it computes.
+        lanes: threads at most that share a row of the gradient, in a block of as many or more.
+        block: threads of a block of the gradient.
+    """
+
+    flight: Mapping[int, int] = MappingProxyType({2: 4, 4: 8, 8: 8})
+    turns: int = 2
+    threads: int = 256
+    unroll: int = 4
+    lanes: int = 256
+    block: int = 256
+
+
+SHAPE = Shape()
+_LEAST_BLOCK, _MEAN_BLOCK = 128, 1024
 _MOST_BLOCKS = 65535
+#: Sums of losses at most, which one block adds up.
+_SLOTS = 32768
+#: Columns from which on rows fewer than blocks that run at a time are cut up, which takes more launches.
+_LONG, _FEW = 1 << 15, 264
 
 
 def cross_entropy(logits: Array, targets: Array) -> Array:
@@ -53,13 +88,27 @@ def cross_entropy(logits: Array, targets: Array) -> Array:
     if not logits.size:
         return _composed(logits, targets)
     with tape.stop_recording():
-        logits_ = logits.contiguous()
-        total = logsumexp._apply(logits_, -1, True, dtypes.info(logits.dtype).acc)
-        chosen = ops.take_along_axis(logits_, ops.expand_dims(targets, axis=-1), axis=-1)
-        loss = ops.astype(_mean_of_differences(total, chosen), logits.dtype, copy=False)
+        total, loss = _loss(logits.contiguous(), targets.contiguous())
     if tape.recording((logits,)):
         tape.record("cross_entropy", (logits,), (loss,), _pull, (logits, targets, total))
     return loss
+
+
+def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
+    """The logarithm of the sum of each row's exponentials, and the loss, of arrays in C order."""
+    key = (logits._layout or logits._planned(), targets._layout or targets._planned())
+    with on(logits.device):
+        plan = _forwards.get(key)
+        if plan is None and not _is_cut(key[0]):
+            plan = remember(_forwards, key, _make_forward(*key))
+        if plan is not None:
+            total, parts, loss = (Array._made(layout) for layout in plan.layouts)
+            plan.rows(logits._operand, targets._operand, total._operand, parts._operand)
+            plan.mean(parts._operand, loss._operand)
+            return total, loss
+    total = logsumexp._apply(logits, -1, True, dtypes.info(logits.dtype).acc)
+    chosen = ops.take_along_axis(logits, ops.expand_dims(targets, axis=-1), axis=-1)
+    return total, ops.astype(_mean_of_differences(total, chosen), logits.dtype, copy=False)
 
 
 @fuse
@@ -84,44 +133,93 @@ def _pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) ->
     )
 
 
-_launches: dict[tuple[Layout, Layout], Prepared] = {}
-
-
 def _logits_d(logits: Array, total: Array, targets: Array, given: Array) -> Array:
     """The cotangent of the logits: one read and one write of them."""
-    key = (logits._planned(), targets._planned())
+    key = (logits._layout or logits._planned(), targets._layout or targets._planned())
     given._planned()
     with on(logits.device):
-        launch = _launches.get(key)
-        if launch is None:
-            launch = remember(_launches, key, _prepared(*key))
-        made = Array._made(fresh_layout(logits.device, logits.dtype, logits.shape))
+        plan = _backwards.get(key)
+        if plan is None:
+            plan = remember(_backwards, key, _make_backward(*key))
+        launch, layout = plan
+        made = Array._made(layout)
         launch(*[one._operand for one in (logits, total, targets, given, made)])
     return made
+
+
+class _Forward(NamedTuple):
+    """The launches of a loss: of the rows, and of their mean.
+
+    Attributes:
+        layouts: of the logarithms, of the parts of the loss, and of the loss.
+    """
+
+    rows: Prepared
+    mean: Prepared
+    layouts: tuple[Layout, Layout, Layout]
+
+
+_forwards: dict[tuple[Layout, Layout], _Forward] = {}
+_backwards: dict[tuple[Layout, Layout], tuple[Prepared, Layout]] = {}
 
 
 def _on_host(device: Device) -> bool:
     return device.kind == "host"
 
 
-def _prepared(logits: Layout, targets: Layout) -> Prepared:
-    device, on_host = logits.device, _on_host(logits.device)
+def _is_cut(logits: Layout) -> bool:
+    """Whether other functions are faster: on the host, and for a few long rows."""
     columns = logits.shape[-1]
-    rows = math.prod(logits.shape[:-1])
-    width = 16 // logits.dtype.itemsize if logits.aligned and not on_host else 1
-    width = width if columns % width == 0 else 1
-    block = 1 if on_host else BLOCK
-    bound = _backward.bind(
-        device,
-        elem=logits.dtype,
-        target=dtypes.info(targets.dtype).cxx,
-        index=index_type(logits.size),
-        block=block,
-        width=width,
-        unroll=UNROLL,
+    return _on_host(logits.device) or (columns >= _LONG and logits.size // columns < _FEW)
+
+
+def _types(logits: Layout, targets: Layout) -> dict[str, Any]:
+    # Of 32 bits if there is room for the last turn of the most threads, too.
+    index = index_type(logits.size + _MOST_BLOCKS * SHAPE.block)
+    return {"elem": logits.dtype, "target": dtypes.info(targets.dtype).cxx, "index": index}
+
+
+def _width(logits: Layout) -> int:
+    """Elements of an access."""
+    return math.gcd(logits.shape[-1], 16 // logits.dtype.itemsize) if logits.aligned else 1
+
+
+def _make_forward(logits: Layout, targets: Layout) -> _Forward:
+    device, columns, dtype = logits.device, logits.shape[-1], logits.dtype
+    rows, width, acc = logits.size // columns, _width(logits), dtypes.info(dtype).acc
+    slots = min(rows, _SLOTS)
+    packs = columns // width
+    chunks = min(SHAPE.flight[dtype.itemsize], power_of_two(packs))
+    threads = power_of_two(divide_up(packs, chunks))
+    threads = min(max(32, threads // SHAPE.turns) if threads > 32 else threads, SHAPE.threads)
+    block = threads if threads > 32 else _LEAST_BLOCK
+    shape = {"block": block, "threads": threads, "chunks": chunks, "width": width}
+    exact = columns % (threads * chunks * width) == 0
+    of_rows = _forward.bind(device, exact=exact, **_types(logits, targets), **shape).function
+    of_mean = _mean.bind(device, elem=dtype, block=_MEAN_BLOCK).function
+    grid = divide_up(slots, block // threads)
+    return _Forward(
+        of_rows.prepare((grid, 1, 1), (block, 1, 1), 0, (rows, columns, slots)),
+        of_mean.prepare((1, 1, 1), (_MEAN_BLOCK, 1, 1), 0, (slots, 1 / rows)),
+        (
+            fresh_layout(device, acc, logits.shape[:-1]),
+            fresh_layout(device, acc, (slots,)),
+            fresh_layout(device, dtype, ()),
+        ),
     )
-    grid = (1 if on_host else divide_up(columns, block * UNROLL * width), min(rows, _MOST_BLOCKS), 1)
-    return bound.function.prepare(grid, (block, 1, 1), 0, (rows, columns, 1 / rows))
+
+
+def _make_backward(logits: Layout, targets: Layout) -> tuple[Prepared, Layout]:
+    device, columns = logits.device, logits.shape[-1]
+    rows, on_host = logits.size // columns, _on_host(device)
+    block, width = (1, 1) if on_host else (SHAPE.block, _width(logits))
+    lanes = min(power_of_two(divide_up(columns, width * SHAPE.unroll)), SHAPE.lanes, block)
+    shape = {"block": block, "lanes": lanes, "width": width, "unroll": SHAPE.unroll}
+    function = _backward.bind(device, **_types(logits, targets), **shape).function
+    along = 1 if on_host else divide_up(columns, lanes * SHAPE.unroll * width)
+    down = min(divide_up(rows, block // lanes), _MOST_BLOCKS)
+    launch = function.prepare((along, down, 1), (block, 1, 1), 0, (rows, columns, 1 / rows))
+    return launch, fresh_layout(device, logits.dtype, logits.shape)
 
 
 def mse_loss(prediction: Array, target: Array) -> Array:

@@ -38,12 +38,8 @@ __device__ __forceinline__ RowState of_block_number(const RowState* own, unsigne
 }
 <% endif %>
 
-__device__ __forceinline__ RowState row_reduce(RowState state, int& phase) {
-<% if threads > 1 %>
-#pragma unroll
-    for (int distance = << [threads, 32] | min // 2 >>; distance > 0; distance /= 2)
-        state = row_join(state, shuffle_xor(state, distance));
-<% endif %>
+// The rest of row_reduce where each thread of a warp has the same state.
+__device__ __forceinline__ RowState row_reduce_warps(RowState state, int& phase) {
 <% if threads > 32 %>
     __shared__ RowState of_warp[2][<< block // 32 >>];
     if (threadIdx.x % 32 == 0) of_warp[phase][threadIdx.x / 32] = state;
@@ -64,6 +60,14 @@ __device__ __forceinline__ RowState row_reduce(RowState state, int& phase) {
 <% endif %>
     phase ^= 1;
     return state;
+}
+__device__ __forceinline__ RowState row_reduce(RowState state, int& phase) {
+<% if threads > 1 %>
+#pragma unroll
+    for (int distance = << [threads, 32] | min // 2 >>; distance > 0; distance /= 2)
+        state = row_join(state, shuffle_xor(state, distance));
+<% endif %>
+    return row_reduce_warps(state, phase);
 }
 // No block ends before all of its cluster have read its state.
 __device__ __forceinline__ void row_end() {

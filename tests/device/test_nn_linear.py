@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 from nn_support import DTYPE_NAMES, check_equal, close, random
@@ -83,31 +81,6 @@ def test_cross_entropy(device: ck.Device) -> None:
     assert gradcheck(lambda logits: nn.cross_entropy(logits, targets), (logits,), order=2)
     large = ck.asarray([[1e4, 0.0], [0.0, 1e4]])
     assert nn.cross_entropy(large, ck.asarray([0, 0])).item() == 5e3
-
-
-@pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize(
-    ("rows", "columns", "target"), [(5, 300, "uint8"), (70, 13, "int64"), (3, 4096, "int32")]
-)
-def test_cross_entropy_as_a_gpu_computes_it(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, rows: int, columns: int, target: str
-) -> None:
-    """In packs or not, several blocks a row, blocks that take several rows."""
-    losses = import_module("cukern.nn.losses")
-    monkeypatch.setattr(losses, "_launches", {})
-    monkeypatch.setattr(losses, "_on_host", lambda device: False)
-    monkeypatch.setattr(losses, "BLOCK", 32)
-    monkeypatch.setattr(losses, "_MOST_BLOCKS", 2)
-    logits = random(0, (rows, columns), dtype)
-    targets = np.random.default_rng(0).integers(0, min(columns, 255), rows).astype(target)
-    with ck.Tape() as tape:
-        tape.watch(logits)
-        loss = nn.cross_entropy(logits, ck.asarray(targets))
-    values = logits.numpy().astype(np.float64)
-    probabilities = np.exp(values) / np.exp(values).sum(-1, keepdims=True)
-    close(loss, -np.log(probabilities[np.arange(rows), targets.astype(int)]).mean(), 16)
-    expected = (probabilities - np.eye(columns)[targets.astype(int)]) / rows
-    close(tape.gradient(loss, logits), expected, 64)
 
 
 def test_mean_squared_error(device: ck.Device) -> None:

@@ -182,9 +182,6 @@ def _softmax(dtype: Any) -> None:
         (x,) = _zeros(dtype, shape)
         for function in (ck.softmax, ck.log_softmax):
             _derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
-    for columns in (7, 4096):
-        (x,) = _zeros(dtype, (3, columns))
-        _derivatives(lambda x: ck.nn.cross_entropy(x, ck.zeros(3, "int64")), x)
 
 
 def _at(dtype: Any) -> None:
@@ -209,6 +206,13 @@ def _layer_norm(dtype: Any) -> None:
     for columns in (5, 64, 1000, 8192, 40_000, 300_000):
         x, weight, bias = _zeros(dtype, (3, columns), (columns,), (columns,))
         _derivatives(lambda x, w, b, n=columns: ck.nn.layer_norm(x, n, w, b), x, weight, bias)
+
+
+def _cross_entropy(dtype: Any) -> None:
+    """Part of a warp, a warp and a block a row, in packs or not."""
+    for columns in (5, 1024, 4096, 4100):
+        logits, targets = ck.zeros((300, columns), dtype), ck.zeros((300,), "int64")
+        _derivatives(lambda x, targets=targets: ck.nn.cross_entropy(x, targets), logits)
 
 
 def _linear(dtype: Any) -> None:
@@ -264,6 +268,7 @@ EVERY: tuple[Callable[[Any], None], ...] = (
 FLOATING: tuple[Callable[[Any], None], ...] = (
     _matmul_add_relu,
     _layer_norm,
+    _cross_entropy,
     _linear,
     _lltm,
     _pool2d,

@@ -1,0 +1,16 @@
+// exp and exp2 of the accumulator's type; of half types by the device's own instruction, which takes what has not a float's
+// full precision for 0.
+using acc = << acc >>;
+__device__ __forceinline__ acc power_of_two(acc x) {
+<% if half %>
+#ifdef __CUDA_ARCH__
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+#endif
+<% endif %>
+    return exp2(x);
+}
+__device__ __forceinline__ acc exp_of(acc x) {
+    return << "power_of_two(x * acc(1.44269504))" if half else "exp(x)" >>;
+}

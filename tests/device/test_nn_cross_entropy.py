@@ -1,0 +1,119 @@
+"""Cross-entropy as a GPU computes it: launch shapes, alignment, infinities, derivatives."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+from elementwise_support import address_counts
+from nn_support import DTYPE_NAMES, close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.testing import gradcheck
+
+losses = import_module("cukern.nn.losses")
+
+
+@pytest.fixture
+def as_a_gpu(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The host launches as a GPU does."""
+    monkeypatch.setattr(losses, "_forwards", {})
+    monkeypatch.setattr(losses, "_backwards", {})
+    monkeypatch.setattr(losses, "_on_host", lambda device: False)
+    # Its name in the package is that of the function.
+    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
+    return monkeypatch
+
+
+def check(logits: ck.Array, targets: ck.Array) -> None:
+    """Loss and gradient against NumPy in double precision."""
+    with ck.Tape() as tape:
+        tape.watch(logits)
+        loss = nn.cross_entropy(logits, targets)
+    values, classes = logits.numpy().astype(np.float64), targets.numpy().astype(int)
+    columns = values.shape[-1]
+    values, classes = values.reshape(-1, columns), classes.reshape(-1)
+    exponentials = np.exp(values - values.max(-1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(-1, keepdims=True)
+    assert loss.dtype == logits.dtype
+    close(loss, -np.log(probabilities[np.arange(len(classes)), classes]).mean(), 16)
+    expected = (probabilities - np.eye(columns)[classes]) / len(classes)
+    close(tape.gradient(loss, logits), expected.reshape(logits.shape), 64)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize(
+    ("rows", "columns", "target"),
+    [
+        (5, 1, "int8"),
+        (5, 300, "uint8"),
+        (70, 13, "int64"),
+        (37, 1024, "int32"),
+        (3, 4096, "int32"),
+        (2, 20_000, "int64"),
+    ],
+)
+def test_loss_and_gradient(
+    as_a_gpu: pytest.MonkeyPatch, dtype: str, rows: int, columns: int, target: str
+) -> None:
+    """A thread, part of a warp, a warp and a block a row; packs of 16 bytes and less; rows to their end or beyond."""
+    targets = np.random.default_rng(0).integers(0, min(columns, 255), rows).astype(target)
+    check(random(0, (rows, columns), dtype), ck.asarray(targets))
+
+
+@pytest.mark.parametrize("columns", [40, 1024])
+def test_rows_in_turns(as_a_gpu: pytest.MonkeyPatch, columns: int) -> None:
+    """Fewer slots than rows, and a number of them that leaves some of a block idle; few blocks of the gradient."""
+    as_a_gpu.setattr(losses, "_SLOTS", 7)
+    as_a_gpu.setattr(losses, "_MOST_BLOCKS", 2)
+    as_a_gpu.setattr(losses, "SHAPE", losses.Shape(threads=64, lanes=32, block=64, turns=1))
+    check(random(0, (50, columns), "float32"), ck.asarray(np.arange(50) % columns))
+
+
+def test_a_few_long_rows(as_a_gpu: pytest.MonkeyPatch) -> None:
+    as_a_gpu.setattr(losses, "_LONG", 30)
+    check(random(0, (5, 40), "float32"), ck.asarray([0, 1, 39, 3, 4]))
+    assert not losses._forwards
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+def test_views(as_a_gpu: pytest.MonkeyPatch, dtype: str) -> None:
+    """Addresses between those of packs, steps, more axes."""
+    memory = random(0, (2000,), dtype)
+    targets = ck.asarray(np.arange(24) % 13)
+    check(memory[1:513].reshape((16, 32)), targets[:16])
+    check(memory[:768].reshape((12, 64))[:, ::2], targets[::2])
+    check(memory[:384].reshape((32, 12)).T, targets[:12])
+    check(memory[:768].reshape((3, 8, 32)), targets.reshape((3, 8)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_infinities(as_a_gpu: pytest.MonkeyPatch, dtype: str) -> None:
+    inf = np.inf
+    a = np.random.default_rng(0).standard_normal((6, 520)).astype(ck.dtypes.as_dtype(dtype))
+    a[0, 1:], a[1], a[2, 300], a[3, 7], a[4, 100:] = -inf, -inf, inf, np.nan, -inf
+    rows = ck.asarray(a)
+    found = [nn.cross_entropy(rows[i : i + 1], ck.asarray([0])).item() for i in range(6)]
+    assert found[0] == 0
+    assert np.isnan(found[1:4]).all()
+    assert np.isfinite(found[4:]).all()
+    assert nn.cross_entropy(rows[:1], ck.asarray([5])).item() == inf
+    assert np.isnan(nn.cross_entropy(rows, ck.asarray([0] * 6)).item())
+    large = ck.asarray(np.array([[1e4, 0.0], [0.0, 1e4]]), dtype)
+    assert nn.cross_entropy(large, ck.asarray([0, 0])).item() == pytest.approx(5e3, rel=4e-3)
+
+
+def test_second_derivative(as_a_gpu: pytest.MonkeyPatch) -> None:
+    targets = ck.asarray([2, 0, 4])
+    assert gradcheck(lambda x: nn.cross_entropy(x, targets), [random(0, (3, 5))], order=2)
+
+
+def test_two_launches(as_a_gpu: pytest.MonkeyPatch) -> None:
+    """No other kernel is asked for, nor one to round the loss."""
+    for module in ("launch", "reduction"):
+        as_a_gpu.setattr(import_module(f"cukern.ops.{module}").Plan, "__call__", None)
+    logits = random(0, (3, 8), "bfloat16")
+    assert nn.cross_entropy(logits, ck.asarray([1, 2, 3])).dtype == ck.bfloat16

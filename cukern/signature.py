@@ -92,7 +92,7 @@ class Signature:
     Attributes:
         name: the symbol that a launch looks up.
         params: the parameters in order.
-        max_threads: the first number of ``__launch_bounds__``; None without it.
+        max_threads: the first argument of ``__launch_bounds__``; None without it, or where it is no number.
     """
 
     name: str
@@ -344,7 +344,7 @@ def _first_problem(root: tree_sitter.Node) -> str:
 def _launch_bound(kernel: tree_sitter.Node) -> int | None:
     for node in kernel.children:
         if node.type == "launch_bounds":
-            first = next((_text(child) for child in node.children if child.type == "number_literal"), "")
+            first = _text(node.named_children[0]) if node.named_children else ""
             return int(first) if first.isdigit() else None
     return None
 

@@ -1,11 +1,10 @@
 // y = << kind >> along rows of `columns` elements: of x0, or as << kind >>_vjp the cotangent of its input from x0, that of
 // its result, and x1, the result. All (rows, columns), in C order and aligned to packs of << width >> elements.
-// Launch: block / threads rows a block, or a row a cluster of blocks. A thread keeps << chunks >> pack(s) of each array.
+// Launch: block / threads rows a block, or a row a cluster of blocks. A thread keeps << chunks >> pack(s) of each array, in
+// registers for << resident >> block(s) a multiprocessor.
 // Shared: the states of warps and of the block. An element is read once and written once.
 <% set forward = not kind.endswith("_vjp") %>
 <% set logs = kind.startswith("log") %>
-<# Of half types a thread keeps the exponentials, which costs less than to compute them again. #>
-<% set kept = half and forward and not logs %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "nn/packs.cuh" %>
@@ -19,20 +18,37 @@ using RowState = acc;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "nn/row.cuh" %>
 <% endif %>
-<% macro each() %>
+<% macro each_chunk() %>
 #pragma unroll
     for (int chunk = 0; chunk < << chunks >>; ++chunk) {
 <% if not exact %>
         if ((chunk * << threads >> + row_lane()) * << width >> >= columns) continue;
 <% endif %>
-#pragma unroll
-        for (int v = 0; v < << width >>; ++v) {
-            << caller() | trim >>
-        }
+        << caller() | trim >>
     }
 <% endmacro %>
+<# With x the elements of a pack; of a derivative, g and z, those of both arrays. They are kept as they lie in memory, so
+   that a half type takes half the registers. #>
+<% macro each(after="") %>
+<% set body = caller() | trim %>
+<% call each_chunk() %>
+acc << "x" if forward else "g" >>[<< width >>];
+        unpack(x0_held[chunk], << "x" if forward else "g" >><< ", true" if after >>);
+<% if not forward and (after or not logs) %>
+        acc z[<< width >>];
+        unpack(x1_held[chunk], z<< ", true" if after >>);
+<% endif %>
+#pragma unroll
+        for (int v = 0; v < << width >>; ++v) {
+            << body >>
+        }
+        << after >>
+<% endcall %>
+<% endmacro %>
+<% macro offset() %>at + chunk * << threads * width >><% endmacro %>
+<% macro store(x) %>if (row < rows) store_pack(y + << offset() >>, packed<elem>(<< x >>));<% endmacro %>
 
-extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>) << name >>(
+extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
     const elem* __restrict__ x0, << "" if forward else "const elem* __restrict__ x1, " >>elem* __restrict__ y,
     << index >> rows, << index >> columns)
 {
@@ -40,55 +56,47 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     int phase = 0;
     // Beyond the last row its work is done again, and not stored.
     const index at = minimum(row, rows - 1) * columns + row_lane() * << width >>;
+    Pack<elem, << width >>> x0_held[<< chunks >>]<< "" if forward else ", x1_held[%d]" % chunks >>;
 <% for k in range(1 if forward else 2) %>
-    Pack<elem, << width >>> x<< k >>_held[<< chunks >>];
-#pragma unroll
-    for (int chunk = 0; chunk < << chunks >>; ++chunk)
-        << "if ((chunk * %d + row_lane()) * %d < columns) " % (threads, width) if not exact >>x<< k >>_held[chunk] = load_pack< << width >> >(x<< k >> + at + chunk * << threads * width >>);
+<% call each_chunk() %>
+x<< k >>_held[chunk] = load_pack< << width >> >(x<< k >> + << offset() >>);
+<% endcall %>
 <% endfor %>
 <% if forward %>
     acc peaks[<< width >>], sums[<< width >>] = {};
-    for (int v = 0; v < << width >>; ++v) peaks[v] = limits<acc>::lowest();
-<% call each() %>
-peaks[v] = maximum(peaks[v], cast<acc>(x0_held[chunk].at[v]));
+    Pack<elem, << width >>> top;
+    for (int v = 0; v < << width >>; ++v) top.at[v] = cast<elem>(limits<acc>::lowest());
+<% call each_chunk() %>
+top = larger(top, x0_held[chunk]);
 <% endcall %>
+    unpack(top, peaks);
     for (int v = 1; v < << width >>; ++v) peaks[0] = maximum(peaks[0], peaks[v]);
     const Exponents below(peaks[0]);
-<% if kept %>
-    acc power[<< chunks * width >>];
-<% endif %>
 <% call each() %>
-const acc one = below(cast<acc>(x0_held[chunk].at[v]));
-            sums[v] += one;
-            << "power[chunk * %d + v] = one;" % width if kept >>
+sums[v] += below(x[v]);
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
     const RowState total = row_total({peaks[0], sums[0]}, phase);
-    const acc scale = << "log(total.sum)" if logs else "acc(1) / total.sum" >><< " * exp_of(peaks[0] - total.peak)" if kept >>;
-<% call each() %>
-<% if kept %>
-x0_held[chunk].at[v] = cast<elem>(power[chunk * << width >> + v] * scale);
+<% if half and not logs %>
+    // A half type has no digits that the logarithm would take.
+    const acc above = total.peak * acc(1.44269504) + log2(total.sum);
 <% else %>
-const acc less = cast<acc>(x0_held[chunk].at[v]) - total.peak;
-            x0_held[chunk].at[v] = cast<elem>(<< "less - scale" if logs else "exp(less) * scale" >>);
+    const acc scale = << "log(total.sum)" if logs else "acc(1) / total.sum" >>;
 <% endif %>
+    row_end();
+<% call each(store("x")) %>
+x[v] = << "x[v] - total.peak - scale" if logs else "power_of_two(x[v] * acc(1.44269504) - above)" if half else "exp(x[v] - total.peak) * scale" >>;
 <% endcall %>
 <% else %>
     acc sums[<< width >>] = {};
 <% call each() %>
-const acc g = cast<acc>(x0_held[chunk].at[v]);
-            sums[v] += << "g" if logs else "g * cast<acc>(x1_held[chunk].at[v])" >>;
+sums[v] += << "g[v]" if logs else "g[v] * z[v]" >>;
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
     const acc total = row_reduce(sums[0], phase);
-<% call each() %>
-const acc g = cast<acc>(x0_held[chunk].at[v]), z = cast<acc>(x1_held[chunk].at[v]);
-            x0_held[chunk].at[v] = cast<elem>(<< "g - exp_of(z) * total" if logs else "z * (g - total)" >>);
+    row_end();
+<% call each(store("g")) %>
+g[v] = << "g[v] - exp_of(z[v]) * total" if logs else "z[v] * (g[v] - total)" >>;
 <% endcall %>
 <% endif %>
-    row_end();
-    if (row >= rows) return;
-#pragma unroll
-    for (int chunk = 0; chunk < << chunks >>; ++chunk)
-        << "if ((chunk * %d + row_lane()) * %d < columns) " % (threads, width) if not exact >>store_pack(y + at + chunk * << threads * width >>, x0_held[chunk]);
 }

@@ -23,6 +23,11 @@ _product = partial(Case, "product", traffic="", numpy=None, dtypes="float32", go
 _call = partial(Case, "call", traffic="", sizes="n=64", dtypes="float32", kind="call")
 
 ELEMENTWISE = [
+    *(
+        _elementwise(f"copy of {rows}x{columns}", "x:n,m", "np.copy(x)", "2 * x", torch="x.clone()", goal=None,
+                     sizes=f"n={rows} m={columns} | n={rows // 64} m={columns}")
+        for rows, columns in ((8192, 1024), (8192, 4096))
+    ),
     _elementwise("add", "x:n y:n", "np.add(x, y)", "3 * x"),
     _elementwise("tanh", "x:n", "np.tanh(x)", "2 * x"),
     _elementwise("cast to half", "x:n", "x.astype(np.bfloat16)", "1.5 * x", torch="x.bfloat16()", numpy=None,

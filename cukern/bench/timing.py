@@ -1,4 +1,4 @@
-"""Clocks: events around each call on a GPU, with the host kept ahead of it; the host's own clock elsewhere."""
+"""Clocks: events around some calls on a GPU, with the host kept ahead of it; the host's own clock elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import cukern as ck
 
 Call = Callable[[], Any]
 #: Calls in a batch, seconds of a measurement, and batches of it at most.
-BATCH, SECONDS, BATCHES = 10, 0.15, 4
+BATCH, SECONDS, BATCHES = 10, 0.15, 9
 
 _SPIN = ck.Kernel(
     """
@@ -35,10 +35,12 @@ def _host(calls: Sequence[Call]) -> Iterator[float]:
 
 
 class DeviceClock:
-    """Seconds of each of some calls on a GPU's current stream.
+    """The mean seconds of some calls that follow each other on a GPU's current stream.
 
-    A kernel that only waits goes first, for as long as the host will take to launch the calls: so what
-    the events enclose is the device's time alone, also of calls of many short kernels.
+    A kernel that only waits goes first, for as long as the host will take to launch the calls: so what the
+    events enclose is the device's time alone, also of calls of many short kernels. An event takes as long as
+    a short kernel, so one is not set between calls. What the calls return is kept until the last of them:
+    results, like arguments, lie in other memory each time.
     """
 
     def __init__(self, device: ck.Device) -> None:
@@ -49,14 +51,14 @@ class DeviceClock:
         calls[0]()
         ahead = time.perf_counter() - start
         self.cuda.Device().synchronize()
-        marks = [(self.cuda.Event(), self.cuda.Event()) for _ in calls]
+        before, after = self.cuda.Event(), self.cuda.Event()
         _SPIN(int(_CYCLES_A_SECOND * (1.5 * ahead * len(calls) + 1e-3)), grid=1)
-        for call, (before, after) in zip(calls, marks, strict=True):
-            before.record()
-            call()
-            after.record()
-        marks[-1][1].synchronize()
-        return [1e-3 * float(self.cuda.get_elapsed_time(before, after)) for before, after in marks]
+        before.record()
+        results = [call() for call in calls]
+        after.record()
+        after.synchronize()
+        del results
+        return [1e-3 * float(self.cuda.get_elapsed_time(before, after)) / len(calls)]
 
 
 class HostClock:
@@ -79,7 +81,7 @@ def median_seconds(
     for side, circle in enumerate(circles):  # compiled, and the memory pool filled
         for _ in range(2 * len(sides[side])):
             next(circle)()
-        clock([next(circle)])
+        clock([next(circle) for _ in range(BATCH)])
     started = time.perf_counter()
     for batch in range(BATCHES):
         for times, circle in zip(taken, circles, strict=True):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import dtypes
 from .. import namespace as ops
@@ -15,156 +15,76 @@ from ..creation import empty, ones, zeros
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from ..ops.launch import divide_up, power_of_two
+from ..ops.launch import divide_up
 from ..ops.reducer import load
 from . import reference
 from .fused import common_dtype, fused_vjp, index_type, is_int
+from .layer_norm_work import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape, host_shape
 from .module import Module, Parameter
 
 _forward = Kernel("nn/layer_norm.cu", name="layer_norm")
 _backward = Kernel("nn/layer_norm_backward.cu", name="layer_norm_backward")
 _backward_rows = Kernel("nn/layer_norm_backward_rows.cu", name="layer_norm_backward")
+_backward_sums = Kernel("nn/layer_norm_backward_sums.cu", name="layer_norm_backward")
 
 #: Rows that the host sums the gradients of weight and bias over, each into a row of its own.
 _HOST_SLOTS = 32
-
-
-class Shape(NamedTuple):
-    """How a launch deals out a row.
-
-    Attributes:
-        block: threads of a block.
-        threads: threads of a row.
-        chunks: accesses of a thread, whose elements it keeps; 0 where the row is read a second time instead.
-        width: elements of an access.
-        tile: elements that a thread takes together where it keeps none.
-        cluster: blocks that share a row.
-    """
-
-    block: int
-    threads: int
-    chunks: int
-    width: int
-    tile: int = 8
-    cluster: int = 1
-
-    @property
-    def groups(self) -> int:
-        """Rows that a block, or a cluster, has at a time."""
-        return max(1, self.block // self.threads)
-
-
-class Rows(NamedTuple):
-    """How a GPU's launch deals out a row whose derivative it computes in registers.
-
-    Attributes:
-        block, threads, chunks, width, cluster: as in :class:`Shape`; ``width`` elements are 16 bytes.
-        resident: blocks of a multiprocessor, as many as the registers are for.
-        sums: whether the gradients of weight and bias are summed.
-    """
-
-    block: int
-    threads: int
-    chunks: int
-    width: int
-    cluster: int
-    resident: int
-    sums: bool
-
-    @property
-    def groups(self) -> int:
-        """Rows that a block, or a cluster, has at a time."""
-        return max(1, self.block // self.threads)
-
-
-#: Threads of a block that shares a row at most, of types of at most two bytes and of others: small blocks read while
-#: others wait for their sums.
-_LARGEST_BLOCK = {True: 256, False: 512}
-#: Packs of 16 bytes that a thread has of each array where there are sums for weight and bias: of a row that a warp has
-#: alone, which needs no barrier, of one that a block shares, of one that a cluster shares; and where there are none.
-#: With the next row's, and the sums, they fill the registers of _THREADS a multiprocessor.
-_PACKS = {True: (4, 2, 4), False: (8, 4, 4)}
-_THREADS = {True: (384, 512, 384), False: (256, 512, 512)}
-_PACKS_WITHOUT = 4
 #: Rows of a group at least where it has sums for weight and bias, which are written once, and all multiprocessors work.
 _ROWS_EACH = 8
-
-
-def rows_shape(columns: int, itemsize: int, clusters: int, sums: bool) -> Rows | None:
-    """The shape for the derivative of rows of ``columns`` elements; None where no threads hold one.
-
-    Args:
-        clusters: the most blocks that may share a row.
-        sums: whether the gradients of weight and bias are wanted.
-    """
-    width, half = 16 // itemsize, itemsize <= 2
-    packs = columns // width
-    if columns % width:
-        return None
-    largest = _LARGEST_BLOCK[half]
-    alone, shared, clustered = _PACKS[half] if sums else (0, _PACKS_WITHOUT, _PACKS_WITHOUT)
-    way = 0 if packs <= 32 * alone else 1 if packs <= largest * shared else 2
-    each = (alone, shared, clustered)[way]
-    threads = min(32, power_of_two(packs)) if way == 0 else power_of_two(divide_up(packs, each))
-    cluster = divide_up(threads, largest)
-    if cluster > clusters:
-        return None
-    block = 128 if threads <= 32 else threads // cluster
-    resident = max(1, _THREADS[half][way] // block) if sums else 1
-    return Rows(block, threads, divide_up(packs, threads), width, cluster, resident, sums)
-
-
-def _host_shape(acc: dtypes.DType) -> Shape:
-    """One thread a row: a plain loop over a cache line of accumulators, which the compiler vectorises."""
-    return Shape(block=1, threads=1, chunks=0, width=64 // acc.itemsize, tile=256)
-
-
-def gpu_shape(columns: int, width: int, registers: int, clusters: int = 1) -> Shape:
-    """The shape for a GPU: as few threads a row as hold it in ``registers`` elements each.
-
-    Args:
-        columns: elements of a row.
-        width: elements of one access, which ``columns`` is a multiple of.
-        registers: elements of a row that a thread may keep.
-        clusters: the most blocks that may share a row.
-    """
-    packs = divide_up(columns, width)
-    shared = [1024 * cluster for cluster in (2, 4, 8) if cluster <= clusters]
-    for threads in (8, 16, 32, 128, 256, 512, 1024, *shared):
-        chunks = 1 << (divide_up(packs, threads) - 1).bit_length()
-        if chunks * width <= max(registers, width):
-            block = min(max(threads, 128), 1024)
-            return Shape(block, threads, chunks, width, cluster=divide_up(threads, block))
-    return Shape(block=512, threads=512, chunks=0, width=1)
 
 
 def _shape(arrays: Sequence[Array | None], columns: int, registers: int) -> Shape:
     x = arrays[0]
     assert x is not None
     if x.device.kind == "host":
-        return _host_shape(dtypes.info(x.dtype).acc)
-    width = 16 // x.itemsize
-    clusters = x.device.properties.max_blocks_per_cluster
-    return gpu_shape(columns, width if _aligned(arrays) and columns % width == 0 else 1, registers, clusters)
+        return host_shape(dtypes.info(x.dtype).acc)
+    width = 16 // x.itemsize if _packed(arrays, columns) else 1
+    return gpu_shape(columns, width, registers, x.device.properties.max_blocks_per_cluster)
 
 
-def _aligned(arrays: Sequence[Array | None]) -> bool:
-    return all(one is None or one._planned().aligned for one in arrays)
+def _packed(arrays: Sequence[Array | None], columns: int) -> bool:
+    """Whether all rows are packs of 16 bytes, aligned."""
+    aligned = all(one is None or one._planned().aligned for one in arrays)
+    return aligned and all(one is None or columns * one.itemsize % 16 == 0 for one in arrays)
+
+
+def _limits(device: Device) -> Limits:
+    limits = device.properties
+    return Limits(limits.max_blocks_per_cluster, limits.max_shared_memory_per_block)
 
 
 @cache
-def _bound(kernel: Kernel, device: Device, elem: dtypes.DType, index: str, shape: Shape) -> BoundKernel:
+def _bound(
+    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, shape: Shape, exact: bool = False
+) -> BoundKernel:
     return kernel.bind(
         device,
         elem=elem,
         index=index,
         half=dtypes.info(elem).acc != elem,
+        exact=exact,
         **shape._asdict(),
     )
 
 
 def _dense(x: Array | None) -> Array | None:
     return None if x is None else x.contiguous()
+
+
+def _rows_bound(
+    kernel: Kernel, x: Array, rows: int, columns: int, shape: Rows, **variables: bool
+) -> BoundKernel:
+    return kernel.bind(
+        x.device,
+        elem=x.dtype,
+        index=index_type(x.size, 3 * rows),
+        half=dtypes.info(x.dtype).acc != x.dtype,
+        exact=shape.threads * shape.chunks * shape.width == columns,
+        groups=shape.groups,
+        keeps_row=shape.keeps_row,
+        **variables,
+        **shape._asdict(),
+    )
 
 
 def launch_forward(
@@ -176,8 +96,11 @@ def launch_forward(
     acc = dtypes.info(x.dtype).acc
     y = empty(x.shape, x.dtype, x.device)
     statistics = empty((3, rows), acc, x.device)
+    if shape is None and x.device.kind != "host" and _packed((x, weight, bias), columns):
+        shape = forward_shape(columns, x.itemsize, x.device.properties.max_blocks_per_cluster)
     shape = shape or _shape((x, weight, bias), columns, registers=32)
-    bound = _bound(_forward, x.device, x.dtype, index_type(x.size, 3 * rows), shape)
+    exact = shape.threads * shape.chunks * shape.width == columns
+    bound = _bound(_forward, x.device, x.dtype, index_type(x.size, 3 * rows), shape, exact)
     grid = divide_up(rows, shape.groups) * shape.cluster
     bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
     return y, statistics
@@ -195,9 +118,8 @@ def launch_backward(
     """The gradients of x, weight and bias, the last two (columns,) or None where they are not wanted."""
     x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
     rows = x.size // columns
-    if shape is None and x.device.kind != "host" and _aligned((x, dy, weight)):
-        clusters = x.device.properties.max_blocks_per_cluster
-        shape = rows_shape(columns, x.itemsize, clusters, any(wanted[1:]))
+    if shape is None and x.device.kind != "host" and _packed((x, dy, weight), columns):
+        shape = backward_rows(columns, x.itemsize, _limits(x.device), any(wanted[1:]), weight is not None)
     if isinstance(shape, Rows):
         return _launch_rows(x, dy, weight, statistics, columns, wanted, shape)
     acc = dtypes.info(x.dtype).acc
@@ -230,29 +152,24 @@ def _launch_rows(
     wanted: tuple[bool, bool, bool],
     shape: Rows,
 ) -> tuple[Array, Array | None, Array | None]:
-    """:func:`launch_backward` by rows in registers."""
+    """:func:`launch_backward` by rows in registers or in shared memory."""
     rows, acc = x.size // columns, dtypes.info(x.dtype).acc
     dx = empty(x.shape, x.dtype, x.device)
-    teams = divide_up(rows, shape.groups)
-    if shape.sums:
-        busy = max(1, x.device.properties.multiprocessors // shape.cluster)
-        teams = min(teams, shape.resident * busy, max(busy, divide_up(teams, _ROWS_EACH)))
+    weighted = weight is not None
+    if not shape.stages:
+        bound = _rows_bound(_backward_rows, x, rows, columns, shape, weighted=weighted)
+        bound((x, dy, weight, statistics, dx, rows, columns), divide_up(rows, shape.groups) * shape.cluster)
+        return dx, None, None
+    groups = shape.groups * shape.turn
+    busy = max(1, x.device.properties.multiprocessors // shape.cluster)
+    teams = divide_up(rows, groups)
+    teams = min(teams, shape.resident * busy, max(busy, divide_up(teams, _ROWS_EACH)))
     # The sums of all that is wanted lie together, so that one launch adds up both.
     parts = empty((sum(wanted[1:]), teams, columns), acc, x.device)
     places = iter(range(sum(wanted[1:])))
     sums = [parts[next(places)] if want else None for want in wanted[1:]]
-    bound = _backward_rows.bind(
-        x.device,
-        elem=x.dtype,
-        index=index_type(x.size, 3 * rows),
-        weighted=weight is not None,
-        half=acc != x.dtype,
-        exact=shape.threads * shape.chunks * shape.width == columns,
-        **shape._asdict(),
-    )
-    bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
-    if not shape.sums:
-        return dx, None, None
+    bound = _rows_bound(_backward_sums, x, rows, columns, shape, weighted=weighted)
+    bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster, shape.shared)
     found = ops.sum.evaluate(load(acc, acc), (parts,), (), (1,), False, x.dtype)
     made = iter(range(found.shape[0]))
     dweight, dbias = (found[next(made)] if want else None for want in wanted[1:])

@@ -47,15 +47,19 @@ class ColumnShape(NamedTuple):
         flight: bytes that a thread loads before it computes.
         down: threads that share a column: the others lie side by side, 32 of them for a line of 512 bytes.
         blocks: how many blocks keep the GPU busy. Each leaves a state for every column.
+        few: loads of all threads of a column at most where its places are not cut into pieces.
     """
 
     block: int = 256
     flight: int = 64
     down: int = 8
-    blocks: int = 1024
+    blocks: int = 512
+    few: int = 128
 
 
 ROW_SHAPE = RowShape()
+#: Where places are kept beside values, which costs more than to tell another thread: a warp has longer rows.
+ORDERED_ROW_SHAPE = RowShape(warp=4096)
 COLUMN_SHAPE = ColumnShape()
 #: Values that the host reduces in a row, and results that one of its threads reduces together where reduced places are
 #: far apart.
@@ -278,8 +282,7 @@ class _Rows(NamedTuple):
     piece: int
 
 
-def _share_rows(rows: int, packs: int, most: int, peel: bool) -> _Rows:
-    shape = ROW_SHAPE
+def _share_rows(rows: int, packs: int, most: int, peel: bool, shape: RowShape) -> _Rows:
     block = shape.block
     if packs <= shape.warp and (rows * 32 >= 2**17 or packs <= 32 * most):
         lanes = min(32, _power_of_two(packs))
@@ -301,9 +304,10 @@ def _share_rows(rows: int, packs: int, most: int, peel: bool) -> _Rows:
 def _rows(task: Task) -> Work:
     """Threads along the inner reduced axis."""
     width, peel = _row_width(task)
-    most = _unroll(task, width, ROW_SHAPE.flight)
+    shape = ORDERED_ROW_SHAPE if task.ordered else ROW_SHAPE
+    most = _unroll(task, width, shape.flight)
     packs = task.outer * (task.inner // width)
-    shared = _share_rows(task.rows, max(1, packs), most, peel)
+    shared = _share_rows(task.rows, max(1, packs), most, peel, shape)
     step = shared.lanes * shared.unroll
     pieces = max(1, _divide_up(packs, max(1, shared.piece)))
     variables = _common(task, shared.block, len(task.kept)) | {
@@ -342,11 +346,16 @@ def _columns(task: Task) -> Work:
     packs = columns // width
     down = min(shape.down, _power_of_two(_divide_up(max(1, places), unroll)))
     tiles = _divide_up(packs, shape.block // down)
+    # A few hundred places are one launch's: more threads one below the other instead of a second launch.
+    few = places <= shape.few * unroll
+    while few and task.rows // columns * tiles < shape.blocks // 2 and down < 32 and down * unroll < places:
+        down *= 2
+        tiles = _divide_up(packs, shape.block // down)
     across = _divide_up(packs, tiles)
     down = min(shape.block // across, _power_of_two(_divide_up(max(1, places), unroll)))
     blocks = task.rows // columns * tiles
     pieces = 1
-    if blocks < shape.blocks // 2:
+    if blocks < shape.blocks // 2 and not few:
         pieces = max(1, min(_divide_up(shape.blocks, blocks), places // (2 * down * unroll)))
     rounds = max(1, _divide_up(places, down * unroll * pieces))
     piece = rounds * down * unroll if pieces > 1 else max(1, places)

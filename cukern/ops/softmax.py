@@ -91,18 +91,39 @@ class Packs(NamedTuple):
         threads: threads of a row.
         chunks: packs of each array that a thread holds.
         cluster: blocks that share a row.
+        resident: blocks of a multiprocessor at least, which have no more registers than it has.
     """
 
     block: int
     threads: int
     chunks: int
     cluster: int = 1
+    resident: int = 1
 
 
-#: Packs of 16 bytes that a thread holds of each array, by the bytes of an element, for a result and for a derivative,
-#: which has two arrays: 32 elements leave registers for a thousand threads a multiprocessor.
-CHUNKS = {2: (4, 4), 4: (8, 4), 8: (8, 4)}
-#: Threads of a block at most where a cluster may share a row: small blocks read while others write.
+class Tuning(NamedTuple):
+    """How rows are dealt out.
+
+    Attributes:
+        chunks: packs of 16 bytes that a thread holds of each array.
+        block: threads of a block at most, each with `most` packs if that takes.
+        most: packs of a thread of a block that has a row alone, which is quicker than a cluster.
+        resident: threads of a multiprocessor at least, by the registers that they get.
+    """
+
+    chunks: int
+    block: int
+    most: int
+    resident: int
+
+
+#: By the bytes of an element, for a result and for a derivative, which has two arrays.
+TUNING = {
+    2: (Tuning(4, 512, 8, 1024), Tuning(4, 512, 8, 512)),
+    4: (Tuning(8, 1024, 8, 1024), Tuning(4, 256, 4, 512)),
+    8: (Tuning(8, 1024, 8, 512), Tuning(4, 256, 4, 512)),
+}
+#: Threads of a block where a cluster has a row: small blocks read while others write.
 CLUSTERED = 256
 
 
@@ -111,14 +132,19 @@ def packs(n: int, itemsize: int, arrays: int, clusters: int) -> Packs | None:
     width = _ACCESS // itemsize
     if n % width:
         return None
-    most = CHUNKS[itemsize][arrays - 1]
-    threads = min(power_of_two(divide_up(n // width, most)), power_of_two(n // width))
-    largest = CLUSTERED if clusters > 1 else 1024
-    cluster = divide_up(threads, largest)
+    tuning = TUNING[itemsize][arrays - 1]
+    threads = power_of_two(divide_up(n // width, tuning.chunks))
+    if threads > tuning.block:
+        threads = power_of_two(divide_up(n // width, tuning.most))
+    cluster = 1
+    if threads > tuning.block:
+        # Without clusters larger blocks are better than to read a row twice.
+        largest = CLUSTERED if clusters > 1 else 1024
+        cluster = divide_up(threads, largest)
     if cluster > clusters:
         return None
     block = 128 if threads <= 32 else threads // cluster
-    return Packs(block, threads, divide_up(n // width, threads), cluster)
+    return Packs(block, threads, divide_up(n // width, threads), cluster, max(1, tuning.resident // block))
 
 
 class Plan:

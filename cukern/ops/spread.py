@@ -29,7 +29,8 @@ class Shape(NamedTuple):
 
     Attributes:
         block: threads of a block.
-        flight: bytes that a thread loads before it computes, where one pack of each input is not more.
+        flight: bytes that a thread loads before it computes, or stores then where these are more; one pack of each
+            input may be more.
         unroll: packs of an input that a thread loads at most before it computes.
         items: elements of an input, likewise.
         rounds: how often a thread does so where an input is the same for all rows, which it loads once.
@@ -175,7 +176,8 @@ def _unroll(task: Task, width: int, loads: Sequence[Operand], shape: Shape) -> t
     most = max(1, _STATEMENTS // max(1, task.statements))
     while width > 1 and width > most:
         width //= 2
-    each = width * sum(one.size for one in loads)
+    stores = task.operands[task.inputs :]
+    each = width * max(sum(one.size for one in side) for side in (loads, stores))
     unroll = shape.unroll * (4 if width == 1 else 1)
     most = min(most, max(width, shape.items))
     while unroll > 1 and (unroll * width > most or (unroll - 1) * each >= shape.flight):

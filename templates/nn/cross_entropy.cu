@@ -28,30 +28,33 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const acc chosen = cast<acc>(from[index(maximum(minimum(named, (long long)columns - 1), 0ll))]);
         RowState state = {limits<acc>::lowest(), acc(0)};
         for (index start = row_lane() * << width >>; start < columns; start += << chunks * threads * width >>) {
-            Pack<elem, << width >>> held[<< chunks >>];
+            Pack<elem, << width >>> packs[<< chunks >>];
 #pragma unroll
             for (int u = 0; u < << chunks >>; ++u) {
 <% if exact %>
-                held[u] = load_pack< << width >> >(from + start + u * << threads * width >>);
+                packs[u] = load_pack< << width >> >(from + start + u * << threads * width >>);
 <% else %>
                 if (start + u * << threads * width >> < columns)
-                    held[u] = load_pack< << width >> >(from + start + u * << threads * width >>);
+                    packs[u] = load_pack< << width >> >(from + start + u * << threads * width >>);
                 else
-                    for (int v = 0; v < << width >>; ++v) held[u].at[v] = cast<elem>(limits<acc>::lowest());
+                    for (int v = 0; v < << width >>; ++v) packs[u].at[v] = cast<elem>(limits<acc>::lowest());
 <% endif %>
             }
+            Pack<elem, << width >>> top = packs[0];
+#pragma unroll
+            for (int u = 1; u < << chunks >>; ++u) top = larger(top, packs[u]);
             acc peaks[<< width >>], sums[<< width >>] = {};
-            for (int v = 0; v < << width >>; ++v) peaks[v] = state.peak;
-#pragma unroll
-            for (int u = 0; u < << chunks >>; ++u)
-#pragma unroll
-                for (int v = 0; v < << width >>; ++v) peaks[v] = maximum(peaks[v], cast<acc>(held[u].at[v]));
+            unpack(top, peaks);
+            peaks[0] = maximum(peaks[0], state.peak);
             for (int v = 1; v < << width >>; ++v) peaks[0] = maximum(peaks[0], peaks[v]);
             const Exponents below(peaks[0]);
 #pragma unroll
-            for (int u = 0; u < << chunks >>; ++u)
+            for (int u = 0; u < << chunks >>; ++u) {
+                acc held[<< width >>];
+                unpack(packs[u], held);
 #pragma unroll
-                for (int v = 0; v < << width >>; ++v) sums[v] += below(cast<acc>(held[u].at[v]));
+                for (int v = 0; v < << width >>; ++v) sums[v] += below(held[v]);
+            }
             for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
             state = row_join(state, {peaks[0], sums[0]});
         }

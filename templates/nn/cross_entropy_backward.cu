@@ -35,11 +35,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (int u = 0; u < << unroll >>; ++u) {
             const index first = start + u * << lanes * width >>;
             if (first >= columns) break;
-            Pack<elem, << width >>> result;
+            acc numbers[<< width >>];
+            unpack(held[u], numbers);
 #pragma unroll
-            for (int v = 0; v < << width >>; ++v)
-                result.at[v] = cast<elem>(exp_of(cast<acc>(held[u].at[v]) - above) * scale);
-            store_pack(to + first, result);
+            for (int v = 0; v < << width >>; ++v) numbers[v] = exp_of(numbers[v] - above) * scale;
+            store_pack(to + first, packed<elem>(numbers));
             if (first <= chosen && chosen < first + << width >>)
                 to[chosen] = cast<elem>((exp_of(cast<acc>(from[chosen]) - above) - acc(1)) * scale);
         }

@@ -6,29 +6,38 @@
 // the statistics, by tiles of << tile >> elements a thread, and once for y, for rows that no registers hold.
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-<% if chunks %>
+<% include "nn/packs.cuh" %>
+<% if chunks and not half %>
 // Two sums.
 struct RowState {
     << acc >> first, second;
 };
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return {a.first + b.first, a.second + b.second}; }
 <% else %>
-using RowState = double;
+using RowState = << acc if chunks else "double" >>;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% endif %>
 <% include "nn/row.cuh" %>
-<% macro over_row() %>
+<% macro each_chunk() %>
 #pragma unroll
     for (int chunk = 0; chunk < << chunks >>; ++chunk) {
         const index start = (chunk * << threads >> + lane) * << width >>;
-        if (start < columns) {
-#pragma unroll
-            for (int v = 0; v < << width >>; ++v) {
-                const acc value = held[chunk * << width >> + v];
-                << caller() | trim >>
-            }
-        }
+        << "if (start >= columns) continue;" if not exact >>
+        << caller() | trim >>
     }
+<% endmacro %>
+<# Of a row's elements. A half type's are kept as they lie in memory, in half the registers. #>
+<% macro over_row(again="false") %>
+<% set body = caller() | trim %>
+<% call each_chunk() %>
+acc values[<< width >>];
+        unpack(held[chunk], values, << again >>);
+#pragma unroll
+        for (int v = 0; v < << width >>; ++v) {
+            const acc value = values[v];
+            << body >>
+        }
+<% endcall %>
 <% endmacro %>
 <% if not chunks %>
 
@@ -61,7 +70,7 @@ __device__ __forceinline__ RowMoments joined(RowMoments a, const << elem >>* til
 }
 <% endif %>
 
-extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>) << name >>(
+extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
     const << elem >>* x, const << elem >>* weight, const << elem >>* bias, << elem >>* y, << acc >>* statistics,
     << index >> rows, << index >> columns, << acc >> eps)
 {
@@ -80,17 +89,10 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     int phase = 0;
 
 <% if chunks %>
-    struct alignas(<< width >> * sizeof(elem)) Pack { elem part[<< width >>]; };
-    acc held[<< chunks * width >>];
-#pragma unroll
-    for (int chunk = 0; chunk < << chunks >>; ++chunk) {
-        const index start = (chunk * << threads >> + lane) * << width >>;
-        if (start < columns) {
-            const Pack pack = *reinterpret_cast<const Pack*>(source + start);
-#pragma unroll
-            for (int v = 0; v < << width >>; ++v) held[chunk * << width >> + v] = cast<acc>(pack.part[v]);
-        }
-    }
+    Pack<elem, << width >>> held[<< chunks >>];
+<% call each_chunk() %>
+held[chunk] = load_pack< << width >> >(source + start);
+<% endcall %>
 <% endif %>
 
     // The mean is kept as a sum of two numbers: one that is large beside the spread then costs no digits.
@@ -101,8 +103,18 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 sum[v] += value - shift;
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) sum[0] += sum[v];
+    acc square[<< width >>] = {};
+<% if half %>
+    // A half type has no digits that the rounding of the mean would take.
+    const acc mean = shift + row_reduce(sum[0], phase) * scale, remainder = acc(0);
+<% call over_row("true") %>
+square[v] += (value - mean) * (value - mean);
+<% endcall %>
+    for (int v = 1; v < << width >>; ++v) square[0] += square[v];
+    const acc variance = row_reduce(square[0], phase) * scale;
+<% else %>
     const acc mean = shift + row_reduce({sum[0], acc(0)}, phase).first * scale;
-    acc offset[<< width >>] = {}, square[<< width >>] = {};
+    acc offset[<< width >>] = {};
 <% call over_row() %>
 offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
 <% endcall %>
@@ -110,6 +122,7 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
     const RowState total = row_reduce({offset[0], square[0]}, phase);
     const acc remainder = total.first * scale;
     const acc variance = total.second * scale - remainder * remainder;
+<% endif %>
 <% else %>
     RowMoments own = {0.0, 0.0, 0.0};
     for (index start = lane; start < columns; start += << tile * threads >>) {
@@ -132,26 +145,22 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
     }
 <% if chunks %>
 <% if half %>
-    // A half type has no digits that this would take.
-    const acc origin = -(mean + remainder) * rstd;
+    const acc origin = -mean * rstd;
 <% endif %>
+<% call each_chunk() %>
+acc values[<< width >>], scaled[<< width >>], shifted[<< width >>];
+        unpack(held[chunk], values);
+        if (weight) unpack(load_pack< << width >> >(weight + start), scaled);
+        if (bias) unpack(load_pack< << width >> >(bias + start), shifted);
 #pragma unroll
-    for (int chunk = 0; chunk < << chunks >>; ++chunk) {
-        const index start = (chunk * << threads >> + lane) * << width >>;
-        if (start < columns) {
-            Pack scaled, shifted, result;
-            if (weight) scaled = *reinterpret_cast<const Pack*>(weight + start);
-            if (bias) shifted = *reinterpret_cast<const Pack*>(bias + start);
-#pragma unroll
-            for (int v = 0; v < << width >>; ++v) {
-                acc value = << "held[chunk * %d + v] * rstd + origin" % width if half else "(held[chunk * %d + v] - mean - remainder) * rstd" % width >>;
-                if (weight) value *= cast<acc>(scaled.part[v]);
-                if (bias) value += cast<acc>(shifted.part[v]);
-                result.part[v] = cast<elem>(value);
-            }
-            *reinterpret_cast<Pack*>(target + start) = result;
+        for (int v = 0; v < << width >>; ++v) {
+            acc& value = values[v];
+            value = << "value * rstd + origin" if half else "(value - mean - remainder) * rstd" >>;
+            if (weight) value *= scaled[v];
+            if (bias) value += shifted[v];
         }
-    }
+        store_pack(target + start, packed<elem>(values));
+<% endcall %>
 <% else %>
     for (index column = lane; column < columns; column += << threads >>) {
         acc value = (cast<acc>(source[column]) - mean - remainder) * rstd;

@@ -67,6 +67,20 @@ struct limits<double> {
     __device__ static __forceinline__ double epsilon() { return __longlong_as_double(0x3cb0000000000000ll); }
 };
 
+// Which of the two half types a type is.
+template <typename T>
+constexpr bool is_float16 = false;
+template <typename T>
+constexpr bool is_bfloat16 = false;
+<% if uses_half %>
+template <>
+constexpr bool is_float16<__half> = true;
+<% endif %>
+<% if uses_bfloat16 %>
+template <>
+constexpr bool is_bfloat16<__nv_bfloat16> = true;
+<% endif %>
+
 // The value x as another element type; the two half types go through float, and bool means "not zero".
 template <typename To, typename From>
 struct caster {

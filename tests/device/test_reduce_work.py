@@ -35,7 +35,7 @@ def like_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(reduction, "on_gpu", on_gpu)
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
-    for name in ("ROW_SHAPE", "COLUMN_SHAPE"):
+    for name in ("ROW_SHAPE", "ORDERED_ROW_SHAPE", "COLUMN_SHAPE"):
         shape = getattr(reduction_work, name)._replace(blocks=request.param)
         monkeypatch.setattr(reduction_work, name, shape)
     with ck.device("host"):
@@ -116,7 +116,8 @@ def test_states_of_pieces(
     like_a_gpu: list[str], monkeypatch: pytest.MonkeyPatch, dtype: str, name: str
 ) -> None:
     """The memory for the states of pieces is as large as they are, which the kernel that joins them asserts."""
-    monkeypatch.setattr(reduction_work, "ROW_SHAPE", reduction_work.ROW_SHAPE._replace(whole=0))
+    for shape in ("ROW_SHAPE", "ORDERED_ROW_SHAPE"):
+        monkeypatch.setattr(reduction_work, shape, getattr(reduction_work, shape)._replace(whole=0))
     for limit in (launch._LIMIT_32, 1):
         monkeypatch.setattr(launch, "_LIMIT_32", limit)
         reduction._plans.clear()

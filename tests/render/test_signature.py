@@ -71,6 +71,14 @@ def test_attributes_and_linkage_blocks(block):
     assert [p.name for p in parse(text).signature.params] == ["n"]
 
 
+@pytest.mark.parametrize(
+    "bounds, most", [("(64)", 64), ("(64, 2)", 64), ("(threads, 2)", None), ("(2 * 32, 2)", None)]
+)
+def test_the_bound_of_a_launch_is_the_first_number(bounds: str, most: int | None) -> None:
+    text = f'constexpr int threads = 64; extern "C" __global__ void __launch_bounds__{bounds} k(int n) {{}}'
+    assert parse(text).signature.max_threads == most
+
+
 def test_line_directives_inside_a_parameter_list():
     text = f"""{C} void k(
 #line 3 "a"

@@ -1,0 +1,142 @@
+// dx of layer_norm.cu, and what dweight and dbias are summed up from, as in layer_norm_backward.cu, for rows that are brought
+// to shared memory: x and dy are read once, those of the next << (stages - 1) * turn >> row(s) while << turn >> are worked on.
+// x, dy, dx (rows, columns); weight (columns)<< "" if weighted else ", not read" >>; statistics (3, rows) as layer_norm.cu writes them.
+// dweight, dbias (slots, columns) or null: sums over the rows of one block or cluster, to be summed over them afterwards.
+// Launch: any grid, of whole clusters; rows are dealt to their groups of << threads >> thread(s), << turn >> at a time. A thread has
+// << chunks >> pack(s) of << width >> elements of each array, aligned. Shared: the states of warps; dynamic: the packs of << stages * turn >> row(s)
+// a group, at the end its sums. No atomics.
+<% include "prelude/math.cuh" %>
+<% include "prelude/reduce.cuh" %>
+<% include "nn/packs.cuh" %>
+<% include "nn/ahead.cuh" %>
+<% from "nn/layer_norm_derivative.cuh" import each_chunk, numbers, derivative with context %>
+<% include "nn/layer_norm_derivative.cuh" %>
+constexpr int turn = << turn >>, row_size = 2 * chunks * block, slot_size = turn * row_size;
+
+// The packs of x and dy of the rows from `row` on, those of this thread.
+__device__ __forceinline__ void bring(Held* slot, const elem* x, const elem* dy, index row, int lane, index rows, index columns) {
+#pragma unroll
+    for (int r = 0; r < turn; ++r) {
+        if (row + r >= rows) break;
+        const index at = (row + r) * columns + lane * width;
+<% call each_chunk() %>
+bring_ahead(slot + r * row_size + chunk * block, x + at + chunk * threads * width);
+        bring_ahead(slot + r * row_size + (chunks + chunk) * block, dy + at + chunk * threads * width);
+<% endcall %>
+    }
+    commit_ahead();
+}
+__device__ __forceinline__ void statistics_from(RowStatistics* to, const acc* statistics, index rows, index row) {
+#pragma unroll
+    for (int r = 0; r < turn; ++r)
+        if (row + r < rows) to[r] = statistics_of(statistics, rows, row + r);
+}
+
+extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
+    const elem* __restrict__ x, const elem* __restrict__ dy, const elem* __restrict__ weight,
+    const acc* __restrict__ statistics, elem* __restrict__ dx, acc* __restrict__ dweight, acc* __restrict__ dbias,
+    << index >> rows, << index >> columns)
+{
+    const int lane = row_lane();
+    const acc scale = acc(1) / acc(columns);
+    int phase = 0;
+    const index step = index(row_teams()) * groups * turn;
+    index row = (index(row_team()) * groups + row_group()) * turn;
+<% set weight_at = "load_pack<width>(weight + (chunk * threads + lane) * width)" %>
+<% if weighted and keeps_weight %>
+    Held weight_held[chunks];
+<% call each_chunk() %>
+weight_held[chunk] = << weight_at >>;
+<% endcall %>
+<% set weight_at = "weight_held[chunk]" %>
+<% endif %>
+    // Of the rows that are worked on, and of the next.
+    RowStatistics of[turn], of_next[turn] = {};
+    statistics_from(of_next, statistics, rows, row);
+    extern __shared__ Held held[];
+    acc weight_sum[chunks][width] = {}, bias_sum[chunks][width] = {};
+#pragma unroll
+    for (int stage = 0; stage < << stages >>; ++stage)
+        bring(held + stage * slot_size + threadIdx.x, x, dy, row + stage * step, lane, rows, columns);
+    int stage = 0;
+    // Every thread of a block goes round equally often, since row_reduce needs them all.
+    for (index first = index(row_team()) * groups * turn; first < rows; first += step, row += step) {
+        for (int r = 0; r < turn; ++r) of[r] = of_next[r];
+        statistics_from(of_next, statistics, rows, row + step);
+        Held* const slot = held + stage * slot_size + threadIdx.x;
+        stage = stage + 1 == << stages >> ? 0 : stage + 1;
+        wait_ahead< << stages - 1 >> >();
+        RowState own = {};
+<% if keeps_row %>
+        acc ns[turn][chunks][width], gs[turn][chunks][width];
+<% endif %>
+#pragma unroll
+        for (int r = 0; r < turn; ++r) {
+            if (row + r >= rows) break;
+            acc sum[width] = {}, product[width] = {};
+<% call each_chunk() %>
+<< numbers("held_at(slot + r * row_size + chunk * block)", "held_at(slot + r * row_size + (chunks + chunk) * block)", weight_at, "of[r]") >>
+#pragma unroll
+        for (int v = 0; v < width; ++v) {
+            sum[v] += g[v], product[v] += g[v] * n[v];
+            weight_sum[chunk][v] += given[v] * n[v], bias_sum[chunk][v] += given[v];
+            << "ns[r][chunk][v] = n[v], gs[r][chunk][v] = g[v];" if keeps_row >>
+        }
+<% endcall %>
+            for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
+            << "own.sum[r] = sum[0], own.product[r] = product[0];" if turn > 1 else "own = {sum[0], product[0]};" >>
+        }
+<% set bring_next = "bring(slot, x, dy, row + %d * step, lane, rows, columns);" % stages %>
+        << bring_next if keeps_row >>
+        const RowState total = row_reduce(own, phase);
+#pragma unroll
+        for (int r = 0; r < turn; ++r) {
+            if (row + r >= rows) break;
+            const acc gradient_mean = total.sum<< "[r]" if turn > 1 >> * scale, product_mean = total.product<< "[r]" if turn > 1 >> * scale;
+<% call each_chunk() %>
+<% if keeps_row %>
+<< derivative("ns[r][chunk][v]", "gs[r][chunk][v]", "of[r]", "gradient_mean", "product_mean") >>
+<% else %>
+<< numbers("held_at(slot + r * row_size + chunk * block)", "held_at(slot + r * row_size + (chunks + chunk) * block)", weight_at, "of[r]") >>
+<< derivative("n[v]", "g[v]", "of[r]", "gradient_mean", "product_mean") >>
+<% endif %>
+        store_pack(dx + (row + r) * columns + (chunk * threads + lane) * width, packed<elem>(made));
+<% endcall %>
+        }
+        << bring_next if not keeps_row >>
+    }
+    const long long start = (long long)row_team() * columns;
+<% if groups > 1 %>
+    // The groups of the block together, in order, in the memory that its rows were in.
+    constexpr int part = threads * width;
+    acc* const of_group = (acc*)held;
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        __syncthreads();
+#pragma unroll
+        for (int v = 0; v < width; ++v) {
+            of_group[threadIdx.x * width + v] = weight_sum[chunk][v];
+            of_group[(block + threadIdx.x) * width + v] = bias_sum[chunk][v];
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < 2 * part; i += block) {
+            acc* const to = i < part ? dweight : dbias;
+            const int column = i % part;
+            acc sum = of_group[i / part * block * width + column];
+#pragma unroll
+            for (int group = 1; group < groups; ++group) sum += of_group[i / part * block * width + group * part + column];
+            if (to && chunk * part + column < columns) to[start + chunk * part + column] = sum;
+        }
+    }
+<% else %>
+<% call each_chunk() %>
+#pragma unroll
+        for (int v = 0; v < width; ++v) {
+            const index column = (chunk * threads + lane) * width + v;
+            if (dweight) dweight[start + column] = weight_sum[chunk][v];
+            if (dbias) dbias[start + column] = bias_sum[chunk][v];
+        }
+<% endcall %>
+<% endif %>
+    row_end();
+}

@@ -33,14 +33,14 @@ __device__ __forceinline__ T made_before(volatile Word* of_tile, int tiles, int 
     volatile Word* const of_set = of_tile + (long long)tiles * words;
     volatile Word* const upto = of_set + (long long)divide_up(tiles, 32) * words;
     if (lane == 0) tell(of_tile + (long long)tile * words, own);
+    // Lane 31, which no tile or set comes before, has what comes before the 32 sets.
+    const volatile Word* const from = lane < 31 ? of_set + (long long)(set - place_of_set + lane) * words : upto + (long long)block_of_sets * words;
     Awaited a(of_tile + (long long)(tile - place + lane) * words, lane < place);
-    Awaited b(of_set + (long long)(set - place_of_set + lane) * words, lane < place_of_set);
-    Awaited c(upto + (long long)block_of_sets * words, block_of_sets > 0);
+    Awaited b(from, lane < 31 ? lane < place_of_set : block_of_sets > 0);
     T whole = neutral();
     for (bool told = place < 31;;) {
         a.look_up();
         b.look_up();
-        c.look_up();
         a.look();
         // Others wait for this while what is before the set is still on its way.
         if (!told && __all_sync(0xffffffffu, a.here)) {
@@ -49,16 +49,16 @@ __device__ __forceinline__ T made_before(volatile Word* of_tile, int tiles, int 
             if (lane == 0) tell(of_set + (long long)set * words, whole);
         }
         b.look();
-        c.look();
-        if (__all_sync(0xffffffffu, a.here && b.here && c.here)) break;
+        if (__all_sync(0xffffffffu, a.here && b.here)) break;
         __nanosleep(<< pause >>);
     }
+    const T before = shuffle_from(b.value, 31);
     if (place == 31 && place_of_set == 31) {
         whole = shuffle_from(whole, 0);
         const T all = folded(lane == 31 ? whole : b.value);
-        if (lane == 0) tell(upto + (long long)(block_of_sets + 1) * words, combine(c.value, all));
+        if (lane == 0) tell(upto + (long long)(block_of_sets + 1) * words, combine(before, all));
     }
-    return combine(combine(c.value, folded(b.value)), folded(a.value));
+    return combine(combine(before, folded(lane == 31 ? neutral() : b.value)), folded(a.value));
 }
 
 <% set at = "[width - 1 - v]" if reverse else "[v]" %>

@@ -48,7 +48,11 @@ def directed(oracle: Any, a: np.ndarray, axis: int, reverse: bool) -> np.ndarray
 def axes_of(name: str) -> tuple[int, ...]:
     """The axes of an array with three that a shape serves."""
     return (
-        (0, 1, 2) if isinstance(SHAPES[name], Serial) else (2,) if isinstance(SHAPES[name], (Rows, Tiles)) else (0, 1)
+        (0, 1, 2)
+        if isinstance(SHAPES[name], Serial)
+        else (2,)
+        if isinstance(SHAPES[name], (Rows, Tiles))
+        else (0, 1)
     )
 
 

@@ -92,6 +92,36 @@ def test_many_tiles(device: ck.Device, reverse: bool) -> None:
     assert made.numpy().tobytes() == again.numpy().tobytes()
 
 
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("shape", [Tiles(32, 3, 1), Tiles(64, 4, 2), Tiles(32, 16, 1)])
+def test_tiles_of_dtypes(device: ck.Device, shape: Tiles, reverse: bool) -> None:
+    """Elements wider and narrower than results and of their size, rows that begin within a pack, with the start."""
+    ones = np.random.default_rng(0).integers(0, 2, 3 + 2 * 3001)
+    pairs = [("float32", "float32"), ("float64", "float32"), ("int8", "int8"), ("int16", "int64")]
+    pairs += [("bool", "int8"), ("float16", "float16"), ("bfloat16", "float32"), ("int64", "int8")]
+    for source, value in pairs:
+        dtype = ck.dtypes.as_dtype(value)
+        for first, lead in ((0, False), (1, True), (3, False)):
+            a = ones[first : first + 2 * 3001].reshape((2, 3001))
+            x = ck.astype(ck.asarray(ones), source)[first : first + 2 * 3001].reshape((2, 3001))
+            made = scanned(scan._SUM, (x,), 1, dtype, reverse, lead, shape).numpy()
+            want = directed(np.cumsum, a, 1, reverse)
+            if lead:
+                want = np.insert(want, 3001 if reverse else 0, 0, 1)
+            np.testing.assert_array_equal(made, want.astype(dtype))
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_tiles_of_pairs(device: ck.Device, reverse: bool) -> None:
+    """Sets of sets of tiles, of arrays that begin at different places in a pack; exact in integers."""
+    rng = np.random.default_rng(0)
+    a, b = rng.choice([-1.0, 0.0, 1.0], 70_001, p=[0.5, 0.01, 0.49]), rng.integers(-9, 9, 70_001) + 0.0
+    pair = (ck.asarray(a)[2:], ck.asarray(b)[1:-1])
+    made = scanned(scan._RECURRENCE, pair, 0, ck.float64, reverse, shape=Tiles(32, 1, 1))
+    want = recurred(a[2:].reshape((1, -1)), b[1:-1].reshape((1, -1)), reverse)
+    np.testing.assert_array_equal(made.numpy(), want[0])
+
+
 @pytest.mark.parametrize("width", [1, 2, 4])
 def test_columns_side_by_side(device: ck.Device, width: int) -> None:
     a = np.random.default_rng(0).integers(0, 9, (2, 70, 24)).astype(np.int16)
@@ -184,6 +214,11 @@ def test_gpu_shapes_by_size() -> None:
         for result in (1, 2, 4, 8):
             width = pack_width(source, result)
             assert 4 <= width * source <= 16 and width * result <= 32
+            for pair in (False, True):
+                task = Task(1, 10**8, 1, source, result, pair)
+                tile = shape_for("cuda", task)
+                # What a kernel may have without asking, a little of it for other than the tile.
+                assert tile.packs >= 2 and tile.block * tile.packs * scanning._shared_bytes(task) <= 47 << 10
 
 
 @pytest.mark.parametrize("sizes", [(1, 70_000), (70_000, 1), (3, 40_000, 2), (2, 700)])

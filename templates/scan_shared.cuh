@@ -4,7 +4,7 @@ template <typename E>
 struct Tile {
     static constexpr int pack_bytes = width * (int)sizeof(E), bytes = pack_bytes < 16 ? pack_bytes : 16;
     static constexpr int in_pack = pack_bytes / bytes, in_word = width / in_pack, in_run = packs * in_pack;
-    static constexpr int in_line = bytes < 4 ? 32 : 128 / bytes, swizzled = in_line > in_run ? in_line : in_run;
+    static constexpr int in_line = bytes < 4 ? 32 : 128 / bytes, swizzled = (in_run + in_line - 1) / in_line * in_line;
     Words<bytes> words[block * in_run];
 
     // Words of neighbours, and the words that the runs of neighbours have in turn, lie in different banks.

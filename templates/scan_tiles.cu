@@ -62,6 +62,39 @@ __device__ __forceinline__ T made_before(volatile Word* of_tile, int tiles, int 
 }
 
 <% set at = "[width - 1 - v]" if reverse else "[v]" %>
+<% set tiles = "const Tile<S>& held" ~ (", const Tile<S>& second_held" if pair) %>
+// What the elements of a thread make.
+__device__ __forceinline__ T sum_of(<< tiles >>) {
+    T sum = neutral();
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+        const Pack<S, width> a = held.pack(k);
+<% if pair %>
+        const Pack<S, width> b = second_held.pack(k);
+<% endif %>
+#pragma unroll
+        for (int v = 0; v < width; ++v) sum = combine(sum, made_of(a.at<< at >><< ", b.at" ~ at if pair >>));
+    }
+    return sum;
+}
+// The results of a thread, of which `upto` comes before the first; they may take the place of the elements.
+__device__ __forceinline__ void write(Tile<R>& made, T upto, << tiles >>) {
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+        const Pack<S, width> a = held.pack(k);
+<% if pair %>
+        const Pack<S, width> b = second_held.pack(k);
+<% endif %>
+        Pack<R, width> results;
+#pragma unroll
+        for (int v = 0; v < width; ++v) {
+            upto = combine(upto, made_of(a.at<< at >><< ", b.at" ~ at if pair >>));
+            results.at<< at >> = result_of(upto);
+        }
+        made.put(k, results);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << name >>(
     const << source >>* __restrict__ x,
 <%- if pair %> const << source >>* __restrict__ z,<% endif %> << result >>* __restrict__ y, unsigned long long* marks,
@@ -98,16 +131,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
     second_held.fetch(second, first, n, (int)((size_t)second / sizeof(S) % width) == phase, S(0));
 <% endif %>
     copies_arrive();
-    T sum = neutral();
-#pragma unroll
-    for (int k = 0; k < packs; ++k) {
-        const Pack<S, width> a = held.pack(k);
-<% if pair %>
-        const Pack<S, width> b = second_held.pack(k);
-<% endif %>
-#pragma unroll
-        for (int v = 0; v < width; ++v) sum = combine(sum, made_of(a.at<< at >><< ", b.at" ~ at if pair >>));
-    }
+    const T sum = sum_of(held<< ", second_held" if pair >>);
     const T upto_thread = scan_team(sum), others = shuffle_up(upto_thread, 1);
     if (threadIdx.x % 32 == 31) of_warp[warp] = upto_thread;
     __syncthreads();
@@ -125,20 +149,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
     }
     __syncthreads();
     upto = combine(of_tiles_before, upto);
-#pragma unroll
-    for (int k = 0; k < packs; ++k) {
-        const Pack<S, width> a = held.pack(k);
-<% if pair %>
-        const Pack<S, width> b = second_held.pack(k);
-<% endif %>
-        Pack<R, width> results;
-#pragma unroll
-        for (int v = 0; v < width; ++v) {
-            upto = combine(upto, made_of(a.at<< at >><< ", b.at" ~ at if pair >>));
-            results.at<< at >> = result_of(upto);
-        }
-        made.put(k, results);
-    }
+    write(made, upto, held<< ", second_held" if pair >>);
     __syncwarp();
     made.store(to, first, n, (int)((size_t)to / sizeof(R) % width) == phase);
 }

@@ -12,6 +12,15 @@ __device__ __forceinline__ void tell(volatile Word* to, T value) {
     Bits bits;
     bits.at[words - 1] = 0;
     bits.value = value;
+#ifdef __CUDA_ARCH__
+    if constexpr (words % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < words; i += 2)
+            asm volatile("st.volatile.v2.u64 [%0], {%1, %2};" ::"l"(to + i), "l"(shl((Word)bits.at[i], 32) | 1),
+                         "l"(shl((Word)bits.at[i + 1], 32) | 1) : "memory");
+        return;
+    }
+#endif
 #pragma unroll
     for (int i = 0; i < words; ++i) to[i] = shl((Word)bits.at[i], 32) | 1;
 }
@@ -26,9 +35,17 @@ struct Awaited {
     __device__ __forceinline__ Awaited(const volatile Word* from, bool wanted) : from(from), here(!wanted), value(neutral()) {}
     // Several are looked up before the first is looked at, so that they are on their way together.
     __device__ __forceinline__ void look_up() {
-        if (!here)
+        if (here) return;
+#ifdef __CUDA_ARCH__
+        if constexpr (words % 2 == 0) {
 #pragma unroll
-            for (int i = 0; i < words; ++i) seen[i] = from[i];
+            for (int i = 0; i < words; i += 2)
+                asm volatile("ld.volatile.v2.u64 {%0, %1}, [%2];" : "=l"(seen[i]), "=l"(seen[i + 1]) : "l"(from + i) : "memory");
+            return;
+        }
+#endif
+#pragma unroll
+        for (int i = 0; i < words; ++i) seen[i] = from[i];
     }
     __device__ __forceinline__ void look() {
         if (here) return;

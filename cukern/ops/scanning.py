@@ -1,4 +1,4 @@
-"""The launches of scans: columns in turn on the host, tiles of rows or of columns in registers on a GPU.
+"""The launches of scans: columns in turn on the host, rows and columns in tiles on a GPU.
 
 A GPU reads each element once and writes it once. Few long rows, and long columns, are cut into tiles that are
 scanned at the same time and wait for what those before them make. What they add up is grouped by place, not by who
@@ -25,6 +25,7 @@ from .manipulate import permute_dims, reshape
 
 _SERIAL = Kernel("scan.cu", block=1)
 _ROWS = Kernel("scan_rows.cu", block=256)
+_TILES = Kernel("scan_tiles.cu", block=128)
 _COLUMNS = Kernel("scan_columns.cu", block=256)
 #: Elements that a host thread scans at least, in one column or in several.
 _PIECE = 1 << 16
@@ -37,11 +38,11 @@ _ROWS_BUSY = 264
 #: Packs of a thread by the elements of a pack, in a row that is walked: two steps of it are in registers, of which 64 a
 #: thread leave room for 1024 threads a multiprocessor.
 _WALK_PACKS = {1: 4, 2: 4, 4: 4, 8: 4, 16: 2}
-#: Likewise in a tile, which waits for others with all its bytes in registers; and the threads of its block, more where
-#: that leaves more tiles than run at a time.
-_TILE_PACKS = {1: 8, 2: 8, 4: 8, 8: 8, 16: 4}
-_TILE_BLOCK, _LARGE_TILE_BLOCK = 256, 512
-_MANY_PACKS = 1 << 21
+#: A row with fewer packs is walked by a block; a longer one of few is cut into tiles.
+_TILED = 1 << 13
+#: Bytes of shared memory for what a thread has of a tile, its threads, and the tiles in a multiprocessor: 128 KiB of
+#: them under way hide the wait for memory and for other tiles, and leave 64 registers a thread.
+_TILE_BYTES, _TILE_BLOCK, _RESIDENT = 128, 128, 8
 #: Nanoseconds between two looks at what is waited for.
 _PAUSE = 20
 #: Columns below which the wait from tile to tile takes longer than to move the axis to the end, scan and move it back.
@@ -87,15 +88,27 @@ class Rows(NamedTuple):
 
     Attributes:
         block: threads of a block.
-        lanes: threads that scan a row or a tile together: a power of two up to 32, or the block.
+        lanes: threads that walk along a row together: a power of two up to 32, or the block.
         packs: packs of up to 16 bytes that each of them has at a time.
-        chained: whether a block has a tile of a row; else `lanes` threads walk along one.
     """
 
     block: int
     lanes: int
     packs: int
-    chained: bool = False
+
+
+class Tiles(NamedTuple):
+    """Few long rows of contiguous elements, cut into tiles in shared memory.
+
+    Attributes:
+        block: threads of a block, which has a tile: whole warps.
+        packs: packs of up to 16 bytes of a thread.
+        resident: blocks that a multiprocessor has at a time, by their registers.
+    """
+
+    block: int
+    packs: int
+    resident: int
 
 
 class Columns(NamedTuple):
@@ -114,7 +127,7 @@ class Columns(NamedTuple):
     width: int
 
 
-Shape: TypeAlias = Serial | Rows | Columns
+Shape: TypeAlias = Serial | Rows | Tiles | Columns
 
 
 class Task(NamedTuple):
@@ -151,13 +164,20 @@ def pack_width(source: int, result: int) -> int:
     return max(16 // max(source, result), 4 // source)
 
 
-def _rows_shape(task: Task) -> Rows:
+def _shared_bytes(task: Task) -> int:
+    """Bytes of a pack in shared memory: results take the place of elements of their size."""
+    width = pack_width(task.source, task.result)
+    return width * (
+        task.source * (2 if task.pair else 1) + (task.result if task.result != task.source else 0)
+    )
+
+
+def _rows_shape(task: Task) -> Rows | Tiles:
     width = pack_width(task.source, task.result)
     packs = divide_up(task.n, width) + (task.n % width > 0)
-    held = _TILE_PACKS[width] // (2 if task.pair else 1)
-    if task.outer < _ROWS_BUSY and packs > 4 * _TILE_BLOCK * held:
-        block = _LARGE_TILE_BLOCK if task.outer * packs > _MANY_PACKS else _TILE_BLOCK
-        return Rows(block, block, held, True)
+    if task.outer < _ROWS_BUSY and packs > _TILED // (2 if task.pair else 1):
+        held = 1 << (_TILE_BYTES // _shared_bytes(task)).bit_length() - 1
+        return Tiles(_TILE_BLOCK, held, _RESIDENT)
     held = _WALK_PACKS[width] // (2 if task.pair else 1)
     if packs <= 32:
         return Rows(256, power_of_two(packs), 1)
@@ -241,28 +261,41 @@ def _serial(task: Task, shape: Serial, lead: int) -> _Launch:
     return _Launch(_SERIAL, variables, divide_up(columns, shape.block * shape.columns_piece), 0, tail)
 
 
-def _row_launch(task: Task, shape: Rows, lead: int, words: int) -> _Launch:
-    width, team = pack_width(task.source, task.result), min(32, shape.lanes)
-    step = shape.lanes * width * shape.packs
+def _row_launch(task: Task, shape: Rows, lead: int) -> _Launch:
+    width = pack_width(task.source, task.result)
     # A row may begin anywhere in a pack of memory.
     total = task.n + width - 1
     variables = {
         "block": shape.block,
         "lanes": shape.lanes,
-        "team": team,
+        "team": min(32, shape.lanes),
         "packs": shape.packs,
         "width": width,
-        "chained": shape.chained,
-        "single": total <= step,
-        "pause": _PAUSE,
-        "index": "int" if task.n <= _LIMIT_32 else "long long",
+        "single": total <= shape.lanes * width * shape.packs,
+        "index": _index(task),
     }
-    tail = (task.outer, task.n, total, lead)
-    if not shape.chained:
-        return _Launch(_ROWS, variables, divide_up(task.outer, shape.block // shape.lanes), 0, tail)
-    tiles = divide_up(total, step)
+    grid = divide_up(task.outer, shape.block // shape.lanes)
+    return _Launch(_ROWS, variables, grid, 0, (task.outer, task.n, total, lead))
+
+
+def _tile_launch(task: Task, shape: Tiles, lead: int, words: int) -> _Launch:
+    width = pack_width(task.source, task.result)
+    tiles = divide_up(task.n + width - 1, shape.block * shape.packs * width)
+    variables = {
+        "block": shape.block,
+        "packs": shape.packs,
+        "resident": shape.resident,
+        "width": width,
+        "in_place": task.source == task.result,
+        "pause": _PAUSE,
+        "index": _index(task),
+    }
     marks = 2 + task.outer * (tiles + divide_up(tiles, 32) + tiles // 1024 + 1) * words
-    return _Launch(_ROWS, {**variables, "single": False}, task.outer * tiles, marks, (*tail, tiles))
+    return _Launch(_TILES, variables, task.outer * tiles, marks, (task.outer, task.n, lead, tiles))
+
+
+def _index(task: Task) -> str:
+    return "int" if task.n <= _LIMIT_32 else "long long"
 
 
 def _column_launch(task: Task, shape: Columns, lead: int, words: int) -> _Launch:
@@ -310,7 +343,9 @@ def _make_plan(
     if isinstance(shape, Serial):
         made = _serial(task, shape, lead)
     elif isinstance(shape, Rows):
-        made = _row_launch(task, shape, lead, words)
+        made = _row_launch(task, shape, lead)
+    elif isinstance(shape, Tiles):
+        made = _tile_launch(task, shape, lead, words)
     else:
         made = _column_launch(task, shape, lead, words)
     block = made.variables["block"]
@@ -352,7 +387,7 @@ def scanned(
     """
     sources = [x if x._planned().contiguous else x.contiguous() for x in xs]
     layouts = tuple(x._planned() for x in sources)
-    key = (scan, axis, value, reverse, lead, shape, *layouts)
+    key = (scan, axis, value, reverse, lead, type(shape), shape, *layouts)
     plan, device = _plans.get(key), sources[0].device
     with on(device):
         if plan is not None:

@@ -13,7 +13,7 @@ from numpy.exceptions import AxisError
 import cukern as ck
 from cukern.ops import scan, scanning
 from cukern.ops.scan import recurrence
-from cukern.ops.scanning import Columns, Rows, Serial, Task, pack_width, scanned, shape_for
+from cukern.ops.scanning import Columns, Rows, Serial, Task, Tiles, pack_width, scanned, shape_for
 from cukern.testing import assert_close, gradcheck
 
 ROWS = {"sum": scan._SUM, "product": scan._PRODUCT, "max": scan._MAX, "log": scan._LOG_SUM}
@@ -33,8 +33,8 @@ SHAPES = {
     "warps": Rows(64, 32, 1),
     "warp steps": Rows(64, 32, 2),
     "block": Rows(64, 64, 1),
-    "chain": Rows(64, 64, 1, True),
-    "chain of warps": Rows(32, 32, 2, True),
+    "chain": Tiles(64, 1, 8),
+    "chain of warps": Tiles(32, 2, 1),
     "columns": Columns(64, 4, 8, 1),
     "column chain": Columns(32, 4, 4, 1),
 }
@@ -48,7 +48,11 @@ def directed(oracle: Any, a: np.ndarray, axis: int, reverse: bool) -> np.ndarray
 def axes_of(name: str) -> tuple[int, ...]:
     """The axes of an array with three that a shape serves."""
     return (
-        (0, 1, 2) if isinstance(SHAPES[name], Serial) else (2,) if isinstance(SHAPES[name], Rows) else (0, 1)
+        (0, 1, 2)
+        if isinstance(SHAPES[name], Serial)
+        else (2,)
+        if isinstance(SHAPES[name], (Rows, Tiles))
+        else (0, 1)
     )
 
 
@@ -80,12 +84,42 @@ def test_packs_of_dtypes(device: ck.Device, name: str, source: str, value: str) 
 def test_many_tiles(device: ck.Device, reverse: bool) -> None:
     """Tiles, sets of 32, sets of these; of two rows at the same time."""
     a = np.random.default_rng(0).standard_normal((2, 80_001))
-    shape = Rows(32, 32, 1, True)
+    shape = Tiles(32, 1, 1)
     x = ck.asarray(a)
     made = scanned(scan._SUM, (x,), 1, ck.float64, reverse, shape=shape)
     assert_close(made, directed(np.cumsum, a, 1, reverse), rtol=1e-9, atol=1e-9)
     again = scanned(scan._SUM, (x,), 1, ck.float64, reverse, shape=shape)
     assert made.numpy().tobytes() == again.numpy().tobytes()
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("shape", [Tiles(32, 9, 1), Tiles(64, 4, 2), Tiles(32, 16, 1)])
+def test_tiles_of_dtypes(device: ck.Device, shape: Tiles, reverse: bool) -> None:
+    """Elements wider and narrower than results and of their size, rows that begin within a pack, with the start."""
+    ones = np.random.default_rng(0).integers(0, 2, 3 + 2 * 3001)
+    pairs = [("float32", "float32"), ("float64", "float32"), ("int8", "int8"), ("int16", "int64")]
+    pairs += [("bool", "int8"), ("float16", "float16"), ("bfloat16", "float32"), ("int64", "int8")]
+    for source, value in pairs:
+        dtype = ck.dtypes.as_dtype(value)
+        for first, lead in ((0, False), (1, True), (3, False)):
+            a = ones[first : first + 2 * 3001].reshape((2, 3001))
+            x = ck.astype(ck.asarray(ones), source)[first : first + 2 * 3001].reshape((2, 3001))
+            made = scanned(scan._SUM, (x,), 1, dtype, reverse, lead, shape).numpy()
+            want = directed(np.cumsum, a, 1, reverse)
+            if lead:
+                want = np.insert(want, 3001 if reverse else 0, 0, 1)
+            np.testing.assert_array_equal(made, want.astype(dtype))
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_tiles_of_pairs(device: ck.Device, reverse: bool) -> None:
+    """Sets of sets of tiles, of arrays that begin at different places in a pack; exact in integers."""
+    rng = np.random.default_rng(0)
+    a, b = rng.choice([-1.0, 0.0, 1.0], 70_001, p=[0.5, 0.01, 0.49]), rng.integers(-9, 9, 70_001) + 0.0
+    pair = (ck.asarray(a)[2:], ck.asarray(b)[1:-1])
+    made = scanned(scan._RECURRENCE, pair, 0, ck.float64, reverse, shape=Tiles(32, 1, 1))
+    want = recurred(a[2:].reshape((1, -1)), b[1:-1].reshape((1, -1)), reverse)
+    np.testing.assert_array_equal(made.numpy(), want[0])
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])
@@ -143,7 +177,7 @@ def test_recurrences(device: ck.Device, name: str) -> None:
     a, b = rng.uniform(-1.1, 1.1, (2, 200, 3)), rng.standard_normal((2, 200, 3))
     for reverse in (False, True):
         # Rows lie along the last axis.
-        turn = (0, 2, 1) if isinstance(SHAPES[name], Rows) else (0, 1, 2)
+        turn = (0, 2, 1) if isinstance(SHAPES[name], (Rows, Tiles)) else (0, 1, 2)
         pair = [ck.asarray(np.ascontiguousarray(one.transpose(turn))) for one in (a, b)]
         made = scanned(scan._RECURRENCE, pair, turn.index(1), ck.float64, reverse, shape=SHAPES[name])
         assert_close(made, recurred(a, b, reverse).transpose(turn), rtol=1e-10, atol=1e-10)
@@ -155,9 +189,9 @@ def test_recurrences_keep_zeros_under_infinite_products(device: ck.Device) -> No
     b[0, 2990] = 1
     for shape in SHAPES.values():
         pair = (ck.asarray(a), ck.asarray(b))
-        if isinstance(shape, Rows):
+        if isinstance(shape, (Rows, Tiles)):
             pair = tuple(x.reshape((1, 1, 3000)) for x in pair)
-        axis = 2 if isinstance(shape, Rows) else 1
+        axis = 2 if isinstance(shape, (Rows, Tiles)) else 1
         made = scanned(scan._RECURRENCE, pair, axis, ck.float64, shape=shape).reshape(a.shape)
         assert_close(made, recurred(a, b, False), rtol=1e-12)
 
@@ -172,7 +206,7 @@ def test_gpu_shapes_by_size() -> None:
     assert shape(16384, 16384) == Rows(256, 32, 4)
     assert shape(1000, 16384).lanes == 256
     assert shape(1, 10**4) == Rows(512, 512, 4)
-    assert shape(1, 10**6) == Rows(256, 256, 8, True) and shape(2, 2**31) == Rows(512, 512, 8, True)
+    assert shape(1, 10**6) == shape(2, 2**31) == Tiles(128, 8, 8)
     assert shape(1, 16384, 16384) == Columns(256, 32, 32, 1)
     assert shape(1, 16384, 16384, 2, 2) == Columns(256, 32, 32, 2)
     assert shape(1, 100, 3).lanes == 4
@@ -180,6 +214,11 @@ def test_gpu_shapes_by_size() -> None:
         for result in (1, 2, 4, 8):
             width = pack_width(source, result)
             assert 4 <= width * source <= 16 and width * result <= 32
+            for pair in (False, True):
+                task = Task(1, 10**8, 1, source, result, pair)
+                tile = shape_for("cuda", task)
+                # What a kernel may have without asking, a little of it for other than the tile.
+                assert tile.packs >= 2 and tile.block * tile.packs * scanning._shared_bytes(task) <= 47 << 10
 
 
 @pytest.mark.parametrize("sizes", [(1, 70_000), (70_000, 1), (3, 40_000, 2), (2, 700)])

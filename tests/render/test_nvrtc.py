@@ -18,6 +18,7 @@ from cukern.operators import FUNCTIONS
 from cukern.ops import reduce, reduction, search
 from cukern.ops.copying import Copies
 from cukern.ops.elementwise import Elementwise
+from cukern.ops.scan import recurrence
 
 try:
     nvrtc.version()
@@ -129,6 +130,9 @@ def _scan(dtype: Any) -> None:
         ck.cumulative_sum(x, axis=0 if shape[0] > shape[1] else 1)
         ck.cumulative_prod(x, axis=1, include_initial=True)
         ck.cummax(x, 1)
+    if dtype == ck.float32:
+        x, z = _zeros(dtype, (2, 1 << 16), (2, 1 << 16))
+        recurrence(x, z, 1, True)
     if dtypes.info(dtype).kind == "f":
         _derivatives(lambda x: ck.cumulative_prod(x, axis=1), x)
         _derivatives(lambda x: ck.logcumsumexp(x, 1), x)

@@ -1,0 +1,21 @@
+// A word of 4, 8 or 16 bytes on its way from global to shared memory past the registers; copies_arrive waits for all that
+// this thread has sent and lets the other threads of the warp see them.
+template <typename Word>
+__device__ __forceinline__ void copy_async(Word* to, const Word* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    const size_t source = __cvta_generic_to_global(from);
+    if constexpr (sizeof(Word) == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(source) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(source), "n"((int)sizeof(Word)) : "memory");
+#else
+    *to = *from;
+#endif
+}
+__device__ __forceinline__ void copies_arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    __syncwarp();
+}

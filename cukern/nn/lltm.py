@@ -150,6 +150,8 @@ class _Sequence:
 
 
 class _LLTM(Function):
+    _only_reads = True
+
     @staticmethod
     def forward(
         ctx: Any, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array

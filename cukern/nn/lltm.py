@@ -197,8 +197,10 @@ def _step(arguments: Sequence[Array]) -> Step | None:
 
 def _pull_step(
     step: Step, cotangents: Sequence[Array], saved: Sequence[Array], needs: tuple[bool, ...]
-) -> tuple[Array | None, ...]:
+) -> Sequence[Array | None]:
     *primals, new_cell, gates = saved
+    if not tape.active():
+        return step.backward(primals, new_cell, gates, cotangents, needs)
 
     def kernels() -> list[Array | None]:
         return step.backward(primals, new_cell, gates, cotangents, needs)

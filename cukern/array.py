@@ -96,7 +96,7 @@ class Array(Operators):
             layout = self._layout
             assert layout is not None
             strides = None if layout.contiguous else layout.strides
-            data = self.device.xp.ndarray(layout.shape, layout.dtype, self._memory, strides)
+            data = self.device.xp.ndarray(layout.shape, layout.dtype, self._memory, strides=strides)
             self._ndarray = data
         return data
 

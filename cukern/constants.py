@@ -46,7 +46,7 @@ def _made(value: float, shape: tuple[int, ...], dtype: DType, device: Device) ->
         if device.kind != "host":  # other streams will read it
             with device.activate():
                 device.xp.cuda.get_current_stream().synchronize()
-        remember(_elements, (value, dtype, device), element)
+        _elements[value, dtype, device] = element  # for ever: graphs have its address
     with device.activate():
         data = device.xp.broadcast_to(element._data, shape)
     made = Array._wrap(data, device, element._storage)

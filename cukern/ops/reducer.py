@@ -21,7 +21,7 @@ from .axes import normalize_axes, require_array
 from .elementwise import evaluate
 from .launch import remember
 from .manipulate import broadcast_to, reshape
-from .reduction import Plan, Reduction, planned
+from .reduction import Plan, Reduction, keep, known, planned
 from .repeat import repeated
 
 
@@ -172,8 +172,6 @@ class Reduce:
         self.name = self.__name__ = row.name
         self.oracle = oracle or row.name
         self.__doc__ = f"{doc}\n{self.arguments}"
-        #: (layout, axis, keepdims) -> the plan of a call with no further argument but a parameter
-        self._plans: dict[tuple[Any, ...], Plan] = {}
         FUNCTIONS[row.name] = self
 
     def __repr__(self) -> str:
@@ -217,7 +215,7 @@ class Reduce:
     ) -> Array:
         plain = dtype is None and where is None and initial is None and (axis is None or type(axis) is int)
         if plain and isinstance(x, Array):
-            plan = self._plans.get((x._layout or x._planned(), axis, keepdims))
+            plan = known(self, x._layout or x._planned(), axis, keepdims)
             if plan is not None:
                 needs = None if self.rule is None else tape.tracked((x,))
                 return self._run(plan, (x,), (), parameter, needs)
@@ -246,7 +244,7 @@ class Reduce:
         if initial is None:
             if plain:
                 plan = planned(self.row, made, arrays, axes, keepdims, result)
-                remember(self._plans, (x._planned(), axis, keepdims), plan)
+                keep(plan, self, x._planned(), axis, keepdims)
             return y
         joined: Array = FUNCTIONS[self.join](y, initial)
         return joined.astype(result, copy=False)
@@ -348,15 +346,15 @@ class _Call:
         rule, pulled = self.rule, self.pulled
         assert isinstance(rule, Rule)
         k, g = len(self.forms), given[0]
-        known: dict[int, Array] = dict(zip(self.reads, saved, strict=False))
+        read: dict[int, Array] = dict(zip(self.reads, saved, strict=False))
         if pulled.program is None:
             return [None if one is None else self._spread(g) for one in pulled.results]
-        known[k] = self._kept(g)
+        read[k] = self._kept(g)
         if self.keeps_y:
-            known[k + 1] = self._kept(saved[-1])
+            read[k + 1] = self._kept(saved[-1])
         if rule.other:
-            known[k + 2] = self._other(rule.other, [known[i] for i in range(k)], known.get(k + 1))
-        inputs = [known[i] for i in pulled.inputs]
+            read[k + 2] = self._other(rule.other, [read[i] for i in range(k)], read.get(k + 1))
+        inputs = [read[i] for i in pulled.inputs]
         outs = evaluate(pulled.program, inputs, [self._numbers[i] for i in pulled.scalars])
         return [
             None

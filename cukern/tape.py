@@ -35,6 +35,7 @@ from .errors import GradientError
 
 if TYPE_CHECKING:
     from .array import Array
+    from .layout import Layout
 
 __all__ = ["Tape", "record", "recording", "register_algebra", "stop_recording"]
 
@@ -64,11 +65,6 @@ class Record:
                     f"{self.name}: {describe(array)}, saved for its backward, was written since by "
                     f"{array._storage.writer}; compute the gradient first, or write to a copy"
                 )
-        if self.materialize:
-            cotangents = [
-                zeros_like(out) if cotangent is None else cotangent
-                for cotangent, out in zip(cotangents, self.output_forms, strict=True)
-            ]
         try:
             gradients = self.vjp(tuple(cotangents), self.saved, needs)
         except Exception as error:
@@ -185,7 +181,7 @@ def record_tracked(
     inputs: Sequence[Array],
     input_forms: Sequence[Likeness],
     outputs: Sequence[Array],
-    output_forms: Sequence[Likeness],
+    output_forms: Sequence[Layout],
     vjp: Vjp,
     saved: tuple[Array | None, ...],
 ) -> None:
@@ -199,9 +195,9 @@ def record_tracked(
     if len(tapes) > 1:
         tapes = [tape for tape in tapes if True in tape._needs(inputs)]
     made: list[int | None] = []
-    for i, array in enumerate(outputs):
+    for array, form in zip(outputs, output_forms, strict=True):
         key = None
-        if output_forms[i].dtype in FLOATING:
+        if form.floating:
             array._key = key = next(_keys)
             for tape in tapes:
                 tape._tracked[key] = 0
@@ -457,13 +453,19 @@ def _walk(
     while records:
         made = records.pop()
         given: list[Array | None] = []
-        reaches = False
+        missing = 0
         for key in made.outputs:
             cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
             given.append(cotangent)
-            reaches = reaches or cotangent is not None
-        if not reaches:
+            if cotangent is None:
+                missing += 1
+        if missing == len(given):
             continue
+        if missing and made.materialize:
+            given = [
+                zeros_like(form) if one is None else one
+                for one, form in zip(given, made.output_forms, strict=True)
+            ]
         needs = tuple([key in reached for key in made.inputs])
         gradients = made.pull(given, needs)
         for i, gradient in enumerate(gradients):

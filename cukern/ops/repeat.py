@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .. import tape
+from .. import constants, tape
 from ..array import Array
-from ..constants import Shared, constant
+from ..constants import Shared
 from ..layout import Layout, layout
 from .launch import remember
 from .manipulate import broadcast_to
@@ -20,9 +20,8 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
         return x
     if tape.recording((x,)):
         return broadcast_to(x, shape)
-    storage = x._storage
-    if type(storage) is Shared:
-        return constant(storage.value)(shape, x.dtype, x.device)
+    if type(x._storage) is Shared:
+        return constants.repeated(x, shape)
     own = x._layout or x._planned()
     if own.on_host:
         return broadcast_to(x, shape)

@@ -16,7 +16,7 @@ from .dtypes import DType
 from .errors import CaptureError
 from .layout import Layout
 from .ops.copying import Copies
-from .ops.launch import on, remember
+from .ops.launch import remember
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,8 +95,7 @@ class Captured(Generic[P, R]):
             arrays: Any = args
             graph = self._known.get(tuple([one._layout or one._planned() for one in arrays]))
             if graph is not None and not tape.active() and live.recorder() is None:
-                with on(graph.device):
-                    known: R = graph.replay(arrays)
+                known: R = graph.replay(arrays)
                 return known
         return self._call(args, kwargs)
 
@@ -144,6 +143,7 @@ class _Graph:
     def __init__(self, step: Callable[..., Any], tree: Any, inputs: Sequence[Array], device: Device) -> None:
         self.device = device
         self._cuda: Any = device.xp.cuda
+        self._current = self._cuda.runtime.getDevice
         self._pool = self._cuda.MemoryPool()
         self._tree = tree  # its modules and parameters are what the graph works on
         self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
@@ -228,6 +228,9 @@ class _Graph:
 
     def replay(self, inputs: Sequence[Array]) -> Any:
         """Run the graph on arrays in C order like those that it was recorded with; copies of its results."""
+        if self._current() != self.device.index:
+            with self.device.activate():
+                return self.replay(inputs)
         if self._fresh:
             self._fresh = False
         else:

@@ -195,9 +195,9 @@ def record_tracked(
     if len(tapes) > 1:
         tapes = [tape for tape in tapes if True in tape._needs(inputs)]
     made: list[int | None] = []
-    for array, form in zip(outputs, output_forms, strict=True):
+    for array in outputs:
         key = None
-        if form.floating:
+        if output_forms[len(made)].floating:
             array._key = key = next(_keys)
             for tape in tapes:
                 tape._tracked[key] = 0

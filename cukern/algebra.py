@@ -30,6 +30,7 @@ class Algebra(NamedTuple):
     zeros: Operation
     ones: Operation
     cast: Operation
+    own: Operation
 
 
 class Form(NamedTuple):
@@ -70,19 +71,26 @@ _registered: Algebra | None = None
 
 
 def register_algebra(
-    add: Operation, sum_to_shape: Operation, zeros: Operation, ones: Operation, cast: Operation
+    add: Operation,
+    sum_to_shape: Operation,
+    zeros: Operation,
+    ones: Operation,
+    cast: Operation,
+    own: Operation = lambda array: array,
 ) -> None:
     """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
 
     Args:
         add: of two arrays of one shape and dtype.
         sum_to_shape: of an array and the shape to undo the broadcasting of.
-        zeros: of a shape, a dtype and a device.
+        zeros: of a shape, a dtype and a device; only to be read.
         ones: likewise.
         cast: of an array and a dtype.
+        own: of an array that is given away: itself, or a copy where it has the memory of what ``zeros`` or
+            ``ones`` gave, and they give it again.
     """
     global _registered
-    _registered = Algebra(add, sum_to_shape, zeros, ones, cast)
+    _registered = Algebra(add, sum_to_shape, zeros, ones, cast, own)
 
 
 def registered() -> Algebra:
@@ -129,8 +137,12 @@ def conform(gradient: object, like: Likeness, name: str, argument: str | int) ->
         GradientError: it is not a floating array, lies on another device, or has a shape that ``like``
             does not broadcast to. The message names ``name`` and ``argument``, or the input of that number.
     """
-    if is_array(gradient) and getattr(gradient, "_layout", None) is like:
-        return gradient
+    layout = getattr(gradient, "_layout", None)
+    if layout is not None and (
+        layout is like
+        or (layout.shape == like.shape and layout.dtype == like.dtype and layout.device == like.device)
+    ):
+        return gradient  # type: ignore[return-value]
     problem = _mismatch(gradient, like)
     if problem or not is_array(gradient):
         what = f"input {argument}" if isinstance(argument, int) else argument
@@ -159,13 +171,19 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
 
 
-def float_leaves(tree: Any, what: str) -> list[tuple[str, Array]]:
+def float_leaves(tree: Any, what: str) -> list[Array]:
     """The leaves of ``tree``, each of which must be an array of a floating dtype."""
-    found = []
+    found = pytree.values(tree)
+    for value in found:
+        if not is_array(value) or value.dtype not in FLOATING:
+            _refuse(tree, what)
+    return found
+
+
+def _refuse(tree: Any, what: str) -> None:
+    """Name the leaf that is no array of a floating dtype."""
     for path, value in pytree.leaves(tree, what):
         if not is_array(value):
             raise TypeError(f"{path}: expected an array, got {type(value).__name__}")
         if not is_float(value.dtype):
             raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
-        found.append((path, value))
-    return found

@@ -79,13 +79,24 @@ class Array(Operators):
         made._key = None
         return made
 
+    def _seen(self, layout: Layout) -> Array:
+        """A view on a GPU, from the first element on, of another layout of the same dtype; no tape knows it."""
+        own = self._planned()
+        made = object.__new__(Array)
+        made._ndarray, made._layout, made._operand = None, layout, self._operand
+        made._memory = self._ndarray.data if self._memory is None else self._memory
+        made.device, made._storage, made._key = own.device, self._storage, None
+        return made
+
     @property
     def _data(self) -> Any:
         """The elements as an ndarray of the device."""
         data = self._ndarray
         if data is None:
-            assert self._layout is not None
-            data = self.device.xp.ndarray(self._layout.shape, self._layout.dtype, self._memory)
+            layout = self._layout
+            assert layout is not None
+            strides = None if layout.contiguous else layout.strides
+            data = self.device.xp.ndarray(layout.shape, layout.dtype, self._memory, strides=strides)
             self._ndarray = data
         return data
 

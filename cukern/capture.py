@@ -16,11 +16,12 @@ from .dtypes import DType
 from .errors import CaptureError
 from .layout import Layout
 from .ops.copying import Copies
-from .ops.launch import on, remember
+from .ops.launch import remember
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_ARRAYS = frozenset((Array,))
 #: Bytes of live numbers in a step: what the driver copies before it returns.
 _LIVE_BYTES = 65536
 
@@ -77,7 +78,8 @@ class Captured(Generic[P, R]):
         functools.update_wrapper(self, step)
         self._step = step
         self._graphs: dict[Any, _Graph | None] = {}
-        self._known: dict[tuple[Layout, ...], _Graph] = {}  # of arguments that are arrays, by their layouts
+        # Of arguments that are arrays in C order, by their layouts.
+        self._known: dict[tuple[Layout, ...], _Graph] = {}
 
     def __repr__(self) -> str:
         return f"<captured {getattr(self._step, '__name__', 'step')}, {self.graphs} graphs>"
@@ -89,19 +91,18 @@ class Captured(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """What ``step`` returns, by a replay where that is possible."""
-        if not kwargs and self._known and all(type(arg) is Array for arg in args):
+        if not kwargs and self._known and _ARRAYS.issuperset(map(type, args)):
             arrays: Any = args
-            graph = self._known.get(tuple([one._planned() for one in arrays]))
+            graph = self._known.get(tuple([one._layout or one._planned() for one in arrays]))
             if graph is not None and not tape.active() and live.recorder() is None:
-                with on(graph.device):
-                    known: R = graph.replay(arrays)
+                known: R = graph.replay(arrays)
                 return known
         return self._call(args, kwargs)
 
     def _call(self, args: Any, kwargs: Any) -> R:
         """The call of arguments that are not known to have been there before."""
         tree = (args, kwargs)
-        leaves = [leaf.value for leaf in pytree.leaves(tree)]
+        leaves = pytree.values(tree)
         inputs = [leaf for leaf in leaves if _is_input(leaf)]
         device = next((leaf.device for leaf in leaves if is_array(leaf)), None) or current()
         if device.kind == "host" or tape.active() or live.recorder() is not None:
@@ -117,9 +118,11 @@ class Captured(Generic[P, R]):
         with device.activate():
             if graph is None:
                 graph = self._graphs[key] = _Graph(self._step, tree, inputs, device)
-            result: R = graph.replay(inputs)
-        if not kwargs and inputs and all(type(arg) is Array for arg in args):
-            remember(self._known, tuple([one._planned() for one in args]), graph)
+            result: R = graph.replay([_in_order(one) for one in inputs])
+        if not kwargs and inputs and _ARRAYS.issuperset(map(type, args)):
+            layouts = tuple([one._planned() for one in args])
+            if all(one.contiguous for one in layouts):
+                remember(self._known, layouts, graph)
         return result
 
 
@@ -140,6 +143,7 @@ class _Graph:
     def __init__(self, step: Callable[..., Any], tree: Any, inputs: Sequence[Array], device: Device) -> None:
         self.device = device
         self._cuda: Any = device.xp.cuda
+        self._current = self._cuda.runtime.getDevice
         self._pool = self._cuda.MemoryPool()
         self._tree = tree  # its modules and parameters are what the graph works on
         self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
@@ -152,12 +156,15 @@ class _Graph:
         with self._cuda.using_allocator(self._pool.malloc):
             self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
             self._inputs = [copied(one) for one in inputs]
-            self._refresh = Copies(device, [one._planned() for one in self._inputs])
+            self._refresh = Copies(device, self._inputs, into=True)
         leaves = iter(self._inputs)
         own = pytree.transform(lambda leaf: next(leaves) if _is_input(leaf) else leaf, tree)
         self._result, self._graph = self._record(step, own)
-        self._results = [leaf.value for leaf in pytree.leaves(self._result) if _is_input(leaf.value)]
-        self._hand_out = Copies(device, [one._planned() for one in self._results])
+        self._leaves = pytree.values(self._result)
+        self._places = [i for i, leaf in enumerate(self._leaves) if _is_input(leaf)]
+        results = [self._leaves[i] for i in self._places]
+        self._forms = [one._planned() for one in results]
+        self._hand_out = Copies(device, results, into=False)
         self._fresh = True
 
     def _record(self, step: Callable[..., Any], tree: Any) -> tuple[Any, Any]:
@@ -220,23 +227,29 @@ class _Graph:
                 self._host[start:end] = np.asarray(values(), dtype).view(np.uint8)
 
     def replay(self, inputs: Sequence[Array]) -> Any:
-        """Run the graph on arrays like those that it was recorded with; copies of its results."""
+        """Run the graph on arrays in C order like those that it was recorded with; copies of its results."""
+        if self._current() != self.device.index:
+            with self.device.activate():
+                return self.replay(inputs)
         if self._fresh:
             self._fresh = False
         else:
             self._advance()
-            self._refresh([_in_order(one) for one in inputs], self._inputs)
-        runtime, stream = self._cuda.runtime, self._cuda.get_current_stream()
+            self._refresh(inputs)
+        stream = self._cuda.get_current_stream()
         if self._used:  # from pageable memory: the driver has its own copy when the call returns
+            runtime = self._cuda.runtime
             to, at = self._live.data.ptr, self._host.ctypes.data
             runtime.memcpyAsync(to, at, self._used, runtime.memcpyHostToDevice, stream.ptr)
         self._graph.launch(stream)
         for array, writer in self._writes.values():
             array._bump(writer)
-        copies = [Array._made(one._planned()) for one in self._results]
-        self._hand_out(self._results, copies)
-        made = iter(copies)
-        return pytree.transform(lambda leaf: next(made) if _is_input(leaf) else leaf, self._result)
+        copies = [Array._made(layout) for layout in self._forms]
+        self._hand_out(copies)
+        leaves = list(self._leaves)
+        for place, copy in zip(self._places, copies, strict=True):
+            leaves[place] = copy
+        return pytree.replace(self._result, leaves)
 
 
 def _in_order(leaf: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from . import pytree, tape
-from .algebra import Meta, conform, is_array, is_float, meta, zeros_like
+from .algebra import Meta, conform, is_array, is_float, meta, registered, zeros_like
 from .array import Array
 from .errors import GradientError
 
@@ -90,6 +90,9 @@ class Function:
     >>> ck.grad(Cube.apply)(ck.asarray(2.0)).item()
     12.0
     """
+
+    # Whether backward writes to nothing that it is given: then it may be constants that are shared.
+    _only_reads = False
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
@@ -231,6 +234,8 @@ class _Backward:
                 zeros_like(one) if cotangent is None and one is not None else cotangent
                 for cotangent, one in zip(given, self.outputs, strict=True)
             ]
+        if not self.cls._only_reads:
+            given = [None if cotangent is None else registered().own(cotangent) for cotangent in given]
         wanted = iter(needs)
         ctx.needs_input_grad = tuple(present and next(wanted) for present in self.positions)
         ctx._saved = saved

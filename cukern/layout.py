@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .device import Device
-from .dtypes import DType
+from .dtypes import FLOATS, DType
 
 #: Bytes at whose multiples an address lies that a kernel may read by its widest loads.
 ALIGNMENT = 16
@@ -34,6 +34,7 @@ class Layout:
         "contiguous",
         "device",
         "dtype",
+        "floating",
         "nbytes",
         "ndim",
         "on_host",
@@ -51,6 +52,7 @@ class Layout:
     ndim: int
     size: int
     nbytes: int
+    floating: bool
     on_host: bool
     allocate: Callable[[], Any]
 
@@ -86,6 +88,7 @@ def layout(
         made.ndim, made.size = len(shape), math.prod(shape)
         made.nbytes = made.size * dtype.itemsize
         made.contiguous = _contiguous(shape, strides, dtype.itemsize)
+        made.floating = dtype in FLOATS
         made.on_host = device.kind == "host"
         made.allocate = device.backend.allocator(made.shape, dtype, made.nbytes)
         found = _layouts.setdefault(key, made)

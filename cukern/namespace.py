@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import tape
-from .array import Array
-from .device import Device
-from .dtypes import DType
+from .constants import constant, owned
 from .fuse import fuse as fuse
 from .operators import FUNCTIONS
 from .ops import at as _at  # noqa: F401 - registers x.at
@@ -38,21 +34,13 @@ from .table import *  # noqa: F403
 INTERNAL = frozenset({"at", "getitem", "setitem", "inplace"})
 
 
-def _constant(value: float) -> Any:
-    def make(shape: tuple[int, ...], dtype: DType, device: Device) -> Array:
-        xp = device.xp
-        with device.activate():
-            return Array._wrap(xp.broadcast_to(xp.asarray(value, dtype), shape), device)
-
-    return make
-
-
 tape.register_algebra(
     add=FUNCTIONS["add"],
     sum_to_shape=sum_to_shape,
-    zeros=_constant(0.0),
-    ones=_constant(1.0),
+    zeros=constant(0.0),
+    ones=constant(1.0),
     cast=astype,
+    own=owned,
 )
 
 __all__ = sorted(set(FUNCTIONS) - INTERNAL | {"check_indices", "fuse"})

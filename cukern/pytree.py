@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -115,6 +116,23 @@ def leaves(tree: Any, path: str = "") -> Iterator[Leaf]:
             yield from leaves(child, path + end)
 
 
+def values(tree: Any) -> list[Any]:
+    """What the leaves of ``tree`` hold, in order.
+
+    >>> values({"w": (1, 2), "b": None})
+    [1, 2]
+    """
+    kind = type(tree)
+    if kind in _leaf_types:
+        return [tree]
+    if kind is list or kind is tuple:
+        found: list[Any] = []
+        for child in tree:
+            found += values(child)
+        return found
+    return [leaf.value for leaf in leaves(tree)]
+
+
 def structure(tree: Any) -> Any:
     """What ``tree`` is but for its leaves: hashable, and equal for trees of the same containers.
 
@@ -143,7 +161,12 @@ def replace(tree: Any, new: Iterable[Any]) -> Any:
 
 
 def _replace(tree: Any, new: Iterator[Any]) -> Any:
-    node = _open(tree)
+    kind = type(tree)
+    if (kind is list or kind is tuple) and tree:
+        made = [_replace(child, new) for child in tree]
+        same = all(map(operator.is_, made, tree))
+        return tree if same else made if kind is list else tuple(made)
+    node = None if kind in _leaf_types else _open(tree)
     if node is None:
         try:
             return next(new)
@@ -161,4 +184,4 @@ def transform(function: Callable[[Any], Any], tree: Any) -> Any:
     >>> transform(abs, [-1, (2, -3)])
     [1, (2, 3)]
     """
-    return replace(tree, [function(leaf.value) for leaf in leaves(tree)])
+    return replace(tree, [function(value) for value in values(tree)])

@@ -35,6 +35,7 @@ from .errors import GradientError
 
 if TYPE_CHECKING:
     from .array import Array
+    from .layout import Layout
 
 __all__ = ["Tape", "record", "recording", "register_algebra", "stop_recording"]
 
@@ -64,11 +65,6 @@ class Record:
                     f"{self.name}: {describe(array)}, saved for its backward, was written since by "
                     f"{array._storage.writer}; compute the gradient first, or write to a copy"
                 )
-        if self.materialize:
-            cotangents = [
-                zeros_like(out) if cotangent is None else cotangent
-                for cotangent, out in zip(cotangents, self.output_forms, strict=True)
-            ]
         try:
             gradients = self.vjp(tuple(cotangents), self.saved, needs)
         except Exception as error:
@@ -185,7 +181,7 @@ def record_tracked(
     inputs: Sequence[Array],
     input_forms: Sequence[Likeness],
     outputs: Sequence[Array],
-    output_forms: Sequence[Likeness],
+    output_forms: Sequence[Layout],
     vjp: Vjp,
     saved: tuple[Array | None, ...],
 ) -> None:
@@ -199,9 +195,9 @@ def record_tracked(
     if len(tapes) > 1:
         tapes = [tape for tape in tapes if True in tape._needs(inputs)]
     made: list[int | None] = []
-    for i, array in enumerate(outputs):
+    for array in outputs:
         key = None
-        if output_forms[i].dtype in FLOATING:
+        if output_forms[len(made)].floating:
             array._key = key = next(_keys)
             for tape in tapes:
                 tape._tracked[key] = 0
@@ -355,7 +351,7 @@ class Tape:
             TypeError: a leaf is not an array, or has no floating dtype.
         """
         self._check_usable()
-        for _, array in float_leaves(trees, "watch"):
+        for array in float_leaves(trees, "watch"):
             self._tracked[_key_of(array)] = array._storage.version
 
     def _knows(self, inputs: Sequence[Meta]) -> bool:
@@ -395,7 +391,7 @@ class Tape:
         if unconnected not in ("none", "zero"):
             raise ValueError(f"unconnected: expected 'none' or 'zero', got {unconnected!r}")
         self._check_usable()
-        wanted = [array for _, array in float_leaves(sources, "sources")]
+        wanted = float_leaves(sources, "sources")
         cotangents = self._seeds(target, output_gradients)
         keys = {array._key for array in wanted if array._key in self._tracked}
         relevant, reached = self._relevant(keys)
@@ -404,25 +400,29 @@ class Tape:
             self._stop()
             self._records, self._tracked = [], {}
         _walk(relevant, reached, keys, cotangents)
+        own = registered().own
         gradients: list[Array | None] = []
         for array in wanted:
             found = cotangents.get(array._key)
             if found is None and unconnected == "zero":
                 found = zeros_like(array)
-            gradients.append(found)
+            gradients.append(None if found is None else own(found))
         return pytree.replace(sources, gradients)
 
     def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
         """The cotangents that the walk begins with."""
         targets = float_leaves(target, "target")
+        seeds: dict[int | None, Array] = {}
         if output_gradients is None:
-            given = [registered().ones(array.shape, array.dtype, array.device) for _, array in targets]
-        else:
-            given = [array for _, array in float_leaves(output_gradients, "output_gradients")]
+            for array in targets:
+                if array._key in self._tracked:
+                    one = registered().ones(array.shape, array.dtype, array.device)
+                    _accumulate(seeds, array._key, one)
+            return seeds
+        given = float_leaves(output_gradients, "output_gradients")
         if len(given) != len(targets):
             raise ValueError(f"output_gradients: expected {len(targets)} arrays, got {len(given)}")
-        seeds: dict[int | None, Array] = {}
-        for (path, array), cotangent in zip(targets, given, strict=True):
+        for (path, array), cotangent in zip(pytree.leaves(target, "target"), given, strict=True):
             if cotangent.shape != array.shape:
                 raise ValueError(
                     f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"
@@ -452,14 +452,26 @@ def _walk(
     """Pull cotangents back through ``records``, from the last to the first, dropping each when it is done."""
     while records:
         made = records.pop()
-        given = [cotangents.get(key) if key in keep else cotangents.pop(key, None) for key in made.outputs]
-        if all(cotangent is None for cotangent in given):
+        given: list[Array | None] = []
+        missing = 0
+        for key in made.outputs:
+            cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
+            given.append(cotangent)
+            if cotangent is None:
+                missing += 1
+        if missing == len(given):
             continue
+        if missing and made.materialize:
+            given = [
+                zeros_like(form) if one is None else one
+                for one, form in zip(given, made.output_forms, strict=True)
+            ]
         needs = tuple([key in reached for key in made.inputs])
         gradients = made.pull(given, needs)
-        for i, (key, form, gradient) in enumerate(zip(made.inputs, made.input_forms, gradients, strict=True)):
-            if needs[i] and gradient is not None:
-                _accumulate(cotangents, key, conform(gradient, form, made.name, i))
+        for i, gradient in enumerate(gradients):
+            if gradient is not None and needs[i]:
+                one = conform(gradient, made.input_forms[i], made.name, i)
+                _accumulate(cotangents, made.inputs[i], one)
 
 
 def _accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:

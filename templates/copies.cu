@@ -1,4 +1,4 @@
-// y<k>[i] = x<k>[i] for i < n<k>, k < << count >>: bytes of arrays in C order.
+// kept<k>[i] = given<k>[i] for i < n<k>, k < << count >>, or the other way round without `into`: bytes of arrays in C order.
 // Launch: blockIdx.y numbers the array, which the blocks along x share. Shared: none.
 <% include "nn/packs.cuh" %>
 __device__ __forceinline__ void copy(const unsigned char* __restrict__ x, unsigned char* __restrict__ y, long long n)
@@ -12,11 +12,16 @@ __device__ __forceinline__ void copy(const unsigned char* __restrict__ x, unsign
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<% for side in ("given", "kept") %>
 <% for k in range(count) %>
-    const unsigned char* x<< k >>, unsigned char* y<< k >>, long long n<< k >><< "," if not loop.last >>
+    unsigned char* << side >><< k >>,
+<% endfor %>
+<% endfor %>
+<% for k in range(count) %>
+    long long n<< k >><< "," if not loop.last >>
 <% endfor %>
 ) {
 <% for k in range(count) %>
-    if (blockIdx.y == << k >>) copy(x<< k >>, y<< k >>, n<< k >>);
+    if (blockIdx.y == << k >>) << "copy(given%d, kept%d, n%d)" % (k, k, k) if into else "copy(kept%d, given%d, n%d)" % (k, k, k) >>;
 <% endfor %>
 }

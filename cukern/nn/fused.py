@@ -95,6 +95,8 @@ def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
 class _Pullback(Function):
     """The vjp of a fused operation, computed by its kernels and differentiated as that of its reference."""
 
+    _only_reads = True
+
     @staticmethod
     def forward(
         ctx: Any,

@@ -177,6 +177,8 @@ def _launch_rows(
 
 
 class _LayerNorm(Function):
+    _only_reads = True
+
     @staticmethod
     def forward(
         ctx: Any, x: Array, weight: Array | None, bias: Array | None, normalized_ndim: int, eps: float

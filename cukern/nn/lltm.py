@@ -150,6 +150,8 @@ class _Sequence:
 
 
 class _LLTM(Function):
+    _only_reads = True
+
     @staticmethod
     def forward(
         ctx: Any, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
@@ -190,13 +192,18 @@ _steps: dict[tuple[Layout, ...], Step] = {}
 
 def _step(arguments: Sequence[Array]) -> Step | None:
     """The step of arguments of these layouts, if there was one of such that could be read as they are."""
-    return _steps.get(tuple([one._layout or one._planned() for one in arguments]))
+    try:
+        return _steps.get(tuple([one._layout or one._planned() for one in arguments]))
+    except AttributeError:  # one is no array, which is told later
+        return None
 
 
 def _pull_step(
     step: Step, cotangents: Sequence[Array], saved: Sequence[Array], needs: tuple[bool, ...]
-) -> tuple[Array | None, ...]:
+) -> Sequence[Array | None]:
     *primals, new_cell, gates = saved
+    if not tape.active():
+        return step.backward(primals, new_cell, gates, cotangents, needs)
 
     def kernels() -> list[Array | None]:
         return step.backward(primals, new_cell, gates, cotangents, needs)
@@ -268,7 +275,7 @@ def lltm_cell(
     Source: the cell of PyTorch's tutorial on C++ and CUDA extensions.
     """
     arguments = [input, weights, bias, old_h, old_cell]
-    step = _step(arguments) if all(isinstance(one, Array) for one in arguments) else None
+    step = _step(arguments)
     if step is None:
         arguments = _checked("lltm_cell", "input", *arguments)
         arguments = [one.contiguous() if i in (2, 4) else readable(one) for i, one in enumerate(arguments)]

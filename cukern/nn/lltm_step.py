@@ -15,6 +15,7 @@ from ..layout import Layout, fresh_layout
 from ..ops.launch import divide_up
 from ..ops.products import Part, Product
 from .fused import index_type
+from .lltm_small import Small, fits
 
 FORWARD = Kernel("nn/lltm_forward.cu", name="lltm_forward")
 BACKWARD = Kernel("nn/lltm_backward.cu", name="lltm_backward")
@@ -114,6 +115,7 @@ class Step:
         turned = Part(self._gates, lambda gates: gates.T)
         self._of_input = Product(turned, Part(inputs), _columns(self._weights_d, of_input))
         self._of_state = Product(turned, Part(old_h), _columns(self._weights_d, of_state))
+        self._small = Small(layouts) if fits(layouts) else None
         self._null = self.device.backend.operand(None)
         self._forward: dict[bool, Prepared | None] = {}
         self._backward: dict[tuple[bool, bool, bool], Prepared | None] = {}
@@ -124,11 +126,14 @@ class Step:
             with self.device.activate():
                 return self.forward(arguments, keep)
         inputs, weights, bias, old_h, old_cell = arguments
+        new_h, new_cell = Array._made(self._cell), Array._made(self._cell)
+        gates = Array._made(self._gates) if keep else None
+        if self._small is not None:
+            self._small.forward(arguments, new_h, new_cell, self._null if gates is None else gates._operand)
+            return new_h, new_cell, gates
         from_input, from_state = Array._made(self._sums), Array._made(self._sums)
         self._from_input(inputs, weights, from_input)
         self._from_state(old_h, weights, from_state)
-        new_h, new_cell = Array._made(self._cell), Array._made(self._cell)
-        gates = Array._made(self._gates) if keep else None
         if keep not in self._forward:
             bound = (FORWARD, self.device, self.dtype, self.state, self._shape)
             self._forward[keep] = prepared(*bound, keep=keep)
@@ -151,7 +156,11 @@ class Step:
             with self.device.activate():
                 return self.backward(arguments, new_cell, gates, cotangents, needs)
         inputs, weights, _, old_h, _ = arguments
-        gates_d, old_cell_d = self._gates_d(new_cell, gates, *map(_read_as_it_is, cotangents))
+        h_d, cell_d = map(_read_as_it_is, cotangents)
+        if self._small is not None and not (needs[0] or needs[3] or needs[4]):
+            found = self._small.backward(arguments, new_cell, gates, h_d, cell_d)
+            return [None, found[0] if needs[1] else None, found[1] if needs[2] else None, None, None]
+        gates_d, old_cell_d = self._gates_d(new_cell, gates, h_d, cell_d)
         inputs_d = weights_d = bias_d = old_h_d = None
         if needs[0]:
             inputs_d = Array._made(self._inputs_d)
@@ -165,8 +174,8 @@ class Step:
         if needs[3]:
             old_h_d = Array._made(self._old_h_d)
             self._to_state(gates_d, weights, old_h_d)
-        found = (inputs_d, weights_d, bias_d, old_h_d, old_cell_d)
-        return [None if one is None else ops.astype(one, self.dtype, copy=False) for one in found]
+        made = (inputs_d, weights_d, bias_d, old_h_d, old_cell_d)
+        return [None if one is None else ops.astype(one, self.dtype, copy=False) for one in made]
 
     def _gates_d(self, new_cell: Array, gates: Array, h_d: Array, cell_d: Array) -> tuple[Array, Array]:
         """The cotangents of the gates and of the old cell."""

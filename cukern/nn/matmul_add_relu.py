@@ -203,6 +203,8 @@ def launch(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...], tile: Ti
 
 
 class _MatmulAddRelu(Function):
+    _only_reads = True
+
     @staticmethod
     def forward(ctx: Any, lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...], keep: bool) -> Array:
         output = launch(lhs, rhs, bias, shape)

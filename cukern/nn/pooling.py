@@ -21,6 +21,8 @@ from .pool_launch import Windows as Windows
 class _AvgPool2d(Function):
     """The average is linear, so it and its gradient are each other's derivatives, of any order."""
 
+    _only_reads = True
+
     @staticmethod
     def forward(ctx: Any, x: Array, windows: Windows) -> Array:
         ctx.shape, ctx.windows = x.shape, windows
@@ -32,6 +34,8 @@ class _AvgPool2d(Function):
 
 
 class _AvgPool2dGradient(Function):
+    _only_reads = True
+
     @staticmethod
     def forward(ctx: Any, dy: Array, x_shape: tuple[int, ...], windows: Windows) -> Array:
         ctx.windows = windows
@@ -43,6 +47,8 @@ class _AvgPool2dGradient(Function):
 
 
 class _MaxPool2d(Function):
+    _only_reads = True
+
     @staticmethod
     def forward(ctx: Any, x: Array, windows: Windows) -> Array:
         ctx.shape, ctx.windows = x.shape, windows
@@ -58,6 +64,8 @@ class _MaxPool2d(Function):
 
 class _MaxPool2dGradient(Function):
     """Linear in ``dy``: each element goes to its window's winner, and its own gradient comes from there."""
+
+    _only_reads = True
 
     @staticmethod
     def forward(ctx: Any, dy: Array, winners: Array, x_shape: tuple[int, ...], windows: Windows) -> Array:

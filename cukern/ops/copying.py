@@ -14,7 +14,6 @@ from ..device import Device
 from ..dtypes import DType
 from ..expr import input_node, scalar_node
 from ..kernel import Kernel
-from ..layout import Layout
 from ..program import Program, program
 from .launch import allocate, divide_up, run_into
 
@@ -60,29 +59,29 @@ def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> 
 
 
 class Copies:
-    """Copies of arrays to others of the same layouts, all in C order, in one launch.
+    """Copies of arrays to others that are kept, of the same layouts, or of these to others: all in one launch.
 
     Args:
         device: of the arrays.
-        layouts: one for each pair of them.
+        kept: arrays in C order.
+        into: whether the copies are made to ``kept``, or of it.
     """
 
-    def __init__(self, device: Device, layouts: Sequence[Layout]) -> None:
-        self._sizes = [one.nbytes for one in layouts]
+    def __init__(self, device: Device, kept: Sequence[Array], into: bool) -> None:
+        self._kept = list(kept)
+        sizes = [one._planned().nbytes for one in kept]
         block = 1 if device.kind == "host" else 256
         self._launches = []
-        for start in range(0, len(layouts), _TOGETHER):
-            sizes = self._sizes[start : start + _TOGETHER]
-            bound = _COPIES.bind(device, count=len(sizes), block=block, name=f"copies_{len(sizes)}")
-            blocks = 1 if block == 1 else min(_BLOCKS, max(1, divide_up(max(sizes), _PIECE)))
-            launch = bound.function.prepare((blocks, len(sizes), 1), (block, 1, 1), 0, ())
-            self._launches.append((start, launch))
+        for start in range(0, len(kept), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            count, most = len(sizes[part]), max(sizes[part])
+            name = f"copies_{'into' if into else 'of'}_{count}"
+            bound = _COPIES.bind(device, count=count, into=into, block=block, name=name)
+            blocks = 1 if block == 1 else min(_BLOCKS, max(1, divide_up(most, _PIECE)))
+            launch = bound.function.prepare((blocks, count, 1), (block, 1, 1), 0, ())
+            self._launches.append((launch, part, [one._operand for one in kept[part]] + sizes[part]))
 
-    def __call__(self, sources: Sequence[Array], targets: Sequence[Array]) -> None:
+    def __call__(self, given: Sequence[Array]) -> None:
         """Copy each; the current device is that of the arrays."""
-        for start, launch in self._launches:
-            end = start + _TOGETHER
-            values: list[int] = []
-            for x, y, n in zip(sources[start:end], targets[start:end], self._sizes[start:end], strict=True):
-                values += (x._operand, y._operand, n)
-            launch(*values)
+        for launch, part, fixed in self._launches:
+            launch(*[one._operand for one in given[part]], *fixed)

@@ -25,6 +25,7 @@ from ..expr import (
     input_node,
     is_scalar,
     scalar_node,
+    substitute,
     symbolic,
 )
 from ..operators import FUNCTIONS
@@ -60,20 +61,34 @@ def _record(
     outs: Sequence[Array],
     needs: tuple[bool, ...],
 ) -> None:
+    if len(arrays) == 2 and arrays[0] is arrays[1]:
+        arrays, needs = arrays[:1], _TWICE
     found = plan.backwards.get(needs)
     if found is None:
         shape = outs[0].shape
-        backward = plan.program.backward(needs, tuple([array.shape != shape for array in arrays]))
+        forward = _of_one(plan.program) if needs is _TWICE else plan.program
+        backward = forward.backward(needs[: len(arrays)], tuple([array.shape != shape for array in arrays]))
         vjp = partial(_pull, backward, ()) if any(backward.results) else None
-        found = plan.backwards[needs] = (vjp, backward.saved("input"), backward.saved("output"))
-    vjp, inputs, outputs = found
+        found = (vjp, backward.saved("input"), backward.saved("output"), plan.operands[: len(arrays)])
+        plan.backwards[needs] = found
+    vjp, inputs, outputs, forms = found
     if vjp is not None:
         saved: tuple[Array, ...] = ()
         if inputs or outputs:
             saved = (*[arrays[k] for k in inputs], *[outs[k] for k in outputs])
         if scalars:
             vjp = partial(_pull, vjp.args[0], scalars)
-        tape.record_tracked(plan.program.name, arrays, plan.operands, outs, plan.layouts, vjp, saved)
+        tape.record_tracked(plan.program.name, arrays, forms, outs, plan.layouts, vjp, saved)
+
+
+#: In the place of what is tracked: one array is both operands, and has one cotangent.
+_TWICE = (True, True, True)
+
+
+def _of_one(both: Program) -> Program:
+    """A program of two arrays as that of one, which is both."""
+    first, second = (input_node(k, dtype) for k, dtype in enumerate(both.inputs))
+    return program(both.name, substitute(both.outputs, {second: first}), both.inputs[:1], both.scalars)
 
 
 def _pull(

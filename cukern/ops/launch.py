@@ -166,7 +166,7 @@ class Plan:
         layouts: the layouts of the outputs.
         converters: what makes each Python number fit the dtype it is computed in.
         backwards: for the inputs that are tracked, the rule of a call without numbers, None where there is none, and
-            what it reads of inputs and outputs.
+            what it reads of inputs and outputs, and the inputs' layouts.
     """
 
     __slots__ = ("backwards", "converters", "current", "device", "launch", "layouts", "operands", "program")
@@ -178,7 +178,9 @@ class Plan:
     operands: tuple[Layout, ...]
     layouts: tuple[Layout, ...]
     converters: tuple[Callable[[Any], Any], ...]
-    backwards: dict[tuple[bool, ...], tuple[partial[Any] | None, tuple[int, ...], tuple[int, ...]]]
+    backwards: dict[
+        tuple[bool, ...], tuple[partial[Any] | None, tuple[int, ...], tuple[int, ...], tuple[Layout, ...]]
+    ]
 
     def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
         """The outputs, new arrays."""

@@ -111,7 +111,9 @@ def _recorded_product(a: Array, b: Array, made: Array) -> Array:
     needs = tape.tracked((a, b))
     if needs is not None:
         saved = (a if needs[1] else None, b if needs[0] else None)
-        tape.record("matmul", (a, b), (made,), _pull_flat if b.ndim == 2 else _pull_batched, saved)
+        pull = _pull_flat if b.ndim == 2 else _pull_batched
+        forms = (a._planned(), b._planned())
+        tape.record_tracked("matmul", (a, b), forms, (made,), (made._planned(),), pull, saved)
     return made
 
 

@@ -21,7 +21,8 @@ from .axes import normalize_axes, require_array
 from .elementwise import evaluate
 from .launch import remember
 from .manipulate import broadcast_to, reshape
-from .reduction import Reduction, planned
+from .reduction import Plan, Reduction, keep, known, planned
+from .repeat import repeated
 
 
 class Span(NamedTuple):
@@ -212,6 +213,12 @@ class Reduce:
         where: Any = None,
         initial: Any = None,
     ) -> Array:
+        plain = dtype is None and where is None and initial is None and (axis is None or type(axis) is int)
+        if plain and isinstance(x, Array):
+            plan = known(self, x._layout or x._planned(), axis, keepdims)
+            if plan is not None:
+                needs = None if self.rule is None else tape.tracked((x,))
+                return self._run(plan, (x,), (), parameter, needs)
         if isinstance(x, Reduced):
             raise x._refused(self.name)
         if not isinstance(x, Expr):
@@ -235,6 +242,9 @@ class Reduce:
         empty = initial is not None
         y = self.evaluate(made, arrays, (), axes, keepdims, result, parameter, empty)
         if initial is None:
+            if plain:
+                plan = planned(self.row, made, arrays, axes, keepdims, result)
+                keep(plan, self, x._planned(), axis, keepdims)
             return y
         joined: Array = FUNCTIONS[self.join](y, initial)
         return joined.astype(result, copy=False)
@@ -269,72 +279,101 @@ class Reduce:
             DeviceError: the arrays are on different devices.
             ValueError: the shapes do not broadcast, or there is no value and the reduction of none has no result.
         """
-        tracked = tape.recording(arrays)
-        if tracked and made.name != "load" and self._reads_values():
+        needs = None if self.rule is None else tape.tracked(arrays)
+        if needs is not None and made.name != "load" and self._reads_values():
             arrays, scalars = evaluate(made, arrays, scalars), ()
             made = load(arrays[0].dtype, arrays[0].dtype)
+            needs = tape.tracked(arrays)
         plan = planned(self.row, made, arrays, axes, keepdims, result)
         if plan.count == 0 and not (self.row.empty or empty):
             raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {plan.shape}")
+        return self._run(plan, arrays, scalars, parameter, needs)
+
+    def _run(
+        self,
+        plan: Plan,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        parameter: float,
+        needs: tuple[bool, ...] | None,
+    ) -> Array:
+        """The reduction by its plan, recorded where ``needs`` says which inputs a tape tracks."""
         y = plan(arrays, scalars, parameter)
-        if tracked and self.rule is not None:
-            call = _Call(self, made, tuple(scalars), plan.shape, plan.kept, Span(axes, plan.count, parameter))
-            if isinstance(self.rule, Rule):
-                call.record(self.rule, arrays, y)
-            else:
-                call.record_function(self.rule, arrays[0], y)
+        if needs is not None and plan.layout.dtype in dtypes.FLOATS:
+            call: _Call | None = None if scalars or parameter else plan.pulls.get(needs)
+            if call is None:
+                call = _Call(self, plan, tuple(scalars), parameter, needs)
+                if not scalars and not parameter:
+                    plan.pulls[needs] = call
+            saved = (*[arrays[i] for i in call.reads], y) if call.keeps_y else [arrays[i] for i in call.reads]
+            tape.record_tracked(self.name, arrays, call.forms, (y,), (plan.layout,), call.pull, tuple(saved))
         return y
 
 
-@dataclass(frozen=True, eq=False)
 class _Call:
     """A reduction that was made, for its derivative.
 
     Attributes:
-        reduce: the reduction.
-        program: what makes the values.
-        scalars: the program's numbers.
-        shape: the shape of the values.
-        kept: that shape with size 1 for the reduced axes.
-        span: what was reduced.
+        reads: which inputs the derivative reads.
+        keeps_y: whether it reads the result.
+        forms: the inputs' layouts.
+        pull: the backward rule.
     """
 
-    reduce: Reduce
-    program: Program
-    scalars: tuple[Any, ...]
-    shape: tuple[int, ...]
-    kept: tuple[int, ...]
-    span: Span
+    def __init__(
+        self, reduce: Reduce, plan: Plan, scalars: tuple[Any, ...], parameter: float, needs: tuple[bool, ...]
+    ) -> None:
+        self.program, self.scalars, self.forms = plan.program, scalars, plan.operands
+        self.shape, self.kept = plan.shape, plan.kept
+        self.span = Span(plan.axes, plan.count, parameter)
+        self.pull = self._pull
+        rule = reduce.rule
+        assert rule is not None
+        self.rule = rule
+        k = len(plan.operands)
+        if not isinstance(rule, Rule):
+            self.reads: tuple[int, ...] = (0,)
+            self.keeps_y, self.pull = True, self._pull_function
+            return
+        wide = tuple(one.shape != plan.shape for one in plan.operands)
+        self.pulled = _pulled(rule, plan.program, plan.layout.dtype, needs, wide)
+        self.reads = tuple(i for i in range(k) if i in self.pulled.inputs or rule.other)
+        self.keeps_y = k + 1 in self.pulled.inputs or rule.other == "count"
+        self._numbers = (*scalars, rule.number(self.span))
 
-    def record(self, rule: Rule, arrays: Sequence[Array], y: Array) -> None:
-        """Record the reduction: its derivative is one elementwise kernel, and what ``rule.other`` takes."""
-        needs = tuple(tape.recording((array,)) for array in arrays)
-        wide = tuple(array.shape != self.shape for array in arrays)
-        pulled = _pulled(rule, self.program, y.dtype, needs, wide)
-        k = len(arrays)
-        reads = [i for i in range(k) if i in pulled.inputs or rule.other]
-        keeps_y = k + 1 in pulled.inputs or rule.other == "count"
+    def _pull(self, given: Sequence[Array], saved: Sequence[Array], wanted: object) -> list[Array | None]:
+        """One elementwise kernel, and what ``rule.other`` takes."""
+        rule, pulled = self.rule, self.pulled
+        assert isinstance(rule, Rule)
+        k, g = len(self.forms), given[0]
+        read: dict[int, Array] = dict(zip(self.reads, saved, strict=False))
+        if pulled.program is None:
+            return [None if one is None else self._spread(g) for one in pulled.results]
+        read[k] = self._kept(g)
+        if self.keeps_y:
+            read[k + 1] = self._kept(saved[-1])
+        if rule.other:
+            read[k + 2] = self._other(rule.other, [read[i] for i in range(k)], read.get(k + 1))
+        inputs = [read[i] for i in pulled.inputs]
+        outs = evaluate(pulled.program, inputs, [self._numbers[i] for i in pulled.scalars])
+        return [
+            None
+            if one is None
+            else self._spread(g)
+            if one[0] == "cotangent"
+            else repeated(outs[one[1]], self.shape)
+            for one in pulled.results
+        ]
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], wanted: object) -> list[Array | None]:
-            known: dict[int, Array] = dict(zip(reads, saved, strict=False))
-            known[k] = reshape(given[0], self.kept)
-            if keeps_y:
-                known[k + 1] = reshape(saved[-1], self.kept)
-            if rule.other:
-                known[k + 2] = self._other(rule.other, [known[i] for i in range(k)], known.get(k + 1))
-            outs: Sequence[Array] = ()
-            if pulled.program is not None:
-                numbers = (*self.scalars, rule.number(self.span))
-                inputs = [known[i] for i in pulled.inputs]
-                outs = evaluate(pulled.program, inputs, [numbers[i] for i in pulled.scalars])
-            found = [
-                None if one is None else known[k] if one[0] == "cotangent" else outs[one[1]]
-                for one in pulled.results
-            ]
-            return [None if one is None else broadcast_to(one, self.shape) for one in found]
+    def _kept(self, g: Array) -> Array:
+        """An array of the result's shape with size 1 for the reduced axes; one of no axes does as it is."""
+        return g if not g.ndim or g.shape == self.kept else reshape(g, self.kept)
 
-        saved = [arrays[i] for i in reads] + ([y] if keeps_y else [])
-        tape.record(self.reduce.name, arrays, (y,), vjp, saved)
+    def _spread(self, g: Array) -> Array:
+        """An array of the result's shape, repeated along the reduced axes."""
+        if not g.ndim or g.shape == self.kept:
+            return repeated(g, self.shape)
+        return repeated(reshape(g, self.kept), self.shape)
 
     def _other(self, which: str, arrays: Sequence[Array], y: Array | None) -> Array:
         """The reduction of the same values that a rule reads, in the accumulator's dtype."""
@@ -356,11 +395,10 @@ class _Call:
         with tape.stop_recording():
             return reduce.evaluate(made, (*arrays, y), self.scalars, axes, True, acc)
 
-    def record_function(self, rule: Vjp, x: Array, y: Array) -> None:
-        """Record the reduction with a derivative in functions of arrays."""
-
-        def vjp(given: Sequence[Array], saved: Sequence[Array], wanted: object) -> tuple[Array]:
-            g, y_ = reshape(given[0], self.kept), reshape(saved[1], self.kept)
-            return (broadcast_to(rule(g, saved[0], y_, self.span), self.shape),)
-
-        tape.record(self.reduce.name, (x,), (y,), vjp, (x, y))
+    def _pull_function(
+        self, given: Sequence[Array], saved: Sequence[Array], wanted: object
+    ) -> list[Array | None]:
+        """What a function of arrays computes."""
+        assert not isinstance(self.rule, Rule)
+        g, y = reshape(given[0], self.kept), reshape(saved[1], self.kept)
+        return [broadcast_to(self.rule(g, saved[0], y, self.span), self.shape)]

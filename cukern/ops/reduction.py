@@ -70,10 +70,15 @@ class Plan:
         final: the kernel that joins them.
         converters: what makes each Python number fit the dtype it is computed in.
         parameter: whether the result takes a parameter.
+        program: what makes the values.
+        operands: the inputs' layouts.
+        axes: those that are reduced.
+        pulls: the derivatives of calls without numbers, by the inputs that are tracked.
         rendered: what each kernel is rendered from.
     """
 
     __slots__ = (
+        "axes",
         "converters",
         "count",
         "current",
@@ -82,8 +87,11 @@ class Plan:
         "kept",
         "launch",
         "layout",
+        "operands",
         "parameter",
         "parts",
+        "program",
+        "pulls",
         "rendered",
         "shape",
     )
@@ -99,6 +107,10 @@ class Plan:
     final: Prepared | None
     converters: tuple[Callable[[Any], Any], ...]
     parameter: bool
+    program: Program
+    operands: tuple[Layout, ...]
+    axes: tuple[int, ...]
+    pulls: dict[tuple[bool, ...], Any]
     rendered: list[tuple[Any, dict[str, Any]]]
 
     def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
@@ -217,7 +229,8 @@ def make_plan(
     plan.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
     plan.parameter = reduction.parameter
     plan.launch = plan.final = plan.parts = None
-    plan.rendered = []
+    plan.program, plan.operands = program, tuple(operands)
+    plan.axes, plan.pulls, plan.rendered = tuple(sorted(axes)), {}, []
     if 0 in left:
         return plan
     on_host = _kind(device) == "host"
@@ -271,6 +284,16 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
 
 
 _plans: dict[Any, Plan] = {}
+
+
+def known(*key: Any) -> Plan | None:
+    """The plan that :func:`keep` was given for a key."""
+    return _plans.get(key)
+
+
+def keep(plan: Plan, *key: Any) -> None:
+    """Keep a plan under a key that is quicker to make than that of :func:`planned`."""
+    remember(_plans, key, plan)
 
 
 def source(

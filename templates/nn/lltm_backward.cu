@@ -9,18 +9,7 @@
 <% if pack > 1 %>
 <% include "nn/packs.cuh" %>
 <% endif %>
-template <typename T>
-struct Slopes {
-    T input_gate, output_gate, candidate, cell;
-
-    __device__ __forceinline__ Slopes(T i, T o, T c, T new_cell, T dh, T dcell) {
-        const T activated = tanh(new_cell);
-        cell = dcell + dh * o * (T(1) - activated * activated);
-        input_gate = cell * c * i * (T(1) - i);
-        output_gate = dh * activated * o * (T(1) - o);
-        candidate = cell * i * (c > T(0) ? T(1) : T(1) + c);
-    }
-};
+<% include "nn/lltm_gates.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const << elem >>* __restrict__ gates, const << elem >>* __restrict__ new_cell,

@@ -9,20 +9,7 @@
 <% if pack > 1 %>
 <% include "nn/packs.cuh" %>
 <% endif %>
-template <typename T>
-struct Step {
-    T input_gate, output_gate, candidate, cell, h;
-
-    __device__ __forceinline__ Step(T z0, T z1, T z2, T old_cell) {
-        // exp is taken of -|z| only, so that it cannot overflow.
-        const T input_exp = exp(-fabs(z0)), output_exp = exp(-fabs(z1));
-        input_gate = (z0 >= T(0) ? T(1) : input_exp) / (T(1) + input_exp);
-        output_gate = (z1 >= T(0) ? T(1) : output_exp) / (T(1) + output_exp);
-        candidate = maximum(z2, T(0)) + expm1(minimum(z2, T(0)));
-        cell = old_cell + candidate * input_gate;
-        h = tanh(cell) * output_gate;
-    }
-};
+<% include "nn/lltm_gates.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const << product >>* __restrict__ from_input, const << product >>* __restrict__ from_state,

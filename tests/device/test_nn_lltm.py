@@ -7,7 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from nn_support import DTYPE_NAMES, check_equal, close, random
+from nn_support import DTYPE_NAMES, check_equal, close, doubles, random
 
 import cukern as ck
 from cukern import nn
@@ -43,6 +43,26 @@ def numpy_cell(*arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 def test_cell_equals_the_reference(device: ck.Device, dtype: str) -> None:
     check_equal(nn.lltm_cell, reference.lltm_cell, cell_arrays(3, 5, 7, dtype), ulps=32)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("sizes", [(3, 5, 7), (17, 33, 9), (1, 1, 1), (32, 2, 40)], ids=str)
+def test_a_small_step(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, sizes: tuple[int, int, int]
+) -> None:
+    """The kernels that a GPU has for it, with the parameters' gradients alone, and from one number for all."""
+    monkeypatch.setattr(import_module("cukern.nn.lltm_small"), "on_gpu", lambda layout: True)
+    monkeypatch.setattr(import_module("cukern.nn.lltm"), "_steps", {})
+    x, weights, bias, h, cell = cell_arrays(*sizes, dtype)
+    check_equal(nn.lltm_cell, reference.lltm_cell, [x, weights, bias, h, cell], ulps=64)
+    for cotangents in (None, [ck.broadcast_to(ck.asarray(v, dtype), h.shape) for v in (0.5, -2.0)]):
+        check_equal(
+            lambda *own: nn.lltm_cell(x, *own, h, cell),
+            lambda *own: reference.lltm_cell(*doubles([x]), *own, *doubles([h, cell])),
+            [weights, bias],
+            128,
+            cotangents,
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)

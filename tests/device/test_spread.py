@@ -208,17 +208,18 @@ def test_copies_keep_what_nan_carries(device: ck.Device) -> None:
     np.testing.assert_array_equal(made.view(np.uint16), bits)
 
 
+@pytest.mark.parametrize("into", [True, False])
 @pytest.mark.parametrize("count", [1, 3, 70])
-def test_many_copies_in_one_launch(device: ck.Device, count: int) -> None:
+def test_many_copies_in_one_launch(device: ck.Device, count: int, into: bool) -> None:
     """Bytes of aligned and misaligned arrays, of all sizes to beyond a block's share, and none."""
     flat = ck.asarray(np.random.default_rng(count).integers(0, 255, 70000 + count, np.uint8), copy=True)
     sizes = [(7, 0, 1, 16, 40003, 64)[k % 6] for k in range(count)]
     sources = [flat[k % 5 + k :][:n] for k, n in enumerate(sizes)]
     targets = [ck.zeros(n + 1, "uint8")[k % 2 : n + k % 2] for k, n in enumerate(sizes)]
-    layouts = [one._planned() for one in sources]
-    for one in targets:
+    given, kept = (sources, targets) if into else (targets, sources)
+    for one in given:
         one._planned()
-    copying.Copies(flat.device, layouts)(sources, targets)
+    copying.Copies(flat.device, kept, into)(given)
     for x, y in zip(sources, targets, strict=True):
         assert y.tolist() == x.tolist()
 

@@ -14,6 +14,7 @@ from cukern import tape
 from cukern.testing import assert_close
 
 pytestmark = pytest.mark.usefixtures("device")
+RNG_VALUES = np.random.default_rng(5).uniform(0.5, 2.0, (3, 4))
 
 
 # ---- values
@@ -211,3 +212,54 @@ def test_parameters_are_watched_by_themselves():
         s = g.sum()
     assert_close(g, [3.0, 12.0], dtype="float32")
     assert_close(outer.gradient(s, w), [6.0, 12.0])
+
+
+class Halving(ck.Function):
+    """A backward that writes to what it is given."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 0.5
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad *= 0.5
+        return grad
+
+
+def test_what_derivatives_begin_with_stays_as_it_is(device):
+    x = ck.asarray(3.0)
+
+    def gradient(function, x):
+        with ck.Tape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return tape.gradient(y, x, unconnected="zero")
+
+    for _ in range(2):
+        assert gradient(Halving.apply, x).item() == 0.5
+        for function, value in ((lambda x: x, 1.0), (lambda x: ck.asarray(1.0), 0.0), (ck.sum, 1.0)):
+            given = gradient(function, x)
+            assert given.item() == value
+            given *= 7.0
+            part = gradient(function, ck.asarray([1.0, 2.0]))[:1]
+            assert part.item() == value
+            part += 7.0
+
+
+def test_an_array_that_is_both_operands(device):
+    x = ck.asarray(RNG_VALUES)
+    for function, first, second in (
+        (lambda x: x * x, 2 * RNG_VALUES, 2 + 0 * RNG_VALUES),
+        (lambda x: x - x, 0 * RNG_VALUES, 0 * RNG_VALUES),
+        (lambda x: x / x, 0 * RNG_VALUES, 0 * RNG_VALUES),
+        (lambda x: ck.hypot(x, x) ** 2, 4 * RNG_VALUES, 4 + 0 * RNG_VALUES),
+    ):
+        with ck.Tape() as outer:
+            outer.watch(x)
+            with ck.Tape() as inner:
+                inner.watch(x)
+                y = function(x)
+            by_x = inner.gradient(y, x)
+        assert_close(by_x, first, atol=1e-6)
+        assert_close(outer.gradient(by_x, x, unconnected="zero"), second, atol=1e-6)

@@ -44,7 +44,11 @@ class _Memory(np.ndarray):
 class _Cupy(types.ModuleType):
     """NumPy by CuPy's names."""
 
-    cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: INDEX), Device=nullcontext)
+    cuda = types.SimpleNamespace(
+        runtime=types.SimpleNamespace(getDevice=lambda: INDEX),
+        Device=nullcontext,
+        get_current_stream=lambda: types.SimpleNamespace(ptr=0, synchronize=lambda: None),
+    )
     ndarray = _Data
 
     def __getattr__(self, name: str) -> Any:

@@ -141,7 +141,8 @@ def _scan(dtype: Any) -> None:
 def _moving(dtype: Any) -> None:
     """Elements move by their size: every way beyond the ends for one dtype."""
     copies = _zeros(dtype, (3,), (0,))
-    Copies(copies[0].device, [one._planned() for one in copies])(copies, copies)
+    for into in (True, False):
+        Copies(copies[0].device, copies, into)(copies)
     modes = ("constant", "edge", "reflect", "symmetric", "wrap") if dtype == ck.float32 else ("constant",)
     for mode in modes:
         for x in _zeros(dtype, (9,), (3, 4), (3, 4, 5)):
@@ -225,7 +226,15 @@ def _linear(dtype: Any) -> None:
 
 
 def _lltm(dtype: Any) -> None:
+    """A sequence; steps that are small, and for which there are products; of the parameters alone."""
     _derivatives(ck.nn.lltm, *_zeros(dtype, (3, 4, 5), (18, 11), (18,), (4, 6), (4, 6)))
+    for batch in (4, 40):
+        x, *parameters, h, cell = _zeros(dtype, (batch, 5), (18, 11), (18,), (batch, 6), (batch, 6))
+        _derivatives(ck.nn.lltm_cell, x, *parameters, h, cell)
+        with ck.Tape() as tape:
+            tape.watch(parameters)
+            total = ck.add(*(ck.sum(one) for one in ck.nn.lltm_cell(x, *parameters, h, cell)))
+        tape.gradient(total, parameters)
 
 
 def _pool2d(dtype: Any) -> None:

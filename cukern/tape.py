@@ -35,7 +35,6 @@ from .errors import GradientError
 
 if TYPE_CHECKING:
     from .array import Array
-    from .layout import Layout
 
 __all__ = ["Tape", "record", "recording", "register_algebra", "stop_recording"]
 
@@ -44,34 +43,47 @@ Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]],
 
 
 @dataclass(slots=True, eq=False)
-class Record:
-    """One operation on a tape: of its inputs and outputs the keys, and shape, dtype and device."""
+class Operation:
+    """What calls of one operation have in common that take and make arrays of the same forms.
+
+    Attributes:
+        input_forms, output_forms: shape, dtype and device of each.
+        materialize: whether ``vjp`` gets zeros for an output that has no cotangent.
+    """
 
     name: str
-    inputs: Sequence[int | None]
     input_forms: Sequence[Likeness]
-    outputs: Sequence[int | None]
     output_forms: Sequence[Likeness]
     vjp: Vjp
+    materialize: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One operation on a tape, with the keys of its inputs and outputs."""
+
+    operation: Operation
+    inputs: Sequence[int | None]
+    outputs: Sequence[int | None]
     saved: tuple[Array | None, ...]
     versions: list[int]
-    materialize: bool
 
     def pull(self, cotangents: Sequence[Array | None], needs: tuple[bool, ...]) -> Sequence[Array | None]:
         """The gradients of the inputs, as the rule gives them."""
+        name = self.operation.name
         for array, version in zip(self.saved, self.versions, strict=True):
             if array is not None and array._storage.version != version:
                 raise GradientError(
-                    f"{self.name}: {describe(array)}, saved for its backward, was written since by "
+                    f"{name}: {describe(array)}, saved for its backward, was written since by "
                     f"{array._storage.writer}; compute the gradient first, or write to a copy"
                 )
         try:
-            gradients = self.vjp(tuple(cotangents), self.saved, needs)
+            gradients = self.operation.vjp(tuple(cotangents), self.saved, needs)
         except Exception as error:
-            error.add_note(f"while computing the gradient of {self.name}")
+            error.add_note(f"while computing the gradient of {name}")
             raise
         if len(gradients) != len(self.inputs):
-            raise GradientError(f"{self.name}: expected {len(self.inputs)} gradients, got {len(gradients)}")
+            raise GradientError(f"{name}: expected {len(self.inputs)} gradients, got {len(gradients)}")
         return gradients
 
 
@@ -177,35 +189,31 @@ def record(
 
 
 def record_tracked(
-    name: str,
-    inputs: Sequence[Array],
-    input_forms: Sequence[Likeness],
-    outputs: Sequence[Array],
-    output_forms: Sequence[Layout],
-    vjp: Vjp,
-    saved: tuple[Array | None, ...],
+    operation: Operation, inputs: Sequence[Array], outputs: Sequence[Array], saved: tuple[Array | None, ...]
 ) -> None:
     """:func:`record` of inputs of which :func:`tracked` has just said that a tape tracks one, in fewer steps.
 
     Args:
+        operation: its forms of outputs are layouts.
         outputs: arrays that a kernel has just made, one of them of a floating dtype.
-        input_forms, output_forms: shape, dtype and device of each.
     """
     tapes: Sequence[Tape] = _state.active
     if len(tapes) > 1:
         tapes = [tape for tape in tapes if True in tape._needs(inputs)]
-    made: list[int | None] = []
-    for array in outputs:
-        key = None
-        if output_forms[len(made)].floating:
-            array._key = key = next(_keys)
-            for tape in tapes:
-                tape._tracked[key] = 0
-        made.append(key)
     keys = [array._key for array in inputs]
     versions = [0 if array is None else array._storage.version for array in saved] if saved else []
-    recorded = Record(name, keys, input_forms, made, output_forms, vjp, saved, versions, True)
+    if len(outputs) == 1:
+        made: list[int | None] = [next(_keys)]
+        outputs[0]._key = made[0]
+    else:
+        made = [next(_keys) if form.floating else None for form in operation.output_forms]  # type: ignore[union-attr]
+        for array, key in zip(outputs, made, strict=True):
+            array._key = key
+    recorded = Record(operation, keys, made, saved, versions)
     for tape in tapes:
+        for key in made:
+            if key is not None:
+                tape._tracked[key] = 0
         tape._records.append(recorded)
 
 
@@ -244,7 +252,8 @@ def _append(
         made.append(key)
     if made != [None] * len(made):
         versions = [0 if array is None else array._storage.version for array in saved]
-        recorded = Record(name, keys, forms, made, output_forms, vjp, tuple(saved), versions, materialize)
+        operation = Operation(name, forms, output_forms, vjp, materialize)
+        recorded = Record(operation, keys, made, tuple(saved), versions)
         for tape in tapes:
             tape._records.append(recorded)
 
@@ -461,16 +470,16 @@ def _walk(
                 missing += 1
         if missing == len(given):
             continue
-        if missing and made.materialize:
+        if missing and made.operation.materialize:
             given = [
                 zeros_like(form) if one is None else one
-                for one, form in zip(given, made.output_forms, strict=True)
+                for one, form in zip(given, made.operation.output_forms, strict=True)
             ]
         needs = tuple([key in reached for key in made.inputs])
         gradients = made.pull(given, needs)
         for i, gradient in enumerate(gradients):
             if gradient is not None and needs[i]:
-                one = conform(gradient, made.input_forms[i], made.name, i)
+                one = conform(gradient, made.operation.input_forms[i], made.operation.name, i)
                 _accumulate(cotangents, made.inputs[i], one)
 
 

@@ -1,5 +1,6 @@
-// A word of 4, 8 or 16 bytes on its way from global to shared memory past the registers; copies_arrive waits for all that
-// this thread has sent and lets the other threads of the warp see them.
+// A word of 4, 8 or 16 bytes on its way from global to shared memory past the registers. What a thread sends between two
+// calls of commit_copies is one group; wait_copies<N> waits for all but its last N groups, which it may then read itself;
+// copies_arrive for all that it has sent, and lets the other threads of the warp see them. On the host they are there at once.
 template <typename Word>
 __device__ __forceinline__ void copy_async(Word* to, const Word* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -11,6 +12,17 @@ __device__ __forceinline__ void copy_async(Word* to, const Word* from) {
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(source), "n"((int)sizeof(Word)) : "memory");
 #else
     *to = *from;
+#endif
+}
+__device__ __forceinline__ void commit_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int N>
+__device__ __forceinline__ void wait_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 #endif
 }
 __device__ __forceinline__ void copies_arrive() {

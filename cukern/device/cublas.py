@@ -23,6 +23,9 @@ _IN_SINGLE = 68, np.array([1, 0], np.float32)
 _IN_DOUBLE = 70, np.array([1, 0], np.float64)
 #: Bytes, as NVIDIA recommends for compute capability 9; cuBLAS itself would allocate where a capture forbids it.
 _WORKSPACE = 32 * 2**20
+#: A product of no more multiplications, each result of no more, gets none: with one cuBLAS 13 cuts that of 16x128 and
+#: 128x384 into 132 parts, which takes ten times as long.
+_SMALL, _SHORT = 2**24, 1024
 _LARGEST_INT = 2**31 - 1
 
 
@@ -30,11 +33,12 @@ class _Thread(threading.local):
     """What a thread has of cuBLAS: its handles by device, which are not to be shared, and their workspaces."""
 
     def __init__(self) -> None:
-        self.handles: dict[int, ctypes.c_void_p] = {}
+        #: By the device, and whether they are for small products.
+        self.handles: dict[tuple[int, bool], ctypes.c_void_p] = {}
         self.workspaces: dict[tuple[int, int], Any] = {}
-        self.set: dict[int, tuple[int, int]] = {}
-        #: What the last call found, and on which device and stream.
-        self.last: tuple[tuple[int, int] | None, tuple[Any, ctypes.c_void_p] | None] = (None, None)
+        self.set: dict[tuple[int, bool], tuple[int, int]] = {}
+        #: What the last call found, and of which device, stream and size.
+        self.last: tuple[tuple[int, int, bool] | None, tuple[Any, ctypes.c_void_p] | None] = (None, None)
 
 
 _thread = _Thread()
@@ -56,33 +60,42 @@ def _check(status: int, what: str) -> None:
         raise DeviceError(f"cuBLAS: {what} failed with status {status}")
 
 
-def _ready(cupy: Any) -> tuple[Any, ctypes.c_void_p]:
-    """The library's product and this thread's handle of the current device, set to the current stream."""
-    where = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr
+def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
+    """The library's product and this thread's handle of the current device, set to the current stream.
+
+    Args:
+        small: whether it does without a workspace.
+    """
+    where = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr, small
     last, found = _thread.last
     recorder = live.recorder()
     if found is not None and last == where and recorder is None:
         return found
-    index, stream = where
+    index, stream, _ = where
     library = _library(_major(cupy))
-    handle = _thread.handles.get(index)
+    handle = _thread.handles.get((index, small))
     if handle is None:
         handle = ctypes.c_void_p()
         _check(library.cublasCreate_v2(ctypes.byref(handle)), "cublasCreate")
-        _thread.handles[index] = handle
-    if recorder is not None:
-        memory = recorder.workspace(_WORKSPACE)
-    else:
-        memory = _thread.workspaces.get(where)
-        if memory is None:
-            memory = _thread.workspaces[where] = cupy.cuda.alloc(_WORKSPACE)
-    if _thread.set.get(index) != (stream, memory.ptr):
+        _thread.handles[index, small] = handle
+    memory = None if small else _workspace(cupy, recorder, index, stream)
+    at, size = (0, 0) if memory is None else (memory.ptr, _WORKSPACE)
+    if _thread.set.get((index, small)) != (stream, at):
         _check(library.cublasSetStream_v2(handle, stream), "cublasSetStream")
-        _check(library.cublasSetWorkspace_v2(handle, memory.ptr, _WORKSPACE), "cublasSetWorkspace")
-        _thread.set[index] = stream, memory.ptr
+        _check(library.cublasSetWorkspace_v2(handle, at, size), "cublasSetWorkspace")
+        _thread.set[index, small] = stream, at
     found = library.cublasGemmStridedBatchedEx, handle
     _thread.last = (where, found) if recorder is None else (None, None)
     return found
+
+
+def _workspace(cupy: Any, recorder: Any, index: int, stream: int) -> Any:
+    if recorder is not None:
+        return recorder.workspace(_WORKSPACE)
+    memory = _thread.workspaces.get((index, stream))
+    if memory is None:
+        memory = _thread.workspaces[index, stream] = cupy.cuda.alloc(_WORKSPACE)
+    return memory
 
 
 @cache
@@ -145,10 +158,11 @@ def prepare(
     of_right = (integer(kind), integer(right[1]), long(steps[1]))
     of_left = (integer(kind), integer(left[1]), long(steps[0]))
     leading = max(columns, out.strides[-2] // out.dtype.itemsize)
+    small = batch * rows * columns * inner <= _SMALL and inner <= _SHORT
     of_out = (integer(result), integer(leading), long(steps[2]), *map(integer, (batch, compute, -1)))
 
     def call(at: int, of: int, to: int) -> None:
-        gemm, handle = _ready(cupy)
+        gemm, handle = _ready(cupy, small)
         status = gemm(
             handle, *head, pointer(of), *of_right, pointer(at), *of_left, zero, pointer(to), *of_out
         )

@@ -286,9 +286,8 @@ def lltm_cell(
     if needs is not None:
         saved = (*arguments, new_cell, gates)
         pull = partial(_pull_step, step)
-        tape.record_tracked(
-            "lltm_cell", arguments, step.layouts, (new_h, new_cell), step.outputs, pull, saved
-        )
+        operation = tape.Operation("lltm_cell", step.layouts, step.outputs, pull)
+        tape.record_tracked(operation, arguments, (new_h, new_cell), saved)
     return new_h, new_cell
 
 

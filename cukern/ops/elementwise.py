@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, overload
 
@@ -68,17 +69,21 @@ def _record(
         shape = outs[0].shape
         forward = _of_one(plan.program) if needs is _TWICE else plan.program
         backward = forward.backward(needs[: len(arrays)], tuple([array.shape != shape for array in arrays]))
-        vjp = partial(_pull, backward, ()) if any(backward.results) else None
-        found = (vjp, backward.saved("input"), backward.saved("output"), plan.operands[: len(arrays)])
-        plan.backwards[needs] = found
-    vjp, inputs, outputs, forms = found
-    if vjp is not None:
-        saved: tuple[Array, ...] = ()
-        if inputs or outputs:
-            saved = (*[arrays[k] for k in inputs], *[outs[k] for k in outputs])
-        if scalars:
-            vjp = partial(_pull, vjp.args[0], scalars)
-        tape.record_tracked(plan.program.name, arrays, forms, outs, plan.layouts, vjp, saved)
+        operation = None
+        if any(backward.results):
+            forms, pull = plan.operands[: len(arrays)], partial(_pull, backward, ())
+            operation = tape.Operation(plan.program.name, forms, plan.layouts, pull)
+        found = plan.backwards[needs] = (operation, backward.saved("input"), backward.saved("output"))
+    operation, inputs, outputs = found
+    if operation is None:
+        return
+    saved: tuple[Array, ...] = ()
+    if inputs or outputs:
+        saved = (*[arrays[k] for k in inputs], *[outs[k] for k in outputs])
+    if scalars:
+        pull = partial(_pull, operation.vjp.args[0], scalars)  # type: ignore[attr-defined]
+        operation = replace(operation, vjp=pull)
+    tape.record_tracked(operation, arrays, outs, saved)
 
 
 #: In the place of what is tracked: one array is both operands, and has one cotangent.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, tape
 from ..array import Array
 from ..cxx import compute_type, statements
 from ..device import Device
@@ -165,8 +165,8 @@ class Plan:
         operands: the layouts of the inputs.
         layouts: the layouts of the outputs.
         converters: what makes each Python number fit the dtype it is computed in.
-        backwards: for the inputs that are tracked, the rule of a call without numbers, None where there is none, and
-            what it reads of inputs and outputs, and the inputs' layouts.
+        backwards: for the inputs that are tracked, what a tape records of a call without numbers, None where there
+            is no derivative, and which inputs and outputs that reads.
     """
 
     __slots__ = ("backwards", "converters", "current", "device", "launch", "layouts", "operands", "program")
@@ -178,9 +178,7 @@ class Plan:
     operands: tuple[Layout, ...]
     layouts: tuple[Layout, ...]
     converters: tuple[Callable[[Any], Any], ...]
-    backwards: dict[
-        tuple[bool, ...], tuple[partial[Any] | None, tuple[int, ...], tuple[int, ...], tuple[Layout, ...]]
-    ]
+    backwards: dict[tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...]]]
 
     def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
         """The outputs, new arrays."""

@@ -113,7 +113,8 @@ def _recorded_product(a: Array, b: Array, made: Array) -> Array:
         saved = (a if needs[1] else None, b if needs[0] else None)
         pull = _pull_flat if b.ndim == 2 else _pull_batched
         forms = (a._planned(), b._planned())
-        tape.record_tracked("matmul", (a, b), forms, (made,), (made._planned(),), pull, saved)
+        operation = tape.Operation("matmul", forms, (made._planned(),), pull)
+        tape.record_tracked(operation, (a, b), (made,), saved)
     return made
 
 

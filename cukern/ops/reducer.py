@@ -306,7 +306,7 @@ class Reduce:
                 if not scalars and not parameter:
                     plan.pulls[needs] = call
             saved = (*[arrays[i] for i in call.reads], y) if call.keeps_y else [arrays[i] for i in call.reads]
-            tape.record_tracked(self.name, arrays, call.forms, (y,), (plan.layout,), call.pull, tuple(saved))
+            tape.record_tracked(call.operation, arrays, (y,), tuple(saved))
         return y
 
 
@@ -316,24 +316,24 @@ class _Call:
     Attributes:
         reads: which inputs the derivative reads.
         keeps_y: whether it reads the result.
-        forms: the inputs' layouts.
-        pull: the backward rule.
+        operation: what a tape records, with the backward rule.
     """
 
     def __init__(
         self, reduce: Reduce, plan: Plan, scalars: tuple[Any, ...], parameter: float, needs: tuple[bool, ...]
     ) -> None:
-        self.program, self.scalars, self.forms = plan.program, scalars, plan.operands
+        self.program, self.scalars, self.inputs = plan.program, scalars, len(plan.operands)
         self.shape, self.kept = plan.shape, plan.kept
         self.span = Span(plan.axes, plan.count, parameter)
-        self.pull = self._pull
         rule = reduce.rule
         assert rule is not None
         self.rule = rule
         k = len(plan.operands)
+        pull = self._pull if isinstance(rule, Rule) else self._pull_function
+        self.operation = tape.Operation(reduce.name, plan.operands, (plan.layout,), pull)
         if not isinstance(rule, Rule):
             self.reads: tuple[int, ...] = (0,)
-            self.keeps_y, self.pull = True, self._pull_function
+            self.keeps_y = True
             return
         wide = tuple(one.shape != plan.shape for one in plan.operands)
         self.pulled = _pulled(rule, plan.program, plan.layout.dtype, needs, wide)
@@ -345,7 +345,7 @@ class _Call:
         """One elementwise kernel, and what ``rule.other`` takes."""
         rule, pulled = self.rule, self.pulled
         assert isinstance(rule, Rule)
-        k, g = len(self.forms), given[0]
+        k, g = self.inputs, given[0]
         read: dict[int, Array] = dict(zip(self.reads, saved, strict=False))
         if pulled.program is None:
             return [None if one is None else self._spread(g) for one in pulled.results]

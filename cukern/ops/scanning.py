@@ -40,9 +40,9 @@ _ROWS_BUSY = 264
 _WALK_PACKS = {1: 4, 2: 4, 4: 4, 8: 4, 16: 2}
 #: A row with fewer packs is walked by a block; a longer one of few is cut into tiles.
 _TILED = 1 << 13
-#: Bytes of shared memory for what a thread has of a tile, its threads, and the tiles in a multiprocessor: 128 KiB of
-#: them under way hide the wait for memory and for other tiles, and leave 64 registers a thread.
-_TILE_BYTES, _TILE_BLOCK, _RESIDENT = 128, 128, 8
+#: Threads of a tile, bytes of shared memory for what each has of it, and tiles in a multiprocessor: 192 KiB of them
+#: under way hide the wait for memory and for other tiles. Where that leaves few tiles, each is half as large.
+_TILE_BLOCK, _TILE_BYTES, _RESIDENT, _FEW_TILES = 256, 128, 6, 264
 #: Nanoseconds between two looks at what is waited for.
 _PAUSE = 20
 #: Columns below which the wait from tile to tile takes longer than to move the axis to the end, scan and move it back.
@@ -176,8 +176,10 @@ def _rows_shape(task: Task) -> Rows | Tiles:
     width = pack_width(task.source, task.result)
     packs = divide_up(task.n, width) + (task.n % width > 0)
     if task.outer < _ROWS_BUSY and packs > _TILED // (2 if task.pair else 1):
-        held = 1 << (_TILE_BYTES // _shared_bytes(task)).bit_length() - 1
-        return Tiles(_TILE_BLOCK, held, _RESIDENT)
+        each = _TILE_BYTES // _shared_bytes(task)
+        if packs * task.outer < _FEW_TILES * _TILE_BLOCK * each:
+            each //= 2
+        return Tiles(_TILE_BLOCK, 1 << max(each, 1).bit_length() - 1, _RESIDENT)
     held = _WALK_PACKS[width] // (2 if task.pair else 1)
     if packs <= 32:
         return Rows(256, power_of_two(packs), 1)

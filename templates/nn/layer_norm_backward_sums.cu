@@ -8,23 +8,30 @@
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "nn/packs.cuh" %>
-<% include "nn/ahead.cuh" %>
+<% include "copy_async.cuh" %>
 <% from "nn/layer_norm_derivative.cuh" import each_chunk, numbers, derivative with context %>
 <% include "nn/layer_norm_derivative.cuh" %>
 constexpr int turn = << turn >>, row_size = 2 * chunks * block, slot_size = turn * row_size;
 
+using Access = Words<sizeof(Held)>;
+
+__device__ __forceinline__ Held held_at(const Held* shared) {
+    const Access words = *(const Access*)shared;
+    return *(const Held*)&words;
+}
+__device__ __forceinline__ void bring(Held* to, const elem* from) { copy_async((Access*)to, (const Access*)from); }
 // The packs of x and dy of the rows from `row` on, those of this thread.
-__device__ __forceinline__ void bring(Held* slot, const elem* x, const elem* dy, index row, int lane, index rows, index columns) {
+__device__ __forceinline__ void bring_rows(Held* slot, const elem* x, const elem* dy, index row, int lane, index rows, index columns) {
 #pragma unroll
     for (int r = 0; r < turn; ++r) {
         if (row + r >= rows) break;
         const index at = (row + r) * columns + lane * width;
 <% call each_chunk() %>
-bring_ahead(slot + r * row_size + chunk * block, x + at + chunk * threads * width);
-        bring_ahead(slot + r * row_size + (chunks + chunk) * block, dy + at + chunk * threads * width);
+bring(slot + r * row_size + chunk * block, x + at + chunk * threads * width);
+        bring(slot + r * row_size + (chunks + chunk) * block, dy + at + chunk * threads * width);
 <% endcall %>
     }
-    commit_ahead();
+    commit_copies();
 }
 __device__ __forceinline__ void statistics_from(RowStatistics* to, const acc* statistics, index rows, index row) {
 #pragma unroll
@@ -57,7 +64,7 @@ weight_held[chunk] = << weight_at >>;
     acc weight_sum[chunks][width] = {}, bias_sum[chunks][width] = {};
 #pragma unroll
     for (int stage = 0; stage < << stages >>; ++stage)
-        bring(held + stage * slot_size + threadIdx.x, x, dy, row + stage * step, lane, rows, columns);
+        bring_rows(held + stage * slot_size + threadIdx.x, x, dy, row + stage * step, lane, rows, columns);
     int stage = 0;
     // Every thread of a block goes round equally often, since row_reduce needs them all.
     for (index first = index(row_team()) * groups * turn; first < rows; first += step, row += step) {
@@ -65,7 +72,7 @@ weight_held[chunk] = << weight_at >>;
         statistics_from(of_next, statistics, rows, row + step);
         Held* const slot = held + stage * slot_size + threadIdx.x;
         stage = stage + 1 == << stages >> ? 0 : stage + 1;
-        wait_ahead< << stages - 1 >> >();
+        wait_copies< << stages - 1 >> >();
         RowState own = {};
 <% if keeps_row %>
         acc ns[turn][chunks][width], gs[turn][chunks][width];
@@ -86,7 +93,7 @@ weight_held[chunk] = << weight_at >>;
             for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
             << "own.sum[r] = sum[0], own.product[r] = product[0];" if turn > 1 else "own = {sum[0], product[0]};" >>
         }
-<% set bring_next = "bring(slot, x, dy, row + %d * step, lane, rows, columns);" % stages %>
+<% set bring_next = "bring_rows(slot, x, dy, row + %d * step, lane, rows, columns);" % stages %>
         << bring_next if keeps_row >>
         const RowState total = row_reduce(own, phase);
 #pragma unroll

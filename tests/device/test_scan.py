@@ -206,7 +206,8 @@ def test_gpu_shapes_by_size() -> None:
     assert shape(16384, 16384) == Rows(256, 32, 4)
     assert shape(1000, 16384).lanes == 256
     assert shape(1, 10**4) == Rows(512, 512, 4)
-    assert shape(1, 10**6) == shape(2, 2**31) == Tiles(128, 8, 8)
+    assert shape(1, 10**6) == Tiles(256, 4, 6)
+    assert shape(1, 10**8) == shape(2, 2**31) == Tiles(256, 8, 6)
     assert shape(1, 16384, 16384) == Columns(256, 32, 32, 1)
     assert shape(1, 16384, 16384, 2, 2) == Columns(256, 32, 32, 2)
     assert shape(1, 100, 3).lanes == 4

@@ -22,7 +22,9 @@ def records(monkeypatch):
     """The names of the operations that any tape records."""
     names = []
     made = tape.Record
-    monkeypatch.setattr(tape, "Record", lambda name, *rest: (names.append(name), made(name, *rest))[1])
+    monkeypatch.setattr(
+        tape, "Record", lambda made_by, *rest: (names.append(made_by.name), made(made_by, *rest))[1]
+    )
     return names
 
 

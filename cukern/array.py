@@ -20,11 +20,13 @@ class Storage:
     Attributes:
         version: how many writes there have been.
         writer: what made the last one.
+        constant: whether there may be none, as it is shared by all arrays of a number.
     """
 
     # Of the class until the first write: an array is made in fewer steps so.
     version = 0
     writer = ""
+    constant = False
 
 
 class Array(Operators):

@@ -21,6 +21,8 @@ class Shared(Storage):
         arrays: the arrays that there are, by their shapes.
     """
 
+    constant = True
+
     def __init__(self, value: float, element: Any) -> None:
         self.value, self.element = value, element
         self.arrays: dict[tuple[int, ...], Array] = {}

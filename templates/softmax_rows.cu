@@ -77,15 +77,11 @@ sums[v] += below(x[v]);
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
     const RowState total = row_total({peaks[0], sums[0]}, phase);
-<% if half and not logs %>
-    // A half type has no digits that the logarithm would take.
-    const acc above = total.peak * acc(1.44269504) + log2(total.sum);
-<% else %>
-    const acc scale = << "log(total.sum)" if logs else "acc(1) / total.sum" >>;
-<% endif %>
+    // For a half type a power of two: the digits that this costs are more than it has.
+    const acc scale = << "log(total.sum)" if logs else "log2(total.sum)" if half else "acc(1) / total.sum" >>;
     row_end();
 <% call each(store("x")) %>
-x[v] = << "x[v] - total.peak - scale" if logs else "power_of_two(x[v] * acc(1.44269504) - above)" if half else "exp(x[v] - total.peak) * scale" >>;
+x[v] = << "x[v] - total.peak - scale" if logs else "power_of_two((x[v] - total.peak) * acc(1.44269504) - scale)" if half else "exp(x[v] - total.peak) * scale" >>;
 <% endcall %>
 <% else %>
     acc sums[<< width >>] = {};

@@ -72,7 +72,7 @@ def _dense(x: Array | None) -> Array | None:
 
 
 def _rows_bound(
-    kernel: Kernel, x: Array, rows: int, columns: int, shape: Rows, **variables: bool
+    kernel: Kernel, x: Array, rows: int, columns: int, shape: Rows, weighted: bool
 ) -> BoundKernel:
     return kernel.bind(
         x.device,
@@ -82,7 +82,7 @@ def _rows_bound(
         exact=shape.threads * shape.chunks * shape.width == columns,
         groups=shape.groups,
         keeps_row=shape.keeps_row,
-        **variables,
+        weighted=weighted,
         **shape._asdict(),
     )
 

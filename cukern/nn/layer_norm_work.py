@@ -75,7 +75,7 @@ class Rows(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a GPU allows: blocks that share a row, and bytes of shared memory of a multiprocessor."""
+    """What a GPU allows: blocks that share a row, and bytes of shared memory of a block."""
 
     clusters: int
     memory: int
@@ -104,6 +104,8 @@ _ALONE = {
 _TOGETHER = {2: (1, 2, 2), 4: (2, 4, 1), 8: (4, 4, 1)}
 #: Bytes of shared memory that rows take: the cache keeps the rest. Turns of rows on their way at least, and at most.
 _MEMORY, _LEAST_STAGES, _MOST_STAGES = 192 * 1024, 2, 4
+#: Bytes beside them at most for what warps tell each other.
+_STATES = 1024
 
 
 def forward_shape(columns: int, itemsize: int, clusters: int) -> Shape:
@@ -171,7 +173,7 @@ def _rows_without(packs: int, width: int, weighted: bool) -> Rows:
 
 
 def _rows_with_sums(packs: int, itemsize: int, limits: Limits) -> Rows | None:
-    width, memory = 16 // itemsize, min(_MEMORY, limits.memory)
+    width, memory = 16 // itemsize, min(_MEMORY, limits.memory - _STATES)
     alone = next((one for one in _ALONE[itemsize] if packs <= one[0]), None)
     if alone is not None:
         _, block, resident, turn = alone

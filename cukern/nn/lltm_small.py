@@ -15,6 +15,7 @@ ROWS, BLOCK = 4, 128
 FORWARD = Kernel("nn/lltm_small_forward.cu", name="lltm_small_forward", block=BLOCK, rows=ROWS)
 #: Rows of a batch, and weights, at most: from there on the library's products are quicker than these kernels.
 MOST, WEIGHTS = 32, 1 << 18
+#: Units of the state whose gates' gradients a block has, a warp each.
 UNITS = 8
 BACKWARD = Kernel("nn/lltm_small_backward.cu", name="lltm_small_backward", block=32 * UNITS, most=MOST)
 

@@ -247,7 +247,7 @@ class Elementwise(Row):
             raise GradientError(
                 f"in-place {self.name} on an array that a tape tracks: write x = cukern.{self.name}(x, y)"
             )
-        if repeated(x._data):
+        if repeated(x._data) or x._storage.constant:
             raise ValueError(
                 f"in-place {self.name} on a repeated view, such as broadcast_to's: write to a copy"
             )

@@ -248,7 +248,7 @@ def _writable(x: Array, value: Any, name: str) -> None:
         raise GradientError(
             f"{name} on an array that a tape tracks: use x.at[key].set(value), which is a new array"
         )
-    if repeated(x._data):
+    if repeated(x._data) or x._storage.constant:
         raise ValueError(f"{name} on a repeated view, such as broadcast_to's: write to a copy")
 
 

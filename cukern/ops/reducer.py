@@ -213,8 +213,8 @@ class Reduce:
         where: Any = None,
         initial: Any = None,
     ) -> Array:
-        plain = dtype is None and where is None and initial is None and (axis is None or type(axis) is int)
-        if plain and isinstance(x, Array):
+        plain = dtype is None and where is None and initial is None and type(keepdims) is bool
+        if plain and isinstance(x, Array) and (axis is None or type(axis) is int):
             plan = known(self, x._layout or x._planned(), axis, keepdims)
             if plan is not None:
                 needs = None if self.rule is None else tape.tracked((x,))

@@ -25,7 +25,7 @@ from .manipulate import permute_dims, reshape
 
 _SERIAL = Kernel("scan.cu", block=1)
 _ROWS = Kernel("scan_rows.cu", block=256)
-_TILES = Kernel("scan_tiles.cu", block=128)
+_TILES = Kernel("scan_tiles.cu", block=256)
 _COLUMNS = Kernel("scan_columns.cu", block=256)
 #: Elements that a host thread scans at least, in one column or in several.
 _PIECE = 1 << 16

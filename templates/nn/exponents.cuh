@@ -11,9 +11,9 @@ struct Exponents {
     acc peak;
 
     __device__ __forceinline__ explicit Exponents(acc largest)
-        : peak(<< "acc(1.44269504) * " if half >>(largest == limits<acc>::lowest() ? acc(0) : largest)) {}
+        : peak(largest == limits<acc>::lowest() ? acc(0) : largest) {}
     __device__ __forceinline__ acc operator()(acc x) const {
-        return << "power_of_two(x * acc(1.44269504) - peak)" if half else "exp(x - peak)" >>;
+        return exp_of(x - peak);
     }
 };
 

@@ -105,10 +105,11 @@ sum[v] += value - shift;
     for (int v = 1; v < << width >>; ++v) sum[0] += sum[v];
     acc square[<< width >>] = {};
 <% if half %>
-    // A half type has no digits that the rounding of the mean would take.
-    const acc mean = shift + row_reduce(sum[0], phase) * scale, remainder = acc(0);
+    const acc above = row_reduce(sum[0], phase) * scale;
+    const acc mean = shift + above, remainder = (shift - mean) + above;
 <% call over_row("true") %>
-square[v] += (value - mean) * (value - mean);
+const acc apart = value - mean - remainder;
+            square[v] += apart * apart;
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) square[0] += square[v];
     const acc variance = row_reduce(square[0], phase) * scale;
@@ -144,9 +145,6 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
         statistics[2 * rows + row] = rstd;
     }
 <% if chunks %>
-<% if half %>
-    const acc origin = -mean * rstd;
-<% endif %>
 <% call each_chunk() %>
 acc values[<< width >>], scaled[<< width >>], shifted[<< width >>];
         unpack(held[chunk], values);
@@ -155,7 +153,7 @@ acc values[<< width >>], scaled[<< width >>], shifted[<< width >>];
 #pragma unroll
         for (int v = 0; v < << width >>; ++v) {
             acc& value = values[v];
-            value = << "value * rstd + origin" if half else "(value - mean - remainder) * rstd" >>;
+            value = (value - mean - remainder) * rstd;
             if (weight) value *= scaled[v];
             if (bias) value += shifted[v];
         }

@@ -18,7 +18,7 @@
 <% endif %>
 #pragma unroll
         for (int v = 0; v < width; ++v) {
-            n[v] = << "n[v] * %s.rstd - %s.mean" % (of, of) if half else "(n[v] - %s.mean - %s.remainder) * %s.rstd" % (of, of, of) >>;
+            n[v] = (n[v] - << of >>.mean - << of >>.remainder) * << of >>.rstd;
             g[v] = << "g[v] * given[v]" if weighted else "given[v]" >>;
         }
 <%- endmacro %>
@@ -46,12 +46,9 @@ __device__ __forceinline__ RowState row_join(RowState a, RowState b) {
 <% endif %>
 }
 <% include "nn/row.cuh" %>
-// A half type has no digits that the mean's second part would take: `mean` is that of both, times rstd.
 struct RowStatistics {
-    acc mean, << "remainder, " if not half >>rstd;
+    acc mean, remainder, rstd;
 };
 __device__ __forceinline__ RowStatistics statistics_of(const acc* statistics, index rows, index row) {
-    const acc mean = statistics[row], remainder = statistics[rows + (long long)row];
-    const acc rstd = statistics[2 * (long long)rows + row];
-    return << "{(mean + remainder) * rstd, rstd}" if half else "{mean, remainder, rstd}" >>;
+    return {statistics[row], statistics[rows + (long long)row], statistics[2 * (long long)rows + row]};
 }

@@ -14,7 +14,7 @@ from cukern import nn
 from cukern.arguments import address
 from cukern.nn import reference
 from cukern.nn.layer_norm import launch_backward, launch_forward
-from cukern.nn.layer_norm_work import Limits, Shape, backward_rows, gpu_shape
+from cukern.nn.layer_norm_work import Limits, Shape, backward_rows, forward_shape, gpu_shape
 from cukern.testing import gradcheck
 
 SHAPES = [
@@ -45,13 +45,17 @@ def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool,
     )
 
 
-def check_a_launch(shape: Shape, rows: int, columns: int, dtype: str = "float32") -> None:
+def check_a_launch(
+    shape: Shape, rows: int, columns: int, dtype: str = "float32", backward: bool = True
+) -> None:
     x, dy = random(0, (rows, columns), dtype), random(1, (rows, columns), dtype)
     weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
     y, statistics = launch_forward(x, weight, bias, 1e-5, columns, shape)
     normal = numpy_layer_norm(x.numpy())
-    close(y, normal * weight.numpy() + bias.numpy(), 8)
-    close(statistics[0] + statistics[1], x.numpy().mean(-1, dtype=np.float64), 32)
+    close(y, normal * weight.numpy().astype(np.float64) + bias.numpy().astype(np.float64), 8)
+    close(statistics[0] + statistics[1], x.numpy().astype(np.float64).mean(-1), 32)
+    if not backward:
+        return
     dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns, shape=shape)
     g = dy.numpy().astype(np.float64) * weight.numpy()
     rstd = 1 / np.sqrt(x.numpy().astype(np.float64).var(-1, keepdims=True) + 1e-5)
@@ -104,8 +108,10 @@ def test_rows_of_packs_by_length() -> None:
         assert found is None
     assert backward_rows(16384, 4, Limits(1, 227 * 1024), True) is None
     # With little memory fewer blocks have rows in it.
-    small = backward_rows(1024, 4, Limits(1, 48 * 1024), True)
-    assert small is None or small.shared * small.resident <= 48 * 1024
+    for memory in (48 * 1024, 64 * 1024, 96 * 1024):
+        small = backward_rows(64, 4, Limits(1, memory), True)
+        assert small is not None and 0 < small.shared * small.resident < memory
+    assert backward_rows(1024, 4, Limits(1, 16 * 1024), True) is None
 
 
 def test_the_gpu_gets_a_shape_for_every_length() -> None:
@@ -129,6 +135,25 @@ def test_clusters_hold_rows_that_blocks_do_not(registers: int) -> None:
             columns <= shape.chunks * shape.width * shape.threads and shape.chunks * shape.width <= registers
         )
     assert gpu_shape(8192 * registers + 4, 4, registers, clusters=8) == Shape(512, 512, 0, 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("columns", [8, 104, 1000, 4096])
+def test_rows_of_packs_in_registers(device: ck.Device, columns: int, dtype: str) -> None:
+    itemsize = ck.dtypes.as_dtype(dtype).itemsize
+    check_a_launch(forward_shape(columns, itemsize, 1), 11, columns, dtype, backward=False)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+def test_rows_of_one_number(device: ck.Device, dtype: str) -> None:
+    """Nothing is left of a mean, however large: neither in the result nor in the gradient of the weight."""
+    values = np.repeat(np.array([[0.0], [100.0], [-1e4], [6e4]]), 96, axis=1)
+    x, weight, bias = ck.asarray(values).astype(dtype), ck.ones(96, dtype), ck.full(96, 0.5, dtype=dtype)
+    with ck.Tape() as tape:
+        tape.watch(weight)
+        y = nn.layer_norm(x, 96, weight, bias)
+    assert (y.numpy() == 0.5).all()
+    assert not tape.gradient(y, weight).numpy().any()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -141,6 +141,17 @@ def test_infinities_of_rows_in_registers(rows_of_packs: list[str], dtype: str) -
         )
 
 
+@pytest.mark.parametrize("dtype", ck.dtypes.FLOATS, ids=lambda d: ck.dtypes.info(d).name)
+@pytest.mark.parametrize("value", [0.0, -6e4, 1e4, "lowest"])
+def test_rows_of_one_number(rows_of_packs: list[str], dtype: Any, value: Any) -> None:
+    """Rows that a mask has filled, say."""
+    number = float(np.finfo(dtype).min if dtype.kind == "f" else -3e38) if value == "lowest" else value
+    x = ck.full((3, 64), number, dtype=dtype)
+    assert (ck.softmax(x).numpy() == 1 / 64).all()
+    assert_close(ck.log_softmax(x), np.full((3, 64), -np.log(64)), dtype=dtype)
+    assert rows_of_packs == ["rows"] * 2
+
+
 def test_softmax_is_one_launch(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """And so is its derivative: no other kernel may be asked for."""
     x = ck.asarray(np.linspace(-1, 1, 12).reshape(3, 4))

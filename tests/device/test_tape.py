@@ -263,3 +263,20 @@ def test_an_array_that_is_both_operands(device):
             by_x = inner.gradient(y, x)
         assert_close(by_x, first, atol=1e-6)
         assert_close(outer.gradient(by_x, x, unconnected="zero"), second, atol=1e-6)
+
+
+def test_what_derivatives_begin_with_is_not_written_to():
+    x = f64([1.0, 2.0])
+
+    def vjp(cotangents, saved, needs):
+        with pytest.raises(ValueError, match="repeated view"):
+            cotangents[0][...] = 5.0
+        with pytest.raises(ValueError, match="repeated view"):
+            cotangents[0].__iadd__(1.0)
+        return [ck.ones(2, dtype="float64") * cotangents[0]]
+
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.asarray(np.float64(3.0))
+        ck.tape.record("mine", (x,), (y,), vjp)
+    assert tape.gradient(y, x).tolist() == [1.0, 1.0]

@@ -101,7 +101,7 @@ def markdown(bench: Bench, results: Sequence[Result]) -> str:
         "",
         f"{about}.",
         "",
-        f"Medians{' by events on the device' if bench.device.kind == 'cuda' else ''}; of a copy: the share of the",
+        f"Medians{' by events around ten calls' if bench.device.kind == 'cuda' else ''}; of a copy: the share of the",
         "bandwidth of a large copy measured in the same run, each byte of input and output counted once (of a",
         "product: of the library's bare product). Each result was compared with float64 in the same run: `error` is",
         "the norm of the difference over the norm. Others: their time, and how many times that of cukern it is.",

@@ -58,9 +58,8 @@ class CudaFunction:
         ends = list(itertools.accumulate(struct.calcsize(f"={code}") for code in codes))
         start = 8 * len(codes)  # the addresses of the parameters come first
         memory = bytearray(start + (ends[-1] if ends else 1))
-        base = ctypes.addressof(
-            ctypes.c_char.from_buffer(memory)
-        )  # it stays where it is, as it keeps its size
+        # It stays where it is, as it keeps its size.
+        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         struct.pack_into(f"={len(codes)}Q", memory, 0, *(base + start + end for end in [0, *ends][:-1]))
         fixed = [_number(param, value) for param, value in zip(self._params[leading:], tail, strict=True)]
         struct.pack_into("=" + "".join(codes[leading:]), memory, start + [0, *ends][leading], *fixed)

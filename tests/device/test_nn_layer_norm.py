@@ -114,6 +114,16 @@ def test_rows_of_packs_by_length() -> None:
     assert backward_rows(1024, 4, Limits(1, 16 * 1024), True) is None
 
 
+@pytest.mark.parametrize("itemsize", [2, 4, 8])
+def test_rows_are_read_once_up_to_the_length_that_is_said(itemsize: int) -> None:
+    for clusters, longest in ((1, 32_768), (8, 262_144)):
+        for columns in (16, 1024, 8192, 20_000, longest):
+            shape = forward_shape(columns, itemsize, clusters)
+            assert shape.chunks * shape.threads * shape.width >= columns
+            assert shape.cluster <= clusters and shape.block * shape.resident <= 2048
+        assert forward_shape(longest + 16, itemsize, clusters).chunks == 0
+
+
 def test_the_gpu_gets_a_shape_for_every_length() -> None:
     for columns in [1, 2, 31, 64, 65, 1000, 1024, 4096, 5000, 12288, 32768, 100_000]:
         for width in (1, 4, 8):

@@ -55,15 +55,15 @@ def _limits(device: Device) -> Limits:
 
 @cache
 def _bound(
-    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, shape: Shape, exact: bool = False
+    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, shape: Shape, **variables: bool
 ) -> BoundKernel:
     return kernel.bind(
         device,
         elem=elem,
         index=index,
         half=dtypes.info(elem).acc != elem,
-        exact=exact,
         **shape._asdict(),
+        **variables,
     )
 
 
@@ -77,7 +77,7 @@ def _rows_bound(
     return kernel.bind(
         x.device,
         elem=x.dtype,
-        index=index_type(x.size, 3 * rows),
+        index=index_type(x.size, 2 * rows),
         half=dtypes.info(x.dtype).acc != x.dtype,
         exact=shape.threads * shape.chunks * shape.width == columns,
         groups=shape.groups,
@@ -90,17 +90,25 @@ def _rows_bound(
 def launch_forward(
     x: Array, weight: Array | None, bias: Array | None, eps: float, columns: int, shape: Shape | None = None
 ) -> tuple[Array, Array]:
-    """The normalized ``x`` and its statistics (3, rows); the arrays are of one dtype."""
+    """The normalized ``x`` and its statistics (rows, 2); the arrays are of one dtype."""
     x, weight, bias = x.contiguous(), _dense(weight), _dense(bias)
     rows = x.size // columns
     acc = dtypes.info(x.dtype).acc
     y = empty(x.shape, x.dtype, x.device)
-    statistics = empty((3, rows), acc, x.device)
+    statistics = empty((rows, 2), acc, x.device)
     if shape is None and x.device.kind != "host" and _packed((x, weight, bias), columns):
         shape = forward_shape(columns, x.itemsize, x.device.properties.max_blocks_per_cluster)
     shape = shape or _shape((x, weight, bias), columns, registers=32)
-    exact = shape.threads * shape.chunks * shape.width == columns
-    bound = _bound(_forward, x.device, x.dtype, index_type(x.size, 3 * rows), shape, exact)
+    bound = _bound(
+        _forward,
+        x.device,
+        x.dtype,
+        index_type(x.size, 2 * rows),
+        shape,
+        exact=shape.threads * shape.chunks * shape.width == columns,
+        weighted=weight is not None,
+        biased=bias is not None,
+    )
     grid = divide_up(rows, shape.groups) * shape.cluster
     bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
     return y, statistics
@@ -134,7 +142,7 @@ def launch_backward(
         sums = [empty(sizes, acc, x.device) if want else None for want in wanted[1:]]
     else:
         sums = [zeros(sizes, acc, x.device) for _ in wanted[1:]]
-    bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 3 * rows), shape)
+    bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 2 * rows), shape)
     bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
     dweight, dbias = (
         ops.astype(ops.sum(one, axis=0), x.dtype, copy=False) if want and one is not None else None

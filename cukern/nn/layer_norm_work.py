@@ -45,7 +45,6 @@ class Rows(NamedTuple):
         stages: how many times a group's rows are in shared memory or on their way there; 0 where threads read one
             row into registers.
         turn: rows of a group that are worked on together where there are stages.
-        keeps_weight: whether a thread keeps its elements of the weight in registers.
     """
 
     block: int
@@ -56,7 +55,6 @@ class Rows(NamedTuple):
     resident: int = 1
     stages: int = 0
     turn: int = 1
-    keeps_weight: bool = False
 
     @property
     def groups(self) -> int:
@@ -70,8 +68,12 @@ class Rows(NamedTuple):
 
     @property
     def keeps_row(self) -> bool:
-        """Whether a thread keeps its elements of a row in registers until their sums are there."""
-        return self.stages > 0 and self.turn * self.chunks * self.width <= 16
+        """Whether a thread has registers for its elements of a row until their sums are there.
+
+        Beside them it has the weight, two sums a column, and some 32 for all else.
+        """
+        registers = self.chunks * self.width * (2 * self.turn + 3) * (2 if self.width == 2 else 1)
+        return self.stages > 0 and registers + 32 <= min(255, 65536 // (self.block * self.resident))
 
 
 class Limits(NamedTuple):
@@ -83,27 +85,32 @@ class Limits(NamedTuple):
 
 #: For rows of packs of 16 bytes, by the bytes of an element: threads of a row, and packs of one at most. The first that
 #: hold a row have it. A half type has as many elements a thread as registers allow, since what the threads of a row
-#: tell each other takes them as long as some elements do.
+#: tell each other takes them as long as some elements do; but two packs a thread where so few rows start all at once.
 _FORWARD = {
-    2: ((8, 4), (16, 4), (32, 4), (128, 4), (256, 8), (512, 8), (1024, 4)),
+    2: ((8, 4), (16, 4), (32, 3), (64, 2), (128, 4), (256, 8), (512, 8), (1024, 4)),
     4: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (512, 2), (512, 4), (512, 8), (1024, 8)),
     8: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 4), (512, 4), (1024, 4), (1024, 16)),
 }
+#: Threads of a multiprocessor where they are not 1024, by the bytes of an element and the threads of a row.
+_FEWER = {(2, 256): 768}
 #: Threads of a multiprocessor that have rows in registers, without and with those for a weight beside x and dy.
 _RESIDENT = {False: 1024, True: 768}
 #: For derivatives without sums for weight and bias: packs of a thread, and threads of a block at most.
 _PACKS_WITHOUT, _LARGEST_BLOCK = 4, 512
 #: With sums, which take two registers an element, where a warp has a row alone, and so waits for no other: packs of a
-#: row at most, threads of a block, blocks of a multiprocessor, rows of a warp at a time. Large blocks leave few sums.
+#: row at most, and threads of a block. A multiprocessor has one: few blocks leave few sums.
 _ALONE = {
-    2: ((96, 512, 1, 1), (128, 256, 1, 2)),
-    4: ((192, 384, 1, 1), (256, 128, 3, 1)),
-    8: ((256, 256, 1, 1),),
+    2: ((64, 512), (96, 384)),
+    4: ((192, 384),),
+    8: ((256, 256),),
 }
-#: Likewise of longer rows: packs of a thread if a block has as many threads, and at most; rows of a cluster at a time.
-_TOGETHER = {2: (1, 2, 2), 4: (2, 4, 1), 8: (4, 4, 1)}
-#: Bytes of shared memory that rows take: the cache keeps the rest. Turns of rows on their way at least, and at most.
-_MEMORY, _LEAST_STAGES, _MOST_STAGES = 192 * 1024, 2, 4
+#: Likewise of longer rows: packs of a thread if a block has as many threads, and at most; rows at a time at most, and
+#: of a cluster. The rows of a turn wait together, so that there is more to do between two barriers.
+_TOGETHER = {2: (1, 2, 4, 2), 4: (1, 4, 4, 1), 8: (4, 4, 1, 1)}
+#: Packs of the rows of a turn if it has more than one, and threads of a multiprocessor then, if a row needs no more.
+_TURN, _BUSY = 1024, 256
+#: Bytes of shared memory that rows take: the cache keeps the rest. Turns of rows on their way, also those of a cluster.
+_MEMORY, _STAGES, _CLUSTER_STAGES = 192 * 1024, 2, 3
 #: Bytes beside them at most for what warps tell each other.
 _STATES = 1024
 
@@ -123,7 +130,7 @@ def forward_shape(columns: int, itemsize: int, clusters: int) -> Shape:
         if packs <= threads * most:
             block = min(max(threads, 64 if threads > 32 else 128), 1024)
             chunks, cluster = divide_up(packs, threads), divide_up(threads, block)
-            resident = max(1, _RESIDENT[False] // block)
+            resident = max(1, _FEWER.get((itemsize, threads), 1024) // block)
             return Shape(block, threads, chunks, width, cluster=cluster, resident=resident)
     return Shape(block=512, threads=512, chunks=0, width=1)
 
@@ -174,23 +181,25 @@ def _rows_without(packs: int, width: int, weighted: bool) -> Rows:
 
 def _rows_with_sums(packs: int, itemsize: int, limits: Limits) -> Rows | None:
     width, memory = 16 // itemsize, min(_MEMORY, limits.memory - _STATES)
-    alone = next((one for one in _ALONE[itemsize] if packs <= one[0]), None)
+    alone = next((block for most, block in _ALONE[itemsize] if packs <= most), None)
+    cluster = turn = resident = 1
     if alone is not None:
-        _, block, resident, turn = alone
-        threads, cluster = min(32, power_of_two(packs)), 1
+        block, threads = alone, min(32, power_of_two(packs))
     else:
-        chunks, most, together = _TOGETHER[itemsize]
+        chunks, most, turn, turn_of_cluster = _TOGETHER[itemsize]
         threads = power_of_two(divide_up(packs, chunks))
         if threads > _LARGEST_BLOCK:
             threads = max(_LARGEST_BLOCK, power_of_two(divide_up(packs, most)))
         cluster = divide_up(threads, _LARGEST_BLOCK)
-        block, turn = threads // cluster, together if cluster > 1 else 1
-        resident = _LARGEST_BLOCK // block
-    shape = Rows(block, threads, divide_up(packs, threads), width, cluster, resident, 1, turn, True)
-    while shape.resident > 1 and shape.shared * shape.resident * _LEAST_STAGES > memory:
+        block = threads // cluster
+        turn = turn_of_cluster if cluster > 1 else min(turn, max(1, _TURN // packs))
+        resident = max(1, (_BUSY if turn > 1 else _LARGEST_BLOCK) // block)
+    shape = Rows(block, threads, divide_up(packs, threads), width, cluster, resident, 1, turn)
+    stages = _STAGES if cluster == 1 else _CLUSTER_STAGES
+    while shape.resident > 1 and shape.shared * shape.resident * stages > memory:
         shape = shape._replace(resident=shape.resident - 1)
-    stages = min(_MOST_STAGES, memory // (shape.shared * shape.resident))
-    return shape._replace(stages=stages) if stages >= _LEAST_STAGES else None
+    stages = min(stages, memory // shape.shared)
+    return shape._replace(stages=stages) if stages >= _STAGES else None
 
 
 def host_shape(acc: dtypes.DType) -> Shape:

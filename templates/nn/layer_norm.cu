@@ -1,23 +1,21 @@
 // y[r, c] = (x[r, c] - mean[r]) * rstd[r] * weight[c] + bias[c], for rows of `columns` elements.
-// x, y (rows, columns); weight, bias (columns) or null; statistics (3, rows): the mean, what rounding took from it,
-// and rstd = 1 / sqrt(variance + eps).
+// x, y (rows, columns); weight, bias (columns)<< "" if weighted and biased else ", where there is one" >>; statistics (rows, 2): those of layer_norm_statistics.cuh,
+// with rstd = 1 / sqrt(variance + eps).
 // Launch: block / threads rows a block, or a row a cluster of blocks. Shared: one number a warp, one a block.
 // chunks > 0: a thread keeps chunks * width elements in registers and x is read once. chunks == 0: x is read once for
 // the statistics, by tiles of << tile >> elements a thread, and once for y, for rows that no registers hold.
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "nn/packs.cuh" %>
+<% include "nn/layer_norm_statistics.cuh" %>
 <% if chunks and not half %>
-// Two sums.
-struct RowState {
-    << acc >> first, second;
-};
-__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return {a.first + b.first, a.second + b.second}; }
+<% set sums = 2 %>
+<% include "nn/row_sums.cuh" %>
 <% else %>
 using RowState = << acc if chunks else "double" >>;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
-<% endif %>
 <% include "nn/row.cuh" %>
+<% endif %>
 <% macro each_chunk() %>
 #pragma unroll
     for (int chunk = 0; chunk < << chunks >>; ++chunk) {
@@ -26,7 +24,7 @@ __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a 
         << caller() | trim >>
     }
 <% endmacro %>
-<# Of a row's elements. A half type's are kept as they lie in memory, in half the registers. #>
+<# Of the elements of a row, of a half type less its first. Those are kept as they lie in memory, in half the registers. #>
 <% macro over_row(again="false") %>
 <% set body = caller() | trim %>
 <% call each_chunk() %>
@@ -34,7 +32,7 @@ acc values[<< width >>];
         unpack(held[chunk], values, << again >>);
 #pragma unroll
         for (int v = 0; v < << width >>; ++v) {
-            const acc value = values[v];
+            const acc value = values[v]<< " - shift" if half >>;
             << body >>
         }
 <% endcall %>
@@ -95,34 +93,33 @@ held[chunk] = load_pack< << width >> >(source + start);
 <% endcall %>
 <% endif %>
 
-    // The mean is kept as a sum of two numbers: one that is large beside the spread then costs no digits.
     const acc shift = cast<acc>(source[0]);
 <% if chunks %>
-    acc sum[<< width >>] = {};
+    // A compiler leaves out what is added to -0.
+    acc sum[<< width >>], square[<< width >>]<< ", offset[%d]" % width if not half >>;
+    for (int v = 0; v < << width >>; ++v) sum[v] = square[v] = << "offset[v] = " if not half >>acc(-0.0);
 <% call over_row() %>
-sum[v] += value - shift;
+sum[v] += value<< " - shift" if not half >>;
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) sum[0] += sum[v];
-    acc square[<< width >>] = {};
 <% if half %>
-    const acc above = row_reduce(sum[0], phase) * scale;
-    const acc mean = shift + above, remainder = (shift - mean) + above;
+    // Less the first element, as the values are.
+    const acc mean = row_reduce(sum[0], phase) * scale;
 <% call over_row("true") %>
-const acc apart = value - mean - remainder;
-            square[v] += apart * apart;
+square[v] += (value - mean) * (value - mean);
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) square[0] += square[v];
     const acc variance = row_reduce(square[0], phase) * scale;
 <% else %>
-    const acc mean = shift + row_reduce({sum[0], acc(0)}, phase).first * scale;
-    acc offset[<< width >>] = {};
+    // The mean is a sum of two numbers: one that is large beside the spread then costs no digits.
+    const acc mean = shift + row_sums({sum[0], acc(0)}, phase).of[0] * scale;
 <% call over_row() %>
 offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
 <% endcall %>
     for (int v = 1; v < << width >>; ++v) offset[0] += offset[v], square[0] += square[v];
-    const RowState total = row_reduce({offset[0], square[0]}, phase);
-    const acc remainder = total.first * scale;
-    const acc variance = total.second * scale - remainder * remainder;
+    const RowState total = row_sums({offset[0], square[0]}, phase);
+    const acc remainder = total.of[0] * scale;
+    const acc variance = total.of[1] * scale - remainder * remainder;
 <% endif %>
 <% else %>
     RowMoments own = {0.0, 0.0, 0.0};
@@ -139,31 +136,28 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
     const acc rstd = acc(1) / sqrt(maximum(variance, acc(0)) + eps);
     row_end();
     if (!live) return;
-    if (lane == 0) {
-        statistics[row] = mean;
-        statistics[rows + row] = remainder;
-        statistics[2 * rows + row] = rstd;
-    }
+    if (lane == 0) ((Statistics*)statistics)[row] = {<< "mean" if half and chunks else "(mean - shift) + remainder" >>, rstd};
 <% if chunks %>
+    const acc above = << "-mean" if half else "-remainder" >> * rstd;
 <% call each_chunk() %>
-acc values[<< width >>], scaled[<< width >>], shifted[<< width >>];
+acc values[<< width >>]<< ", scaled[%d]" % width if weighted >><< ", shifted[%d]" % width if biased >>;
         unpack(held[chunk], values);
-        if (weight) unpack(load_pack< << width >> >(weight + start), scaled);
-        if (bias) unpack(load_pack< << width >> >(bias + start), shifted);
+        << "unpack(load_pack<%d>(weight + start), scaled);" % width if weighted >>
+        << "unpack(load_pack<%d>(bias + start), shifted);" % width if biased >>
 #pragma unroll
         for (int v = 0; v < << width >>; ++v) {
             acc& value = values[v];
-            value = (value - mean - remainder) * rstd;
-            if (weight) value *= scaled[v];
-            if (bias) value += shifted[v];
+            value = (value - << "shift" if half else "mean" >>) * rstd + above;
+            << "value *= scaled[v];" if weighted >>
+            << "value += shifted[v];" if biased >>
         }
         store_pack(target + start, packed<elem>(values));
 <% endcall %>
 <% else %>
     for (index column = lane; column < columns; column += << threads >>) {
         acc value = (cast<acc>(source[column]) - mean - remainder) * rstd;
-        if (weight) value *= cast<acc>(weight[column]);
-        if (bias) value += cast<acc>(bias[column]);
+        << "value *= cast<acc>(weight[column]);" if weighted >>
+        << "value += cast<acc>(bias[column]);" if biased >>
         target[column] = cast<elem>(value);
     }
 <% endif %>

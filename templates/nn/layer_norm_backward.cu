@@ -1,6 +1,6 @@
 // With n = (x - mean) * rstd and g = dy * weight:  dx = (g - mean(g) - n * mean(g * n)) * rstd,
 // dweight = sum over rows of dy * n, dbias = sum over rows of dy. Source: the chain rule through mean and variance.
-// x, dy, dx (rows, columns); weight (columns) or null; statistics (3, rows) as layer_norm.cu writes them.
+// x, dy, dx (rows, columns); weight (columns) or null; statistics (rows, 2) as layer_norm.cu writes them.
 // dweight, dbias (slots, columns): sums over the rows of one slot, to be summed over the slots afterwards. With chunks
 // either may be null; without, both are zeros at the start. A slot is a group of `threads` threads of the grid.
 // Launch: any grid, of whole clusters; rows are dealt to the slots in turn. threads, cluster, width as in layer_norm.cu.
@@ -14,8 +14,9 @@ struct RowState {
 };
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return {a.sum + b.sum, a.product + b.product}; }
 <% include "nn/row.cuh" %>
+<% include "nn/layer_norm_statistics.cuh" %>
 <% macro add_up(column, v) -%>
-const acc n = (cast<acc>(source[<< column >>]) - mean - remainder) * rstd;
+const acc n = of.normal(cast<acc>(source[<< column >>]));
                     const acc given = cast<acc>(above[<< column >>]);
                     weight_sums[<< column >>] += given * n;
                     bias_sums[<< column >>] += given;
@@ -52,7 +53,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         const elem* source = x + row * columns;
         const elem* above = dy + row * columns;
         elem* target = dx + row * columns;
-        const acc mean = statistics[row], remainder = statistics[rows + row], rstd = statistics[2 * (long long)rows + row];
+        const RowStatistics of(source[0], statistics_of(statistics, row));
 
         acc sum[<< width >>] = {}, product[<< width >>] = {};
 <% if chunks %>
@@ -68,7 +69,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 #pragma unroll
                 for (int v = 0; v < << width >>; ++v) {
                     const int i = chunk * << width >> + v;
-                    const acc n = (cast<acc>(x_pack.part[v]) - mean - remainder) * rstd;
+                    const acc n = of.normal(cast<acc>(x_pack.part[v]));
                     acc g = cast<acc>(dy_pack.part[v]);
                     weight_sum[i] += g * n;
                     bias_sum[i] += g;
@@ -106,16 +107,16 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 #pragma unroll
                 for (int v = 0; v < << width >>; ++v) {
                     const int i = chunk * << width >> + v;
-                    result.part[v] = cast<elem>((gradient[i] - gradient_mean - normal[i] * product_mean) * rstd);
+                    result.part[v] = cast<elem>((gradient[i] - gradient_mean - normal[i] * product_mean) * of.rstd);
                 }
                 *reinterpret_cast<Pack*>(target + start) = result;
             }
         }
 <% else %>
         for (index column = lane; column < columns && live; column += << threads >>) {
-            const acc n = (cast<acc>(source[column]) - mean - remainder) * rstd;
+            const acc n = of.normal(cast<acc>(source[column]));
             const acc g = cast<acc>(above[column]) * (weight ? cast<acc>(weight[column]) : acc(1));
-            target[column] = cast<elem>((g - gradient_mean - n * product_mean) * rstd);
+            target[column] = cast<elem>((g - gradient_mean - n * product_mean) * of.rstd);
         }
 <% endif %>
     }

@@ -1,5 +1,5 @@
 // dx of layer_norm.cu as in layer_norm_backward.cu, for rows that threads hold in registers: x and dy are read once.
-// x, dy, dx (rows, columns); weight (columns)<< "" if weighted else ", not read" >>; statistics (3, rows) as layer_norm.cu writes them.
+// x, dy, dx (rows, columns); weight (columns)<< "" if weighted else ", not read" >>; statistics (rows, 2) as layer_norm.cu writes them.
 // Launch: block / threads rows a block, or a row a cluster of blocks. A thread keeps << chunks >> pack(s) of << width >> elements of each
 // array, aligned, in registers for << resident >> block(s) a multiprocessor. Shared: the states of warps.
 <% include "prelude/math.cuh" %>
@@ -24,21 +24,23 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 xs_held[chunk] = load_pack<width>(x + at + chunk * threads * width);
         gs_held[chunk] = load_pack<width>(dy + at + chunk * threads * width);
 <% endcall %>
-    const RowStatistics of = statistics_of(statistics, rows, row);
-    acc sum[width] = {}, product[width] = {};
+    const RowStatistics of(x[row * columns], statistics_of(statistics, row));
+    acc sum[width], product[width];
+    // A compiler leaves out what is added to -0.
+    for (int v = 0; v < width; ++v) sum[v] = product[v] = acc(-0.0);
 <% set weight_at = "load_pack<width>(weight + (chunk * threads + lane) * width)" %>
 <% call each_chunk() %>
-<< numbers("xs_held[chunk]", "gs_held[chunk]", weight_at, "of") >>
+<< numbers("xs_held[chunk]", "gs_held[chunk]", "of", weight_at) >>
 #pragma unroll
         for (int v = 0; v < width; ++v) sum[v] += g[v], product[v] += g[v] * n[v];
 <% endcall %>
     for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
-    const RowState total = row_reduce({sum[0], product[0]}, phase);
-    const acc gradient_mean = total.sum * scale, product_mean = total.product * scale;
+    const RowState total = row_sums({sum[0], product[0]}, phase);
+    const acc gradient_mean = total.of[0] * scale, product_mean = total.of[1] * scale;
     row_end();
     if (own >= rows) return;
 <% call each_chunk() %>
-<< numbers("xs_held[chunk]", "gs_held[chunk]", weight_at, "of", again=true) >>
+<< numbers("xs_held[chunk]", "gs_held[chunk]", "of", weight_at, again=true) >>
 << derivative("n[v]", "g[v]", "of", "gradient_mean", "product_mean") >>
         store_pack(dx + at + chunk * threads * width, packed<elem>(made));
 <% endcall %>

@@ -1,6 +1,6 @@
 // dx of layer_norm.cu, and what dweight and dbias are summed up from, as in layer_norm_backward.cu, for rows that are brought
 // to shared memory: x and dy are read once, those of the next << (stages - 1) * turn >> row(s) while << turn >> are worked on.
-// x, dy, dx (rows, columns); weight (columns)<< "" if weighted else ", not read" >>; statistics (3, rows) as layer_norm.cu writes them.
+// x, dy, dx (rows, columns); weight (columns)<< "" if weighted else ", not read" >>; statistics (rows, 2) as layer_norm.cu writes them.
 // dweight, dbias (slots, columns) or null: sums over the rows of one block or cluster, to be summed over them afterwards.
 // Launch: any grid, of whole clusters; rows are dealt to their groups of << threads >> thread(s), << turn >> at a time. A thread has
 // << chunks >> pack(s) of << width >> elements of each array, aligned. Shared: the states of warps; dynamic: the packs of << stages * turn >> row(s)
@@ -33,43 +33,49 @@ bring(slot + r * row_size + chunk * block, x + at + chunk * threads * width);
     }
     commit_copies();
 }
-__device__ __forceinline__ void statistics_from(RowStatistics* to, const acc* statistics, index rows, index row) {
+// What their statistics are made of, when they are needed: until then nothing waits for it.
+struct Ahead {
+    elem first[turn];
+    Statistics kept[turn];
+    __device__ __forceinline__ void read(const elem* x, const acc* statistics, index row, index rows, index columns) {
 #pragma unroll
-    for (int r = 0; r < turn; ++r)
-        if (row + r < rows) to[r] = statistics_of(statistics, rows, row + r);
-}
+        for (int r = 0; r < turn; ++r)
+            if (row + r < rows) first[r] = x[(row + r) * columns], kept[r] = statistics_of(statistics, row + r);
+    }
+};
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
     const elem* __restrict__ x, const elem* __restrict__ dy, const elem* __restrict__ weight,
     const acc* __restrict__ statistics, elem* __restrict__ dx, acc* __restrict__ dweight, acc* __restrict__ dbias,
-    << index >> rows, << index >> columns)
+    << index >> rows, << index >> << "" if exact else "columns" >>)
 {
+<% if exact %>
+    constexpr index columns = threads * chunks * width;
+<% endif %>
     const int lane = row_lane();
     const acc scale = acc(1) / acc(columns);
     int phase = 0;
     const index step = index(row_teams()) * groups * turn;
     index row = (index(row_team()) * groups + row_group()) * turn;
-<% set weight_at = "load_pack<width>(weight + (chunk * threads + lane) * width)" %>
-<% if weighted and keeps_weight %>
-    Held weight_held[chunks];
+<% if weighted %>
+    acc weight_held[chunks][width];
 <% call each_chunk() %>
-weight_held[chunk] = << weight_at >>;
+unpack(load_pack<width>(weight + (chunk * threads + lane) * width), weight_held[chunk]);
 <% endcall %>
-<% set weight_at = "weight_held[chunk]" %>
 <% endif %>
-    // Of the rows that are worked on, and of the next.
-    RowStatistics of[turn], of_next[turn] = {};
-    statistics_from(of_next, statistics, rows, row);
+    Ahead ahead = {};
+    ahead.read(x, statistics, row, rows, columns);
     extern __shared__ Held held[];
     acc weight_sum[chunks][width] = {}, bias_sum[chunks][width] = {};
 #pragma unroll
     for (int stage = 0; stage < << stages >>; ++stage)
         bring_rows(held + stage * slot_size + threadIdx.x, x, dy, row + stage * step, lane, rows, columns);
     int stage = 0;
-    // Every thread of a block goes round equally often, since row_reduce needs them all.
+    // Every thread of a block goes round equally often, since row_sums needs them all.
     for (index first = index(row_team()) * groups * turn; first < rows; first += step, row += step) {
-        for (int r = 0; r < turn; ++r) of[r] = of_next[r];
-        statistics_from(of_next, statistics, rows, row + step);
+        RowStatistics of[turn];
+        for (int r = 0; r < turn; ++r) of[r] = {ahead.first[r], ahead.kept[r]};
+        ahead.read(x, statistics, row + step, rows, columns);
         Held* const slot = held + stage * slot_size + threadIdx.x;
         stage = stage + 1 == << stages >> ? 0 : stage + 1;
         wait_copies< << stages - 1 >> >();
@@ -80,9 +86,11 @@ weight_held[chunk] = << weight_at >>;
 #pragma unroll
         for (int r = 0; r < turn; ++r) {
             if (row + r >= rows) break;
-            acc sum[width] = {}, product[width] = {};
+            acc sum[width], product[width];
+            // A compiler leaves out what is added to -0.
+            for (int v = 0; v < width; ++v) sum[v] = product[v] = acc(-0.0);
 <% call each_chunk() %>
-<< numbers("held_at(slot + r * row_size + chunk * block)", "held_at(slot + r * row_size + (chunks + chunk) * block)", weight_at, "of[r]") >>
+<< numbers("held_at(slot + r * row_size + chunk * block)", "held_at(slot + r * row_size + (chunks + chunk) * block)", "of[r]", unpacked="weight_held[chunk]") >>
 #pragma unroll
         for (int v = 0; v < width; ++v) {
             sum[v] += g[v], product[v] += g[v] * n[v];
@@ -91,20 +99,20 @@ weight_held[chunk] = << weight_at >>;
         }
 <% endcall %>
             for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
-            << "own.sum[r] = sum[0], own.product[r] = product[0];" if turn > 1 else "own = {sum[0], product[0]};" >>
+            own.of[2 * r] = sum[0], own.of[2 * r + 1] = product[0];
         }
 <% set bring_next = "bring_rows(slot, x, dy, row + %d * step, lane, rows, columns);" % stages %>
         << bring_next if keeps_row >>
-        const RowState total = row_reduce(own, phase);
+        const RowState total = row_sums(own, phase);
 #pragma unroll
         for (int r = 0; r < turn; ++r) {
             if (row + r >= rows) break;
-            const acc gradient_mean = total.sum<< "[r]" if turn > 1 >> * scale, product_mean = total.product<< "[r]" if turn > 1 >> * scale;
+            const acc gradient_mean = total.of[2 * r] * scale, product_mean = total.of[2 * r + 1] * scale;
 <% call each_chunk() %>
 <% if keeps_row %>
 << derivative("ns[r][chunk][v]", "gs[r][chunk][v]", "of[r]", "gradient_mean", "product_mean") >>
 <% else %>
-<< numbers("held_at(slot + r * row_size + chunk * block)", "held_at(slot + r * row_size + (chunks + chunk) * block)", weight_at, "of[r]") >>
+<< numbers("held_at(slot + r * row_size + chunk * block)", "held_at(slot + r * row_size + (chunks + chunk) * block)", "of[r]", unpacked="weight_held[chunk]") >>
 << derivative("n[v]", "g[v]", "of[r]", "gradient_mean", "product_mean") >>
 <% endif %>
         store_pack(dx + (row + r) * columns + (chunk * threads + lane) * width, packed<elem>(made));
@@ -137,12 +145,9 @@ weight_held[chunk] = << weight_at >>;
     }
 <% else %>
 <% call each_chunk() %>
-#pragma unroll
-        for (int v = 0; v < width; ++v) {
-            const index column = (chunk * threads + lane) * width + v;
-            if (dweight) dweight[start + column] = weight_sum[chunk][v];
-            if (dbias) dbias[start + column] = bias_sum[chunk][v];
-        }
+const long long at = start + (chunk * threads + lane) * width;
+        if (dweight) store_pack(dweight + at, *(const Pack<acc, width>*)weight_sum[chunk]);
+        if (dbias) store_pack(dbias + at, *(const Pack<acc, width>*)bias_sum[chunk]);
 <% endcall %>
 <% endif %>
     row_end();

@@ -8,18 +8,19 @@
         << caller() | trim >>
     }
 <% endmacro %>
-<# n, the given cotangents and g of the packs of x, dy and the weight; `of`: the row's statistics. #>
-<% macro numbers(x, dy, weight, of, again=false) %>
+<# n, the given cotangents and g of the packs of x and dy; `of`: the row's statistics; of the weight, the pack, or the
+   numbers that it was unpacked to. #>
+<% macro numbers(x, dy, of, weight=none, unpacked="g", again=false) %>
         acc n[width], given[width], g[width];
         unpack(<< x >>, n<< ", true" if again >>);
         unpack(<< dy >>, given<< ", true" if again >>);
-<% if weighted %>
+<% if weighted and weight %>
         unpack(<< weight >>, g);
 <% endif %>
 #pragma unroll
         for (int v = 0; v < width; ++v) {
-            n[v] = (n[v] - << of >>.mean - << of >>.remainder) * << of >>.rstd;
-            g[v] = << "g[v] * given[v]" if weighted else "given[v]" >>;
+            n[v] = << of >>.normal(n[v]);
+            g[v] = << "%s[v] * given[v]" % unpacked if weighted else "given[v]" >>;
         }
 <%- endmacro %>
 <% macro derivative(n, g, of, gradient_mean, product_mean) %>
@@ -33,22 +34,7 @@ using acc = << acc >>;
 using index = << index >>;
 using Held = Pack<elem, << width >>>;
 constexpr int groups = << groups >>, chunks = << chunks >>, threads = << threads >>, width = << width >>, block = << block >>;
-// The sums of g and of g * n, of << turn >> row(s).
-struct RowState {
-    acc sum<< "[%d]" % turn if turn > 1 >>, product<< "[%d]" % turn if turn > 1 >>;
-};
-__device__ __forceinline__ RowState row_join(RowState a, RowState b) {
-<% if turn > 1 %>
-    for (int r = 0; r < << turn >>; ++r) a.sum[r] += b.sum[r], a.product[r] += b.product[r];
-    return a;
-<% else %>
-    return {a.sum + b.sum, a.product + b.product};
-<% endif %>
-}
-<% include "nn/row.cuh" %>
-struct RowStatistics {
-    acc mean, remainder, rstd;
-};
-__device__ __forceinline__ RowStatistics statistics_of(const acc* statistics, index rows, index row) {
-    return {statistics[row], statistics[rows + (long long)row], statistics[2 * (long long)rows + row]};
-}
+<# The sums of g and of g * n, of each row(s). #>
+<% set sums = 2 * turn %>
+<% include "nn/row_sums.cuh" %>
+<% include "nn/layer_norm_statistics.cuh" %>

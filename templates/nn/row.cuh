@@ -38,17 +38,8 @@ __device__ __forceinline__ RowState of_block_number(const RowState* own, unsigne
 }
 <% endif %>
 
-// The rest of row_reduce where each thread of a warp has the same state.
-__device__ __forceinline__ RowState row_reduce_warps(RowState state, int& phase) {
-<% if threads > 32 %>
-    __shared__ RowState of_warp[2][<< block // 32 >>];
-    if (threadIdx.x % 32 == 0) of_warp[phase][threadIdx.x / 32] = state;
-    __syncthreads();
-    state = of_warp[phase][threadIdx.x % << block // 32 >>];
-#pragma unroll
-    for (int distance = << block // 64 >>; distance > 0; distance /= 2)
-        state = row_join(state, shuffle_xor(state, distance));
-<% endif %>
+// The rest of row_reduce where each thread of a block has the same state.
+__device__ __forceinline__ RowState row_reduce_blocks(RowState state, int& phase) {
 <% if cluster > 1 %>
     __shared__ RowState of_block[2];
     if (threadIdx.x == 0) of_block[phase] = state;
@@ -60,6 +51,19 @@ __device__ __forceinline__ RowState row_reduce_warps(RowState state, int& phase)
 <% endif %>
     phase ^= 1;
     return state;
+}
+// The rest of row_reduce where each thread of a warp has the same state.
+__device__ __forceinline__ RowState row_reduce_warps(RowState state, int& phase) {
+<% if threads > 32 %>
+    __shared__ RowState of_warp[2][<< block // 32 >>];
+    if (threadIdx.x % 32 == 0) of_warp[phase][threadIdx.x / 32] = state;
+    __syncthreads();
+    state = of_warp[phase][threadIdx.x % << block // 32 >>];
+#pragma unroll
+    for (int distance = << block // 64 >>; distance > 0; distance /= 2)
+        state = row_join(state, shuffle_xor(state, distance));
+<% endif %>
+    return row_reduce_blocks(state, phase);
 }
 __device__ __forceinline__ RowState row_reduce(RowState state, int& phase) {
 <% if threads > 1 %>

@@ -53,7 +53,8 @@ def check_a_launch(
     y, statistics = launch_forward(x, weight, bias, 1e-5, columns, shape)
     normal = numpy_layer_norm(x.numpy())
     close(y, normal * weight.numpy().astype(np.float64) + bias.numpy().astype(np.float64), 8)
-    close(statistics[0] + statistics[1], x.numpy().astype(np.float64).mean(-1), 32)
+    wide = x.numpy().astype(np.float64)
+    close(statistics[:, 0], (wide - wide[:, :1]).mean(-1), 32)
     if not backward:
         return
     dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns, shape=shape)
@@ -216,6 +217,22 @@ def test_long_rows_of_a_large_mean(device: ck.Device, columns: int) -> None:
     values[1, 0] = 0.0
     y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, columns)
     close(y, numpy_layer_norm(values), 32)
+
+
+@pytest.mark.parametrize("columns", [96, 1000, 4096, 100_000])
+@pytest.mark.parametrize("first", [1e4, 0.0], ids=["near", "far"])
+def test_gradient_of_rows_of_a_large_mean(device: ck.Device, columns: int, first: float) -> None:
+    """Also where the first element, which the others are taken less, is far from them."""
+    values = (np.random.default_rng(0).normal(size=(3, columns)) + 1e4).astype(np.float32)
+    values[:, 0] = first
+    wide, above = values.astype(np.float64), random(1, (3, columns))
+    x, weight = ck.asarray(values), random(2, (columns,))
+    _, statistics = launch_forward(x, weight, None, 1e-5, columns)
+    dx, dweight, _ = launch_backward(x, above, weight, statistics, columns)
+    normal, g = numpy_layer_norm(wide), above.numpy().astype(np.float64) * weight.numpy()
+    want = g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)
+    close(dx, want / np.sqrt(wide.var(-1, keepdims=True) + 1e-5), 16)
+    close(dweight, (above.numpy() * normal).sum(0), 16)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

@@ -219,14 +219,13 @@ def test_long_rows_of_a_large_mean(device: ck.Device, columns: int) -> None:
     close(y, numpy_layer_norm(values), 32)
 
 
-@pytest.mark.parametrize("columns", [96, 1000, 4096, 100_000])
-@pytest.mark.parametrize("first", [1e4, 0.0], ids=["near", "far"])
+@pytest.mark.parametrize("columns, first", [(96, 1e4), (1000, 0.0), (4096, 0.0), (40_000, 1e4)])
 def test_gradient_of_rows_of_a_large_mean(device: ck.Device, columns: int, first: float) -> None:
     """Also where the first element, which the others are taken less, is far from them."""
     values = (np.random.default_rng(0).normal(size=(3, columns)) + 1e4).astype(np.float32)
     values[:, 0] = first
-    wide, above = values.astype(np.float64), random(1, (3, columns))
-    x, weight = ck.asarray(values), random(2, (columns,))
+    wide, above = values.astype(np.float64), random(1, (3, columns), "float32")
+    x, weight = ck.asarray(values), random(2, (columns,), "float32")
     _, statistics = launch_forward(x, weight, None, 1e-5, columns)
     dx, dweight, _ = launch_backward(x, above, weight, statistics, columns)
     normal, g = numpy_layer_norm(wide), above.numpy().astype(np.float64) * weight.numpy()

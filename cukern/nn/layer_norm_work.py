@@ -91,8 +91,8 @@ _FORWARD = {
     4: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (512, 2), (512, 4), (512, 8), (1024, 8)),
     8: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 4), (512, 4), (1024, 4), (1024, 16)),
 }
-#: Threads of a multiprocessor where they are not 1024, by the bytes of an element and the threads of a row.
-_FEWER = {(2, 256): 768}
+#: Threads of a multiprocessor, also where they have no more than two packs of single precision.
+_THREADS, _THREADS_OF_FEW = 1024, 2048
 #: Threads of a multiprocessor that have rows in registers, without and with those for a weight beside x and dy.
 _RESIDENT = {False: 1024, True: 768}
 #: For derivatives without sums for weight and bias: packs of a thread, and threads of a block at most.
@@ -130,7 +130,8 @@ def forward_shape(columns: int, itemsize: int, clusters: int) -> Shape:
         if packs <= threads * most:
             block = min(max(threads, 64 if threads > 32 else 128), 1024)
             chunks, cluster = divide_up(packs, threads), divide_up(threads, block)
-            resident = max(1, _FEWER.get((itemsize, threads), 1024) // block)
+            busy = _THREADS_OF_FEW if itemsize == 4 and chunks <= 2 else _THREADS
+            resident = max(1, busy // block)
             return Shape(block, threads, chunks, width, cluster=cluster, resident=resident)
     return Shape(block=512, threads=512, chunks=0, width=1)
 

@@ -18,15 +18,7 @@ using RowState = acc;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "nn/row.cuh" %>
 <% endif %>
-<% macro each_chunk() %>
-#pragma unroll
-    for (int chunk = 0; chunk < << chunks >>; ++chunk) {
-<% if not exact %>
-        if ((chunk * << threads >> + row_lane()) * << width >> >= columns) continue;
-<% endif %>
-        << caller() | trim >>
-    }
-<% endmacro %>
+<% from "nn/chunks.cuh" import each_chunk with context %>
 <# With x the elements of a pack; of a derivative, g and z, those of both arrays. They are kept as they lie in memory, so
    that a half type takes half the registers. #>
 <% macro each(after="") %>
@@ -45,8 +37,7 @@ acc << "x" if forward else "g" >>[<< width >>];
         << after >>
 <% endcall %>
 <% endmacro %>
-<% macro offset() %>at + chunk * << threads * width >><% endmacro %>
-<% macro store(x) %>if (row < rows) store_pack(y + << offset() >>, packed<elem>(<< x >>));<% endmacro %>
+<% macro store(x) %>if (row < rows) store_pack(y + at + start, packed<elem>(<< x >>));<% endmacro %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
     const elem* __restrict__ x0, << "" if forward else "const elem* __restrict__ x1, " >>elem* __restrict__ y,
@@ -55,11 +46,11 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     const index row = index(row_team()) * row_groups + row_group();
     int phase = 0;
     // Beyond the last row its work is done again, and not stored.
-    const index at = minimum(row, rows - 1) * columns + row_lane() * << width >>;
+    const index at = minimum(row, rows - 1) * columns;
     Pack<elem, << width >>> x0_held[<< chunks >>]<< "" if forward else ", x1_held[%d]" % chunks >>;
 <% for k in range(1 if forward else 2) %>
 <% call each_chunk() %>
-x<< k >>_held[chunk] = load_pack< << width >> >(x<< k >> + << offset() >>);
+x<< k >>_held[chunk] = load_pack< << width >> >(x<< k >> + at + start);
 <% endcall %>
 <% endfor %>
 <% if forward %>

@@ -37,8 +37,8 @@ class _Thread(threading.local):
         self.handles: dict[tuple[int, bool], ctypes.c_void_p] = {}
         self.workspaces: dict[tuple[int, int], Any] = {}
         self.set: dict[tuple[int, bool], tuple[int, int]] = {}
-        #: What the last call found, and of which device, stream and size.
-        self.last: tuple[tuple[int, int, bool] | None, tuple[Any, ctypes.c_void_p] | None] = (None, None)
+        #: By whether it was small: what the last call found, and of which device and stream.
+        self.last: dict[bool, tuple[tuple[int, int], tuple[Any, ctypes.c_void_p]]] = {}
 
 
 _thread = _Thread()
@@ -66,12 +66,10 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
     Args:
         small: whether it does without a workspace.
     """
-    where = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr, small
-    last, found = _thread.last
-    recorder = live.recorder()
-    if found is not None and last == where and recorder is None:
-        return found
-    index, stream, _ = where
+    where = index, stream = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr
+    last, recorder = _thread.last.get(small), live.recorder()
+    if last is not None and last[0] == where and recorder is None:
+        return last[1]
     library = _library(_major(cupy))
     handle = _thread.handles.get((index, small))
     if handle is None:
@@ -85,7 +83,10 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
         _check(library.cublasSetWorkspace_v2(handle, at, size), "cublasSetWorkspace")
         _thread.set[index, small] = stream, at
     found = library.cublasGemmStridedBatchedEx, handle
-    _thread.last = (where, found) if recorder is None else (None, None)
+    if recorder is None:
+        _thread.last[small] = where, found
+    else:
+        _thread.last.pop(small, None)
     return found
 
 

@@ -16,14 +16,7 @@ using RowState = << acc if chunks else "double" >>;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "nn/row.cuh" %>
 <% endif %>
-<% macro each_chunk() %>
-#pragma unroll
-    for (int chunk = 0; chunk < << chunks >>; ++chunk) {
-        const index start = (chunk * << threads >> + lane) * << width >>;
-        << "if (start >= columns) continue;" if not exact >>
-        << caller() | trim >>
-    }
-<% endmacro %>
+<% from "nn/chunks.cuh" import each_chunk with context %>
 <# Of the elements of a row, of a half type less its first. Those are kept as they lie in memory, in half the registers. #>
 <% macro over_row(again="false") %>
 <% set body = caller() | trim %>

@@ -8,6 +8,9 @@
 // Shared: one number a warp, one a block. A block owns its slots; no atomics, so every run gives the same bits.
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
+<% if chunks %>
+<% include "nn/packs.cuh" %>
+<% endif %>
 // The sums of g and of g * n.
 struct RowState {
     << acc >> sum, product;
@@ -38,7 +41,6 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     const acc scale = acc(1) / acc(columns);
     int phase = 0;
 <% if chunks %>
-    struct alignas(<< width >> * sizeof(elem)) Pack { elem part[<< width >>]; };
     acc weight_sum[<< chunks * width >>] = {}, bias_sum[<< chunks * width >>] = {};
 <% else %>
     acc* weight_sums = dweight + slot * columns;
@@ -62,18 +64,18 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         for (int chunk = 0; chunk < << chunks >>; ++chunk) {
             const index start = (chunk * << threads >> + lane) * << width >>;
             if (start < columns && live) {
-                const Pack x_pack = *reinterpret_cast<const Pack*>(source + start);
-                const Pack dy_pack = *reinterpret_cast<const Pack*>(above + start);
-                Pack weight_pack;
-                if (weight) weight_pack = *reinterpret_cast<const Pack*>(weight + start);
+                acc x_held[<< width >>], dy_held[<< width >>], scaled[<< width >>];
+                unpack(load_pack< << width >> >(source + start), x_held);
+                unpack(load_pack< << width >> >(above + start), dy_held);
+                if (weight) unpack(load_pack< << width >> >(weight + start), scaled);
 #pragma unroll
                 for (int v = 0; v < << width >>; ++v) {
                     const int i = chunk * << width >> + v;
-                    const acc n = of.normal(cast<acc>(x_pack.part[v]));
-                    acc g = cast<acc>(dy_pack.part[v]);
+                    const acc n = of.normal(x_held[v]);
+                    acc g = dy_held[v];
                     weight_sum[i] += g * n;
                     bias_sum[i] += g;
-                    if (weight) g *= cast<acc>(weight_pack.part[v]);
+                    if (weight) g *= scaled[v];
                     normal[i] = n;
                     gradient[i] = g;
                     sum[v] += g;
@@ -103,13 +105,13 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         for (int chunk = 0; chunk < << chunks >>; ++chunk) {
             const index start = (chunk * << threads >> + lane) * << width >>;
             if (start < columns && live) {
-                Pack result;
+                acc made[<< width >>];
 #pragma unroll
                 for (int v = 0; v < << width >>; ++v) {
                     const int i = chunk * << width >> + v;
-                    result.part[v] = cast<elem>((gradient[i] - gradient_mean - normal[i] * product_mean) * of.rstd);
+                    made[v] = (gradient[i] - gradient_mean - normal[i] * product_mean) * of.rstd;
                 }
-                *reinterpret_cast<Pack*>(target + start) = result;
+                store_pack(target + start, packed<elem>(made));
             }
         }
 <% else %>

@@ -5,30 +5,30 @@
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "nn/packs.cuh" %>
-<% from "nn/layer_norm_derivative.cuh" import each_chunk, numbers, derivative with context %>
+<% from "nn/chunks.cuh" import each_chunk with context %>
+<% from "nn/layer_norm_derivative.cuh" import numbers, derivative with context %>
 <% include "nn/layer_norm_derivative.cuh" %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
     const elem* __restrict__ x, const elem* __restrict__ dy, const elem* __restrict__ weight,
     const acc* __restrict__ statistics, elem* __restrict__ dx, << index >> rows, << index >> columns)
 {
-    const int lane = row_lane();
     const acc scale = acc(1) / acc(columns);
     int phase = 0;
     const index own = index(row_team()) * groups + row_group();
     // Beyond the last row its work is done again, and not stored.
     const index row = minimum(own, rows - 1);
-    const index at = row * columns + lane * width;
+    const index at = row * columns;
     Held xs_held[chunks], gs_held[chunks];
 <% call each_chunk() %>
-xs_held[chunk] = load_pack<width>(x + at + chunk * threads * width);
-        gs_held[chunk] = load_pack<width>(dy + at + chunk * threads * width);
+xs_held[chunk] = load_pack<width>(x + at + start);
+        gs_held[chunk] = load_pack<width>(dy + at + start);
 <% endcall %>
     const RowStatistics of(x[row * columns], statistics_of(statistics, row));
     acc sum[width], product[width];
     // A compiler leaves out what is added to -0.
     for (int v = 0; v < width; ++v) sum[v] = product[v] = acc(-0.0);
-<% set weight_at = "load_pack<width>(weight + (chunk * threads + lane) * width)" %>
+<% set weight_at = "load_pack<width>(weight + start)" %>
 <% call each_chunk() %>
 << numbers("xs_held[chunk]", "gs_held[chunk]", "of", weight_at) >>
 #pragma unroll
@@ -42,6 +42,6 @@ xs_held[chunk] = load_pack<width>(x + at + chunk * threads * width);
 <% call each_chunk() %>
 << numbers("xs_held[chunk]", "gs_held[chunk]", "of", weight_at, again=true) >>
 << derivative("n[v]", "g[v]", "of", "gradient_mean", "product_mean") >>
-        store_pack(dx + at + chunk * threads * width, packed<elem>(made));
+        store_pack(dx + at + start, packed<elem>(made));
 <% endcall %>
 }

@@ -9,7 +9,8 @@
 <% include "prelude/reduce.cuh" %>
 <% include "nn/packs.cuh" %>
 <% include "copy_async.cuh" %>
-<% from "nn/layer_norm_derivative.cuh" import each_chunk, numbers, derivative with context %>
+<% from "nn/chunks.cuh" import each_chunk with context %>
+<% from "nn/layer_norm_derivative.cuh" import numbers, derivative with context %>
 <% include "nn/layer_norm_derivative.cuh" %>
 constexpr int turn = << turn >>, row_size = 2 * chunks * block, slot_size = turn * row_size;
 
@@ -21,14 +22,14 @@ __device__ __forceinline__ Held held_at(const Held* shared) {
 }
 __device__ __forceinline__ void bring(Held* to, const elem* from) { copy_async((Access*)to, (const Access*)from); }
 // The packs of x and dy of the rows from `row` on, those of this thread.
-__device__ __forceinline__ void bring_rows(Held* slot, const elem* x, const elem* dy, index row, int lane, index rows, index columns) {
+__device__ __forceinline__ void bring_rows(Held* slot, const elem* x, const elem* dy, index row, index rows, index columns) {
 #pragma unroll
     for (int r = 0; r < turn; ++r) {
         if (row + r >= rows) break;
-        const index at = (row + r) * columns + lane * width;
+        const index at = (row + r) * columns;
 <% call each_chunk() %>
-bring(slot + r * row_size + chunk * block, x + at + chunk * threads * width);
-        bring(slot + r * row_size + (chunks + chunk) * block, dy + at + chunk * threads * width);
+bring(slot + r * row_size + chunk * block, x + at + start);
+        bring(slot + r * row_size + (chunks + chunk) * block, dy + at + start);
 <% endcall %>
     }
     commit_copies();
@@ -52,7 +53,6 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 <% if exact %>
     constexpr index columns = threads * chunks * width;
 <% endif %>
-    const int lane = row_lane();
     const acc scale = acc(1) / acc(columns);
     int phase = 0;
     const index step = index(row_teams()) * groups * turn;
@@ -60,16 +60,16 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 <% if weighted %>
     acc weight_held[chunks][width];
 <% call each_chunk() %>
-unpack(load_pack<width>(weight + (chunk * threads + lane) * width), weight_held[chunk]);
+unpack(load_pack<width>(weight + start), weight_held[chunk]);
 <% endcall %>
 <% endif %>
     Ahead ahead = {};
     ahead.read(x, statistics, row, rows, columns);
     extern __shared__ Held held[];
-    acc weight_sum[chunks][width] = {}, bias_sum[chunks][width] = {};
+    Pack<acc, width> weight_sum[chunks] = {}, bias_sum[chunks] = {};
 #pragma unroll
     for (int stage = 0; stage < << stages >>; ++stage)
-        bring_rows(held + stage * slot_size + threadIdx.x, x, dy, row + stage * step, lane, rows, columns);
+        bring_rows(held + stage * slot_size + threadIdx.x, x, dy, row + stage * step, rows, columns);
     int stage = 0;
     // Every thread of a block goes round equally often, since row_sums needs them all.
     for (index first = index(row_team()) * groups * turn; first < rows; first += step, row += step) {
@@ -94,14 +94,14 @@ unpack(load_pack<width>(weight + (chunk * threads + lane) * width), weight_held[
 #pragma unroll
         for (int v = 0; v < width; ++v) {
             sum[v] += g[v], product[v] += g[v] * n[v];
-            weight_sum[chunk][v] += given[v] * n[v], bias_sum[chunk][v] += given[v];
+            weight_sum[chunk].at[v] += given[v] * n[v], bias_sum[chunk].at[v] += given[v];
             << "ns[r][chunk][v] = n[v], gs[r][chunk][v] = g[v];" if keeps_row >>
         }
 <% endcall %>
             for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
             own.of[2 * r] = sum[0], own.of[2 * r + 1] = product[0];
         }
-<% set bring_next = "bring_rows(slot, x, dy, row + %d * step, lane, rows, columns);" % stages %>
+<% set bring_next = "bring_rows(slot, x, dy, row + %d * step, rows, columns);" % stages %>
         << bring_next if keeps_row >>
         const RowState total = row_sums(own, phase);
 #pragma unroll
@@ -115,12 +115,12 @@ unpack(load_pack<width>(weight + (chunk * threads + lane) * width), weight_held[
 << numbers("held_at(slot + r * row_size + chunk * block)", "held_at(slot + r * row_size + (chunks + chunk) * block)", "of[r]", unpacked="weight_held[chunk]") >>
 << derivative("n[v]", "g[v]", "of[r]", "gradient_mean", "product_mean") >>
 <% endif %>
-        store_pack(dx + (row + r) * columns + (chunk * threads + lane) * width, packed<elem>(made));
+        store_pack(dx + (row + r) * columns + start, packed<elem>(made));
 <% endcall %>
         }
         << bring_next if not keeps_row >>
     }
-    const long long start = (long long)row_team() * columns;
+    const long long sums_at = (long long)row_team() * columns;
 <% if groups > 1 %>
     // The groups of the block together, in order, in the memory that its rows were in.
     constexpr int part = threads * width;
@@ -130,8 +130,8 @@ unpack(load_pack<width>(weight + (chunk * threads + lane) * width), weight_held[
         __syncthreads();
 #pragma unroll
         for (int v = 0; v < width; ++v) {
-            of_group[threadIdx.x * width + v] = weight_sum[chunk][v];
-            of_group[(block + threadIdx.x) * width + v] = bias_sum[chunk][v];
+            of_group[threadIdx.x * width + v] = weight_sum[chunk].at[v];
+            of_group[(block + threadIdx.x) * width + v] = bias_sum[chunk].at[v];
         }
         __syncthreads();
         for (int i = threadIdx.x; i < 2 * part; i += block) {
@@ -140,14 +140,13 @@ unpack(load_pack<width>(weight + (chunk * threads + lane) * width), weight_held[
             acc sum = of_group[i / part * block * width + column];
 #pragma unroll
             for (int group = 1; group < groups; ++group) sum += of_group[i / part * block * width + group * part + column];
-            if (to && chunk * part + column < columns) to[start + chunk * part + column] = sum;
+            if (to && chunk * part + column < columns) to[sums_at + chunk * part + column] = sum;
         }
     }
 <% else %>
 <% call each_chunk() %>
-const long long at = start + (chunk * threads + lane) * width;
-        if (dweight) store_pack(dweight + at, *(const Pack<acc, width>*)weight_sum[chunk]);
-        if (dbias) store_pack(dbias + at, *(const Pack<acc, width>*)bias_sum[chunk]);
+if (dweight) store_pack(dweight + sums_at + start, weight_sum[chunk]);
+        if (dbias) store_pack(dbias + sums_at + start, bias_sum[chunk]);
 <% endcall %>
 <% endif %>
     row_end();

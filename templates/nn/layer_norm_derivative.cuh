@@ -1,13 +1,4 @@
 <# With n = (x - mean) * rstd and g = dy * weight:  dx = (g - mean(g) - n * mean(g * n)) * rstd. #>
-<% macro each_chunk() %>
-#pragma unroll
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-<% if not exact %>
-        if ((chunk * threads + lane) * width >= columns) continue;
-<% endif %>
-        << caller() | trim >>
-    }
-<% endmacro %>
 <# n, the given cotangents and g of the packs of x and dy; `of`: the row's statistics; of the weight, the pack, or the
    numbers that it was unpacked to. #>
 <% macro numbers(x, dy, of, weight=none, unpacked="g", again=false) %>

@@ -89,6 +89,11 @@ def _check_array(value: Any, param: Param, device: Device, where: str) -> None:
         )
     if value.device is not device:
         raise LaunchError(f"{where}: expected an array on {device}, got {_describe(value)}")
+    if not param.const and value._storage.constant:
+        raise LaunchError(
+            f"{where}: {param.type_text} is written, and {_describe(value)} is a constant that others share; "
+            "write to a copy"
+        )
 
 
 def _pointer(param: Param, device: Device, where: str) -> Converter:

@@ -419,6 +419,22 @@ def test_a_written_view_that_overlaps_itself_is_refused(device):
     kernel(ck.Array._wrap(x._data.reshape(2, 4)[:, ::2], x.device), grid=1)
 
 
+def test_a_constant_that_others_share_is_not_written(device):
+    """A cotangent of ones is one element for all, which a rule of the tape gets as it is."""
+    kernel = ck.Kernel('extern "C" __global__ void << name >>(float* x) { x[0] = 2; }', name="two")
+
+    def vjp(cotangents, saved, needs):
+        refused("argument x: float\\* is written, and .* a constant", lambda: kernel(*cotangents, grid=1))
+        return cotangents
+
+    x = ck.asarray(1.0, dtype="float32")
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.asarray(3.0, dtype="float32")
+        ck.tape.record("identity", (x,), (y,), vjp)
+    assert tape.gradient(y, x).item() == 1.0 and ck.ones(()).item() == 1.0
+
+
 def test_a_failing_kernel_still_counts_as_a_write_and_an_empty_grid_does_not():
     with ck.device("host"):
         kernel = ck.Kernel('extern "C" __global__ void << name >>(float* y) { y[0] = 1; assert(y[0] != 1); }')

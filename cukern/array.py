@@ -65,10 +65,10 @@ class Array(Operators):
         made._key = None
         return made
 
-    @classmethod
-    def _made(cls, layout: Layout) -> Array:
+    @staticmethod
+    def _made(layout: Layout) -> Array:
         """A new Array of a layout, its elements not set; the current device is that of the layout."""
-        made = object.__new__(cls)
+        made = object.__new__(Array)
         memory = layout.allocate()
         if layout.on_host:
             made._ndarray, made._operand = memory, id(memory)

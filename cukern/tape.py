@@ -15,6 +15,7 @@ import itertools
 import threading
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from operator import or_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -57,34 +58,38 @@ class Operation:
     vjp: Vjp
     materialize: bool = True
 
-
-@dataclass(slots=True, eq=False)
-class Record:
-    """One operation on a tape, with the keys of its inputs and outputs."""
-
-    operation: Operation
-    inputs: Sequence[int | None]
-    outputs: Sequence[int | None]
-    saved: tuple[Array | None, ...]
-    versions: list[int]
-
-    def pull(self, cotangents: Sequence[Array | None], needs: tuple[bool, ...]) -> Sequence[Array | None]:
-        """The gradients of the inputs, as the rule gives them."""
-        name = self.operation.name
-        for array, version in zip(self.saved, self.versions, strict=True):
+    def pull(
+        self,
+        cotangents: Sequence[Array | None],
+        saved: Sequence[Array | None],
+        versions: Sequence[int],
+        needs: tuple[bool, ...],
+    ) -> Sequence[Array | None]:
+        """The gradients of a call's inputs, as the rule gives them; ``saved`` had ``versions`` when it was recorded."""
+        for array, version in zip(saved, versions, strict=True):
             if array is not None and array._storage.version != version:
                 raise GradientError(
-                    f"{name}: {describe(array)}, saved for its backward, was written since by "
+                    f"{self.name}: {describe(array)}, saved for its backward, was written since by "
                     f"{array._storage.writer}; compute the gradient first, or write to a copy"
                 )
         try:
-            gradients = self.operation.vjp(tuple(cotangents), self.saved, needs)
+            gradients = self.vjp(tuple(cotangents), tuple(saved), needs)
         except Exception as error:
-            error.add_note(f"while computing the gradient of {name}")
+            error.add_note(f"while computing the gradient of {self.name}")
             raise
-        if len(gradients) != len(self.inputs):
-            raise GradientError(f"{name}: expected {len(self.inputs)} gradients, got {len(gradients)}")
+        expected = len(self.input_forms)
+        if len(gradients) != expected:
+            raise GradientError(f"{self.name}: expected {expected} gradients, got {len(gradients)}")
         return gradients
+
+
+#: None for an array that no tape has met, or that has no gradient.
+Keys: TypeAlias = Sequence[int | None]
+#: A call on a tape: the operation, the keys of inputs and outputs, what its rule reads, the versions of that.
+#: A plain tuple, as one is made by every operation on tracked arrays.
+Record: TypeAlias = "tuple[Operation, Keys, Keys, Sequence[Array | None], Sequence[int]]"
+#: Which inputs of a call are tracked, the keys of all, and the tapes that track one.
+Tracking: TypeAlias = "tuple[tuple[bool, ...], Keys, Sequence[Tape]]"
 
 
 class _State(threading.local):
@@ -128,8 +133,8 @@ def recording(inputs: Sequence[Array]) -> bool:
     return False
 
 
-def tracked(inputs: Sequence[Array]) -> tuple[bool, ...] | None:
-    """Which of ``inputs`` an active tape tracks; None where that is none of them.
+def tracked(inputs: Sequence[Array]) -> Tracking | None:
+    """What :func:`record_tracked` needs to know of ``inputs``; None where no active tape tracks one of them.
 
     Raises:
         GradientError: an input was written since a tape began to track it.
@@ -138,10 +143,15 @@ def tracked(inputs: Sequence[Array]) -> tuple[bool, ...] | None:
     if not active:
         return None
     if len(active) == 1:
-        found = active[0]._needs(inputs)
-    else:
-        found = list(map(any, zip(*[tape._needs(inputs) for tape in active], strict=True)))
-    return tuple(found) if True in found else None
+        needs, keys = active[0]._needs(inputs)
+        return (needs, keys, active) if True in needs else None
+    tapes: list[Tape] = []
+    for tape in active:
+        found, keys = tape._needs(inputs)
+        if True in found:
+            needs = tuple(map(or_, needs, found)) if tapes else found
+            tapes.append(tape)
+    return (needs, keys, tapes) if tapes else None
 
 
 def active() -> tuple[Tape, ...]:
@@ -173,48 +183,41 @@ def record(
     Raises:
         GradientError: an input was written since a tape began to track it; an output was not made just now.
     """
-    tapes = [tape for tape in _state.active if True in tape._needs(inputs)]
-    if tapes:
-        _append(
-            tapes,
-            name,
-            [array._key for array in inputs],
-            list(map(form_of, inputs)),
-            outputs,
-            list(map(form_of, outputs)),
-            vjp,
-            saved,
-            materialize,
-        )
+    tracking = tracked(inputs)
+    if tracking is not None:
+        _, keys, tapes = tracking
+        _append(tapes, name, keys, list(map(form_of, inputs)), outputs, vjp, saved, materialize)
 
 
 def record_tracked(
-    operation: Operation, inputs: Sequence[Array], outputs: Sequence[Array], saved: tuple[Array | None, ...]
+    operation: Operation,
+    keys: Keys,
+    outputs: Sequence[Array],
+    saved: Sequence[Array | None],
+    tapes: Sequence[Tape],
 ) -> None:
-    """:func:`record` of inputs of which :func:`tracked` has just said that a tape tracks one, in fewer steps.
+    """:func:`record` in fewer steps, with the keys of inputs and the tapes that :func:`tracked` has just given.
 
     Args:
-        operation: its forms of outputs are layouts.
-        outputs: arrays that a kernel has just made, one of them of a floating dtype.
+        outputs: arrays of known layouts that a kernel has just made, one of them of a floating dtype.
     """
-    tapes: Sequence[Tape] = _state.active
-    if len(tapes) > 1:
-        tapes = [tape for tape in tapes if True in tape._needs(inputs)]
-    keys = [array._key for array in inputs]
-    versions = [0 if array is None else array._storage.version for array in saved] if saved else []
-    if len(outputs) == 1:
-        made: list[int | None] = [next(_keys)]
-        outputs[0]._key = made[0]
-    else:
-        made = [next(_keys) if form.floating else None for form in operation.output_forms]  # type: ignore[union-attr]
-        for array, key in zip(outputs, made, strict=True):
-            array._key = key
-    recorded = Record(operation, keys, made, saved, versions)
-    for tape in tapes:
-        for key in made:
-            if key is not None:
+    made = []
+    for array in outputs:
+        if array._layout.floating:  # type: ignore[union-attr]
+            array._key = key = next(_keys)
+            for tape in tapes:
                 tape._tracked[key] = 0
+        made.append(array._key)
+    recorded = (operation, keys, made, saved, _versions(saved) if saved else ())
+    for tape in tapes:
         tape._records.append(recorded)
+
+
+def _versions(saved: Sequence[Array | None]) -> list[int]:
+    versions = []
+    for array in saved:
+        versions.append(0 if array is None else array._storage.version)
+    return versions
 
 
 def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message: str) -> None:
@@ -226,20 +229,20 @@ def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message:
     tapes = [tape for tape in _state.active if tape._knows(inputs)]
     if tapes:
         keys, forms = [one.key for one in inputs], [one.form for one in inputs]
-        _append(tapes, name, keys, forms, outputs, list(map(form_of, outputs)), vjp, (), False)
+        _append(tapes, name, keys, forms, outputs, vjp, (), False)
 
 
 def _append(
     tapes: Sequence[Tape],
     name: str,
-    keys: Sequence[int | None],
+    keys: Keys,
     forms: Sequence[Likeness],
     outputs: Sequence[Array],
-    output_forms: Sequence[Likeness],
     vjp: Vjp,
     saved: Sequence[Array | None],
     materialize: bool,
 ) -> None:
+    output_forms = list(map(form_of, outputs))
     made: list[int | None] = []
     for array, form in zip(outputs, output_forms, strict=True):
         key = None
@@ -251,9 +254,8 @@ def _append(
                 tape._tracked[key] = array._storage.version
         made.append(key)
     if made != [None] * len(made):
-        versions = [0 if array is None else array._storage.version for array in saved]
         operation = Operation(name, forms, output_forms, vjp, materialize)
-        recorded = Record(operation, keys, made, tuple(saved), versions)
+        recorded = (operation, keys, made, tuple(saved), _versions(saved))
         for tape in tapes:
             tape._records.append(recorded)
 
@@ -330,25 +332,27 @@ class Tape:
                 "Tape(persistent=True)"
             )
 
-    def _needs(self, inputs: Sequence[Array]) -> list[bool]:
-        """Which of ``inputs`` are tracked; parameters are from here on."""
+    def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], Keys]:
+        """Which of ``inputs`` are tracked, and the keys of all; parameters are tracked from here on."""
         tracked = self._tracked
-        found = []
+        keys = []
+        all_tracked = True
         for array in inputs:
-            version = tracked.get(array._key)
+            key = array._key
+            version = tracked.get(key)
             if version is None:
-                trainable = getattr(array, "_trainable", False)
-                if trainable:
-                    tracked[_key_of(array)] = array._storage.version
-                found.append(trainable)
+                if getattr(array, "_trainable", False):
+                    key = _key_of(array)
+                    tracked[key] = array._storage.version
+                else:
+                    all_tracked = False
             elif version != array._storage.version:
                 raise GradientError(
                     f"{describe(array)} was written by {array._storage.writer} after a tape began to track "
                     "it, and the tape has no record of that; build a new array instead, or watch it again"
                 )
-            else:
-                found.append(True)
-        return found
+            keys.append(key)
+        return (True,) * len(keys) if all_tracked else tuple([key in tracked for key in keys]), keys
 
     def watch(self, *trees: Any) -> None:
         """Track arrays from here on, as they are now.
@@ -444,11 +448,12 @@ class Tape:
         """The records that lie downstream of ``keys``, and the keys of all that does."""
         reached = set(keys)
         relevant = []
-        for made in self._records:
-            if not reached.isdisjoint(made.inputs):
-                reached.update(made.outputs)
+        for recorded in self._records:
+            _, inputs, outputs, _, _ = recorded
+            if not reached.isdisjoint(inputs):
+                reached.update(outputs)
                 reached.discard(None)
-                relevant.append(made)
+                relevant.append(recorded)
         return relevant, reached
 
 
@@ -460,27 +465,27 @@ def _walk(
 ) -> None:
     """Pull cotangents back through ``records``, from the last to the first, dropping each when it is done."""
     while records:
-        made = records.pop()
+        operation, inputs, outputs, saved, versions = records.pop()
         given: list[Array | None] = []
         missing = 0
-        for key in made.outputs:
+        for key in outputs:
             cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
             given.append(cotangent)
             if cotangent is None:
                 missing += 1
         if missing == len(given):
             continue
-        if missing and made.operation.materialize:
+        if missing and operation.materialize:
             given = [
                 zeros_like(form) if one is None else one
-                for one, form in zip(given, made.operation.output_forms, strict=True)
+                for one, form in zip(given, operation.output_forms, strict=True)
             ]
-        needs = tuple([key in reached for key in made.inputs])
-        gradients = made.pull(given, needs)
+        needs = tuple([key in reached for key in inputs])
+        gradients = operation.pull(given, saved, versions, needs)
         for i, gradient in enumerate(gradients):
             if gradient is not None and needs[i]:
-                one = conform(gradient, made.operation.input_forms[i], made.operation.name, i)
-                _accumulate(cotangents, made.inputs[i], one)
+                one = conform(gradient, operation.input_forms[i], operation.name, i)
+                _accumulate(cotangents, inputs[i], one)
 
 
 def _accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:

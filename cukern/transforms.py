@@ -224,11 +224,11 @@ class _Capture(Tape):
         self.read: dict[int, Array] = {}
         self._tracked = ChainMap({}, *(outer._tracked for outer in tape.active()))
 
-    def _needs(self, inputs: Sequence[Array]) -> list[bool]:
-        for array, needed in zip(inputs, super()._needs(inputs), strict=True):
-            if needed:
-                self.read.setdefault(id(array), array)
-        return [False] * len(inputs)
+    def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], tape.Keys]:
+        needs, keys = super()._needs(inputs)
+        for array in itertools.compress(inputs, needs):
+            self.read.setdefault(id(array), array)
+        return (), keys
 
     def _knows(self, inputs: Sequence[Meta]) -> bool:
         return False

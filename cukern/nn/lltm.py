@@ -281,13 +281,14 @@ def lltm_cell(
         arguments = [one.contiguous() if i in (2, 4) else readable(one) for i, one in enumerate(arguments)]
         layouts = tuple([one._planned() for one in arguments])
         step = _steps.get(layouts) or remember(_steps, layouts, Step(layouts))
-    needs = tape.tracked(arguments)
-    new_h, new_cell, gates = step.forward(arguments, needs is not None)
-    if needs is not None:
+    tracking = tape.tracked(arguments)
+    new_h, new_cell, gates = step.forward(arguments, tracking is not None)
+    if tracking is not None:
+        _, keys, tapes = tracking
         saved = (*arguments, new_cell, gates)
         pull = partial(_pull_step, step)
         operation = tape.Operation("lltm_cell", step.layouts, step.outputs, pull)
-        tape.record_tracked(operation, arguments, (new_h, new_cell), saved)
+        tape.record_tracked(operation, keys, (new_h, new_cell), saved, tapes)
     return new_h, new_cell
 
 

@@ -48,10 +48,10 @@ def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] =
 
 
 def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) -> list[Array]:
-    outs = plan(arrays, scalars)
-    needs = tape.tracked(arrays)
-    if needs is not None:
-        _record(plan, arrays, scalars, outs, needs)
+    outs = plan.run(arrays, scalars)
+    tracking = tape.tracked(arrays)
+    if tracking is not None:
+        _record(plan, arrays, scalars, outs, tracking)
     return outs
 
 
@@ -60,10 +60,11 @@ def _record(
     arrays: Sequence[Array],
     scalars: Sequence[Scalar],
     outs: Sequence[Array],
-    needs: tuple[bool, ...],
+    tracking: tape.Tracking,
 ) -> None:
+    needs, keys, tapes = tracking
     if len(arrays) == 2 and arrays[0] is arrays[1]:
-        arrays, needs = arrays[:1], _TWICE
+        arrays, keys, needs = arrays[:1], keys[:1], _TWICE
     found = plan.backwards.get(needs)
     if found is None:
         shape = outs[0].shape
@@ -77,13 +78,15 @@ def _record(
     operation, inputs, outputs = found
     if operation is None:
         return
-    saved: tuple[Array, ...] = ()
-    if inputs or outputs:
-        saved = (*[arrays[k] for k in inputs], *[outs[k] for k in outputs])
+    saved = []
+    for k in inputs:
+        saved.append(arrays[k])
+    for k in outputs:
+        saved.append(outs[k])
     if scalars:
         pull = partial(_pull, operation.vjp.args[0], scalars)  # type: ignore[attr-defined]
         operation = replace(operation, vjp=pull)
-    tape.record_tracked(operation, arrays, outs, saved)
+    tape.record_tracked(operation, keys, outs, saved, tapes)
 
 
 #: In the place of what is tracked: one array is both operands, and has one cotangent.
@@ -136,19 +139,18 @@ class Elementwise(Row):
         """The function of arrays, numbers, or the symbols of a fused function."""
         if self.defaults and len(operands) < len(self.operands):
             operands += self.defaults[len(operands) - len(self.operands) :]
-        key = (
-            self,
-            *[one._layout or one._planned() if isinstance(one, Array) else type(one) for one in operands],
-        )
-        found = _quick.get(key)
+        key: list[Any] = [self]
+        for one in operands:
+            key.append(one._layout or one._planned() if isinstance(one, Array) else type(one))
+        found = _quick.get(tuple(key))
         if found is None:
             return self._apply(operands)
         plan, which = found
         if which is None:
-            outs = plan(operands)
-            needs = tape.tracked(operands)
-            if needs is not None:
-                _record(plan, operands, (), outs, needs)
+            outs = plan.run(operands)
+            tracking = tape.tracked(operands)
+            if tracking is not None:
+                _record(plan, operands, (), outs, tracking)
             return outs[0]
         scalars = [one for one, is_array in zip(operands, which, strict=True) if not is_array]
         try:

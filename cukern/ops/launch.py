@@ -180,14 +180,18 @@ class Plan:
     converters: tuple[Callable[[Any], Any], ...]
     backwards: dict[tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...]]]
 
-    def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
         """The outputs, new arrays."""
         if self.current is not None and self.current() != self.device.index:
             with self.device.activate():
-                return self(arrays, scalars)
-        made = [Array._made(layout) for layout in self.layouts]
+                return self.run(arrays, scalars)
+        made = []  # in loops, as before Python 3.12 a comprehension is a call of its own
+        for layout in self.layouts:
+            made.append(Array._made(layout))
         if self.launch is not None:
-            values = [one._operand for one in arrays]
+            values = []
+            for one in arrays:
+                values.append(one._operand)
             if scalars:
                 values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
             for one in made:

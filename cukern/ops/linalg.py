@@ -108,13 +108,14 @@ def matmul(x1: Array, x2: Array, /) -> Array:
 
 def _recorded_product(a: Array, b: Array, made: Array) -> Array:
     """The product, recorded where a tape tracks a factor."""
-    needs = tape.tracked((a, b))
-    if needs is not None:
+    tracking = tape.tracked((a, b))
+    if tracking is not None:
+        needs, keys, tapes = tracking
         saved = (a if needs[1] else None, b if needs[0] else None)
         pull = _pull_flat if b.ndim == 2 else _pull_batched
         forms = (a._planned(), b._planned())
         operation = tape.Operation("matmul", forms, (made._planned(),), pull)
-        tape.record_tracked(operation, (a, b), (made,), saved)
+        tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
 

@@ -217,8 +217,8 @@ class Reduce:
         if plain and isinstance(x, Array) and (axis is None or type(axis) is int):
             plan = known(self, x._layout or x._planned(), axis, keepdims)
             if plan is not None:
-                needs = None if self.rule is None else tape.tracked((x,))
-                return self._run(plan, (x,), (), parameter, needs)
+                tracking = None if self.rule is None else tape.tracked((x,))
+                return self._run(plan, (x,), (), parameter, tracking)
         if isinstance(x, Reduced):
             raise x._refused(self.name)
         if not isinstance(x, Expr):
@@ -279,15 +279,15 @@ class Reduce:
             DeviceError: the arrays are on different devices.
             ValueError: the shapes do not broadcast, or there is no value and the reduction of none has no result.
         """
-        needs = None if self.rule is None else tape.tracked(arrays)
-        if needs is not None and made.name != "load" and self._reads_values():
+        tracking = None if self.rule is None else tape.tracked(arrays)
+        if tracking is not None and made.name != "load" and self._reads_values():
             arrays, scalars = evaluate(made, arrays, scalars), ()
             made = load(arrays[0].dtype, arrays[0].dtype)
-            needs = tape.tracked(arrays)
+            tracking = tape.tracked(arrays)
         plan = planned(self.row, made, arrays, axes, keepdims, result)
         if plan.count == 0 and not (self.row.empty or empty):
             raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {plan.shape}")
-        return self._run(plan, arrays, scalars, parameter, needs)
+        return self._run(plan, arrays, scalars, parameter, tracking)
 
     def _run(
         self,
@@ -295,18 +295,21 @@ class Reduce:
         arrays: Sequence[Array],
         scalars: Sequence[Any],
         parameter: float,
-        needs: tuple[bool, ...] | None,
+        tracking: tape.Tracking | None,
     ) -> Array:
-        """The reduction by its plan, recorded where ``needs`` says which inputs a tape tracks."""
-        y = plan(arrays, scalars, parameter)
-        if needs is not None and plan.layout.dtype in dtypes.FLOATS:
+        """The reduction by its plan, recorded where ``tracking`` says that a tape tracks an input."""
+        y = plan.run(arrays, scalars, parameter)
+        if tracking is not None and plan.layout.floating:
+            needs, keys, tapes = tracking
             call: _Call | None = None if scalars or parameter else plan.pulls.get(needs)
             if call is None:
                 call = _Call(self, plan, tuple(scalars), parameter, needs)
                 if not scalars and not parameter:
                     plan.pulls[needs] = call
-            saved = (*[arrays[i] for i in call.reads], y) if call.keeps_y else [arrays[i] for i in call.reads]
-            tape.record_tracked(call.operation, arrays, (y,), tuple(saved))
+            saved = [arrays[i] for i in call.reads]
+            if call.keeps_y:
+                saved.append(y)
+            tape.record_tracked(call.operation, keys, (y,), saved, tapes)
         return y
 
 

@@ -113,11 +113,11 @@ class Plan:
     pulls: dict[tuple[bool, ...], Any]
     rendered: list[tuple[Any, dict[str, Any]]]
 
-    def __call__(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
         """The result, a new array."""
         if self.current is not None and self.current() != self.device.index:
             with self.device.activate():
-                return self(arrays, scalars, parameter)
+                return self.run(arrays, scalars, parameter)
         made = Array._made(self.layout)
         if self.launch is None:
             return made

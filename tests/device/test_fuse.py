@@ -16,13 +16,13 @@ from cukern.testing import assert_close, gradcheck
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs that run."""
     names: list[str] = []
-    call = launch.Plan.__call__
+    call = launch.Plan.run
 
     def counted(plan: launch.Plan, *args: Any) -> Any:
         names.append(plan.program.name)
         return call(plan, *args)
 
-    monkeypatch.setattr(launch.Plan, "__call__", counted)
+    monkeypatch.setattr(launch.Plan, "run", counted)
     return names
 
 

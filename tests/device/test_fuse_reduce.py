@@ -19,7 +19,7 @@ A, B = RNG.normal(size=(3, 4, 5)), RNG.normal(size=(4, 1))
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs that run, in order; reductions by their own name."""
     made: list[str] = []
-    call, reduce = launch.Plan.__call__, reduction.Plan.__call__
+    call, reduce = launch.Plan.run, reduction.Plan.run
 
     def counted(plan: launch.Plan, *args: Any) -> Any:
         made.append(plan.program.name)
@@ -29,8 +29,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(plan.rendered[0][1]["reduction"].name)
         return reduce(plan, *args)
 
-    monkeypatch.setattr(launch.Plan, "__call__", counted)
-    monkeypatch.setattr(reduction.Plan, "__call__", reduced)
+    monkeypatch.setattr(launch.Plan, "run", counted)
+    monkeypatch.setattr(reduction.Plan, "run", reduced)
     return made
 
 

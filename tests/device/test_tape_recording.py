@@ -21,10 +21,19 @@ pytestmark = pytest.mark.usefixtures("device")
 def records(monkeypatch):
     """The names of the operations that any tape records."""
     names = []
-    made = tape.Record
-    monkeypatch.setattr(
-        tape, "Record", lambda made_by, *rest: (names.append(made_by.name), made(made_by, *rest))[1]
-    )
+
+    class Records(list):
+        def append(self, recorded):
+            names.append(recorded[0].name)
+            super().append(recorded)
+
+    made = ck.Tape.__init__
+
+    def init(self, *args, **options):
+        made(self, *args, **options)
+        self._records = Records()
+
+    monkeypatch.setattr(ck.Tape, "__init__", init)
     return names
 
 

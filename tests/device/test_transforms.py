@@ -328,6 +328,6 @@ def test_checkpoint_does_not_take_what_it_makes_for_what_it_reads():
     with ck.Tape() as active:
         active.watch(x)
         y = ck.checkpoint(slope)(x)
-    assert [len(made.inputs) for made in active._records] == [1]
+    assert [len(inputs) for _, inputs, *_ in active._records] == [1]
     with pytest.raises(ck.GradientError, match="once_differentiable"):
         active.gradient(y, x)

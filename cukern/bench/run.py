@@ -118,7 +118,7 @@ class Bench:
             return [float(one.peak(sides[one.name][0])) for one in self.libraries if one.name in sides]
         if case.kind == "call":
             synchronize = self.device.synchronize
-            times = [host_seconds(synchronize, calls[0]) for calls in sides.values()]
+            times = host_seconds(synchronize, [calls[0] for calls in sides.values()])
             return [seconds / (TRACKED if case.grad else 1) for seconds in times]
         return median_seconds(self.clock, list(sides.values()))
 

@@ -13,6 +13,8 @@ import cukern as ck
 Call = Callable[[], Any]
 #: Calls in a batch, seconds of a measurement, and batches of it at most.
 BATCH, SECONDS, BATCHES = 10, 0.15, 9
+#: Of the host's clock: seconds of a round at least, and rounds.
+ROUND, ROUNDS = 5e-3, 60
 
 _SPIN = ck.Kernel(
     """
@@ -91,14 +93,23 @@ def median_seconds(
     return [statistics.median(times) for times in taken]
 
 
-def host_seconds(synchronize: Call, call: Call, calls: int = 200, rounds: int = 9) -> float:
-    """Seconds of a call by the host's clock, until the device is done: the mean of a round, of the quickest round."""
-    best = float("inf")
-    for _ in range(rounds):
+def host_seconds(synchronize: Call, sides: Sequence[Call]) -> list[float]:
+    """Seconds of a call of each side by the host's clock, until the device is done.
+
+    The mean of a round, of the quickest round: a processor changes its speed from one second to the next, so rounds are
+    short, and the sides take turns.
+    """
+
+    def taken(call: Call, calls: int) -> float:
         synchronize()
         start = time.perf_counter()
         for _ in range(calls):
             call()
         synchronize()
-        best = min(best, (time.perf_counter() - start) / calls)
+        return (time.perf_counter() - start) / calls
+
+    best = [min(taken(call, 3) for _ in range(3)) for call in sides]
+    calls = [max(3, int(ROUND / seconds)) for seconds in best]
+    for _ in range(ROUNDS):
+        best = [min(s, taken(call, n)) for s, call, n in zip(best, sides, calls, strict=True)]
     return best

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import aliases, creation, fft, grids, info, io, linalg, namespace
-from .expr import Row
 from .ops.reduce import __all__ as reductions
+from .row import Row
 
 #: The modules of functions, and what a reader calls them.
 _FAMILIES = {

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from . import dtypes
 from .dtypes import DType
-from .expr import Node, Scalar, order
+from .expr import Node, order
+from .row import Scalar
 
 
 @dataclass(frozen=True)

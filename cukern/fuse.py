@@ -13,11 +13,12 @@ import numpy as np
 from . import dtypes, pytree
 from .array import Array
 from .creation import asarray
-from .expr import Expr, Node, Reduced, cast, convert_scalar, input_node, is_scalar, order, scalar_node
+from .expr import Expr, Node, Reduced, cast, input_node, order, scalar_node
 from .ops import reduction
 from .ops.elementwise import evaluate
 from .ops.launch import remember, source
 from .program import Program, compact
+from .row import convert_scalar, is_scalar
 
 P = ParamSpec("P")
 R = TypeVar("R")

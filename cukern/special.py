@@ -10,10 +10,10 @@ import numpy as np
 from . import dtypes
 from .array import Array
 from .creation import zeros_like
-from .expr import ALL, NUMERIC
 from .fuse import fuse
 from .ops.axes import public, require_array
 from .ops.elementwise import astype, binary, parametric, ternary, unary
+from .row import ALL, NUMERIC
 from .table import (
     abs,
     cos,

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
-from .expr import ALL, INTEGER, NUMERIC
 from .ops.elementwise import Bounded, Choice, Rounding, Unary, binary, parametric, unary
+from .row import ALL, INTEGER, NUMERIC
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)

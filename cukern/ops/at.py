@@ -15,7 +15,7 @@ from ..array import Array
 from ..creation import asarray
 from ..device import Device
 from ..errors import DeviceError
-from ..expr import is_scalar
+from ..row import is_scalar
 from ..table import add, divide, equal, less, maximum, minimum, multiply, negative, not_equal, where
 from .axes import public, require_array
 from .elementwise import astype

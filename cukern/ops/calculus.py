@@ -14,9 +14,9 @@ from ..creation import asarray, zeros
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
-from ..expr import convert_scalar, is_scalar
 from ..fuse import fuse
 from ..kernel import Kernel
+from ..row import convert_scalar, is_scalar
 from ..table import isnan, not_equal, remainder, subtract, where
 from .axes import normalize_axes, normalize_axis, public, require_array
 from .elementwise import astype

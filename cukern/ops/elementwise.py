@@ -14,23 +14,10 @@ from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray
 from ..errors import DeviceError, GradientError
-from ..expr import (
-    FLOAT,
-    Expr,
-    Node,
-    Reduced,
-    Row,
-    Scalar,
-    call,
-    cast,
-    input_node,
-    is_scalar,
-    scalar_node,
-    substitute,
-    symbolic,
-)
+from ..expr import Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
 from ..operators import FUNCTIONS
 from ..program import Backward, Program, program, remember
+from ..row import FLOAT, Row, Scalar, is_scalar
 from .axes import public, require_array
 from .launch import Plan, planned, repeated, run_into
 

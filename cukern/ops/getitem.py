@@ -14,7 +14,7 @@ from .. import tape
 from ..array import Array
 from ..creation import asarray
 from ..errors import GradientError
-from ..expr import convert_scalar, is_scalar
+from ..row import convert_scalar, is_scalar
 from .axes import on_device, public, recorded, recorded_many, view
 from .elementwise import astype
 from .index import gather, integers, places_in, settled_in

@@ -17,9 +17,9 @@ from ..creation import zeros as zeros_of
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
-from ..expr import is_scalar
 from ..fuse import fuse
 from ..kernel import Kernel
+from ..row import is_scalar
 from ..table import greater, greater_equal, where
 from .axes import public, require_array
 from .calculus import diff

@@ -17,10 +17,10 @@ from ..device import Device
 from ..device.base import Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
-from ..expr import convert_scalar
 from ..layout import Layout, fresh_layout, layout_of
 from ..program import Program
 from ..program import remember as remember
+from ..row import convert_scalar
 from .spread import HOST_TILE, HOST_TURNS, LINES, Operand, Task, Work, spread, tiled
 from .spread import contiguous_steps as contiguous_steps
 

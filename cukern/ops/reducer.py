@@ -14,9 +14,10 @@ from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray
 from ..dtypes import DType
-from ..expr import Expr, Reduced, Scalar, call, cast, input_node, scalar_node
+from ..expr import Expr, Reduced, call, cast, input_node, scalar_node
 from ..operators import FUNCTIONS
 from ..program import Program, compact, program, roots_from
+from ..row import Scalar
 from .axes import normalize_axes, require_array
 from .elementwise import evaluate
 from .launch import remember

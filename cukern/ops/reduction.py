@@ -14,9 +14,9 @@ from ..cxx import compute_type, statements
 from ..device import Device
 from ..device.base import Prepared
 from ..dtypes import DType
-from ..expr import convert_scalar
 from ..layout import Layout, fresh_layout, layout_of
 from ..program import Program
+from ..row import convert_scalar
 from .launch import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits, on, one_device, remember
 from .reduction_work import PARTS, Source, Task, Work, joined, on_gpu, serial
 

@@ -15,8 +15,8 @@ from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
 from ..errors import DeviceError
-from ..expr import is_scalar
 from ..kernel import Kernel
+from ..row import is_scalar
 from ..table import floor_divide, not_equal, remainder
 from .axes import public, require_array
 from .elementwise import astype

@@ -10,7 +10,7 @@ import numpy as np
 
 import cukern as ck
 from cukern import layout, operators
-from cukern.expr import Row
+from cukern.row import Row
 from cukern.testing import assert_close
 
 ROWS: dict[str, Row] = {name: f for name, f in operators.FUNCTIONS.items() if isinstance(f, Row)}

@@ -15,8 +15,8 @@ from elementwise_support import (
 
 import cukern as ck
 from cukern import namespace, tape
-from cukern.expr import Row
 from cukern.ops import launch
+from cukern.row import Row
 from cukern.testing import assert_close, gradcheck
 
 # ----- derivatives -----

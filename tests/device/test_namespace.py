@@ -14,8 +14,8 @@ from namespace_cases import A, Case
 
 import cukern as ck
 from cukern import dtypes, namespace
-from cukern.expr import Row
 from cukern.ops.reduce import Reduce
+from cukern.row import Row
 from cukern.testing import assert_close, gradcheck
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))

@@ -10,7 +10,7 @@ import pytest
 
 import cukern as ck
 from cukern import operators
-from cukern.expr import Row
+from cukern.row import Row
 from cukern.testing import assert_close, gradcheck
 
 A = np.random.default_rng(0).uniform(0.1, 0.9, (3, 4))

@@ -193,7 +193,7 @@ def _rows_with_sums(packs: int, itemsize: int, limits: Limits) -> Rows | None:
             threads = max(_LARGEST_BLOCK, power_of_two(divide_up(packs, most)))
         cluster = divide_up(threads, _LARGEST_BLOCK)
         block = threads // cluster
-        turn = turn_of_cluster if cluster > 1 else min(turn, max(1, _TURN // packs))
+        turn = turn_of_cluster if cluster > 1 else min(turn, max(1, _TURN // power_of_two(packs)))
         resident = max(1, (_BUSY if turn > 1 else _LARGEST_BLOCK) // block)
     shape = Rows(block, threads, divide_up(packs, threads), width, cluster, resident, 1, turn)
     stages = _STAGES if cluster == 1 else _CLUSTER_STAGES

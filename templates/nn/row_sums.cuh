@@ -11,7 +11,8 @@ __device__ __forceinline__ RowState row_join(RowState a, RowState b) {
 }
 <% include "nn/row.cuh" %>
 <% set lanes = [threads, 32] | min %>
-<% if sums > lanes %>
+<# Otherwise each step halves them, to one a lane in the end. #>
+<% if lanes % sums %>
 __device__ __forceinline__ RowState row_sums(RowState state, int& phase) { return row_reduce(state, phase); }
 <% else %>
 __device__ __forceinline__ RowState row_sums(RowState state, int& phase) {

@@ -14,7 +14,7 @@ from cukern import nn
 from cukern.arguments import address
 from cukern.nn import reference
 from cukern.nn.layer_norm import launch_backward, launch_forward
-from cukern.nn.layer_norm_work import Limits, Shape, backward_rows, forward_shape, gpu_shape
+from cukern.nn.layer_norm_work import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape
 from cukern.testing import gradcheck
 
 SHAPES = [
@@ -46,11 +46,12 @@ def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool,
 
 
 def check_a_launch(
-    shape: Shape, rows: int, columns: int, dtype: str = "float32", backward: bool = True
+    shape: Shape | Rows, rows: int, columns: int, dtype: str = "float32", backward: bool = True
 ) -> None:
     x, dy = random(0, (rows, columns), dtype), random(1, (rows, columns), dtype)
     weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
-    y, statistics = launch_forward(x, weight, bias, 1e-5, columns, shape)
+    forward = shape if isinstance(shape, Shape) else None
+    y, statistics = launch_forward(x, weight, bias, 1e-5, columns, forward)
     normal = numpy_layer_norm(x.numpy())
     close(y, normal * weight.numpy().astype(np.float64) + bias.numpy().astype(np.float64), 8)
     wide = x.numpy().astype(np.float64)
@@ -71,7 +72,7 @@ def test_each_launch_shape(device: ck.Device, shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize("columns", [8, 104, 1000, 2048])
+@pytest.mark.parametrize("columns", [8, 104, 1000, 1280, 2048, 2560])
 def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
     """Rows of part of a warp, of a warp and of a block, taken in turn, with and without weight and bias."""
     rows = 67
@@ -92,7 +93,15 @@ def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
         ):
             assert (made is not None) == want
             if made is not None:
-                close(made, expected, 32)
+                close(made, expected, 2 if x.itemsize == 2 else 32)
+
+
+@pytest.mark.parametrize("columns, turn", [(4, 4), (16, 3), (260, 3), (1280, 3), (1280, 2)])
+def test_rows_of_a_turn(device: ck.Device, columns: int, turn: int) -> None:
+    """As many as lanes share evenly and others, the last turn short of a row or more."""
+    shape = backward_rows(columns, 4, Limits(1, device.properties.max_shared_memory_per_block), True)
+    assert shape is not None
+    check_a_launch(shape._replace(turn=turn, resident=1), 2 * turn + 1, columns)
 
 
 def test_rows_of_packs_by_length() -> None:

@@ -91,7 +91,8 @@ _FORWARD = {
     4: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (512, 2), (512, 4), (512, 8), (1024, 8)),
     8: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 4), (512, 4), (1024, 4), (1024, 16)),
 }
-#: Threads of a multiprocessor, also where they have no more than two packs of single precision.
+#: Threads of a multiprocessor in the forward pass, and where each has two packs of single precision at most: their
+#: registers suffice for so many.
 _THREADS, _THREADS_OF_FEW = 1024, 2048
 #: Threads of a multiprocessor that have rows in registers, without and with those for a weight beside x and dy.
 _RESIDENT = {False: 1024, True: 768}

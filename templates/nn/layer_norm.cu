@@ -1,7 +1,7 @@
 // y[r, c] = (x[r, c] - mean[r]) * rstd[r] * weight[c] + bias[c], for rows of `columns` elements.
 // x, y (rows, columns); weight, bias (columns)<< "" if weighted and biased else ", where there is one" >>; statistics (rows, 2): those of layer_norm_statistics.cuh,
 // with rstd = 1 / sqrt(variance + eps).
-// Launch: block / threads rows a block, or a row a cluster of blocks. Shared: one number a warp, one a block.
+// Launch: block / threads rows a block, or a row a cluster of blocks. Shared: the states of warps, and one of a block.
 // chunks > 0: a thread keeps chunks * width elements in registers and x is read once. chunks == 0: x is read once for
 // the statistics, by tiles of << tile >> elements a thread, and once for y, for rows that no registers hold.
 <% include "prelude/math.cuh" %>
@@ -129,7 +129,7 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
     const acc rstd = acc(1) / sqrt(maximum(variance, acc(0)) + eps);
     row_end();
     if (!live) return;
-    if (lane == 0) ((Statistics*)statistics)[row] = {<< "mean" if half and chunks else "(mean - shift) + remainder" >>, rstd};
+    if (lane == 0) ((Statistics*)statistics)[row] = {<< "acc(above)" if not chunks else "mean" if half else "(mean - shift) + remainder" >>, rstd};
 <% if chunks %>
     const acc above = << "-mean" if half else "-remainder" >> * rstd;
 <% call each_chunk() %>

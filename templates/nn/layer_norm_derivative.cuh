@@ -25,7 +25,7 @@ using acc = << acc >>;
 using index = << index >>;
 using Held = Pack<elem, << width >>>;
 constexpr int groups = << groups >>, chunks = << chunks >>, threads = << threads >>, width = << width >>, block = << block >>;
-<# The sums of g and of g * n, of each row(s). #>
+<# The sums of g and of g * n, of each row of a turn. #>
 <% set sums = 2 * turn %>
 <% include "nn/row_sums.cuh" %>
 <% include "nn/layer_norm_statistics.cuh" %>

@@ -4,7 +4,8 @@ struct alignas(2 * sizeof(<< acc >>)) Statistics {
     << acc >> mean, rstd;
 };
 __device__ __forceinline__ Statistics statistics_of(const << acc >>* all, long long row) { return ((const Statistics*)all)[row]; }
-// With the first element, what the row's elements are normalized by. Elements less the first are exact where the mean is large.
+// With the first element, what the row's elements are normalized by. Elements less the first are exact where the mean is large;
+// where the first is k standard deviations from the others, normalized numbers are off by k times the type's rounding.
 struct RowStatistics {
     << acc >> first, rstd, offset;
     __device__ __forceinline__ RowStatistics() {}

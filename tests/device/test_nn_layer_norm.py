@@ -52,8 +52,8 @@ def check_a_launch(
     weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
     forward = shape if isinstance(shape, Shape) else None
     y, statistics = launch_forward(x, weight, bias, 1e-5, columns, forward)
-    normal = numpy_layer_norm(x.numpy())
-    close(y, normal * weight.numpy().astype(np.float64) + bias.numpy().astype(np.float64), 8)
+    normal, ulps = numpy_layer_norm(x.numpy()), 2 if x.itemsize == 2 else 16
+    close(y, normal * weight.numpy().astype(np.float64) + bias.numpy().astype(np.float64), min(ulps, 8))
     wide = x.numpy().astype(np.float64)
     close(statistics[:, 0], (wide - wide[:, :1]).mean(-1), 32)
     if not backward:
@@ -61,9 +61,9 @@ def check_a_launch(
     dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns, shape=shape)
     g = dy.numpy().astype(np.float64) * weight.numpy()
     rstd = 1 / np.sqrt(x.numpy().astype(np.float64).var(-1, keepdims=True) + 1e-5)
-    close(dx, (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)) * rstd, 16)
-    close(dweight, (dy.numpy() * normal).sum(0), 16)
-    close(dbias, dy.numpy().astype(np.float64).sum(0), 16)
+    close(dx, (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)) * rstd, ulps)
+    close(dweight, (dy.numpy() * normal).sum(0), ulps)
+    close(dbias, dy.numpy().astype(np.float64).sum(0), ulps)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -82,7 +82,14 @@ def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
     _, statistics = launch_forward(x, weight, bias, 1e-5, columns)
     normal, above = numpy_layer_norm(x.numpy()), dy.numpy().astype(np.float64)
     rstd = 1 / np.sqrt(x.numpy().astype(np.float64).var(-1, keepdims=True) + 1e-5)
-    for scaled, wanted in ((weight, (True, True)), (None, (False, False)), (weight, (False, True))):
+    cases = [
+        (weight, (True, True)),
+        (weight, (False, True)),
+        (weight, (False, False)),
+        (None, (False, True)),
+        (None, (False, False)),
+    ]
+    for scaled, wanted in cases:
         shape = backward_rows(columns, x.itemsize, limits, any(wanted))
         assert shape is not None
         found = launch_backward(x, dy, scaled, statistics, columns, (True, *wanted), shape)
@@ -104,15 +111,26 @@ def test_rows_of_a_turn(device: ck.Device, columns: int, turn: int) -> None:
     check_a_launch(shape._replace(turn=turn, resident=1), 2 * turn + 1, columns)
 
 
+@pytest.mark.parametrize("rows, columns", [(7, 8000), (133, 760)])
+def test_rows_that_registers_do_not_hold(device: ck.Device, rows: int, columns: int) -> None:
+    """Those of a block, and those of a warp, are read again from shared memory."""
+    shape = Rows(512, 512, 2, 8, stages=2, turn=2) if rows < 8 else Rows(256, 32, 3, 8, stages=2, turn=4)
+    assert not shape.keeps_row
+    if shape.shared > device.properties.max_shared_memory_per_block:
+        pytest.skip("needs a GPU with more shared memory")
+    check_a_launch(shape, rows, columns, "bfloat16")
+
+
 def test_rows_of_packs_by_length() -> None:
     limits = Limits(8, 227 * 1024)
     for itemsize in (2, 4, 8):
-        for columns in (8, 96, 768, 1024, 4096, 16384):
+        for columns in (8, 96, 768, 1024, 1280, 2560, 4096, 16384):
             for sums in (True, False):
                 shape = backward_rows(columns, itemsize, limits, sums)
                 assert shape is not None and shape.cluster <= 8 and shape.block <= 512
                 assert shape.threads * shape.chunks * shape.width >= columns
                 assert shape.threads <= 32 or shape.threads == shape.block * shape.cluster
+                assert shape.turn in (1, 2, 4)  # whose sums lanes share evenly
                 assert shape.stages != 1 and shape.resident * shape.shared <= limits.memory
     for found in (backward_rows(7, 4, limits, True), backward_rows(1 << 20, 4, limits, True)):
         assert found is None
@@ -161,7 +179,18 @@ def test_clusters_hold_rows_that_blocks_do_not(registers: int) -> None:
 @pytest.mark.parametrize("columns", [104, 4096])
 def test_rows_of_packs_in_registers(device: ck.Device, columns: int, dtype: str) -> None:
     itemsize = ck.dtypes.as_dtype(dtype).itemsize
-    check_a_launch(forward_shape(columns, itemsize, 1), 11, columns, dtype, backward=False)
+    shape = forward_shape(columns, itemsize, 1)
+    check_a_launch(shape, 11, columns, dtype, backward=False)
+    x, weight, bias = (
+        random(0, (11, columns), dtype),
+        random(1, (columns,), dtype),
+        random(2, (columns,), dtype),
+    )
+    normal = numpy_layer_norm(x.numpy())
+    for scale, shift in ((weight, None), (None, bias), (None, None)):
+        y, _ = launch_forward(x, scale, shift, 1e-5, columns, shape)
+        scaled = normal if scale is None else normal * scale.numpy().astype(np.float64)
+        close(y, scaled if shift is None else scaled + shift.numpy().astype(np.float64), 8)
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
@@ -185,6 +214,16 @@ def test_clusters_take_rows_in_turn(device: ck.Device, shape: Shape, dtype: str)
     if device.properties.max_blocks_per_cluster < shape.cluster:
         pytest.skip("needs a GPU of compute capability 9 or later: no blocks share a row here")
     check_a_launch(shape, 4 * device.properties.multiprocessors + 7, 100, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_clusters_take_rows_of_a_turn(device: ck.Device, dtype: str) -> None:
+    """More turns of a cluster than stages, the last one short of a row."""
+    if device.properties.max_blocks_per_cluster < 2:
+        pytest.skip("needs a GPU of compute capability 9 or later: no blocks share a row here")
+    width = 16 // ck.dtypes.as_dtype(dtype).itemsize
+    shape = Rows(64, 128, 2, width, cluster=2, stages=3, turn=2)
+    check_a_launch(shape, 4 * device.properties.multiprocessors + 7, 150 * width, dtype)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -336,6 +375,28 @@ def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> N
         [random(0, (3, 7)), random(1, (7,))],
         64,
     )
+
+
+def test_64_bit_indices_of_packs(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, dy, weight = (
+        random(0, (3, 104), "float32"),
+        random(1, (3, 104), "float32"),
+        random(2, (104,), "float32"),
+    )
+    limits = Limits(1, device.properties.max_shared_memory_per_block)
+
+    def results() -> list[ck.Array]:
+        y, statistics = launch_forward(x, weight, None, 1e-5, 104, forward_shape(104, 4, 1))
+        found = [y, statistics]
+        for sums in (True, False):
+            shape = backward_rows(104, 4, limits, sums)
+            found += launch_backward(x, dy, weight, statistics, 104, (True, sums, sums), shape)
+        return [one for one in found if one is not None]
+
+    expected = [one.numpy() for one in results()]
+    monkeypatch.setattr(import_module("cukern.nn.layer_norm"), "index_type", lambda *sizes: "long long")
+    for made, want in zip(results(), expected, strict=True):
+        close(made, want, 8)
 
 
 def test_the_same_bits_in_every_run(device: ck.Device) -> None:

@@ -29,7 +29,7 @@ _backward_sums = Kernel("nn/layer_norm_backward_sums.cu", name="layer_norm_backw
 
 #: Rows that the host sums the gradients of weight and bias over, each into a row of its own.
 _HOST_SLOTS = 32
-#: Rows of a group at least where it has sums for weight and bias, which are written once, and all multiprocessors work.
+#: Turns of a group at least where it has sums for weight and bias, which are written once, and all multiprocessors work.
 _ROWS_EACH = 8
 
 
@@ -230,7 +230,8 @@ def layer_norm(
     of eight (262,144); its gradient reads ``x`` and that of the result once up to half as many elements, a
     quarter in float64. Longer rows, and those of the host, are read twice: once for the mean and the variance
     together, or the sums of the gradient, and once for the result. The mean is taken off before anything is
-    squared, so that a mean that is large beside the spread does no harm.
+    squared, so that a mean that is large beside the spread does no harm. The gradient takes off the row's first
+    element: where that is k standard deviations from the mean, it computes with a rounding of k times the dtype's.
 
     Args:
         x: shape (..., *normalized_shape), a floating dtype.

@@ -76,10 +76,10 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 <% endif %>
     const elem* source = x + (long long)(live ? row : 0) * columns;
     elem* target = y + (long long)(live ? row : 0) * columns;
-    const acc scale = acc(1) / acc(columns);
     int phase = 0;
 
 <% if chunks %>
+    const acc scale = acc(1) / acc(columns);
     Pack<elem, << width >>> held[<< chunks >>];
 <% call each_chunk() %>
 held[chunk] = load_pack< << width >> >(source + start);
@@ -88,9 +88,8 @@ held[chunk] = load_pack< << width >> >(source + start);
 
     const acc shift = cast<acc>(source[0]);
 <% if chunks %>
-    // A compiler leaves out what is added to -0.
     acc sum[<< width >>], square[<< width >>]<< ", offset[%d]" % width if not half >>;
-    for (int v = 0; v < << width >>; ++v) sum[v] = square[v] = << "offset[v] = " if not half >>acc(-0.0);
+    clear(sum), clear(square)<< ", clear(offset)" if not half >>;
 <% call over_row() %>
 sum[v] += value<< " - shift" if not half >>;
 <% endcall %>

@@ -26,8 +26,7 @@ xs_held[chunk] = load_pack<width>(x + at + start);
 <% endcall %>
     const RowStatistics of(x[row * columns], statistics_of(statistics, row));
     acc sum[width], product[width];
-    // A compiler leaves out what is added to -0.
-    for (int v = 0; v < width; ++v) sum[v] = product[v] = acc(-0.0);
+    clear(sum), clear(product);
 <% set weight_at = "load_pack<width>(weight + start)" %>
 <% call each_chunk() %>
 << numbers("xs_held[chunk]", "gs_held[chunk]", "of", weight_at) >>

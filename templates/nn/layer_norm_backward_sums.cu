@@ -87,8 +87,7 @@ unpack(load_pack<width>(weight + start), weight_held[chunk]);
         for (int r = 0; r < turn; ++r) {
             if (row + r >= rows) break;
             acc sum[width], product[width];
-            // A compiler leaves out what is added to -0.
-            for (int v = 0; v < width; ++v) sum[v] = product[v] = acc(-0.0);
+            clear(sum), clear(product);
 <% call each_chunk() %>
 << numbers("held_at(slot + r * row_size + chunk * block)", "held_at(slot + r * row_size + (chunks + chunk) * block)", "of[r]", unpacked="weight_held[chunk]") >>
 #pragma unroll

@@ -72,6 +72,13 @@ __device__ __forceinline__ Pack<T, N> packed(const A (&from)[N]) {
     return pack;
 }
 
+// What sums begin with: a compiler leaves out what is added to -0.
+template <typename T, int N>
+__device__ __forceinline__ void clear(T (&sums)[N]) {
+#pragma unroll
+    for (int v = 0; v < N; ++v) sums[v] = T(-0.0);
+}
+
 // The larger of two packs' elements at each place, as maximum().
 template <typename T, int N>
 __device__ __forceinline__ Pack<T, N> larger(const Pack<T, N>& a, const Pack<T, N>& b) {

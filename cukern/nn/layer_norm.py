@@ -29,7 +29,7 @@ _backward_sums = Kernel("nn/layer_norm_backward_sums.cu", name="layer_norm_backw
 
 #: Rows that the host sums the gradients of weight and bias over, each into a row of its own.
 _HOST_SLOTS = 32
-#: Turns of a group at least where it has sums for weight and bias, which are written once, and all multiprocessors work.
+#: Turns of a group at least where it has sums for weight and bias, written once, and all multiprocessors work.
 _ROWS_EACH = 8
 
 

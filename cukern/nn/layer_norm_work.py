@@ -105,6 +105,8 @@ _ALONE = {
     4: ((192, 384),),
     8: ((256, 256),),
 }
+#: Threads that such a block has at least, and fewer at a time where memory is short.
+_LEAST_ALONE = 128
 #: Likewise of longer rows: packs of a thread if a block has as many threads, and at most; rows at a time at most, and
 #: of a cluster. The rows of a turn wait together, so that there is more to do between two barriers.
 _TOGETHER = {2: (1, 2, 4, 2), 4: (1, 4, 4, 1), 8: (4, 4, 1, 1)}
@@ -200,6 +202,8 @@ def _rows_with_sums(packs: int, itemsize: int, limits: Limits) -> Rows | None:
     stages = _STAGES if cluster == 1 else _CLUSTER_STAGES
     while shape.resident > 1 and shape.shared * shape.resident * stages > memory:
         shape = shape._replace(resident=shape.resident - 1)
+    while alone is not None and shape.block > _LEAST_ALONE and shape.shared * stages > memory:
+        shape = shape._replace(block=shape.block - _LEAST_ALONE)
     stages = min(stages, memory // shape.shared)
     return shape._replace(stages=stages) if stages >= _STAGES else None
 

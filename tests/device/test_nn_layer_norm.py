@@ -135,10 +135,14 @@ def test_rows_of_packs_by_length() -> None:
     for found in (backward_rows(7, 4, limits, True), backward_rows(1 << 20, 4, limits, True)):
         assert found is None
     assert backward_rows(16384, 4, Limits(1, 227 * 1024), True) is None
-    # With little memory fewer blocks have rows in it.
-    for memory in (48 * 1024, 64 * 1024, 96 * 1024):
+    # With little memory fewer blocks have rows in it, or blocks fewer rows.
+    for memory in (48 * 1024, 64 * 1024, 99 * 1024):
         small = backward_rows(64, 4, Limits(1, memory), True)
         assert small is not None and 0 < small.shared * small.resident < memory
+    for columns, itemsize in ((512, 2), (768, 2), (1024, 2), (768, 4), (4096, 4), (512, 8)):
+        small = backward_rows(columns, itemsize, Limits(1, 99 * 1024), True)
+        assert small is not None and small.shared * small.resident < 99 * 1024
+        assert small.block % 128 == 0
     assert backward_rows(1024, 4, Limits(1, 16 * 1024), True) is None
 
 

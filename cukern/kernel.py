@@ -57,7 +57,7 @@ class BoundKernel:
         self.signature = parsed.signature
         self.block = block
         _check_block(block, device, self.signature.name)
-        unit = Unit(rendered.text, parsed.signature, parsed.calls, parsed.dynamic_shared)
+        unit = Unit(rendered.text, parsed.signature, parsed.body, parsed.calls, parsed.dynamic_shared)
         try:
             self.function: CompiledFunction = device.backend.compile(device.index, unit)
         except CompilerFailure as failure:
@@ -201,6 +201,10 @@ def _compile_error(log: str, rendered: render.Rendered, target: object) -> Compi
 
 class Kernel:
     """A CUDA C++ kernel as a Jinja2 template, the same for both devices.
+
+    Kernels run in the order of their launches. On GPUs of compute capability 9 and later a launch begins while the
+    kernel before it ends: compiled for them, a kernel's first statement waits until all before it is written
+    (``griddepcontrol.wait``).
 
     Args:
         source: the kernel's text (anything with a line break or a brace), the name of a template,

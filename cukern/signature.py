@@ -102,9 +102,13 @@ class Signature:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a rendered text says: its kernel, the functions it reaches, its dynamic shared memory."""
+    """What a rendered text says: its kernel, the functions it reaches, its dynamic shared memory.
+
+    ``body`` is the byte of the text at which the kernel's first statement may stand.
+    """
 
     signature: Signature
+    body: int
     calls: frozenset[str]
     dynamic_shared: tuple[DynamicShared, ...]
 
@@ -330,7 +334,14 @@ def parse(text: str) -> Parsed:
     signature = Signature(_function_name(kernels[0]), params, _launch_bound(kernels[0]))
     # A text that the grammar does not follow everywhere may call anything that it names.
     calls = frozenset(_called(root)) if root.has_error else _reachable(signature.name, bodies)
-    return Parsed(signature, calls, tuple(shared))
+    return Parsed(signature, _body(kernels[0]), calls, tuple(shared))
+
+
+def _body(kernel: tree_sitter.Node) -> int:
+    body = kernel.child_by_field_name("body")
+    if body is None or not _text(body).startswith("{"):
+        raise TemplateError(f"{_function_name(kernel)}: expected a kernel with a body in braces")
+    return body.start_byte + 1
 
 
 def _first_problem(root: tree_sitter.Node) -> str:

@@ -32,12 +32,14 @@ class Unit:
     Attributes:
         text: CUDA C++ with the prelude included and ``#line`` directives in it.
         signature: the kernel's name and parameters.
+        body: the byte of the text at which the kernel's first statement may stand.
         calls: the name of every function reachable from the kernel.
         dynamic_shared: the declarations ``extern __shared__ T name[];``.
     """
 
     text: str
     signature: Signature
+    body: int
     calls: frozenset[str]
     dynamic_shared: tuple[DynamicShared, ...] = ()
 

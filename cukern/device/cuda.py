@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import itertools
 import struct
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import ModuleType
@@ -18,6 +15,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import DeviceError
 from ..signature import Param
+from . import driver
 from .base import FORMATS, CompilerFailure, Prepared, Properties, Unit
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
@@ -58,36 +56,13 @@ class CudaFunction:
         ends = list(itertools.accumulate(struct.calcsize(f"={code}") for code in codes))
         start = 8 * len(codes)  # the addresses of the parameters come first
         memory = bytearray(start + (ends[-1] if ends else 1))
-        # It stays where it is, as it keeps its size.
-        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        base = driver.address(memory)
         struct.pack_into(f"={len(codes)}Q", memory, 0, *(base + start + end for end in [0, *ends][:-1]))
         fixed = [_number(param, value) for param, value in zip(self._params[leading:], tail, strict=True)]
         struct.pack_into("=" + "".join(codes[leading:]), memory, start + [0, *ends][leading], *fixed)
         pack = partial(struct.Struct("=" + "".join(codes[:leading])).pack_into, memory, start)
-        return self._launcher((*grid, *block, shared), base, pack)
-
-    def _launcher(self, sizes: tuple[int, ...], parameters: int, pack: Callable[..., None]) -> Prepared:
-        driver: Any = importlib.import_module("cupy_backends.cuda.api.driver")
-        start, failure = driver.launchKernel, driver.CUDADriverError
-        cuda, index, handle = self._cupy.cuda, self._index, self._function.ptr
-        stream, lock = cuda.get_current_stream, threading.Lock()
-
-        def launch(*values: Any) -> None:
-            with lock:  # the driver copies the parameters before it returns
-                pack(*values)
-                try:
-                    start(handle, *sizes, stream().ptr, parameters, 0)
-                except failure as error:
-                    if error.status not in _NO_CONTEXT:
-                        raise
-                    cuda.Device(index).use()  # the first launch of a new thread
-                    start(handle, *sizes, stream().ptr, parameters, 0)
-
-        return launch
-
-
-#: CUDA_ERROR_NOT_INITIALIZED and CUDA_ERROR_INVALID_CONTEXT.
-_NO_CONTEXT = (3, 201)
+        kernel, sizes = self._function.ptr, (*grid, *block, shared)
+        return driver.launcher(self._cupy, self._index, kernel, sizes, memory, pack)
 
 
 def _code(param: Param, value: Any = None) -> str:
@@ -187,7 +162,8 @@ class CudaBackend:
         compile_error = self.xp.cuda.compiler.CompileException
         with self.xp.cuda.Device(index):
             try:
-                module = self.xp.RawModule(code=unit.text, options=_OPTIONS)
+                text = driver.waiting(unit) if driver.overlaps(self.xp, index) else unit.text
+                module = self.xp.RawModule(code=text, options=_OPTIONS)
                 function = module.get_function(name)
             except compile_error as error:
                 raise CompilerFailure(str(error)) from None

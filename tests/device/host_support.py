@@ -17,7 +17,7 @@ Dim3 = tuple[int, int, int]
 
 def unit(text: str) -> Unit:
     parsed = signature.parse(text)
-    return Unit(text, parsed.signature, parsed.calls, parsed.dynamic_shared)
+    return Unit(text, parsed.signature, parsed.body, parsed.calls, parsed.dynamic_shared)
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.device import nvrtc
+from cukern.device import driver, nvrtc
 from cukern.device.base import Properties, Unit
 
 ARCHITECTURES = ("sm_80", "sm_90")
@@ -95,7 +95,7 @@ class Gpu:
     def compile(self, index: int, unit: Unit) -> _Function:
         # Clusters of blocks came with sm_90, and no older device is given a kernel of them.
         for arch in ARCHITECTURES[-1:] if "__cluster_dims__" in unit.text else ARCHITECTURES:
-            nvrtc.compile(unit.text, arch)
+            nvrtc.compile(driver.waiting(unit) if arch == "sm_90" else unit.text, arch)
         self.compiled += 1
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
         return _Function()

@@ -3,6 +3,9 @@
 import pytest
 
 import cukern as ck
+from cukern import signature
+from cukern.device import driver, nvrtc
+from cukern.device.base import Unit
 
 
 @pytest.mark.parametrize(
@@ -20,6 +23,14 @@ def test_ptx(dtype, load, arch):
     text = kernel.ptx(arch=arch)
     assert f".visible .entry widen_{dtype}_256(" in text
     assert f".target {arch}" in text and load in text
+
+
+def test_a_kernel_of_sm_90_waits_before_it_reads():
+    text = 'extern "C" __global__ void k(const float* x, float* y) { float z = x[0]; y[0] = z; }'
+    parsed = signature.parse(text)
+    unit = Unit(text, parsed.signature, parsed.body, parsed.calls)
+    ptx = nvrtc.compile(driver.waiting(unit), arch="sm_90").ptx
+    assert 0 < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
 
 
 def test_nvrtcs_errors_name_the_templates_line():

@@ -321,7 +321,7 @@ elu = parametric(
 )
 gelu = unary(
     "gelu",
-    "T(0.5) * x * erfc(x * T(-0.7071067811865476))",
+    "T(0.5) * x * erfc_of(x * T(-0.7071067811865476))",
     codes={"h": "T(0.5) * x * erfc_of_half(x * T(-0.7071067811865476))"},
     vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
     oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
@@ -336,7 +336,7 @@ erf = unary(
 )
 erfc: Unary = unary(
     "erfc",
-    "erfc(x)",
+    "erfc_of(x)",
     codes={"h": "erfc_of_half(x)"},
     vjp=lambda g, x, r: -g * (2 / math.sqrt(math.pi)) * exp(-x * x),
     oracle=_ERFC,

@@ -47,6 +47,20 @@ def test_polygamma(device: ck.Device) -> None:
             ck.polygamma(n, one)  # type: ignore[arg-type]
 
 
+def test_erfc_and_gelu_keep_their_digits_where_they_are_small(device: ck.Device) -> None:
+    x = np.concatenate([np.linspace(-11, 11, 20_001), np.linspace(-0.01, 0.01, 501)]).astype(np.float32)
+    exact = np.array([math.erfc(value) for value in x.tolist()])
+    smallest = float(np.finfo(np.float32).tiny)  # what is less, GPUs flush to 0
+    assert_close(ck.erfc(ck.asarray(x)), exact, rtol=6e-7, atol=smallest)
+    z = (x * np.float32(1.15)).astype(np.float64)
+    exact = np.array([0.5 * value * math.erfc(-value / math.sqrt(2)) for value in z.tolist()])
+    # The argument of erfc is rounded: its error grows with the derivative of the logarithm, z.
+    gelu = ck.gelu(ck.asarray(z, dtype="float32")).numpy()
+    assert np.all(np.abs(gelu - exact) <= (8e-7 + 1.2e-7 * z * z) * np.abs(exact) + 20 * smallest)
+    ends = ck.erfc(ck.asarray(np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 3e38], np.float32)))
+    np.testing.assert_array_equal(ends.numpy(), [0, 2, np.nan, 1, 1, 0])
+
+
 def test_sinc_is_smooth_at_0(device: ck.Device) -> None:
     second = ck.grad(ck.grad(ck.sinc))
     assert second(ck.asarray(np.float64(0.0))).item() == pytest.approx(-(math.pi**2) / 3, rel=1e-12)

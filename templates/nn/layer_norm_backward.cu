@@ -11,12 +11,9 @@
 <% if chunks %>
 <% include "nn/packs.cuh" %>
 <% endif %>
-// The sums of g and of g * n.
-struct RowState {
-    << acc >> sum, product;
-};
-__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return {a.sum + b.sum, a.product + b.product}; }
-<% include "nn/row.cuh" %>
+<# Of g and of g * n. #>
+<% set sums = 2 %>
+<% include "nn/row_sums.cuh" %>
 <% include "nn/layer_norm_statistics.cuh" %>
 <% macro add_up(column, v) -%>
 const acc n = of.normal(cast<acc>(source[<< column >>]));
@@ -97,8 +94,8 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         }
 <% endif %>
         for (int v = 1; v < << width >>; ++v) sum[0] += sum[v], product[0] += product[v];
-        const RowState total = row_reduce({sum[0], product[0]}, phase);
-        const acc gradient_mean = total.sum * scale, product_mean = total.product * scale;
+        const RowState total = row_sums({sum[0], product[0]}, phase);
+        const acc gradient_mean = total.of[0] * scale, product_mean = total.of[1] * scale;
 
 <% if chunks %>
 #pragma unroll

@@ -43,7 +43,10 @@ def _derivatives(f: Callable[..., Any], *args: ck.Array) -> None:
 
 
 def _elementwise(dtype: Any) -> None:
-    """Every row of the table that takes the dtype, in one kernel; then other layouts of operands."""
+    """Every row of the table that takes the dtype, in one kernel; then other layouts of operands.
+
+    The kernel of every row is of a line with gaps: packs would repeat each row for every element of one.
+    """
     rows = []
     for row in FUNCTIONS.values():
         if isinstance(row, Elementwise):
@@ -51,16 +54,15 @@ def _elementwise(dtype: Any) -> None:
                 row.resolve([dtype] * len(row.operands))
                 rows.append(row)
     assert len(rows) > 20
-    ck.fuse(lambda x: [row(*[x] * len(row.operands)) for row in rows])(*_zeros(dtype, (5, 3)))
+    (line,) = _zeros(dtype, (18,))
+    ck.fuse(lambda x: [row(*[x] * len(row.operands)) for row in rows])(line[::2])
     # Vectors along an axis, a row beside a matrix, and tiles of a transpose.
     matrix, row = _zeros(dtype, (64, 1024), (1024,))
     ck.equal(matrix, row)
     ck.equal(matrix[:, :64], matrix[:, :64].T)
     if dtypes.info(dtype).kind == "f":
         smooth = [row for row in rows if row.vjp is not None]
-        _derivatives(
-            ck.fuse(lambda x: tuple(row(*[x] * len(row.operands)) for row in smooth)), *_zeros(dtype, (9,))
-        )
+        _derivatives(ck.fuse(lambda x: tuple(row(*[x] * len(row.operands)) for row in smooth)), line[::2])
     ck.fuse(lambda x: [ck.astype(x, other) for other in dtypes.ALL])(*_zeros(dtype, (7,)))
     x, row, scalar = _zeros(dtype, (4, 5, 6), (6,), ())
     ck.equal(ck.permute_dims(x, (2, 0, 1))[:, ::2], scalar)

@@ -202,9 +202,10 @@ def _compile_error(log: str, rendered: render.Rendered, target: object) -> Compi
 class Kernel:
     """A CUDA C++ kernel as a Jinja2 template, the same for both devices.
 
-    Kernels run in the order of their launches. On GPUs of compute capability 9 and later a launch begins while the
-    kernel before it ends: compiled for them, a kernel's first statement waits until all before it is written
-    (``griddepcontrol.wait``).
+    Kernels of a stream run in the order of their launches. On GPUs of compute capability 9 and later (driver 12.3 and
+    later) a launch begins while the kernel before it ends, unless its text has ``__restrict__`` or ``__ldg``, which
+    allow reading too early: compiled for them, such a kernel begins with a wait (``griddepcontrol.wait``), which
+    neither :meth:`source` nor :meth:`ptx` show.
 
     Args:
         source: the kernel's text (anything with a line break or a brace), the name of a template,

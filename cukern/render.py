@@ -7,6 +7,7 @@ names the template's own line.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -193,7 +194,7 @@ def describe(variables: Mapping[str, Any]) -> str:
 
 def _words(text: str) -> set[str]:
     """The identifiers and numbers of a text."""
-    return set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
+    return set(re.findall(r"\w+", text))
 
 
 def render(template: str, variables: Mapping[str, Any]) -> Rendered:

@@ -11,13 +11,13 @@
 <% endmacro %>
 <% macro parameters() %>
 <% for x in inputs if not x.inplace %>
-    const << x.type >>* __restrict__ x<< x.k >>,
+    const << x.type >>* x<< x.k >>,
 <% endfor %>
 <% for type in scalars %>
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    << y.type >>* __restrict__ y<< loop.index0 >>,
+    << y.type >>* y<< loop.index0 >>,
 <% endfor %>
 <% if strided %>
     Layout layout,

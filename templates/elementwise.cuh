@@ -2,13 +2,13 @@
 // and the parts of a kernel that do not depend on how its threads share the work.
 <% macro parameters() %>
 <% for x in inputs if not x.inplace %>
-    const << x.type >>* __restrict__ x<< x.k >>,
+    const << x.type >>* x<< x.k >>,
 <% endfor %>
 <% for type in scalars %>
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    << y.type >>* __restrict__ y<< loop.index0 >>,
+    << y.type >>* y<< loop.index0 >>,
 <% endfor %>
 <%- endmacro %>
 <# The memory of an input or output. #>

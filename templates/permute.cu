@@ -2,7 +2,7 @@
 // any order, so that no two threads write one element. x, y and places have `total` elements, in C order.
 // Launch: a thread owns `piece` elements, << block >> threads a block. No shared memory.
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ x, const long long* __restrict__ places, << elem >>* __restrict__ y,
+    const << elem >>* x, const long long* places, << elem >>* y,
     long long total, long long n, long long piece)
 {
     const long long first = ((long long)blockIdx.x * << block >> + threadIdx.x) * piece;

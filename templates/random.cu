@@ -53,7 +53,7 @@ __device__ __forceinline__ T open_unit(const Words& words, int i, bool inside) {
 <% endif %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    Elem* __restrict__ y, long long n, long long piece,
+    Elem* y, long long n, long long piece,
     << "const unsigned long long* place" if live else "unsigned long long offset" >>, unsigned k0, unsigned k1
 <%- if kind == "integers" %>, unsigned long long range, long long low<% endif %>)
 {

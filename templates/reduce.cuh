@@ -1,7 +1,7 @@
 // What the kernels of reductions share: the state and its functions, the inputs, and how an element's value is made.
 <% macro parameters() %>
 <% for x in inputs %>
-    const << x.type >>* __restrict__ x<< x.k >>,
+    const << x.type >>* x<< x.k >>,
 <% endfor %>
 <% for type in scalars %>
     << type >> s<< loop.index0 >>,
@@ -10,9 +10,9 @@
 <# Where the result goes, and what it is made with. #>
 <% macro results() %>
 <% if stage == "partial" %>
-    State* __restrict__ parts,
+    State* parts,
 <% else %>
-    << "double p, " if reduction.parameter >><< result >>* __restrict__ y,
+    << "double p, " if reduction.parameter >><< result >>* y,
 <% endif %>
 <%- endmacro %>
 <% macro store(at, state) %>

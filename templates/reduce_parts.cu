@@ -8,7 +8,7 @@
 static_assert(sizeof(State) == << state_bytes >>, "the memory for the parts is of that size");
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const State* __restrict__ parts,
+    const State* parts,
 << results() >>
     long long n, << index >> rows, int pieces)
 {

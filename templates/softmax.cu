@@ -59,9 +59,9 @@ struct Layout {
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% for k in range(arrays - 1) %>
-    const T* __restrict__ x<< k >>,
+    const T* x<< k >>,
 <% endfor %>
-    T* __restrict__ y, Layout layout, << index >> n, << index >> columns, << index >> tiles, << index >> tasks, << index >> rows_piece)
+    T* y, Layout layout, << index >> n, << index >> columns, << index >> tiles, << index >> tasks, << index >> rows_piece)
 {
     using index = << index >>;
     const index group = (index(blockIdx.x) * << block >> + index(threadIdx.x)) / << lanes >>;

@@ -40,7 +40,7 @@ acc << "x" if forward else "g" >>[<< width >>];
 <% macro store(x) %>if (row < rows) store_pack(y + at + start, packed<elem>(<< x >>));<% endmacro %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const elem* __restrict__ x0, << "" if forward else "const elem* __restrict__ x1, " >>elem* __restrict__ y,
+    const elem* x0, << "" if forward else "const elem* x1, " >>elem* y,
     << index >> rows, << index >> columns)
 {
     const index row = index(row_team()) * row_groups + row_group();

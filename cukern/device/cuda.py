@@ -27,7 +27,13 @@ class CudaFunction:
     """A kernel of a loaded module."""
 
     def __init__(
-        self, function: Any, attributes: Mapping[str, int], unit: Unit, index: int, cupy: ModuleType
+        self,
+        function: Any,
+        attributes: Mapping[str, int],
+        unit: Unit,
+        index: int,
+        cupy: ModuleType,
+        overlap: bool,
     ) -> None:
         self._function = function
         self.attributes = attributes
@@ -35,6 +41,7 @@ class CudaFunction:
         self._packers = [_packer(param) for param in unit.signature.params]
         self._index = index
         self._cupy = cupy
+        self._overlap = overlap
 
     def __call__(
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
@@ -62,7 +69,7 @@ class CudaFunction:
         struct.pack_into("=" + "".join(codes[leading:]), memory, start + [0, *ends][leading], *fixed)
         pack = partial(struct.Struct("=" + "".join(codes[:leading])).pack_into, memory, start)
         kernel, sizes = self._function.ptr, (*grid, *block, shared)
-        return driver.launcher(self._cupy, self._index, kernel, sizes, memory, pack)
+        return driver.launcher(self._cupy, self._index, kernel, sizes, memory, pack, self._overlap)
 
 
 def _code(param: Param, value: Any = None) -> str:
@@ -162,17 +169,18 @@ class CudaBackend:
         compile_error = self.xp.cuda.compiler.CompileException
         with self.xp.cuda.Device(index):
             try:
-                text = driver.waiting(unit) if driver.overlaps(self.xp, index) else unit.text
+                overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
+                text = driver.waiting(unit) if overlap else unit.text
                 module = self.xp.RawModule(code=text, options=_OPTIONS)
                 function = module.get_function(name)
             except compile_error as error:
-                raise CompilerFailure(str(error)) from None
+                raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
             attributes = dict(function.attributes)
             if unit.dynamic_shared:
                 limit = self.properties(index).max_shared_memory_per_block
                 function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
             # The launch object below RawKernel, of the device that is active now: it skips a query a call.
-            return CudaFunction(function.kernel, attributes, unit, index, self.xp)
+            return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`.base.Backend`."""

@@ -11,8 +11,8 @@
 <% include "nn/exponents.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ x, const << target >>* __restrict__ targets, << acc >>* __restrict__ total,
-    << acc >>* __restrict__ parts, << index >> rows, << index >> columns, << index >> slots)
+    const << elem >>* x, const << target >>* targets, << acc >>* total,
+    << acc >>* parts, << index >> rows, << index >> columns, << index >> slots)
 {
     using elem = << elem >>;
     using index = << index >>;

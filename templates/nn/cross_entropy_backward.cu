@@ -8,8 +8,8 @@
 <% set half = elem != acc %>
 <% include "nn/exponential.cuh" %>
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ x, const << acc >>* __restrict__ total, const << target >>* __restrict__ targets,
-    const << elem >>* __restrict__ given, << elem >>* __restrict__ dx,
+    const << elem >>* x, const << acc >>* total, const << target >>* targets,
+    const << elem >>* given, << elem >>* dx,
     << index >> rows, << index >> columns, << acc >> share)
 {
     using elem = << elem >>;

@@ -6,7 +6,7 @@ __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a 
 <% include "nn/row.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << acc >>* __restrict__ parts, << elem >>* __restrict__ mean, int count, << acc >> share)
+    const << acc >>* parts, << elem >>* mean, int count, << acc >> share)
 {
     << acc >> sum = << acc >>(0);
 #pragma unroll 8

@@ -10,8 +10,8 @@
 <% include "nn/layer_norm_derivative.cuh" %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const elem* __restrict__ x, const elem* __restrict__ dy, const elem* __restrict__ weight,
-    const acc* __restrict__ statistics, elem* __restrict__ dx, << index >> rows, << index >> columns)
+    const elem* x, const elem* dy, const elem* weight,
+    const acc* statistics, elem* dx, << index >> rows, << index >> columns)
 {
     const acc scale = acc(1) / acc(columns);
     int phase = 0;

@@ -46,8 +46,8 @@ struct Ahead {
 };
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const elem* __restrict__ x, const elem* __restrict__ dy, const elem* __restrict__ weight,
-    const acc* __restrict__ statistics, elem* __restrict__ dx, acc* __restrict__ dweight, acc* __restrict__ dbias,
+    const elem* x, const elem* dy, const elem* weight,
+    const acc* statistics, elem* dx, acc* dweight, acc* dbias,
     << index >> rows, << index >> << "" if exact else "columns" >>)
 {
 <% if exact %>

@@ -12,9 +12,9 @@
 <% include "nn/lltm_gates.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ gates, const << elem >>* __restrict__ new_cell,
-    const << elem >>* __restrict__ output_dh, const << product >>* __restrict__ state_dh,
-    const << elem >>* __restrict__ dcell, << elem >>* __restrict__ dgates, << elem >>* __restrict__ old_dcell,
+    const << elem >>* gates, const << elem >>* new_cell,
+    const << elem >>* output_dh, const << product >>* state_dh,
+    const << elem >>* dcell, << elem >>* dgates, << elem >>* old_dcell,
     << index >> state, << index >> items)
 {
     using elem = << elem >>;

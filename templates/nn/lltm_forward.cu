@@ -12,9 +12,9 @@
 <% include "nn/lltm_gates.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << product >>* __restrict__ from_input, const << product >>* __restrict__ from_state,
-    const << elem >>* __restrict__ bias, const << elem >>* __restrict__ old_cell, << elem >>* __restrict__ new_h,
-    << elem >>* __restrict__ new_cell, << elem >>* __restrict__ gates, << index >> state, << index >> items)
+    const << product >>* from_input, const << product >>* from_state,
+    const << elem >>* bias, const << elem >>* old_cell, << elem >>* new_h,
+    << elem >>* new_cell, << elem >>* gates, << index >> state, << index >> items)
 {
     using elem = << elem >>;
     using acc = << acc >>;

@@ -7,9 +7,9 @@
 <% include "nn/lltm_gates.cuh" %>
 <% set units = block // 32 %>
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ gates, const << elem >>* __restrict__ new_cell, const << elem >>* __restrict__ dh,
-    const << elem >>* __restrict__ dcell, const << elem >>* __restrict__ old_h, const << elem >>* __restrict__ input,
-    << elem >>* __restrict__ dweights, << elem >>* __restrict__ dbias, int batch, int state, int features)
+    const << elem >>* gates, const << elem >>* new_cell, const << elem >>* dh,
+    const << elem >>* dcell, const << elem >>* old_h, const << elem >>* input,
+    << elem >>* dweights, << elem >>* dbias, int batch, int state, int features)
 {
     using elem = << elem >>;
     using acc = << acc >>;

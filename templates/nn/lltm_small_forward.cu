@@ -9,7 +9,7 @@
 // The products of << rows >> rows of x with the three gates' weights, those from the lane on, added to the sums.
 template <typename T, typename A>
 __device__ __forceinline__ void add_products(
-    A (&sums)[<< rows >>][3], const T* __restrict__ x, const T* __restrict__ weights, int size, int gate, int first, int batch, int lane)
+    A (&sums)[<< rows >>][3], const T* x, const T* weights, int size, int gate, int first, int batch, int lane)
 {
 #pragma unroll 4
     for (int k = lane; k < size; k += 32) {
@@ -26,9 +26,9 @@ __device__ __forceinline__ void add_products(
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ input, const << elem >>* __restrict__ weights, const << elem >>* __restrict__ bias,
-    const << elem >>* __restrict__ old_h, const << elem >>* __restrict__ old_cell, << elem >>* __restrict__ new_h,
-    << elem >>* __restrict__ new_cell, << elem >>* __restrict__ gates, int batch, int state, int features)
+    const << elem >>* input, const << elem >>* weights, const << elem >>* bias,
+    const << elem >>* old_h, const << elem >>* old_cell, << elem >>* new_h,
+    << elem >>* new_cell, << elem >>* gates, int batch, int state, int features)
 {
     using elem = << elem >>;
     using acc = << acc >>;

@@ -20,14 +20,14 @@ struct Words<1> {
 
 // N elements from memory that is aligned to them, or to 16 bytes where they are more.
 template <int N, typename T>
-__device__ __forceinline__ Pack<T, N> load_pack(const T* __restrict__ from) {
+__device__ __forceinline__ Pack<T, N> load_pack(const T* from) {
     using Access = Words<sizeof(T) * N>;
     const Access words = *(const Access*)from;
     return *(const Pack<T, N>*)&words;
 }
 
 template <int N, typename T>
-__device__ __forceinline__ void store_pack(T* __restrict__ to, const Pack<T, N>& pack) {
+__device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
     *(Pack<T, N>*)to = pack;
 }
 

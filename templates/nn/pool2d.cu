@@ -33,7 +33,7 @@ __device__ __forceinline__ int first_place(I top, I left, I height, I width) {
 
 <% endif %>
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ x, << elem >>* __restrict__ y, << winner ~ "* __restrict__ winners," if keep else "" >>
+    const << elem >>* x, << elem >>* y, << winner ~ "* winners," if keep else "" >>
     << index >> planes, << index >> height, << index >> width, << index >> out_height, << index >> out_width)
 {
     using elem = << elem >>;
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endif %>
     }
 <% else %>
-    const elem* __restrict__ source = x + (long long)plane * height * width;
+    const elem* source = x + (long long)plane * height * width;
     const long long out = ((long long)plane * out_height + first_row) * out_width;
 
     acc best[items];

@@ -16,8 +16,8 @@
 <% set divided = "" if maximum else " * acc(%r)" % (1 / count) if elem != acc else " / acc(%d)" % count %>
 <% set reach = ((kernel[0] - 1) * dilation[0], (kernel[1] - 1) * dilation[1]) %>
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* __restrict__ dy, << "const " ~ winner ~ "* __restrict__ winners," if maximum else "" >>
-    << elem >>* __restrict__ dx,
+    const << elem >>* dy, << "const " ~ winner ~ "* winners," if maximum else "" >>
+    << elem >>* dx,
     << index >> planes, << index >> height, << index >> width, << index >> out_height, << index >> out_width)
 {
     using elem = << elem >>;

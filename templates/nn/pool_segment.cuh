@@ -12,7 +12,7 @@ __device__ __forceinline__ I clamped(I at, I last) {
 // Reads beyond the plane are moved into it and not left out: a branch about each would have one wait for the other.
 template <int COUNT, int PACK, int OFFSET, bool FILL, typename T, typename I>
 __device__ __forceinline__ void load_segment(
-    T (&to)[COUNT], const T* __restrict__ x, I plane, I row, I height, I first, I width, T outside)
+    T (&to)[COUNT], const T* x, I plane, I row, I height, I first, I width, T outside)
 {
     const I inner_row = clamped(row, height - 1);
     const I line = plane + inner_row * width;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void load_segment(
 // to[k] = from[k] for the first `size` elements; PACK divides COUNT, and where it is not 1, `to` is aligned to it and
 // size a multiple of it.
 template <int PACK, int COUNT, typename T, typename From, typename I>
-__device__ __forceinline__ void store_segment(T* __restrict__ to, const From (&from)[COUNT], I size) {
+__device__ __forceinline__ void store_segment(T* to, const From (&from)[COUNT], I size) {
 #pragma unroll
     for (int start = 0; start < COUNT; start += PACK) {
         Pack<T, PACK> pack;

@@ -16,7 +16,6 @@ import cukern as ck
 from cukern.device import driver, nvrtc
 from cukern.device.base import Properties, Unit
 
-ARCHITECTURES = ("sm_80", "sm_90")
 INDEX = 99
 # The name cukern.device is that of the context manager.
 devices, cublas = map(importlib.import_module, ("cukern.device", "cukern.device.cublas"))
@@ -78,13 +77,14 @@ class _Function:
 
 
 class Gpu:
-    """Compiles each unit by NVRTC for every architecture; ``templates`` names those that it came from."""
+    """Compiles units by NVRTC, if it ``compiles`` at all; ``templates`` names those that they came from."""
 
     xp = _Cupy("cupy")
 
-    def __init__(self) -> None:
+    def __init__(self, compiles: bool) -> None:
         self.templates: set[str] = set()
-        self.compiled = 0
+        self._compiles = compiles
+        self._words: set[str] = set()
 
     def count(self) -> int:
         return INDEX + 1
@@ -93,12 +93,26 @@ class Gpu:
         return Properties("no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132, 8)
 
     def compile(self, index: int, unit: Unit) -> _Function:
-        # Clusters of blocks came with sm_90, and no older device is given a kernel of them.
-        for arch in ARCHITECTURES[-1:] if "__cluster_dims__" in unit.text else ARCHITECTURES:
-            nvrtc.compile(driver.waiting(unit) if arch == "sm_90" else unit.text, arch)
-        self.compiled += 1
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
+        if self._compiles:
+            overlap = driver.may_overlap(unit)
+            made = nvrtc.compile(driver.waiting(unit) if overlap else unit.text, "sm_90")
+            # Loads of what is said to be constant may come before the wait; CUDA's own tables are.
+            assert not overlap or "ld.global.nc" not in made.ptx or "__cudart_" in made.ptx
+            # Clusters of blocks came with sm_90, and no older device is given a kernel of them.
+            if "__cluster_dims__" not in unit.text and self._says_something_new(unit):
+                nvrtc.compile(unit.text, "sm_80")
         return _Function()
+
+    def _says_something_new(self, unit: Unit) -> bool:
+        """Whether this text has a word, or a line of assembly, that no text before it had.
+
+        An instruction, intrinsic, header or type that does not do for sm_80 is one, and so is each template's name.
+        """
+        words = set(re.findall(r"\basm\b.*|[A-Za-z_]\w*", unit.text)) - {unit.signature.name}
+        new = words - self._words
+        self._words |= new
+        return bool(new)
 
     def allocator(self, shape: Any, dtype: Any, nbytes: int) -> Any:
         return lambda: np.zeros(max(1, nbytes), np.uint8).view(_Memory)
@@ -111,12 +125,18 @@ class Gpu:
 
 
 @contextmanager
-def gpu_without_one() -> Iterator[Gpu]:
-    """Within the block the current device is a GPU of which only the compiler is there."""
-    gpu, real = Gpu(), devices.backend
+def gpu_without_one(compiles: bool = True) -> Iterator[Gpu]:
+    """Within the block the current device is a GPU of which only the compiler is there, or not even that.
+
+    One within another is a device of its own, for which nothing has been compiled.
+    """
+    gpu, real = Gpu(compiles), devices.backend
+    outer = devices.Device._made.pop(("cuda", INDEX), None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
         patch.setattr(cublas, "prepare", lambda *args: lambda *addresses: None)
         with ck.device(f"cuda:{INDEX}"):
             yield gpu
     del devices.Device._made["cuda", INDEX]
+    if outer is not None:
+        devices.Device._made["cuda", INDEX] = outer

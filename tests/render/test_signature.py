@@ -136,6 +136,15 @@ def test_calls_reach_through_helpers_and_macros_only_from_the_kernel():
     assert "__ballot_sync" not in calls
 
 
+def test_comments_and_strings_call_nothing():
+    body = """/* __syncthreads() over
+    lines */ char c = '"'; f("a \\" __syncwarp()"); // __ballot_sync()
+    char d = '\\''; __shfl_sync(~0u, c, 0);"""
+    calls = parse(C + f"void k(float* x) {{ {body} }}").calls
+    assert {"c", "f", "d", "__shfl_sync"} <= calls
+    assert calls.isdisjoint({"__syncthreads", "__syncwarp", "__ballot_sync"})
+
+
 def test_dynamic_shared_memory():
     text = """extern __shared__ float whole[];
     extern "C" __global__ void k(float* x) {

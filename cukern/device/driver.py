@@ -27,7 +27,7 @@ _set_stream, _STREAM = struct.Struct("=Q").pack_into, 32
 #: CUlaunchAttribute: its identifier, and its value in a union of 64 bytes.
 _ATTRIBUTE = struct.Struct("=I4xi60x")
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
-_CONSTANT_LOADS = re.compile(r"\b__restrict(__)?\b|\b__ldg\b|\bld\.global\.nc\b")
+_CONSTANT_LOADS = re.compile(r"\b__restrict(__)?\b|\b__ldg\b|\bld\.global[\w.:]*\.nc\b")
 #: What a kernel that may begin early does first.
 WAIT = ' asm volatile("griddepcontrol.wait;" ::: "memory");'
 #: CUDA_ERROR_NOT_INITIALIZED and CUDA_ERROR_INVALID_CONTEXT.

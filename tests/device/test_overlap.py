@@ -101,6 +101,8 @@ def test_the_wait_is_the_first_statement(head: str, body: str) -> None:
         ("const float* __restrict__ x) { x[0]; }", False),
         ("const float* __restrict x) { x[0]; }", False),
         ("const float* x) { __ldg(x); }", False),
+        ('const float* x) { asm("ld.global.cs.nc.f32 %0, [%1];"); }', False),
+        ('const float* x) { asm("ld.global.cs.f32 %0, [%1];"); }', True),
         ("const float* x__restrict) { x__restrict[0]; }", True),
     ],
 )

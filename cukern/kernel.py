@@ -12,7 +12,7 @@ from typing import Any
 from . import arguments, dtypes, render, signature
 from .array import Array
 from .device import Device, current
-from .device.base import CompiledFunction, CompilerFailure, Prepared, Unit
+from .device.base import CompiledFunction, CompilerFailure, Prepared
 from .errors import CompileError, LaunchError
 
 Dim3 = tuple[int, int, int]
@@ -51,13 +51,12 @@ class BoundKernel:
     """
 
     def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
-        parsed = signature.parse(rendered.text)
+        unit = signature.parse(rendered.text)
         self.device = device
         self.rendered = rendered
-        self.signature = parsed.signature
+        self.signature = unit.signature
         self.block = block
         _check_block(block, device, self.signature.name)
-        unit = Unit(rendered.text, parsed.signature, parsed.body, parsed.calls, parsed.dynamic_shared)
         try:
             self.function: CompiledFunction = device.backend.compile(device.index, unit)
         except CompilerFailure as failure:
@@ -65,10 +64,8 @@ class BoundKernel:
         _check_bounds(block, self.attributes, self.signature)
         self._prepared: dict[tuple[Any, ...], Prepared] = {}
         self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
-        self._converters = arguments.converters(parsed.signature, device)
-        self._written = [
-            i for i, p in enumerate(parsed.signature.params) if not p.const and p.kind != "scalar"
-        ]
+        self._converters = arguments.converters(unit.signature, device)
+        self._written = [i for i, p in enumerate(unit.signature.params) if not p.const and p.kind != "scalar"]
 
     @property
     def attributes(self) -> Mapping[str, int]:

@@ -102,12 +102,18 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Parsed:
-    """What a rendered text says: its kernel, the functions it reaches, its dynamic shared memory.
+class Unit:
+    """One translation unit: a rendered text and what was parsed from it.
 
-    ``body`` is the byte of the text at which the kernel's first statement may stand.
+    Attributes:
+        text: CUDA C++ with the prelude included and ``#line`` directives in it.
+        signature: the kernel's name and parameters.
+        body: the byte of the text at which the kernel's first statement may stand.
+        calls: the name of every function reachable from the kernel.
+        dynamic_shared: the declarations ``extern __shared__ T name[];``.
     """
 
+    text: str
     signature: Signature
     body: int
     calls: frozenset[str]
@@ -280,7 +286,7 @@ def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
     return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> Unit:
     """Read the kernel of a rendered text.
 
     Args:
@@ -340,7 +346,7 @@ def parse(text: str) -> Parsed:
     signature = Signature(_function_name(kernels[0]), params, _launch_bound(kernels[0]))
     # A text that the grammar does not follow everywhere may call anything that it names.
     calls = frozenset(_called(root)) if root.has_error else _reachable(signature.name, bodies)
-    return Parsed(signature, _body(kernels[0]), calls, tuple(shared))
+    return Unit(text, signature, _body(kernels[0]), calls, tuple(shared))
 
 
 def _body(kernel: tree_sitter.Node) -> int:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from ..dtypes import DType
-from ..signature import DynamicShared, Signature
+from ..signature import Unit
 
 
 @dataclass(frozen=True)
@@ -23,25 +23,6 @@ class Properties:
     warp_size: int
     multiprocessors: int
     max_blocks_per_cluster: int
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One translation unit: a rendered text and what was parsed from it.
-
-    Attributes:
-        text: CUDA C++ with the prelude included and ``#line`` directives in it.
-        signature: the kernel's name and parameters.
-        body: the byte of the text at which the kernel's first statement may stand.
-        calls: the name of every function reachable from the kernel.
-        dynamic_shared: the declarations ``extern __shared__ T name[];``.
-    """
-
-    text: str
-    signature: Signature
-    body: int
-    calls: frozenset[str]
-    dynamic_shared: tuple[DynamicShared, ...] = ()
 
 
 class CompilerFailure(Exception):

@@ -14,9 +14,9 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DeviceError
-from ..signature import Param
+from ..signature import Param, Unit
 from . import driver
-from .base import FORMATS, CompilerFailure, Prepared, Properties, Unit
+from .base import FORMATS, CompilerFailure, Prepared, Properties
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
 # One tuple for every kernel: CuPy compiles an empty file for each distinct one in each process.

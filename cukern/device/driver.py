@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import os
 import re
 import struct
 import threading
@@ -19,7 +18,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from .base import Prepared, Unit
+from ..signature import Unit
+from .base import Prepared
 
 #: CUlaunchConfig: the sizes of the grid and the block and the shared memory, the stream, the attributes, their number.
 _CONFIG = struct.Struct("=7I4xQQI4x")
@@ -58,7 +58,7 @@ def waiting(unit: Unit) -> str:
 
 @cache
 def _library() -> Any:
-    return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    return ctypes.CDLL("libcuda.so.1")
 
 
 def address(memory: bytearray) -> int:

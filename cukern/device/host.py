@@ -23,8 +23,8 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DeviceError, KernelFault, LaunchError
-from ..signature import Param
-from .base import FORMATS, Prepared, Properties, Unit
+from ..signature import Param, Unit
+from .base import FORMATS, Prepared, Properties
 from .host_compiler import build_kernel, build_runtime, machine
 from .host_source import source
 

@@ -8,8 +8,7 @@ from functools import cache
 import tree_sitter
 import tree_sitter_cuda
 
-from ..signature import DynamicShared
-from .base import Unit
+from ..signature import DynamicShared, Unit
 
 #: A kernel that reaches one of these needs its threads to take turns.
 _COLLECTIVES = frozenset(

@@ -10,19 +10,13 @@ import numpy as np
 
 from cukern import signature
 from cukern.device import host
-from cukern.device.base import Unit
 
 Dim3 = tuple[int, int, int]
 
 
-def unit(text: str) -> Unit:
-    parsed = signature.parse(text)
-    return Unit(text, parsed.signature, parsed.body, parsed.calls, parsed.dynamic_shared)
-
-
 @cache
 def build(text: str) -> host.HostFunction:
-    return host.backend().compile(0, unit(text))
+    return host.backend().compile(0, signature.parse(text))
 
 
 def launch(

@@ -10,8 +10,9 @@ import sys
 
 import numpy as np
 import pytest
-from host_support import build, kernel, launch, run, unit
+from host_support import build, kernel, launch, run
 
+from cukern import signature
 from cukern.device import host, host_compiler, host_source
 from cukern.device.base import CompilerFailure
 from cukern.errors import DeviceError, KernelFault, LaunchError
@@ -193,7 +194,7 @@ def test_a_kernel_includes_no_header_of_the_compiler(tmp_path):
     command = [*host_compiler.compiler().kernel_command(tmp_path / "kernel.so"), "-E"]
     command[command.index("-o") + 1] = "-"
     done = subprocess.run(
-        command, input=host_source.source(unit(text)), text=True, check=True, capture_output=True
+        command, input=host_source.source(signature.parse(text)), text=True, check=True, capture_output=True
     )
     files = {line.split('"')[1] for line in done.stdout.splitlines() if line.startswith("# ") and '"' in line}
     assert files

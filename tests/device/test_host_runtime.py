@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 import numpy as np
 import pytest
-from host_support import build, kernel, lanes, launch, run, unit
+from host_support import build, kernel, lanes, launch, run
 
+from cukern import signature
 from cukern.device import host_compiler, host_source
 from cukern.errors import LaunchError
 
@@ -438,7 +439,7 @@ def test_a_loop_over_threads_is_vectorised(tmp_path, index, formula):
     if not compiler.is_gcc:
         pytest.skip("only GCC says which loops it vectorised")
     command = [*compiler.kernel_command(tmp_path / "kernel.so"), "-fopt-info-vec-optimized"]
-    text = host_source.source(unit(text))
+    text = host_source.source(signature.parse(text))
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     assert done.returncode == 0
     assert "loop vectorized" in done.stderr
@@ -450,7 +451,7 @@ def test_an_int_index_is_computed_as_int_and_nothing_else_is():
     unsigned k = blockIdx.x * 4 + threadIdx.x;
     int l = threadIdx.x - blockIdx.x, m = n * threadIdx.x, o = 2u * threadIdx.x;
     out[0] = i + j + k + l + m + o;"""
-    text = host_source.source(unit(kernel("int* out, int n", body)))
+    text = host_source.source(signature.parse(kernel("int* out, int n", body)))
     assert "int i = (int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x, j = (int)threadIdx.y;" in text
     assert "unsigned k = blockIdx.x * 4 + threadIdx.x;" in text
     assert "int l = threadIdx.x - blockIdx.x, m = n * threadIdx.x, o = 2u * threadIdx.x;" in text

@@ -14,7 +14,6 @@ import pytest
 import cukern as ck
 from cukern import signature
 from cukern.device import driver
-from cukern.device.base import Unit
 
 # It lets the next launch begin at once, takes its time, and writes last what the next one's first blocks read.
 SLOW = """extern "C" __global__ void << name >>(const int* x, int* y, int n, int turns) {
@@ -74,11 +73,6 @@ def test_with_other_work_between(device: ck.Device, captured: bool) -> None:
             np.testing.assert_array_equal(sums.numpy(), np.cumsum(np.full(N, step + 3)))
 
 
-def unit_of(text: str) -> Unit:
-    parsed = signature.parse(text)
-    return Unit(text, parsed.signature, parsed.body, parsed.calls)
-
-
 @pytest.mark.parametrize(
     ("head", "body"),
     [
@@ -89,7 +83,7 @@ def unit_of(text: str) -> Unit:
 )
 def test_the_wait_is_the_first_statement(head: str, body: str) -> None:
     text = f"{head}{{{body}}}"
-    made = driver.waiting(unit_of(text))
+    made = driver.waiting(signature.parse(text))
     assert made == f"{head}{{{driver.WAIT}{body}}}"
     assert made.count("\n") == text.count("\n")
 
@@ -107,7 +101,7 @@ def test_the_wait_is_the_first_statement(head: str, body: str) -> None:
     ],
 )
 def test_a_kernel_that_may_read_before_the_wait_does_not_overlap(text: str, expected: bool) -> None:
-    assert driver.may_overlap(unit_of(f'extern "C" __global__ void k({text}')) is expected
+    assert driver.may_overlap(signature.parse(f'extern "C" __global__ void k({text}')) is expected
 
 
 class Driver:

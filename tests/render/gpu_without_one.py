@@ -14,7 +14,8 @@ import pytest
 
 import cukern as ck
 from cukern.device import driver, nvrtc
-from cukern.device.base import Properties, Unit
+from cukern.device.base import Properties
+from cukern.signature import Unit
 
 INDEX = 99
 # The name cukern.device is that of the context manager.

@@ -5,7 +5,6 @@ import pytest
 import cukern as ck
 from cukern import signature
 from cukern.device import driver, nvrtc
-from cukern.device.base import Unit
 
 
 @pytest.mark.parametrize(
@@ -27,9 +26,7 @@ def test_ptx(dtype, load, arch):
 
 def test_a_kernel_of_sm_90_waits_before_it_reads():
     text = 'extern "C" __global__ void k(const float* x, float* y) { float z = x[0]; y[0] = z; }'
-    parsed = signature.parse(text)
-    unit = Unit(text, parsed.signature, parsed.body, parsed.calls)
-    ptx = nvrtc.compile(driver.waiting(unit), arch="sm_90").ptx
+    ptx = nvrtc.compile(driver.waiting(signature.parse(text)), arch="sm_90").ptx
     assert 0 < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
 
 

@@ -75,6 +75,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             p<< x.k >>[u] = << loaded(x, "o%d + " % x.k) | trim >>;
 <% endfor %>
         }
+        issue_loads();
 <% endif %>
 #pragma unroll
         for (int u = 0; u < << unroll >>; ++u) {

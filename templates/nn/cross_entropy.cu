@@ -24,8 +24,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const bool live = slot < slots && first + row_group() < rows;
         const index row = live ? first + row_group() : rows - 1;
         const elem* const from = x + row * columns;
-        const long long named = (long long)targets[row];
-        const acc chosen = cast<acc>(from[index(maximum(minimum(named, (long long)columns - 1), 0ll))]);
+        const << target >> named = targets[row];
         RowState state = {limits<acc>::lowest(), acc(0)};
         for (index start = row_lane() * << width >>; start < columns; start += << chunks * threads * width >>) {
             Pack<elem, << width >>> packs[<< chunks >>];
@@ -58,6 +57,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
             state = row_join(state, {peaks[0], sums[0]});
         }
+        // Read late, from a cache: before the row is on its way, the row would wait until it is known where this lies.
+        const acc chosen = cast<acc>(from[index(maximum(minimum((long long)named, (long long)columns - 1), 0ll))]);
         state = row_total(state, phase);
         const acc above = state.peak + log(state.sum);
         if (live && row_lane() == 0) {

@@ -4,6 +4,9 @@
 // Launch: block / threads rows a block, or a row a cluster of blocks. Shared: the states of warps, and one of a block.
 // chunks > 0: a thread keeps chunks * width elements in registers and x is read once. chunks == 0: x is read once for
 // the statistics, by tiles of << tile >> elements a thread, and once for y, for rows that no registers hold.
+<% if ahead %>
+// Weight and bias are read with x, and kept until they are needed.
+<% endif %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "nn/packs.cuh" %>
@@ -81,9 +84,18 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 <% if chunks %>
     const acc scale = acc(1) / acc(columns);
     Pack<elem, << width >>> held[<< chunks >>];
+<% set early = ahead and (weighted or biased) %>
+<% if early %>
+    Pack<elem, << width >>> <<"weights[%d]" % chunks if weighted>><<", " if weighted and biased>><<"biases[%d]" % chunks if biased>>;
+<% endif %>
 <% call each_chunk() %>
 held[chunk] = load_pack< << width >> >(source + start);
+        << "weights[chunk] = load_pack<%d>(weight + start);" % width if early and weighted >>
+        << "biases[chunk] = load_pack<%d>(bias + start);" % width if early and biased >>
 <% endcall %>
+<% if early %>
+    issue_loads();
+<% endif %>
 <% endif %>
 
     const acc shift = cast<acc>(source[0]);
@@ -134,8 +146,8 @@ offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
 <% call each_chunk() %>
 acc values[<< width >>]<< ", scaled[%d]" % width if weighted >><< ", shifted[%d]" % width if biased >>;
         unpack(held[chunk], values);
-        << "unpack(load_pack<%d>(weight + start), scaled);" % width if weighted >>
-        << "unpack(load_pack<%d>(bias + start), shifted);" % width if biased >>
+        << "unpack(%s, scaled);" % ("weights[chunk]" if early else "load_pack<%d>(weight + start)" % width) if weighted >>
+        << "unpack(%s, shifted);" % ("biases[chunk]" if early else "load_pack<%d>(bias + start)" % width) if biased >>
 #pragma unroll
         for (int v = 0; v < << width >>; ++v) {
             acc& value = values[v];

@@ -21,6 +21,7 @@ SHAPES = [
     pytest.param(Shape(1, 1, 0, 16), id="a thread a row"),
     pytest.param(Shape(128, 8, 16, 1), id="8 threads a row"),
     pytest.param(Shape(128, 32, 1, 4), id="a warp a row"),
+    pytest.param(Shape(128, 32, 1, 4, ahead=True), id="a warp a row, weight and bias ahead"),
     pytest.param(Shape(128, 128, 1, 1), id="a block a row"),
     pytest.param(Shape(64, 64, 0, 1), id="a block a row, read again"),
     pytest.param(Shape(1, 1, 0, 4, tile=32), id="a thread a row, several tiles"),

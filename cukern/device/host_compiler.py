@@ -36,8 +36,10 @@ _KERNEL_FLAGS = [
 ]
 _RUNTIME_FLAGS = ["-O2", "-pthread", f"-I{RUNTIME}"]
 # A kernel has no use for the C++ library, whose start-up files cost half of the link. A thread has
-# CUDA's 512 KB of local memory.
-_GCC_KERNEL = shlex.split("-Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs -lm -lc -lgcc")
+# CUDA's 512 KB of local memory. Functions that the kernel does not call are left out.
+_GCC_KERNEL = shlex.split(
+    "-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs -lm -lc -lgcc"
+)
 _CLANG_KERNEL = [
     *shlex.split("-Wframe-larger-than=524288 -Werror=frame-larger-than -nostdlib++ -lm"),
     "-UNDEBUG",  # which zig defines when it optimises

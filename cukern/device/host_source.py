@@ -112,7 +112,7 @@ static void enter_block(const Launch* launch, Dim block, void* shared) {{
 }}
 {run}
 }}
-extern "C" __attribute__((visibility("default"))) const cukern::Kernel cukern_kernel = {{
+extern "C" __attribute__((visibility("default"), externally_visible)) const cukern::Kernel cukern_kernel = {{
     cukern::abi_version, cukern::Params<cukern::Function>::count, cukern::Params<cukern::Function>::sizes,
     &cukern::runtime, {functions}}};
 """

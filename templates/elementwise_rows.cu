@@ -2,10 +2,11 @@
 // Along a row an operand steps by 1 ("unit", moved << width >> elements at a time), by 0 ("zero") or by anything ("any").
 // One that is `flat` lies in memory as the rows do, one that is `fixed` is the same for every row and loaded once.
 // Launch: << lanes >> threads along a row, `columns` in pieces along blockIdx.x; a thread loads << unroll >> rows before it
-// computes, and goes on by gridDim.y times the rows of a block. No shared memory.
+// computes, and goes on by gridDim.y times the rows of a block. Whole warps do so together. No shared memory.
 <% from "elementwise.cuh" import parameters, memory, constants, computed with context %>
 <% include "prelude/math.cuh" %>
 <% include "elementwise.cuh" %>
+<% include "issue_loads.cuh" %>
 <% set operands = inputs + outputs %>
 <% set placed = operands | rejectattr("place", "equalto", "one") | rejectattr("flat") | list %>
 <% set moving = inputs | rejectattr("place", "equalto", "one") | rejectattr("fixed") | list %>

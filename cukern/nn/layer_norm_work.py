@@ -96,9 +96,10 @@ _FORWARD = {
 #: Threads of a multiprocessor in the forward pass, and where each has two packs of single precision at most: their
 #: registers suffice for so many.
 _THREADS, _THREADS_OF_FEW = 1024, 2048
-#: Threads of a row, and elements of one by the bytes of each, up to which weight and bias are read ahead: an H200 took
-#: 5 % less time for rows of 1,024. More elements leave no registers, and more threads have others to wait for anyway.
-_AHEAD, _AHEAD_ELEMENTS = 64, {2: 16, 4: 16, 8: 4}
+#: Threads of a row for which weight and bias are read with the row, by the bytes of an element, and threads of a
+#: multiprocessor then, which have registers for them: an H200 takes 5 % less time for rows of 1,024 numbers. It was no
+#: gain where more threads share a row, as others run while some wait.
+_AHEAD, _THREADS_AHEAD = {2: 64, 4: 64}, 896
 #: Threads of a multiprocessor that have rows in registers, without and with those for a weight beside x and dy.
 _RESIDENT = {False: 1024, True: 768}
 #: For derivatives without sums for weight and bias: packs of a thread, and threads of a block at most.
@@ -138,9 +139,10 @@ def forward_shape(columns: int, itemsize: int, clusters: int) -> Shape:
         if packs <= threads * most:
             block = min(max(threads, 64 if threads > 32 else 128), 1024)
             chunks, cluster = divide_up(packs, threads), divide_up(threads, block)
-            busy = _THREADS_OF_FEW if itemsize == 4 and chunks <= 2 else _THREADS
+            ahead = threads == _AHEAD.get(itemsize)
+            few = itemsize == 4 and chunks <= 2
+            busy = _THREADS_AHEAD if ahead else _THREADS_OF_FEW if few else _THREADS
             resident = max(1, busy // block)
-            ahead = threads <= _AHEAD and chunks * width <= _AHEAD_ELEMENTS[itemsize] and busy == _THREADS
             return Shape(block, threads, chunks, width, cluster=cluster, resident=resident, ahead=ahead)
     return Shape(block=512, threads=512, chunks=0, width=1)
 

@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
             state = row_join(state, {peaks[0], sums[0]});
         }
-        // Read late, from a cache: before the row is on its way, the row would wait until it is known where this lies.
+        // Read after the row, as its place depends on a number that was read: the loads of the row would wait for that.
         const acc chosen = cast<acc>(from[index(maximum(minimum((long long)named, (long long)columns - 1), 0ll))]);
         state = row_total(state, phase);
         const acc above = state.peak + log(state.sum);

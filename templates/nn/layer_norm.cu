@@ -4,12 +4,16 @@
 // Launch: block / threads rows a block, or a row a cluster of blocks. Shared: the states of warps, and one of a block.
 // chunks > 0: a thread keeps chunks * width elements in registers and x is read once. chunks == 0: x is read once for
 // the statistics, by tiles of << tile >> elements a thread, and once for y, for rows that no registers hold.
-<% if ahead %>
-// Weight and bias are read with x, and kept until they are needed.
+<% set early = ahead and (weighted or biased) %>
+<% if early %>
+// What there is of weight and bias is read with x, and kept until it is needed.
 <% endif %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "nn/packs.cuh" %>
+<% if early %>
+<% include "issue_loads.cuh" %>
+<% endif %>
 <% include "nn/layer_norm_statistics.cuh" %>
 <% if chunks and not half %>
 <% set sums = 2 %>
@@ -84,7 +88,6 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 <% if chunks %>
     const acc scale = acc(1) / acc(columns);
     Pack<elem, << width >>> held[<< chunks >>];
-<% set early = ahead and (weighted or biased) %>
 <% if early %>
     Pack<elem, << width >>> <<"weights[%d]" % chunks if weighted>><<", " if weighted and biased>><<"biases[%d]" % chunks if biased>>;
 <% endif %>

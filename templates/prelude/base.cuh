@@ -14,14 +14,6 @@ __device__ __forceinline__ T shl(T x, int n) {
     return x << "<<" >> n;
 }
 
-// What is loaded above is on its way before anything below: compilers put a load off until its use, to save registers, and
-// threads then wait for one after another. For all lanes of a warp that have not ended.
-__device__ __forceinline__ void issue_loads() {
-#ifdef __CUDA_ARCH__
-    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
-#endif
-}
-
 template <typename T>
 __device__ __forceinline__ T divide_up(T a, T b) {
     return (a + b - 1) / b;

@@ -215,6 +215,7 @@ def _layer_norm(dtype: Any) -> None:
         _derivatives(lambda x, w, b, n=columns: ck.nn.layer_norm(x, n, w, b), x, weight, bias)
         for given in (None, weight) if columns in (1000, 40_000) else ():
             _derivatives(lambda x, n=columns, w=given: ck.nn.layer_norm(x, n, w), x)
+            _derivatives(lambda x, n=columns, b=given: ck.nn.layer_norm(x, n, None, b), x)
 
 
 def _cross_entropy(dtype: Any) -> None:

@@ -1,10 +1,14 @@
 """The PTX of a kernel, and NVRTC's messages, on a machine without a GPU."""
 
+import re
+
 import pytest
+from gpu_without_one import gpu_without_one
 
 import cukern as ck
 from cukern import signature
 from cukern.device import driver, nvrtc
+from cukern.nn.layer_norm_work import forward_shape
 
 
 @pytest.mark.parametrize(
@@ -28,6 +32,34 @@ def test_a_kernel_of_sm_90_waits_before_it_reads():
     text = 'extern "C" __global__ void k(const float* x, float* y) { float z = x[0]; y[0] = z; }'
     ptx = nvrtc.compile(driver.waiting(signature.parse(text)), arch="sm_90").ptx
     assert 0 < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
+
+
+def packs_read(ptx):
+    """How many there are before the barrier that keeps loads together, and after it."""
+    return [len(re.findall(r"ld\.global\S*\.v4", part)) for part in ptx.split("bar.warp.sync")]
+
+
+@pytest.mark.parametrize("dtype, itemsize", [("float32", 4), ("bfloat16", 2)])
+def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, itemsize):
+    shape = forward_shape(1024, itemsize, clusters=1)
+    assert shape.ahead and not forward_shape(4096, itemsize, clusters=1).ahead
+    ptx = ck.Kernel("nn/layer_norm.cu", name="layer_norm").ptx(
+        **shape._asdict(),
+        elem=dtype,
+        index="int",
+        half=itemsize == 2,
+        exact=True,
+        weighted=True,
+        biased=True,
+    )
+    assert packs_read(ptx) == [3 * shape.chunks, 0]
+
+
+def test_elementwise_kernels_read_several_rows_before_they_compute():
+    fused = ck.fuse(lambda m, row: ck.exp(m) * row)
+    with gpu_without_one(compiles=False):
+        text = fused.source(ck.zeros((64, 1024)), ck.zeros(1024))
+    assert packs_read(nvrtc.compile(text).ptx) == [1 + 4, 0]
 
 
 def test_nvrtcs_errors_name_the_templates_line():

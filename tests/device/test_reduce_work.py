@@ -58,7 +58,16 @@ SPREAD: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "float64"])
+#: The kinds of states, all of one dtype; one with elements of each other size.
+KINDS = {
+    "float32": ("sum", "max", "argmax", "var"),
+    "bfloat16": ("sum",),
+    "int8": ("argmax",),
+    "float64": ("var",),
+}
+
+
+@pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("layout", SPREAD)
 def test_ways_of_a_gpu(like_a_gpu: list[str], layout: str, dtype: str) -> None:
     flat = np.random.default_rng(1).integers(-50, 50, 40003).astype(dtypes.as_dtype(dtype))
@@ -66,10 +75,11 @@ def test_ways_of_a_gpu(like_a_gpu: list[str], layout: str, dtype: str) -> None:
     x = view(ck.asarray(flat))
     values = x.numpy().astype(np.float64)
     for axis in axes:
-        for name in ("sum", "max", "argmax", "var"):
+        for name in KINDS[dtype]:
             made, want = ROWS[name](x, axis), getattr(np, name)(values, axis=axis)
             assert_close(made.astype("float64"), want, rtol=5e-3 if dtype == "bfloat16" else 1e-6, atol=1e-3)
-    assert_close(ROWS["sum"](x).astype("float64"), values.sum(), rtol=5e-3, atol=1e-3)
+    if "sum" in KINDS[dtype]:
+        assert_close(ROWS["sum"](x).astype("float64"), values.sum(), rtol=5e-3, atol=1e-3)
     assert all(name.startswith("reduce_") for name in like_a_gpu)
 
 

@@ -89,7 +89,9 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     const acc scale = acc(1) / acc(columns);
     Pack<elem, << width >>> held[<< chunks >>];
 <% if early %>
-    Pack<elem, << width >>> <<"weights[%d]" % chunks if weighted>><<", " if weighted and biased>><<"biases[%d]" % chunks if biased>>;
+<% for name in (["weights"] if weighted else []) + (["biases"] if biased else []) %>
+    Pack<elem, << width >>> << name >>[<< chunks >>];
+<% endfor %>
 <% endif %>
 <% call each_chunk() %>
 held[chunk] = load_pack< << width >> >(source + start);

@@ -55,13 +55,20 @@ def _limits(device: Device) -> Limits:
 
 @cache
 def _bound(
-    kernel: Kernel, device: Device, elem: dtypes.DType, index: str, shape: Shape, **variables: bool
+    kernel: Kernel,
+    device: Device,
+    elem: dtypes.DType,
+    index: str,
+    columns: int,
+    shape: Shape | Rows,
+    **variables: bool,
 ) -> BoundKernel:
     return kernel.bind(
         device,
         elem=elem,
         index=index,
         half=dtypes.info(elem).acc != elem,
+        exact=shape.threads * shape.chunks * shape.width == columns,
         **shape._asdict(),
         **variables,
     )
@@ -69,22 +76,6 @@ def _bound(
 
 def _dense(x: Array | None) -> Array | None:
     return None if x is None else x.contiguous()
-
-
-def _rows_bound(
-    kernel: Kernel, x: Array, rows: int, columns: int, shape: Rows, weighted: bool
-) -> BoundKernel:
-    return kernel.bind(
-        x.device,
-        elem=x.dtype,
-        index=index_type(x.size, 2 * rows),
-        half=dtypes.info(x.dtype).acc != x.dtype,
-        exact=shape.threads * shape.chunks * shape.width == columns,
-        groups=shape.groups,
-        keeps_row=shape.keeps_row,
-        weighted=weighted,
-        **shape._asdict(),
-    )
 
 
 def launch_forward(
@@ -104,8 +95,8 @@ def launch_forward(
         x.device,
         x.dtype,
         index_type(x.size, 2 * rows),
+        columns,
         shape,
-        exact=shape.threads * shape.chunks * shape.width == columns,
         weighted=weight is not None,
         biased=bias is not None,
     )
@@ -142,7 +133,7 @@ def launch_backward(
         sums = [empty(sizes, acc, x.device) if want else None for want in wanted[1:]]
     else:
         sums = [zeros(sizes, acc, x.device) for _ in wanted[1:]]
-    bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 2 * rows), shape)
+    bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 2 * rows), columns, shape)
     bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
     dweight, dbias = (
         ops.astype(ops.sum(one, axis=0), x.dtype, copy=False) if want and one is not None else None
@@ -163,9 +154,18 @@ def _launch_rows(
     """:func:`launch_backward` by rows in registers or in shared memory."""
     rows, acc = x.size // columns, dtypes.info(x.dtype).acc
     dx = empty(x.shape, x.dtype, x.device)
-    weighted = weight is not None
+    bound = _bound(
+        _backward_sums if shape.stages else _backward_rows,
+        x.device,
+        x.dtype,
+        index_type(x.size, 2 * rows),
+        columns,
+        shape,
+        groups=shape.groups,
+        keeps_row=shape.keeps_row,
+        weighted=weight is not None,
+    )
     if not shape.stages:
-        bound = _rows_bound(_backward_rows, x, rows, columns, shape, weighted=weighted)
         bound((x, dy, weight, statistics, dx, rows, columns), divide_up(rows, shape.groups) * shape.cluster)
         return dx, None, None
     groups = shape.groups * shape.turn
@@ -176,7 +176,6 @@ def _launch_rows(
     parts = empty((sum(wanted[1:]), teams, columns), acc, x.device)
     places = iter(range(sum(wanted[1:])))
     sums = [parts[next(places)] if want else None for want in wanted[1:]]
-    bound = _rows_bound(_backward_sums, x, rows, columns, shape, weighted=weighted)
     bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster, shape.shared)
     found = ops.sum.evaluate(load(acc, acc), (parts,), (), (1,), False, x.dtype)
     made = iter(range(found.shape[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from .. import dtypes
@@ -124,6 +125,7 @@ _MEMORY, _STAGES, _CLUSTER_STAGES = 192 * 1024, 2, 3
 _STATES = 1024
 
 
+@cache
 def forward_shape(columns: int, itemsize: int, clusters: int) -> Shape:
     """The shape for a GPU and rows of packs of 16 bytes.
 
@@ -166,6 +168,7 @@ def gpu_shape(columns: int, width: int, registers: int, clusters: int = 1) -> Sh
     return Shape(block=512, threads=512, chunks=0, width=1)
 
 
+@cache
 def backward_rows(
     columns: int, itemsize: int, limits: Limits, sums: bool, weighted: bool = False
 ) -> Rows | None:

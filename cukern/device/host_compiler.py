@@ -36,7 +36,7 @@ _KERNEL_FLAGS = [
 ]
 _RUNTIME_FLAGS = ["-O2", "-pthread", f"-I{RUNTIME}"]
 # A kernel has no use for the C++ library, whose start-up files cost half of the link. A thread has
-# CUDA's 512 KB of local memory. Functions that the kernel does not call are left out.
+# CUDA's 512 KB of local memory. Functions that the entry point does not reach are left out.
 _GCC_KERNEL = shlex.split(
     "-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs -lm -lc -lgcc"
 )

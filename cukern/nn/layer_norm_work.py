@@ -98,8 +98,8 @@ _FORWARD = {
 #: registers suffice for so many.
 _THREADS, _THREADS_OF_FEW = 1024, 2048
 #: Threads of a row for which weight and bias are read with the row, by the bytes of an element, and threads of a
-#: multiprocessor then, which have registers for them: an H200 takes 5 % less time for rows of 1,024 numbers. It was no
-#: gain where more threads share a row, as others run while some wait.
+#: multiprocessor then, which have registers for them: an H200 takes 5 % less time for rows of 1,024 numbers. Where more
+#: threads share a row it made a point's difference either way, or threads of many packs had no registers for them.
 _AHEAD, _THREADS_AHEAD = {2: 64, 4: 64}, 896
 #: Threads of a multiprocessor that have rows in registers, without and with those for a weight beside x and dy.
 _RESIDENT = {False: 1024, True: 768}

@@ -198,9 +198,12 @@ class Array(Operators):
             return self
         if where.kind == "host":
             made = Array._wrap(self.numpy(), where)
-        else:
+        elif home.kind == "host":
             with where.activate():
                 made = Array._wrap(uploaded(self._data, where), where)
+        else:
+            with tape.stop_recording():
+                made = Array._wrap(_carried(self.contiguous()._data, home, where), where)
         if tape.recording((self,)):
             tape.record(
                 "to_device", (self,), (made,), lambda given, saved, needs: (given[0].to_device(home),)
@@ -390,6 +393,25 @@ def uploaded(data: Any, where: Device) -> Any:
         return data
     flat = where.xp.array(data.reshape(1) if not data.ndim else data)
     return flat.reshape(data.shape)
+
+
+def _carried(data: Any, home: Device, where: Device) -> Any:
+    """A copy on another GPU of an ndarray in C order.
+
+    CuPy copies on the stream of the GPU that is written, which knows nothing of the other's.
+    """
+    cuda = where.xp.cuda
+    with home.activate():
+        before, source = cuda.Event(disable_timing=True), cuda.get_current_stream()
+        before.record(source)
+    with where.activate():
+        after, target = cuda.Event(disable_timing=True), cuda.get_current_stream()
+        target.wait_event(before)
+        made = where.xp.array(data)
+        after.record(target)
+    with home.activate():  # whose memory may be handed out again
+        source.wait_event(after)
+    return made
 
 
 def copied(x: Array) -> Array:

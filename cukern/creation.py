@@ -137,10 +137,16 @@ def _of_array(
 def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None) -> Array:
     import cupy
 
-    data = cupy.asarray(obj)
+    if isinstance(obj, cupy.ndarray):
+        index = obj.device.id
+    else:
+        pointer = obj.__cuda_array_interface__["data"][0]  # 0 where there are no elements
+        index = cupy.cuda.runtime.pointerGetAttributes(pointer).device if pointer else cupy.cuda.Device().id
+    home = Device(f"cuda:{index}")
+    with home.activate():  # CuPy would copy to another
+        data = cupy.asarray(obj)
     dtypes.as_dtype(data.dtype, "obj")
-    here = Device(f"cuda:{data.device.id}")
-    return _of_array(Array._wrap(data, here), dtype, device, copy)
+    return _of_array(Array._wrap(data, home), dtype, device, copy)
 
 
 def array(
@@ -175,7 +181,8 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
         raise TypeError(f"x: expected an object with __dlpack__, got {type(x).__name__}")
     kind, index = x.__dlpack_device__()
     where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")
-    data = where.xp.from_dlpack(x)
+    with where.activate():
+        data = where.xp.from_dlpack(x)
     dtypes.as_dtype(data.dtype, "x")
     if where.kind == "host" and not (data.flags.writeable and data.flags.aligned):
         if copy is False:

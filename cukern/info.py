@@ -193,7 +193,10 @@ def size(x: Any, /, axis: int | None = None) -> int:
 
 def may_share_memory(x: Array, y: Array, /) -> bool:
     """Whether the memory that two arrays span overlaps; quick, and true of some that share no element."""
-    return _spans(x, y, "may_share_memory") and bool(x.device.xp.may_share_memory(x._data, y._data))
+    if not _spans(x, y, "may_share_memory"):
+        return False
+    with x.device.activate():
+        return bool(x.device.xp.may_share_memory(x._data, y._data))
 
 
 def shares_memory(x: Array, y: Array, /) -> bool:
@@ -204,7 +207,10 @@ def shares_memory(x: Array, y: Array, /) -> bool:
     >>> shares_memory(x, x[1:]), shares_memory(x[::2], x[1::2])
     (True, False)
     """
-    return _spans(x, y, "shares_memory") and bool(x.device.xp.shares_memory(x._data, y._data))
+    if not _spans(x, y, "shares_memory"):
+        return False
+    with x.device.activate():
+        return bool(x.device.xp.shares_memory(x._data, y._data))
 
 
 def _spans(x: Array, y: Array, name: str) -> bool:

@@ -36,6 +36,14 @@ def _device_names() -> list[str]:
 
 @pytest.fixture(params=_device_names())
 def device(request: pytest.FixtureRequest) -> Iterator[ck.Device]:
-    """Each device in turn, the current one while the test runs."""
+    """Each device in turn, the one that new arrays are made on while the test runs.
+
+    Another GPU can be CuPy's current one meanwhile, CUKERN_TEST_CURRENT_GPU: nothing may depend on it.
+    """
     with ck.device(request.param) as current:
-        yield current
+        other = os.environ.get("CUKERN_TEST_CURRENT_GPU")
+        if other is None:
+            yield current
+            return
+        with ck.Device(f"cuda:{other}").activate():
+            yield current

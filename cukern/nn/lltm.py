@@ -160,11 +160,11 @@ class _LLTM(Function):
         keep = any(ctx.needs_input_grad)
         with on(inputs.device):
             states, cells, gates = sequence.forward(inputs, weights, bias.contiguous(), old_h, old_cell, keep)
+            last_h, last_cell = (sequence._wrap(one._data[-1].copy()) for one in (states, cells))
         if keep:
             ctx.save_for_backward(inputs, weights, bias, old_h, old_cell, states, cells, gates)
         # A view of the saved states, of one storage with them: a write to it is noticed.
         outputs = Array._wrap(states._data[1:], states.device, states._storage)
-        last_h, last_cell = (sequence._wrap(one._data[-1].copy()) for one in (states, cells))
         return outputs, last_h, last_cell
 
     @staticmethod

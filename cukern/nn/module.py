@@ -277,7 +277,8 @@ def _walk(
 def _write(target: Array, values: Array) -> None:
     """Copy host values into an array, in place, on its own device."""
     source = asarray(values, dtype=target.dtype, device=target.device)
-    target._data[...] = source._data
+    with target.device.activate():
+        target._data[...] = source._data
     target._bump("load_state_dict")
 
 

@@ -66,6 +66,8 @@ def _parts(key: Any, x: Array) -> list[Any]:
 def _part(part: Any, x: Array) -> list[Any]:
     if part is None or part is Ellipsis or isinstance(part, slice):
         return [part]
+    if isinstance(part, Array):
+        part = part.to_device(x.device)
     if isinstance(part, (list, tuple, range, np.ndarray, Array, bool, np.bool_)):
         data = part._data if isinstance(part, Array) else x.device.xp.asarray(part)
         if data.dtype == np.bool_:

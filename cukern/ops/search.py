@@ -18,7 +18,7 @@ from ..errors import DeviceError
 from ..kernel import Kernel
 from ..row import is_scalar
 from ..table import floor_divide, not_equal, remainder
-from .axes import public, require_array
+from .axes import on_device, public, require_array
 from .elementwise import astype
 from .index import integers, places_in, take
 from .launch import allocate, divide_up, on
@@ -253,6 +253,7 @@ def extract(condition: Any, x: Array, /) -> Array:
     return compress(reshape(asarray(condition, device=x.device), (-1,)), x)
 
 
+@on_device
 def _in_range(x: Array, size: int, name: str) -> Array:
     """Integers counted from 0 to ``size``, negative ones from the end; as :func:`take` has its places."""
     data = places_in(integers(x, x, name), size, x, name)

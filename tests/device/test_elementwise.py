@@ -224,8 +224,8 @@ def test_layouts(device: ck.Device, first: str, second: str) -> None:
     rng = np.random.default_rng(0)
     a = LAYOUTS[first](rng.standard_normal((4, 6)).astype(np.float32))
     b = LAYOUTS[second](rng.standard_normal((4, 6)).astype(np.float32))
-    x = ck.Array._wrap(device.xp.asarray(a), device)
-    y = ck.Array._wrap(device.xp.asarray(b), device)
+    with device.activate():
+        x, y = (ck.Array._wrap(device.xp.asarray(one), device) for one in (a, b))
     got = namespace.multiply(x, y)
     assert_close(got, a * b, dtype=np.float32)
     assert got.is_contiguous

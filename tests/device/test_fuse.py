@@ -8,22 +8,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.ops import launch
 from cukern.testing import assert_close, gradcheck
-
-
-@pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the programs that run."""
-    names: list[str] = []
-    call = launch.Plan.run
-
-    def counted(plan: launch.Plan, *args: Any) -> Any:
-        names.append(plan.program.name)
-        return call(plan, *args)
-
-    monkeypatch.setattr(launch.Plan, "run", counted)
-    return names
 
 
 @ck.fuse

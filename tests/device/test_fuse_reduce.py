@@ -8,30 +8,10 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.ops import launch, reduction
 from cukern.testing import assert_close, gradcheck
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(3, 4, 5)), RNG.normal(size=(4, 1))
-
-
-@pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the programs that run, in order; reductions by their own name."""
-    made: list[str] = []
-    call, reduce = launch.Plan.run, reduction.Plan.run
-
-    def counted(plan: launch.Plan, *args: Any) -> Any:
-        made.append(plan.program.name)
-        return call(plan, *args)
-
-    def reduced(plan: reduction.Plan, *args: Any) -> Any:
-        made.append(plan.rendered[0][1]["reduction"].name)
-        return reduce(plan, *args)
-
-    monkeypatch.setattr(launch.Plan, "run", counted)
-    monkeypatch.setattr(reduction.Plan, "run", reduced)
-    return made
 
 
 def square_error(x: Any, y: Any) -> Any:

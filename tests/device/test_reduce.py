@@ -102,7 +102,8 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(device: ck.Device, layout: str, name: str) -> None:
     a = LAYOUTS[layout](np.random.default_rng(0).standard_normal((4, 9, 12)))
-    x = ck.Array._wrap(device.xp.asarray(a), device)
+    with device.activate():
+        x = ck.Array._wrap(device.xp.asarray(a), device)
     for axis in (None, 1, 2):
         assert_close(ROWS[name](x, axis), getattr(np, name)(a, axis=axis), rtol=1e-11)
 

@@ -219,7 +219,8 @@ def test_many_copies_in_one_launch(device: ck.Device, count: int, into: bool) ->
     given, kept = (sources, targets) if into else (targets, sources)
     for one in given:
         one._planned()
-    copying.Copies(flat.device, kept, into)(given)
+    with device.activate():
+        copying.Copies(device, kept, into)(given)
     for x, y in zip(sources, targets, strict=True):
         assert y.tolist() == x.tolist()
 

@@ -53,6 +53,8 @@ from .render import add_templates
 from .tape import Tape, stop_recording
 from .transforms import checkpoint, grad, jacobian, stop_gradient, value_and_grad, vjp
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Array",
     "Device",
@@ -107,14 +109,7 @@ with contextlib.suppress(ImportError):
 
 
 def __getattr__(name: str) -> object:
-    """The version, looked up when it is asked for; of NumPy's other names, what to do instead."""
-    if name == "__version__":
-        import importlib.metadata
-
-        try:
-            return importlib.metadata.version("cukern")
-        except importlib.metadata.PackageNotFoundError:
-            return "unknown"
+    """Of NumPy's other names, what to do instead."""
     import numpy
 
     hint = f"; NumPy has it: numpy.{name} takes x.numpy()" if hasattr(numpy, name) else ""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import __version__
 from .device import Device, current, device, devices
 from .errors import CukernError, DeviceError
 from .kernel import Kernel
@@ -138,7 +139,8 @@ def _info(options: argparse.Namespace) -> int:
 
 def _versions() -> Iterator[tuple[str, str]]:
     yield "python", sys.version.split()[0]
-    for name in ("cukern", "numpy", "ml_dtypes", "jinja2", "tree-sitter", "cupy-cuda12x", "cupy-cuda13x"):
+    yield "cukern", __version__
+    for name in ("numpy", "ml_dtypes", "jinja2", "tree-sitter", "cupy-cuda12x", "cupy-cuda13x"):
         try:
             yield name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

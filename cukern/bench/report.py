@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,8 +90,24 @@ def machine(bench: Bench) -> dict[str, Any]:
     }
     if bench.device.kind == "cuda":
         runtime = bench.device.xp.cuda.runtime
-        about |= {"driver": runtime.driverGetVersion(), "CUDA runtime": runtime.runtimeGetVersion()}
+        about["driver"] = _driver()
+        about["its CUDA"] = _version(runtime.driverGetVersion())
+        about["CUDA runtime"] = _version(runtime.runtimeGetVersion())
     return about
+
+
+def _driver() -> str:
+    """The version of NVIDIA's driver."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def _version(number: int) -> str:
+    """A version of CUDA as people write it: 13020 is 13.2."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def markdown(bench: Bench, results: Sequence[Result]) -> str:

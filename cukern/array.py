@@ -13,6 +13,9 @@ from .device import Device, current
 from .layout import Layout, layout_of
 from .operators import FUNCTIONS, Operators
 
+#: What DLPack calls CUDA's memory.
+_DLPACK_CUDA = 2
+
 
 class Storage:
     """Memory that several views share, and a count of the writes to it.
@@ -106,6 +109,7 @@ class Array(Operators):
         """Become another array, its memory shared."""
         for name in ("_ndarray", "_layout", "_memory", "_operand", "_storage", "device"):
             setattr(self, name, getattr(other, name))
+        live.replaced += 1
 
     def _planned(self) -> Layout:
         """The layout; the array is an operand of prepared launches from here on."""
@@ -189,7 +193,8 @@ class Array(Operators):
 
         Raises:
             DeviceError: there is no such device.
-            ValueError: ``stream`` is not None; copies are made on the current stream.
+            ValueError: ``stream`` is not None; copies are made on the current stream, between GPUs in order with
+                those of both.
         """
         if stream is not None:
             raise ValueError(f"stream: expected None, got {stream!r}")
@@ -244,7 +249,8 @@ class Array(Operators):
         return array_function(function, args, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        kind, index = self._data.__dlpack_device__()
+        with self.device.activate():
+            kind, index = self._data.__dlpack_device__()
         return int(kind), int(index)
 
     def __dlpack__(
@@ -268,13 +274,16 @@ class Array(Operators):
         """
         data = self._data
         if self.device.kind == "cuda":
-            to_host = dl_device is not None and tuple(dl_device) != self.__dlpack_device__()
-            if to_host and copy is False:
+            moved = None if dl_device is None or tuple(dl_device) == self.__dlpack_device__() else dl_device
+            if moved and copy is False:
                 raise BufferError(
                     f"copy: a copy is needed to give the memory of {self.device} to {dl_device}"
                 )
             # CuPy copies to the host only where it is asked, and never within a GPU.
-            if to_host:
+            if moved and moved[0] == _DLPACK_CUDA:
+                there = self.to_device(f"cuda:{moved[1]}")
+                return there.__dlpack__(stream=stream, max_version=max_version)
+            if moved:
                 return self.numpy().__dlpack__(max_version=max_version, dl_device=dl_device)
             with self.device.activate():
                 return (data.copy() if copy else data).__dlpack__(stream=stream, max_version=max_version)
@@ -284,7 +293,8 @@ class Array(Operators):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.device.kind != "cuda":
             raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
-        interface: dict[str, Any] = self._data.__cuda_array_interface__
+        with self.device.activate():  # whose stream it tells
+            interface: dict[str, Any] = self._data.__cuda_array_interface__
         return interface
 
     def item(self) -> Any:

@@ -40,7 +40,9 @@ def capture(step: Callable[P, R]) -> Captured[P, R]:
     * Python code does not run again. Numbers are constants; the learning rate and step count of cukern's
       optimizers and the place in a generator's stream are not, they go on.
     * Arrays that the step refers to and that are not arguments stay the arrays that they were. Updates of
-      them in place, as optimizers make them, are part of the graph.
+      them in place, as optimizers make them, are part of the graph. After a module has moved to another device
+      steps are recorded anew.
+    * All that the step works on is on one GPU.
     * The step cannot read a value on the host (``item``, ``if x > 0``), nor make arrays of host data.
 
     The results are copies: they stay as they are when the next call is made. A graph keeps the memory of
@@ -80,6 +82,7 @@ class Captured(Generic[P, R]):
         self._graphs: dict[Any, _Graph | None] = {}
         # Of arguments that are arrays in C order, by their layouts.
         self._known: dict[tuple[Layout, ...], _Graph] = {}
+        self._replaced = live.replaced
 
     def __repr__(self) -> str:
         return f"<captured {getattr(self._step, '__name__', 'step')}, {self.graphs} graphs>"
@@ -91,6 +94,10 @@ class Captured(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """What ``step`` returns, by a replay where that is possible."""
+        if self._replaced != live.replaced:
+            self._replaced = live.replaced
+            self._graphs.clear()
+            self._known.clear()
         if not kwargs and self._known and _ARRAYS.issuperset(map(type, args)):
             arrays: Any = args
             graph = self._known.get(tuple([one._layout or one._planned() for one in arrays]))
@@ -104,9 +111,15 @@ class Captured(Generic[P, R]):
         tree = (args, kwargs)
         leaves = pytree.values(tree)
         inputs = [leaf for leaf in leaves if _is_input(leaf)]
-        device = next((leaf.device for leaf in leaves if is_array(leaf)), None) or current()
+        homes = [leaf.device for leaf in leaves if is_array(leaf)] or [current()]
+        device = next((home for home in homes if home.kind != "host"), homes[0])
         if device.kind == "host" or tape.active() or live.recorder() is not None:
             return self._step(*args, **kwargs)
+        other = next((home for home in homes if home is not device), None)
+        if other is not None:
+            raise CaptureError(
+                f"capture: {_name(self._step)}: expected arrays on one device, got {device} and {other}"
+            )
         key = (device, pytree.structure(tree), *map(_form, leaves))
         try:
             graph = self._graphs.get(key)
@@ -163,6 +176,8 @@ class _Graph:
         self._leaves = pytree.values(self._result)
         self._places = [i for i, leaf in enumerate(self._leaves) if _is_input(leaf)]
         results = [self._leaves[i] for i in self._places]
+        for one in results:
+            self.enter(one.device)
         self._forms = [one._planned() for one in results]
         self._hand_out = Copies(device, results, into=False)
         self._fresh = True
@@ -216,6 +231,13 @@ class _Graph:
     def written(self, array: Array, writer: str) -> None:
         """Remember that the step writes to ``array``."""
         self._writes[id(array._storage)] = (array, writer)
+
+    def enter(self, device: Device) -> None:
+        """Refuse another device than the graph's."""
+        if device is not self.device:
+            raise CaptureError(
+                f"capture: a step on {self.device} works on {device} as well, which is not recorded"
+            )
 
     def _advance(self) -> None:
         """The numbers of the next replay, in the order in which the step asked for them."""

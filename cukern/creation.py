@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -117,6 +117,11 @@ def asarray(
     return _on(where, data)
 
 
+def device_of(values: Iterable[Any]) -> Device | None:
+    """The device of the first Array among some values, on which the others are wanted; None where there is none."""
+    return next((value.device for value in values if isinstance(value, Array)), None)
+
+
 def _of_array(
     obj: Array, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None
 ) -> Array:
@@ -139,9 +144,10 @@ def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, 
 
     if isinstance(obj, cupy.ndarray):
         index = obj.device.id
+    elif hasattr(obj, "__dlpack_device__"):
+        index = obj.__dlpack_device__()[1]
     else:
-        pointer = obj.__cuda_array_interface__["data"][0]  # 0 where there are no elements
-        index = cupy.cuda.runtime.pointerGetAttributes(pointer).device if pointer else cupy.cuda.Device().id
+        index = cupy.cuda.UnownedMemory(obj.__cuda_array_interface__["data"][0], 0, obj).device_id
     home = Device(f"cuda:{index}")
     with home.activate():  # CuPy would copy to another
         data = cupy.asarray(obj)

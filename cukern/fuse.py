@@ -12,7 +12,7 @@ import numpy as np
 
 from . import dtypes, pytree
 from .array import Array
-from .creation import asarray
+from .creation import asarray, device_of
 from .expr import Expr, Node, Reduced, cast, input_node, order, scalar_node
 from .ops import reduction
 from .ops.elementwise import evaluate
@@ -146,7 +146,9 @@ class Fused(Generic[P, R]):
         key: list[Any] = [pytree.structure(tree), *((k, _typed(v)) for k, v in static.items())]
         call = _Call(tree, static, [], (), [], [])
         for _, leaf in pytree.leaves(tree):
-            value = asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
+            value = leaf
+            if isinstance(leaf, (np.ndarray, np.generic)):
+                value = asarray(leaf, device=device_of(pytree.values(tree)))
             call.leaves.append(value)
             if isinstance(value, Array):
                 call.arrays.append(value)

@@ -84,6 +84,9 @@ class BoundKernel:
             LaunchError: an argument does not fit its parameter, or the launch its device.
             KernelFault: the kernel failed while it ran.
         """
+        if not self.device.is_current():
+            with self.device.activate():
+                return self(args, grid, shared)
         name = self.signature.name
         if len(args) != len(self._converters):
             wanted = ", ".join(f"{p.type_text} {p.name}" for p in self.signature.params)
@@ -119,9 +122,6 @@ class BoundKernel:
 
     def _launch_again(self, launch: Prepared, args: Sequence[Any]) -> bool:
         """Launch on a GPU what a call of the same form has checked; False where a number needs more care."""
-        if not self.device.is_current():
-            with self.device.activate():
-                return self._launch_again(launch, args)
         arguments.check_spans(self.signature, args, self._written)
         pairs = zip(self._converters, args, strict=True)
         values = [

@@ -14,6 +14,10 @@ from .dtypes import DType
 
 if TYPE_CHECKING:
     from .array import Array
+    from .device import Device
+
+#: How often an array has become another, whose memory is elsewhere: what was recorded before works on what it was.
+replaced = 0
 
 
 class Recorder(Protocol):
@@ -26,6 +30,8 @@ class Recorder(Protocol):
     def workspace(self, nbytes: int) -> Any: ...
 
     def written(self, array: Array, writer: str) -> None: ...
+
+    def enter(self, device: Device) -> None: ...
 
 
 class _State(threading.local):

@@ -13,7 +13,7 @@ import numpy as np
 from . import pytree, tape
 from .algebra import Meta, is_array, is_float
 from .array import Array
-from .creation import asarray
+from .creation import asarray, device_of
 from .function import alias
 from .tape import Tape
 
@@ -23,14 +23,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _fresh(value: Any, path: str) -> Array:
+def _fresh(value: Any, path: str, beside: Any) -> Array:
     """An array of its own that equals ``value``; tapes that track ``value`` record the step.
+
+    A number is put where the arrays of ``beside`` are.
 
     A function is differentiated by such an argument, so that whatever else refers to the same array,
     an enclosing derivative for one, is a constant to it.
     """
     if isinstance(value, float):
-        value = asarray(value)
+        value = asarray(value, device=device_of(pytree.values(beside)))
     if not is_array(value):
         raise TypeError(f"{path}: expected an array to differentiate by, got {type(value).__name__}")
     if not is_float(value.dtype):
@@ -43,8 +45,8 @@ def _fresh(value: Any, path: str) -> Array:
     return made
 
 
-def _differentiable(tree: Any, path: str) -> Any:
-    return pytree.replace(tree, [_fresh(value, where) for where, value in pytree.leaves(tree, path)])
+def _differentiable(tree: Any, path: str, beside: Any) -> Any:
+    return pytree.replace(tree, [_fresh(value, where, beside) for where, value in pytree.leaves(tree, path)])
 
 
 def _positions(argnums: int | Sequence[int], args: Sequence[Any]) -> list[int]:
@@ -94,7 +96,7 @@ def value_and_grad(
         own = list(args)
         positions = _positions(argnums, args)
         for position in positions:
-            own[position] = _differentiable(args[position], f"args[{position}]")
+            own[position] = _differentiable(args[position], f"args[{position}]", (args, kwargs))
         wanted = [own[position] for position in positions]
         with Tape() as inner:
             inner.watch(wanted)
@@ -145,7 +147,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     >>> [gradient.tolist() for gradient in pullback(ck.asarray([1.0, 10.0]))]
     [[3.0, 40.0], [1.0, 20.0]]
     """
-    own = tuple(_differentiable(primal, f"primals[{i}]") for i, primal in enumerate(primals))
+    own = tuple(_differentiable(primal, f"primals[{i}]", primals) for i, primal in enumerate(primals))
     with Tape(persistent=True) as inner:
         inner.watch(own)
         value = f(*own)

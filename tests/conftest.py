@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -45,5 +46,12 @@ def device(request: pytest.FixtureRequest) -> Iterator[ck.Device]:
         if other is None:
             yield current
             return
-        with ck.Device(f"cuda:{other}").activate():
+        with ck.Device(f"cuda:{other}").activate(), pytest.MonkeyPatch.context() as patch:
+            wrap = ck.Array._wrap.__func__
+
+            def checked(cls: Any, data: Any, where: ck.Device, *rest: Any) -> ck.Array:
+                assert where.kind == "host" or not data.size or data.data.device_id == where.index
+                return wrap(cls, data, where, *rest)
+
+            patch.setattr(ck.Array, "_wrap", classmethod(checked))
             yield current

@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from types import ModuleType
 from typing import ClassVar
 
+from .. import live
 from ..errors import DeviceError
 from .base import Backend, Properties
 
@@ -91,9 +92,16 @@ class Device:
         return self.kind == "host" or bool(self.xp.cuda.runtime.getDevice() == self.index)
 
     def activate(self) -> AbstractContextManager[object]:
-        """A with-block in which :attr:`xp` works on this device."""
+        """A with-block in which :attr:`xp` works on this device.
+
+        Raises:
+            CaptureError: a step of another GPU is being recorded.
+        """
         if self.kind == "host":
             return nullcontext()
+        recorder = live.recorder()
+        if recorder is not None:
+            recorder.enter(self)
         scope: AbstractContextManager[object] = self.xp.cuda.Device(self.index)
         return scope
 

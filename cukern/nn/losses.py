@@ -85,6 +85,7 @@ def cross_entropy(logits: Array, targets: Array) -> Array:
             f"got {targets.shape}"
         )
     require_ids("cross_entropy", "targets", targets, logits.shape[-1])
+    targets = targets.to_device(logits.device)
     if not logits.size:
         return _composed(logits, targets)
     with tape.stop_recording():

@@ -21,7 +21,7 @@ from ..table import isnan, not_equal, remainder, subtract, where
 from .axes import normalize_axes, normalize_axis, public, require_array
 from .elementwise import astype
 from .index import take
-from .launch import allocate, divide_up, on
+from .launch import allocate, divide_up, on, one_device
 from .manipulate import broadcast_to, concat, flip, reshape
 from .reduce import sum
 from .search import searchsorted
@@ -307,6 +307,7 @@ def _valid(x: Array, kernel: Array) -> Array:
 def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Array:
     require_array(a, name, "a")
     require_array(v, name, "v")
+    one_device(name, (a, v))
     if a.ndim != 1 or v.ndim != 1 or not a.size or not v.size:
         raise ValueError(
             f"{name}: expected two arrays of one axis, not empty, got shapes {a.shape} and {v.shape}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import asarray
+from ..creation import asarray, device_of
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
@@ -349,7 +349,9 @@ def lexsort(keys: Any, /, axis: int = -1) -> Array:
     >>> ck.lexsort((ck.asarray([2, 1, 0]), ck.asarray([1, 0, 1]))).tolist()
     [1, 2, 0]
     """
-    columns = [asarray(key) for key in keys]
+    given = list(keys)
+    home = device_of(given)
+    columns = [key if isinstance(key, Array) else asarray(key, device=home) for key in given]
     if not columns:
         raise TypeError("lexsort: keys: expected at least one")
     if any(key.shape != columns[0].shape for key in columns):

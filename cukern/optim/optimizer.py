@@ -64,7 +64,8 @@ class Optimizer:
                 stays as it is.
 
         Raises:
-            ValueError: the gradients do not match the parameters in number, name or shape, or all are None.
+            ValueError: the gradients do not match the parameters in number, name, shape or device, or all are
+                None.
             TypeError: a gradient is no floating array.
         """
         aligned = self._aligned(gradients)
@@ -76,6 +77,10 @@ class Optimizer:
             if gradient.shape != parameter.shape:
                 raise ValueError(
                     f"gradients: that of {name!r} has shape {gradient.shape}, expected {parameter.shape}"
+                )
+            if gradient.device is not parameter.device:
+                raise ValueError(
+                    f"gradients: that of {name!r} is on {gradient.device}, its parameter on {parameter.device}"
                 )
         updated = {
             i: (parameter, gradient)
@@ -91,6 +96,10 @@ class Optimizer:
         for i, (parameter, gradient) in updated.items():
             if i not in self._state:
                 self._state[i] = {slot: _zeros(parameter) for slot in self._slots}
+            elif any(one.device is not parameter.device for one in self._state[i].values()):  # it has moved
+                self._state[i] = {
+                    slot: one.to_device(parameter.device) for slot, one in self._state[i].items()
+                }
             self._update(parameter, _beside(parameter, gradient), i, **self._state[i])
 
     def _count(self, updated: Iterable[int]) -> None:

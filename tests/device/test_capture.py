@@ -163,6 +163,32 @@ def test_what_a_graph_cannot_hold_is_refused(device: ck.Device, step: Any) -> No
     assert (x + 1).tolist() == [2.0, 3.0, 4.0]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_arguments_of_two_devices_are_refused(device: ck.Device, first: int) -> None:
+    captured = ck.capture(lambda x, y: (x * 2, y * 2))
+    arguments = [ck.ones(3), ck.ones(3, device="host")]
+    arguments = arguments[first:] + arguments[:first]
+    if device.kind == "host":
+        assert captured(*arguments)[0].tolist() == [2, 2, 2]
+        return
+    with pytest.raises(ck.CaptureError, match=r"expected arrays on one device, got cuda:\d and host"):
+        captured(*arguments)
+
+
+def test_a_module_that_moves_is_recorded_anew(device: ck.Device) -> None:
+    model = ck.nn.Linear(3, 2, rng=1)
+    captured = ck.capture(lambda x: model(x))
+    x = ck.asarray(BATCHES[0])
+    expected = model(x).tolist()
+    for _ in range(2):
+        for _ in range(3):
+            assert captured(x).tolist() == expected
+        assert captured.graphs == (device.kind == "cuda")
+        model.to_device("host").to_device(device)
+        other = [ck.full(64, k) for k in range(8)]  # takes the memory that the module had
+    assert captured(x).tolist() == expected and len(other) == 8
+
+
 def test_an_error_of_the_step_is_the_error_of_the_call(device: ck.Device) -> None:
     calls = []
 

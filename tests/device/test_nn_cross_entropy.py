@@ -64,6 +64,12 @@ def test_loss_and_gradient(
     check(random(0, (rows, columns), dtype), ck.asarray(targets))
 
 
+def test_targets_on_the_host_are_fetched(device: ck.Device) -> None:
+    check(random(0, (6, 9), "float32"), ck.asarray([0, 8, 3, 3, 1, 2], device="host"))
+    with pytest.raises(IndexError, match="cross_entropy: targets: expected each in"):
+        nn.cross_entropy(random(0, (1, 3), "float32"), ck.asarray([3], device="host"))
+
+
 @pytest.mark.parametrize("columns", [40, 1024])
 def test_rows_in_turns(as_a_gpu: pytest.MonkeyPatch, columns: int) -> None:
     """Fewer slots than rows, and a number of them that leaves some of a block idle; few blocks of the gradient."""

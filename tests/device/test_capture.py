@@ -233,6 +233,9 @@ class Memory:
     def written(self, array: Any, writer: str) -> None:
         pass
 
+    def enter(self, device: ck.Device) -> None:
+        pass
+
 
 @pytest.fixture
 def memory() -> Iterator[Memory]:

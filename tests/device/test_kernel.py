@@ -249,8 +249,8 @@ def test_misaligned_vector_pointer_is_refused(device):
 def test_an_array_of_another_device_is_refused(device, scale):
     other = object.__new__(ck.Device)
     other.kind, other.index = "cuda", 7
-    x = ck.ones(8)
-    there = ck.Array._wrap(x._data, other)
+    x, there = ck.ones(8), ck.ones(8)
+    there.device = other
     message = f"argument {{}}: expected an array on {device}, got an array of float32, shape .* on cuda:7"
     refused(message.format("y"), lambda: scale(x, there, 1, 8))
     refused(message.format("x"), lambda: scale.bind(device, elem=ck.float32)((there, x, 1, 8), 1))

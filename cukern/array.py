@@ -279,10 +279,10 @@ class Array(Operators):
                 raise BufferError(
                     f"copy: a copy is needed to give the memory of {self.device} to {dl_device}"
                 )
-            # CuPy copies to the host only where it is asked, and never within a GPU.
             if moved and moved[0] == _DLPACK_CUDA:
                 there = self.to_device(f"cuda:{moved[1]}")
                 return there.__dlpack__(stream=stream, max_version=max_version)
+            # CuPy copies to the host only where it is asked, and never within a GPU.
             if moved:
                 return self.numpy().__dlpack__(max_version=max_version, dl_device=dl_device)
             with self.device.activate():

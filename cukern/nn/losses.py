@@ -63,7 +63,8 @@ def cross_entropy(logits: Array, targets: Array) -> Array:
 
     Args:
         logits: shape (..., classes), a floating dtype.
-        targets: the shape of ``logits`` without its last axis, an integer dtype, each in [0, classes).
+        targets: the shape of ``logits`` without its last axis, an integer dtype, each in [0, classes); fetched from
+            another device.
 
     Returns:
         a 0-d array of the dtype of ``logits``.

@@ -341,6 +341,7 @@ def convolve(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "fu
             ``"valid"`` for those where the shorter lies within the longer.
 
     Raises:
+        DeviceError: the arrays are on different devices.
         ValueError: an array has other axes or is empty, or there is no such mode.
 
     >>> import cukern as ck

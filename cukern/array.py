@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from . import dtypes, live, tape
 from .device import Device, current
+from .errors import DeviceError
 from .layout import Layout, layout_of
 from .operators import FUNCTIONS, Operators
 
@@ -107,6 +108,8 @@ class Array(Operators):
 
     def _replace(self, other: Array) -> None:
         """Become another array, its memory shared."""
+        if other is self:
+            return
         for name in ("_ndarray", "_layout", "_memory", "_operand", "_storage", "device"):
             setattr(self, name, getattr(other, name))
         live.replaced += 1
@@ -280,7 +283,10 @@ class Array(Operators):
                     f"copy: a copy is needed to give the memory of {self.device} to {dl_device}"
                 )
             if moved and moved[0] == _DLPACK_CUDA:
-                there = self.to_device(f"cuda:{moved[1]}")
+                try:
+                    there = self.to_device(f"cuda:{moved[1]}")
+                except DeviceError as error:
+                    raise BufferError(f"dl_device: {error}") from error
                 return there.__dlpack__(stream=stream, max_version=max_version)
             # CuPy copies to the host only where it is asked, and never within a GPU.
             if moved:
@@ -384,8 +390,6 @@ class Array(Operators):
 
 def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
     """Unpickle an array: on the device that it was on, or on the current one where that is not here."""
-    from .errors import DeviceError
-
     try:
         where = Device(device)
     except DeviceError:

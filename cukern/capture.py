@@ -42,7 +42,7 @@ def capture(step: Callable[P, R]) -> Captured[P, R]:
     * Arrays that the step refers to and that are not arguments stay the arrays that they were. Updates of
       them in place, as optimizers make them, are part of the graph. After a module has moved to another device
       steps are recorded anew.
-    * All that the step works on is on one GPU.
+    * All that the step works on is on one GPU; without arrays among its arguments that is the current device.
     * The step cannot read a value on the host (``item``, ``if x > 0``), nor make arrays of host data.
 
     The results are copies: they stay as they are when the next call is made. A graph keeps the memory of

@@ -147,7 +147,8 @@ def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, 
     elif hasattr(obj, "__dlpack_device__"):
         index = obj.__dlpack_device__()[1]
     else:
-        index = cupy.cuda.UnownedMemory(obj.__cuda_array_interface__["data"][0], 0, obj).device_id
+        pointer = obj.__cuda_array_interface__["data"][0]  # 0 where there are no elements
+        index = cupy.cuda.UnownedMemory(pointer, 0, obj).device_id if pointer else cupy.cuda.Device().id
     home = Device(f"cuda:{index}")
     with home.activate():  # CuPy would copy to another
         data = cupy.asarray(obj)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import ChainMap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -13,7 +13,8 @@ import numpy as np
 from . import pytree, tape
 from .algebra import Meta, is_array, is_float
 from .array import Array
-from .creation import asarray, device_of
+from .creation import asarray
+from .device import Device
 from .function import alias
 from .tape import Tape
 
@@ -23,16 +24,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _fresh(value: Any, path: str, beside: Any) -> Array:
-    """An array of its own that equals ``value``; tapes that track ``value`` record the step.
+def _device_beside(arguments: Iterable[Any]) -> Device | None:
+    """Where numbers among the arguments belong: the device of the first floating array."""
+    return next((one.device for one in arguments if isinstance(one, Array) and is_float(one.dtype)), None)
 
-    A number is put where the arrays of ``beside`` are.
+
+def _fresh(value: Any, path: str, device: Device | None) -> Array:
+    """An array of its own that equals ``value``, on ``device`` if that is a number.
+
+    Tapes that track ``value`` record the step.
 
     A function is differentiated by such an argument, so that whatever else refers to the same array,
     an enclosing derivative for one, is a constant to it.
     """
     if isinstance(value, float):
-        value = asarray(value, device=device_of(pytree.values(beside)))
+        value = asarray(value, device=device)
     if not is_array(value):
         raise TypeError(f"{path}: expected an array to differentiate by, got {type(value).__name__}")
     if not is_float(value.dtype):
@@ -45,8 +51,8 @@ def _fresh(value: Any, path: str, beside: Any) -> Array:
     return made
 
 
-def _differentiable(tree: Any, path: str, beside: Any) -> Any:
-    return pytree.replace(tree, [_fresh(value, where, beside) for where, value in pytree.leaves(tree, path)])
+def _differentiable(tree: Any, path: str, device: Device | None) -> Any:
+    return pytree.replace(tree, [_fresh(value, where, device) for where, value in pytree.leaves(tree, path)])
 
 
 def _positions(argnums: int | Sequence[int], args: Sequence[Any]) -> list[int]:
@@ -94,9 +100,9 @@ def value_and_grad(
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         own = list(args)
-        positions = _positions(argnums, args)
+        positions, device = _positions(argnums, args), _device_beside((*args, *kwargs.values()))
         for position in positions:
-            own[position] = _differentiable(args[position], f"args[{position}]", (args, kwargs))
+            own[position] = _differentiable(args[position], f"args[{position}]", device)
         wanted = [own[position] for position in positions]
         with Tape() as inner:
             inner.watch(wanted)
@@ -147,7 +153,8 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     >>> [gradient.tolist() for gradient in pullback(ck.asarray([1.0, 10.0]))]
     [[3.0, 40.0], [1.0, 20.0]]
     """
-    own = tuple(_differentiable(primal, f"primals[{i}]", primals) for i, primal in enumerate(primals))
+    device = _device_beside(primals)
+    own = tuple(_differentiable(primal, f"primals[{i}]", device) for i, primal in enumerate(primals))
     with Tape(persistent=True) as inner:
         inner.watch(own)
         value = f(*own)
@@ -177,7 +184,7 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        positions = _positions(argnums, args)
+        positions, device = _positions(argnums, args), _device_beside((*args, *kwargs.values()))
 
         def of_wanted(*wanted: Any) -> Any:
             own = list(args)
@@ -185,7 +192,8 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
                 own[position] = value
             return f(*own, **kwargs)
 
-        value, pullback = vjp(of_wanted, *(args[position] for position in positions))
+        own = [_differentiable(args[position], f"args[{position}]", device) for position in positions]
+        value, pullback = vjp(of_wanted, *own)
         if not is_array(value):
             raise TypeError(f"jacobian: the function must return an array, returned {type(value).__name__}")
         made = _rows(value, pullback)

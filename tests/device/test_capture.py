@@ -183,7 +183,8 @@ def test_a_module_that_moves_is_recorded_anew(device: ck.Device) -> None:
     for _ in range(2):
         for _ in range(3):
             assert captured(x).tolist() == expected
-        assert captured.graphs == (device.kind == "cuda")
+        model.to_device(device)
+        assert captured(x).tolist() == expected and captured.graphs == (device.kind == "cuda")
         model.to_device("host").to_device(device)
         other = [ck.full(64, k) for k in range(8)]  # takes the memory that the module had
     assert captured(x).tolist() == expected and len(other) == 8

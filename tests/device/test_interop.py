@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,9 @@ def test_cuda_array_interface(device: ck.Device) -> None:
         assert not hasattr(x, "__cuda_array_interface__")
     else:
         assert x.__cuda_array_interface__["shape"] == (3, 4)
+        empty = {"data": (0, False), "shape": (0, 3), "typestr": "<f4", "version": 3}
+        made = ck.asarray(SimpleNamespace(__cuda_array_interface__=empty))
+        assert made.shape == (0, 3) and made.dtype == ck.float32
 
 
 def test_numpy_reads_without_a_copy_on_the_host(device: ck.Device) -> None:

@@ -100,6 +100,9 @@ def test_numbers_and_numpys_arrays_go_where_the_arrays_are(second: ck.Device) ->
     assert ck.lexsort((x, np.array([1.0, 0.0]))).device is second
     assert ck.grad(lambda a, b: ck.sum(a * b))(2.0, x).device is second
     assert ck.vjp(lambda a, b: ck.sum(a * b), 2.0, x)[0].device is second
+    assert ck.jacobian(lambda a, b: a * b)(2.0, x).device is second
+    places = ck.asarray([1, 0], device=second)
+    assert ck.grad(lambda a, at: ck.sum(ck.ones(2)[at] * a))(2.0, places).item() == 2
 
 
 def test_a_module_that_moves_takes_its_optimizer_along(second: ck.Device) -> None:

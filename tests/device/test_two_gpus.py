@@ -144,6 +144,8 @@ def test_dlpack_to_another_gpu() -> None:
     x = ck.asarray([1.0, 2.0], device=GPUS[1])
     y = ck.from_dlpack(_Wanted(x, (2, 0)))
     assert y.device is GPUS[0] and y.tolist() == [1, 2]
+    with pytest.raises(BufferError, match="dl_device: device: 'cuda:99' is not here"):
+        x.__dlpack__(dl_device=(2, 99))
 
 
 class _Wanted:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from . import dtypes
 from .array import Array, shape_of
-from .creation import Shape, arange, asarray
+from .creation import Shape, arange, asarray, device_of
 from .device import Device
 from .ops.axes import require_array
 from .ops.manipulate import broadcast_to, reshape, stack
@@ -140,7 +140,7 @@ def ix_(*places: Any) -> tuple[Array, ...]:
     Raises:
         ValueError: an argument has not one axis.
     """
-    home = next((x.device for x in places if isinstance(x, Array)), None)
+    home = device_of(places)
     made = []
     for i, given in enumerate(places):
         x = asarray(given, dtype=dtypes.default_int if not len(given) else None, device=home)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .array import Array
-from .creation import asarray
+from .creation import asarray, device_of
 from .device import Device
 
 #: The functions that ``ufunc.reduce`` and ``ufunc.accumulate`` are.
@@ -97,7 +97,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Ma
     if given.get("where") is True:
         del given["where"]
     ours = _namespace("numpy")
-    device = next((x.device for x in _arrays(inputs)), None)
+    device = device_of(_arrays(inputs))
     inputs = inputs if device is None else _at_home(tuple(inputs), device)
     along = {"reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method)
     if along is not None and name in along:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import asarray
+from ..creation import asarray, device_of
 from ..errors import DeviceError, GradientError
 from ..expr import Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
 from ..operators import FUNCTIONS
@@ -289,7 +289,7 @@ def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
     Raises:
         TypeError: an operand is none of these.
     """
-    device = next((operand.device for operand in operands if isinstance(operand, Array)), None)
+    device = device_of(operands)
     made: list[Any] = []
     for operand in operands:
         if isinstance(operand, Array):

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import arange, asarray, full, ones
+from ..creation import arange, asarray, device_of, full, ones
 from ..errors import DeviceError
 from ..table import equal, isnan, logical_not, minimum, not_equal, subtract
 from .axes import normalize_axis, public, require_array
@@ -198,7 +198,7 @@ def _pair(x1: Any, x2: Any, name: str) -> tuple[Array, Array]:
     """Two operands as arrays of one dtype on one device; lists become arrays."""
     given = [np.asarray(x) if isinstance(x, (list, tuple, range)) else x for x in (x1, x2)]
     first, second = as_operands(name, given)
-    device = next((x.device for x in (first, second) if isinstance(x, Array)), None)
+    device = device_of((first, second))
     if device is None:
         raise TypeError(f"{name}: expected a cukern.Array, got {type(x1).__name__} and {type(x2).__name__}")
     dtype = dtypes.result_type(*(x.dtype if isinstance(x, Array) else x for x in (first, second)))

@@ -13,7 +13,7 @@ import numpy as np
 from . import pytree, tape
 from .algebra import Meta, is_array, is_float
 from .array import Array
-from .creation import asarray
+from .creation import asarray, device_of
 from .device import Device
 from .function import alias
 from .tape import Tape
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 def _device_beside(arguments: Iterable[Any]) -> Device | None:
     """Where numbers among the arguments belong: the device of the first floating array."""
-    return next((one.device for one in arguments if isinstance(one, Array) and is_float(one.dtype)), None)
+    return device_of(one for one in arguments if is_array(one) and is_float(one.dtype))
 
 
 def _fresh(value: Any, path: str, device: Device | None) -> Array:
@@ -154,14 +154,17 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     [[3.0, 40.0], [1.0, 20.0]]
     """
     device = _device_beside(primals)
-    own = tuple(_differentiable(primal, f"primals[{i}]", device) for i, primal in enumerate(primals))
+    return _pulled(f, [_differentiable(primal, f"primals[{i}]", device) for i, primal in enumerate(primals)])
+
+
+def _pulled(f: Callable[..., Any], own: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """:func:`vjp` of arguments that are arrays of their own."""
     with Tape(persistent=True) as inner:
         inner.watch(own)
         value = f(*own)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
-        gradients: tuple[Any, ...] = inner.gradient(value, own, cotangent, unconnected="zero")
-        return gradients
+        return tuple(inner.gradient(value, own, cotangent, unconnected="zero"))
 
     return value, pullback
 
@@ -193,7 +196,7 @@ def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
             return f(*own, **kwargs)
 
         own = [_differentiable(args[position], f"args[{position}]", device) for position in positions]
-        value, pullback = vjp(of_wanted, *own)
+        value, pullback = _pulled(of_wanted, own)
         if not is_array(value):
             raise TypeError(f"jacobian: the function must return an array, returned {type(value).__name__}")
         made = _rows(value, pullback)

@@ -14,6 +14,7 @@ from . import dtypes
 from .array import Array
 from .device import Device, current, devices
 from .dtypes import DType
+from .ops.axes import on_device
 from .ops.launch import broadcast_shapes as _broadcast_shapes
 
 __all__ = [
@@ -196,6 +197,7 @@ def may_share_memory(x: Array, y: Array, /) -> bool:
     return _spans(x, y, "may_share_memory") and bool(x.device.xp.may_share_memory(x._data, y._data))
 
 
+@on_device
 def shares_memory(x: Array, y: Array, /) -> bool:
     """Whether two arrays have an element in common, as a view has with its source.
 
@@ -204,10 +206,7 @@ def shares_memory(x: Array, y: Array, /) -> bool:
     >>> shares_memory(x, x[1:]), shares_memory(x[::2], x[1::2])
     (True, False)
     """
-    if not _spans(x, y, "shares_memory"):
-        return False
-    with x.device.activate():
-        return bool(x.device.xp.shares_memory(x._data, y._data))
+    return _spans(x, y, "shares_memory") and bool(x.device.xp.shares_memory(x._data, y._data))
 
 
 def _spans(x: Array, y: Array, name: str) -> bool:

@@ -7,6 +7,7 @@ import platform
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def machine(bench: Bench) -> dict[str, Any]:
     return about
 
 
+@cache
 def _driver() -> str:
     """The version of NVIDIA's driver."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]

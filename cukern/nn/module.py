@@ -15,6 +15,7 @@ from .. import dtypes, pytree
 from ..array import Array
 from ..creation import array, asarray
 from ..device import Device
+from ..ops.axes import on_device
 
 _SAFETENSORS = {
     "BOOL": dtypes.bool_,
@@ -274,11 +275,11 @@ def _walk(
             yield full, value
 
 
+@on_device
 def _write(target: Array, values: Array) -> None:
     """Copy host values into an array, in place, on its own device."""
     source = asarray(values, dtype=target.dtype, device=target.device)
-    with target.device.activate():
-        target._data[...] = source._data
+    target._data[...] = source._data
     target._bump("load_state_dict")
 
 

@@ -22,7 +22,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture
 def streams() -> Iterator[list[Any]]:
-    """Streams that both GPUs work on, and that wait for nothing by themselves, as default streams do."""
+    """Streams that both GPUs work on; unlike default streams they do not wait for each other by themselves."""
     made = []
     with ExitStack() as stack:
         for gpu in GPUS[:2]:

@@ -61,7 +61,7 @@ def _check(status: int, what: str) -> None:
 
 
 def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
-    """The library's product and this thread's handle of the current device, set to the current stream.
+    """The library and this thread's handle of the current device, set to the current stream.
 
     Args:
         small: whether it does without a workspace.
@@ -82,7 +82,7 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
         _check(library.cublasSetStream_v2(handle, stream), "cublasSetStream")
         _check(library.cublasSetWorkspace_v2(handle, at, size), "cublasSetWorkspace")
         _thread.set[index, small] = stream, at
-    found = library.cublasGemmStridedBatchedEx, handle
+    found = library, handle
     if recorder is None:
         _thread.last[small] = where, found
     else:
@@ -147,27 +147,64 @@ def prepare(
     Returns:
         The call; it runs on the current stream of the current device, whose memory the addresses are of.
     """
-    (rows, inner), columns = a.shape[-2:], b.shape[-1]
-    left, right = read(a), read(b)
-    assert left is not None and right is not None
-    kind, result = _TYPES[a.dtype], _TYPES[out.dtype]
-    compute, numbers = _IN_DOUBLE if kind == 1 else _IN_SINGLE
-    integer, long, pointer = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
-    one, zero = pointer(numbers.ctypes.data), pointer(numbers.ctypes.data + numbers.itemsize)
-    # cuBLAS stores by columns: it is asked for the transpose of all this.
-    head = (*map(integer, (right[0], left[0], columns, rows, inner)), one)
-    of_right = (integer(kind), integer(right[1]), long(steps[1]))
-    of_left = (integer(kind), integer(left[1]), long(steps[0]))
-    leading = max(columns, out.strides[-2] // out.dtype.itemsize)
-    small = batch * rows * columns * inner <= _SMALL and inner <= _SHORT
-    of_out = (integer(result), integer(leading), long(steps[2]), *map(integer, (batch, compute, -1)))
+    small, head, of_right, of_left, zero, of_out, tail = _arguments(a, b, out, batch)
+    long, pointer = ctypes.c_longlong, ctypes.c_void_p
+    of_left, of_right = (*of_left, long(steps[0])), (*of_right, long(steps[1]))
+    tail = (*of_out, long(steps[2]), *tail)
 
     def call(at: int, of: int, to: int) -> None:
-        gemm, handle = _ready(cupy, small)
-        status = gemm(
-            handle, *head, pointer(of), *of_right, pointer(at), *of_left, zero, pointer(to), *of_out
+        library, handle = _ready(cupy, small)
+        status = library.cublasGemmStridedBatchedEx(
+            handle, *head, pointer(of), *of_right, pointer(at), *of_left, zero, pointer(to), *tail
         )
         if status:
             _check(status, "cublasGemmStridedBatchedEx")
 
     return call
+
+
+def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callable[[int], None]:
+    """:func:`prepare` for matrices that lie anywhere.
+
+    Returns:
+        The call, of the address of a table in the device's memory: the addresses of all left matrices, then of the
+        right ones, then of the results.
+    """
+    small, head, of_right, of_left, zero, of_out, tail = _arguments(a, b, out, batch)
+    pointer, size = ctypes.c_void_p, 8 * batch
+
+    def call(table: int) -> None:
+        library, handle = _ready(cupy, small)
+        at, of, to = pointer(table), pointer(table + size), pointer(table + 2 * size)
+        status = library.cublasGemmBatchedEx(
+            handle, *head, of, *of_right, at, *of_left, zero, to, *of_out, *tail
+        )
+        if status:
+            _check(status, "cublasGemmBatchedEx")
+
+    return call
+
+
+def _arguments(a: Any, b: Any, out: Any, batch: int) -> tuple[Any, ...]:
+    """What the two products of the library share: whether they are small, and their arguments but the addresses.
+
+    cuBLAS stores by columns: it is asked for the transpose of the product.
+    """
+    (rows, inner), columns = a.shape[-2:], b.shape[-1]
+    left, right = read(a), read(b)
+    assert left is not None and right is not None
+    kind, result = _TYPES[a.dtype], _TYPES[out.dtype]
+    compute, numbers = _IN_DOUBLE if kind == 1 else _IN_SINGLE
+    integer, pointer = ctypes.c_int, ctypes.c_void_p
+    one, zero = pointer(numbers.ctypes.data), pointer(numbers.ctypes.data + numbers.itemsize)
+    leading = max(columns, out.strides[-2] // out.dtype.itemsize)
+    small = batch * rows * columns * inner <= _SMALL and inner <= _SHORT
+    return (
+        small,
+        (*map(integer, (right[0], left[0], columns, rows, inner)), one),
+        (integer(kind), integer(right[1])),
+        (integer(kind), integer(left[1])),
+        zero,
+        (integer(result), integer(leading)),
+        tuple(map(integer, (batch, compute, -1))),
+    )

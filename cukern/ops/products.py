@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,10 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..device import Device, cublas
+from ..kernel import Kernel
 from ..layout import Layout, fresh_layout
-from .launch import Axes, Strides, broadcast_shapes, collapse, contiguous_steps, raw, remember
+from .copying import in_order
+from .launch import Axes, Strides, broadcast_shapes, collapse, divide_up, raw, remember
 
 #: The sizes that the libraries take: C's int.
 _LIMIT = 2**31 - 1
@@ -40,38 +42,62 @@ def multiply(device: Device, a: Any, b: Any, out: Any = None) -> Any:
 
 
 class Plan:
-    """A product of GPU arrays of given layouts that needs no copy of either.
+    """A product of GPU arrays of given layouts: one call of the library, behind copies of what it cannot read.
 
     Attributes:
         layout: of the result.
     """
 
-    __slots__ = ("_calls", "_current", "_device", "_size", "layout")
+    __slots__ = ("_call", "_copied", "_current", "_device", "layout")
 
     def __init__(self, a: Layout, b: Layout) -> None:
-        self._device, self._size = a.device, a.dtype.itemsize
+        self._device = a.device
         self._current = a.device.xp.cuda.runtime.getDevice
         batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
         self.layout = fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
-        self._calls = _calls(a.device.xp, a, b, self.layout)
+        self._copied = tuple(cublas.read(one) is None for one in (a, b))
+        call = _call(a.device.xp, *self._read(a, b), self.layout)
+        if call is None and math.prod(batch) <= _MOST_POINTERS:
+            call = _by_pointers(*self._read(a, b), self.layout)
+        elif call is None:
+            self._copied = (True, True)
+            call = _call(a.device.xp, *self._read(a, b), self.layout)
+        assert call is not None
+        self._call = call
+
+    def _read(self, *layouts: Layout) -> tuple[Layout, Layout]:
+        """The layouts of what the library reads."""
+        a, b = (
+            fresh_layout(one.device, one.dtype, one.shape) if copied else one
+            for one, copied in zip(layouts, self._copied, strict=True)
+        )
+        return a, b
 
     def __call__(self, a: Array, b: Array) -> Array:
         """The product, a new array."""
         if self._current() != self._device.index:
             with self._device.activate():
                 return self(a, b)
+        if self._copied[0]:
+            a = _copy(a)
+        if self._copied[1]:
+            b = _copy(b)
         made = Array._made(self.layout)
-        size = self._size
-        for call, (i, j, k) in self._calls:
-            call(a._operand + size * i, b._operand + size * j, made._operand + size * k)
+        self._call(a._operand, b._operand, made._operand)
         return made
+
+
+def _copy(x: Array) -> Array:
+    made = Array._wrap(in_order(x.device, x._data), x.device)
+    made._planned()
+    return made
 
 
 _plans: dict[tuple[Layout, Layout], Plan | None] = {}
 
 
 def planned(a: Array, b: Array) -> Plan | None:
-    """The plan for two GPU arrays of one floating dtype whose shapes fit; None where there is none for such.
+    """The plan for two GPU arrays of one floating dtype whose shapes fit; None where a size is 0 or beyond C's int.
 
     Raises:
         ValueError: the batches do not broadcast.
@@ -93,8 +119,7 @@ def known(a: object, b: object) -> Plan | None:
 
 def _plain(a: Layout, b: Layout) -> bool:
     sizes = (*a.shape, *b.shape, a.size // max(1, a.shape[-1]), b.size // max(1, b.shape[-1]))
-    flat = b.ndim == 2 and a.ndim > 2 and a.contiguous  # one product of all rows is quicker
-    return min(sizes) > 0 and max(sizes) <= _LIMIT and not flat and bool(cublas.read(a) and cublas.read(b))
+    return min(sizes) > 0 and max(sizes) <= _LIMIT
 
 
 class Part(NamedTuple):
@@ -191,50 +216,102 @@ def _cut(data: Any, axis: int, start: int, end: int) -> Any:
 
 
 def _blas(xp: Any, a: Any, b: Any, out: Any) -> Any:
-    """``a @ b`` in ``out`` by cuBLAS: one call where the batches are steps of one length, else several."""
+    """``a @ b`` in ``out`` by one call of cuBLAS, with copies where it takes several steps through a batch."""
     if not out.size:
         return out
     if not a.shape[-1]:
         raw(out)[...] = 0
         return out
-    left, right, made = cublas.readable(xp, a), cublas.readable(xp, b), out
-    if b.ndim == 2 and a.ndim > 2 and a.flags.c_contiguous:
-        left, made = a.reshape(-1, a.shape[-1]), out.reshape(-1, out.shape[-1])
-    at, of, to = (one.data.ptr for one in (left, right, made))
-    size = a.itemsize
-    for call, (i, j, k) in _calls(xp, left, right, made):
-        call(at + size * i, of + size * j, to + made.itemsize * k)
+    a, b = cublas.readable(xp, a), cublas.readable(xp, b)
+    call = _call(xp, a, b, out)
+    if call is None:
+        a, b = (xp.ascontiguousarray(raw(one)).view(one.dtype) for one in (a, b))
+        call = _call(xp, a, b, out)
+    assert call is not None
+    call(*(one.data.ptr for one in (a, b, out)))
     return out
 
 
-_prepared: dict[tuple[Any, ...], Callable[[int, int, int], None]] = {}
-Calls = list[tuple[Callable[[int, int, int], None], tuple[int, int, int]]]
+class _Matrix(NamedTuple):
+    """What describes a matrix in memory, as an ndarray does."""
+
+    dtype: dtypes.DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
-def _calls(xp: Any, a: Any, b: Any, out: Any) -> Calls:
-    """cuBLAS's calls for ``out = a @ b``, and where each begins in the three of them, in elements."""
-    if out.ndim == 2:
-        key = (a.dtype, out.dtype, a.shape, a.strides, b.shape, b.strides, out.strides)
-        call = _prepared.get(key)
-        if call is None:
-            call = remember(_prepared, key, cublas.prepare(xp, a, b, out))
-        return [(call, (0, 0, 0))]
-    batch = out.shape[:-2]
-    steps = [_batch_steps(one, len(batch)) for one in (a, b)] + [contiguous_steps(out.shape)[:-2]]
-    axes = collapse(batch, steps)
-    inner = [one[-1] if one else 0 for one in axes.steps]
-    call = cublas.prepare(xp, a, b, out, axes.shape[-1] if axes.shape else 1, inner)
-    places = np.ndindex(axes.shape[:-1])
-    return [(call, _offsets(axes, place)) for place in places]
+Call = Callable[[int, int, int], None]
+_prepared: dict[tuple[Any, ...], Call] = {}
 
 
-def _offsets(axes: Axes, place: tuple[int, ...]) -> tuple[int, int, int]:
-    i, j, k = (sum(n * step for n, step in zip(place, one, strict=False)) for one in axes.steps)
-    return i, j, k
+def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
+    """The call of cuBLAS, of three addresses, for ``out = a @ b``; None where no single step leads through the batch.
+
+    Args:
+        a: an ndarray or a layout that :func:`cublas.read` reads.
+        b: likewise.
+        out: likewise, in C order.
+    """
+    if b.ndim == 2 and a.ndim > 2:
+        rows = _rows(a)
+        if rows is not None:  # one product of all rows
+            a, out = rows, _rows(out)
+    axes = _batch(a, b, out)
+    if len(axes.shape) > 1:
+        return None
+    inner = tuple([one[-1] if one else 0 for one in axes.steps])
+    count = axes.shape[0] if axes.shape else 1
+    left, right, made = (_Matrix(one.dtype, one.shape[-2:], one.strides[-2:]) for one in (a, b, out))
+    key = (left, right, made, count, inner)
+    call = _prepared.get(key)
+    if call is None:
+        call = remember(_prepared, key, cublas.prepare(xp, left, right, made, count, inner))
+    return call
 
 
-def _batch_steps(data: Any, axes: int) -> Strides:
-    """The steps in elements from matrix to matrix along each of the batch axes that it broadcasts to."""
-    sizes, strides = data.shape[:-2], data.strides[:-2]
-    own = [0 if n == 1 else stride // data.dtype.itemsize for n, stride in zip(sizes, strides, strict=True)]
-    return (0,) * (axes - len(own)) + tuple(own)
+def _rows(x: Any) -> _Matrix | None:
+    """An array of several axes as one matrix of all its rows, where one step leads from each to the next."""
+    axes = collapse(x.shape[:-1], [_steps(x, x.shape[:-1], x.strides[:-1])])
+    if len(axes.shape) > 1:
+        return None
+    (step,) = axes.steps[0] or (x.shape[-1],)
+    made = _Matrix(x.dtype, (math.prod(x.shape[:-1]), x.shape[-1]), (step * x.dtype.itemsize, x.strides[-1]))
+    return None if cublas.read(made) is None else made
+
+
+def _batch(a: Any, b: Any, out: Any) -> Axes:
+    """The axes of a batch, and the steps through it, in elements, in the three."""
+    shape = out.shape[:-2]
+    return collapse(shape, [_steps(one, shape, one.strides[:-2]) for one in (a, b, out)])
+
+
+def _steps(x: Any, shape: tuple[int, ...], strides: Sequence[int]) -> Strides:
+    """Steps in elements along axes that the leading ones of ``x`` are broadcast to."""
+    sizes, size = x.shape[: len(strides)], x.dtype.itemsize
+    own = [0 if n == 1 else stride // size for n, stride in zip(sizes, strides, strict=True)]
+    return (0,) * (len(shape) - len(own)) + tuple(own)
+
+
+#: Matrices of a product at most whose addresses are written down: a grid's second and third axes count no further.
+_MOST_POINTERS = 65535
+_POINTERS = Kernel("pointers.cu", block=128)
+
+
+def _by_pointers(a: Layout, b: Layout, out: Layout) -> Call:
+    """:func:`_call` for a batch that takes several steps: one launch writes a table of addresses, one multiplies."""
+    device, axes = out.device, _batch(a, b, out)
+    count, size = math.prod(axes.shape), out.dtype.itemsize
+    bound = _POINTERS.bind(device, axes=len(axes.shape))
+    steps = [size * step for one in axes.steps for step in one]
+    write = bound.function.prepare(
+        (divide_up(count, 128), 1, 1), bound.block, 0, (*axes.shape, *steps, count)
+    )
+    table = fresh_layout(device, dtypes.uint64, (3 * count,))
+    multiply = cublas.prepare_pointers(device.xp, a, b, out, count)
+
+    def call(at: int, of: int, to: int) -> None:
+        memory = Array._made(table)
+        write(memory._operand, at, of, to)
+        multiply(memory._operand)
+
+    return call

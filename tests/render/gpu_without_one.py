@@ -135,7 +135,8 @@ def gpu_without_one(compiles: bool = True) -> Iterator[Gpu]:
     outer = devices.Device._made.pop(("cuda", INDEX), None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
-        patch.setattr(cublas, "prepare", lambda *args: lambda *addresses: None)
+        for name in ("prepare", "prepare_pointers"):
+            patch.setattr(cublas, name, lambda *args: lambda *addresses: None)
         with ck.device(f"cuda:{INDEX}"):
             yield gpu
     del devices.Device._made["cuda", INDEX]

@@ -264,6 +264,12 @@ def _sgd(dtype: Any) -> None:
         ck.optim.SGD([x], lr=1.0, **options).step([g])
 
 
+def _product(dtype: Any) -> None:
+    """A batch that takes two steps."""
+    a, b = (x.transpose(0, 2, 1, 3) for x in _zeros(dtype, (2, 3, 4, 5), (2, 5, 4, 3)))
+    ck.matmul(a, b)
+
+
 def _adam(dtype: Any) -> None:
     for optimizer in (ck.optim.Adam, ck.optim.AdamW):
         x, g = _zeros(dtype, (3,), (3,))
@@ -294,6 +300,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _compact,
     _random,
     _softmax,
+    _product,
 )
 CASES = [(launch, dtype) for launch in EVERY for dtype in dtypes.ALL]
 CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]

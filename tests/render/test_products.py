@@ -1,0 +1,101 @@
+"""How products are put to cuBLAS: in one call each, with addresses and steps that name the right elements."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_without_one import cublas, gpu_without_one
+
+import cukern as ck
+from cukern.ops import products
+
+
+def _matrix(address: int, like: Any) -> np.ndarray:
+    """The matrix at an address that has the shape, strides and dtype of another."""
+    shape, strides = like.shape[-2:], like.strides[-2:]
+    size = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + like.dtype.itemsize
+    return np.ndarray(shape, like.dtype, (ctypes.c_char * size).from_address(address), 0, strides)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The sizes of the batches that are multiplied on a GPU that is none, by NumPy from the addresses that it gets."""
+    made: list[int] = []
+
+    def prepare(
+        xp: Any, a: Any, b: Any, out: Any, batch: int = 1, steps: Sequence[int] = (0, 0, 0)
+    ) -> Callable[..., None]:
+        def call(*addresses: int) -> None:
+            made.append(batch)
+            for i in range(batch):
+                places = [at + i * step * a.dtype.itemsize for at, step in zip(addresses, steps, strict=True)]
+                left, right, to = (_matrix(at, one) for at, one in zip(places, (a, b, out), strict=True))
+                to[...] = left @ right
+
+        return call
+
+    def prepare_pointers(xp: Any, a: Any, b: Any, out: Any, batch: int) -> Callable[[int], None]:
+        return lambda table: made.append(-batch)
+
+    with gpu_without_one(compiles=False):
+        monkeypatch.setattr(products, "_prepared", {})
+        monkeypatch.setattr(products, "_plans", {})
+        # No kernel of this GPU writes anything: copies are NumPy's.
+        monkeypatch.setattr(products, "in_order", lambda device, data: data.copy(order="C"))
+        monkeypatch.setattr(cublas, "prepare", prepare)
+        monkeypatch.setattr(cublas, "prepare_pointers", prepare_pointers)
+        yield made
+
+
+def _random(*shape: int) -> ck.Array:
+    return ck.asarray(np.random.default_rng(math.prod(shape)).random(shape, np.float32))
+
+
+@pytest.mark.parametrize(
+    "left, right, batch",
+    [
+        (lambda: _random(2, 3, 4), lambda: _random(4, 5), 1),
+        (lambda: _random(2, 3, 8)[..., :4], lambda: _random(4, 5), 1),
+        (lambda: _random(2, 6, 4)[:, ::2], lambda: _random(5, 4).T, 1),
+        (lambda: _random(3, 2, 4).transpose(1, 0, 2), lambda: _random(4, 5), 2),
+        (lambda: _random(2, 1, 4)[:, :, ::-1], lambda: _random(4, 5), 1),
+        (lambda: ck.broadcast_to(_random(1, 1, 4), (3, 1, 4)), lambda: _random(4, 5), 3),
+        (lambda: _random(2, 3, 4, 5), lambda: _random(2, 3, 6, 5).mT, 6),
+        (lambda: _random(2, 3, 4, 5), lambda: _random(1, 1, 5, 6), 6),
+        (lambda: _random(3, 4, 5)[::-1], lambda: _random(3, 5, 2), 3),
+    ],
+)
+def test_a_product_is_one_call(calls: list[int], left: Any, right: Any, batch: int) -> None:
+    a, b = left(), right()
+    for _ in range(2):  # the second finds the plan of the first
+        np.testing.assert_allclose((a @ b).numpy(), a.numpy() @ b.numpy(), rtol=1e-6)
+    assert calls == [batch, batch]
+
+
+def test_a_batch_of_permuted_operands_is_one_call(calls: list[int]) -> None:
+    """Attention's products: heads lie within tokens, so no single step leads from matrix to matrix."""
+    q, k = (_random(2, 5, 3, 4).transpose(0, 2, 1, 3) for _ in range(2))
+    assert (q @ k.mT).shape == (2, 3, 5, 5)
+    assert calls == [-6]
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4)], ids=str)
+def test_the_table_of_addresses(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    steps, bases = rng.integers(-(2**40), 2**40, (3, len(shape))), rng.integers(2**61, 2**62, 3)
+    count = math.prod(shape)
+    with ck.device("host"):
+        table = ck.zeros(3 * count, dtype=ck.uint64)
+        bound = products._POINTERS.bind(axes=len(shape))
+        bound((table, *map(int, bases), *shape, *map(int, steps.ravel()), count), 1)
+    want = [
+        int(base) + int(np.dot(place, step))
+        for base, step in zip(bases, steps, strict=True)
+        for place in np.ndindex(shape)
+    ]
+    assert table.tolist() == want

@@ -21,13 +21,14 @@ from .array import Array
 from .fuse import fuse
 from .ops.axes import normalize_axes, require_array
 from .ops.decompositions import EighResult, QRResult, SVDResult, cholesky, eigh, eigvalsh, qr, svd, svdvals
-from .ops.lapack import identity, inv, matrices, solve
+from .ops.lapack import identity, inv, matrices, solve, solve_triangular
 from .ops.linalg import cross, matmul, tensordot, vecdot
 from .ops.manipulate import matrix_transpose
 from .ops.matrices import (
     LstsqResult,
     SlogdetResult,
     det,
+    expm,
     lstsq,
     matrix_power,
     matrix_rank,
@@ -53,6 +54,7 @@ __all__ = [
     "eigh",
     "eigvals",
     "eigvalsh",
+    "expm",
     "inv",
     "lstsq",
     "matmul",
@@ -67,6 +69,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
     "tensordot",

@@ -16,7 +16,17 @@ from .axes import on_device, require_array
 from .elementwise import astype
 from .launch import broadcast_shapes
 from .linalg import from_diagonal, matmul
-from .manipulate import broadcast_to, expand_dims, matrix_transpose, moveaxis, reshape, squeeze
+from .manipulate import (
+    broadcast_to,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    reshape,
+    squeeze,
+    tril,
+    triu,
+)
 
 Vjp = Callable[[Sequence[Any], Sequence[Array]], Array | None]
 
@@ -100,6 +110,17 @@ def inv(x: Array, /) -> Array:
     return y
 
 
+def _equations(x1: Array, x2: Array, name: str) -> tuple[Array, Array]:
+    """Square matrices and right sides that fit, in one dtype of LAPACK."""
+    a, b = matrices(x1, name, square=True), floating(require_array(x2, name, "x2"), name)
+    if a.device is not b.device:
+        raise DeviceError(f"{name}: expected arrays on one device, got {a.device} and {b.device}")
+    if not b.ndim or b.shape[-2 if b.ndim > 1 else -1] != a.shape[-1]:
+        raise ValueError(f"{name}: x2 of shape {x2.shape} does not fit x1 of shape {x1.shape}")
+    dtype = dtypes.result_type(a.dtype, b.dtype)
+    return astype(a, dtype, copy=False), astype(b, dtype, copy=False)
+
+
 def solve(x1: Array, x2: Array, /) -> Array:
     """The ``y`` for which ``x1 @ y`` is ``x2``.
 
@@ -112,13 +133,7 @@ def solve(x1: Array, x2: Array, /) -> Array:
         LinAlgError: a matrix is not square, or, on the host, singular.
         ValueError: the shapes do not fit.
     """
-    a, b = matrices(x1, "solve", square=True), floating(require_array(x2, "solve", "x2"), "solve")
-    if a.device is not b.device:
-        raise DeviceError(f"solve: expected arrays on one device, got {a.device} and {b.device}")
-    if not b.ndim or b.shape[-2 if b.ndim > 1 else -1] != a.shape[-1]:
-        raise ValueError(f"solve: x2 of shape {x2.shape} does not fit x1 of shape {x1.shape}")
-    dtype = dtypes.result_type(a.dtype, b.dtype)
-    a, b = astype(a, dtype, copy=False), astype(b, dtype, copy=False)
+    a, b = _equations(x1, x2, "solve")
     if b.ndim == 1:
         return squeeze(solve(a, expand_dims(b, 1)), -1)
     if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right sides
@@ -126,7 +141,7 @@ def solve(x1: Array, x2: Array, /) -> Array:
         return moveaxis(reshape(solve(a, reshape(columns, (b.shape[-2], -1))), columns.shape), 0, -2)
     batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
     a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
-    y = library(a, "solve", b)[0] if b.size else empty(b.shape, dtype, b.device)
+    y = library(a, "solve", b)[0] if b.size else empty(b.shape, b.dtype, b.device)
     if tape.recording((a, b)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
@@ -136,3 +151,38 @@ def solve(x1: Array, x2: Array, /) -> Array:
 
         tape.record("solve", (a, b), (y,), vjp, (a, y))
     return y
+
+
+def solve_triangular(
+    x1: Array, x2: Array, /, *, lower: bool = False, trans: bool = False, unit_diagonal: bool = False
+) -> Array:
+    """The ``y`` for which ``x1 @ y`` is ``x2``, where ``x1`` is triangular.
+
+    Args:
+        x1: shape (..., n, n); of each matrix one triangle is read.
+        x2: shape (..., n, k), or (n,).
+        lower: whether that is the lower one.
+        trans: whether the transpose of ``x1`` is meant.
+        unit_diagonal: whether the diagonal is taken as ones, and not read.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        LinAlgError: a matrix is not square, or, on the host, singular.
+        TypeError: an argument is of a half type.
+        ValueError: the shapes do not fit.
+
+    >>> import cukern as ck
+    >>> solve_triangular(ck.asarray([[2.0, 1.0], [9.0, 4.0]]), ck.asarray([4.0, 8.0])).tolist()
+    [1.0, 2.0]
+    """
+    a, b = _equations(x1, x2, "solve_triangular")
+    triangle = (tril if lower else triu)(a, k=(-1 if lower else 1) if unit_diagonal else 0)
+    if unit_diagonal:
+        triangle = triangle + identity(a.shape[-1], a)
+    if trans:
+        triangle, lower = transposed(triangle), not lower
+    if not lower:
+        return solve(triangle, b)
+    # Backwards, it is an upper triangle: elimination finds nothing to do in that, and exchanges no rows.
+    rows = -1 if b.ndim == 1 else -2
+    return flip(solve(flip(triangle, axis=(-2, -1)), flip(b, axis=rows)), axis=rows)

@@ -15,14 +15,14 @@ from ..algebra import meta
 from ..array import Array
 from ..creation import empty
 from ..errors import DeviceError
-from ..table import divide, equal, multiply, where
+from ..table import abs, ceil, divide, equal, exp2, isfinite, log2, maximum, multiply, where
 from .assemble import atleast_2d
 from .axes import normalize_axes, require_array
-from .decompositions import svd, svdvals
+from .decompositions import eigh, svd, svdvals
 from .elementwise import astype
 from .lapack import differentiable, floating, identity, inv, library, matrices, solve, transposed
 from .linalg import matmul
-from .manipulate import broadcast_to, expand_dims, permute_dims, reshape, squeeze
+from .manipulate import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tril
 from .reduce import any, max, prod, sum
 
 
@@ -106,22 +106,49 @@ def _reciprocals(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
     return where(kept, divide(1, where(kept, s, 1)), 0)
 
 
-def pinv(x: Array, /, *, rtol: Any = None) -> Array:
+def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
     """The Moore-Penrose inverses of matrices.
 
     Args:
         x: shape (..., m, n).
+        rcond: NumPy's older name of ``rtol``.
+        hermitian: whether the matrices are symmetric: only their lower halves are read, and eigenvalues take the
+            place of singular values.
         rtol: singular values below this share of the largest count as 0; ``max(m, n) * eps`` when None.
+
+    Raises:
+        LinAlgError: ``hermitian``, and a matrix is not square.
+        TypeError: ``x`` is of a half type.
+        ValueError: ``rcond`` and ``rtol`` are both given.
 
     Source of the derivative, which is that at constant rank: Golub and Pereyra, "The differentiation of
     pseudo-inverses and nonlinear least squares problems whose variables separate", 1973.
+
+    >>> import cukern as ck
+    >>> pinv(ck.asarray([[2.0, 0.0], [0.0, 0.0]]), hermitian=True).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
     """
-    a = matrices(x, "pinv")
+    if rcond is not None and rtol is not None:
+        raise ValueError("pinv: rcond and rtol are two names of one argument: give one of them")
+    rtol = rcond if rtol is None else rtol
+    a = matrices(x, "pinv", square=hermitian)
     with tape.stop_recording():
-        u, s, vh = svd(a, full_matrices=False)
-        y = matmul(transposed(vh) * expand_dims(_reciprocals(s, rtol, a.shape), -2), transposed(u))
-    differentiable("pinv", a, (y,), (a, y), lambda g, s: _pinv_cotangent(g[0], *s))
+        if hermitian:
+            values, left = eigh(a)
+            inverse = _reciprocals(abs(values), rtol, a.shape) * where(values < 0, -1, 1)
+            y = matmul(left * expand_dims(inverse, -2), transposed(left))
+        else:
+            u, s, vh = svd(a, full_matrices=False)
+            y = matmul(transposed(vh) * expand_dims(_reciprocals(s, rtol, a.shape), -2), transposed(u))
+    pull = _symmetric_pinv_cotangent if hermitian else _pinv_cotangent
+    differentiable("pinv", a, (y,), (a, y), lambda g, s: pull(g[0], *s))
     return y
+
+
+def _symmetric_pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
+    """:func:`_pinv_cotangent` of matrices whose lower halves count; it is symmetric."""
+    made = _pinv_cotangent(g, tril(a) + transposed(tril(a, k=-1)), p)
+    return 0.5 * (made + transposed(made))
 
 
 def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
@@ -251,3 +278,58 @@ def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Arr
     if b.size != math.prod(shape) or a.size != b.size**2:
         raise LinAlgError(f"tensorsolve: a of shape {a.shape} is no square map to b of shape {b.shape}")
     return reshape(solve(reshape(a, (b.size, b.size)), reshape(b, (b.size,))), shape)
+
+
+#: The largest 1-norms for which the Padé approximants of the exponential are exact in a dtype, and their coefficients.
+_PADE: dict[dtypes.DType, tuple[float, tuple[float, ...]]] = {
+    dtypes.float32: (3.925724783138660, (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1)),
+    dtypes.float64: (
+        5.371920351148152,
+        (
+            *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000),
+            *(10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1),
+        ),
+    ),
+}
+
+
+def expm(x: Array, /) -> Array:
+    """The exponentials of square matrices, by scaling, a Padé approximant and squaring.
+
+    To see how often to square, it waits for the device. Differentiable to any order.
+
+    Args:
+        x: shape (..., n, n); integers are computed in float64.
+
+    Raises:
+        LinAlgError: a matrix is not square.
+        TypeError: ``x`` is of a half type.
+
+    Source: Higham, "The scaling and squaring method for the matrix exponential revisited", 2005.
+
+    >>> import cukern as ck
+    >>> expm(ck.asarray([[0.0, 1.0], [0.0, 0.0]])).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    a = matrices(x, "expm", square=True)
+    if not a.size:
+        return astype(a, a.dtype)
+    limit, coefficients = _PADE[a.dtype]
+    with tape.stop_recording():
+        norm = max(sum(abs(a), -2), -1)
+        squarings = ceil(log2(maximum(where(isfinite(norm), norm / limit, 1.0), 1.0)))
+        most = int(max(squarings))
+        scale = expand_dims(exp2(-squarings), (-2, -1))
+        squarings = expand_dims(squarings, (-2, -1))
+    a = a * scale
+    square = matmul(a, a)
+    one = identity(a.shape[-1], a)
+    even, odd, power = coefficients[0] * one, coefficients[1] * one, one
+    for i in range(2, len(coefficients), 2):
+        power = square if i == 2 else matmul(power, square)
+        even, odd = even + coefficients[i] * power, odd + coefficients[i + 1] * power
+    odd = matmul(a, odd)
+    made = solve(even - odd, even + odd)
+    for i in range(most):
+        made = where(squarings > i, matmul(made, made), made)
+    return made

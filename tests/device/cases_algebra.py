@@ -21,6 +21,12 @@ def last(function: Any) -> Any:
     return lambda x, offset=0: function(x, offset, -2, -1)
 
 
+def _expm(x: Any) -> Any:
+    """The exponentials of matrices that have a basis of eigenvectors."""
+    values, vectors = np.linalg.eig(x.astype(np.float64))
+    return (vectors * np.exp(values)[..., None, :] @ np.linalg.inv(vectors)).real.astype(x.dtype)
+
+
 CASES = [
     Case("matmul", (A((2, 3, 4)), A((4, 2))), kinds=NUMERIC, tolerance=8),
     Case("tensordot", (A((2, 3, 4)), A((3, 4, 2))), {"axes": 2}, kinds=NUMERIC, tolerance=8),
@@ -50,6 +56,14 @@ CASES = [
     Case("linalg.solve", (SQUARE, A((2, 4, 2))), **WIDE_FLOAT),
     Case("linalg.slogdet", (SQUARE,), **WIDE_FLOAT),
     Case("linalg.pinv", (WIDE,), **WIDE_FLOAT),
+    Case("linalg.expm", (SQUARE,), oracle=_expm, **WIDE_FLOAT),
+    Case(
+        "linalg.solve_triangular",
+        (SQUARE, A((2, 4, 2))),
+        {"lower": True},
+        oracle=lambda a, b, lower: np.linalg.solve(np.tril(a), b),
+        **WIDE_FLOAT,
+    ),
     Case("linalg.svdvals", (TALL,), oracle=lambda x: np.linalg.svd(x, compute_uv=False), **WIDE_FLOAT),
     Case("linalg.matrix_rank", (TALL,), gradient=0, **WIDE_FLOAT),
     Case("linalg.matrix_power", (SQUARE, 3), **WIDE_FLOAT),

@@ -225,6 +225,50 @@ def test_singular_matrices(device: ck.Device) -> None:
         assert ck.isfinite(stack).tolist() == [[[False] * 2] * 2, [[True] * 2] * 2]
 
 
+def test_pinv_of_symmetric_matrices(device: ck.Device) -> None:
+    a = np.stack([np.diag([5.0, -1.0, 1e-3]), np.eye(3)])
+    upper = ck.asarray(a + np.triu(random(3, 3), 1))  # is not read
+    for options in ({}, {"rcond": 1e-2}, {"rtol": 1e-2}):
+        want = np.linalg.pinv(a, hermitian=True, **options)
+        assert_close(L.pinv(upper, hermitian=True, **options), want, rtol=1e-12, atol=1e-15)
+    assert_close(L.pinv(ck.asarray(a), 1e-2), np.linalg.pinv(a, 1e-2))
+    with pytest.raises(ValueError, match="rcond and rtol"):
+        L.pinv(upper, 1e-2, rtol=1e-2)
+    with pytest.raises(L.LinAlgError, match="square"):
+        L.pinv(ck.zeros((2, 3)), hermitian=True)
+
+
+def test_exponentials_of_matrices(device: ck.Device) -> None:
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    for angle in (0.0, 1e-3, 1.0, 50.0):
+        want = np.cos(angle) * np.eye(2) + np.sin(angle) * turn
+        assert_close(L.expm(ck.asarray(angle * turn)), want, rtol=1e-12, atol=1e-13)
+        single = L.expm(ck.asarray(angle * turn, dtype=ck.float32))
+        assert single.dtype == ck.float32
+        assert_close(single, want, rtol=0, atol=1e-6 * max(1.0, angle))
+    both = L.expm(ck.asarray(np.stack([turn, 50 * turn])))  # squared as often as each needs
+    assert_close(both[0], L.expm(ck.asarray(turn)), rtol=1e-15, atol=0)
+    assert L.expm(ck.zeros((2, 0, 0))).shape == (2, 0, 0)
+    assert np.isnan(L.expm(ck.asarray(turn * np.nan)).numpy()).all()
+    with pytest.raises(L.LinAlgError, match="expm: x: expected square"):
+        L.expm(ck.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize("lower", [False, True])
+def test_triangular_equations(device: ck.Device, lower: bool, trans: bool, unit: bool) -> None:
+    a, b = regular(2, 3, 3), random(2, 3, 2)
+    triangle = np.tril(a) if lower else np.triu(a)
+    if unit:
+        triangle = triangle - triangle * np.eye(3) + np.eye(3)
+    options = {"lower": lower, "trans": trans, "unit_diagonal": unit}
+    got = L.solve_triangular(ck.asarray(a), ck.asarray(b), **options)
+    assert_close(got, np.linalg.solve(triangle.mT if trans else triangle, b), rtol=1e-12, atol=1e-13)
+    with pytest.raises(ValueError, match="solve_triangular: x2 of shape"):
+        L.solve_triangular(ck.asarray(a), ck.zeros(2), **options)
+
+
 @pytest.mark.parametrize("shape", [(4, 3), (3, 4), (2, 3, 3), (0, 2), (2, 0)], ids=str)
 def test_pinv_and_rank(device: ck.Device, shape: tuple[int, ...]) -> None:
     a = random(*shape)
@@ -291,6 +335,16 @@ SMOOTH: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "svdvals": (L.svdvals, [random(2, 3, 4)]),
     "pinv": (L.pinv, [random(2, 4, 3)]),
     "pinv wide": (L.pinv, [random(2, 4)]),
+    "pinv hermitian": (lambda x: L.pinv(symmetric(x), hermitian=True), [regular(3, 3)]),
+    "expm": (L.expm, [random(2, 3, 3)]),
+    "expm squared often": (lambda x: L.expm(20 * (x - x.T)), [regular(3, 3)]),
+    "triangle": (
+        lambda a, b: [
+            L.solve_triangular(a, b, lower=lower, trans=trans, unit_diagonal=unit)
+            for lower, trans, unit in ((False, False, False), (True, False, True), (True, True, False))
+        ],
+        [regular(3, 3), random(3)],
+    ),
     "pinv of low rank": (lambda a, b: L.pinv(a @ b, rtol=1e-8), [random(4, 2), random(2, 3)]),
     "power": (lambda x: L.matrix_power(x, 3), [random(2, 3, 3)]),
     "negative power": (lambda x: L.matrix_power(x, -2), [regular(3, 3)]),

@@ -2,7 +2,7 @@
 // in words of << word >>.
 // Launch: a group of << lanes >> thread(s) owns `piece` rows, << rows >> of them at a time, and reads << items >> word(s) of each of
 // these before it writes one; blocks along y own `span` words of the rows. Groups of a block take turns in its rows. No
-// shared memory.
+// shared memory. `scattered`: a row is one word, and a block one thread.
 <% include "place.cuh" %>
 using I = << index >>;
 
@@ -10,6 +10,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const << word >>* __restrict__ x, const << place >>* __restrict__ places, << word >>* __restrict__ y,
     I total, I piece, long long size, I count, I words, I span)
 {
+<% if scattered %>
+    const I first = (I)blockIdx.x * piece, end = minimum(total, first + piece);
+    for (I row = first; row < end; ++row)
+        y[row] = x[<< "settled(places[row], size)" if single else "(long long)(row / count) * size + settled(places[row % count], size)" >>];
+<% else %>
     constexpr int lanes = << lanes >>, groups = << block // lanes >>, rows = << rows >>, items = << items >>;
     const int lane = threadIdx.x % lanes;
     const I first = (I)blockIdx.x * groups * piece + (I)(threadIdx.x / lanes);
@@ -44,4 +49,5 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
                     }
         }
     }
+<% endif %>
 }

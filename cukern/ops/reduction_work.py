@@ -204,7 +204,7 @@ def serial(task: Task) -> Work:
     tile = _HOST_TILE if task.in_columns and task.kept[-1] >= 8 else 1
     size = outer * inner
     pieces = max(1, min(size // _HOST_PIECE, 256)) if rows < 64 * tile else 1
-    unroll = 32 if inner >= 64 else 8 if inner >= 8 else 1
+    unroll = 64 if inner >= 256 else 32 if inner >= 64 else 8 if inner >= 8 else 1
     rows_piece = max(1, _HOST_PIECE // max(1, size * tile))
     outer_piece, inner_piece = _cut(outer, inner, pieces)
     pieces = -(-outer // outer_piece) * -(-inner // inner_piece) if size else 1

@@ -165,6 +165,7 @@ def _gathering(
         word=_WORDS[unit],
         place=dtypes.info(place).cxx,
         single=outer == 1,
+        scattered=words == 1 and s.block == 1,
         clip=_clip(device),
         exact=words % (s.lanes * s.items) == 0,
         index=_index(total * s.lanes, size, words),

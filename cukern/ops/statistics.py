@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,23 +108,36 @@ class _Sample:
         self.with_ones = tuple(1 if i in self.axes else n for i, n in enumerate(x.shape))
         self.n = math.prod(x.shape[i] for i in self.axes)
         self.rows = reshape(permute_dims(x, (*kept, *self.axes)), (*self.sizes, self.n))
-        self.order: Array | None = None
-        self.sorted = self.rows
-        if tape.recording((x,)):
-            self.order = argsort(self.rows)
-        else:
-            self.sorted = sort(self.rows)
+        self.tracked = tape.recording((x,))
+
+    @cached_property
+    def order(self) -> Array:
+        """The rows in order, or the places of their elements where a tape tracks them."""
+        return argsort(self.rows) if self.tracked else sort(self.rows)
 
     def pick(self, places: Array) -> Array:
         """The elements at places (..., count) of the order, count of each row."""
-        if self.order is None:
-            return take_along_axis(self.sorted, places, axis=-1)
-        return take_along_axis(self.rows, take_along_axis(self.order, places, axis=-1), axis=-1)
+        found = take_along_axis(self.order, places, axis=-1)
+        return take_along_axis(self.rows, found, axis=-1) if self.tracked else found
 
     def at(self, place: int) -> Array:
         """The element of each row at a place of the order, (..., 1)."""
         places = full((1,) * len(self.sizes) + (1,), place, dtypes.int64, self.rows.device)
         return self.pick(places)
+
+    def middle(self) -> tuple[Array, Array]:
+        """The two elements in the middle of each row, (..., 1), one of them NaN where the row has one."""
+        place = self.n // 2
+        if not self.tracked and self.rows.device.kind == "host" and self.rows.dtype != dtypes.bfloat16:
+            # NumPy's selection of one place takes a fraction of the time of sorting.
+            parts = np.split(np.partition(self.rows._data, place, axis=-1), [place], axis=-1)
+            low = (parts[0] if self.n % 2 == 0 else parts[1][..., :1]).max(-1, keepdims=True)
+            high = parts[1][..., :1]
+            last = parts[1].max(-1, keepdims=True)  # NaN comes last
+            made = (low, np.where(last == last, high, last))
+            return tuple(Array._wrap(one, self.rows.device) for one in made)  # type: ignore[return-value]
+        low = self.at((self.n - 1) // 2)
+        return low, self.unless_nan(self.at(place))
 
     def counts(self) -> Array:
         """How many elements of each row are not NaN, (..., 1)."""
@@ -162,8 +176,7 @@ def _median(name: str, x: Array, axis: Axis, keepdims: bool, skip: bool) -> Arra
         low, high = _around_middle(sample.counts())
         made = _middle(sample.pick(low), sample.pick(high), acc, result)
     else:
-        low, high = sample.at((sample.n - 1) // 2), sample.at(sample.n // 2)
-        made = sample.unless_nan(_middle(low, high, acc, result))
+        made = _middle(*sample.middle(), acc, result)
     return sample.shaped(made, (), keepdims)
 
 

@@ -47,31 +47,42 @@ template <typename T, typename Place>
 __device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, T x, Place i) {
     return later(a, x, i, x < a.value);
 }
-// With v[k] at the later place i + k * step, where `best` is the best of them: its place is looked for if that is needed.
+// With v[k], k < N, at the later place i + k * step, where `best` is the best of them; N is a power of two.
 template <typename T, typename Place, int N>
-__device__ __forceinline__ Indexed<T, Place> later_of(
-    Indexed<T, Place> a, const T (&v)[N], T best, bool better, Place i, Place step)
-{
-    if (a.at >= 0 && (a.value != a.value || !(better || best != best))) return a;
-    int at = 0;
+__device__ __forceinline__ Indexed<T, Place> first_of(const T (&v)[N], T best, Place i, Place step) {
+    int at = N;
 #pragma unroll
-    for (int k = N - 1; k >= 0; --k)
-        if (v[k] == best || v[k] != v[k]) at = k;
+    for (int k = 0; k < N; ++k) at = minimum(at, v[k] == best || v[k] != v[k] ? k : N);
     return Indexed<T, Place>{best, Place(i + at * step)};
 }
+// Most batches hold nothing better, which comparisons that do not depend on each other find out.
 template <typename T, typename Place, int N>
 __device__ __forceinline__ Indexed<T, Place> largest(Indexed<T, Place> a, const T (&v)[N], Place i, Place step) {
-    T best = v[0];
+    int better = a.at < 0;
 #pragma unroll
-    for (int k = 1; k < N; ++k) best = maximum(best, v[k]);
-    return later_of(a, v, best, best > a.value, i, step);
+    for (int k = 0; k < N; ++k) better |= int(!(v[k] <= a.value));
+    if (!better || (a.at >= 0 && a.value != a.value)) return a;
+    T part[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) part[k] = v[k];
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) part[k] = maximum(part[k], part[k + half]);
+    return first_of(v, part[0], i, step);
 }
 template <typename T, typename Place, int N>
 __device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, const T (&v)[N], Place i, Place step) {
-    T best = v[0];
+    int better = a.at < 0;
 #pragma unroll
-    for (int k = 1; k < N; ++k) best = minimum(best, v[k]);
-    return later_of(a, v, best, best < a.value, i, step);
+    for (int k = 0; k < N; ++k) better |= int(!(v[k] >= a.value));
+    if (!better || (a.at >= 0 && a.value != a.value)) return a;
+    T part[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) part[k] = v[k];
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) part[k] = minimum(part[k], part[k + half]);
+    return first_of(v, part[0], i, step);
 }
 
 // Count, mean and sum of squared differences from the mean.

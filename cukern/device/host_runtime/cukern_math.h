@@ -166,6 +166,16 @@ CUKERN_UNARY_AS(normcdfinv, (float)(-1.41421356237309504880 * cukern::erfc_inver
                 -1.41421356237309504880 * cukern::erfc_inverse(2 * x))
 #undef CUKERN_UNARY_AS
 
+#if defined(__x86_64__) && !defined(__clang__) && __has_include(<bits/math-vector.h>)
+// glibc has these for vectors too, exact to 1 unit in the last place and with the same special values.
+extern "C" {
+__attribute__((simd("notinbranch"), const)) double cukern_pow(double, double) noexcept __asm__("pow");
+__attribute__((simd("notinbranch"), const)) float cukern_powf(float, float) noexcept __asm__("powf");
+}
+#else
+#define cukern_pow __builtin_pow
+#define cukern_powf __builtin_powf
+#endif
 #define CUKERN_BINARY_AS(name, single, wide)                                                           \
     static inline float name(float x, float y) { return single; }                                      \
     static inline double name(double x, double y) { return wide; }                                     \
@@ -194,7 +204,7 @@ CUKERN_BINARY(remainder)
 CUKERN_BINARY(copysign)
 CUKERN_BINARY(nextafter)
 CUKERN_BINARY(fdim)
-CUKERN_BINARY(pow)
+CUKERN_BINARY_AS(pow, cukern_powf(x, y), cukern_pow(x, y))
 #undef CUKERN_BINARY
 #undef CUKERN_BINARY_AS
 static inline float pow(float x, int y) { return __builtin_powf(x, (float)y); }

@@ -26,6 +26,7 @@ class Layout:
             a pointer of CuPy's on a GPU.
         aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; on the host,
             whose compilers look after that, always.
+        repeated: whether elements share their memory, as those of a broadcast view do.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Layout:
         "nbytes",
         "ndim",
         "on_host",
+        "repeated",
         "shape",
         "size",
         "strides",
@@ -54,6 +56,7 @@ class Layout:
     nbytes: int
     floating: bool
     on_host: bool
+    repeated: bool
     allocate: Callable[[], Any]
 
 
@@ -90,6 +93,7 @@ def layout(
         made.contiguous = _contiguous(shape, strides, dtype.itemsize)
         made.floating = dtype in FLOATS
         made.on_host = device.kind == "host"
+        made.repeated = made.size > 0 and any(n > 1 and not s for n, s in zip(shape, strides, strict=True))
         made.allocate = device.backend.allocator(made.shape, dtype, made.nbytes)
         found = _layouts.setdefault(key, made)
     return found

@@ -18,7 +18,7 @@ from ..row import convert_scalar, is_scalar
 from .axes import on_device, public, recorded, recorded_many, view
 from .elementwise import astype
 from .index import gather, integers, places_in, settled_in
-from .launch import raw, repeated, zeros
+from .launch import on, raw, repeated, zeros
 from .manipulate import moveaxis, reshape
 from .rows import put_rows
 
@@ -262,7 +262,6 @@ def _source(x: Array, value: Any) -> Array:
 
 
 @public
-@on_device
 def setitem(x: Array, key: Any, value: Any, /) -> None:
     """Write ``value``, broadcast, to the part of ``x`` that an index names; the last of several for one place stays.
 
@@ -271,6 +270,53 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         IndexError: the index does not fit the shape.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
+    if not (type(value) in _NUMBERS and _written_number(x, key, value)):
+        _setitem(x, key, value)
+
+
+_NUMBERS = frozenset((bool, int, float))
+
+
+def _written_number(x: Array, key: Any, value: Any) -> bool:
+    """Write a number that needs no rounding to the view that a plain index names; False for all that needs more."""
+    layout = x._layout or x._planned()
+    limits = _PLAIN_NUMBERS.get((layout.dtype, type(value)))
+    if limits is None or layout.repeated or x._storage.constant or tape.recording((x,)):
+        return False
+    if not limits[0] <= value <= limits[1] or not _PLAIN.issuperset(
+        map(type, key if type(key) is tuple else (key,))
+    ):
+        return False
+    try:
+        if layout.on_host:
+            x._data[key] = value
+        else:
+            with on(layout.device):
+                x._data[key] = value
+    except IndexError:
+        return False  # it is told there
+    x._bump("setitem")
+    return True
+
+
+#: By an array's dtype and a number's type: the range that NumPy and CuPy write such numbers of as they are meant.
+_PLAIN_NUMBERS: dict[tuple[Any, type], tuple[float, float]] = {
+    **{
+        (d, kind): (-float(np.finfo(d).max), float(np.finfo(d).max))
+        for d in map(np.dtype, "efd")
+        for kind in _NUMBERS
+    },
+    **{
+        (d, kind): (np.iinfo(d).min, np.iinfo(d).max)
+        for d in map(np.dtype, "bhilBHIL")
+        for kind in (bool, int)
+    },
+    (np.dtype(bool), bool): (False, True),
+}
+
+
+@on_device
+def _setitem(x: Array, key: Any, value: Any) -> None:
     _writable(x, value, "x[key] = value")
     part = named(x, key)
     if isinstance(part, Rows):

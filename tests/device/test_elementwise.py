@@ -394,3 +394,16 @@ OPERATORS = {
     **{"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"},
     **{"equal": "eq", "not_equal": "ne"},
 }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_special_powers_in_long_rows(device: ck.Device, dtype: str) -> None:
+    """Processors compute several powers at once: each as it is alone."""
+    tiny, huge = np.finfo(dtype).smallest_normal, np.finfo(dtype).max
+    special = np.array([0.0, -0.0, 1, -1, 2, -8, 0.5, np.inf, -np.inf, np.nan, tiny, huge, -huge], dtype)
+    x, y = (one.ravel() for one in np.meshgrid(special, np.append(special, [3, 1.5, -3]).astype(dtype)))
+    with np.errstate(all="ignore"):
+        want = np.power(x, y)
+    got = ck.pow(ck.asarray(x), ck.asarray(y)).numpy()
+    np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps)
+    assert np.array_equal(np.signbit(got) | np.isnan(got), np.signbit(want) | np.isnan(want))

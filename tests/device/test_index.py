@@ -370,3 +370,28 @@ def test_nothing_is_taken_from_an_empty_axis(device: ck.Device) -> None:
 def test_index_add_refuses_what_is_no_array(device: ck.Device) -> None:
     with pytest.raises(TypeError, match="values: expected a cukern.Array"):
         ck.index_add(ck.zeros(2), [0], 1.0)  # type: ignore[arg-type]
+
+
+def test_numbers_are_written_as_meant_or_refused(device: ck.Device) -> None:
+    x = ck.zeros((2, 3), dtype=ck.float32)
+    x[0, 1], x[1, ::-2], x[-1, -2:-1] = 1.5, np.inf, 1e300
+    x[..., 0] = float("nan")
+    want = np.array([[np.nan, 1.5, 0.0], [np.nan, np.inf, np.inf]])
+    np.testing.assert_array_equal(x.numpy(), want)
+    small, flags = ck.zeros(2, dtype=ck.uint8), ck.zeros(2, dtype=ck.bool)
+    small[0], flags[1] = 255, True
+    assert small.tolist() == [255, 0] and flags.tolist() == [False, True]
+    for number in (-1, 256):
+        with pytest.raises(OverflowError, match="uint8"):
+            small[0] = number
+    with pytest.raises(IndexError):
+        small[2] = 1
+    with pytest.raises(ValueError, match="repeated view"):
+        ck.broadcast_to(x[0], (2, 3))[0, 0] = 1.0
+    before = x._storage.version
+    x[0, 0] = 2
+    assert x._storage.version == before + 1
+    with ck.Tape() as tape:
+        tape.watch(x)
+        with pytest.raises(ck.GradientError, match="a tape tracks"):
+            x[0, 0] = 1.0

@@ -407,3 +407,15 @@ def test_means_of_many_values_keep_their_digits(device: ck.Device, dtype: str) -
     assert abs(ck.mean(x).item() / want - 1) < (1e-6 if dtype == "float32" else 1e-3)
     assert abs(ck.mean(x, dtype="float64").item() / want - 1) < 1e-12
     assert ck.mean(x.reshape(n // 4, 4), 0).tolist() == [ck.mean(x).item()] * 4
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_places_in_long_rows(device: ck.Device, name: str) -> None:
+    """Rows of several batches: the first of equals wins, and the first NaN over all."""
+    x = np.zeros((6, 600), np.float32)
+    x[0, [130, 400]], x[1, [70, 71]] = (1, 1), (-1, -1)
+    x[2], x[3] = np.arange(600), np.arange(600)[::-1]
+    x[4, [200, 300, 599]] = (np.nan, np.inf, np.nan)
+    x[5] = np.inf if name == "argmin" else -np.inf
+    want = getattr(np, name)(x, 1)
+    assert getattr(ck, name)(ck.asarray(x), axis=1).tolist() == want.tolist()

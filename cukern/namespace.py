@@ -9,9 +9,11 @@ from .operators import FUNCTIONS
 from .ops import at as _at  # noqa: F401 - registers x.at
 from .ops import getitem as _getitem  # noqa: F401 - registers x[key]
 from .ops.assemble import *  # noqa: F403
+from .ops.bessel_functions import *  # noqa: F403
 from .ops.calculus import *  # noqa: F403
 from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import astype as astype
+from .ops.gamma_functions import *  # noqa: F403
 from .ops.histogram import *  # noqa: F403
 from .ops.index import *  # noqa: F403
 from .ops.index import check_indices as check_indices

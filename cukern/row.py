@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -161,6 +162,16 @@ class Row:
         return _substitute(
             self.codes.get("h", code) if info.kind == "f" and info.itemsize == 2 else code, names
         )
+
+
+def scipys(name: str) -> Callable[..., Any]:
+    """The function of ``scipy.special`` of a name, imported when it is called: an oracle for tests."""
+
+    def oracle(*operands: Any) -> Any:
+        return getattr(importlib.import_module("scipy.special"), name)(*operands)
+
+    vars(oracle)["scipys"] = True
+    return oracle
 
 
 _WORD = re.compile(r"\b([xyzTU])\b(\(?)")

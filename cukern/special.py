@@ -13,7 +13,7 @@ from .creation import zeros_like
 from .fuse import fuse
 from .ops.axes import public, require_array
 from .ops.elementwise import astype, binary, parametric, ternary, unary
-from .row import ALL, NUMERIC
+from .row import ALL, NUMERIC, scipys
 from .table import (
     abs,
     cos,
@@ -244,6 +244,15 @@ def _erfinv_oracle(y: Any) -> Any:
         x = x - (np.vectorize(math.erf, otypes="d")(x) - y) * math.sqrt(_PI) / 2 * np.exp(x * x)
     return x
 
+
+erfcinv = unary(
+    "erfcinv",
+    "erfcinv(x)",
+    vjp=lambda g, x, r: -g * (math.sqrt(_PI) / 2) * exp(r * r),
+    domain=(0.1, 1.9),
+    oracle=scipys("erfcinv"),
+    doc="The inverse of the complementary error function.",
+)
 
 # ----- activations -----
 

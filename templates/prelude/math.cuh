@@ -118,8 +118,21 @@ __device__ __forceinline__ double digamma_of(double x) {
     return value + log(x) - 0.5 / x - series;
 }
 
-// The n-th derivative of digamma, n >= 1: (-1)^(n + 1) n! zeta(n + 1, x), and Hurwitz's zeta by the formula of Euler and
-// Maclaurin (Abramowitz and Stegun, 23.1.30) from where it converges, the terms before that added up.
+// The sum of (k + x)^-s over k >= 0 by the formula of Euler and Maclaurin (Abramowitz and Stegun, 23.1.30), for x from
+// 10 + s on.
+__device__ __forceinline__ double zeta_tail(double s, double x) {
+    double sum = pow(x, 1.0 - s) / (s - 1.0) + 0.5 * pow(x, -s);
+    const double bernoulli[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
+    double factor = s * pow(x, -s - 1.0) / 2.0;
+    for (int j = 0; j < 8; ++j) {
+        sum += bernoulli[j] * factor;
+        const double k = 2.0 * j;
+        factor *= (s + k + 1.0) * (s + k + 2.0) / ((k + 3.0) * (k + 4.0) * x * x);
+    }
+    return sum;
+}
+
+// The n-th derivative of digamma, n >= 1: (-1)^(n + 1) n! times Hurwitz's zeta of n + 1 and x.
 __device__ __forceinline__ double polygamma_of(double n, double x) {
     if (n == 0.0) return digamma_of(x);
     if (!(n > 0.0) || n != floor(n) || x != x || x < -1048576.0) return limits<double>::quiet_nan();
@@ -128,14 +141,7 @@ __device__ __forceinline__ double polygamma_of(double n, double x) {
     const double s = n + 1.0, enough = 10.0 + s;
     double sum = 0.0;
     for (; x < enough; x += 1.0) sum += pow(x, -s);
-    sum += pow(x, 1.0 - s) / n + 0.5 * pow(x, -s);
-    const double bernoulli[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
-    double factor = s * pow(x, -s - 1.0) / 2.0;
-    for (int j = 0; j < 8; ++j) {
-        sum += bernoulli[j] * factor;
-        const double k = 2.0 * j;
-        factor *= (s + k + 1.0) * (s + k + 2.0) / ((k + 3.0) * (k + 4.0) * x * x);
-    }
+    sum += zeta_tail(s, x);
     const double factorial = exp(lgamma(n + 1.0));
     return fmod(n, 2.0) == 1.0 ? factorial * sum : -factorial * sum;
 }
@@ -171,3 +177,7 @@ __device__ __forceinline__ float erfc_of_half(float x) {
     const float tail = t * __expf(p - size * size);
     return x < 0.0f ? 2.0f - tail : tail;
 }
+
+<% if body is defined and "special::" in body | map(attribute="code") | join %>
+<% include "prelude/special.cuh" %>
+<% endif %>

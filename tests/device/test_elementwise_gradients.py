@@ -21,10 +21,16 @@ from cukern.testing import assert_close, gradcheck
 # ----- derivatives -----
 
 
+#: Rows whose second derivatives by a parameter are NaN; test_special_functions has the others.
+ONCE = {"gammainc", "gammaincc", "betainc", "zeta"}
+
+
 def domains() -> dict[tuple[str, tuple[float, float]], list[Row]]:
     """The differentiable rows of one kind of operands, together by the interval they are drawn from."""
     groups: dict[tuple[str, tuple[float, float]], list[Row]] = {}
     for row in DIFFERENTIABLE:
+        if row.name in ONCE:
+            continue
         groups.setdefault((row.operands, row.domain), []).append(row)
     return groups
 

@@ -1,0 +1,211 @@
+// Gamma, beta, Bessel and zeta functions in double precision, where CUDA has none.
+namespace special {
+
+// A value and its derivative by one of the parameters.
+struct Dual {
+    double v, d;
+    __device__ __forceinline__ Dual(double value, double derivative = 0.0) : v(value), d(derivative) {}
+};
+__device__ __forceinline__ Dual operator+(Dual a, Dual b) { return {a.v + b.v, a.d + b.d}; }
+__device__ __forceinline__ Dual operator-(Dual a, Dual b) { return {a.v - b.v, a.d - b.d}; }
+__device__ __forceinline__ Dual operator*(Dual a, Dual b) { return {a.v * b.v, a.d * b.v + a.v * b.d}; }
+__device__ __forceinline__ Dual operator/(Dual a, Dual b) { return {a.v / b.v, (a.d - a.v / b.v * b.d) / b.v}; }
+__device__ __forceinline__ double value_of(double x) { return x; }
+__device__ __forceinline__ double value_of(Dual x) { return x.v; }
+__device__ __forceinline__ bool settled_term(double term, double sum) { return fabs(term) <= 1e-17 * fabs(sum); }
+__device__ __forceinline__ bool settled_term(Dual term, Dual sum) {
+    return settled_term(term.v, sum.v) && fabs(term.d) <= 1e-17 * (fabs(sum.d) + fabs(sum.v));
+}
+
+// What lgamma(x) adds to Stirling's formula (x - 1/2) log x - x + log(2 pi) / 2, for x >= 10 (Abramowitz and Stegun, 6.1.41).
+__device__ __forceinline__ double stirling_rest(double x) {
+    const double s = 1.0 / (x * x);
+    return (1.0 / 12 - s * (1.0 / 360 - s * (1.0 / 1260 - s * (1.0 / 1680 - s * (1.0 / 1188 - s * (691.0 / 360360 - s / 156)))))) / x;
+}
+// log |B(x, y)|. Of large arguments the logarithms of gamma would cancel: their difference is taken term by term.
+__device__ __forceinline__ double log_beta(double x, double y) {
+    const double a = minimum(x, y), b = maximum(x, y);
+    if (!(b >= 10.0) || !(a > 0.0)) return lgamma(a) + lgamma(b) - lgamma(a + b);
+    if (b == limits<double>::infinity()) return -b;
+    const double rest = stirling_rest(b) - stirling_rest(a + b);
+    if (a < 10.0) return lgamma(a) + rest - (b - 0.5) * log1p(a / b) - a * log(a + b) + a;
+    return 0.9189385332046727 - 0.5 * log(b) + stirling_rest(a) + rest + (a - 0.5) * log(a / (a + b)) - b * log1p(a / b);
+}
+__device__ __forceinline__ double sign_of_gamma(double x) {
+    return x < 0.0 && fmod(floor(x), 2.0) != 0.0 ? -1.0 : 1.0;
+}
+__device__ __forceinline__ double beta_of(double x, double y) {
+    return sign_of_gamma(x) * sign_of_gamma(y) * sign_of_gamma(x + y) * exp(log_beta(x, y));
+}
+
+// log(1 + x) - x without cancellation, for x > -1.
+__device__ __forceinline__ double log1p_less(double x) {
+    if (fabs(x) > 0.25) return log1p(x) - x;
+    // With r = x / (2 + x): 2 atanh(r) - x.
+    const double r = x / (2.0 + x), s = r * r;
+    double sum = 0.0;
+    for (int k = 33; k >= 3; k -= 2) sum = sum * s + 1.0 / k;
+    return 2.0 * r * s * sum - x * r;
+}
+// x^a e^-x / Gamma(a + 1).
+__device__ __forceinline__ double poisson_weight(double a, double x) {
+    if (x == 0.0) return a == 0.0 ? 1.0 : 0.0;
+    if (a < 10.0) return exp(a * log(x) - x - lgamma(a + 1.0));
+    const double t = (x - a) / a;
+    return exp(a * log1p_less(t) - stirling_rest(a)) / sqrt(6.283185307179586 * a);
+}
+// The regularised incomplete gamma functions, P or with `upper` Q = 1 - P, over the factor x^a e^-x / Gamma(a + 1):
+// the series (Abramowitz and Stegun, 6.5.29) below x = a + 1, and the continued fraction (6.5.31) above.
+template <typename N>
+__device__ __forceinline__ N gamma_series(N a, double x) {
+    N term(1.0), sum(1.0), n = a;
+    for (int i = 0; i < 100000; ++i) {
+        n = n + N(1.0);
+        term = term * (N(x) / n);
+        sum = sum + term;
+        if (settled_term(term, sum)) break;
+    }
+    return sum;
+}
+template <typename N>
+__device__ __forceinline__ N gamma_fraction(N a, double x) {
+    const double tiny = 1e-300;
+    N b = N(x + 1.0) - a, c(1.0 / tiny), d = N(1.0) / b, made = d;
+    for (int i = 1; i < 100000; ++i) {
+        const N n(-double(i));
+        const N an = n * (N(double(i)) - a);
+        b = b + N(2.0);
+        d = an * d + b;
+        if (fabs(value_of(d)) < tiny) d = N(tiny);
+        c = b + an / c;
+        if (fabs(value_of(c)) < tiny) c = N(tiny);
+        d = N(1.0) / d;
+        const N step = c * d;
+        made = made * step;
+        if (settled_term(step - N(1.0), N(10.0))) break;
+    }
+    return made * a;
+}
+__device__ __forceinline__ double gamma_density(double a, double x) {
+    if (x == 0.0) return a < 1.0 ? limits<double>::infinity() : double(a == 1.0);
+    return poisson_weight(a - 1.0, x);
+}
+__device__ __forceinline__ double incomplete_gamma(double a, double x, bool upper) {
+    const double infinity = limits<double>::infinity();
+    if (!(a >= 0.0) || !(x >= 0.0) || (a == infinity && x == infinity)) return limits<double>::quiet_nan();
+    if (x == 0.0 || a == infinity) return (a == 0.0 ? 1.0 : 0.0) == 1.0 ? double(!upper) : double(upper);
+    if (a == 0.0 || x == infinity) return double(!upper);
+    const bool below = x < a + 1.0;
+    const double weight = poisson_weight(a, x);
+    const double part = weight == 0.0 ? 0.0 : weight * (below ? gamma_series(a, x) : gamma_fraction(a, x));
+    return below == upper ? 1.0 - part : part;
+}
+// The derivative of P by a; that of Q is its negative.
+__device__ __forceinline__ double incomplete_gamma_slope(double a, double x) {
+    if (!(a > 0.0) || !(x >= 0.0) || a == limits<double>::infinity()) return limits<double>::quiet_nan();
+    if (x == 0.0 || x == limits<double>::infinity()) return 0.0;
+    const bool below = x < a + 1.0;
+    const double weight = poisson_weight(a, x);
+    if (weight == 0.0) return 0.0;
+    const Dual part = below ? gamma_series(Dual(a, 1.0), x) : gamma_fraction(Dual(a, 1.0), x);
+    const double slope = weight * (part.d + part.v * (log(x) - digamma_of(a + 1.0)));
+    return below ? slope : -slope;
+}
+
+// The continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8), by Lentz's method.
+template <typename N>
+__device__ __forceinline__ N beta_fraction(N a, N b, double x) {
+    const double tiny = 1e-300;
+    const N one(1.0);
+    N c = one, d = one - (a + b) * N(x) / (a + one);
+    if (fabs(value_of(d)) < tiny) d = N(tiny);
+    d = one / d;
+    N made = d;
+    for (int i = 1; i < 100000; ++i) {
+        const N m = N(double(i)), twice = a + m + m;
+        for (int half = 0; half < 2; ++half) {
+            const N an = half ? N(-x) * (a + m) * (a + b + m) / (twice * (twice + one))
+                              : N(x) * m * (b - m) / ((twice - one) * twice);
+            d = one + an * d;
+            if (fabs(value_of(d)) < tiny) d = N(tiny);
+            c = one + an / c;
+            if (fabs(value_of(c)) < tiny) c = N(tiny);
+            d = one / d;
+            made = made * (c * d);
+        }
+        if (settled_term(c * d - one, N(10.0))) break;
+    }
+    return made;
+}
+// x^a (1 - x)^b / (a B(a, b)).
+__device__ __forceinline__ double beta_weight(double a, double b, double x) {
+    return exp(a * log(x) + b * log1p(-x) - log_beta(a, b)) / a;
+}
+__device__ __forceinline__ double beta_density(double a, double b, double x) {
+    if (x == 0.0) return a < 1.0 ? limits<double>::infinity() : a == 1.0 ? b : 0.0;
+    if (x == 1.0) return b < 1.0 ? limits<double>::infinity() : b == 1.0 ? a : 0.0;
+    return exp((a - 1.0) * log(x) + (b - 1.0) * log1p(-x) - log_beta(a, b));
+}
+__device__ __forceinline__ double incomplete_beta(double a, double b, double x) {
+    if (!(a > 0.0) || !(b > 0.0) || !(x >= 0.0 && x <= 1.0)) return limits<double>::quiet_nan();
+    if (x == 0.0 || x == 1.0) return x;
+    if (x > (a + 1.0) / (a + b + 2.0)) return 1.0 - beta_weight(b, a, 1.0 - x) * beta_fraction(b, a, 1.0 - x);
+    return beta_weight(a, b, x) * beta_fraction(a, b, x);
+}
+// The derivative of I_x(a, b) by a, or by b where `second`.
+__device__ __forceinline__ double incomplete_beta_slope(double a, double b, double x, bool second) {
+    if (!(a > 0.0) || !(b > 0.0) || !(x >= 0.0 && x <= 1.0)) return limits<double>::quiet_nan();
+    if (x == 0.0 || x == 1.0) return 0.0;
+    double p = a, q = b, at = x, sign = 1.0;
+    bool by_q = second;
+    if (x > (a + 1.0) / (a + b + 2.0)) {  // I_x(a, b) = 1 - I_1-x(b, a)
+        p = b, q = a, at = 1.0 - x, sign = -1.0;
+        by_q = !second;
+    }
+    const Dual made = beta_fraction(Dual(p, by_q ? 0.0 : 1.0), Dual(q, by_q ? 1.0 : 0.0), at);
+    const double both = digamma_of(p + q);
+    const double log_slope = by_q ? log1p(-at) - digamma_of(q) + both : log(at) - digamma_of(p) + both - 1.0 / p;
+    return sign * beta_weight(p, q, at) * (made.d + made.v * log_slope);
+}
+
+// e^-|x| I_n(x) for n = 0 or 1: the power series (Abramowitz and Stegun, 9.6.10), from 30 on the asymptotic one (9.7.1).
+__device__ __forceinline__ double scaled_bessel_i(int n, double x) {
+    const double size = fabs(x), sign = n == 1 && x < 0.0 ? -1.0 : 1.0;
+    double term = 1.0, sum = 1.0;
+    if (!(size > 30.0)) {
+        const double s = 0.25 * size * size;
+        for (double k = 1.0; term > 1e-18 * sum; k += 1.0) sum += term *= s / (k * (k + n));
+        return sign * exp(-size) * (n == 1 ? 0.5 * size * sum : sum);
+    }
+    for (double k = 1.0; k < 30.0; k += 1.0) sum += term *= -(4.0 * n - (2.0 * k - 1.0) * (2.0 * k - 1.0)) / (8.0 * k * size);
+    return sign * sum / sqrt(6.283185307179586 * size);
+}
+
+__device__ __forceinline__ double bessel_i(int n, double x) {
+    if (fabs(x) == limits<double>::infinity()) return n == 0 ? fabs(x) : x;
+    const double half = exp(0.5 * fabs(x));  // the whole overflows before the result does
+    return half * scaled_bessel_i(n, x) * half;
+}
+
+// Hurwitz's zeta function, the sum of (k + q)^-s over k >= 0: as polygamma_of has it. NaN for s < 1; of a q that is not
+// positive where s is no whole number.
+__device__ __forceinline__ double zeta_of(double s, double q) {
+    if (!(s >= 1.0) || q != q) return limits<double>::quiet_nan();
+    if (s == 1.0) return limits<double>::infinity();
+    if (q <= 0.0) {
+        if (q == floor(q)) return limits<double>::infinity();
+        if (s != floor(s) || q < -1048576.0) return limits<double>::quiet_nan();
+    }
+    if (s == limits<double>::infinity()) return q < 1.0 ? s : q == 1.0 ? 1.0 : 0.0;
+    if (q == limits<double>::infinity()) return 0.0;
+    const double enough = 10.0 + minimum(s, 100.0);
+    double sum = 0.0;
+    for (; q < enough; q += 1.0) {
+        const double term = pow(q, -s);
+        sum += term;
+        if (q > 1.0 && term <= 1e-18 * fabs(sum)) return sum;
+    }
+    return sum + zeta_tail(s, q);
+}
+
+}  // namespace special

@@ -1,0 +1,137 @@
+"""Gamma, beta, Bessel and zeta functions: exact values from SciPy far and wide, special values, derivatives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.testing import assert_close, gradcheck
+
+RNG = np.random.default_rng(0)
+WIDE = RNG.uniform(-20, 60, 500)
+P, Q = np.exp(RNG.uniform(-5, 8, (2, 500)))
+SHARE = RNG.uniform(0, 1, 500)
+#: Arguments, and the relative error that is allowed where results are above 1e-280.
+EXACT: dict[str, tuple[tuple[Any, ...], float]] = {
+    "gamma": ((RNG.uniform(-20, 30, 500),), 1e-14),
+    "beta": ((P, Q), 2e-11),
+    "betaln": ((P, Q), 1e-10),
+    "gammainc": ((P, P * RNG.uniform(0.3, 3, 500)), 2e-11),
+    "gammaincc": ((P, P * RNG.uniform(0.3, 3, 500)), 2e-11),
+    "betainc": ((P / 50, Q / 50, SHARE), 2e-11),
+    "zeta": ((1 + P, Q), 1e-13),
+    "logit": ((SHARE,), 1e-12),
+    "erfcinv": ((2 * SHARE,), 1e-11),
+    "i0": ((WIDE,), 1e-14),
+    "i1": ((WIDE,), 1e-14),
+    "i0e": ((WIDE,), 1e-14),
+    "i1e": ((WIDE,), 1e-14),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_values_far_and_wide(device: ck.Device, name: str) -> None:
+    scipy = pytest.importorskip("scipy.special")
+    arguments, rtol = EXACT[name]
+    want = getattr(scipy, name)(*arguments)
+    got = getattr(ck, name)(*map(ck.asarray, arguments)).numpy()
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=1e-280)
+
+
+@pytest.mark.parametrize("name", ["j0", "j1", "y0", "y1"])
+def test_oscillating_values(device: ck.Device, name: str) -> None:
+    scipy = pytest.importorskip("scipy.special")
+    x = np.abs(WIDE)
+    assert_close(getattr(ck, name)(ck.asarray(x)), getattr(scipy, name)(x), rtol=1e-12, atol=1e-14)
+
+
+SPECIAL: dict[str, tuple[list[Any], list[float]]] = {
+    "gamma": ([0.0, -0.0, -1.0, np.inf, np.nan, 172.0], [np.inf, -np.inf, np.nan, np.inf, np.nan, np.inf]),
+    "beta": ([(0.0, 1.0), (1.0, 2.0), (1e10, 2.0), (np.nan, 1.0)], [np.inf, 0.5, 1e-20, np.nan]),
+    "gammainc": (
+        [
+            (0.0, 1.0),
+            (1.0, 0.0),
+            (0.0, 0.0),
+            (1.0, np.inf),
+            (np.inf, 1.0),
+            (-1.0, 1.0),
+            (1.0, -1.0),
+            (1.0, np.nan),
+        ],
+        [1.0, 0.0, 1.0, 1.0, 0.0, np.nan, np.nan, np.nan],
+    ),
+    "gammaincc": ([(0.0, 1.0), (1.0, 0.0), (1.0, np.inf), (np.inf, 1.0)], [0.0, 1.0, 0.0, 1.0]),
+    "betainc": (
+        [(1.0, 1.0, 0.0), (1.0, 1.0, 1.0), (2.0, 3.0, 2.0), (-1.0, 1.0, 0.5)],
+        [0.0, 1.0, np.nan, np.nan],
+    ),
+    "zeta": (
+        [
+            (1.0, 1.0),
+            (0.5, 1.0),
+            (2.0, 0.0),
+            (2.0, -1.0),
+            (2.0, -0.5),
+            (2.5, -0.5),
+            (np.inf, 1.0),
+            (2.0, np.inf),
+        ],
+        [np.inf, np.nan, np.inf, np.inf, math.pi**2 / 2 + 4, np.nan, 1.0, 0.0],
+    ),
+    "logit": ([0.0, 1.0, 0.5, 2.0], [-np.inf, np.inf, 0.0, np.nan]),
+    "erfcinv": ([0.0, 2.0, 1.0, 3.0], [np.inf, -np.inf, 0.0, np.nan]),
+    "i0": ([0.0, np.inf, -800.0, np.nan], [1.0, np.inf, np.inf, np.nan]),
+    "i1e": ([0.0, np.inf, -np.inf, np.nan], [0.0, 0.0, 0.0, np.nan]),
+    "y0": ([0.0, -1.0, np.nan], [-np.inf, np.nan, np.nan]),
+    "j1": ([0.0, np.nan], [0.0, np.nan]),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_values(device: ck.Device, name: str) -> None:
+    arguments, want = SPECIAL[name]
+    columns = np.array([one if isinstance(one, tuple) else (one,) for one in arguments]).T
+    got = getattr(ck, name)(*map(ck.asarray, columns)).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-9)
+
+
+def test_incomplete_functions_have_slopes_in_all_arguments(device: ck.Device) -> None:
+    a, b = ck.asarray(np.array([0.4, 2.0, 7.5, 30.0])), ck.asarray(np.array([3.0, 0.5, 9.0, 12.0]))
+    x = ck.asarray(np.array([0.3, 4.0, 6.0, 40.0]))
+    share = ck.asarray(np.array([0.05, 0.9, 0.4, 0.8]))
+    for function in (ck.gammainc, ck.gammaincc):
+        assert gradcheck(function, [a, x])
+        assert gradcheck(lambda x, function=function: function(a, x), [x], order=2)
+    assert gradcheck(ck.betainc, [a, b, share])
+    assert gradcheck(lambda share: ck.betainc(a, b, share), [share], order=2)
+    assert gradcheck(lambda q: ck.zeta(a + 1, q), [x], order=2)
+    by_a = ck.grad(lambda a: ck.grad(lambda a: ck.gammainc(a, 2.0).sum())(a).sum())(a)
+    assert np.isnan(by_a.numpy()).all()
+
+
+def test_bessel_functions_are_smooth_at_0(device: ck.Device) -> None:
+    x = ck.asarray(np.array([0.0, 1e-3, -0.7, 5.0]))
+    for function in (ck.j0, ck.j1, ck.i0, ck.i1):
+        assert gradcheck(function, [x], order=2)
+
+
+def test_multigammaln(device: ck.Device) -> None:
+    scipy = pytest.importorskip("scipy.special")
+    a = np.array([3.5, 10.0])
+    for d in (1, 2, 4):
+        assert_close(ck.multigammaln(ck.asarray(a), d), scipy.multigammaln(a, d), rtol=1e-13)
+    assert gradcheck(lambda a: ck.multigammaln(a, 3), [ck.asarray(a)], order=2)
+    assert np.isnan(ck.multigammaln(ck.asarray(1.0), 3).item())
+    with pytest.raises(ValueError, match="multigammaln: d"):
+        ck.multigammaln(ck.asarray(1.0), 0)
+
+
+def test_zeta_is_riemanns_by_default(device: ck.Device) -> None:
+    assert_close(
+        ck.zeta(ck.asarray(np.array([2.0, 4.0]))), np.array([math.pi**2 / 6, math.pi**4 / 90]), rtol=1e-14
+    )

@@ -6,11 +6,14 @@ how many threads draw it, and independent streams are other keys.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import operator
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -20,9 +23,14 @@ from .creation import asarray
 from .device import Device, current
 from .device.base import CompiledFunction
 from .kernel import Kernel
+from .ops.distributions import Distributions
 from .ops.launch import allocate, on
 
-__all__ = ["Generator", "default_rng"]
+__all__ = (
+    "Generator bernoulli beta binomial bits choice default_rng exponential gamma gumbel integers "
+    "multinomial multivariate_normal normal permutation poisson random seed shuffle "
+    "standard_exponential standard_normal standard_t uniform"
+).split()
 
 _KERNEL = Kernel("random.cu", block=256)
 #: Groups of four words that one host thread draws in a row.
@@ -33,6 +41,7 @@ _DIGITS = {"float": 24, "__half": 11, "__nv_bfloat16": 8}
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Number = Array | float
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
@@ -63,7 +72,7 @@ def _each(dtype: dtypes.DType, kind: str) -> int:
     return 2 if kind == "integers" or dtype.itemsize == 8 else 4
 
 
-class Generator:
+class Generator(Distributions):
     """A stream of random numbers; made by :func:`default_rng`.
 
     Every method takes ``size``, the shape of the result, and ``dtype``, and draws on the generator's
@@ -413,3 +422,71 @@ def default_rng(
         ) from None
     first, second = map(int, sequence.generate_state(2))
     return Generator((first, second), current() if device is None else Device(device))
+
+
+_shared_seed: tuple[int, int] | None = None
+_shared: dict[Device, Generator] = {}
+_sharing = threading.RLock()
+
+
+def seed(seed: int | Sequence[int] | np.random.SeedSequence | None = None) -> None:
+    """Begin the streams of this module's functions anew, one for each device, all of the same bits.
+
+    Args:
+        seed: as of :func:`default_rng`; fresh entropy of the system when None.
+
+    >>> seed(3)
+    >>> first = normal(size=2).tolist()
+    >>> seed(3)
+    >>> normal(size=2).tolist() == first
+    True
+    """
+    global _shared_seed
+    key = default_rng(seed, "host")._key
+    with _sharing:
+        _shared_seed = key
+        _shared.clear()
+
+
+def _generator() -> Generator:
+    """The generator of this module's functions on the current device."""
+    device = current()
+    with _sharing:
+        if _shared_seed is None:
+            seed()
+        assert _shared_seed is not None
+        return _shared.setdefault(device, Generator(_shared_seed, device))
+
+
+def _of_shared(method: F) -> F:
+    """A generator's method as a function of the shared generator of the current device."""
+
+    @functools.wraps(method)
+    def function(*args: Any, **options: Any) -> Any:
+        return method(_generator(), *args, **options)
+
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    vars(function)["__signature__"] = inspect.signature(method).replace(parameters=parameters)
+    return function  # type: ignore[return-value]
+
+
+bernoulli = _of_shared(Generator.bernoulli)
+beta = _of_shared(Generator.beta)
+binomial = _of_shared(Generator.binomial)
+bits = _of_shared(Generator.bits)
+choice = _of_shared(Generator.choice)
+exponential = _of_shared(Generator.exponential)
+gamma = _of_shared(Generator.gamma)
+gumbel = _of_shared(Generator.gumbel)
+integers = _of_shared(Generator.integers)
+multinomial = _of_shared(Generator.multinomial)
+multivariate_normal = _of_shared(Generator.multivariate_normal)
+normal = _of_shared(Generator.normal)
+permutation = _of_shared(Generator.permutation)
+poisson = _of_shared(Generator.poisson)
+random = _of_shared(Generator.random)
+shuffle = _of_shared(Generator.shuffle)
+standard_exponential = _of_shared(Generator.standard_exponential)
+standard_normal = _of_shared(Generator.standard_normal)
+standard_t = _of_shared(Generator.standard_t)
+uniform = _of_shared(Generator.uniform)

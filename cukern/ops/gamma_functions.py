@@ -87,6 +87,17 @@ gammaincc: Any = binary(
 )
 
 
+#: The derivative of the logarithm y of a gamma variate by its shape x, where the probability to be below stays
+#: (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018). The next ones are not there: NaN.
+log_gamma_slope: Any = _hidden(
+    binary(
+        "log_gamma_slope",
+        "T(special::log_gamma_slope(double(x), double(y)))",
+        vjp=lambda g, a, y, r: (g * _NAN, g * _NAN),
+    )
+)
+
+
 def _log_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any]:
     """The derivatives of the logarithm of :data:`_beta_density` by a and by b."""
     both = digamma(a + b)

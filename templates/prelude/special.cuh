@@ -112,6 +112,13 @@ __device__ __forceinline__ double incomplete_gamma_slope(double a, double x) {
     return below ? slope : -slope;
 }
 
+// The derivative by a of the logarithm y of the z for which P(a, z) is constant.
+__device__ __forceinline__ double log_gamma_slope(double a, double y) {
+    const double z = exp(y);
+    if (z < 1e-8) return (digamma_of(a + 1.0) - y) / a;  // P is z^a / Gamma(a + 1) there
+    return -incomplete_gamma_slope(a, z) / (a * poisson_weight(a, z));
+}
+
 // The continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8), by Lentz's method.
 template <typename N>
 __device__ __forceinline__ N beta_fraction(N a, N b, double x) {

@@ -178,8 +178,13 @@ def _random(dtype: Any) -> None:
     rng = ck.random.default_rng(0)
     for draw in (rng.random, rng.standard_normal, rng.standard_exponential, rng.gumbel):
         draw(size=9, dtype=dtype)
-    for dtype in ("int8", "uint64"):
-        rng.integers(5, size=9, dtype=dtype)
+    if dtype == ck.float32:
+        for counts in (rng.poisson(3.0, 9), rng.binomial(5, 0.5, 9), rng._log_gamma("gamma", 2.0, 9)):
+            assert counts.shape == (9,)
+        ck.betainc(*_zeros(dtype, (9,), (9,), (9,)))
+        ck.y1(*_zeros(dtype, (9,)))
+    for integer in ("int8", "uint64"):
+        rng.integers(5, size=9, dtype=integer)
     rng.bits(9)
     rng.bits(9, "uint64")
 

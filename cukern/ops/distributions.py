@@ -1,0 +1,257 @@
+"""Distributions that are drawn by rejection, and those made of them: the rest of a random generator's methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from .. import dtypes, live, tape
+from ..array import Array, shape_of
+from ..creation import asarray
+from ..device import Device
+from ..device.base import CompiledFunction
+from ..dtypes import DType
+from ..fuse import fuse
+from ..kernel import Kernel
+from ..table import clip, divide, exp, sigmoid, sqrt, where
+from .decompositions import cholesky, eigh
+from .elementwise import astype
+from .gamma_functions import log_gamma_slope
+from .launch import allocate, on
+from .linalg import matmul
+from .manipulate import broadcast_to, expand_dims, squeeze, stack
+
+_KERNEL = Kernel("random_variates.cu", block=256)
+#: Elements that one host thread draws in a row.
+_HOST_PIECE = 256
+
+Size = SupportsIndex | Sequence[SupportsIndex] | None
+Parameter = Any
+
+
+@cache
+def _bound(device: Device, dtype: DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
+    """The kernel of a kind of variate, and its threads a block."""
+    block = 1 if device.kind == "host" else 256
+    name = f"random_{kind}_{dtypes.info(dtype).name}_{block}"
+    bound = _KERNEL.bind(device, name=name, elem=dtype, block=block, kind=kind, live=in_memory)
+    return bound.function, block
+
+
+class Distributions:
+    """Methods of a random generator whose variates take an unknown number of words each.
+
+    Parameters are numbers or arrays, which ``size`` defaults to the shape of. A number that is out of range is an
+    error; an element of an array that is gives NaN, or -1 where integers are drawn.
+    """
+
+    device: Device
+    _key: tuple[int, int]
+
+    def _advance(self, groups: int) -> tuple[int]:
+        raise NotImplementedError
+
+    def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:
+        """Normal with mean 0 and standard deviation 1."""
+        raise NotImplementedError
+
+    def _variates(self, kind: str, wanted: DType, size: Size, *parameters: Parameter) -> Array:
+        """One variate an element of ``size``, or of the shape that the parameters broadcast to."""
+        arrays = [p if isinstance(p, Array) else None for p in parameters]
+        shapes = [p.shape for p in arrays if p is not None]
+        shape = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
+        if shapes and np.broadcast_shapes(shape, *shapes) != shape:
+            raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {shape}")
+        made = allocate(self.device, shape, wanted)
+        n = math.prod(shape)
+        if n:
+            with tape.stop_recording():
+                datas = [
+                    None if p is None else broadcast_to(astype(p, dtypes.float64), shape).contiguous()._data
+                    for p in arrays
+                ]
+            numbers = [0.0 if isinstance(p, Array) else float(p) for p in parameters]
+            datas, numbers = [*datas, None][:2], [*numbers, 0.0][:2]
+            place = live.numbers(dtypes.uint64, partial(self._advance, n))
+            function, block = _bound(self.device, wanted, kind, place is not None)
+            (offset,) = self._advance(n) if place is None else (place._data,)
+            piece = _HOST_PIECE if block == 1 else 1
+            grid = (-(-n // (piece * block)), 1, 1)
+            with on(self.device):
+                function(grid, (block, 1, 1), 0, (made, *datas, *numbers, n, piece, offset, *self._key))
+        return Array._wrap(made, self.device)
+
+    def _parameter(self, value: Any, name: str, low: float, high: float = math.inf) -> Parameter:
+        """A Python number of [low, high], or an array on the generator's device."""
+        if isinstance(value, (bool, int, float, np.generic)):
+            if not low <= float(value) <= high:
+                raise ValueError(f"{name}: expected a number from {low:g} to {high:g}, got {value!r}")
+            return value
+        return value if isinstance(value, Array) else asarray(value, device=self.device)
+
+    def _log_gamma(self, name: str, shape: Any, size: Size) -> Array:
+        """The logarithm of gamma variates, in float64, differentiable by an array ``shape``."""
+        a = self._parameter(shape, name, 0.0)
+        made = self._variates("log_gamma", dtypes.float64, size, a)
+        if isinstance(a, Array) and tape.recording((a,)):
+
+            def vjp(given: Any, saved: Any, needs: object) -> tuple[Array]:
+                return (given[0] * log_gamma_slope(astype(saved[0], dtypes.float64), saved[1]),)
+
+            tape.record("gamma", (a,), (made,), vjp, (a, made))
+        return made
+
+    def gamma(self, shape: Parameter, scale: Parameter = 1.0, size: Size = None, dtype: Any = None) -> Array:
+        """Gamma of a shape, times ``scale``; differentiable by both, once by the shape.
+
+        The derivative by the shape moves each variate so that the probability to be below it stays (Figurnov, Mohamed
+        and Mnih, "Implicit reparameterization gradients", 2018): what is drawn of a shape nearby is not that.
+
+        Raises:
+            ValueError: a number is negative, or parameters do not broadcast to ``size``.
+
+        >>> import cukern as ck
+        >>> ck.random.default_rng(0).gamma(2.0, size=1000).mean().item() > 1.8
+        True
+        """
+        scale = self._parameter(scale, "gamma: scale", 0.0)
+        size = _shape_of(shape, scale) if size is None else size
+        made = exp(self._log_gamma("gamma: shape", shape, size)) * _wide(scale)
+        return astype(made, _floating("gamma", dtype), copy=False)
+
+    def beta(self, a: Parameter, b: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Beta of the parameters ``a`` and ``b``, in (0, 1); differentiable by both once.
+
+        Raises:
+            ValueError: a number is negative, or parameters do not broadcast to ``size``.
+        """
+        size = _shape_of(a, b) if size is None else size
+        first, second = self._log_gamma("beta: a", a, size), self._log_gamma("beta: b", b, size)
+        return astype(sigmoid(first - second), _floating("beta", dtype), copy=False)
+
+    def standard_t(self, df: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Student's t with ``df`` degrees of freedom; differentiable by these once.
+
+        Raises:
+            ValueError: a number is negative, or ``df`` does not broadcast to ``size``.
+        """
+        half = 0.5 * self._parameter(df, "standard_t: df", 0.0)
+        chi = self._log_gamma("standard_t: df", half, _shape_of(half) if size is None else size)
+        made = self.standard_normal(chi.shape, dtypes.float64) * sqrt(_wide(half) * exp(-chi))
+        return astype(made, _floating("standard_t", dtype), copy=False)
+
+    def poisson(self, lam: Parameter = 1.0, size: Size = None) -> Array:
+        """Poisson counts of mean ``lam``; int64, -1 where an element of ``lam`` is negative or NaN.
+
+        Raises:
+            ValueError: a number is negative or above 9.2e18, or ``lam`` does not broadcast to ``size``.
+        """
+        lam = self._parameter(lam, "poisson: lam", 0.0, 9.2e18)
+        return self._variates("poisson", dtypes.int64, size, lam)
+
+    def binomial(self, n: Parameter, p: Parameter, size: Size = None) -> Array:
+        """Successes of ``n`` trials of probability ``p``; int64, -1 where an element of these is out of range.
+
+        Raises:
+            ValueError: a number is out of range, or parameters do not broadcast to ``size``.
+        """
+        n = self._parameter(n, "binomial: n", 0, 2**62)
+        return self._variates("binomial", dtypes.int64, size, n, self._parameter(p, "binomial: p", 0.0, 1.0))
+
+    def multinomial(self, n: Parameter, pvals: Any, size: Size = None) -> Array:
+        """How often each of several outcomes occurs in ``n`` trials; int64.
+
+        Args:
+            n: a number of at least 0, or an array of these.
+            pvals: the outcomes' probabilities along the last axis; they should sum to 1, and the last one is what
+                the others leave of it.
+            size: the shape of the result but for its last axis; that of ``n`` and of ``pvals`` by default.
+
+        Raises:
+            ValueError: a number is out of range, there is no outcome, or parameters do not broadcast to ``size``.
+        """
+        n = self._parameter(n, "multinomial: n", 0, 2**62)
+        p = pvals if isinstance(pvals, Array) else asarray(pvals, dtypes.float64, self.device)
+        if not p.ndim or not p.shape[-1]:
+            raise ValueError(f"multinomial: pvals: expected at least one outcome, got shape {p.shape}")
+        with tape.stop_recording():
+            p = astype(p, dtypes.float64)
+            shape = _shape_of(n, p[..., 0]) if size is None else shape_of(size)  # type: ignore[arg-type]
+            left = broadcast_to(asarray(n, dtypes.int64, self.device), shape)
+            rest, counts = p[..., 0] * 0 + 1, []
+            for i in range(p.shape[-1] - 1):
+                counts.append(self.binomial(left, _share(p[..., i], rest), shape))
+                left, rest = left - counts[-1], rest - p[..., i]
+            return stack([*counts, left], axis=-1)
+
+    def multivariate_normal(
+        self, mean: Any, cov: Any, size: Size = None, dtype: Any = None, *, method: str = "cholesky"
+    ) -> Array:
+        """Normal vectors of a mean and covariances; differentiable by both.
+
+        Args:
+            mean: shape (..., n).
+            cov: shape (..., n, n), symmetric; of each the lower triangle is read.
+            size: the shape of the result but for its last axis; that of the parameters by default.
+            dtype: a floating dtype.
+            method: ``"cholesky"`` takes positive definite covariances; ``"eigh"`` semidefinite ones as well.
+
+        Raises:
+            LinAlgError: on the host, a covariance matrix is not positive definite.
+            ValueError: the shapes do not fit, or there is no such method.
+        """
+        wanted = _floating("multivariate_normal", dtype)
+        center, spread = (
+            astype(x if isinstance(x, Array) else asarray(x, device=self.device), dtypes.float64, copy=False)
+            for x in (mean, cov)
+        )
+        if not center.ndim or spread.shape[-2:] != (center.shape[-1],) * 2:
+            raise ValueError(
+                f"multivariate_normal: expected a mean (..., n) and covariances (..., n, n), got {center.shape} "
+                f"and {spread.shape}"
+            )
+        root = _root(spread, method)
+        batch = np.broadcast_shapes(center.shape[:-1], spread.shape[:-2])
+        shape = batch if size is None else shape_of(size)  # type: ignore[arg-type]
+        if np.broadcast_shapes(shape, batch) != shape:
+            raise ValueError(
+                f"multivariate_normal: parameters of batch {batch} do not broadcast to size {shape}"
+            )
+        drawn = self.standard_normal((*shape, center.shape[-1]), dtypes.float64)
+        made = center + squeeze(matmul(root, expand_dims(drawn, -1)), -1)
+        return astype(made, wanted, copy=False)
+
+
+def _root(cov: Array, method: str) -> Array:
+    """Matrices whose products with their transposes are ``cov``."""
+    if method == "cholesky":
+        return cholesky(cov)
+    if method != "eigh":
+        raise ValueError(f"multivariate_normal: method: expected 'cholesky' or 'eigh', got {method!r}")
+    values, vectors = eigh(cov)
+    return vectors * expand_dims(sqrt(clip(values, 0.0, None)), -2)
+
+
+def _wide(parameter: Parameter) -> Parameter:
+    return astype(parameter, dtypes.float64, copy=False) if isinstance(parameter, Array) else float(parameter)
+
+
+@fuse
+def _share(p: Any, rest: Any) -> Any:
+    """The probability of an outcome among those that are left, whose probabilities sum to ``rest`` but for rounding."""
+    return where(rest > 0, clip(divide(p, where(rest > 0, rest, 1)), None, 1.0), 0.0)
+
+
+def _shape_of(*parameters: Parameter) -> tuple[int, ...]:
+    return np.broadcast_shapes(*(np.shape(p) if not isinstance(p, Array) else p.shape for p in parameters))
+
+
+def _floating(name: str, dtype: Any) -> DType:
+    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    if dtypes.info(wanted).kind != "f":
+        raise TypeError(f"{name}: dtype: expected a floating dtype, got {wanted}")
+    return wanted

@@ -111,6 +111,7 @@ __device__ __forceinline__ double digamma_of(double x) {
         value = -3.141592653589793 / tan(3.141592653589793 * (x - floor(x)));
         x = 1.0 - x;
     }
+#pragma unroll 1
     for (; x < 10.0; x += 1.0) value -= 1.0 / x;
     const double s = 1.0 / (x * x);
     const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - s * (
@@ -124,6 +125,7 @@ __device__ __forceinline__ double zeta_tail(double s, double x) {
     double sum = pow(x, 1.0 - s) / (s - 1.0) + 0.5 * pow(x, -s);
     const double bernoulli[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
     double factor = s * pow(x, -s - 1.0) / 2.0;
+#pragma unroll 1
     for (int j = 0; j < 8; ++j) {
         sum += bernoulli[j] * factor;
         const double k = 2.0 * j;
@@ -140,10 +142,11 @@ __device__ __forceinline__ double polygamma_of(double n, double x) {
     if (x <= 0.0 && x == floor(x)) return limits<double>::infinity();
     const double s = n + 1.0, enough = 10.0 + s;
     double sum = 0.0;
+#pragma unroll 1
     for (; x < enough; x += 1.0) sum += pow(x, -s);
     sum += zeta_tail(s, x);
     const double factorial = exp(lgamma(n + 1.0));
-    return fmod(n, 2.0) == 1.0 ? factorial * sum : -factorial * sum;
+    return n != 2.0 * floor(0.5 * n) ? factorial * sum : -factorial * sum;
 }
 
 // erfc to a relative error of 6e-7: t Q(1 / 2 - t) exp(-x * x), t = 1 / (1 + |x| / 2), with Q of degree 9 fitted for the least

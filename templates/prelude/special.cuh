@@ -22,17 +22,21 @@ __device__ __forceinline__ double stirling_rest(double x) {
     const double s = 1.0 / (x * x);
     return (1.0 / 12 - s * (1.0 / 360 - s * (1.0 / 1260 - s * (1.0 / 1680 - s * (1.0 / 1188 - s * (691.0 / 360360 - s / 156)))))) / x;
 }
+// Called and not copied: the text of CUDA's own is long.
+__device__ __noinline__ double log_gamma(double x) {
+    return lgamma(x);
+}
 // log |B(x, y)|. Of large arguments the logarithms of gamma would cancel: their difference is taken term by term.
 __device__ __forceinline__ double log_beta(double x, double y) {
     const double a = minimum(x, y), b = maximum(x, y);
-    if (!(b >= 10.0) || !(a > 0.0)) return lgamma(a) + lgamma(b) - lgamma(a + b);
+    if (!(b >= 10.0) || !(a > 0.0)) return log_gamma(a) + log_gamma(b) - log_gamma(a + b);
     if (b == limits<double>::infinity()) return -b;
     const double rest = stirling_rest(b) - stirling_rest(a + b);
-    if (a < 10.0) return lgamma(a) + rest - (b - 0.5) * log1p(a / b) - a * log(a + b) + a;
+    if (a < 10.0) return log_gamma(a) + rest - (b - 0.5) * log1p(a / b) - a * log(a + b) + a;
     return 0.9189385332046727 - 0.5 * log(b) + stirling_rest(a) + rest + (a - 0.5) * log(a / (a + b)) - b * log1p(a / b);
 }
 __device__ __forceinline__ double sign_of_gamma(double x) {
-    return x < 0.0 && fmod(floor(x), 2.0) != 0.0 ? -1.0 : 1.0;
+    return x < 0.0 && floor(x) != 2.0 * floor(0.5 * floor(x)) ? -1.0 : 1.0;
 }
 __device__ __forceinline__ double beta_of(double x, double y) {
     return sign_of_gamma(x) * sign_of_gamma(y) * sign_of_gamma(x + y) * exp(log_beta(x, y));
@@ -50,7 +54,7 @@ __device__ __forceinline__ double log1p_less(double x) {
 // x^a e^-x / Gamma(a + 1).
 __device__ __forceinline__ double poisson_weight(double a, double x) {
     if (x == 0.0) return a == 0.0 ? 1.0 : 0.0;
-    if (a < 10.0) return exp(a * log(x) - x - lgamma(a + 1.0));
+    if (a < 10.0) return exp(a * log(x) - x - log_gamma(a + 1.0));
     const double t = (x - a) / a;
     return exp(a * log1p_less(t) - stirling_rest(a)) / sqrt(6.283185307179586 * a);
 }
@@ -59,6 +63,7 @@ __device__ __forceinline__ double poisson_weight(double a, double x) {
 template <typename N>
 __device__ __forceinline__ N gamma_series(N a, double x) {
     N term(1.0), sum(1.0), n = a;
+#pragma unroll 1
     for (int i = 0; i < 100000; ++i) {
         n = n + N(1.0);
         term = term * (N(x) / n);
@@ -71,6 +76,7 @@ template <typename N>
 __device__ __forceinline__ N gamma_fraction(N a, double x) {
     const double tiny = 1e-300;
     N b = N(x + 1.0) - a, c(1.0 / tiny), d = N(1.0) / b, made = d;
+#pragma unroll 1
     for (int i = 1; i < 100000; ++i) {
         const N n(-double(i));
         const N an = n * (N(double(i)) - a);
@@ -121,15 +127,17 @@ __device__ __forceinline__ double log_gamma_slope(double a, double y) {
 
 // The continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8), by Lentz's method.
 template <typename N>
-__device__ __forceinline__ N beta_fraction(N a, N b, double x) {
+__device__ __noinline__ N beta_fraction(N a, N b, double x) {
     const double tiny = 1e-300;
     const N one(1.0);
     N c = one, d = one - (a + b) * N(x) / (a + one);
     if (fabs(value_of(d)) < tiny) d = N(tiny);
     d = one / d;
     N made = d;
+#pragma unroll 1
     for (int i = 1; i < 100000; ++i) {
         const N m = N(double(i)), twice = a + m + m;
+#pragma unroll 1
         for (int half = 0; half < 2; ++half) {
             const N an = half ? N(-x) * (a + m) * (a + b + m) / (twice * (twice + one))
                               : N(x) * m * (b - m) / ((twice - one) * twice);
@@ -145,7 +153,7 @@ __device__ __forceinline__ N beta_fraction(N a, N b, double x) {
     return made;
 }
 // x^a (1 - x)^b / (a B(a, b)).
-__device__ __forceinline__ double beta_weight(double a, double b, double x) {
+__device__ __noinline__ double beta_weight(double a, double b, double x) {
     return exp(a * log(x) + b * log1p(-x) - log_beta(a, b)) / a;
 }
 __device__ __forceinline__ double beta_density(double a, double b, double x) {
@@ -156,8 +164,10 @@ __device__ __forceinline__ double beta_density(double a, double b, double x) {
 __device__ __forceinline__ double incomplete_beta(double a, double b, double x) {
     if (!(a > 0.0) || !(b > 0.0) || !(x >= 0.0 && x <= 1.0)) return limits<double>::quiet_nan();
     if (x == 0.0 || x == 1.0) return x;
-    if (x > (a + 1.0) / (a + b + 2.0)) return 1.0 - beta_weight(b, a, 1.0 - x) * beta_fraction(b, a, 1.0 - x);
-    return beta_weight(a, b, x) * beta_fraction(a, b, x);
+    const bool above = x > (a + 1.0) / (a + b + 2.0);  // I_x(a, b) = 1 - I_1-x(b, a)
+    const double p = above ? b : a, q = above ? a : b, at = above ? 1.0 - x : x;
+    const double part = beta_weight(p, q, at) * beta_fraction(p, q, at);
+    return above ? 1.0 - part : part;
 }
 // The derivative of I_x(a, b) by a, or by b where `second`.
 __device__ __forceinline__ double incomplete_beta_slope(double a, double b, double x, bool second) {

@@ -44,6 +44,8 @@ class Array(Operators):
     __array_priority__ = 1000
     # Whether every tape watches the array by itself, as it does a parameter.
     _trainable = False
+    # Whether it is a parameter, trained or not: what refers to it refers to it by identity.
+    _is_parameter = False
 
     _storage: Storage
     _key: int | None

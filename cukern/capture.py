@@ -141,7 +141,7 @@ class Captured(Generic[P, R]):
 
 def _is_input(leaf: Any) -> bool:
     """Whether a leaf is copied into the graph's memory; parameters and the like are what they are."""
-    return is_array(leaf) and not getattr(leaf, "_trainable", False)
+    return is_array(leaf) and not getattr(leaf, "_is_parameter", False)
 
 
 def _form(leaf: Any) -> Any:

@@ -43,7 +43,7 @@ def _fresh(value: Any, path: str, device: Device | None) -> Array:
         raise TypeError(f"{path}: expected an array to differentiate by, got {type(value).__name__}")
     if not is_float(value.dtype):
         raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
-    if getattr(value, "_trainable", False):
+    if getattr(value, "_is_parameter", False):
         return value  # modules hold their parameters by identity
     made = alias(value)
     if tape.recording((value,)):

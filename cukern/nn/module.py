@@ -11,8 +11,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from .. import dtypes, pytree
-from ..array import Array
+from .. import dtypes, live, pytree, tape
+from ..array import Array, Storage, _restore
 from ..creation import array, asarray
 from ..device import Device
 from ..ops.axes import on_device
@@ -47,17 +47,60 @@ class Parameter(Array):
     [2.0, 4.0]
     """
 
-    __slots__ = ()
-    _trainable = True
+    __slots__ = ("_trainable",)
+    _trainable: bool
+    _is_parameter = True
 
     def __new__(cls, data: Any, dtype: Any = None, device: Device | str | None = None) -> Self:
         values = array(data, dtype=dtype, device=device)
         if dtypes.info(values.dtype).kind != "f":
             raise TypeError(f"data: a parameter needs a floating dtype, got {values.dtype}")
-        return cast(Self, cls._wrap(values._data, values.device))
+        return cls._wrap(values._data, values.device)
 
     def __init__(self, data: Any, dtype: Any = None, device: Device | str | None = None) -> None:
         """The arguments are those of the class; ``__new__`` has used them."""
+
+    @classmethod
+    def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Self:
+        made = cast(Self, super()._wrap(data, device, storage))
+        made._trainable = True
+        return made
+
+    @property
+    def trainable(self) -> bool:
+        """Whether tapes watch the parameter and optimizers update it; may be set.
+
+        >>> import cukern as ck
+        >>> weight = ck.nn.Parameter([1.0, 2.0])
+        >>> weight.trainable = False
+        >>> with ck.Tape() as tape:
+        ...     loss = (weight * weight).sum()
+        >>> tape.gradient(loss, weight) is None
+        True
+        """
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        if not isinstance(value, (bool, np.bool_)):
+            raise TypeError(f"trainable: expected True or False, got {value!r}")
+        if self._trainable != bool(value):
+            self._trainable = bool(value)
+            live.replaced += 1  # steps that were captured before have it as it was
+
+    def __copy__(self) -> Self:
+        made = cast(Self, super().__copy__())
+        made._trainable = self._trainable
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_parameter, (self._trainable, *super().__reduce__()[1])
+
+
+def _restore_parameter(trainable: bool, *arguments: Any) -> Parameter:
+    made = cast(Parameter, _restore(*arguments))
+    made._trainable = trainable
+    return made
 
 
 class Module:
@@ -68,6 +111,13 @@ class Module:
     tuples and dicts included. A :class:`Parameter` is trained; any other ``Array`` attribute is a
     buffer, saved with the parameters, unless its name starts with an underscore. A parameter that is
     reached by two names is one parameter and keeps the first name.
+
+    A parameter's place takes another :class:`Parameter` or None, and no array, which would not be trained:
+    ``module.weight[...] = values`` changes the values, ``module.weight = Parameter(values)`` the parameter.
+
+    What is shaped as a module, such as its gradients from ``tape.gradient(loss, module)``, is a copy of the
+    module with other arrays in the places of the parameters. They are what its ``parameters()`` gives, in
+    the module's order.
 
     >>> import cukern as ck
     >>> class Scale(ck.nn.Module):
@@ -97,21 +147,57 @@ class Module:
             if isinstance(value, Module):
                 yield name, value
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        old = vars(self).get(name)
+        if isinstance(old, (Parameter, list, tuple, dict)):
+            _refuse_untrained(type(self).__name__, name, old, value)
+        object.__setattr__(self, name, value)
+
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Every parameter, each once, with its dotted name."""
+        """Every parameter, each once, with its dotted name.
+
+        Of gradients that are shaped as a module: the gradients, by the names of the parameters, None where
+        there is none.
+        """
+        structure = vars(self).get(_STRUCTURE)
+        if structure is not None:
+            names = [name for name, _ in structure.named_parameters()]
+            yield from zip(names, _flatten(self)[0], strict=True)
+            return
         for name, value in _walk(self):
             if isinstance(value, Parameter):
                 yield name, value
 
     def named_buffers(self) -> Iterator[tuple[str, Array]]:
         """Every array attribute that is no parameter and whose name starts with no underscore."""
+        structure = vars(self).get(_STRUCTURE)
+        trained = set() if structure is None else {id(leaf) for leaf in _flatten(self)[0]}
         for name, value in _walk(self):
-            if isinstance(value, Array) and not isinstance(value, Parameter):
+            if isinstance(value, Array) and not isinstance(value, Parameter) and id(value) not in trained:
                 yield name, value
 
     def parameters(self) -> list[Parameter]:
         """The parameters, in the order of :meth:`named_parameters`."""
         return [parameter for _, parameter in self.named_parameters()]
+
+    def freeze(self) -> Self:
+        """Make every parameter one that is not trained: no tape watches it, no optimizer updates it.
+
+        >>> import cukern as ck
+        >>> ck.nn.Linear(3, 2, rng=0).freeze()
+        Linear(weight: float32[2, 3] frozen, bias: float32[2] frozen)
+        """
+        return self._set_trainable(False)
+
+    def unfreeze(self) -> Self:
+        """Undo :meth:`freeze`: every parameter is trained."""
+        return self._set_trainable(True)
+
+    def _set_trainable(self, trainable: bool) -> Self:
+        for _, value in _walk(self):
+            if isinstance(value, Parameter):
+                value.trainable = trainable
+        return self
 
     def leaves(self) -> list[Any]:
         """The parameters, or, where this module holds gradients, what stands in the place of each."""
@@ -131,7 +217,32 @@ class Module:
         """Move the parameters and all arrays beside them to ``device``, in place."""
         for _, value in _walk(self, hidden=True):
             if isinstance(value, Array):
-                _move(value, value.to_device(device))
+                value._replace(value.to_device(device))
+        return self
+
+    def astype(self, dtype: Any) -> Self:
+        """Cast the parameters and all floating arrays beside them to ``dtype``, in place.
+
+        For mixed precision: a module in bfloat16 computes in bfloat16 with no cast per use, and an optimizer
+        keeps the parameters' float32 values beside them (see :class:`cukern.optim.Optimizer`).
+
+        Raises:
+            TypeError: ``dtype`` is no floating dtype.
+
+        >>> import cukern as ck
+        >>> ck.nn.Linear(3, 2, rng=0).astype(ck.bfloat16)
+        Linear(weight: bfloat16[2, 3], bias: bfloat16[2])
+        """
+        wanted = dtypes.as_dtype(dtype)
+        if dtypes.info(wanted).kind != "f":
+            raise TypeError(f"dtype: expected a floating dtype, got {wanted}")
+        for _, value in _walk(self, hidden=True):
+            if isinstance(value, Array) and dtypes.info(value.dtype).kind == "f" and value.dtype != wanted:
+                writes = value._storage.version
+                with tape.stop_recording():
+                    value._replace(asarray(value, dtype=wanted, copy=True))
+                value._storage.version = writes  # a tape that has seen the array finds it written since
+                value._bump("astype")
         return self
 
     def state_dict(self) -> dict[str, Array]:
@@ -198,17 +309,8 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        own, children = [], []
-        for name, value in _attributes(self):
-            if isinstance(value, Module):
-                children.append(f"{name}: {value!r}")
-            elif isinstance(value, Array):
-                own.append(f"{name}: {value.dtype}[{', '.join(map(str, value.shape))}]")
-        own += [extra] if (extra := self.extra_repr()) else []
-        if not children:
-            return f"{type(self).__name__}({', '.join(own)})"
-        body = "\n".join([*own, *children]).replace("\n", "\n  ")
-        return f"{type(self).__name__}(\n  {body}\n)"
+        # What is shaped as a module has no parameters: gradients and the like.
+        return _described(self) if _STRUCTURE not in vars(self) else f"values for {_described(self)}"
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -230,6 +332,37 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
         values = np.frombuffer(entry["data"], dtype=_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
         read[name] = array(values, device="host")
     return read
+
+
+def _described(module: Module) -> str:
+    """The representation of a module: each array with its dtype, shape, and whether it is trained."""
+    structure = vars(module).get(_STRUCTURE)
+    stand = {} if structure is None else dict(_pairs(structure, module, set()))
+    own = [
+        f"{name}: {_form(stand.get(id(value), value), id(value) in stand)}"
+        for name, value in _attributes(structure or module)
+        if isinstance(value, Array)
+    ]
+    own += [extra] if (extra := module.extra_repr()) else []
+    children = [
+        f"{name}: {_described(value) if type(value).__repr__ is Module.__repr__ else repr(value)}"
+        for name, value in _attributes(module)
+        if isinstance(value, Module)
+    ]
+    if not children:
+        return f"{type(module).__name__}({', '.join(own)})"
+    body = "\n".join([*own, *children]).replace("\n", "\n  ")
+    return f"{type(module).__name__}(\n  {body}\n)"
+
+
+def _form(value: Any, stands_in: bool) -> str:
+    """Dtype, shape and kind of an array of a module, or of what stands in the place of a parameter."""
+    if not isinstance(value, Array):
+        return repr(value)
+    kind = "" if stands_in else " buffer"
+    if isinstance(value, Parameter):
+        kind = "" if value.trainable else " frozen"
+    return f"{value.dtype}[{', '.join(map(str, value.shape))}]{kind}"
 
 
 def _attributes(module: Module, hidden: bool = False) -> Iterator[tuple[str, Any]]:
@@ -283,9 +416,31 @@ def _write(target: Array, values: Array) -> None:
     target._bump("load_state_dict")
 
 
-def _move(target: Array, moved: Array) -> None:
-    """Make ``target`` the array that ``moved`` is, wherever it is referred to."""
-    target._replace(moved)
+def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
+    """Refuse what would put something that is not trained in the place of a parameter.
+
+    Raises:
+        TypeError: with the ways to say what is meant.
+    """
+    if isinstance(old, Parameter):
+        if new is None or isinstance(new, Parameter):
+            return
+        found = [(name, new)]
+    else:
+        before = {inner for inner, leaf in _open(name, old) if isinstance(leaf, Parameter)}
+        after = _open(name, new) if before else ()
+        found = [
+            (inner, leaf)
+            for inner, leaf in after
+            if inner in before and isinstance(leaf, Array) and not isinstance(leaf, Parameter)
+        ]
+    for inner, value in found:
+        what = "an Array" if isinstance(value, Array) else type(value).__name__
+        raise TypeError(
+            f"{owner}.{inner} is a parameter, and {what} in its place would not be trained: write "
+            f"{inner}[...] = values to change its values, {inner} = nn.Parameter(values) for a new parameter "
+            f"(of which optimizers have to be told), or {inner} = None"
+        )
 
 
 def _flatten(module: Module) -> tuple[list[Any], Module]:
@@ -293,7 +448,10 @@ def _flatten(module: Module) -> tuple[list[Any], Module]:
     structure = vars(module).get(_STRUCTURE)
     if structure is None:
         return list(module.parameters()), module
-    return list(dict(_pairs(structure, module, set())).values()), structure
+    found: dict[int, Any] = {}
+    for parameter, leaf in _pairs(structure, module, set()):
+        found.setdefault(parameter, leaf)  # a parameter of two names has the first
+    return list(found.values()), structure
 
 
 def _pairs(old: Any, new: Any, seen: set[int]) -> Iterator[tuple[int, Any]]:

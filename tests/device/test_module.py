@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +159,9 @@ def test_repr_shows_the_tree(device: ck.Device) -> None:
             return "kind=outer"
 
     assert repr(Outer()) == (
-        "Outer(\n  gain: float32[4]\n  kind=outer\n  layer: Layer(weight: float32[2, 2], scale: float64[])\n)"
+        "Outer(\n  gain: float32[4]\n  kind=outer\n  layer: Layer(weight: float32[2, 2], scale: float64[] buffer)\n)"
     )
+    assert repr(Layer(2).freeze()) == "Layer(weight: float32[2, 2] frozen, scale: float64[] buffer)"
 
 
 def test_forward_is_to_be_defined(device: ck.Device) -> None:
@@ -217,3 +220,93 @@ def test_empty_and_0d_arrays_are_saved(device: ck.Device, tmp_path: Path) -> Non
     Odd(2.5).save(tmp_path / "odd")
     assert Odd(1.0).load(tmp_path / "odd").scale.item() == 2.5
     assert read_safetensors(tmp_path / "odd")["none"].shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda model: setattr(model.first, "weight", model.first.weight * 0.5), "Layer.weight"),
+        (lambda model: setattr(model.first, "weight", 0.5), "Layer.weight"),
+        (lambda model: setattr(model.first, "weight", Layer(2)), "Layer.weight"),
+        (lambda model: setattr(model, "pair", [model.pair[0], model.pair[1] * 2]), "Model.pair.1"),
+        (lambda model: setattr(model, "pair", tuple(one * 2 for one in model.pair)), "Model.pair.0"),
+    ],
+)
+def test_what_is_not_trained_does_not_take_a_parameters_place(
+    device: ck.Device, change: Any, name: str
+) -> None:
+    model = Model()
+    model.pair = [Parameter([1.0]), Parameter([2.0])]  # type: ignore[attr-defined]
+    with pytest.raises(
+        TypeError, match=rf"{name} is a parameter, .*\[\.\.\.\] = values .*nn\.Parameter\(values\)"
+    ):
+        change(model)
+    assert len(model.parameters()) == 5
+
+
+def test_what_may_take_a_parameters_place(device: ck.Device) -> None:
+    layer = Layer(2)
+    weight = layer.weight
+    layer.weight *= 2
+    layer.weight[...] = layer.weight * 0.5
+    assert layer.weight is weight and weight.tolist() == [[0, 1], [2, 3]]
+    layer.weight = Parameter([1.0])
+    layer.scale = layer.scale * 2
+    layer.parts = [Parameter([1.0])]  # type: ignore[attr-defined]
+    layer.parts = [Parameter([2.0]), ck.zeros(1)]  # type: ignore[attr-defined]
+    assert len(layer.parameters()) == 2 and len(list(layer.named_buffers())) == 2
+    layer.weight = None  # type: ignore[assignment]
+    assert [name for name, _ in layer.named_parameters()] == ["parts.0"]
+
+
+def test_gradients_of_a_module_are_its_parameters_in_the_same_order(device: ck.Device) -> None:
+    model = Model()
+    with ck.Tape() as tape:
+        loss = (model.blocks[0].weight * 3).sum() + model.tied.sum()  # type: ignore[attr-defined]
+    gradients = tape.gradient(loss, model)
+    assert [name for name, _ in gradients.named_parameters()] == NAMES
+    assert [name for name, _ in gradients.named_buffers()] == [name for name, _ in model.named_buffers()]
+    for parameter, gradient in zip(model.parameters()[:2], gradients.parameters()[:2], strict=True):
+        parameter[...] = parameter - gradient
+    assert gradients.parameters()[2] is None
+    assert model.first.weight.tolist() == [[-1, 0], [1, 2]]
+    assert gradients.first.parameters()[0] is gradients.parameters()[0]
+    gradients.first.weight = gradients.first.weight * 2
+    assert gradients.parameters()[0].tolist() == [[2, 2], [2, 2]]
+    assert repr(gradients.blocks[1]["inner"]) == "values for Layer(weight: None, scale: float64[] buffer)"
+    assert repr(gradients).startswith(
+        "values for Model(\n  tied: float32[2, 2]\n  first: Layer(weight: float32[2, 2], "
+    )
+    assert len(copy.deepcopy(gradients).parameters()) == 3
+
+
+def test_frozen_parameters_are_not_watched(device: ck.Device) -> None:
+    model = Model()
+    model.first.freeze()
+    assert not model.tied.trainable and model.blocks[0].weight.trainable  # type: ignore[attr-defined]
+    with ck.Tape() as tape:
+        loss = (model.first.weight @ model.first.weight).sum() + model.blocks[0].weight.sum()  # type: ignore
+    gradients = tape.gradient(loss, model)
+    assert [one is None for one in gradients.parameters()] == [True, False, True]
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.copy(model)):
+        assert [one.trainable for one in other.parameters()] == [False, True, True]
+    assert all(one.trainable for one in model.unfreeze().parameters())
+    with pytest.raises(TypeError, match="trainable: expected True or False, got 'no'"):
+        model.tied.trainable = "no"  # type: ignore[assignment]
+
+
+def test_astype_casts_what_is_floating_in_place(device: ck.Device) -> None:
+    model = Model()
+    model.places = ck.asarray([1, 2])  # type: ignore[attr-defined]
+    weight, values = model.first.weight, model.first.weight.numpy()
+    with ck.Tape() as tape:
+        loss = (weight * weight).sum()
+    assert model.astype("bfloat16") is model
+    assert model.first.weight is weight is model.tied
+    assert {one.dtype for one in model.state_dict().values()} == {ck.bfloat16, ck.int64}
+    assert model.first._scratch.dtype == ck.bfloat16
+    np.testing.assert_array_equal(weight.numpy().astype(np.float32), values)
+    with pytest.raises(ck.GradientError, match="written since by astype"):
+        tape.gradient(loss, weight)
+    with pytest.raises(TypeError, match="dtype: expected a floating dtype, got int32"):
+        model.astype("int32")

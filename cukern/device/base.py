@@ -64,12 +64,18 @@ class CompiledFunction(Protocol):
         """
 
     def prepare(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, tail: Sequence[Any]
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        tail: Sequence[Any],
+        structs: Sequence[int] = (),
     ) -> Prepared:
         """The launch as a call of the arguments before ``tail``, with all else worked out once.
 
         Args:
             tail: the last arguments, scalars and structs, each already checked.
+            structs: the bytes of each struct among the arguments before.
         """
 
 

@@ -54,11 +54,20 @@ class CudaFunction:
                 self._function(grid, block, args, shared_mem=shared)
 
     def prepare(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, tail: Sequence[Any]
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        tail: Sequence[Any],
+        structs: Sequence[int] = (),
     ) -> Prepared:
         """See :class:`.base.CompiledFunction`: the driver's launch, its parameters in memory that is kept."""
         leading = len(self._params) - len(tail)
-        codes = [_code(param) for param in self._params[:leading]]
+        bytes_of = iter(structs)
+        codes = [
+            _code(param, bytes(next(bytes_of)) if param.kind == "struct" else None)
+            for param in self._params[:leading]
+        ]
         codes += [_code(param, value) for param, value in zip(self._params[leading:], tail, strict=True)]
         ends = list(itertools.accumulate(struct.calcsize(f"={code}") for code in codes))
         start = 8 * len(codes)  # the addresses of the parameters come first

@@ -222,7 +222,12 @@ class HostFunction:
         return KernelFault(f"{self._name}: {self._last_error().decode(errors='replace')}")
 
     def prepare(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, tail: Sequence[Any]
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        tail: Sequence[Any],
+        structs: Sequence[int] = (),
     ) -> Prepared:
         """See :class:`.base.CompiledFunction`: all but the leading arguments packed once."""
         leading = len(self._codes) - len(tail)

@@ -448,10 +448,15 @@ def _flatten(module: Module) -> tuple[list[Any], Module]:
     structure = vars(module).get(_STRUCTURE)
     if structure is None:
         return list(module.parameters()), module
+    return list(leaves_by_parameter(module).values()), structure
+
+
+def leaves_by_parameter(module: Module) -> dict[int, Any]:
+    """What stands in the place of each parameter, by its identity; of a module the parameters themselves."""
     found: dict[int, Any] = {}
-    for parameter, leaf in _pairs(structure, module, set()):
+    for parameter, leaf in _pairs(vars(module).get(_STRUCTURE, module), module, set()):
         found.setdefault(parameter, leaf)  # a parameter of two names has the first
-    return list(found.values()), structure
+    return found
 
 
 def _pairs(old: Any, new: Any, seen: set[int]) -> Iterator[tuple[int, Any]]:

@@ -1,8 +1,21 @@
-"""Optimizers: each updates its parameters in place, one kernel launch per parameter and step."""
+"""Optimizers: each updates its parameters in place, all of them in a few launches; and learning-rate schedules."""
 
 from .adam import Adam, AdamW
 from .clip import clip_by_global_norm
 from .optimizer import Optimizer
+from .rmsprop import RMSprop
+from .schedules import CosineDecay, LinearDecay, StepDecay, WarmUp
 from .sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "clip_by_global_norm"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "CosineDecay",
+    "LinearDecay",
+    "Optimizer",
+    "RMSprop",
+    "StepDecay",
+    "WarmUp",
+    "clip_by_global_norm",
+]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from ..array import Array
 from ..kernel import Kernel
-from ..nn.module import Module
-from .optimizer import Optimizer, bind, check, schedule
+from .optimizer import Optimizer, Parameters, check, rate, share
+from .schedules import Schedule
 
-_kernel = Kernel("optim/adam.cu", block=256, name="adam")
+
+def _betas(name: str, value: Any) -> tuple[float, float]:
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"{name}: expected two numbers, got {value!r}")
+    return share(f"{name}[0]", value[0]), share(f"{name}[1]", value[1])
 
 
 class Adam(Optimizer):
@@ -19,11 +22,12 @@ class Adam(Optimizer):
     The averages of f16 and bf16 parameters are kept in float32.
 
     Args:
-        parameters: a Module, or the arrays to update.
-        lr: the learning rate.
+        parameters: a Module, a pytree of arrays, or groups of them, as :class:`Optimizer` says.
+        lr: the learning rate, or a function of the number of steps before.
         betas: how much of the average of the gradient, and of its square, is kept each step.
         eps: is added to the root of the average square.
         weight_decay: this multiple of the parameter is added to its gradient.
+        masters: whether parameters of half types are kept in float32 as well.
 
     Raises:
         ValueError: a number is out of its range.
@@ -35,47 +39,65 @@ class Adam(Optimizer):
     [0.75, -1.75]
     """
 
-    _slots: tuple[str, ...] = ("mean", "square")
-    _decoupled = False
+    _kernel: ClassVar[Kernel] = Kernel("optim/adam.cu", block=256, name="adam")
+    _checks: ClassVar[Mapping[str, Any]] = {"lr": rate, "betas": _betas, "eps": check, "weight_decay": check}
+    _decoupled: ClassVar[bool] = False
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
 
     def __init__(
         self,
-        parameters: Module | Iterable[Array],
-        lr: float = 1e-3,
+        parameters: Parameters,
+        lr: float | Schedule = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        *,
+        masters: bool = True,
     ) -> None:
-        super().__init__(parameters, lr)
-        self.betas = check("betas[0]", betas[0], below=1.0), check("betas[1]", betas[1], below=1.0)
-        self.eps = check("eps", eps)
-        self.weight_decay = check("weight_decay", weight_decay)
+        super().__init__(parameters, masters, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
-    def _update(self, parameter: Array, gradient: Array, i: int, **state: Array) -> None:
-        in_memory, changing = schedule(parameter, partial(self._schedule, i))
-        bound, blocks = bind(_kernel, parameter, decoupled=self._decoupled, live=in_memory)
-        rates = [1.0 - beta for beta in self.betas]
-        scalars = (*changing, *rates, self.eps, self.weight_decay, parameter.size)
-        bound((parameter, gradient, state["mean"], state["square"], *scalars), blocks)
+    def _variables(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {"decoupled": self._decoupled}
 
-    def _schedule(self, i: int) -> list[float]:
-        return [self.lr, *(1.0 / (1.0 - beta ** self._updates[i]) for beta in self.betas)]
+    def _slots(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return "mean", "square"
+
+    def _changing(self, options: Mapping[str, Any], lr: float, updates: int) -> list[float]:
+        return [lr, *(1.0 / (1.0 - beta**updates) for beta in options["betas"])]
+
+    def _fixed(self, options: Mapping[str, Any]) -> list[float]:
+        one, two = options["betas"]
+        return [1.0 - one, 1.0 - two, options["eps"], options["weight_decay"]]
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay: ``p -= lr * weight_decay * p`` beside Adam's step.
 
     The arguments are Adam's, with ``weight_decay`` 0.01 by default (Loshchilov and Hutter, 2019).
+
+    >>> import cukern as ck
+    >>> model = ck.nn.Linear(3, 2, rng=0)
+    >>> groups = [{"params": [model.weight]}, {"params": [model.bias], "weight_decay": 0.0}]
+    >>> optimizer = ck.optim.AdamW(groups, lr=ck.optim.CosineDecay(0.1, steps=100))
+    >>> with ck.Tape() as tape:
+    ...     loss = (model(ck.ones((4, 3))) ** 2).mean()
+    >>> optimizer.step(tape.gradient(loss, model))
+    >>> optimizer.steps
+    1
     """
 
     _decoupled = True
 
     def __init__(
         self,
-        parameters: Module | Iterable[Array],
-        lr: float = 1e-3,
+        parameters: Parameters,
+        lr: float | Schedule = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
+        *,
+        masters: bool = True,
     ) -> None:
-        super().__init__(parameters, lr, betas, eps, weight_decay)
+        super().__init__(parameters, lr, betas, eps, weight_decay, masters=masters)

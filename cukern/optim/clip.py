@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
-from .. import dtypes, pytree
+from .. import dtypes, pytree, tape
 from .. import namespace as ops
 from ..array import Array
+from ..dtypes import DType, promote
+from ..kernel import Kernel
+from ..layout import Layout, fresh_layout
+from ..ops.launch import on, remember
+from .groups import is_floating
+from .multi import Batch, batches
+
+_SQUARES = Kernel("optim/squares.cu", block=256, name="squares")
+_NORM = Kernel("optim/norm.cu", block=256, name="norm")
+_SCALE = Kernel("optim/scale.cu", block=256, name="scale")
+_known: dict[tuple[Layout, ...], _Clipping] = {}
 
 
 def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
@@ -38,16 +51,81 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
     if not arrays:
         raise ValueError("gradients: expected at least one array, got none")
     for array in arrays:
-        if dtypes.info(array.dtype).kind != "f":
-            raise TypeError(f"gradients: expected floating arrays, got one of {array.dtype}")
+        if not is_floating(array):
+            raise TypeError(f"gradients: expected floating arrays, got one of {_kind(array)}")
+        if array.device is not arrays[0].device:
+            raise ValueError(
+                f"gradients: expected arrays of one device, got {arrays[0].device} and {array.device}"
+            )
+    scaled, norm = _recorded(arrays, max_norm) if tape.recording(arrays) else _clipped(arrays, max_norm)
+    return pytree.replace(gradients, scaled), norm
+
+
+def _kind(value: Any) -> str:
+    return str(value.dtype) if isinstance(value, Array) else type(value).__name__
+
+
+def _recorded(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
+    """The same of operations that a tape can differentiate."""
     total = ops.sum(ops.square(_wide(arrays[0])))
     for array in arrays[1:]:
         total = ops.add(total, ops.sum(ops.square(_wide(array))))
     norm = ops.sqrt(total)
     # In this order neither a norm of 0 nor an infinite max_norm makes a NaN.
     scale = ops.divide(1.0, ops.maximum(ops.divide(norm, max_norm), 1.0))
-    scaled = [ops.astype(ops.multiply(_wide(array), scale), array.dtype, copy=False) for array in arrays]
-    return pytree.replace(gradients, scaled), norm
+    return [ops.astype(ops.multiply(_wide(array), scale), array.dtype, copy=False) for array in arrays], norm
+
+
+def _clipped(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
+    given = [array.contiguous() for array in arrays]
+    layouts = tuple([one._planned() for one in given])
+    clipping = _known.get(layouts)
+    if clipping is None:
+        clipping = _Clipping(layouts)
+        remember(_known, layouts, clipping)
+    with on(given[0].device):
+        return clipping(given, max_norm)
+
+
+class _Clipping:
+    """The launches for gradients of known layouts: the sums of squares, the norm, and the products with the scale."""
+
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        device = layouts[0].device
+        by_dtype: dict[DType, list[int]] = {}
+        for i, layout in enumerate(layouts):
+            if layout.size:
+                by_dtype.setdefault(layout.dtype, []).append(i)
+        self._made = [fresh_layout(device, layout.dtype, layout.shape) for layout in layouts]
+        self._squares: list[tuple[Batch, tuple[int, ...], Any]] = []
+        self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
+        parts = 0
+        for dtype, places in by_dtype.items():
+            for batch in batches(device, dtype, [layouts[i].size for i in places], 1):
+                own = tuple(places[k] for k in batch.members)
+                self._squares.append((batch, own, batch.prepare(_SQUARES, device, [parts], 1)))
+                parts += batch.blocks
+        for dtype, places in by_dtype.items():
+            for batch in batches(device, dtype, [layouts[i].size for i in places], 2):
+                own = tuple(places[k] for k in batch.members)
+                self._scales.append((batch, own, batch.prepare(_SCALE, device, [parts], 2)))
+        wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
+        self._parts, self._sums = parts, fresh_layout(device, dtypes.float64, (parts + 1,))
+        self._norm = fresh_layout(device, wide, ())
+        block = 1 if device.kind == "host" else 1024
+        bound = _NORM.bind(device, elem=wide, block=block)
+        self._root = bound.function.prepare((1, 1, 1), (block, 1, 1), 0, ())
+
+    def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
+        sums, norm = Array._made(self._sums), Array._made(self._norm)
+        made = [Array._made(layout) for layout in self._made]
+        for batch, own, launch in self._squares:
+            launch(batch.addresses([given[i] for i in own]), sums._operand)
+        self._root(sums._operand, norm._operand, self._parts, float(max_norm))
+        for batch, own, launch in self._scales:
+            of_given, of_made = ([side[i] for i in own] for side in (given, made))
+            launch(batch.addresses(of_given), batch.addresses(of_made), sums._operand)
+        return made, norm
 
 
 def _wide(array: Array) -> Array:

@@ -1,143 +1,236 @@
-"""What all optimizers share: parameters, gradients beside them, and state that can be saved."""
+"""What all optimizers share: parameters in groups, gradients beside them, and state that can be saved."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import dtypes, live, pytree
+from .. import dtypes, live
 from ..array import Array
 from ..creation import asarray, zeros
-from ..kernel import BoundKernel, Kernel
-from ..nn.module import Module
+from ..kernel import Kernel
+from ..layout import Layout
+from ..nn.module import Module, Parameter
+from .groups import Group, aligned, describe, is_floating, read
+from .schedules import Schedule
+from .step import Step
+
+Parameters = Module | Iterable[Any] | Mapping[str, Any]
+#: Forms of gradients that an optimizer remembers its launches for.
+_CAPACITY = 16
 
 
 class Optimizer:
-    """Base class: a subclass names its per-parameter state and updates one parameter at a time.
+    """Base class: a subclass names its options, its state for each parameter, and the kernel of a step.
 
     Args:
-        parameters: a Module, or the arrays to update.
-        lr: the learning rate, an attribute that a schedule may set between steps.
+        parameters: a Module, a pytree of arrays (dicts, lists and so on), pairs of names and arrays, or groups: a
+            list of dicts, each with the parameters of a group under ``"params"`` and the options that are its own,
+            as ``[{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]``.
+        masters: whether parameters of half types are kept in float32 as well. A step is then made there, so that
+            steps too small for the half type add up, and writes both. Where something else has written a
+            parameter, the next step begins with that.
+        options: the options of all groups that have not their own. Each is an attribute that may be set between
+            steps; ``lr`` is a number, or a function of the number of steps before, as those of
+            :mod:`cukern.optim.schedules`.
 
     Raises:
         ValueError: there are no parameters, one is given twice, is not contiguous or has the name of another,
-            or ``lr`` is negative.
-        TypeError: a parameter is no floating array.
+            or an option is out of its range.
+        TypeError: a parameter is no floating array; there is no option of a name.
+
+    Attributes:
+        parameters: the parameters, those of the first group first.
+        names: the name of each.
+        groups: each with the places of its parameters and the options that are its own.
+        steps: how many steps have been made.
     """
 
-    #: The arrays that are kept for each parameter, of its shape and of its accumulator dtype.
-    _slots: tuple[str, ...] = ()
+    lr: float | Schedule
+    #: The kernel of a step.
+    _kernel: ClassVar[Kernel]
+    #: What checks each option: it takes name and value, and returns the value.
+    _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]]
 
-    def __init__(self, parameters: Module | Iterable[Array], lr: float) -> None:
-        if isinstance(parameters, Array):
-            raise TypeError("parameters: expected a Module or a sequence of arrays, got one array")
-        if isinstance(parameters, Module):
-            named: list[tuple[str, Array]] = list(parameters.named_parameters())
-        else:
-            named = [(str(i), parameter) for i, parameter in enumerate(parameters)]
-        if not named:
-            raise ValueError("parameters: expected at least one, got none")
-        for name, parameter in named:
-            if not _is_floating(parameter):
-                raise TypeError(f"parameters: {name!r} is no floating array but {_describe(parameter)}")
-            if not parameter.is_contiguous:
-                raise ValueError(f"parameters: {name!r} is written in place and must be contiguous")
-        _refuse_repeated(named)
-        self.names = [name for name, _ in named]
-        self.parameters = [parameter for _, parameter in named]
-        self.lr = check("lr", lr)
+    def __init__(self, parameters: Parameters, masters: bool = True, **options: Any) -> None:
+        found, groups = read(parameters)
+        self.names = [name for name, _ in found]
+        self.parameters = [parameter for _, parameter in found]
+        self.groups = tuple(groups)
+        self.masters = bool(masters)
+        for name, value in options.items():
+            setattr(self, name, self._checks[name](name, value))
+        for i, group in enumerate(groups):
+            for name, value in group.options.items():
+                if name not in self._checks:
+                    known = ", ".join(self._checks)
+                    raise TypeError(f"parameters[{i}]: {name!r} is no option of a group; these are: {known}")
+                group.options[name] = self._checks[name](f"parameters[{i}][{name!r}]", value)
+            self._check_together(self._options(group))
         self.steps = 0
-        self._state: dict[int, dict[str, Array]] = {}
-        #: How often each parameter had a gradient.
-        self._updates: dict[int, int] = {}
+        self._state: list[dict[str, Array]] = [{} for _ in found]
+        #: How often each parameter was updated.
+        self._updates = [0] * len(found)
+        self._rates: list[float] = []
+        self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what has been worked out for parameters as they were."""
+        self._made: dict[Any, Step] = {}
+        self._replaced = live.replaced
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_made", "_places")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
+        self._forget()
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._checks)
+        lines = [f"{self._amount(range(len(self.parameters)))}, steps={self.steps}, {options}"]
+        if len(self.groups) > 1:
+            for group in self.groups:
+                own = "".join(f", {name}={value!r}" for name, value in group.options.items())
+                lines.append(f"{self._amount(group.members)}{own}")
+        body = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines) + "\n"
+        return f"{type(self).__name__}({body})"
+
+    def _amount(self, members: Sequence[int]) -> str:
+        frozen = sum(not _is_trained(self.parameters[i]) for i in members)
+        size = sum(self.parameters[i].size for i in members)
+        plural = "" if len(members) == 1 else "s"
+        return (
+            f"{len(members)} parameter{plural} of {size:,} elements{f', {frozen} frozen' if frozen else ''}"
+        )
 
     def step(self, gradients: Any) -> None:
         """Update every parameter by its gradient, in place.
 
+        Parameters that are frozen, or whose gradient is None, stay as they are.
+
         Args:
-            gradients: what ``tape.gradient`` gives for the parameters: a sequence in their order, a
-                dict by their names, a Module, or another pytree. A parameter whose gradient is None
-                stays as it is.
+            gradients: what ``tape.gradient`` gives for the parameters: a Module, whose gradients find their
+                parameters by themselves; a dict by their names; or a pytree in the order of ``parameters``.
 
         Raises:
             ValueError: the gradients do not match the parameters in number, name, shape or device, or all are
                 None.
             TypeError: a gradient is no floating array.
         """
-        aligned = self._aligned(gradients)
-        for name, parameter, gradient in zip(self.names, self.parameters, aligned, strict=True):
+        found = aligned(gradients, self.names, self.parameters, self._places)
+        if self._replaced != live.replaced:
+            self._forget()
+        options = [self._options(group) for group in self.groups]
+        try:
+            layouts = tuple([None if one is None else one._layout or one._planned() for one in found])
+        except AttributeError:  # one is no array
+            layouts = ()
+        key = (layouts, *[tuple(self._variables(one).values()) for one in options])
+        made = self._made.get(key)
+        if made is None or not made.in_step(self._updates):
+            self._check_gradients(found)
+            if len(self._made) >= _CAPACITY:
+                self._made.clear()
+            made = self._made[key] = self._worked_out(layouts, options)
+        live.repeated(partial(self._count, made.members))
+        made.run(found, options)
+
+    def _options(self, group: Group) -> dict[str, Any]:
+        """The options of a group, those that are not its own included."""
+        return {**{name: getattr(self, name) for name in self._checks}, **group.options}
+
+    def _check_together(self, options: Mapping[str, Any]) -> None:
+        """Refuse options that do not go together."""
+
+    def _variables(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What the kernel's template is to know of the options."""
+        return {}
+
+    def _slots(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The arrays that are kept for each parameter, of its shape and of its accumulator dtype."""
+        return ()
+
+    def _changing(self, options: Mapping[str, Any], lr: float, updates: int) -> list[float]:
+        """The kernel's numbers that change from step to step, for parameters that have been updated so often."""
+        return [lr]
+
+    def _fixed(self, options: Mapping[str, Any]) -> list[float]:
+        """The rest of the kernel's numbers."""
+        raise NotImplementedError
+
+    def _count(self, updated: Iterable[int]) -> None:
+        """Count a step that updates these parameters, with the learning rate of each group."""
+        rates = [self._options(group)["lr"] for group in self.groups]
+        self._rates = [
+            check(f"lr({self.steps})", lr(self.steps)) if callable(lr) else check("lr", lr) for lr in rates
+        ]
+        self.steps += 1
+        updates = self._updates
+        for i in updated:
+            updates[i] += 1
+
+    def _check_gradients(self, gradients: Sequence[Any]) -> None:
+        for name, parameter, gradient in zip(self.names, self.parameters, gradients, strict=True):
             if gradient is None:
                 continue
-            if not _is_floating(gradient):
-                raise TypeError(f"gradients: that of {name!r} is no floating array but {_describe(gradient)}")
+            if not is_floating(gradient):
+                raise TypeError(f"gradients: that of {name!r} is no floating array but {describe(gradient)}")
             if gradient.shape != parameter.shape:
+                order = "; they go in the order of optimizer.parameters" if len(self.groups) > 1 else ""
                 raise ValueError(
-                    f"gradients: that of {name!r} has shape {gradient.shape}, expected {parameter.shape}"
+                    f"gradients: that of {name!r} has shape {gradient.shape}, expected {parameter.shape}{order}"
                 )
             if gradient.device is not parameter.device:
                 raise ValueError(
                     f"gradients: that of {name!r} is on {gradient.device}, its parameter on {parameter.device}"
                 )
-        updated = {
-            i: (parameter, gradient)
-            for i, (parameter, gradient) in enumerate(zip(self.parameters, aligned, strict=True))
-            if gradient is not None and parameter.size
-        }
-        if not any(gradient is not None for gradient in aligned):
+        if all(gradient is None for gradient in gradients):
             raise ValueError(
-                "gradients: there is none for any parameter: was the loss computed inside the tape's block, and "
-                "are arrays that are no Parameters watched?"
+                "gradients: there is none for any parameter: was the loss computed inside the tape's block, are "
+                "arrays that are no Parameters watched, and is a parameter not frozen?"
             )
-        live.repeated(partial(self._count, tuple(updated)))
-        for i, (parameter, gradient) in updated.items():
-            if i not in self._state:
-                self._state[i] = {slot: _zeros(parameter) for slot in self._slots}
-            elif any(one.device is not parameter.device for one in self._state[i].values()):  # it has moved
-                self._state[i] = {
-                    slot: one.to_device(parameter.device) for slot, one in self._state[i].items()
-                }
-            self._update(parameter, _beside(parameter, gradient), i, **self._state[i])
 
-    def _count(self, updated: Iterable[int]) -> None:
-        """Count a step that updates these parameters."""
-        self.steps += 1
-        for i in updated:
-            self._updates[i] = self._updates.get(i, 0) + 1
+    def _worked_out(self, layouts: Sequence[Layout | None], options: Sequence[Mapping[str, Any]]) -> Step:
+        """The launches of a step whose gradients have these layouts."""
+        trained = [i for i, one in enumerate(self.parameters) if layouts[i] is not None and _is_trained(one)]
+        slots: dict[int, tuple[str, ...]] = {}
+        for group, own in zip(self.groups, options, strict=True):
+            for i in set(group.members).intersection(trained):
+                slots[i] = self._slots(own) + (("master",) if self._has_master(i) else ())
+                self._state[i].update({slot: self._placed(i, slot) for slot in slots[i]})
+        return Step(self, trained, layouts, slots)
 
-    def _update(self, parameter: Array, gradient: Array, i: int, **state: Array) -> None:
-        """Update the parameter of number ``i`` and its state, in place."""
-        raise NotImplementedError
+    def _has_master(self, i: int) -> bool:
+        dtype = self.parameters[i].dtype
+        return self.masters and dtypes.info(dtype).acc != dtype
 
-    def _aligned(self, gradients: Any) -> list[Any]:
-        """The gradients in the order of the parameters."""
-        if isinstance(gradients, Mapping):
-            unknown = [name for name in gradients if name not in self.names]
-            if unknown:
-                raise ValueError(f"gradients: no parameters are named {', '.join(map(repr, unknown))}")
-            return [gradients.get(name) for name in self.names]
-        if isinstance(gradients, (list, tuple)) and all(g is None or isinstance(g, Array) for g in gradients):
-            found = list(gradients)
-        elif isinstance(gradients, Module):
-            found = gradients.leaves()
-        else:
-            found = [leaf.value for leaf in pytree.leaves(gradients)]
-        if len(found) != len(self.parameters):
-            raise ValueError(f"gradients: expected {len(self.parameters)}, got {len(found)}")
-        return found
+    def _placed(self, i: int, slot: str) -> Array:
+        """An array of a parameter's state, where the parameter is: zeros at first, a master that is out of date too."""
+        parameter = self.parameters[i]
+        wanted = dtypes.info(parameter.dtype).acc
+        have = self._state[i].get(slot)
+        if have is None:
+            return zeros(parameter.shape, dtype=wanted, device=parameter.device)
+        return asarray(have.to_device(parameter.device), dtype=wanted)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The number of steps and the per-parameter state, under ``"<parameter>.<slot>"``.
+    def state_dict(self) -> dict[str, Array]:
+        """The number of steps and the per-parameter state, under ``"<parameter>.<slot>"``, as arrays.
 
-        ``"<parameter>.updates"`` is how many of the steps had a gradient for it.
+        ``"<parameter>.updates"`` is how many of the steps had a gradient for it. The counts are on the host, the
+        rest are the live arrays; :func:`cukern.save_safetensors` and :func:`cukern.savez` take them all.
         """
-        state: dict[str, Any] = {"steps": self.steps}
-        for i, slots in self._state.items():
-            state[f"{self.names[i]}.updates"] = self._updates[i]
-            state.update({f"{self.names[i]}.{slot}": value for slot, value in slots.items()})
+        state = {"steps": asarray(np.int64(self.steps), device="host")}
+        for name, updates, slots in zip(self.names, self._updates, self._state, strict=True):
+            if updates:
+                state[f"{name}.updates"] = asarray(np.int64(updates), device="host")
+                state.update({f"{name}.{slot}": value for slot, value in slots.items()})
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -150,11 +243,16 @@ class Optimizer:
         owner = f"state of {type(self).__name__}"
         if "steps" not in state:
             raise ValueError(f"{owner}: missing 'steps'")
-        steps = _count(owner, "steps", state["steps"])
-        kinds = (*self._slots, "updates")
-        places = {f"{name}.{kind}": (i, kind) for i, name in enumerate(self.names) for kind in kinds}
-        loaded: dict[int, dict[str, Array]] = {}
-        updates: dict[int, int] = {}
+        steps = _number_of_steps(owner, "steps", state["steps"])
+        kinds: list[tuple[str, ...]] = [()] * len(self.names)
+        for group in self.groups:
+            for i in group.members:
+                kinds[i] = (*self._slots(self._options(group)), "updates")
+        places = {f"{name}.{kind}": (i, kind) for i, name in enumerate(self.names) for kind in kinds[i]}
+        # Without its master, a parameter is its own.
+        places |= {f"{self.names[i]}.master": (i, "master") for i in range(len(kinds)) if self._has_master(i)}
+        loaded: list[dict[str, Array]] = [{} for _ in kinds]
+        updates = [0] * len(kinds)
         for key, value in state.items():
             if key == "steps":
                 continue
@@ -162,22 +260,23 @@ class Optimizer:
                 raise ValueError(f"{owner}: unexpected {key!r}")
             i, slot = places[key]
             if slot == "updates":
-                updates[i] = _count(owner, key, value)
+                updates[i] = _number_of_steps(owner, key, value)
                 continue
             like = self.parameters[i]
-            found = asarray(value, dtype=_accumulator(like), device=like.device, copy=True)
+            found = asarray(value, dtype=dtypes.info(like.dtype).acc, device=like.device, copy=True)
             if found.shape != like.shape:
                 raise ValueError(f"{owner}: {key!r} has shape {found.shape}, expected {like.shape}")
-            loaded.setdefault(i, {})[slot] = found
-        for i in {**loaded, **updates}:
-            have = {*loaded.setdefault(i, {}), *(("updates",) if i in updates else ())}
-            if missing := [kind for kind in kinds if kind not in have]:
+            loaded[i][slot] = found
+        for i, own in enumerate(loaded):
+            have = {*own, *(("updates",) if updates[i] else ())}
+            if have and (missing := [kind for kind in kinds[i] if kind not in have]):
                 raise ValueError(f"{owner}: missing '{self.names[i]}.{missing[0]}'")
         self.steps, self._state, self._updates = steps, loaded, updates
+        self._forget()
 
 
-def check(name: str, value: float, below: float = float("inf")) -> float:
-    """``value`` where it is in [0, below), for a hyper-parameter.
+def check(name: str, value: Any, below: float = float("inf")) -> float:
+    """``value`` where it is in [0, below), for an option.
 
     Raises:
         TypeError: it is no number.
@@ -185,65 +284,39 @@ def check(name: str, value: float, below: float = float("inf")) -> float:
     """
     if not isinstance(value, Real):
         raise TypeError(f"{name}: expected a number, got {value!r}")
-    if not 0.0 <= value < below:
+    number = float(value)
+    if not 0.0 <= number < below:
         raise ValueError(f"{name}: expected a number in [0, {below}), got {value!r}")
-    return float(value)
+    return number
 
 
-def _refuse_repeated(named: list[tuple[str, Array]]) -> None:
-    """Refuse an array that would be updated twice a step, and a name that would stand for two states."""
-    names: set[str] = set()
-    owners: dict[int, str] = {}
-    for name, parameter in named:
-        if name in names:
-            raise ValueError(f"parameters: two of them are named {name!r}")
-        if id(parameter) in owners:
-            raise ValueError(f"parameters: {owners[id(parameter)]!r} and {name!r} are one array")
-        names.add(name)
-        owners[id(parameter)] = name
+def rate(name: str, value: Any) -> float | Schedule:
+    """A learning rate: a number that is at least 0, or a function of the number of steps before."""
+    return value if callable(value) else check(name, value)
 
 
-def _count(owner: str, key: str, value: Any) -> int:
+def share(name: str, value: Any) -> float:
+    """A number in [0, 1)."""
+    return check(name, value, below=1.0)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
+
+
+def _number_of_steps(owner: str, key: str, value: Any) -> int:
     number = np.asarray(value)
     if number.ndim or number.dtype.kind not in "iu" or number < 0:
         raise ValueError(f"{owner}: {key!r}: expected a number of steps, got {value!r}")
     return int(number)
 
 
-def bind(kernel: Kernel, parameter: Array, **variables: Any) -> tuple[BoundKernel, int]:
-    """The kernel for a parameter's dtype, size and device, and the blocks that cover it."""
-    index = "int" if parameter.size <= 0x7FFFFFFF - kernel.block[0] else "long long"
-    bound = kernel.bind(parameter.device, elem=parameter.dtype, index=index, **variables)
-    return bound, -(-parameter.size // kernel.block[0])
-
-
-def schedule(parameter: Array, values: Callable[[], Sequence[float]]) -> tuple[bool, Sequence[Any]]:
-    """The numbers that change from step to step, as the kernels of this package take them.
-
-    Returns:
-        Whether they are read from memory, and the arguments: one array, or the numbers themselves.
-    """
-    memory = live.numbers(_accumulator(parameter), values)
-    return memory is not None, values() if memory is None else [memory]
-
-
-def _accumulator(parameter: Array) -> dtypes.DType:
-    return dtypes.info(parameter.dtype).acc
-
-
-def _beside(parameter: Array, gradient: Array) -> Array:
-    """The gradient in the parameter's dtype, in memory of its own where it is the parameter itself."""
-    shared = gradient._storage is parameter._storage
-    return asarray(gradient, dtype=parameter.dtype, copy=True if shared else None)
-
-
-def _zeros(parameter: Array) -> Array:
-    return zeros(parameter.shape, dtype=_accumulator(parameter), device=parameter.device)
-
-
-def _is_floating(value: object) -> bool:
-    return isinstance(value, Array) and dtypes.info(value.dtype).kind == "f"
-
-
-def _describe(value: object) -> str:
-    return f"an array of {value.dtype}" if isinstance(value, Array) else type(value).__name__
+def _is_trained(parameter: Array) -> bool:
+    return not isinstance(parameter, Parameter) or parameter.trainable

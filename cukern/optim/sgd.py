@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from ..array import Array
 from ..kernel import Kernel
-from ..nn.module import Module
-from .optimizer import Optimizer, bind, check, schedule
-
-_kernel = Kernel("optim/sgd.cu", block=256, name="sgd")
+from .optimizer import Optimizer, Parameters, check, flag, rate, share
+from .schedules import Schedule
 
 
 class SGD(Optimizer):
@@ -19,11 +17,12 @@ class SGD(Optimizer):
     with ``nesterov``, ``g + momentum * v`` does (Sutskever et al., 2013).
 
     Args:
-        parameters: a Module, or the arrays to update.
-        lr: the learning rate.
+        parameters: a Module, a pytree of arrays, or groups of them, as :class:`Optimizer` says.
+        lr: the learning rate, or a function of the number of steps before.
         momentum: how much of the velocity is kept each step, in [0, 1).
         nesterov: whether the step looks ahead along the velocity; needs a momentum.
         weight_decay: this multiple of the parameter is added to its gradient.
+        masters: whether parameters of half types are kept in float32 as well.
 
     Raises:
         ValueError: a number is out of its range, or ``nesterov`` is asked for without momentum.
@@ -35,28 +34,40 @@ class SGD(Optimizer):
     [0.5, -1.0]
     """
 
-    _slots: tuple[str, ...] = ("velocity",)
+    _kernel: ClassVar[Kernel] = Kernel("optim/sgd.cu", block=256, name="sgd")
+    _checks: ClassVar[Mapping[str, Any]] = {
+        "lr": rate,
+        "momentum": share,
+        "nesterov": flag,
+        "weight_decay": check,
+    }
+    momentum: float
+    nesterov: bool
+    weight_decay: float
 
     def __init__(
         self,
-        parameters: Module | Iterable[Array],
-        lr: float,
+        parameters: Parameters,
+        lr: float | Schedule,
         momentum: float = 0.0,
         nesterov: bool = False,
         weight_decay: float = 0.0,
+        *,
+        masters: bool = True,
     ) -> None:
-        super().__init__(parameters, lr)
-        self.momentum = check("momentum", momentum, below=1.0)
-        self.weight_decay = check("weight_decay", weight_decay)
-        self.nesterov = bool(nesterov)
-        if self.nesterov and not self.momentum:
-            raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
-        if not self.momentum:
-            self._slots = ()
+        super().__init__(
+            parameters, masters, lr=lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay
+        )
 
-    def _update(self, parameter: Array, gradient: Array, i: int, **state: Array) -> None:
-        in_memory, changing = schedule(parameter, lambda: [self.lr])
-        variables = {"has_momentum": bool(self.momentum), "nesterov": self.nesterov, "live": in_memory}
-        bound, blocks = bind(_kernel, parameter, **variables)
-        args = (parameter, gradient, state.get("velocity"), *changing, self.momentum, self.weight_decay)
-        bound((*args, parameter.size), blocks)
+    def _check_together(self, options: Mapping[str, Any]) -> None:
+        if options["nesterov"] and not options["momentum"]:
+            raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
+
+    def _variables(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {"has_momentum": bool(options["momentum"]), "nesterov": options["nesterov"]}
+
+    def _slots(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("velocity",) if options["momentum"] else ()
+
+    def _fixed(self, options: Mapping[str, Any]) -> list[float]:
+        return [options["momentum"], options["weight_decay"]]

@@ -1,28 +1,21 @@
-// One step of stochastic gradient descent, in place.
-// In: grad[n] and the scalars. In and out: param[n] and, with momentum, velocity[n]; without, velocity is null.
-// Launch: one thread per element, blocks along x. Shared memory: none. A block owns << block >> elements.
-// velocity is held in the accumulator type, so that bf16 and f16 parameters lose nothing between steps.
-// `live`: lr is read from memory, where it changes between replays of one launch.
-// nesterov looks one step ahead along it (Sutskever et al., 2013).
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    << elem >>* param, const << elem >>* grad, << acc >>* velocity,
-<% if live is defined and live %>
-    const << acc >>* schedule,
-<% else %>
-    << acc >> lr,
-<% endif %>
-    << acc >> momentum, << acc >> weight_decay, << index >> n) {
-    << index >> i = (<< index >>)blockIdx.x * << block_x >> + (<< index >>)threadIdx.x;
-    if (i >= n) return;
-<% if live is defined and live %>
-    const << acc >> lr = schedule[0];
-<% endif %>
-    << acc >> x = cast< << acc >>>(param[i]);
-    << acc >> step = cast< << acc >>>(grad[i]) + weight_decay * x;
+// One step of stochastic gradient descent for many arrays; nesterov looks one step ahead along the velocity (Sutskever et
+// al., 2013). Launch: a block for each piece of an array. Shared memory: none.
+<% set slots = ["velocity"] if has_momentum else [] %>
+<% set changing, fixed = ["lr"], ["momentum", "weight_decay"] %>
+template <int N, typename Numbers>
+__device__ __forceinline__ void advance(
+    << acc >> (&param)[N], const << acc >> (&grad)[N]<< ", %s (&velocity)[N]" % acc if has_momentum >>, const Numbers& with)
+{
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        << acc >> step = grad[i] + with.weight_decay * param[i];
 <% if has_momentum %>
-    << acc >> v = momentum * velocity[i] + step;
-    velocity[i] = v;
-    step = << "step + momentum * v" if nesterov else "v" >>;
+        const << acc >> v = with.momentum * velocity[i] + step;
+        velocity[i] = v;
+        step = << "step + with.momentum * v" if nesterov else "v" >>;
 <% endif %>
-    param[i] = cast< << elem >>>(x - lr * step);
+        param[i] -= with.lr * step;
+    }
 }
+
+<% include "optim/step.cuh" %>

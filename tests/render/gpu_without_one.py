@@ -73,7 +73,9 @@ class _Function:
     def __call__(self, grid: Any, block: Any, shared: int, values: Sequence[Any]) -> None:
         """Runs nothing."""
 
-    def prepare(self, grid: Any, block: Any, shared: int, tail: Sequence[Any]) -> Any:
+    def prepare(
+        self, grid: Any, block: Any, shared: int, tail: Sequence[Any], structs: Sequence[int] = ()
+    ) -> Any:
         return lambda *values: None
 
 

@@ -263,10 +263,22 @@ def _pool2d_as_it_is(dtype: Any) -> None:
     _derivatives(lambda x: ck.nn.max_pool2d(x, (2, 3), dilation=(1, 2)), x)
 
 
-def _sgd(dtype: Any) -> None:
-    for options in ({}, {"momentum": 0.5}, {"momentum": 0.5, "nesterov": True}):
-        x, g = _zeros(dtype, (3,), (3,))
-        ck.optim.SGD([x], lr=1.0, **options).step([g])
+def _optimizers(dtype: Any) -> None:
+    """A step of each kind; of float32 one of more parameters than a small launch takes, and gradients of another dtype."""
+    x, g = _zeros(dtype, (3,), (3,))
+    options: tuple[dict[str, Any], ...] = ({"momentum": 0.5, "nesterov": True}, {}, {"momentum": 0.5})
+    for given in options if dtype == ck.float32 else options[:1]:
+        ck.optim.SGD([x], lr=1.0, **given).step([g])
+    ck.optim.RMSprop([x], centered=True, momentum=0.5).step([g])
+    ck.optim.AdamW([x]).step([g])
+    if dtype == ck.float32:
+        ck.optim.Adam([x]).step([g])
+        ck.optim.RMSprop([x]).step([g])
+        many = _zeros(dtype, *[(3,)] * 20)
+        ck.optim.AdamW(many).step(many)
+    if dtype == ck.bfloat16:
+        ck.optim.AdamW([x]).step([ck.zeros(3)])
+        ck.optim.AdamW([x], masters=False).step([g])
 
 
 def _product(dtype: Any) -> None:
@@ -275,10 +287,8 @@ def _product(dtype: Any) -> None:
     ck.matmul(a, b)
 
 
-def _adam(dtype: Any) -> None:
-    for optimizer in (ck.optim.Adam, ck.optim.AdamW):
-        x, g = _zeros(dtype, (3,), (3,))
-        optimizer([x]).step([g])
+def _clip(dtype: Any) -> None:
+    ck.optim.clip_by_global_norm(_zeros(dtype, (3,), (4,)), 1.0)
 
 
 #: What launches the kernels of the templates, in their variants: for every dtype, and for the floating ones.
@@ -300,8 +310,8 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _linear,
     _lltm,
     _pool2d,
-    _sgd,
-    _adam,
+    _optimizers,
+    _clip,
     _compact,
     _random,
     _softmax,

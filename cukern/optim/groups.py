@@ -1,0 +1,174 @@
+"""Which parameters an optimizer has and by which names, in which groups, and which gradient belongs to each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .. import dtypes, pytree
+from ..array import Array
+from ..nn.module import Module, leaves_by_parameter
+
+_PLAIN = {Array, type(None)}
+
+
+class Group:
+    """Parameters of an optimizer, and the options that are theirs alone.
+
+    Attributes:
+        members: the places of the parameters among the optimizer's.
+        options: by name, such as ``{"weight_decay": 0.0}``; may be changed between steps. What is not among
+            them is the optimizer's own, such as ``optimizer.weight_decay``.
+    """
+
+    def __init__(self, members: Iterable[int], options: dict[str, Any]) -> None:
+        self.members = tuple(members)
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"Group({len(self.members)} parameters, {self.options})"
+
+
+def named(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a pytree with dotted names, as those of a module; None is a leaf here."""
+    children: Iterable[tuple[Any, Any]]
+    if isinstance(tree, Module):
+        children = tree.named_parameters()
+    elif isinstance(tree, Mapping):
+        children = tree.items()
+    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        children = zip(tree._fields, tree, strict=True)
+    elif isinstance(tree, (list, tuple)):
+        children = enumerate(tree)
+    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        children = [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
+    else:
+        leaves = [] if tree is None else pytree.values(tree)
+        if len(leaves) < 2:
+            yield prefix, leaves[0] if leaves else tree
+            return
+        children = enumerate(leaves)
+    for name, child in children:
+        yield from named(child, f"{prefix}.{name}" if prefix else str(name))
+
+
+def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
+    """The parameters with their names, and the groups that they are in.
+
+    Raises:
+        ValueError: there are none, one is given twice, two share memory, have one name, or one is not contiguous.
+        TypeError: one is no floating array, or there is nothing that may hold any.
+    """
+    if isinstance(parameters, Array):
+        raise TypeError("parameters: expected a Module or a sequence of arrays, got one array")
+    parameters = _listed(parameters, "parameters")
+    found: list[tuple[str, Array]] = []
+    if not (
+        isinstance(parameters, list)
+        and parameters
+        and all(isinstance(one, dict) and "params" in one for one in parameters)
+    ):
+        found = _leaves(parameters, 0)
+        groups = [Group(range(len(found)), {})]
+    else:
+        parts: list[list[tuple[str, Array]]] = []
+        groups = []
+        for i, one in enumerate(parameters):
+            count = sum(len(part) for part in parts)
+            parts.append(_leaves(_listed(one["params"], f"parameters[{i}]['params']"), count))
+            options = {name: value for name, value in one.items() if name != "params"}
+            groups.append(Group(range(count, count + len(parts[-1])), options))
+        found = [leaf for part in parts for leaf in part]
+        if len({name for name, _ in found}) < len(found):
+            found = [(f"{i}.{name}", leaf) for i, part in enumerate(parts) for name, leaf in part]
+    if not found:
+        raise ValueError("parameters: expected at least one, got none")
+    for name, parameter in found:
+        if not is_floating(parameter):
+            raise TypeError(f"parameters: {name!r} is no floating array but {describe(parameter)}")
+        if not parameter.is_contiguous:
+            raise ValueError(f"parameters: {name!r} is written in place and must be contiguous")
+    _refuse_repeated(found)
+    return found, groups
+
+
+def _listed(parameters: Any, argument: str) -> Any:
+    """Iterators as lists, and pairs of names and arrays as dicts."""
+    if isinstance(parameters, (Module, Mapping, Array)) or not isinstance(parameters, Iterable):
+        if not isinstance(parameters, (Module, Mapping, Array)) and not any(
+            is_floating(value) for value in pytree.values(parameters)
+        ):
+            raise TypeError(
+                f"{argument}: expected a module or a pytree of arrays, got {describe(parameters)}"
+            )
+        return parameters
+    listed = parameters if isinstance(parameters, (list, tuple)) else list(parameters)
+    if listed and all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in listed):
+        pairs = dict(listed)
+        if len(pairs) < len(listed):
+            repeated = next(name for name, _ in listed if sum(name == other for other, _ in listed) > 1)
+            raise ValueError(f"{argument}: two of them are named {repeated!r}")
+        return pairs
+    return listed
+
+
+def _leaves(tree: Any, count: int) -> list[tuple[str, Array]]:
+    """The parameters of a tree; those of a plain sequence are numbered from ``count`` on."""
+    if isinstance(tree, (list, tuple)) and all(isinstance(one, Array) for one in tree):
+        return [(str(count + i), one) for i, one in enumerate(tree)]
+    return [(name, leaf) for name, leaf in named(tree) if leaf is not None]
+
+
+def _refuse_repeated(found: list[tuple[str, Array]]) -> None:
+    """Refuse an array that would be updated twice a step, and a name that would stand for two states."""
+    names: set[str] = set()
+    owners: dict[int, str] = {}
+    for name, parameter in found:
+        if name in names:
+            raise ValueError(f"parameters: two of them are named {name!r}")
+        if id(parameter) in owners:
+            raise ValueError(f"parameters: {owners[id(parameter)]!r} and {name!r} are one array")
+        names.add(name)
+        owners[id(parameter)] = name
+
+
+def aligned(
+    gradients: Any, names: Sequence[str], parameters: Sequence[Array], places: Mapping[int, int]
+) -> list[Any]:
+    """The gradients in the order of the parameters.
+
+    Args:
+        gradients: as :meth:`.Optimizer.step` takes them.
+        places: those of the parameters by their identity.
+
+    Raises:
+        ValueError: they do not match the parameters in number or name.
+    """
+    if isinstance(gradients, (list, tuple)) and _PLAIN.issuperset(map(type, gradients)):
+        found = list(gradients)
+    elif isinstance(gradients, Module):
+        by_parameter = leaves_by_parameter(gradients)
+        if not places.keys().isdisjoint(by_parameter):
+            return [by_parameter.get(id(parameter)) for parameter in parameters]
+        found = list(by_parameter.values())  # shaped as another module than that of the parameters
+    elif isinstance(gradients, Mapping):
+        by_name = dict(named(gradients))
+        if unknown := [name for name in by_name if name not in names]:
+            raise ValueError(f"gradients: no parameters are named {', '.join(map(repr, unknown))}")
+        return [by_name.get(name) for name in names]
+    else:
+        found = [leaf for _, leaf in named(gradients)]
+    if len(found) != len(parameters):
+        raise ValueError(f"gradients: expected {len(parameters)}, got {len(found)}")
+    return found
+
+
+def is_floating(value: object) -> bool:
+    """Whether ``value`` is an array of a floating dtype."""
+    return isinstance(value, Array) and dtypes.info(value.dtype).kind == "f"
+
+
+def describe(value: object) -> str:
+    """``value`` in an error."""
+    return f"an array of {value.dtype}" if isinstance(value, Array) else type(value).__name__

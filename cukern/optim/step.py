@@ -1,0 +1,171 @@
+"""A step of an optimizer as a few launches, each for many parameters of one group, dtype and device."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, live
+from ..arguments import address
+from ..array import Array, copied
+from ..layout import Layout
+from ..ops.launch import on
+from .multi import Batch, batches
+
+if TYPE_CHECKING:
+    from .optimizer import Optimizer
+
+
+class Step:
+    """The launches for gradients of known layouts; made for parameters and state where they are.
+
+    Attributes:
+        members: the places of the parameters that are updated, those of no elements too.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        members: Sequence[int],
+        layouts: Sequence[Layout | None],
+        slots: Mapping[int, tuple[str, ...]],
+    ) -> None:
+        self.members = tuple(members)
+        parameters = [optimizer.parameters[i] for i in members]
+        _refuse_shared(optimizer, members)
+        #: Gradients that share these are copied: a launch writes them in no known order.
+        self._own = {parameter._storage for parameter in parameters}
+        self._strided = [i for i in members if not _known(layouts[i]).contiguous]
+        self._written: list[Array] = []
+        self._launches: list[_Launch] = []
+        kinds: dict[Any, list[int]] = {}
+        group_of = {i: number for number, group in enumerate(optimizer.groups) for i in group.members}
+        for i, parameter in zip(members, parameters, strict=True):
+            if not parameter.size:
+                continue
+            self._written += [parameter, *[optimizer._state[i][slot] for slot in slots[i]]]
+            kind = parameter.device, parameter.dtype, _known(layouts[i]).dtype
+            kinds.setdefault((group_of[i], optimizer._updates[i], slots[i], *kind), []).append(i)
+        for (group, _, names, device, dtype, given), places in kinds.items():
+            sizes = [optimizer.parameters[i].size for i in places]
+            for batch in batches(device, dtype, sizes, 2 + len(names)):
+                own = tuple(places[k] for k in batch.members)
+                self._launches.append(_Launch(optimizer, group, own, names, given, batch))
+        self._name = optimizer._kernel.name
+
+    def in_step(self, updates: Sequence[int]) -> bool:
+        """Whether the parameters of each launch have been updated equally often."""
+        return all(one.in_step(updates) for one in self._launches)
+
+    def run(self, gradients: Sequence[Any], options: Sequence[Mapping[str, Any]]) -> None:
+        """Update the parameters."""
+        given = list(gradients)
+        for i in self._strided:
+            given[i] = given[i].contiguous()
+            given[i]._planned()
+        used = [given[i] for i in self.members]
+        if not self._own.isdisjoint([one._storage for one in used]):
+            for i in self.members:
+                if given[i]._storage in self._own:
+                    given[i] = copied(given[i])
+                    given[i]._planned()
+        for launch in self._launches:
+            launch.run(given, options[launch.group])
+        if live.recorder() is None:
+            for array in self._written:
+                storage = array._storage
+                storage.version += 1
+                storage.writer = self._name
+        else:
+            for array in self._written:
+                array._bump(self._name)
+
+
+class _Launch:
+    """One launch: parameters of one group, dtype and device that have been updated equally often."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        group: int,
+        places: tuple[int, ...],
+        slots: tuple[str, ...],
+        given: dtypes.DType,
+        batch: Batch,
+    ) -> None:
+        self.group = group
+        self._optimizer = optimizer
+        self._places = places
+        self._slots = slots
+        self._batch = batch
+        first = optimizer.parameters[places[0]]
+        self._device, self._acc = first.device, dtypes.info(first.dtype).acc
+        self._variables = {"given": dtypes.info(given).cxx, "masters": "master" in slots}
+        #: Prepared, by whether the changing numbers are read from memory.
+        self._prepared: dict[bool, Any] = {}
+
+    def in_step(self, updates: Sequence[int]) -> bool:
+        counts = [updates[i] for i in self._places]
+        return counts.count(counts[0]) == len(counts)
+
+    def run(self, gradients: Sequence[Any], options: Mapping[str, Any]) -> None:
+        memory = live.numbers(self._acc, self._changing)
+        launch = self._prepared.get(memory is not None)
+        if launch is None:
+            launch = self._prepared[memory is not None] = self._prepare(memory is not None, options)
+        given = self._batch.addresses([gradients[i] for i in self._places])
+        numbers = self._changing(options) if memory is None else [_operand(memory)]
+        with on(self._device):
+            launch(given, *numbers, *self._optimizer._fixed(options))
+
+    def _changing(self, options: Mapping[str, Any] | None = None) -> list[Any]:
+        """The numbers that change from step to step, for options as they are now where none are given."""
+        optimizer = self._optimizer
+        own = optimizer._options(optimizer.groups[self.group]) if options is None else options
+        return optimizer._changing(own, optimizer._rates[self.group], optimizer._updates[self._places[0]])
+
+    def _prepare(self, in_memory: bool, options: Mapping[str, Any]) -> Any:
+        optimizer = self._optimizer
+        kept = [[optimizer.parameters[i] for i in self._places]]
+        kept += [[optimizer._state[i][slot] for i in self._places] for slot in self._slots]
+        for arrays in kept:
+            for one in arrays:
+                one._planned()
+        table = b"".join(map(self._batch.addresses, kept))
+        variables = {**self._variables, **optimizer._variables(options), "live": in_memory}
+        return self._batch.prepare(optimizer._kernel, self._device, [table], 1, **variables)
+
+
+def _operand(array: Array) -> Any:
+    array._planned()
+    return array._operand
+
+
+def _known(layout: Layout | None) -> Layout:
+    assert layout is not None  # that of a parameter that has a gradient
+    return layout
+
+
+def _refuse_shared(optimizer: Optimizer, members: Sequence[int]) -> None:
+    """Refuse parameters that may not be written, or whose memory overlaps.
+
+    Raises:
+        ValueError: naming them.
+    """
+    spans = []
+    for i in members:
+        parameter = optimizer.parameters[i]
+        if parameter._storage.constant:
+            raise ValueError(
+                f"parameters: {optimizer.names[i]!r} is a constant that other arrays share; train a copy of it"
+            )
+        if parameter.size:
+            start = address(parameter._data)
+            spans.append((str(parameter.device), start, start + parameter.nbytes, optimizer.names[i]))
+    spans.sort()
+    for (where, _, end, name), (there, start, _, other) in itertools.pairwise(spans):
+        if where == there and start < end:
+            raise ValueError(
+                f"parameters: {name!r} and {other!r} share memory, which one step would write twice"
+            )

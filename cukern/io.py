@@ -76,7 +76,7 @@ def save_safetensors(
     """
     from safetensors.numpy import save_file
 
-    save_file({name: np.ascontiguousarray(x) for name, x in _by_name(arrays).items()}, file, metadata)
+    save_file({name: np.asarray(x, order="C") for name, x in _by_name(arrays).items()}, file, metadata)
 
 
 def load(file: File, /, *, device: Device | str | None = None) -> Array | dict[str, Array]:

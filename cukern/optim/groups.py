@@ -154,7 +154,7 @@ def aligned(
         found = list(by_parameter.values())  # shaped as another module than that of the parameters
     elif isinstance(gradients, Mapping):
         by_name = dict(named(gradients))
-        if unknown := [name for name in by_name if name not in names]:
+        if unknown := [name for name, one in by_name.items() if one is not None and name not in names]:
             raise ValueError(f"gradients: no parameters are named {', '.join(map(repr, unknown))}")
         return [by_name.get(name) for name in names]
     else:

@@ -20,6 +20,10 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "momentum": lambda parameters: ck.optim.SGD(parameters, lr=0.05, momentum=0.9),
     "adam": lambda parameters: ck.optim.Adam(parameters, lr=0.05),
     "adamw": lambda parameters: ck.optim.AdamW(parameters, lr=0.05),
+    "rmsprop": lambda parameters: ck.optim.RMSprop(parameters, lr=0.05, momentum=0.5),
+    "scheduled": lambda parameters: ck.optim.SGD(
+        parameters, lr=ck.optim.WarmUp(2, ck.optim.CosineDecay(0.1, steps=5))
+    ),
 }
 
 

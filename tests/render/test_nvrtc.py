@@ -264,7 +264,7 @@ def _pool2d_as_it_is(dtype: Any) -> None:
 
 
 def _optimizers(dtype: Any) -> None:
-    """A step of each kind; of float32 one of more parameters than a small launch takes, and gradients of another dtype."""
+    """A step of each kind; one of more parameters than a small launch takes; masters; gradients of another dtype."""
     x, g = _zeros(dtype, (3,), (3,))
     options: tuple[dict[str, Any], ...] = ({"momentum": 0.5, "nesterov": True}, {}, {"momentum": 0.5})
     for given in options if dtype == ck.float32 else options[:1]:

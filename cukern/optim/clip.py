@@ -47,7 +47,7 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
     """
     if not max_norm > 0:
         raise ValueError(f"max_norm: expected a positive number, got {max_norm!r}")
-    arrays = [leaf.value for leaf in pytree.leaves(gradients)]
+    arrays = pytree.values(gradients)
     if not arrays:
         raise ValueError("gradients: expected at least one array, got none")
     for array in arrays:

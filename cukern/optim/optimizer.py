@@ -272,7 +272,7 @@ class Optimizer:
             if have and (missing := [kind for kind in kinds[i] if kind not in have]):
                 raise ValueError(f"{owner}: missing '{self.names[i]}.{missing[0]}'")
         self.steps, self._state, self._updates = steps, loaded, updates
-        self._forget()
+        live.replaced += 1  # steps that were captured before go on with what was there
 
 
 def check(name: str, value: Any, below: float = float("inf")) -> float:

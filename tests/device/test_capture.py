@@ -73,6 +73,21 @@ def test_a_learning_rate_may_change_between_calls(device: ck.Device) -> None:
     assert results[0] == results[1]
 
 
+def test_what_is_loaded_and_what_is_frozen_counts_from_the_next_call_on(device: ck.Device) -> None:
+    results = []
+    for wrap in (lambda step: step, ck.capture):
+        model, optimizer, step = training("adam", device)
+        fresh, call, found = optimizer.state_dict(), wrap(step), []
+        for i, batch in enumerate(BATCHES):
+            if i == 3:
+                optimizer.load_state_dict(fresh)
+            if i == 5:
+                model.weight.trainable = False
+            found.append(call(ck.asarray(batch)).item())
+        results.append([found, *[one.tolist() for one in model.parameters()], optimizer.steps])
+    assert results[0] == results[1]
+
+
 def test_other_shapes_and_constants_are_other_graphs(device: ck.Device) -> None:
     captured = ck.capture(lambda xs, power: {"sum": sum((x**power).sum() for x in xs)})
     for _ in range(3):

@@ -150,6 +150,11 @@ def aligned(
     elif isinstance(gradients, Module):
         by_parameter = leaves_by_parameter(gradients)
         if not places.keys().isdisjoint(by_parameter):
+            if lost := [name for i, name in enumerate(names) if id(parameters[i]) not in by_parameter]:
+                raise ValueError(
+                    f"gradients: the module that they are of has not the parameter {lost[0]!r} of this optimizer; "
+                    "was it replaced after the optimizer was made?"
+                )
             return [by_parameter.get(id(parameter)) for parameter in parameters]
         found = list(by_parameter.values())  # shaped as another module than that of the parameters
     elif isinstance(gradients, Mapping):

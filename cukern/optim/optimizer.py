@@ -140,7 +140,7 @@ class Optimizer:
                 self._made.clear()
             made = self._made[key] = self._worked_out(layouts, options)
         live.repeated(partial(self._count, made.members))
-        made.run(found, options)
+        made.run(self, found, options)
 
     def _options(self, group: Group) -> dict[str, Any]:
         """The options of a group, those that are not its own included."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, live
@@ -58,8 +59,10 @@ class Step:
         """Whether the parameters of each launch have been updated equally often."""
         return all(one.in_step(updates) for one in self._launches)
 
-    def run(self, gradients: Sequence[Any], options: Sequence[Mapping[str, Any]]) -> None:
-        """Update the parameters."""
+    def run(
+        self, optimizer: Optimizer, gradients: Sequence[Any], options: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Update the parameters of the optimizer that the step was made for."""
         given = list(gradients)
         for i in self._strided:
             given[i] = given[i].contiguous()
@@ -71,7 +74,7 @@ class Step:
                     given[i] = copied(given[i])
                     given[i]._planned()
         for launch in self._launches:
-            launch.run(given, options[launch.group])
+            launch.run(optimizer, given, options[launch.group])
         if live.recorder() is None:
             for array in self._written:
                 storage = array._storage
@@ -95,7 +98,6 @@ class _Launch:
         batch: Batch,
     ) -> None:
         self.group = group
-        self._optimizer = optimizer
         self._places = places
         self._slots = slots
         self._batch = batch
@@ -109,24 +111,24 @@ class _Launch:
         counts = [updates[i] for i in self._places]
         return counts.count(counts[0]) == len(counts)
 
-    def run(self, gradients: Sequence[Any], options: Mapping[str, Any]) -> None:
-        memory = live.numbers(self._acc, self._changing)
+    def run(self, optimizer: Optimizer, gradients: Sequence[Any], options: Mapping[str, Any]) -> None:
+        memory = live.numbers(self._acc, partial(self._changing, optimizer))
         launch = self._prepared.get(memory is not None)
         if launch is None:
-            launch = self._prepared[memory is not None] = self._prepare(memory is not None, options)
+            launch = self._prepared[memory is not None] = self._prepare(
+                optimizer, memory is not None, options
+            )
         given = self._batch.addresses([gradients[i] for i in self._places])
-        numbers = self._changing(options) if memory is None else [_operand(memory)]
+        numbers = self._changing(optimizer, options) if memory is None else [_operand(memory)]
         with on(self._device):
-            launch(given, *numbers, *self._optimizer._fixed(options))
+            launch(given, *numbers, *optimizer._fixed(options))
 
-    def _changing(self, options: Mapping[str, Any] | None = None) -> list[Any]:
+    def _changing(self, optimizer: Optimizer, options: Mapping[str, Any] | None = None) -> list[Any]:
         """The numbers that change from step to step, for options as they are now where none are given."""
-        optimizer = self._optimizer
         own = optimizer._options(optimizer.groups[self.group]) if options is None else options
         return optimizer._changing(own, optimizer._rates[self.group], optimizer._updates[self._places[0]])
 
-    def _prepare(self, in_memory: bool, options: Mapping[str, Any]) -> Any:
-        optimizer = self._optimizer
+    def _prepare(self, optimizer: Optimizer, in_memory: bool, options: Mapping[str, Any]) -> Any:
         kept = [[optimizer.parameters[i] for i in self._places]]
         kept += [[optimizer._state[i][slot] for i in self._places] for slot in self._slots]
         for arrays in kept:

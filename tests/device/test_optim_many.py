@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_many_parameters_are_updated_as_each_alone(device: ck.Device, cut: None,
 def test_a_step_is_a_few_launches(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     launched = []
     run = step._Launch.run
-    monkeypatch.setattr(step._Launch, "run", lambda self, *args: (launched.append(self), run(self, *args)))
+    monkeypatch.setattr(step._Launch, "run", lambda *args: (launched.append(args), run(*args)))
     parameters = [ck.ones(3) for _ in range(148)]
     for optimizer, launches in ((AdamW(parameters), 2), (SGD(parameters, lr=0.1), 2)):
         launched.clear()
@@ -149,6 +150,26 @@ def test_parameters_by_pytrees_and_names(device: ck.Device) -> None:
         assert SGD(parameters, lr=1.0).names == [name for name, _ in net.named_parameters()]
     assert SGD((one for one in x), lr=1.0).names == ["0", "1", "2", "3"]
     assert SGD([{"params": {"w": x[0]}}, {"params": {"w": x[1]}}], lr=1.0).names == ["0.w", "1.w"]
+
+
+def test_a_parameter_that_was_replaced_is_missed(device: ck.Device) -> None:
+    net = Net()
+    whole, part = SGD(net, lr=0.1), SGD(net.first, lr=0.1)
+    net.scales[0] = ck.nn.Parameter(np.ones(4, np.float32))
+    part.step(_gradients(net))
+    with pytest.raises(
+        ValueError, match="has not the parameter 'scales.0' of this optimizer; was it replaced"
+    ):
+        whole.step(_gradients(net))
+
+
+def test_an_optimizer_goes_with_its_last_name(device: ck.Device) -> None:
+    x = ck.ones(3)
+    optimizer = AdamW([x])
+    optimizer.step([x])
+    state = weakref.ref(optimizer.state_dict()["0.mean"])
+    del optimizer
+    assert state() is None
 
 
 def test_frozen_parameters_stay(device: ck.Device) -> None:

@@ -361,8 +361,9 @@ class Array(Operators):
         return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, value)))
 
     def __repr__(self) -> str:
-        body = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=1000)
-        return f"Array({body}, dtype={dtypes.info(self.dtype).name}, device={str(self.device)!r})"
+        name = type(self).__name__
+        body = np.array2string(self.numpy(), separator=", ", prefix=f"{name}(", threshold=1000)
+        return f"{name}({body}, dtype={dtypes.info(self.dtype).name}, device={str(self.device)!r})"
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)

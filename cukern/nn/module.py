@@ -1,4 +1,4 @@
-"""Parameters and modules: what a model consists of, how it is saved, and how it is walked."""
+"""Modules: what a model consists of, how it is saved, and how it is walked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from .. import dtypes, live, pytree, tape
-from ..array import Array, Storage, _restore
+from .. import dtypes, pytree, tape
+from ..array import Array
 from ..creation import array, asarray
 from ..device import Device
 from ..ops.axes import on_device
+from .parameter import Parameter as Parameter
 
 _SAFETENSORS = {
     "BOOL": dtypes.bool_,
@@ -26,81 +27,6 @@ _SAFETENSORS = {
 }
 #: Where a copy that stands for a module, of gradients say, keeps the module that it is shaped as.
 _STRUCTURE = "_structure"
-
-
-class Parameter(Array):
-    """An array that is trained: every active tape watches it by itself.
-
-    Args:
-        data: anything that :func:`cukern.asarray` takes; it is copied.
-        dtype: a floating dtype; that of ``data`` when None.
-        device: where it lives; the current device, or that of ``data``, when None.
-
-    Raises:
-        TypeError: the dtype is not a floating one, which has no gradient.
-
-    >>> import cukern as ck
-    >>> weight = ck.nn.Parameter([1.0, 2.0])
-    >>> with ck.Tape() as tape:
-    ...     loss = (weight * weight).sum()
-    >>> tape.gradient(loss, weight).tolist()
-    [2.0, 4.0]
-    """
-
-    __slots__ = ("_trainable",)
-    _trainable: bool
-    _is_parameter = True
-
-    def __new__(cls, data: Any, dtype: Any = None, device: Device | str | None = None) -> Self:
-        values = array(data, dtype=dtype, device=device)
-        if dtypes.info(values.dtype).kind != "f":
-            raise TypeError(f"data: a parameter needs a floating dtype, got {values.dtype}")
-        return cls._wrap(values._data, values.device)
-
-    def __init__(self, data: Any, dtype: Any = None, device: Device | str | None = None) -> None:
-        """The arguments are those of the class; ``__new__`` has used them."""
-
-    @classmethod
-    def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Self:
-        made = cast(Self, super()._wrap(data, device, storage))
-        made._trainable = True
-        return made
-
-    @property
-    def trainable(self) -> bool:
-        """Whether tapes watch the parameter and optimizers update it; may be set.
-
-        >>> import cukern as ck
-        >>> weight = ck.nn.Parameter([1.0, 2.0])
-        >>> weight.trainable = False
-        >>> with ck.Tape() as tape:
-        ...     loss = (weight * weight).sum()
-        >>> tape.gradient(loss, weight) is None
-        True
-        """
-        return self._trainable
-
-    @trainable.setter
-    def trainable(self, value: bool) -> None:
-        if not isinstance(value, (bool, np.bool_)):
-            raise TypeError(f"trainable: expected True or False, got {value!r}")
-        if self._trainable != bool(value):
-            self._trainable = bool(value)
-            live.replaced += 1  # steps that were captured before have it as it was
-
-    def __copy__(self) -> Self:
-        made = cast(Self, super().__copy__())
-        made._trainable = self._trainable
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_parameter, (self._trainable, *super().__reduce__()[1])
-
-
-def _restore_parameter(trainable: bool, *arguments: Any) -> Parameter:
-    made = cast(Parameter, _restore(*arguments))
-    made._trainable = trainable
-    return made
 
 
 class Module:
@@ -334,10 +260,14 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
     return read
 
 
+#: What may hold parameters.
+_HOLDERS = (Parameter, Module, dict, list, tuple)
+
+
 def _described(module: Module) -> str:
     """The representation of a module: each array with its dtype, shape, and whether it is trained."""
     structure = vars(module).get(_STRUCTURE)
-    stand = {} if structure is None else dict(_pairs(structure, module, set()))
+    stand = {} if structure is None else leaves_by_parameter(module)
     own = [
         f"{name}: {_form(stand.get(id(value), value), id(value) in stand)}"
         for name, value in _attributes(structure or module)
@@ -436,49 +366,48 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
         ]
     for inner, value in found:
         what = "an Array" if isinstance(value, Array) else type(value).__name__
+        place = name + "".join(f"[{key if key.isdigit() else repr(key)}]" for key in inner.split(".")[1:])
         raise TypeError(
-            f"{owner}.{inner} is a parameter, and {what} in its place would not be trained: write "
-            f"{inner}[...] = values to change its values, {inner} = nn.Parameter(values) for a new parameter "
-            f"(of which optimizers have to be told), or {inner} = None"
+            f"{owner}.{place} is a parameter, and {what} in its place would not be trained: write "
+            f"{place}[...] = values to change its values, {place} = nn.Parameter(values) for a new parameter "
+            f"(of which optimizers have to be told), or {place} = None"
         )
 
 
 def _flatten(module: Module) -> tuple[list[Any], Module]:
     """The parameters, or what stands in their place, and the module whose structure this is."""
-    structure = vars(module).get(_STRUCTURE)
-    if structure is None:
-        return list(module.parameters()), module
-    return list(leaves_by_parameter(module).values()), structure
+    return list(leaves_by_parameter(module).values()), vars(module).get(_STRUCTURE, module)
 
 
 def leaves_by_parameter(module: Module) -> dict[int, Any]:
     """What stands in the place of each parameter, by its identity; of a module the parameters themselves."""
     found: dict[int, Any] = {}
-    for parameter, leaf in _pairs(vars(module).get(_STRUCTURE, module), module, set()):
-        found.setdefault(parameter, leaf)  # a parameter of two names has the first
+    _pair(vars(module).get(_STRUCTURE, module), module, found, set())
     return found
 
 
-def _pairs(old: Any, new: Any, seen: set[int]) -> Iterator[tuple[int, Any]]:
-    """The identity of each parameter of ``old``, with what stands in its place in ``new``."""
+def _pair(old: Any, new: Any, found: dict[int, Any], seen: set[int]) -> None:
+    """Find for each parameter of ``old`` what stands in its place in ``new``; one of two names has the first."""
     if isinstance(old, Parameter):
-        yield id(old), new
+        found.setdefault(id(old), new)
     elif isinstance(old, Module):
         if id(old) not in seen:
             seen.add(id(old))
+            attributes = vars(new)
             for name, value in vars(old).items():
-                yield from _pairs(value, vars(new)[name], seen)
+                if isinstance(value, _HOLDERS):
+                    _pair(value, attributes[name], found, seen)
     elif isinstance(old, dict):
         for key, value in old.items():
-            yield from _pairs(value, new[key], seen)
+            _pair(value, new[key], found, seen)
     elif isinstance(old, (list, tuple)):
         for one, other in zip(old, new, strict=True):
-            yield from _pairs(one, other, seen)
+            _pair(one, other, found, seen)
 
 
 def _unflatten(structure: Module, leaves: Iterable[Any]) -> Module:
     """A copy of a module's structure with ``leaves`` in the place of its parameters."""
-    new = {id(old): leaf for old, leaf in zip(structure.parameters(), leaves, strict=True)}
+    new = dict(zip(leaves_by_parameter(structure), leaves, strict=True))
     made: dict[int, Module] = {}
 
     def rebuild(value: Any) -> Any:

@@ -228,8 +228,8 @@ def test_empty_and_0d_arrays_are_saved(device: ck.Device, tmp_path: Path) -> Non
         (lambda model: setattr(model.first, "weight", model.first.weight * 0.5), "Layer.weight"),
         (lambda model: setattr(model.first, "weight", 0.5), "Layer.weight"),
         (lambda model: setattr(model.first, "weight", Layer(2)), "Layer.weight"),
-        (lambda model: setattr(model, "pair", [model.pair[0], model.pair[1] * 2]), "Model.pair.1"),
-        (lambda model: setattr(model, "pair", tuple(one * 2 for one in model.pair)), "Model.pair.0"),
+        (lambda model: setattr(model, "pair", [model.pair[0], model.pair[1] * 2]), r"Model\.pair\[1\]"),
+        (lambda model: setattr(model, "pair", tuple(one * 2 for one in model.pair)), r"Model\.pair\[0\]"),
     ],
 )
 def test_what_is_not_trained_does_not_take_a_parameters_place(
@@ -291,6 +291,11 @@ def test_frozen_parameters_are_not_watched(device: ck.Device) -> None:
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.copy(model)):
         assert [one.trainable for one in other.parameters()] == [False, True, True]
     assert all(one.trainable for one in model.unfreeze().parameters())
+    one = Parameter([[1.0], [2.0]])
+    shown = f"Parameter([[1.],\n           [2.]], dtype=float32, device={str(device)!r}"
+    assert repr(one) == f"{shown})"
+    one.trainable = False
+    assert repr(one) == f"{shown}, trainable=False)"
     with pytest.raises(TypeError, match="trainable: expected True or False, got 'no'"):
         model.tied.trainable = "no"  # type: ignore[assignment]
 

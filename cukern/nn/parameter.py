@@ -1,0 +1,91 @@
+"""Parameters: arrays that are trained."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+import numpy as np
+
+from .. import dtypes, live
+from ..array import Array, Storage, _restore
+from ..creation import array
+from ..device import Device
+
+
+class Parameter(Array):
+    """An array that is trained: every active tape watches it by itself.
+
+    Args:
+        data: anything that :func:`cukern.asarray` takes; it is copied.
+        dtype: a floating dtype; that of ``data`` when None.
+        device: where it lives; the current device, or that of ``data``, when None.
+
+    Raises:
+        TypeError: the dtype is not a floating one, which has no gradient.
+
+    >>> import cukern as ck
+    >>> weight = ck.nn.Parameter([1.0, 2.0])
+    >>> with ck.Tape() as tape:
+    ...     loss = (weight * weight).sum()
+    >>> tape.gradient(loss, weight).tolist()
+    [2.0, 4.0]
+    """
+
+    __slots__ = ("_trainable",)
+    _trainable: bool
+    _is_parameter = True
+
+    def __new__(cls, data: Any, dtype: Any = None, device: Device | str | None = None) -> Self:
+        values = array(data, dtype=dtype, device=device)
+        if dtypes.info(values.dtype).kind != "f":
+            raise TypeError(f"data: a parameter needs a floating dtype, got {values.dtype}")
+        return cls._wrap(values._data, values.device)
+
+    def __init__(self, data: Any, dtype: Any = None, device: Device | str | None = None) -> None:
+        """The arguments are those of the class; ``__new__`` has used them."""
+
+    @classmethod
+    def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Self:
+        made = cast(Self, super()._wrap(data, device, storage))
+        made._trainable = True
+        return made
+
+    @property
+    def trainable(self) -> bool:
+        """Whether tapes watch the parameter and optimizers update it; may be set.
+
+        >>> import cukern as ck
+        >>> weight = ck.nn.Parameter([1.0, 2.0])
+        >>> weight.trainable = False
+        >>> with ck.Tape() as tape:
+        ...     loss = (weight * weight).sum()
+        >>> tape.gradient(loss, weight) is None
+        True
+        """
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        if not isinstance(value, (bool, np.bool_)):
+            raise TypeError(f"trainable: expected True or False, got {value!r}")
+        if self._trainable != bool(value):
+            self._trainable = bool(value)
+            live.replaced += 1  # steps that were captured before have it as it was
+
+    def __repr__(self) -> str:
+        shown = super().__repr__()
+        return shown if self._trainable else f"{shown[:-1]}, trainable=False)"
+
+    def __copy__(self) -> Self:
+        made = cast(Self, super().__copy__())
+        made._trainable = self._trainable
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_parameter, (self._trainable, *super().__reduce__()[1])
+
+
+def _restore_parameter(trainable: bool, *arguments: Any) -> Parameter:
+    made = cast(Parameter, _restore(*arguments))
+    made._trainable = trainable
+    return made

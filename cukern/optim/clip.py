@@ -101,12 +101,12 @@ class _Clipping:
         self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
         parts = 0
         for dtype, places in by_dtype.items():
-            for batch in batches(device, dtype, [layouts[i].size for i in places], 1):
+            for batch in batches(device, dtype, dtype, [layouts[i].size for i in places], 1):
                 own = tuple(places[k] for k in batch.members)
                 self._squares.append((batch, own, batch.prepare(_SQUARES, device, [parts], 1)))
                 parts += batch.blocks
         for dtype, places in by_dtype.items():
-            for batch in batches(device, dtype, [layouts[i].size for i in places], 2):
+            for batch in batches(device, dtype, dtype, [layouts[i].size for i in places], 2):
                 own = tuple(places[k] for k in batch.members)
                 self._scales.append((batch, own, batch.prepare(_SCALE, device, [parts], 2)))
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])

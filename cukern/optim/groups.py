@@ -63,12 +63,10 @@ def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
     if isinstance(parameters, Array):
         raise TypeError("parameters: expected a Module or a sequence of arrays, got one array")
     parameters = _listed(parameters, "parameters")
-    found: list[tuple[str, Array]] = []
-    if not (
-        isinstance(parameters, list)
-        and parameters
-        and all(isinstance(one, dict) and "params" in one for one in parameters)
-    ):
+    are_groups = isinstance(parameters, (list, tuple)) and all(
+        isinstance(one, dict) and "params" in one for one in parameters
+    )
+    if not are_groups or not parameters:
         found = _leaves(parameters, 0)
         groups = [Group(range(len(found)), {})]
     else:
@@ -94,23 +92,23 @@ def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
 
 
 def _listed(parameters: Any, argument: str) -> Any:
-    """Iterators as lists, and pairs of names and arrays as dicts."""
-    if isinstance(parameters, (Module, Mapping, Array)) or not isinstance(parameters, Iterable):
-        if not isinstance(parameters, (Module, Mapping, Array)) and not any(
-            is_floating(value) for value in pytree.values(parameters)
-        ):
+    """Iterators as lists, and pairs of names and arrays as dicts; other pytrees as they are."""
+    if isinstance(parameters, (Module, Mapping, Array)):
+        return parameters
+    if not isinstance(parameters, Iterable):
+        if not any(map(is_floating, pytree.values(parameters))):
             raise TypeError(
                 f"{argument}: expected a module or a pytree of arrays, got {describe(parameters)}"
             )
         return parameters
     listed = parameters if isinstance(parameters, (list, tuple)) else list(parameters)
-    if listed and all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in listed):
-        pairs = dict(listed)
-        if len(pairs) < len(listed):
-            repeated = next(name for name, _ in listed if sum(name == other for other, _ in listed) > 1)
-            raise ValueError(f"{argument}: two of them are named {repeated!r}")
-        return pairs
-    return listed
+    pairs = [one for one in listed if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)]
+    if not pairs or len(pairs) < len(listed):
+        return listed
+    names = [name for name, _ in pairs]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{argument}: two of them are named {repeated[0]!r}")
+    return dict(pairs)
 
 
 def _leaves(tree: Any, count: int) -> list[tuple[str, Array]]:

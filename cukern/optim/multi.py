@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import dtypes
 from ..arguments import address
 from ..array import Array
 from ..device import Device
@@ -26,7 +25,7 @@ _UNUSED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Geometry:
-    """How arrays are cut up: elements of a piece, threads that have one, elements of an access (None for 16 bytes)."""
+    """How arrays are cut up: elements of a piece, threads of a block, elements of an access (None: 16 bytes)."""
 
     piece: int
     block: int
@@ -97,10 +96,12 @@ class _Packers(dict[int, Any]):
 _PACK = _Packers()
 
 
-def batches(device: Device, dtype: DType, sizes: Sequence[int], pointers: int) -> list[Batch]:
+def batches(device: Device, dtype: DType, widest: DType, sizes: Sequence[int], pointers: int) -> list[Batch]:
     """The launches for arrays of one device and dtype.
 
     Args:
+        widest: the dtype of the arrays of which an access takes 16 bytes: where these are float32, half types are
+            moved 8 bytes at a time, so that neighbouring threads have neighbouring memory of both.
         sizes: the elements of each array, none 0.
         pointers: how many arrays there are of each size.
     """
@@ -112,7 +113,7 @@ def batches(device: Device, dtype: DType, sizes: Sequence[int], pointers: int) -
         "capacity": capacity,
         "piece": geometry.piece,
         "block": geometry.block,
-        "vec": geometry.vec or 16 // dtypes.info(dtype).itemsize,
+        "vec": geometry.vec or 16 // widest.itemsize,
     }
     made = []
     for start in range(0, len(sizes), capacity):

@@ -50,7 +50,7 @@ class Step:
             kinds.setdefault((group_of[i], optimizer._updates[i], slots[i], *kind), []).append(i)
         for (group, _, names, device, dtype, given), places in kinds.items():
             sizes = [optimizer.parameters[i].size for i in places]
-            for batch in batches(device, dtype, sizes, 2 + len(names)):
+            for batch in batches(device, dtype, dtypes.info(dtype).acc, sizes, 2 + len(names)):
                 own = tuple(places[k] for k in batch.members)
                 self._launches.append(_Launch(optimizer, group, own, names, given, batch))
         self._name = optimizer._kernel.name

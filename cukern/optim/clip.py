@@ -19,6 +19,8 @@ from .multi import Batch, batches
 _SQUARES = Kernel("optim/squares.cu", block=256, name="squares")
 _NORM = Kernel("optim/norm.cu", block=256, name="norm")
 _SCALE = Kernel("optim/scale.cu", block=256, name="scale")
+#: Sums that are made side by side on the host, whose vectors have so many numbers.
+_HOST_SUMS = 16
 _known: dict[tuple[Layout, ...], _Clipping] = {}
 
 
@@ -100,10 +102,11 @@ class _Clipping:
         self._squares: list[tuple[Batch, tuple[int, ...], Any]] = []
         self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
         parts = 0
+        sums = {"vec": _HOST_SUMS} if device.kind == "host" else {}
         for dtype, places in by_dtype.items():
             for batch in batches(device, dtype, dtype, [layouts[i].size for i in places], 1):
                 own = tuple(places[k] for k in batch.members)
-                self._squares.append((batch, own, batch.prepare(_SQUARES, device, [parts], 1)))
+                self._squares.append((batch, own, batch.prepare(_SQUARES, device, [parts], 1, **sums)))
                 parts += batch.blocks
         for dtype, places in by_dtype.items():
             for batch in batches(device, dtype, dtype, [layouts[i].size for i in places], 2):

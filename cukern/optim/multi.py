@@ -77,7 +77,7 @@ class Batch:
             tail: the last parameters before the sizes.
             structs: how many of the parameters before these are the addresses of arrays.
         """
-        bound = kernel.bind(device, **self.variables, **variables)
+        bound = kernel.bind(device, **{**self.variables, **variables})
         return bound.function.prepare(
             (self.blocks, 1, 1),
             (bound.block[0], 1, 1),

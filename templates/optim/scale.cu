@@ -23,8 +23,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const << acc >> by = << acc >>(scale[at]);
     const << elem >>* x = given.of[piece.array] + piece.start;
     << elem >>* y = made.of[piece.array] + piece.start;
+<% if vec > 1 %>
     const int packs = is_aligned(x) && is_aligned(y) ? piece.size / << vec >> : 0;
     for (int k = threadIdx.x; k < packs; k += << block >>)
         scaled< << vec >>>(x + << vec >> * k, y + << vec >> * k, by);
     for (int i = << vec >> * packs + threadIdx.x; i < piece.size; i += << block >>) scaled<1>(x + i, y + i, by);
+<% else %>
+    for (int i = threadIdx.x; i < piece.size; i += << block >>) scaled<1>(x + i, y + i, by);
+<% endif %>
 }

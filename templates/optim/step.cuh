@@ -70,6 +70,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endfor %>
     const Numbers numbers = {
 <% for one in changing %><< ("schedule[%d]" % loop.index0) if live else one >>, <% endfor %><< fixed | join(", ") >>};
+<% if vec > 1 %>
     const bool wide = is_aligned(grad)<% for one in arrays %> && is_aligned(<< one >>)<% endfor %>;
     const int packs = wide ? piece.size / << vec >> : 0;
     for (int k = threadIdx.x; k < packs; k += << block >>) {
@@ -77,5 +78,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         update< << vec >>>(grad + i<% for one in arrays %>, << one >> + i<% endfor %>, numbers);
     }
     for (int i = << vec >> * packs + threadIdx.x; i < piece.size; i += << block >>)
+<% else %>
+    for (int i = threadIdx.x; i < piece.size; i += << block >>)
+<% endif %>
         update<1>(grad + i<% for one in arrays %>, << one >> + i<% endfor %>, numbers);
 }

@@ -28,6 +28,8 @@ _FAMILIES = {
     "linalg": "Products",
     "einsum": "Einstein's sums",
     "calculus": "Differences and interpolation",
+    "fitting": "Polynomials",
+    "slices": "Slices and windows",
 }
 
 

@@ -9,23 +9,63 @@ import numpy.typing as npt
 
 from . import dtypes
 from .array import Array, shape_of
-from .creation import Shape, arange, asarray, device_of
+from .creation import Shape, arange, asarray, device_of, linspace
 from .device import Device
 from .ops.axes import require_array
-from .ops.manipulate import broadcast_to, reshape, stack
+from .ops.manipulate import broadcast_to, concat, reshape, stack
 from .ops.search import flatnonzero
 
 __all__ = [
+    "c_",
     "diag_indices",
     "diag_indices_from",
     "fromfunction",
     "indices",
     "ix_",
+    "r_",
     "tril_indices",
     "tril_indices_from",
     "triu_indices",
     "triu_indices_from",
 ]
+
+
+class _Joined:
+    """``r_[...]`` and ``c_[...]``: slices, numbers and arrays, joined along an axis."""
+
+    def __init__(self, columns: bool) -> None:
+        self._columns = columns
+
+    def __repr__(self) -> str:
+        return "c_" if self._columns else "r_"
+
+    def __getitem__(self, key: Any) -> Array:
+        parts = list(key) if isinstance(key, tuple) else [key]
+        if isinstance(parts[0], str):
+            raise TypeError(
+                f"{self!r}: directives are not read, got {parts[0]!r}; use concat, stack or reshape"
+            )
+        device = device_of(parts)
+        made = [_line(part, device) for part in parts]
+        if not self._columns:
+            return concat([reshape(one, (-1,)) if not one.ndim else one for one in made])
+        return concat([reshape(one, (-1, 1)) if one.ndim < 2 else one for one in made], axis=-1)
+
+
+def _line(part: Any, device: Device | None) -> Array:
+    """One part: a slice as the numbers that it counts; as many as an imaginary step says, with both ends."""
+    if not isinstance(part, slice):
+        return asarray(part, device=device)
+    start = 0 if part.start is None else part.start
+    if isinstance(part.step, complex):
+        return linspace(start, part.stop, int(abs(part.step)), device=device)
+    return arange(start, part.stop, 1 if part.step is None else part.step, device=device)
+
+
+#: Slices, numbers and arrays joined along the first axis: ``r_[1:4, 0, x]``, as ``numpy.r_``.
+r_ = _Joined(columns=False)
+#: The same as columns of a matrix: ``c_[x, y]``, as ``numpy.c_``.
+c_ = _Joined(columns=True)
 
 
 def indices(

@@ -26,7 +26,7 @@ class Layout:
             a pointer of CuPy's on a GPU.
         aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; on the host,
             whose compilers look after that, always.
-        repeated: whether elements share their memory, as those of a broadcast view do.
+        repeated: whether elements may share their memory, as those of a broadcast view do.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ def layout(
         made.contiguous = _contiguous(shape, strides, dtype.itemsize)
         made.floating = dtype in FLOATS
         made.on_host = device.kind == "host"
-        made.repeated = made.size > 0 and any(n > 1 and not s for n, s in zip(shape, strides, strict=True))
+        made.repeated = overlapping(shape, strides, dtype.itemsize)
         made.allocate = device.backend.allocator(made.shape, dtype, made.nbytes)
         found = _layouts.setdefault(key, made)
     return found
@@ -107,3 +107,13 @@ def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int)
             return 0 in shape
         expected *= n
     return True
+
+
+def overlapping(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether elements may share their memory: a step is shorter than what the axes of shorter steps span."""
+    span = itemsize
+    for stride, n in sorted((abs(stride), n) for n, stride in zip(shape, strides, strict=True) if n > 1):
+        if stride < span:
+            return 0 not in shape
+        span += stride * (n - 1)
+    return False

@@ -13,6 +13,7 @@ from .ops.bessel_functions import *  # noqa: F403
 from .ops.calculus import *  # noqa: F403
 from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import astype as astype
+from .ops.fitting import *  # noqa: F403
 from .ops.gamma_functions import *  # noqa: F403
 from .ops.histogram import *  # noqa: F403
 from .ops.index import *  # noqa: F403
@@ -26,6 +27,7 @@ from .ops.reduce import sum_to_shape
 from .ops.scan import *  # noqa: F403
 from .ops.search import *  # noqa: F403
 from .ops.sets import *  # noqa: F403
+from .ops.slices import *  # noqa: F403
 from .ops.softmax import *  # noqa: F403
 from .ops.sort import *  # noqa: F403
 from .ops.statistics import *  # noqa: F403

@@ -20,18 +20,18 @@ from ..dtypes import DType
 from ..fuse import fuse
 from ..kernel import Kernel
 from ..row import is_scalar
-from ..table import greater, greater_equal, where
+from ..table import equal, greater, greater_equal, where
 from .axes import public, require_array
 from .calculus import diff
 from .elementwise import astype
 from .index import index_add
 from .launch import allocate, divide_up, on, zeros
-from .manipulate import flip, reshape
+from .manipulate import expand_dims, flip, reshape
 from .reduce import all, any, max, min, std, sum
 from .search import compress, searchsorted
 from .statistics import percentile
 
-__all__ = ["bincount", "digitize", "histogram", "histogram_bin_edges"]
+__all__ = ["bincount", "digitize", "histogram", "histogram2d", "histogram_bin_edges"]
 
 _KERNEL = Kernel("histogram.cu", block=256)
 #: Bins that fit in the shared memory of a block.
@@ -284,6 +284,58 @@ def histogram(
         wide = astype(made, dtypes.float64, copy=False)
         made = wide / diff(astype(edges, dtypes.float64, copy=False)) / sum(wide)
     return made, edges
+
+
+@public
+def histogram2d(
+    x: Array, y: Array, /, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
+) -> tuple[Array, Array, Array]:
+    """How many points lie in each cell of a grid, as ``numpy.histogram2d``.
+
+    Args:
+        x: the points' first coordinates, (n,).
+        y: the second ones, (n,).
+        bins: for both coordinates, or a pair: how many, of one width, or edges in ascending order.
+        range: a pair of the ends of each coordinate; by default the extremes.
+        density: whether the result is divided so that its integral is 1.
+        weights: what each point counts, (n,); differentiable.
+
+    Returns:
+        (x bins, y bins) in float64, or the floating dtype of the weights; the edges of x, and of y.
+
+    Raises:
+        ValueError: shapes that do not fit; ``bins`` or ``range`` is none.
+
+    >>> import cukern as ck
+    >>> ck.histogram2d(ck.asarray([0.0, 1.0]), ck.asarray([0.0, 1.0]), 2)[0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    columns = [_sample("histogram2d", one, weights) for one in (x, y)]
+    if columns[0][0].shape != columns[1][0].shape:
+        raise ValueError(f"histogram2d: expected as many x as y, got shapes {x.shape} and {y.shape}")
+    pair = list(bins) if isinstance(bins, (tuple, list)) and len(bins) == 2 else [bins, bins]
+    ranges = [None, None] if range is None else list(range)
+    edges, inside, place = [], None, None
+    with tape.stop_recording():
+        for (flat, _), one, ends in zip(columns, pair, ranges, strict=True):
+            found, _ = _edges("histogram2d", flat, one, ends, None)
+            count = found.size - 1
+            bin_ = digitize(flat, found) - 1
+            bin_ = where(equal(flat, found[-1]), count - 1, bin_)
+            fits = (bin_ >= 0) & (bin_ < count)
+            inside = fits if inside is None else inside & fits
+            place = bin_ if place is None else place * count + bin_
+            edges.append(found)
+        assert inside is not None and place is not None
+        shape = tuple(one.size - 1 for one in edges)
+        # What is outside of all is counted in a cell of its own.
+        place = where(inside, place, math.prod(shape))
+    counts = bincount(place, columns[0][1], minlength=math.prod(shape) + 1)[:-1]
+    made = reshape(counts if counts.dtype in dtypes.FLOATS else astype(counts, dtypes.float64), shape)
+    if density:
+        widths = [astype(diff(one), made.dtype, copy=False) for one in edges]
+        made = made / (expand_dims(widths[0], 1) * widths[1]) / sum(made)
+    return made, edges[0], edges[1]
 
 
 @public

@@ -17,7 +17,7 @@ from ..device import Device
 from ..device.base import Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
-from ..layout import Layout, fresh_layout, layout_of
+from ..layout import Layout, fresh_layout, layout_of, overlapping
 from ..program import Program
 from ..program import remember as remember
 from ..row import convert_scalar
@@ -107,9 +107,8 @@ def needs_64_bits(axes: Axes) -> bool:
 
 
 def repeated(data: Any) -> bool:
-    """Whether elements of an ndarray share their memory, as those of a broadcast view do."""
-    steps = zip(data.shape, data.strides, strict=True)
-    return 0 not in data.shape and any(n > 1 and not step for n, step in steps)
+    """Whether elements of an ndarray may share their memory, as those of a broadcast view do."""
+    return overlapping(data.shape, data.strides, data.dtype.itemsize)
 
 
 def step_kind(step: int) -> str:

@@ -20,9 +20,10 @@ from .axes import Axis, normalize_axes, public, require_array
 from .elementwise import astype
 from .index import take_along_axis
 from .linalg import diagonal
-from .manipulate import concat, matrix_transpose, moveaxis, permute_dims, reshape
+from .manipulate import broadcast_to, concat, expand_dims, matrix_transpose, moveaxis, permute_dims, reshape
 from .nan import average
 from .reduce import sum
+from .scan import cumulative_sum
 from .sort import argsort, sort
 
 __all__ = ["corrcoef", "cov", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
@@ -232,7 +233,15 @@ def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:
 
 
 def _quantile(
-    name: str, x: Array, q: Any, whole: float, axis: Axis, method: str, keepdims: bool, skip: bool
+    name: str,
+    x: Array,
+    q: Any,
+    whole: float,
+    axis: Axis,
+    method: str,
+    keepdims: bool,
+    skip: bool,
+    weights: Array | None = None,
 ) -> Array:
     require_array(x, name)
     row = _METHODS.get(method)
@@ -250,6 +259,9 @@ def _quantile(
         return sample.shaped(made, shares.shape, keepdims)
     skip = skip and x.dtype in dtypes.FLOATS
     flat = reshape(shares, (1,) * len(sample.sizes) + (-1,))
+    if weights is not None:
+        made = sample.pick(_weighted_places(name, sample, x, weights, flat, method))
+        return sample.shaped(made if skip else sample.unless_nan(made), shares.shape, keepdims)
     n: Any = astype(sample.counts(), dtypes.float64) if skip else float(sample.n)
     low, high, t = _places(flat, n, n - 1, method)
     made = sample.pick(low)
@@ -258,9 +270,44 @@ def _quantile(
     return sample.shaped(made if skip else sample.unless_nan(made), shares.shape, keepdims)
 
 
+def _weighted_places(name: str, sample: _Sample, x: Array, weights: Array, q: Array, method: str) -> Array:
+    """Where the weights of the elements in order first add up to a share ``q`` of all of them."""
+    if method != "inverted_cdf":
+        raise ValueError(f"{name}: method: expected 'inverted_cdf' with weights, got {method!r}")
+    require_array(weights, name, "weights")
+    axes = sample.axes
+    if weights.shape not in (x.shape, tuple(x.shape[i] for i in axes)):
+        raise ValueError(
+            f"{name}: weights: expected shape {x.shape} or that of the axes, got {weights.shape}"
+        )
+    with tape.stop_recording():
+        if weights.shape != x.shape:
+            weights = reshape(weights, [n if i in axes else 1 for i, n in enumerate(x.shape)])
+        whole = broadcast_to(astype(weights, dtypes.float64), x.shape)
+        kept = [i for i in range(x.ndim) if i not in axes]
+        rows = reshape(permute_dims(whole, (*kept, *axes)), sample.rows.shape)
+        order = argsort(sample.rows)
+        total = cumulative_sum(take_along_axis(rows, order, axis=-1), axis=-1)
+        below = total / total[..., -1:]
+        # An element without weight is never chosen.
+        return sum(_before(expand_dims(below, -2), expand_dims(q, -1)), -1, dtype=dtypes.int64)
+
+
+@fuse
+def _before(below: Any, q: Any) -> Any:
+    return (below < q) | (below == 0)
+
+
 @public
 def quantile(
-    x: Array, q: Any, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: Array,
+    q: Any,
+    /,
+    axis: Axis = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Array | None = None,
 ) -> Array:
     """The quantiles of the elements over axes, as ``numpy.quantile``; differentiable by ``x`` and ``q``.
 
@@ -270,6 +317,8 @@ def quantile(
         axis: the axis or axes; all by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, or another of NumPy's names.
         keepdims: whether the axes stay, with size 1.
+        weights: how often each element counts, of the shape of ``x`` or of its axes, for the method
+            ``"inverted_cdf"``; a constant.
 
     Returns:
         The axes of ``q``, then those of ``x`` that remain; NaN where there is a NaN.
@@ -284,15 +333,22 @@ def quantile(
     >>> ck.quantile(ck.asarray([0.0, 1.0, 4.0]), [0.25, 0.5]).tolist()
     [0.5, 1.0]
     """
-    return _quantile("quantile", x, q, 1.0, axis, method, bool(keepdims), False)
+    return _quantile("quantile", x, q, 1.0, axis, method, bool(keepdims), False, weights)
 
 
 @public
 def percentile(
-    x: Array, q: Any, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: Array,
+    q: Any,
+    /,
+    axis: Axis = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Array | None = None,
 ) -> Array:
     """The :func:`quantile` of ``q`` hundredths."""
-    return _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False)
+    return _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False, weights)
 
 
 @public

@@ -1,0 +1,79 @@
+"""Polynomials: evaluated, and fitted by least squares."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..table import divide, sqrt, square
+from .assemble import vander
+from .axes import public, require_array
+from .elementwise import astype
+from .manipulate import expand_dims
+from .matrices import lstsq
+from .reduce import sum
+
+__all__ = ["polyfit", "polyval"]
+
+
+@public
+def polyval(p: Array, x: Any, /) -> Any:
+    """The polynomial with the coefficients ``p``, the highest first, at ``x``, by Horner's rule.
+
+    >>> import cukern as ck
+    >>> polyval(ck.asarray([1.0, 0.0, 2.0]), ck.asarray([3.0])).tolist()
+    [11.0]
+    """
+    if require_array(p, "polyval", "p").ndim != 1:
+        raise ValueError(f"polyval: p: expected one axis, got shape {p.shape}")
+    made: Any = x * 0
+    for i in range(p.size):
+        made = made * x + p[i]
+    return made
+
+
+@public
+def polyfit(x: Array, y: Array, deg: int, /, rcond: float | None = None, *, w: Array | None = None) -> Array:
+    """The coefficients, the highest first, of the polynomial of a degree that is nearest to ``y`` at ``x``.
+
+    Args:
+        x: of one axis, (n,).
+        y: (n,), or (n, k) for as many polynomials.
+        deg: the degree, at least 0.
+        rcond: singular values below this share of the largest count as 0; ``n * eps`` when None.
+        w: weights of the residuals, (n,), by which they are multiplied before they are squared.
+
+    Returns:
+        (deg + 1,) or (deg + 1, k), in float64 but for float32; differentiable to any order.
+
+    Raises:
+        TypeError: half types.
+        ValueError: shapes that do not fit, no elements, or a negative degree.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([0.0, 1.0, 2.0])
+    >>> ck.round(polyfit(x, 2 * x + 1, 1), 4).tolist()
+    [2.0, 1.0]
+    """
+    degree = operator.index(deg)
+    if degree < 0:
+        raise ValueError(f"polyfit: deg: expected at least 0, got {deg}")
+    if require_array(x, "polyfit").ndim != 1 or not x.size:
+        raise ValueError(f"polyfit: x: expected one axis with elements, got shape {x.shape}")
+    if require_array(y, "polyfit", "y").ndim not in (1, 2) or y.shape[0] != x.shape[0]:
+        raise ValueError(f"polyfit: y: expected shape ({x.shape[0]},) or ({x.shape[0]}, k), got {y.shape}")
+    wide = x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
+    left, right = vander(wide, degree + 1), y if y.dtype in dtypes.FLOATS else astype(y, wide.dtype)
+    if w is not None:
+        if require_array(w, "polyfit", "w").shape != x.shape:
+            raise ValueError(f"polyfit: w: expected shape {x.shape}, got {w.shape}")
+        left = left * expand_dims(w, 1)
+        right = right * (expand_dims(w, 1) if right.ndim == 2 else w)
+    scale = sqrt(sum(square(left), 0))  # columns of one length, as the tolerance is meant for
+    limit = x.shape[0] * float(np.finfo(wide.dtype).eps) if rcond is None else rcond
+    found = lstsq(divide(left, scale), right, rcond=limit).x
+    return divide(found, expand_dims(scale, 1) if found.ndim == 2 else scale)

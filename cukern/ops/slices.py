@@ -1,0 +1,201 @@
+"""Functions of slices and windows, elements chosen by conditions, diagonals written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..creation import asarray, device_of
+from ..table import where
+from .axes import normalize_axis, on_device, public, recorded, require_array, view
+from .elementwise import as_operands, astype
+from .index import scatter
+from .linalg import diagonal
+from .manipulate import broadcast_arrays, moveaxis, reshape, stack, unstack
+
+__all__ = ["apply_along_axis", "fill_diagonal", "select", "sliding_window_view"]
+
+
+@public
+def apply_along_axis(
+    function: Callable[..., Any], axis: int, x: Array, /, *args: Any, **options: Any
+) -> Array:
+    """The results of a function of each of the vectors along an axis, one call each; differentiable as it is.
+
+    Args:
+        function: takes a vector, and ``args`` and ``options``; returns an array or a number.
+        axis: the axis of ``x``.
+        x: any array.
+
+    Returns:
+        An array with the axes of the results in the place of ``axis``.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: there is no vector, or results differ in shape.
+
+    >>> import cukern as ck
+    >>> ck.apply_along_axis(lambda row: row[::-1], 1, ck.asarray([[1, 2], [3, 4]])).tolist()
+    [[2, 1], [4, 3]]
+    """
+    place = normalize_axis(axis, require_array(x, "apply_along_axis").ndim, "apply_along_axis")
+    rows = moveaxis(x, place, -1)
+    if not math.prod(rows.shape[:-1]):
+        raise ValueError(f"apply_along_axis: x: there is no vector along axis {axis} of shape {x.shape}")
+    made = [
+        asarray(function(row, *args, **options), device=x.device)
+        for row in unstack(reshape(rows, (-1, rows.shape[-1])))
+    ]
+    results = stack(made)
+    shape = results.shape[1:]
+    whole = reshape(results, (*rows.shape[:-1], *shape))
+    back = rows.ndim - 1
+    return moveaxis(whole, tuple(range(back, back + len(shape))), tuple(range(place, place + len(shape))))
+
+
+@public
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
+    """Of several arrays, each element of the first whose condition is true there, else ``default``.
+
+    Args:
+        condlist: bool arrays.
+        choicelist: as many arrays or numbers; all broadcast.
+        default: an array or a number.
+
+    Raises:
+        TypeError: a condition is not bool.
+        ValueError: there is no condition, or not as many choices.
+
+    >>> import cukern as ck
+    >>> x = ck.arange(4)
+    >>> ck.select([x < 1, x > 2], [x - 10, x + 10]).tolist()
+    [-10, 0, 0, 13]
+    """
+    if not condlist or len(condlist) != len(choicelist):
+        raise ValueError(
+            f"select: expected as many choices as conditions, at least one, got {len(condlist)} conditions "
+            f"and {len(choicelist)} choices"
+        )
+    device = device_of((*condlist, *choicelist, default))
+    conditions = [asarray(one, device=device) for one in condlist]
+    for i, one in enumerate(conditions):
+        if one.dtype != dtypes.bool_:
+            raise TypeError(f"select: condlist[{i}]: expected bool, got {one.dtype}")
+    choices = as_operands("select", (*choicelist, default))
+    dtype = dtypes.result_type(*(one.dtype if isinstance(one, Array) else one for one in choices))
+    wide = [
+        asarray(one, dtype, device) if not isinstance(one, Array) else astype(one, dtype, copy=False)
+        for one in choices
+    ]
+    made = wide[-1]
+    for condition, choice in zip(reversed(conditions), reversed(wide[:-1]), strict=True):
+        made = where(condition, choice, made)
+    return (
+        made
+        if made.shape == np.broadcast_shapes(*(one.shape for one in wide))
+        else broadcast_arrays(made, *wide)[0]
+    )
+
+
+@public
+def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
+    """Write ``val`` to the main diagonal of ``x``, in place: where all indices are the same.
+
+    Args:
+        x: at least two axes; more than two are of one size.
+        val: a number, or an array whose elements are written in turn, again from the first when they end.
+        wrap: whether the diagonal of a tall matrix goes on below, after an empty row.
+
+    Raises:
+        GradientError: a tape tracks ``x``.
+        ValueError: ``x`` has fewer axes, or more of different sizes.
+
+    >>> import cukern as ck
+    >>> x = ck.zeros((2, 2))
+    >>> ck.fill_diagonal(x, 3)
+    >>> x.tolist()
+    [[3.0, 0.0], [0.0, 3.0]]
+    """
+    if require_array(x, "fill_diagonal").ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+        raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
+    rows, columns = x.shape[0], x.shape[1]
+    if x.ndim == 2 and not (wrap and rows > columns):
+        _write_in_turn(x, diagonal(x), val)
+        return
+    if x.ndim == 2:
+        places = np.arange(0, rows * columns, columns + 1)
+    else:
+        places = np.arange(rows) * sum(rows**i for i in range(x.ndim))
+    index = np.unravel_index(places, x.shape)
+    count = len(places)
+    value = asarray(val, device=x.device)
+    x[tuple(index)] = val if value.size == 1 else _in_turn(value, count)
+
+
+def _in_turn(value: Array, count: int) -> Array:
+    flat = reshape(value, (-1,))
+    return flat[np.arange(count) % flat.size]
+
+
+def _write_in_turn(x: Array, part: Array, val: Any) -> None:
+    value = asarray(val, device=x.device)
+    part[...] = val if value.size == 1 else _in_turn(value, part.size)
+
+
+@public
+@on_device
+def sliding_window_view(x: Array, window_shape: Any, axis: Any = None) -> Array:
+    """A view of all windows of a shape that slide over axes, their elements along new last axes; not to be written.
+
+    Args:
+        x: any array.
+        window_shape: the sizes of the windows.
+        axis: the axes that they slide along; all when None.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: a window is larger than its axis, or sizes and axes differ in number.
+
+    >>> import cukern as ck
+    >>> ck.sliding_window_view(ck.arange(4), 3).tolist()
+    [[0, 1, 2], [1, 2, 3]]
+    """
+    ndim = require_array(x, "sliding_window_view").ndim
+    sizes = tuple(window_shape) if isinstance(window_shape, (tuple, list)) else (window_shape,)
+    along = axis if axis is None or isinstance(axis, (tuple, list)) else (axis,)
+    axes = (
+        list(range(ndim))
+        if along is None
+        else [normalize_axis(one, ndim, "sliding_window_view") for one in along]
+    )
+    if len(axes) != len(sizes):
+        raise ValueError(
+            f"sliding_window_view: expected a size for each of {len(axes)} axes, got {window_shape}"
+        )
+    shape = list(x.shape)
+    for one, size in zip(axes, sizes, strict=True):
+        if not 0 <= size <= shape[one]:
+            raise ValueError(
+                f"sliding_window_view: a window of {size} does not fit into {shape[one]} along axis {one}"
+            )
+        shape[one] -= size - 1
+    strides = (*x._data.strides, *(x._data.strides[one] for one in axes))
+    made = view(x, x.device.xp.lib.stride_tricks.as_strided(x._data, (*shape, *sizes), strides))
+    return recorded(
+        "sliding_window_view", x, made, lambda g: _unslid(g, x.shape, (*shape, *sizes), axes, sizes)
+    )
+
+
+def _unslid(
+    g: Array, shape: tuple[int, ...], windows: tuple[int, ...], axes: Sequence[int], sizes: Any
+) -> Array:
+    """The sums of what windows hold of each element."""
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    flat = np.lib.stride_tricks.sliding_window_view(numbers, sizes, tuple(axes)).reshape(-1)
+    places = asarray(flat, dtypes.int64, g.device)
+    return reshape(scatter(reshape(g, (1, -1, 1)), places._data, 1, numbers.size, 1), shape)

@@ -198,14 +198,23 @@ ELSEWHERE = {
     "allclose": "a Python bool: test_special",
     "array_equal": "a Python bool: test_special",
     "array_equiv": "a Python bool: test_special",
+    "apply_along_axis": "takes a function: test_slices",
     "check_indices": "a with-block: test_at",
+    "fill_diagonal": "writes in place: test_slices",
     "fuse": "makes functions: test_fuse, test_fuse_reduce",
+    "histogram2d": "takes pairs of options: test_slices",
     "index_add": "writes by places: test_index",
+    "multigammaln": "its second operand is a Python int: test_special_functions",
     "nan_to_num": "its numbers depend on the dtype: test_special",
+    "polyfit": "of float32 and float64: test_slices",
+    "polyval": "of an array and anything: test_slices",
     "put_along_axis": "writes in place: test_at",
     "ravel_multi_index": "of places: test_at",
+    "select": "its conditions are bool: test_slices",
+    "sliding_window_view": "its windows are a shape: test_slices",
     "unravel_index": "of places: test_at",
     "polygamma": "its first operand is a Python int: test_special",
+    "zeta": "its second operand has a default: test_special_functions",
 }
 
 

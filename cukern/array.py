@@ -326,6 +326,10 @@ class Array(Operators):
             raise TypeError(f"only an array of one element becomes {wanted}; this one has shape {self.shape}")
         return self.item()
 
+    def __bytes__(self) -> bytes:
+        """The elements' memory, in C order."""
+        return self.numpy().tobytes()
+
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous; use any() or all()")

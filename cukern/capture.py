@@ -12,9 +12,8 @@ from . import live, pytree, tape
 from .algebra import is_array
 from .array import Array, copied
 from .device import Device, current
-from .dtypes import DType
+from .dtypes import DType, get_default_dtype
 from .errors import CaptureError
-from .layout import Layout
 from .ops.copying import Copies
 from .ops.launch import remember
 
@@ -32,8 +31,9 @@ def capture(step: Callable[P, R]) -> Captured[P, R]:
     For a step whose kernels are short, where launching them takes longer than they do: a whole training
     step with its tape, optimizer and random numbers. The first call with arguments of a form runs as it
     is, and so compiles and allocates what it needs; the second is recorded while it is launched. From then
-    on arrays are copied into the graph's own memory, and the graph runs. Other shapes, dtypes or numbers
-    are another form, with a graph of its own. On the host, and while a tape records, ``step`` is just called.
+    on arrays are copied into the graph's own memory, and the graph runs. Other shapes, dtypes, numbers or
+    another default dtype are another form, with a graph of its own. On the host, and while a tape records,
+    ``step`` is just called.
 
     What a graph replays is what was recorded:
 
@@ -80,8 +80,8 @@ class Captured(Generic[P, R]):
         functools.update_wrapper(self, step)
         self._step = step
         self._graphs: dict[Any, _Graph | None] = {}
-        # Of arguments that are arrays in C order, by their layouts.
-        self._known: dict[tuple[Layout, ...], _Graph] = {}
+        # Of arguments that are arrays in C order, by the default dtype and their layouts.
+        self._known: dict[tuple[Any, ...], _Graph] = {}
         self._replaced = live.replaced
 
     def __repr__(self) -> str:
@@ -100,7 +100,8 @@ class Captured(Generic[P, R]):
             self._known.clear()
         if not kwargs and self._known and _ARRAYS.issuperset(map(type, args)):
             arrays: Any = args
-            graph = self._known.get(tuple([one._layout or one._planned() for one in arrays]))
+            layouts = [one._layout or one._planned() for one in arrays]
+            graph = self._known.get((get_default_dtype(), *layouts))
             if graph is not None and not tape.active() and live.recorder() is None:
                 known: R = graph.replay(arrays)
                 return known
@@ -120,7 +121,7 @@ class Captured(Generic[P, R]):
             raise CaptureError(
                 f"capture: {_name(self._step)}: expected arrays on one device, got {device} and {other}"
             )
-        key = (device, pytree.structure(tree), *map(_form, leaves))
+        key = (device, get_default_dtype(), pytree.structure(tree), *map(_form, leaves))
         try:
             graph = self._graphs.get(key)
         except TypeError as error:
@@ -135,7 +136,7 @@ class Captured(Generic[P, R]):
         if not kwargs and inputs and _ARRAYS.issuperset(map(type, args)):
             layouts = tuple([one._planned() for one in args])
             if all(one.contiguous for one in layouts):
-                remember(self._known, layouts, graph)
+                remember(self._known, (get_default_dtype(), *layouts), graph)
         return result
 
 

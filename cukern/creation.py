@@ -45,21 +45,23 @@ def _device(device: Device | str | None) -> Device:
 def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], bool]:
     """``obj`` as a NumPy array of a dtype that cukern has, and whether the memory may be another's.
 
-    Python floats become float32.
+    Python floats get the default floating dtype.
     """
-    typed = hasattr(obj, "dtype")
-    if isinstance(obj, (list, tuple)):
-        obj, typed = _unwrapped(obj), _has_dtype(obj)
-    python = not typed and isinstance(obj, (bool, int, float, list))
+    listed = isinstance(obj, (list, tuple))
+    if listed:
+        obj = _unwrapped(obj)
+    python = listed or (not hasattr(obj, "dtype") and isinstance(obj, (bool, int, float)))
     with np.errstate(over="ignore"):
         data = np.asarray(obj, dtype if python else None)
+        if python and dtype is None and data.dtype == np.float64:
+            dtype = _of_items(obj, data)
+            data = np.asarray(obj, dtype) if dtype == dtypes.uint64 else data
         if data.dtype == object or (data.dtype.kind in "USVmM" and data.dtype != dtypes.bfloat16):
             raise TypeError(f"obj: expected numbers that a dtype of cukern holds, got {data.dtype} data")
         if data.dtype.kind == "c":
             raise TypeError(f"obj: cukern has no dtype {data.dtype}")
         if dtype is None:
-            python_float = python and data.dtype == np.float64
-            dtype = dtypes.default_float if python_float else dtypes.as_dtype(data.dtype, "obj")
+            dtype = dtypes.as_dtype(data.dtype, "obj")
         cast = data.astype(dtype, copy=False)
         return cast, cast is data and not python
 
@@ -75,8 +77,24 @@ def _unwrapped(obj: Any) -> Any:
     return obj.numpy()
 
 
-def _has_dtype(items: Any) -> bool:
-    return any(_has_dtype(i) if isinstance(i, (list, tuple)) else hasattr(i, "dtype") for i in items)
+def _of_items(obj: Any, data: npt.NDArray[np.float64]) -> dtypes.DType:
+    """The dtype of a number or of lists of them, of which NumPy makes float64."""
+    kinds = _kinds([obj])
+    floats = [kind for kind in kinds if isinstance(kind, np.dtype) and kind in dtypes.FLOATS]
+    if floats:
+        return dtypes.result_type(*floats)
+    # NumPy has no integers for one beyond int64 beside another; these do where none is negative.
+    whole = bool(data.size) and float not in kinds and not (data < 0).any()
+    return dtypes.uint64 if whole else dtypes.get_default_dtype()
+
+
+def _kinds(items: list[Any]) -> set[Any]:
+    """The dtypes of what is in nested lists, and the types of the Python numbers."""
+    types = set(map(type, items))
+    kinds: set[Any] = types & {bool, int, float}
+    for item in items if types - kinds else ():
+        kinds |= _kinds(item) if isinstance(item, list) else {getattr(item, "dtype", type(item))}
+    return kinds
 
 
 def asarray(
@@ -89,7 +107,8 @@ def asarray(
 
     Args:
         obj: an Array, a NumPy or CuPy array, numbers or nested lists of them.
-        dtype: the dtype; by default that of ``obj``, float32 for Python floats, int64 for Python ints.
+        dtype: the dtype; by default that of ``obj``, the default one (float32) for Python floats, int64
+            for Python ints. Integers of a list are taken as they are, to the last bit.
         device: the device; by default that of an Array or a CuPy array, else the current one.
         copy: True copies always; False raises where a copy is needed; None copies where needed.
             An aligned NumPy array on the host is shared, not copied.
@@ -115,6 +134,17 @@ def asarray(
     elif copy is False and not shares:
         raise ValueError(f"copy: a copy is needed to make an array of this {type(obj).__name__}")
     return _on(where, data)
+
+
+def beside(values: Any, x: Array) -> Array:
+    """``values`` as an array to be joined with ``x``, on its device; Python floats with the digits that ``x`` has."""
+    given = isinstance(values, Array)
+    if isinstance(values, (int, float)) and not isinstance(values, (bool, np.generic)):
+        return asarray(values, x.dtype if x.dtype in dtypes.FLOATS else None, x.device)
+    made = asarray(values, device=None if given else x.device)
+    if isinstance(values, (list, tuple)) and made.dtype in dtypes.FLOATS and x.dtype in dtypes.FLOATS:
+        return asarray(values, dtypes.promote(made.dtype, x.dtype), x.device)
+    return made
 
 
 def device_of(values: Iterable[Any]) -> Device | None:
@@ -203,11 +233,11 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
 
     Args:
         shape: the sizes of the axes.
-        dtype: float32 by default.
+        dtype: the default floating dtype if None.
         device: the current one by default.
     """
     where = _device(device)
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     with where.activate():
         return Array._wrap(where.xp.empty(shape_of(shape), wanted), where)
 
@@ -229,16 +259,16 @@ def full(
 
 
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
-    """An array of zeros, float32 by default."""
+    """An array of zeros, of the default floating dtype if no other is named."""
     where = _device(device)
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     with where.activate():
         return Array._wrap(where.xp.zeros(shape_of(shape), wanted), where)
 
 
 def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
-    """An array of ones, float32 by default."""
-    return full(shape, 1, dtypes.default_float if dtype is None else dtype, device)
+    """An array of ones, of the default floating dtype if no other is named."""
+    return full(shape, 1, dtypes.get_default_dtype() if dtype is None else dtype, device)
 
 
 def _like(
@@ -327,7 +357,7 @@ def linspace(
     device: Device | str | None = None,
     endpoint: bool = True,
 ) -> Array:
-    """``num`` evenly spaced numbers from ``start`` to ``stop``, float32 by default.
+    """``num`` evenly spaced numbers from ``start`` to ``stop``, of the default floating dtype.
 
     Raises:
         ValueError: ``num`` is negative.
@@ -335,7 +365,7 @@ def linspace(
     start, stop = float(start), float(stop)
     if num < 0:
         raise ValueError(f"num: expected at least 0, got {num}")
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
     return _on(_device(device), np.linspace(start, stop, num, endpoint=endpoint, dtype=kind).astype(wanted))
 
@@ -348,8 +378,8 @@ def eye(
     dtype: npt.DTypeLike | None = None,
     device: Device | str | None = None,
 ) -> Array:
-    """Ones on the ``k``-th diagonal of a matrix of zeros, float32 by default."""
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    """Ones on the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return _built(_device(device), wanted, lambda xp: xp.eye(n_rows, n_cols, k=k, dtype=bool))
 
 
@@ -363,8 +393,8 @@ def logspace(
     dtype: npt.DTypeLike | None = None,
     device: Device | str | None = None,
 ) -> Array:
-    """``num`` numbers evenly spaced on a logarithmic scale, from ``base**start`` to ``base**stop``; float32."""
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    """``num`` numbers evenly spaced on a logarithmic scale, from ``base**start`` to ``base**stop``."""
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return _on(_device(device), np.logspace(start, stop, num, endpoint, base).astype(wanted))
 
 
@@ -377,13 +407,13 @@ def geomspace(
     dtype: npt.DTypeLike | None = None,
     device: Device | str | None = None,
 ) -> Array:
-    """``num`` numbers in geometric progression from ``start`` to ``stop``, float32 by default."""
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    """``num`` numbers in geometric progression from ``start`` to ``stop``."""
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return _on(_device(device), np.geomspace(start, stop, num, endpoint).astype(wanted))
 
 
 def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:
-    """The identity matrix of ``n`` rows, float32 by default."""
+    """The identity matrix of ``n`` rows, of the default floating dtype."""
     return eye(n, dtype=dtype, device=device)
 
 
@@ -395,6 +425,6 @@ def tri(
     *,
     device: Device | str | None = None,
 ) -> Array:
-    """Ones on and below the ``k``-th diagonal of a matrix of zeros, float32 by default."""
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    """Ones on and below the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return _built(_device(device), wanted, lambda xp: xp.tri(n_rows, n_cols, k, dtype=bool))

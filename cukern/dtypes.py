@@ -6,8 +6,11 @@ bfloat16 is the one that the ml_dtypes package adds to NumPy.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import ml_dtypes
@@ -30,7 +33,6 @@ bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
 float32: DType = np.dtype(np.float32)
 float64: DType = np.dtype(np.float64)
 
-default_float = float32
 default_int = int64
 
 
@@ -114,10 +116,10 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
         return _BY_DTYPE[obj].dtype
     if obj is None or isinstance(obj, np.ndarray):
         raise TypeError(f"{argument}: expected a dtype, got {type(obj).__name__}")
-    if obj == "bfloat16":
+    if isinstance(obj, str) and obj == "bfloat16":
         return bfloat16
-    if obj is float:
-        return default_float
+    if obj is float or (isinstance(obj, str) and obj == "float"):
+        return get_default_dtype()
     try:
         dtype = np.dtype(obj)
     except TypeError as error:
@@ -130,14 +132,95 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
     return _BY_DTYPE[dtype].dtype
 
 
-@cache
-def promote(a: DType, b: DType) -> DType:
-    """The dtype of an operation on arrays of dtypes ``a`` and ``b``: NumPy's rule, with bfloat16's beside it.
+class _Local(threading.local):
+    default: DType | None = None
 
-    bfloat16 with an integer or bool stays bfloat16; with float16 it becomes float32.
 
-    Source: NumPy's ``promote_types``, of which the Array API's promotion table is a part.
+_local = _Local()
+_of_process = float32
+
+
+def get_default_dtype() -> DType:
+    """The default floating dtype: that of :func:`default_dtype`'s block in this thread, else the process's.
+
+    >>> get_default_dtype().name
+    'float32'
     """
+    chosen = _local.default
+    return _of_process if chosen is None else chosen
+
+
+def _floating(dtype: npt.DTypeLike | str) -> DType:
+    chosen = as_dtype(dtype)
+    if info(chosen).kind != "f":
+        raise TypeError(f"dtype: expected a floating dtype, got {chosen}")
+    return chosen
+
+
+def set_default_dtype(dtype: npt.DTypeLike | str) -> None:
+    """Make ``dtype`` the default floating dtype of the process, of all its threads; it is float32 at first.
+
+    The default is the dtype of arrays of Python floats, of ``dtype=float`` and ``dtype="float"``, of integers
+    divided by integers, and of whatever else NumPy would give integers a float64 result in: ``exp``, ``mean``,
+    ``median``, ``linalg.inv``. A dtype that an array has is never changed by it.
+
+    Args:
+        dtype: float16, bfloat16, float32 or float64.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    global _of_process
+    _of_process = _floating(dtype)
+
+
+@contextmanager
+def default_dtype(dtype: npt.DTypeLike | str) -> Iterator[DType]:
+    """Make ``dtype`` the default floating dtype within the block, in this thread; see :func:`set_default_dtype`.
+
+    >>> import cukern as ck
+    >>> with ck.default_dtype(ck.float64):
+    ...     (ck.arange(3) / 3).dtype.name
+    'float64'
+    """
+    before, _local.default = _local.default, _floating(dtype)
+    try:
+        yield _local.default
+    finally:
+        _local.default = before
+
+
+def of_integers(dtype: DType) -> DType:
+    """The floating dtype of a function of integers that NumPy gives in ``dtype``: the default one, if not smaller."""
+    default = get_default_dtype()
+    return dtype if dtype.itemsize < default.itemsize else default
+
+
+def float_of(*operands: object) -> DType:
+    """The floating dtype of :func:`result_type`; of integers and bool alone, the default one."""
+    dtype = result_type(*operands)
+    return dtype if info(dtype).kind == "f" else get_default_dtype()
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype of an operation on arrays of dtypes ``a`` and ``b``.
+
+    That of the floating one where only one is floating. Else NumPy's ``promote_types``, of which the Array API's
+    promotion table is a part, with the default floating dtype in float64's place for uint64 beside signed integers;
+    bfloat16 with float16 becomes float32.
+    """
+    if a == b:
+        return a
+    floating = info(a).kind == "f", info(b).kind == "f"
+    if floating[0] != floating[1]:
+        return a if floating[0] else b
+    joined = _numpy_promote(a, b)
+    return joined if floating[0] or info(joined).kind != "f" else get_default_dtype()
+
+
+@cache
+def _numpy_promote(a: DType, b: DType) -> DType:
+    """NumPy's ``promote_types``; bfloat16 stays beside integers, and becomes float32 beside float16."""
     if a == b:
         return a
     if bfloat16 in (a, b):
@@ -148,31 +231,9 @@ def promote(a: DType, b: DType) -> DType:
     return as_dtype(np.promote_types(a, b))
 
 
-def _with_scalar(dtype: DType, scalar: bool | int | float) -> DType:
-    kind = info(dtype).kind
-    if isinstance(scalar, bool) or (isinstance(scalar, int) and kind in "iuf"):
-        return dtype
-    if isinstance(scalar, int):
-        return default_int
-    return dtype if kind == "f" else float64 if kind in "iu" else default_float
-
-
-def result_type(*operands: object) -> DType:
-    """The dtype of an operation on ``operands``.
-
-    Args:
-        operands: arrays (anything with a ``dtype``), dtypes, and Python scalars. A Python scalar
-            takes the arrays' dtype when its kind fits, as in NumPy 2.
-
-    Raises:
-        TypeError: an operand has no dtype of cukern.
-
-    >>> result_type(float32, 2.5).name
-    'float32'
-    >>> result_type(int32, float32).name
-    'float64'
-    """
-    strong: DType | None = None
+def _sorted_out(operands: tuple[object, ...]) -> tuple[list[DType], list[bool | int | float]]:
+    """The dtypes among operands, and the Python numbers."""
+    strong: list[DType] = []
     weak: list[bool | int | float] = []
     for operand in operands:
         if isinstance(operand, (bool, int, float)) and not isinstance(operand, np.generic):
@@ -182,13 +243,54 @@ def result_type(*operands: object) -> DType:
             raise TypeError(f"operand: cukern has no complex numbers, got {operand!r}")
         named: Any = operand
         # The types of NumPy's scalars have an attribute of that name, which is no dtype.
-        dtype = as_dtype(named if isinstance(named, type) else getattr(named, "dtype", named), "operand")
-        strong = dtype if strong is None else promote(strong, dtype)
-    if strong is None:
-        if not weak:
-            raise TypeError("result_type: expected at least one operand, got none")
-        kinds = {type(scalar) for scalar in weak}
-        return default_float if float in kinds else default_int if int in kinds else bool_
+        strong.append(
+            as_dtype(named if isinstance(named, type) else getattr(named, "dtype", named), "operand")
+        )
+    return strong, weak
+
+
+def _beside_scalars(dtype: DType, weak: list[bool | int | float], of_floats: DType) -> DType:
+    """The dtype of an array's beside Python numbers, ``of_floats`` for an array of integers beside a float."""
     for scalar in weak:
-        strong = _with_scalar(strong, scalar)
-    return strong
+        kind = info(dtype).kind
+        if isinstance(scalar, bool) or kind == "f" or (isinstance(scalar, int) and kind in "iu"):
+            continue
+        dtype = default_int if isinstance(scalar, int) else of_floats
+    return dtype
+
+
+def result_type(*operands: object) -> DType:
+    """The dtype of an operation on ``operands``.
+
+    Args:
+        operands: arrays (anything with a ``dtype``), dtypes, and Python scalars. A floating dtype wins over integers
+            and bool. A Python scalar takes the arrays' dtype when its kind fits, as in NumPy 2; a Python float beside
+            integers is of the default floating dtype.
+
+    Raises:
+        TypeError: an operand has no dtype of cukern.
+
+    >>> result_type(float32, 2.5).name
+    'float32'
+    >>> result_type(int32, float16).name
+    'float16'
+    """
+    strong, weak = _sorted_out(operands)
+    if strong:
+        floats = [dtype for dtype in strong if dtype in FLOATS]
+        return _beside_scalars(reduce(promote, floats or strong), weak, get_default_dtype())
+    if not weak:
+        raise TypeError("result_type: expected at least one operand, got none")
+    kinds = {type(scalar) for scalar in weak}
+    return get_default_dtype() if float in kinds else default_int if int in kinds else bool_
+
+
+def comparable(*operands: object) -> DType:
+    """The dtype that arrays, dtypes and Python numbers are compared in: NumPy's, whatever the default is.
+
+    float64 holds an int32 beside a float32, of which :func:`result_type` would lose digits.
+    """
+    strong, weak = _sorted_out(operands)
+    if not strong:
+        return result_type(*weak)
+    return _beside_scalars(reduce(_numpy_promote, strong), weak, float64)

@@ -18,7 +18,7 @@ import numpy as np
 from . import dtypes
 from .dtypes import DType
 from .operators import FUNCTIONS, Operators
-from .row import Row, Scalar, convert_scalar, is_scalar
+from .row import FLOAT, Row, Scalar, convert_scalar, is_scalar
 
 
 class Node:
@@ -119,8 +119,9 @@ def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
     wanted, result = row.resolve([_sample(node) for node in nodes])
     weak = all(node.weak for node in nodes)
     if weak:
-        strong = [node.dtype for node in nodes]
-        wanted, result = row.resolve(strong)
+        # As Python computes: in double, whatever the dtype that the value will be met in.
+        whole = row.types == FLOAT
+        wanted, result = row.resolve([dtypes.float64 if whole else node.dtype for node in nodes])
     args = tuple(cast(node, dtype) for node, dtype in zip(nodes, wanted, strict=True))
     folded = _fold(row, args)
     return _node("call", result, args, row, weak=weak) if folded is None else folded

@@ -143,7 +143,8 @@ class Fused(Generic[P, R]):
             bound = self._signature.bind(*args, **kwargs)
             static = {k: v for k, v in bound.arguments.items() if k in self._static}
             tree = {k: v for k, v in bound.arguments.items() if k not in self._static}
-        key: list[Any] = [pytree.structure(tree), *((k, _typed(v)) for k, v in static.items())]
+        key: list[Any] = [dtypes.get_default_dtype(), pytree.structure(tree)]
+        key += ((k, _typed(v)) for k, v in static.items())
         call = _Call(tree, static, [], (), [], [])
         for _, leaf in pytree.leaves(tree):
             value = leaf

@@ -103,7 +103,7 @@ def fromfunction(
     **options: Any,
 ) -> Any:
     """What ``function`` makes of the coordinates of a grid: an array for each axis of ``shape``, float32."""
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     grid = indices(shape, wanted, device=device)
     return function(*(grid[i] for i in range(grid.shape[0])), **options)
 

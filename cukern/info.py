@@ -151,7 +151,7 @@ def promote_types(type1: Any, type2: Any, /) -> DType:
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether every value of a dtype, or of an array's, is one of another dtype, as promotion has it.
+    """Whether promotion takes a dtype, or that of an array, to another: int64 to float32, too.
 
     >>> can_cast("int8", "int16"), can_cast("float64", "float32")
     (True, False)
@@ -231,7 +231,7 @@ class NamespaceInfo:
     def default_dtypes(self, *, device: Device | str | None = None) -> dict[str, DType]:
         """The dtypes of Python numbers, and of indices; there are no complex ones."""
         return {
-            "real floating": dtypes.default_float,
+            "real floating": dtypes.get_default_dtype(),
             "integral": dtypes.default_int,
             "indexing": dtypes.default_int,
         }

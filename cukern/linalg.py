@@ -1,6 +1,6 @@
 """Linear algebra: the linalg extension of the Array API standard, and what NumPy has beside it.
 
-Factorisations are LAPACK's on the host and cuSOLVER's on a GPU, of float32 and float64; integers become float64,
+Factorisations are LAPACK's on the host and cuSOLVER's on a GPU, of float32 and float64; integers get the default dtype,
 half types are refused as by NumPy. Derivatives are of any order. A GPU does not raise for singular matrices: inverses
 and solutions have NaN or infinities, the Cholesky factors of matrices that are not positive definite are NaN. Within
 ``cupyx.errstate(linalg="raise")`` it waits for the result and raises LinAlgError too.
@@ -161,8 +161,8 @@ def _working(x: Array) -> dtypes.DType:
 
 
 def _narrowed(made: Array, x: Array) -> Array:
-    """A norm of ``x`` in the dtype of ``x``, or float64 for integers."""
-    return made.astype(x.dtype, copy=False) if x.dtype in dtypes.FLOATS else made
+    """A norm of ``x`` in the dtype of ``x``, or the default one for integers."""
+    return made.astype(dtypes.float_of(x.dtype), copy=False)
 
 
 def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
@@ -178,7 +178,7 @@ def vector_norm(
     """``sum(|x|**ord) ** (1 / ord)`` over axes; where an element, or the norm, is 0, its derivative is 0.
 
     Args:
-        x: any array; integers are computed in float64, half types in float32.
+        x: any array; integers are computed in float64 for the default floating dtype, half types in float32.
         axis: the axis or axes; all by default.
         keepdims: whether the axes stay, with size 1.
         ord: any number; infinities for the largest and the smallest size, 0 for how many are not 0. Several
@@ -206,7 +206,7 @@ def matrix_norm(
     """The norm of the matrices in the last two axes.
 
     Args:
-        x: shape (..., m, n); integers are computed in float64.
+        x: shape (..., m, n); integers are computed in float64 for the default floating dtype.
         keepdims: whether the two axes stay, with size 1.
         ord: ``"fro"``, ``"nuc"``, or 1, 2, infinity and their negatives. Of 2, -2 and ``"nuc"`` the derivative is
             that of the singular values.

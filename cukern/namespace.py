@@ -35,7 +35,7 @@ from .special import *  # noqa: F403
 from .table import *  # noqa: F403
 
 #: Functions that arrays have as methods or operators, under another public name or none.
-INTERNAL = frozenset({"at", "getitem", "setitem", "inplace"})
+INTERNAL = frozenset({"at", "compare", "getitem", "setitem", "inplace"})
 
 
 tape.register_algebra(

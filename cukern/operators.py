@@ -24,6 +24,13 @@ class Operators:
         made: Self = FUNCTIONS[name](x, y) if _is_operand(x) and _is_operand(y) else NotImplemented
         return made
 
+    def _compare(self, name: str, other: Any) -> Self:
+        """The comparison ``name`` with another operand, which may be a list, None or text besides."""
+        made: Self = (
+            FUNCTIONS[name](self, other) if _is_operand(other) else FUNCTIONS["compare"](self, name, other)
+        )
+        return made
+
     def __neg__(self) -> Self:
         return self._call("negative")
 
@@ -115,22 +122,22 @@ class Operators:
         return self._apply("bitwise_right_shift", other, self)
 
     def __lt__(self, other: Any) -> Self:
-        return self._apply("less", self, other)
+        return self._compare("less", other)
 
     def __le__(self, other: Any) -> Self:
-        return self._apply("less_equal", self, other)
+        return self._compare("less_equal", other)
 
     def __gt__(self, other: Any) -> Self:
-        return self._apply("greater", self, other)
+        return self._compare("greater", other)
 
     def __ge__(self, other: Any) -> Self:
-        return self._apply("greater_equal", self, other)
+        return self._compare("greater_equal", other)
 
     def __eq__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._apply("equal", self, other)
+        return self._compare("equal", other)
 
     def __ne__(self, other: Any) -> Self:  # type: ignore[override]
-        return self._apply("not_equal", self, other)
+        return self._compare("not_equal", other)
 
     # ----- in place: an array is written, a symbol stands for a new value -----
 

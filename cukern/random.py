@@ -175,7 +175,7 @@ class Generator(Distributions):
         Raises:
             ValueError: the parameters do not broadcast to ``size``: numbers would be used twice.
         """
-        wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+        wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
         if dtypes.info(wanted).kind != "f":
             raise TypeError(f"{kind}: dtype: expected a floating dtype, got {wanted}")
         shapes = [p.shape for p in parameters if isinstance(p, Array)]

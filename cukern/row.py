@@ -62,7 +62,7 @@ class Row:
         vjp: from the cotangent ``g``, the operands and the result, all symbols, the cotangent of each
             operand; None where the derivative is zero or not defined.
         codes: another ``code`` for some kinds of dtype, of ``"biuf"`` or ``"h"`` for floats of 16 bits.
-        integers: the dtype that integers are divided in; None for the float of NumPy's math functions.
+        integers: the dtype that NumPy computes integers in; None for the float of its math functions.
         halves: whether it has a meaning for float16 and bfloat16, whose values are computed in float32.
         simplify: may name another row and operands for special Python numbers.
         oracle: the NumPy function of the same values, where its name is another.
@@ -110,10 +110,14 @@ class Row:
         kinds = _KINDS[self.types] if "x" in self.operands else "any dtype, taken as bool"
         rules = [f"Takes arrays of {kinds}, and Python numbers."]
         if len(self.operands) > 1:
-            rules.append("Operands are broadcast, and promoted to a common dtype.")
-        if self.types == FLOAT:
-            where = "float64" if self.integers else "the float that NumPy computes them in"
-            rules.append(f"Integers are computed in {where}.")
+            rules.append(
+                "Operands are broadcast, and promoted to a common dtype."
+                if self.result == "b"
+                else "Operands are broadcast, and promoted to a common dtype, the floating one beside integers."
+            )
+        if self.types == FLOAT and self.result == "x":
+            smaller = "" if self.integers else ", or in NumPy's dtype where that is smaller"
+            rules.append(f"Integers alone are computed in the default floating dtype{smaller}.")
         rules.append("The result is bool." if self.result == "b" else "The result has the dtype computed in.")
         rules.append("Differentiable to any order." if self.differentiable else "Has no derivative.")
         refused = "" if self.types in (ALL, FLOAT) else " Raises TypeError for other dtypes."
@@ -140,7 +144,8 @@ class Row:
         return cast, dtype if self.result == "x" else dtypes.bool_
 
     def _computed(self, operands: Sequence[DType | Scalar]) -> DType:
-        dtype = dtypes.result_type(*operands)
+        truth = self.result == "b"
+        dtype = (dtypes.comparable if truth else dtypes.result_type)(*operands)
         kind = dtypes.info(dtype).kind
         if kind in self.types:
             return dtype
@@ -149,7 +154,10 @@ class Row:
         if self.types == FLOAT:
             strong = [operand for operand in operands if isinstance(operand, np.dtype)]
             each = strong if len(strong) == len(operands) else [dtype]
-            return self.integers or dtypes.result_type(*map(_float_of, each))
+            floats = [self.integers or _float_of(one) for one in each]
+            if truth:
+                return dtypes.comparable(*floats)
+            return dtypes.result_type(*map(dtypes.of_integers, floats))
         raise TypeError(f"{self.name}: expected {_KINDS[self.types]}, got {dtypes.info(dtype).name}")
 
     def print(self, operands: Sequence[str], dtype: DType) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from . import dtypes
 from .array import Array
 from .creation import zeros_like
 from .fuse import fuse
+from .operators import FUNCTIONS
 from .ops.axes import public, require_array
 from .ops.elementwise import astype, binary, parametric, ternary, unary
 from .row import ALL, NUMERIC, scipys
@@ -412,6 +415,36 @@ def _comparable(name: str, a: Any, b: Any) -> tuple[Array, Array]:
     first = next((x for x in (a, b) if isinstance(x, Array)), None)
     device = None if first is None else first.device
     return asarray(a, device=device), asarray(b, device=device)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
+
+
+@public
+def compare(x: Any, name: str, other: Any, /) -> Any:
+    """The comparison ``name`` of an array with a list, or with None or text, which equal no number; as NumPy's."""
+    from .creation import asarray, full
+
+    if not isinstance(x, Array):
+        return NotImplemented
+    if isinstance(other, (list, tuple, range)):
+        try:
+            values = asarray(other, device=x.device)
+        except TypeError:  # text or None among the items
+            return asarray(_OPERATORS[name](x.numpy(), other), device=x.device)
+        if values.dtype in dtypes.FLOATS:  # Python floats to their last digit
+            values = asarray(other, dtypes.comparable(x.dtype, values.dtype), x.device)
+        return FUNCTIONS[name](x, values)
+    if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
+        return full(x.shape, name == "not_equal", dtypes.bool_, x.device)
+    return NotImplemented
 
 
 @public

@@ -66,7 +66,7 @@ divide = binary(
     integers=dtypes.float64,
     vjp=lambda g, x, y, r: (g / y, -(g / y) * r),
     operator="__truediv__",
-    doc="The quotient x / y; of integers, in float64.",
+    doc="The quotient x / y; of integers, in the default floating dtype.",
 )
 floor_divide = binary(
     "floor_divide",
@@ -387,8 +387,12 @@ where: Choice = Choice(
 
 
 def _one_bound(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
-    """``clip`` without one bound or both."""
+    """``clip`` without one bound or both; Python integers that no element is beyond are none, as in NumPy."""
     x, low, high = operands
+    if (type(low) is int or type(high) is int) and getattr(x, "dtype", None) in dtypes.INTS:
+        limits = np.iinfo(x.dtype)
+        low = None if type(low) is int and low < limits.min else low
+        high = None if type(high) is int and high > limits.max else high
     if low is not None and high is not None:
         return None
     if high is not None:

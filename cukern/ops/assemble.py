@@ -11,7 +11,8 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..creation import arange, asarray
+from ..creation import arange, asarray, beside
+from ..row import is_scalar
 from ..table import not_equal
 from .axes import normalize_axes, normalize_axis, public, require_array
 from .elementwise import astype
@@ -374,7 +375,7 @@ def repeat(x: Array, repeats: int | Sequence[int] | Array, /, axis: int | None =
 @public
 def append(x: Array, values: Any, /, axis: int | None = None) -> Array:
     """``x`` with ``values`` after it along an axis; both flattened without one."""
-    return concat([require_array(x, "append"), asarray(values, device=x.device)], axis=axis)
+    return concat([require_array(x, "append"), beside(values, x)], axis=axis)
 
 
 def _flattened(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
@@ -403,11 +404,13 @@ def insert(x: Array, obj: Any, values: Any, /, axis: int | None = None) -> Array
 
     Raises:
         IndexError: a place is out of range.
+        OverflowError: the dtype of ``x`` does not hold a Python integer.
         ValueError: the shapes do not fit.
     """
     x, place = _flattened(x, axis, "insert")
     size, key = x.shape[place], _key(obj)
-    added = asarray(values, device=x.device).astype(x.dtype)
+    own = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
+    added = asarray(values, own, x.device).astype(x.dtype)
     if added.ndim == x.ndim and np.ndim(key) and not isinstance(key, slice):
         count = added.shape[place]
     else:

@@ -87,8 +87,8 @@ class At:
 class Change:
     """``x.at[key]``: the methods return a new array like ``x``, changed at ``key``.
 
-    Values are broadcast to the part, and cast to the dtype of ``x``. Where the key names a place several
-    times, ``set`` takes the last of its values, and the others take all.
+    Values are broadcast to the part, and cast to the dtype of ``x``, which must hold Python integers. Where
+    the key names a place several times, ``set`` takes the last of its values, and the others take all.
     """
 
     __slots__ = ("_key", "_x")
@@ -105,7 +105,7 @@ class Change:
                 )
             made = astype(value, x.dtype, copy=False)
         else:
-            dtype = x.dtype if is_scalar(value) else None
+            dtype = x.dtype if is_scalar(value) or isinstance(value, (list, tuple)) else None
             made = astype(asarray(value, dtype, x.device), x.dtype, copy=False)
         try:
             return broadcast_to(made, shape)
@@ -192,9 +192,10 @@ class Change:
 
     def subtract(self, value: Any) -> Array:
         """The part with ``value`` taken from it."""
-        return self.add(
-            negative(value) if isinstance(value, Array) else -asarray(value, device=self._x.device)
-        )
+        if not isinstance(value, Array):
+            own = is_scalar(value) or isinstance(value, (list, tuple))
+            value = asarray(value, self._x.dtype if own else None, self._x.device)
+        return self.add(negative(value))
 
     def multiply(self, value: Any) -> Array:
         """The part times ``value``."""

@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import asarray, zeros
+from ..creation import asarray, beside, zeros
 from ..device import Device
 from ..device.base import CompiledFunction
 from ..dtypes import DType
 from ..fuse import fuse
 from ..kernel import Kernel
-from ..row import convert_scalar, is_scalar
+from ..row import convert_scalar
 from ..table import isnan, not_equal, remainder, subtract, where
 from .axes import normalize_axes, normalize_axis, public, require_array
 from .elementwise import astype
@@ -48,7 +50,8 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
         x: any array.
         n: how often.
         axis: the axis.
-        prepend: put before ``x`` along the axis first: an array, or a number for one place.
+        prepend: put before ``x`` along the axis first: an array, or a number for one place. A Python integer beside
+            an array of integers counts as int64.
         append: put after it.
 
     Raises:
@@ -71,8 +74,7 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
         if end is None or end is x:
             parts += [] if end is None else [x]
             continue
-        dtype = dtypes.result_type(x.dtype, end) if is_scalar(end) else None
-        array = asarray(end, dtype, None if isinstance(end, Array) else x.device)
+        array = beside(end, x)
         if not array.ndim:
             array = broadcast_to(array, (*x.shape[:place], 1, *x.shape[place + 1 :]))
         parts.append(array)
@@ -105,6 +107,7 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
 
 
 def _floating(x: Array) -> Array:
+    """``x`` in its floating dtype; integers in float64, which holds them until there is a result."""
     return x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
 
 
@@ -178,13 +181,14 @@ def gradient(
     """The derivative along axes by differences of second order, as ``numpy.gradient``.
 
     Args:
-        x: samples; integers are computed in float64.
+        x: samples.
         spacing: none for 1, one number or array of coordinates for all axes, or one for each.
         axis: the axis or axes; all by default.
         edge_order: 1 or 2, the order of the differences at the ends.
 
     Returns:
-        An array for one axis, else a tuple with one for each, in the floating dtype of ``x``.
+        An array for one axis, else a tuple with one for each, in the floating dtype of ``x``; of integers, in that of
+        the spacings that are arrays, or the default one.
 
     Raises:
         TypeError: as many spacings as axes are needed.
@@ -194,9 +198,12 @@ def gradient(
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
     axes = normalize_axes(axis, x.ndim, "gradient")
-    wide = _floating(x)
+    wide, result = _floating(x), x.dtype
+    if x.dtype not in dtypes.FLOATS:
+        points = [one.dtype for one in spacing if isinstance(one, (Array, np.ndarray))]
+        result = dtypes.float_of(x.dtype, *points)
     made = [
-        astype(_gradient_along(wide, place, one, edge_order), wide.dtype, copy=False)
+        astype(_gradient_along(wide, place, one, edge_order), result, copy=False)
         for place, one in zip(axes, _spacings(spacing, axes, x), strict=True)
     ]
     return made[0] if len(made) == 1 else tuple(made)
@@ -215,14 +222,16 @@ def trapezoid(y: Array, /, x: Any = None, dx: float = 1.0, axis: int = -1) -> Ar
     place = normalize_axis(axis, require_array(y, "trapezoid").ndim, "trapezoid")
     values = _floating(y)
     steps: Any = dx
+    result = dtypes.float_of(y.dtype)
     if x is not None:
         points = asarray(x, device=y.device)
+        result = dtypes.float_of(y.dtype, points.dtype)
         steps = diff(points, axis=0 if points.ndim == 1 else place)
         if points.ndim == 1:
             steps = reshape(steps, (-1,) + (1,) * (y.ndim - place - 1))
     n = y.shape[place]
     both = _slice(values, place, 1, None) + _slice(values, place, 0, max(n - 1, 0))
-    return sum(both * steps * 0.5, place)
+    return astype(sum(both * steps * 0.5, place), result, copy=False)
 
 
 class Shape(NamedTuple):
@@ -372,7 +381,7 @@ def interp(
         period: of ``xp``, which may then be in any order.
 
     Returns:
-        The shape of ``x``, in the floating dtype of the arguments; integers are computed in float64.
+        The shape of ``x``, in the floating dtype of the arguments; of integers alone, in the default one.
 
     Raises:
         ValueError: ``xp`` and ``fp`` have other axes, are empty or differ in shape; or ``period`` is 0.
@@ -383,9 +392,10 @@ def interp(
         raise ValueError(
             f"interp: xp, fp: expected one axis of one size, not empty, got {xp.shape} and {fp.shape}"
         )
-    points, knots, values = _floating(asarray(x, device=xp.device)), _floating(xp), _floating(fp)
-    result = dtypes.result_type(points.dtype, knots.dtype, values.dtype)
-    acc = dtypes.info(result).acc
+    points, knots, values = asarray(x, device=xp.device), xp, fp
+    given = [one.dtype for one in (points, knots, values)]
+    result = dtypes.float_of(*given)
+    acc = dtypes.info(result).acc if set(given) <= set(dtypes.FLOATS) else dtypes.float64
     points, knots, values = (astype(one, acc, copy=False) for one in (points, knots, values))
     if period is not None:
         if period == 0:

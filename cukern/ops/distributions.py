@@ -251,7 +251,7 @@ def _shape_of(*parameters: Parameter) -> tuple[int, ...]:
 
 
 def _floating(name: str, dtype: Any) -> DType:
-    wanted = dtypes.default_float if dtype is None else dtypes.as_dtype(dtype)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if dtypes.info(wanted).kind != "f":
         raise TypeError(f"{name}: dtype: expected a floating dtype, got {wanted}")
     return wanted

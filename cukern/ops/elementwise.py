@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -107,11 +107,20 @@ def _pull(
     return found
 
 
-#: (row, dtype or Python type of each operand) -> program
+#: (row, default dtype, dtype or Python type of each operand) -> program
 _programs: dict[tuple[Any, ...], Program] = {}
 _SCALARS = (float, int, bool)
+
+
+class _ByDefault(NamedTuple):
+    """What a plan that the default dtype decided on is remembered with: that dtype, and as below."""
+
+    dtype: dtypes.DType
+    which: tuple[bool, ...] | None
+
+
 #: (row, layout or Python type of each operand) -> plan, and which operands are arrays if not all
-_quick: dict[tuple[Any, ...], tuple[Plan, tuple[bool, ...] | None]] = {}
+_quick: dict[tuple[Any, ...], tuple[Plan, tuple[bool, ...] | _ByDefault | None]] = {}
 
 
 class Elementwise(Row):
@@ -139,6 +148,12 @@ class Elementwise(Row):
             if tracking is not None:
                 _record(plan, operands, (), outs, tracking)
             return outs[0]
+        if isinstance(which, _ByDefault):
+            if which.dtype is not dtypes.get_default_dtype():
+                return self._apply(operands)
+            if which.which is None:
+                return _launched(plan, operands, ())[0]
+            which = which.which
         scalars = [one for one, is_array in zip(operands, which, strict=True) if not is_array]
         try:
             return _launched(
@@ -170,7 +185,9 @@ class Elementwise(Row):
         plan = planned(made, arrays)
         if not scalars or self.simplify is None:
             layouts = [one._layout if isinstance(one, Array) else type(one) for one in operands]
-            which = tuple(isinstance(one, Array) for one in operands) if scalars else None
+            which: Any = tuple(isinstance(one, Array) for one in operands) if scalars else None
+            if _of_default(made):
+                which = _ByDefault(dtypes.get_default_dtype(), which)
             remember(_quick, (self, *layouts), (plan, which))
         try:
             return _launched(plan, arrays, scalars)[0]
@@ -203,8 +220,9 @@ class Elementwise(Row):
 
     def _program(self, kinds: tuple[Any, ...]) -> Program:
         """The program for operands of these dtypes or Python types."""
-        made = _programs.get((self, *kinds))
-        return remember(_programs, (self, *kinds), self._made(kinds)) if made is None else made
+        key = (self, dtypes.get_default_dtype(), *kinds)
+        made = _programs.get(key)
+        return remember(_programs, key, self._made(kinds)) if made is None else made
 
     def _made(self, kinds: tuple[Any, ...]) -> Program:
         wanted, _ = self.resolve([kind() if isinstance(kind, type) else kind for kind in kinds])
@@ -244,7 +262,7 @@ class Elementwise(Row):
         made = row._program(kinds)
         dtype = made.outputs[0].dtype
         if dtype != x.dtype:
-            if not np.can_cast(_numpy_kind(dtype), _numpy_kind(x.dtype), "same_kind"):
+            if not can_cast(dtype, x.dtype, "same_kind"):
                 raise TypeError(
                     f"{self.name}: a result of {dtype} cannot be written to an array of {x.dtype}"
                 )
@@ -269,8 +287,17 @@ def inplace(x: Array, name: str, other: Any, /) -> Array:
     return row.inplace(x, other)
 
 
-def _numpy_kind(dtype: dtypes.DType) -> dtypes.DType:
-    return dtypes.float32 if dtype == dtypes.bfloat16 else dtype
+def _of_default(made: Program) -> bool:
+    """Whether a program makes floats of integers."""
+    kinds = [dtypes.info(dtype).kind for dtype in made.inputs]
+    return "f" not in kinds and dtypes.info(made.outputs[0].dtype).kind == "f"
+
+
+def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
+    """Whether NumPy casts a dtype to another so; NumPy does not know that bfloat16 is a float."""
+    if casting in ("same_kind", "unsafe"):
+        dtype, wanted = (dtypes.float32 if one == dtypes.bfloat16 else one for one in (dtype, wanted))
+    return bool(np.can_cast(dtype, wanted, casting))
 
 
 def _apart(array: Array, written: Array) -> Any:

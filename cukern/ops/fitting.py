@@ -48,7 +48,8 @@ def polyfit(x: Array, y: Array, deg: int, /, rcond: float | None = None, *, w: A
         w: weights of the residuals, (n,), by which they are multiplied before they are squared.
 
     Returns:
-        (deg + 1,) or (deg + 1, k), in float64 but for float32; differentiable to any order.
+        (deg + 1,) or (deg + 1, k), in the floating dtype of the arguments, the default one for integers;
+        differentiable to any order.
 
     Raises:
         TypeError: half types.
@@ -76,4 +77,6 @@ def polyfit(x: Array, y: Array, deg: int, /, rcond: float | None = None, *, w: A
     scale = sqrt(sum(square(left), 0))  # columns of one length, as the tolerance is meant for
     limit = x.shape[0] * float(np.finfo(wide.dtype).eps) if rcond is None else rcond
     found = lstsq(divide(left, scale), right, rcond=limit).x
-    return divide(found, expand_dims(scale, 1) if found.ndim == 2 else scale)
+    made = divide(found, expand_dims(scale, 1) if found.ndim == 2 else scale)
+    kinds = [one.dtype for one in (x, y, w) if one is not None]
+    return astype(made, dtypes.float_of(*kinds), copy=False)

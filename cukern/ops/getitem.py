@@ -258,7 +258,9 @@ def _source(x: Array, value: Any) -> Array:
     """``value`` as an array of the dtype and device of ``x``."""
     if is_scalar(value):
         return asarray(convert_scalar(value, x.dtype), dtype=x.dtype, device=x.device)
-    return astype(asarray(value, device=x.device), x.dtype, copy=False)
+    # NumPy too converts the items of a list to the array's dtype, which must hold them.
+    listed = x.dtype if isinstance(value, (list, tuple)) else None
+    return astype(asarray(value, listed, x.device), x.dtype, copy=False)
 
 
 @public
@@ -268,6 +270,7 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
     Raises:
         GradientError: a tape tracks ``x`` or ``value``.
         IndexError: the index does not fit the shape.
+        OverflowError: the dtype of ``x`` does not hold a Python integer.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
     if not (type(value) in _NUMBERS and _written_number(x, key, value)):

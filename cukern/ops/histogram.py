@@ -74,7 +74,7 @@ def _bound(
 def _launch(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape, made: Any) -> None:
     x = x.contiguous()
     kind = None if edges is None else edges.dtype
-    compute = x.dtype if kind is None else dtypes.result_type(x.dtype, kind)
+    compute = x.dtype if kind is None else dtypes.comparable(x.dtype, kind)
     function = _bound(x.device, x.dtype, kind, compute, rule, shape.mode, shape.block)
     arrays = (x._data,) if edges is None else (x._data, edges.contiguous()._data)
     shared = 4 * bins if shape.mode == "shared" else 0
@@ -149,6 +149,13 @@ def _even(name: str, x: Array, bins: int, range: Any) -> Array:
     if x.device.kind == "host" and bool(any(greater_equal(edges[:-1], edges[1:]))):
         raise ValueError(f"{name}: bins: {bins} are too many for the range of the data in {dtype}")
     return edges
+
+
+def _shown(edges: Array, rule: str, x: Array) -> Array:
+    """Edges as they are returned: even ones of integers in the default dtype, where float64 has told them apart."""
+    if rule != "even" or x.dtype in dtypes.FLOATS:
+        return edges
+    return astype(edges, dtypes.get_default_dtype(), copy=False)
 
 
 def _sturges(x: Array, spread: float) -> float:
@@ -241,7 +248,7 @@ def histogram_bin_edges(x: Array, /, bins: Any = 10, range: Any = None, weights:
     """The edges of the bins of a :func:`histogram`."""
     flat, shares = _sample("histogram_bin_edges", x, weights)
     with tape.stop_recording():
-        return _edges("histogram_bin_edges", flat, bins, range, shares)[0]
+        return _shown(*_edges("histogram_bin_edges", flat, bins, range, shares), flat)
 
 
 @public
@@ -256,7 +263,7 @@ def histogram(
             their number, for which a GPU is waited for: ``"auto"``, ``"fd"``, ``"doane"``, ``"scott"``, ``"rice"``,
             ``"sturges"`` or ``"sqrt"``.
         range: the ends of the first and the last bin; by default the extremes of ``x``.
-        density: whether the result is divided so that its integral is 1, in float64.
+        density: whether the result is divided so that its integral is 1, in the dtype of the edges.
         weights: what each element counts, of the shape of ``x``; differentiable.
 
     Returns:
@@ -273,6 +280,7 @@ def histogram(
     flat, shares = _sample("histogram", x, weights)
     with tape.stop_recording():
         edges, rule = _edges("histogram", flat, bins, range, shares)
+    shown = _shown(edges, rule, flat)
     count = edges.size - 1 if edges.size else 0
     if shares is None or not count:
         made = counted(flat, edges, count, rule)
@@ -282,8 +290,10 @@ def histogram(
             made = astype(made, shares.dtype, copy=False)
     if density:
         wide = astype(made, dtypes.float64, copy=False)
-        made = wide / diff(astype(edges, dtypes.float64, copy=False)) / sum(wide)
-    return made, edges
+        dense = wide / diff(astype(edges, dtypes.float64, copy=False)) / sum(wide)
+        kinds = [made.dtype] if made.dtype in dtypes.FLOATS else []
+        made = astype(dense, dtypes.float_of(shown.dtype, *kinds), copy=False)
+    return made, shown
 
 
 @public
@@ -301,7 +311,7 @@ def histogram2d(
         weights: what each point counts, (n,); differentiable.
 
     Returns:
-        (x bins, y bins) in float64, or the floating dtype of the weights; the edges of x, and of y.
+        (x bins, y bins) in the floating dtype of the weights, else of the data; the edges of x, and of y.
 
     Raises:
         ValueError: shapes that do not fit; ``bins`` or ``range`` is none.
@@ -315,10 +325,11 @@ def histogram2d(
         raise ValueError(f"histogram2d: expected as many x as y, got shapes {x.shape} and {y.shape}")
     pair = list(bins) if isinstance(bins, (tuple, list)) and len(bins) == 2 else [bins, bins]
     ranges = [None, None] if range is None else list(range)
-    edges, inside, place = [], None, None
+    edges, shown, inside, place = [], [], None, None
     with tape.stop_recording():
         for (flat, _), one, ends in zip(columns, pair, ranges, strict=True):
-            found, _ = _edges("histogram2d", flat, one, ends, None)
+            found, rule = _edges("histogram2d", flat, one, ends, None)
+            shown.append(_shown(found, rule, flat))
             count = found.size - 1
             bin_ = digitize(flat, found) - 1
             bin_ = where(equal(flat, found[-1]), count - 1, bin_)
@@ -331,11 +342,12 @@ def histogram2d(
         # What is outside of all is counted in a cell of its own.
         place = where(inside, place, math.prod(shape))
     counts = bincount(place, columns[0][1], minlength=math.prod(shape) + 1)[:-1]
+    result = counts.dtype if counts.dtype in dtypes.FLOATS else dtypes.float_of(x.dtype, y.dtype)
     made = reshape(counts if counts.dtype in dtypes.FLOATS else astype(counts, dtypes.float64), shape)
     if density:
         widths = [astype(diff(one), made.dtype, copy=False) for one in edges]
         made = made / (expand_dims(widths[0], 1) * widths[1]) / sum(made)
-    return made, edges[0], edges[1]
+    return astype(made, result, copy=False), shown[0], shown[1]
 
 
 @public
@@ -350,7 +362,7 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
         minlength: how many numbers the result has at least.
 
     Returns:
-        int64; with weights, their floating dtype, float64 for integers. They are added up in float64.
+        int64; with weights, their floating dtype, the default one for integers. They are added up in float64.
 
     Raises:
         TypeError: ``x`` is not of integers.
@@ -376,7 +388,7 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
         bins = high + 1 if high >= bins else bins
     if shares is None:
         return counted(flat, None, bins, "value")
-    result = shares.dtype if shares.dtype in dtypes.FLOATS else dtypes.float64
+    result = dtypes.float_of(shares.dtype)
     made = _weighed(flat, None, bins, "value", astype(shares, dtypes.float64, copy=False))
     return astype(made, result, copy=False)
 

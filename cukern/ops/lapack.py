@@ -32,7 +32,7 @@ Vjp = Callable[[Sequence[Any], Sequence[Array]], Array | None]
 
 
 def matrices(x: Any, name: str, square: bool = False) -> Array:
-    """``x`` as matrices of float32 or float64; integers become float64.
+    """``x`` as matrices of float32 or float64; integers get the default floating dtype, or float32 for a half one.
 
     Raises:
         TypeError: half types, which LAPACK has not.
@@ -49,11 +49,26 @@ def matrices(x: Any, name: str, square: bool = False) -> Array:
 
 def floating(x: Array, name: str) -> Array:
     """``x`` in a dtype of LAPACK."""
+    _refuse_halves(x, name)
+    if x.dtype in dtypes.FLOATS:
+        return x
+    default = dtypes.get_default_dtype()
+    return astype(x, default if default == dtypes.float64 else dtypes.float32)
+
+
+def _refuse_halves(x: Array, name: str) -> None:
     if x.dtype in (dtypes.float16, dtypes.bfloat16):
         raise TypeError(
             f"{name}: expected float32 or float64, got {dtypes.info(x.dtype).name}; cast it first"
         )
-    return x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
+
+
+def promoted(x1: Any, x2: Any, name: str, arguments: tuple[str, str] = ("x1", "x2")) -> tuple[Array, Array]:
+    """Two arrays in the dtype that they promote to."""
+    for x, argument in zip((x1, x2), arguments, strict=True):
+        _refuse_halves(require_array(x, name, argument), name)
+    dtype = dtypes.result_type(x1.dtype, x2.dtype)
+    return astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
 
 
 @on_device
@@ -112,13 +127,13 @@ def inv(x: Array, /) -> Array:
 
 def _equations(x1: Array, x2: Array, name: str) -> tuple[Array, Array]:
     """Square matrices and right sides that fit, in one dtype of LAPACK."""
-    a, b = matrices(x1, name, square=True), floating(require_array(x2, name, "x2"), name)
+    x1, x2 = promoted(x1, x2, name)
+    a, b = matrices(x1, name, square=True), floating(x2, name)
     if a.device is not b.device:
         raise DeviceError(f"{name}: expected arrays on one device, got {a.device} and {b.device}")
     if not b.ndim or b.shape[-2 if b.ndim > 1 else -1] != a.shape[-1]:
         raise ValueError(f"{name}: x2 of shape {x2.shape} does not fit x1 of shape {x1.shape}")
-    dtype = dtypes.result_type(a.dtype, b.dtype)
-    return astype(a, dtype, copy=False), astype(b, dtype, copy=False)
+    return a, b
 
 
 def solve(x1: Array, x2: Array, /) -> Array:

@@ -17,7 +17,7 @@ from ..dtypes import DType
 from ..fuse import fuse
 from ..table import where
 from .axes import normalize_axes, normalize_axis, public, recorded, recorded_many, require_array, view
-from .elementwise import astype
+from .elementwise import astype, can_cast
 from .launch import allocate, broadcast_shapes, collapse, one_device
 from .moving import remap, write
 
@@ -310,20 +310,33 @@ def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
     return made, made[0].dtype if len(kinds) == 1 else dtypes.result_type(*kinds)
 
 
+def _castable(arrays: Sequence[Array], dtype: Any, casting: str, name: str) -> DType:
+    """The dtype that is asked for, to which every array may be cast."""
+    wanted = dtypes.as_dtype(dtype)
+    for x in arrays:
+        if not can_cast(x.dtype, wanted, casting):
+            raise TypeError(f"{name}: dtype: {x.dtype} is not cast to {wanted} by casting={casting!r}")
+    return wanted
+
+
 @public
-def concat(arrays: Sequence[Array], /, axis: int | None = 0, *, dtype: Any = None) -> Array:
+def concat(
+    arrays: Sequence[Array], /, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind"
+) -> Array:
     """The arrays joined along an axis that they have; flattened first if ``axis`` is None.
 
     Args:
         arrays: of one shape but for ``axis``.
         axis: the axis.
         dtype: that of the result; what the arrays' dtypes promote to by default.
+        casting: which casts to ``dtype`` there may be: ``"same_kind"``, ``"unsafe"``, or another of NumPy's names.
 
     Raises:
+        TypeError: an array may not be cast to ``dtype``.
         ValueError: no array, or sizes that differ along another axis.
     """
     joined, common = _joinable(arrays, "concat")
-    wanted = common if dtype is None else dtypes.as_dtype(dtype)
+    wanted = common if dtype is None else _castable(joined, dtype, casting, "concat")
     if axis is None:
         joined, axis = [ravel(x) for x in joined], 0
     place = normalize_axis(axis, joined[0].ndim, "concat")
@@ -363,17 +376,20 @@ def _part(x: Array, axis: int, start: int, end: int) -> Array:
 
 
 @public
-def stack(arrays: Sequence[Array], /, axis: int = 0, *, dtype: Any = None) -> Array:
-    """Arrays of one shape joined along a new axis, of ``dtype`` as :func:`concat`.
+def stack(
+    arrays: Sequence[Array], /, axis: int = 0, *, dtype: Any = None, casting: str = "same_kind"
+) -> Array:
+    """Arrays of one shape joined along a new axis, of ``dtype`` by ``casting`` as :func:`concat`.
 
     Raises:
+        TypeError: an array may not be cast to ``dtype``.
         ValueError: no array, or different shapes.
     """
     joined, common = _joinable(arrays, "stack")
     if any(x.shape != joined[0].shape for x in joined):
         raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
     place = normalize_axis(axis, joined[0].ndim + 1, "stack")
-    wanted = common if dtype is None else dtypes.as_dtype(dtype)
+    wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
     before, after = joined[0].shape[:place], joined[0].shape[place:]
     keys = [(*(slice(None),) * place, i, ...) for i in range(len(joined))]
     return _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)

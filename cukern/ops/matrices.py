@@ -20,7 +20,7 @@ from .assemble import atleast_2d
 from .axes import normalize_axes, require_array
 from .decompositions import eigh, svd, svdvals
 from .elementwise import astype
-from .lapack import differentiable, floating, identity, inv, library, matrices, solve, transposed
+from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, transposed
 from .linalg import matmul
 from .manipulate import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tril
 from .reduce import any, max, prod, sum
@@ -209,14 +209,12 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
 
     Source of the derivative, which is that at constant rank: as of :func:`pinv`.
     """
-    matrix = matrices(a, "lstsq")
-    target = floating(require_array(b, "lstsq", "b"), "lstsq")
+    a, b = promoted(a, b, "lstsq", ("a", "b"))
+    matrix, target = matrices(a, "lstsq"), floating(b, "lstsq")
     if matrix.device is not target.device:
         raise DeviceError(f"lstsq: expected arrays on one device, got {matrix.device} and {target.device}")
     if matrix.ndim != 2 or target.ndim not in (1, 2) or target.shape[0] != matrix.shape[0]:
         raise LinAlgError(f"lstsq: expected shapes (m, n) and (m,) or (m, k), got {a.shape} and {b.shape}")
-    dtype = dtypes.result_type(matrix.dtype, target.dtype)
-    matrix, target = astype(matrix, dtype, copy=False), astype(target, dtype, copy=False)
     if target.ndim == 1:
         made = lstsq(matrix, expand_dims(target, 1), rcond)
         return LstsqResult(squeeze(made.x, 1), made.residuals, made.rank, made.singular_values)
@@ -299,7 +297,7 @@ def expm(x: Array, /) -> Array:
     To see how often to square, it waits for the device. Differentiable to any order.
 
     Args:
-        x: shape (..., n, n); integers are computed in float64.
+        x: shape (..., n, n); integers are computed in the default floating dtype.
 
     Raises:
         LinAlgError: a matrix is not square.

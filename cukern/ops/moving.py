@@ -136,5 +136,10 @@ def remap(
 
 
 def _as_bits(value: Any, dtype: DType) -> int:
-    """The bits of a number of a dtype, as an integer."""
-    return int(np.asarray(value).astype(dtype).view(_BITS[dtype.itemsize]))
+    """The bits of a number of a dtype, as an integer.
+
+    Raises:
+        OverflowError: the dtype does not hold an integer.
+    """
+    with np.errstate(over="ignore"):
+        return int(np.asarray(value, dtype).view(_BITS[dtype.itemsize]))

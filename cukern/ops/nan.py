@@ -164,7 +164,7 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> Any:
-    """The weighted mean over axes; integers in float64.
+    """The weighted mean over axes; of integers, in the default floating dtype.
 
     Args:
         x: any array.
@@ -184,18 +184,19 @@ def average(
     2.0
     """
     axes = _axes(x, axis, "average")
-    dtype = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float64
+    dtype = dtypes.float_of(x.dtype)
     shares = ones((1,) * x.ndim, dtype, device=x.device)
     if weights is not None:
         shares = _weights(x, weights, axis, axes)
-        dtype = dtypes.result_type(dtype, shares.dtype)
+        dtype = dtypes.float_of(x.dtype, shares.dtype)
     elif not returned:
         return mean(x, axes, keepdims=keepdims)
-    acc = dtypes.info(dtype).acc
+    acc = dtypes.info(dtype).acc if x.dtype in dtypes.FLOATS else dtypes.float64
     total = sum(broadcast_to(shares, x.shape), axes, dtype=acc, keepdims=True)
     if total.size and x.device.kind == "host" and bool(equal(total, 0).any()):
         raise ZeroDivisionError("average: weights: they add up to 0")
-    made = _weighted(astype(x, dtype, copy=False), astype(shares, dtype, copy=False), axes, acc) / total
+    wide = dtype if x.dtype in dtypes.FLOATS else acc
+    made = _weighted(astype(x, wide, copy=False), astype(shares, wide, copy=False), axes, acc) / total
     found = [astype(one, dtype, copy=False) for one in (made, total)]
     if not keepdims:
         found = [squeeze(one, axes) for one in found]

@@ -59,6 +59,7 @@ def pad(
         reflect_type: ``"even"``, the only one there is.
 
     Raises:
+        OverflowError: the dtype of ``x`` does not hold an integer of ``constant_values``.
         ValueError: a width is negative, there is no such mode, or nothing to repeat.
 
     >>> import cukern as ck
@@ -180,7 +181,7 @@ def _along_axes(x: Array, widths: Pairs, end: Callable[[Array, int, int], Array]
                 broadcast_to(end(x, axis, side), (*x.shape[:axis], width[side], *x.shape[axis + 1 :]))
                 for side in (0, 1)
             )
-            x = concat([before, x, after], axis, dtype=x.dtype)
+            x = concat([before, x, after], axis, dtype=x.dtype, casting="unsafe")
     return x
 
 

@@ -158,7 +158,7 @@ class Mean(Reduce):
 
     arguments = f"""
     Args:
-        x: any array; integers are computed in float64.{_AXES}
+        x: any array; integers are computed in float64 for a result of the default floating dtype.{_AXES}
         dtype: what the values are cast to first, if that is a float, and the dtype of the result.{_KEEP}{_WHERE}
 {_RAISES}, or ``where`` does not broadcast.
     """
@@ -183,7 +183,7 @@ class Spread(Reduce):
 
     arguments = f"""
     Args:
-        x: any array; integers are computed in float64.{_AXES}
+        x: any array; integers are computed in float64 for a result of the default floating dtype.{_AXES}
         dtype: what the values are cast to first, if that is a float, and the dtype of the result.
         correction: what is taken from the number of values that it divides by.{_KEEP}
         ddof: another name of ``correction``.{_WHERE}
@@ -266,7 +266,7 @@ mean = Mean(
     Reduction("mean", push="a + A(x)", combine="a + b", identity="A(0)", finish="a / n", wide=True),
     "float",
     Rule(lambda g, x, y, e, s: g / s),
-    doc="The mean over axes, NaN of no value; of integers, in float64.",
+    doc="The mean over axes, NaN of no value; of integers, in the default floating dtype.",
 )
 max = Extreme(
     Reduction(

@@ -198,7 +198,7 @@ class Reduce:
         if self.result == "index":
             return dtype, dtypes.int64
         if self.result == "float" and kind != "f":
-            return dtypes.float64, dtypes.float64
+            return dtypes.float64, dtypes.get_default_dtype()
         if self.result == "sum" and kind != "f":
             wide = dtypes.uint64 if kind == "u" else dtypes.int64
             return wide, wide
@@ -216,7 +216,10 @@ class Reduce:
     ) -> Array:
         plain = dtype is None and where is None and initial is None and type(keepdims) is bool
         if plain and isinstance(x, Array) and (axis is None or type(axis) is int):
-            plan = known(self, x._layout or x._planned(), axis, keepdims)
+            layout = x._layout or x._planned()
+            plan = known(self, layout, axis, keepdims)
+            if plan is None and self.result == "float":
+                plan = known(dtypes.get_default_dtype(), self, layout, axis, keepdims)
             if plan is not None:
                 tracking = None if self.rule is None else tape.tracked((x,))
                 return self._run(plan, (x,), (), parameter, tracking)
@@ -245,7 +248,9 @@ class Reduce:
         if initial is None:
             if plain:
                 plan = planned(self.row, made, arrays, axes, keepdims, result)
-                keep(plan, self, x._planned(), axis, keepdims)
+                by_default = self.result == "float" and dtypes.info(x.dtype).kind != "f"
+                default = (dtypes.get_default_dtype(),) if by_default else ()
+                keep(plan, *default, self, x._planned(), axis, keepdims)
             return y
         joined: Array = FUNCTIONS[self.join](y, initial)
         return joined.astype(result, copy=False)

@@ -239,10 +239,13 @@ def cummin(x: Array, /, axis: int | None = None) -> Array:
 
 @public
 def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
-    """``log(cumsum(exp(x)))`` along an axis, without overflow; integers in float64. Arguments as :func:`cummax`."""
+    """``log(cumsum(exp(x)))`` along an axis, without overflow; of integers, in the default floating dtype.
+
+    Arguments as :func:`cummax`.
+    """
     x, place = _prepared(x, axis, "logcumsumexp", True)
     if dtypes.info(x.dtype).kind != "f":
-        x = astype(x, dtypes.float64)
+        x = astype(x, dtypes.get_default_dtype())
     with tape.stop_recording():
         made = scanned(_LOG_SUM, (x,), place, x.dtype)
     if tape.recording((x,)):

@@ -96,7 +96,7 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
     if x1.ndim != 1:
         raise ValueError(f"searchsorted: x1: expected one axis, got shape {x1.shape}")
     weak = is_scalar(x2) and not _beyond(x2, x1.dtype)
-    dtype = dtypes.result_type(x1.dtype, x2 if weak else asarray(x2, device=x1.device).dtype)
+    dtype = dtypes.comparable(x1.dtype, x2 if weak else asarray(x2, device=x1.device).dtype)
     queries = asarray(
         x2, dtype=dtype if is_scalar(x2) else None, device=None if isinstance(x2, Array) else x1.device
     )

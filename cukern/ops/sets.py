@@ -194,14 +194,18 @@ def unique(
     return (found.values, *more) if more else found.values
 
 
-def _pair(x1: Any, x2: Any, name: str) -> tuple[Array, Array]:
-    """Two operands as arrays of one dtype on one device; lists become arrays."""
+def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]:
+    """Two operands as arrays of one dtype on one device, that of the result if elements are ``kept``.
+
+    Lists become arrays.
+    """
     given = [np.asarray(x) if isinstance(x, (list, tuple, range)) else x for x in (x1, x2)]
     first, second = as_operands(name, given)
     device = device_of((first, second))
     if device is None:
         raise TypeError(f"{name}: expected a cukern.Array, got {type(x1).__name__} and {type(x2).__name__}")
-    dtype = dtypes.result_type(*(x.dtype if isinstance(x, Array) else x for x in (first, second)))
+    common = dtypes.result_type if kept else dtypes.comparable
+    dtype = common(*(x.dtype if isinstance(x, Array) else x for x in (first, second)))
     made = []
     for x in (first, second):
         array = x if isinstance(x, Array) else asarray(x, dtype=dtype, device=device)
@@ -236,7 +240,7 @@ def isin(
     [True, False, True]
     """
     with tape.stop_recording():
-        elements, among = _pair(x1, x2, "isin")
+        elements, among = _pair(x1, x2, "isin", kept=False)
         if not among.size:
             return full(elements.shape, bool(invert), dtypes.bool_, elements.device)
         ordered = sort(among, axis=None)
@@ -299,7 +303,7 @@ def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
 
     With ``assume_unique`` all of them, in the order of ``x1``. Raises as :func:`isin`.
     """
-    first, second = _pair(x1, x2, "setdiff1d")
+    first, second = _pair(x1, x2, "setdiff1d", kept=False)
     # The elements keep their dtype, and with it their last digits: only the comparison is in the common one.
     own = asarray(x1, device=first.device) if isinstance(x1, (Array, np.ndarray)) else first
     kept = _flat(own, assume_unique)

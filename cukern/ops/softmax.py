@@ -373,7 +373,7 @@ def _derived(kind: Kind, g: Array, y: Array, axis: int) -> Array:
 def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array], Array]) -> Array:
     axis = normalize_axis(axis, require_array(x, kind).ndim, kind)
     if dtypes.info(x.dtype).kind != "f":
-        x = astype(x, dtypes.float64)
+        x = astype(x, dtypes.get_default_dtype())
     if x.size and _is_long(x, axis):
         return end(x, logsumexp._apply(x, axis, True, dtypes.info(x.dtype).acc))
     y = _run(kind, axis, x)
@@ -391,7 +391,7 @@ def softmax(x: Array, /, axis: int = -1) -> Array:
     One kernel, and so its derivative. A few rows of a million elements and more take several.
 
     Args:
-        x: an array; integers are computed in float64.
+        x: an array; integers are computed in the default floating dtype.
         axis: the axis.
 
     Raises:

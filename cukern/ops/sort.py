@@ -209,7 +209,7 @@ def argsort(
         stable: the sort is stable, whatever this says.
 
     Returns:
-        int64, of the shape of ``x``.
+        int64, of the shape of ``x``; (1,) for a 0-d ``x``.
 
     Raises:
         AxisError: there is no such axis.
@@ -218,12 +218,10 @@ def argsort(
     >>> ck.argsort(ck.asarray([3, 1, 2])).tolist()
     [1, 2, 0]
     """
-    shape = x.shape if isinstance(x, Array) and not x.ndim else None
     x, place = _along(x, axis, "argsort")
     _no_fields(order, "argsort")
     with tape.stop_recording():
-        made = sorted_along(x, place, bool(descending))[1]
-    return made if shape is None or axis is None else reshape(made, shape)
+        return sorted_along(x, place, bool(descending))[1]
 
 
 @public

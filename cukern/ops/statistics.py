@@ -161,10 +161,9 @@ class _Sample:
 
 def _dtypes(x: Array, q: Any = None) -> tuple[DType, DType]:
     """What a mean of elements is computed in, and its dtype."""
-    result = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float64
-    if isinstance(q, Array) and q.dtype in dtypes.FLOATS:
-        result = dtypes.result_type(result, q.dtype)
-    return dtypes.info(result).acc, result
+    more = [q.dtype] if isinstance(q, Array) and q.dtype in dtypes.FLOATS else []
+    result = dtypes.float_of(x.dtype, *more)
+    return dtypes.info(result).acc if x.dtype in dtypes.FLOATS else dtypes.float64, result
 
 
 def _median(name: str, x: Array, axis: Axis, keepdims: bool, skip: bool) -> Array:
@@ -191,7 +190,7 @@ def median(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The middle of the elements in order over axes, or the mean of the two in the middle; differentiable.
 
     Args:
-        x: any array; integers are computed in float64.
+        x: any array; of integers the result has the default floating dtype.
         axis: the axis or axes; all by default.
         keepdims: whether the axes stay, with size 1.
 
@@ -312,7 +311,7 @@ def quantile(
     """The quantiles of the elements over axes, as ``numpy.quantile``; differentiable by ``x`` and ``q``.
 
     Args:
-        x: any array; what lies between integers is computed in float64.
+        x: any array; what lies between integers has the default floating dtype.
         q: numbers from 0 to 1, at most two axes. Those of an array on a GPU are not looked at.
         axis: the axis or axes; all by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, or another of NumPy's names.
@@ -415,12 +414,14 @@ def _cov(
     for one in given:
         if one.ndim > 2:
             raise ValueError(f"{name}: expected at most two axes, got shape {one.shape}")
-    result = dtypes.result_type(*(_dtypes(one)[1] for one in given))
+    whole = not any(one.dtype in dtypes.FLOATS for one in given)
+    result = dtypes.float_of(*(one.dtype for one in given))
     if dtype is not None:
         result = dtypes.as_dtype(dtype)
     if result not in dtypes.FLOATS:
         raise TypeError(f"{name}: dtype: expected a floating one, got {result}")
-    rows = _variables(x, given[1] if y is not None else None, rowvar, dtypes.info(result).acc)
+    acc = dtypes.float64 if whole else dtypes.info(result).acc
+    rows = _variables(x, given[1] if y is not None else None, rowvar, acc)
     if not rows.shape[0]:
         return full((0, 0), 0.0, result, x.device)
     counts = None if fweights is None else _weights(name, fweights, rows, "fweights")
@@ -455,7 +456,7 @@ def cov(
         ddof: by how much less, whatever ``bias`` says.
         fweights: how often each observation counts, integers.
         aweights: how much each observation weighs.
-        dtype: of the result; by default that of floats, float64 for integers.
+        dtype: of the result; by default that of floats, the default one for integers.
 
     Returns:
         (variables, variables), without axes for one variable.

@@ -6,6 +6,7 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
+from dtype_rule import ruled
 
 import cukern as ck
 from cukern import dtypes
@@ -220,15 +221,17 @@ def test_an_array_is_not_made_by_its_class():
     [
         (("float32", 2.5), "float32"),
         (("int32", 2), "int32"),
-        (("int8", 2.5), "float64"),
+        (("int8", 2.5), "float32"),
         (("bool", 1), "int64"),
         (("bool", 1.0), "float32"),
         (("bfloat16", "float16"), "float32"),
         (("bfloat16", "float32"), "float32"),
         (("bfloat16", "int64"), "bfloat16"),
-        (("int32", "float32"), "float64"),
+        (("int32", "float32"), "float32"),
+        (("int64", "float16"), "float16"),
+        (("int64", "uint64", "float16"), "float16"),
         (("int8", "uint8"), "int16"),
-        (("uint64", "int64"), "float64"),
+        (("uint64", "int64"), "float32"),
         ((True, 2), "int64"),
         ((2, 2.5), "float32"),
         (("float16", True), "float16"),
@@ -240,11 +243,11 @@ def test_result_type(operands, name):
     assert ck.result_type(*arrays) == ck.result_type(*reversed(arrays))
 
 
-def test_promotion_is_numpys_for_its_own_dtypes():
+def test_promotion_is_numpys_but_for_floats_of_integers():
     own = [d for d in dtypes.ALL if d != ck.bfloat16]
     for a in own:
         for b in own:
-            assert dtypes.promote(a, b) == np.promote_types(a, b)
+            assert dtypes.promote(a, b) == ruled(np.promote_types(a, b), a, b)
     with pytest.raises(TypeError, match="at least one operand"):
         ck.result_type()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dtype_rule import ruled
 from namespace_cases import A, Case
 
 import cukern as ck
@@ -79,11 +80,19 @@ def expected(case: Case, arguments: tuple[Any, ...]) -> list[np.ndarray]:
     return [np.asarray(one) for one in results(made)]
 
 
+def operand_dtypes(case: Case, dtype: Any) -> list[Any]:
+    """The dtypes of the arrays that a case is called with."""
+    given = results([*drawn(case, dtype), *case.options.values()])
+    return [one.dtype for one in given if isinstance(one, np.ndarray)]
+
+
 def wanted_dtype(case: Case, dtype: Any, want: np.ndarray) -> Any:
     """The dtype that a result must have, None where that is open."""
     if case.dtype == "numpy":
         # NumPy computed floats in float64: a floating result has the dtype of the case instead.
-        return dtype if want.dtype == np.float64 and dtypes.info(dtype).kind == "f" else want.dtype
+        if dtypes.info(dtype).kind == "f":
+            return dtype if want.dtype == np.float64 else want.dtype
+        return ruled(want.dtype, *operand_dtypes(case, dtype))
     return (
         {"same": dtype, "": None}.get(case.dtype, case.dtype) if isinstance(case.dtype, str) else case.dtype
     )
@@ -97,6 +106,8 @@ def check(case: Case, got: Any, want: np.ndarray, dtype: Any) -> None:
     assert got.shape == want.shape, f"{case.id}: shape {got.shape}, expected {want.shape}"
     kind = wanted_dtype(case, dtype, want)
     assert kind is None or got.dtype == kind, f"{case.id}: {got.dtype}, expected {kind}"
+    if kind is None and got.dtype == ck.float64:
+        assert ck.float64 in operand_dtypes(case, dtype), f"{case.id}: of {dtype} float64 is made unseen"
     narrow = min((dtype, got.dtype), key=lambda d: dtypes.info(d).itemsize if d in dtypes.FLOATS else 9)
     tolerance = TOLERANCE.get(dtypes.info(narrow).name, 0.0) * case.tolerance
     if dtypes.info(got.dtype).kind != "f":

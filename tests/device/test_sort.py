@@ -124,7 +124,7 @@ def test_any_axis(data: st.DataObject) -> None:
 
 def test_zero_axes(device: ck.Device) -> None:
     x = ck.asarray(3.0)
-    assert ck.sort(x).shape == () and ck.argsort(x).item() == 0 and ck.argsort(x).shape == ()
+    assert ck.sort(x).shape == () and ck.argsort(x).tolist() == np.argsort(np.array(3.0)).tolist() == [0]
     assert ck.sort(x, axis=None).shape == (1,)
     values, places = ck.topk(ck.asarray([[1, 2]]), 0)
     assert values.shape == places.shape == (1, 0)

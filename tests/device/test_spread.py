@@ -168,7 +168,8 @@ def test_long_computations_do_fewer_elements_at_a_time(
         return x
 
     for a in (_values(3000, np.int8), _values((64, 64), np.int8).T, _values((3, 1024), np.int8)[:, 1:]):
-        np.testing.assert_array_equal(_run(ck.fuse(steps), a), steps(a.astype(np.float64)))
+        with ck.default_dtype(ck.float64):
+            np.testing.assert_array_equal(_run(ck.fuse(steps), a), steps(a.astype(np.float64)))
         work = like_a_gpu[-1]
         assert (_template(work) == "elementwise") == long
         if not long and _template(work) != "tiles":

@@ -1,0 +1,26 @@
+"""Warnings are errors in every test, in ``tests/`` and in docstrings; those of pytest's plugins stay warnings."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+import pytest
+
+
+def _plugins(manager: pytest.PytestPluginManager) -> set[str]:
+    """The top-level modules of the installed plugins, beyond pytest's own and the tests' conftest.py."""
+    modules = [plugin for plugin in manager.get_plugins() if isinstance(plugin, ModuleType)]
+    names = {module.__name__.partition(".")[0] for module in modules}
+    return names - {"_pytest", "cukern", "conftest", "tests"}
+
+
+# Not in pyproject.toml: its filters also hold while plugins start, whose warning would end the run before a test.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks each test ahead of the marks of its own, which may allow more; ``-W`` takes the place of it all."""
+    if config.known_args_namespace.pythonwarnings:
+        return
+    others = (rf"default:::{re.escape(name)}(\.|\Z)" for name in sorted(_plugins(config.pluginmanager)))
+    mark = pytest.mark.filterwarnings("error", *others)
+    for item in items:
+        item.add_marker(mark, append=False)

@@ -192,9 +192,13 @@ def describe(variables: Mapping[str, Any]) -> str:
     return ", ".join(shown) or "none"
 
 
+# Comments and strings are passed over.
+_WORD = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|(\w+)""")
+
+
 def _words(text: str) -> set[str]:
     """The identifiers and numbers of a text."""
-    return set(re.findall(r"\w+", text))
+    return set(_WORD.findall(text))
 
 
 def render(template: str, variables: Mapping[str, Any]) -> Rendered:

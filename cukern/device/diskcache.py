@@ -64,7 +64,8 @@ class DiskCache:
         """The file of the entry ``key``, made by ``make`` if there is none or it is damaged.
 
         Args:
-            key: a hash, in hexadecimal, of all that the payload depends on.
+            key: a hash, in hexadecimal, of all that the payload depends on; ``/`` and a name behind it where
+                the file has to have one.
             make: writes the payload to the path that it is given; what it raises is passed on.
         """
         folders = [self.folder] if self._private is None else [self.folder, self._private]

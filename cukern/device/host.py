@@ -11,7 +11,9 @@ import ctypes
 import os
 import platform
 import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -78,8 +80,22 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 @cache
+def _runtime_builder() -> threading.Thread:
+    """Compiles the runtime, if that is to be done, while the first kernel is compiled."""
+
+    def build() -> None:
+        with suppress(Exception):  # who needs the runtime tries again and says what is wrong
+            build_runtime()
+
+    thread = threading.Thread(target=build, name="cukern compiler")
+    thread.start()
+    return thread
+
+
+@cache
 def _runtime() -> ctypes.CDLL:
     """The runtime, compiled on this machine's first use and started once a process."""
+    _runtime_builder().join()
     path = build_runtime()
     library = _load(path)
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
@@ -276,6 +292,7 @@ class Host:
             CompilerFailure: the compiler refuses the text.
             DeviceError: there is no compiler.
         """
+        _runtime_builder()
         return HostFunction(unit, build_kernel(source(unit)))
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:

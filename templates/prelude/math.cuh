@@ -152,8 +152,8 @@ __device__ __forceinline__ double polygamma_of(double n, double x) {
 // erfc to a relative error of 6e-7: t Q(1 / 2 - t) exp(-x * x), t = 1 / (1 + |x| / 2), with Q of degree 9 fitted for the least
 // relative error where |x| is at most 10.5, 6e-8 with its coefficients rounded. What x * x loses to rounding is put back.
 __device__ __forceinline__ float erfc_of(float x) {
-    const float size = fabs(x) > 10.5f ? 10.5f : fabs(x), half = 0.5f * size, t = __fdividef(1.0f, 1.0f + half);
-    const float v = fma(half, t, -0.5f);
+    const float size = fabs(x) > 10.5f ? 10.5f : fabs(x), h = 0.5f * size, t = __fdividef(1.0f, 1.0f + h);
+    const float v = fma(h, t, -0.5f);
     float q = fma(v, -0.01168459f, -0.0674914047f);
     q = fma(v, q, -0.0465103276f);
     q = fma(v, q, 0.097322695f);

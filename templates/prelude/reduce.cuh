@@ -108,13 +108,13 @@ __device__ __forceinline__ Moments<A> extended(Moments<A> a, const T (&v)[N]) {
     A sum[N], squares[N];
     for (int k = 0; k < N; ++k) sum[k] = A(v[k]);
 #pragma unroll
-    for (int half = N / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
+    for (int n = N / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; ++k) sum[k] += sum[k + n];
     const A mean = sum[0] * (A(1) / A(N));
     for (int k = 0; k < N; ++k) squares[k] = (A(v[k]) - mean) * (A(v[k]) - mean);
 #pragma unroll
-    for (int half = N / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; ++k) squares[k] += squares[k + half];
+    for (int n = N / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; ++k) squares[k] += squares[k + n];
     return joined(a, Moments<A>{A(N), mean, squares[0]});
 }
 
@@ -146,14 +146,14 @@ __device__ __forceinline__ LogSum<A> extended(LogSum<A> a, const T (&v)[N]) {
     A part[N];
     for (int k = 0; k < N; ++k) part[k] = A(v[k]);
 #pragma unroll
-    for (int half = N / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; ++k) part[k] = maximum(part[k], part[k + half]);
+    for (int n = N / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; ++k) part[k] = maximum(part[k], part[k + n]);
     const A peak = maximum(a.peak, part[0]);
     if (peak == limits<A>::lowest()) return a;
     if (peak == limits<A>::infinity()) return LogSum<A>{peak, A(1)};
     for (int k = 0; k < N; ++k) part[k] = exponential(A(v[k]) - peak);
 #pragma unroll
-    for (int half = N / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; ++k) part[k] += part[k + half];
+    for (int n = N / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; ++k) part[k] += part[k + n];
     return LogSum<A>{peak, a.sum * exponential(a.peak - peak) + part[0]};
 }

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cukern.device import diskcache, host_compiler
+from cukern import signature
+from cukern.device import diskcache, host_compiler, host_source
+from cukern.device.base import CompilerFailure
 from cukern.device.diskcache import DiskCache
 from cukern.errors import DeviceError
 
@@ -60,12 +62,17 @@ def wrapper(folder: Path, before: str) -> str:
     return str(script)
 
 
+def made_at_first() -> int:
+    """The runtime and the kernel, and for GCC the header that kernels share."""
+    return 3 if host_compiler.compiler().is_gcc else 2
+
+
 def entries(cache: Path) -> list[Path]:
-    return sorted(path for path in cache.rglob("*") if path.is_file() and not path.suffix)
+    return sorted(path for path in cache.rglob("*") if path.is_file() and path.suffix in ("", ".gch"))
 
 
 def leftovers(cache: Path) -> list[Path]:
-    return [path for path in cache.rglob("*") if path.suffix]
+    return [path for path in cache.rglob("*") if path.suffix not in ("", ".h", ".gch")]
 
 
 # ---------------------------------------------------------------- the host device's cache
@@ -77,8 +84,8 @@ def test_sixteen_processes_that_start_cold_compile_once(tmp_path):
     processes = [start(tmp_path / "cache", CXX=compiler) for _ in range(16)]
     for process in processes:
         finish(process)
-    assert len(calls.read_text().split()) == 2  # the runtime and the kernel
-    assert len(entries(tmp_path / "cache")) == 2
+    assert len(calls.read_text().split()) == made_at_first()
+    assert len(entries(tmp_path / "cache")) == made_at_first()
     assert not leftovers(tmp_path / "cache")
 
 
@@ -94,7 +101,7 @@ def test_a_process_killed_while_it_compiles_holds_up_nobody(tmp_path):
     second = start(cache, CXX=compiler)
     finish(second)
     assert time.monotonic() - begin < 30
-    assert len(entries(cache)) == 2
+    assert len(entries(cache)) == made_at_first()
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "folder"])
@@ -102,7 +109,7 @@ def test_a_damaged_entry_is_made_again(tmp_path, damage):
     cache = tmp_path / "cache"
     finish(start(cache))
     before = {path: path.read_bytes() for path in entries(cache)}
-    assert len(before) == 2
+    assert len(before) == made_at_first()
     for path, content in before.items():
         if damage == "folder":
             path.unlink()
@@ -125,6 +132,55 @@ def test_a_home_that_cannot_be_written_is_no_failure_and_no_warning(tmp_path):
     temporary.mkdir()
     finish(start(no_folder / "cache", TMPDIR=str(temporary)))
     assert not list(temporary.iterdir())  # the process's own folder went with it
+
+
+# ---------------------------------------------------------------- the header that kernels share
+
+KERNEL = """
+extern "C" __global__ void k(const __half* x, float* y, int n) {
+    for (int i = 0; i < n; ++i) y[i] = exp(__half2float(x[i]));
+}
+"""
+
+
+@pytest.fixture
+def precompiled(tmp_path, monkeypatch):
+    """The folder of the precompiled header in a cache of its own."""
+    found = host_compiler.compiler()
+    if not found.is_gcc:
+        pytest.skip("the header is compiled in advance for GCC alone")
+    monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path / "cache"))
+    return host_compiler._precompiled(found, diskcache.default_folder())
+
+
+def test_a_kernel_reads_the_precompiled_header(precompiled, tmp_path):
+    assert (precompiled / f"{host_compiler.HEADER}.gch").is_relative_to(tmp_path)
+    command = host_compiler.compiler().kernel_command(tmp_path / "kernel.so", precompiled)
+    text = host_source.source(signature.parse(KERNEL))
+    done = subprocess.run([*command, "-H", "-Winvalid-pch"], input=text, capture_output=True, text=True)
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert lines[0] == f"! {precompiled / host_compiler.HEADER}.gch"
+    assert not any(line.startswith(".") for line in lines)  # no header beside it
+
+
+@pytest.mark.parametrize("content", [b"", b"gpch.013" + bytes(4000)])
+def test_a_precompiled_header_that_breaks_is_done_without(precompiled, content):
+    (precompiled / f"{host_compiler.HEADER}.gch").write_bytes(content)
+    text = host_source.source(signature.parse(KERNEL))
+    assert host_compiler.build_kernel(text).stat().st_size
+    with pytest.raises(CompilerFailure) as failure:
+        host_compiler.build_kernel(text.replace("exp(", "nothing("))
+    assert "nothing" in failure.value.log
+    assert ".gch" not in failure.value.log
+
+
+def test_no_file_of_the_current_folder_is_read(tmp_path, monkeypatch):
+    for name in [host_compiler.HEADER, "cukern_host.h"]:
+        (tmp_path / name).write_text("#error read")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path / "cache"))
+    assert host_compiler.build_kernel(host_source.source(signature.parse(KERNEL)))
 
 
 # ---------------------------------------------------------------- DiskCache

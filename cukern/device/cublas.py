@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import dtypes, live
 from ..errors import DeviceError
+from .libraries import needed
 
 #: cudaDataType of a dtype.
 _TYPES = {dtypes.float16: 2, dtypes.bfloat16: 14, dtypes.float32: 0, dtypes.float64: 1}
@@ -70,7 +71,9 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
     last, recorder = _thread.last.get(small), live.recorder()
     if last is not None and last[0] == where and recorder is None:
         return last[1]
-    library = _library(_major(cupy))
+    major = _major(cupy)
+    with needed(cupy, "cublas"):
+        library = _library(major)
     handle = _thread.handles.get((index, small))
     if handle is None:
         handle = ctypes.c_void_p()
@@ -102,7 +105,8 @@ def _workspace(cupy: Any, recorder: Any, index: int, stream: int) -> Any:
 @cache
 def _major(cupy: Any) -> int:
     """The library's major version: that of the CUDA which CuPy is built for; it is loaded when this returns."""
-    cupy.cuda.device.get_cublas_handle()
+    with needed(cupy, "cublas"):
+        cupy.cuda.device.get_cublas_handle()
     return int(cupy.cuda.runtime.runtimeGetVersion()) // 1000
 
 

@@ -17,6 +17,7 @@ from ..errors import DeviceError
 from ..signature import Param, Unit
 from . import driver
 from .base import FORMATS, CompilerFailure, Prepared, Properties
+from .libraries import needed
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
 # One tuple for every kernel: CuPy compiles an empty file for each distinct one in each process.
@@ -180,8 +181,9 @@ class CudaBackend:
             try:
                 overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
                 text = driver.waiting(unit) if overlap else unit.text
-                module = self.xp.RawModule(code=text, options=_OPTIONS)
-                function = module.get_function(name)
+                with needed(self.xp, "nvrtc"):
+                    module = self.xp.RawModule(code=text, options=_OPTIONS)
+                    function = module.get_function(name)
             except compile_error as error:
                 raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
             attributes = dict(function.attributes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.linalg import LinAlgError
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import empty, ones
+from ..device.libraries import needed
 from ..errors import DeviceError
 from .axes import on_device, require_array
 from .elementwise import astype
@@ -73,12 +75,16 @@ def promoted(x1: Any, x2: Any, name: str, arguments: tuple[str, str] = ("x1", "x
 
 @on_device
 def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
-    """The results of a function of numpy.linalg or cupy.linalg."""
-    others = [one._data if isinstance(one, Array) else one for one in args]
-    with np.errstate(all="ignore"):
-        made = getattr(x.device.xp.linalg, name)(x._data, *others, **options)
-    parts = made if isinstance(made, tuple) else (made,)
+    """The results of a function of numpy.linalg or cupy.linalg.
+
+    Raises:
+        DeviceError: the GPU's library cannot be loaded.
+    """
     xp = x.device.xp
+    others = [one._data if isinstance(one, Array) else one for one in args]
+    with np.errstate(all="ignore"), nullcontext() if x.device.kind == "host" else needed(xp, "cusolver"):
+        made = getattr(xp.linalg, name)(x._data, *others, **options)
+    parts = made if isinstance(made, tuple) else (made,)
     return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]
 
 

@@ -15,7 +15,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import DeviceError
 from ..signature import Param, Unit
-from . import driver
+from . import diskcache, driver
 from .base import FORMATS, CompilerFailure, Prepared, Properties
 from .libraries import needed
 
@@ -215,4 +215,5 @@ def backend() -> CudaBackend:
         import cupy
     except ImportError as error:
         raise DeviceError(f"device: CuPy cannot be imported ({error}); {_INSTALL}") from error
+    diskcache.protect_cupy()
     return CudaBackend(cupy)

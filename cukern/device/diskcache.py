@@ -3,7 +3,7 @@
 An entry is its payload, the payload's SHA-256 and a magic word, in that order, so that a shared
 library can be loaded from the entry itself. It appears by an atomic rename and is checked before each
 use: a reader sees a whole entry or none. Any number of processes may ask for the same entry at once;
-one makes it while the others wait.
+one makes it while the others wait. What another user may have written is never read (:mod:`.trust`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 import platformdirs
 
 from ..errors import DeviceError
+from . import trust
 
 _MAGIC = b"cukern\x01\n"
 _TRAILER = hashlib.sha256().digest_size + len(_MAGIC)
@@ -59,6 +60,7 @@ class DiskCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._private: Path | None = None
+        self._checked = False
 
     def get(self, key: str, make: Callable[[Path], object]) -> Path:
         """The file of the entry ``key``, made by ``make`` if there is none or it is damaged.
@@ -68,9 +70,10 @@ class DiskCache:
                 the file has to have one.
             make: writes the payload to the path that it is given; what it raises is passed on.
         """
-        folders = [self.folder] if self._private is None else [self.folder, self._private]
-        for folder in folders:
-            if found := self._find(self._path(folder, key)):
+        if not self._checked:
+            self._check()
+        for folder in self._readable():
+            if found := self._find(self._path(folder, key), folder):
                 return found
         if self._private is None:
             try:
@@ -85,12 +88,24 @@ class DiskCache:
                 f"({error.__cause__}): set CUKERN_CACHE_DIR to a folder with room"
             ) from error
 
+    def _check(self) -> None:
+        """Look once whether the folder is this user's, and say so if not."""
+        if reason := trust.why_not(self.folder):
+            trust.warn(self.folder, reason, "CUKERN_CACHE_DIR")
+            self._private = self._private or _temporary_folder()
+            self.folder = self._private
+        self._checked = True
+
+    def _readable(self) -> list[Path]:
+        return [self.folder] if self._private is None else [self.folder, self._private]
+
     def _path(self, folder: Path, key: str) -> Path:
         return folder / key[:2] / key[2:]
 
-    def _find(self, path: Path) -> Path | None:
+    def _find(self, path: Path, folder: Path) -> Path | None:
+        """The entry at ``path`` of ``folder`` if it is whole; what is not is removed."""
         try:
-            if _is_whole(path):
+            if trust.why_not(path, folder) is None and _is_whole(path):
                 return path
             path.unlink()
         except OSError:
@@ -100,12 +115,14 @@ class DiskCache:
     def _make(self, folder: Path, key: str, make: Callable[[Path], object]) -> Path:
         path = self._path(folder, key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent)
             _remove_stale(path.parent)
         except OSError as error:
             raise _NotWritable from error
+        if trust.why_not(path.parent, folder):
+            raise _NotWritable
         with _locked(path.with_suffix(".lock")):
-            if found := self._find(path):
+            if found := self._find(path, folder):
                 return found
             part = _new_file(path)
             try:
@@ -118,6 +135,13 @@ class DiskCache:
 
 class _NotWritable(Exception):
     """The folder takes no new entry."""
+
+
+def _make_folder(path: Path) -> None:
+    """Makes a folder and those above it, to which nobody else may write whatever the process's umask."""
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o755, exist_ok=True)
 
 
 def _new_file(path: Path) -> Path:
@@ -146,6 +170,7 @@ def _publish(part: Path, path: Path) -> None:
             file.write(digest + _MAGIC)
             file.flush()
             os.fsync(file.fileno())
+            os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o755)
         os.replace(part, path)
     except OSError as error:
         raise _NotWritable from error
@@ -186,6 +211,15 @@ def _remove_stale(folder: Path) -> None:
         with suppress(OSError):
             if path.stat().st_mtime < oldest:
                 path.unlink()
+
+
+def protect_cupy() -> None:
+    """Turn CuPy's own cache to a folder of this process's where another user may have written to it."""
+    default = Path(os.path.expanduser("~"), ".cupy", "kernel_cache")
+    folder = Path(os.environ.get("CUPY_CACHE_DIR") or default)
+    if reason := trust.why_not(folder):
+        trust.warn(folder, reason, "CUPY_CACHE_DIR")
+        os.environ["CUPY_CACHE_DIR"] = str(_temporary_folder())
 
 
 def _temporary_folder() -> Path:

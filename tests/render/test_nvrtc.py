@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from typing import Any
 
+import numpy as np
 import pytest
 from gpu_without_one import Gpu, gpu_without_one
 
@@ -69,13 +70,17 @@ def _elementwise(dtype: Any) -> None:
     ck.equal(x, row)
 
 
-def _reduce(dtype: Any) -> None:
-    """Rows within a warp, within a block and cut into pieces; columns. Of bfloat16 one reduction of each state."""
+def _reduce(dtype: Any, everything: bool = False) -> None:
+    """Rows of every reduction; of two dtypes and one of each state also columns, and rows in all their ways.
+
+    Those are within a warp, within a block and cut into pieces.
+    """
     row: Any = ((3, 300), -1)
     others = ((3, 4), -1), ((2, 5000), -1), ((2, 1 << 20), -1), ((300, 40), 0), ((4, 5, 6), (0, 2))
-    one_of_each = ("sum", "max", "any", "argmax", "var", "logsumexp") if dtype == ck.bfloat16 else ()
+    one_of_each = ("sum", "max", "any", "argmax", "var", "logsumexp")
     for name in reduce.__all__:
-        for shape, axis in (row, *others) if dtype == ck.float32 or name in one_of_each else (row,):
+        more = everything or (dtype in (ck.float32, ck.bfloat16) and name in one_of_each)
+        for shape, axis in (row, *others) if more else (row,):
             if isinstance(axis, int) or name not in ("argmax", "argmin", "nanargmax", "nanargmin"):
                 refuses = nullcontext() if dtypes.info(dtype).kind == "f" else suppress(TypeError)
                 with refuses:
@@ -317,7 +322,9 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _softmax,
     _product,
 )
-CASES = [(launch, dtype) for launch in EVERY for dtype in dtypes.ALL]
+#: Dtypes whose kernels are those of another integer but for the type's name.
+ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32")]
+CASES = [(launch, dtype) for launch in EVERY for dtype in dtypes.ALL if dtype not in ALIKE]
 CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]
 
 
@@ -326,6 +333,18 @@ CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]
 )
 def test_kernels_compile(gpu: Gpu, launch: Callable[[Any], None], dtype: Any) -> None:
     launch(dtype)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", ALIKE, ids=str)
+@pytest.mark.parametrize("launch", EVERY)
+def test_kernels_of_similar_dtypes_compile(gpu: Gpu, launch: Callable[[Any], None], dtype: Any) -> None:
+    launch(dtype)
+
+
+@pytest.mark.thorough
+def test_every_reduction_compiles_in_every_way(gpu: Gpu) -> None:
+    _reduce(ck.float32, everything=True)
 
 
 def test_every_template_is_compiled() -> None:

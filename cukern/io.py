@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import json
+import math
 import os
+import struct
+import tokenize
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -18,6 +27,20 @@ from .device import Device
 __all__ = ["load", "save", "save_safetensors", "savez", "savez_compressed"]
 
 File = str | os.PathLike[str] | IO[bytes]
+
+_NPY = b"\x93NUMPY"
+#: Of a zip file: the bytes before an entry's name, which end in the lengths of the name and of what follows it; the
+#: bytes that may follow the entry, sizes that were not known before; how many bytes one can stand for that is deflated.
+_ZIP_HEADER, _ZIP_GAPS, _MOST_DEFLATED = 30, (0, 12, 16, 20, 24), 1032
+#: The dtypes of safetensors; None for those that cukern does not have.
+_SAFETENSORS: dict[str, dtypes.DType | None] = {
+    "BOOL": dtypes.bool_,
+    "BF16": dtypes.bfloat16,
+    **{f"F{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    **{f"I{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "C64"), None),
+}
 
 
 def _data(x: object, name: str) -> npt.NDArray[Any]:
@@ -82,41 +105,224 @@ def save_safetensors(
 def load(file: File, /, *, device: Device | str | None = None) -> Array | dict[str, Array]:
     """What a file holds: the array of a ``.npy`` file, the arrays by name of ``.npz`` and safetensors.
 
+    Every size that the file states is compared with what is there before memory is taken for it, and Python objects are
+    never made. Of an ``.npz`` file the contents are checked too, by the sums that it holds.
+
     Args:
         file: a path or a binary file; of safetensors a path.
         device: where the arrays are put; the current device when None.
 
     Raises:
-        ValueError: the file is none of these, or holds Python objects.
+        ValueError: the file is none of these, is damaged, or holds Python objects; the message names it and the field.
+        TypeError: an array has a dtype that cukern does not have.
         OSError: it cannot be read.
     """
-    if isinstance(file, (str, os.PathLike)):
-        with open(file, "rb") as opened:
-            head = opened.read(9)
-            if head[:6] != b"\x93NUMPY" and head[8:9] == b"{":
-                return _load_safetensors(file, device)
-            opened.seek(0)
-            return load(opened, device=device)
+    if not isinstance(file, (str, os.PathLike)):
+        return _load(file, str(getattr(file, "name", "a file")), device, whole=False)
+    name = os.fspath(file)
+    with open(file, "rb") as opened:
+        head = opened.read(9)
+        if head[:6] != _NPY and head[8:] == b"{":
+            return read_safetensors(name, device)
+        opened.seek(0)
+        return _load(opened, name, device, whole=True)
+
+
+def _load(file: Any, name: str, device: Device | str | None, whole: bool) -> Array | dict[str, Array]:
+    """``whole``: whether nothing may follow the array of a ``.npy`` file."""
+    start = file.tell()
+    head = file.read(len(_NPY))
+    file.seek(start)
+    if head == _NPY:
+        with _described(name):
+            end = file.seek(0, os.SEEK_END)
+            file.seek(start)
+            return _array(_read_npy(file, end - start, whole), device)
+    if head[:2] == b"PK":
+        return _load_npz(file, name, device)
+    raise ValueError(f"{name}: expected a .npy, .npz or safetensors file; pickled objects are not read")
+
+
+@contextmanager
+def _described(name: str, field: str = "") -> Iterator[None]:
+    """Errors that name the file and the field, of whatever kind those are that readers raise on damaged input."""
+    place = f"{name}: {field}: " if field else f"{name}: "
     try:
-        found = np.load(file, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return _array(found, device)
-        with found:
-            return {name: _array(found[name], device) for name in found.files}
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise ValueError(f"load: {file} is damaged: {error}") from None
+        yield
+    except TypeError as error:
+        raise TypeError(f"{place}{error}") from None
+    except OSError as error:
+        if error.errno not in (None, errno.EINVAL):  # EINVAL is that of a place before the file's begin
+            raise
+        raise ValueError(f"{place}damaged: {error}") from None
+    except (ValueError, EOFError, NotImplementedError, OverflowError, RuntimeError, struct.error) as error:
+        raise ValueError(f"{place}damaged: {error}") from None
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{place}damaged: {error}") from None
+
+
+def _read_npy(file: Any, size: int, whole: bool) -> npt.NDArray[Any]:
+    """The array of a ``.npy`` file of at most ``size`` bytes, its header checked before memory is taken."""
+    start = file.tell()
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"version {version[0]}.{version[1]} of the format is not known")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, in_columns, dtype = read(file)
+    except (SyntaxError, TypeError, KeyError, MemoryError, RecursionError, tokenize.TokenError) as error:
+        raise ValueError(f"the header is no description of an array ({error})") from None
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are pickled and not read")
+    if any(type(n) is not int or n < 0 for n in shape):
+        raise ValueError(f"shape: expected sizes that are at least 0, got {shape}")
+    there, stated = size - (file.tell() - start), math.prod(shape) * dtype.itemsize
+    if stated > there or (whole and stated < there):
+        raise ValueError(f"shape {shape} of {dtype} takes {stated} bytes, and {there} follow the header")
+    data = bytearray(stated)
+    view, done = memoryview(data), 0
+    while done < stated and (count := file.readinto(view[done:])):
+        done += count
+    if done != stated:
+        raise ValueError(f"shape {shape} of {dtype} takes {stated} bytes, and {done} follow the header")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if in_columns else "C")
+
+
+def _load_npz(file: Any, name: str, device: Device | str | None) -> dict[str, Array]:
+    made: dict[str, Array] = {}
+    start = file.tell()
+    with _described(name):
+        archive = zipfile.ZipFile(file)
+    with archive:
+        _check_entries(file, name, archive, start)
+        for entry in archive.infolist():
+            field = _field(entry)
+            with _described(name, repr(field)):
+                if field in made:
+                    raise ValueError("the name comes twice")
+                data = archive.read(entry)  # all of it, as its sum is looked at where it ends
+                made[field] = _array(_read_npy(io.BytesIO(data), len(data), whole=True), device)
+    return made
+
+
+def _field(entry: zipfile.ZipInfo) -> str:
+    return entry.filename.removesuffix(".npy")
+
+
+def _check_entries(file: Any, name: str, archive: zipfile.ZipFile, start: int) -> None:
+    """Raise ValueError where what a zip file states about its entries cannot be, or they leave a part of it out.
+
+    Args:
+        start: where in the file it begins.
+    """
+    end = start
+    for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
+        packed, size = entry.compress_size, entry.file_size
+        with _described(name, repr(_field(entry))):
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & 1:
+                raise ValueError("it is compressed or encrypted as NumPy does not")
+            stored = entry.compress_type == zipfile.ZIP_STORED
+            if size != packed if stored else size > _MOST_DEFLATED * packed + 64:
+                raise ValueError(f"{packed} bytes cannot hold the {size} that it states")
+            if entry.header_offset - end not in (_ZIP_GAPS if end > start else (0,)):
+                raise ValueError(f"it begins at {entry.header_offset}, where {end} is the next byte")
+            file.seek(entry.header_offset + _ZIP_HEADER - 4)
+            end = entry.header_offset + _ZIP_HEADER + sum(struct.unpack("<HH", file.read(4))) + packed
+            if end > archive.start_dir:
+                raise ValueError(f"it ends at {end}, beyond the entries' end at {archive.start_dir}")
+    if archive.start_dir - end not in (_ZIP_GAPS if end > start else (0,)):
+        raise ValueError(
+            f"{name}: damaged: the entries end at {end}, their table begins at {archive.start_dir}"
+        )
 
 
 def _array(data: npt.NDArray[Any], device: Device | str | None) -> Array:
-    raw = data.dtype.kind == "V" and data.dtype.itemsize == 2 and data.dtype.names is None
-    return asarray(data.view(dtypes.bfloat16) if raw else data, device=device)
+    if data.dtype.kind == "V" and data.dtype.itemsize == 2 and data.dtype.names is None:
+        data = data.view(dtypes.bfloat16)
+    if data.dtype == np.bool_ and data.size and data.view(np.uint8).max() > 1:
+        raise ValueError("a bool is neither 0 nor 1")
+    return asarray(data, device=device)
 
 
-def _load_safetensors(file: Any, device: Device | str | None) -> dict[str, Array]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+def read_safetensors(path: str | os.PathLike[str], device: Device | str | None = "host") -> dict[str, Array]:
+    """The arrays of a safetensors file, by name.
 
+    Args:
+        path: the file.
+        device: where the arrays are put; the current device when None.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no safetensors file, or its parts do not fit; the message names the array and the field.
+        TypeError: an array has a dtype that cukern does not have.
+    """
+    file, name = Path(path).read_bytes(), os.fspath(path)
     try:
-        return {name: asarray(data, device=device) for name, data in load_file(file).items()}
-    except SafetensorError as error:
-        raise ValueError(f"load: {file} is no safetensors file: {error}") from None
+        fields, begin = _header(file)
+        places = [(*_place(field, entry), field) for field, entry in fields.items()]
+        end = 0
+        for first, last, field in sorted(places):
+            if first != end:
+                raise ValueError(f"{field!r}: data_offsets: begins at {first}, where {end} is the next byte")
+            end = last
+        if end != len(file) - begin:
+            raise ValueError(f"data_offsets: the arrays have {end} bytes, the file {len(file) - begin}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name}: expected a safetensors file: {error}") from None
+    read = {}
+    for first, last, field in places:
+        with _described(name, repr(field)):
+            data = memoryview(file)[begin + first : begin + last]
+            dtype, shape = _SAFETENSORS[fields[field]["dtype"]], fields[field]["shape"]
+            if dtype is None:
+                raise TypeError(f"dtype: cukern does not have {fields[field]['dtype']}")
+            read[field] = _array(np.array(np.frombuffer(data, dtype).reshape(shape)), device)
+    return read
+
+
+def _header(file: bytes) -> tuple[dict[str, Any], int]:
+    """The header of a safetensors file but for its metadata, and where the arrays begin."""
+    size = int.from_bytes(file[:8], "little")
+    if not 2 <= size <= len(file) - 8:
+        raise ValueError(f"the header's length is {size}, and {max(0, len(file) - 8)} bytes follow")
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"the header has {constant}")
+
+    header = json.loads(file[8 : 8 + size].decode(), object_pairs_hook=_once, parse_constant=refuse)
+    if not isinstance(header, dict):
+        raise ValueError("the header is no object")
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise ValueError("__metadata__: expected texts by name")
+    return header, 8 + size
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {next(n for n in names if names.count(n) > 1)!r} comes twice")
+    return found
+
+
+def _place(field: str, entry: Any) -> tuple[int, int]:
+    """Where the bytes of an entry begin and end, if they are as many as its dtype and shape take."""
+    if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
+        raise ValueError(f"{field!r}: expected dtype, shape and data_offsets")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in _SAFETENSORS:
+        raise ValueError(f"{field!r}: dtype: {dtype!r} is none")
+    for key, numbers in (("shape", shape), ("data_offsets", offsets)):
+        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
+            raise ValueError(f"{field!r}: {key}: expected integers that are at least 0, got {numbers!r:.60}")
+    if len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise ValueError(
+            f"{field!r}: data_offsets: expected where the data begin and end, got {offsets!r:.60}"
+        )
+    known = _SAFETENSORS[dtype]
+    if known is not None and math.prod(shape) * known.itemsize != offsets[1] - offsets[0]:
+        raise ValueError(
+            f"{field!r}: data_offsets: {offsets[1] - offsets[0]} bytes cannot be shape {shape!r:.60} of {dtype}"
+        )
+    return offsets[0], offsets[1]

@@ -8,23 +8,16 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 from .. import dtypes, pytree, tape
 from ..array import Array
 from ..creation import array, asarray
 from ..device import Device
+from ..io import read_safetensors
 from ..ops.axes import on_device
 from .parameter import Parameter as Parameter
 
-_SAFETENSORS = {
-    "BOOL": dtypes.bool_,
-    "BF16": dtypes.bfloat16,
-    **{f"F{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
-    **{f"I{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
-}
 #: Where a copy that stands for a module, of gradients say, keeps the module that it is shaped as.
 _STRUCTURE = "_structure"
 
@@ -237,27 +230,6 @@ class Module:
     def __repr__(self) -> str:
         # What is shaped as a module has no parameters: gradients and the like.
         return _described(self) if _STRUCTURE not in vars(self) else f"values for {_described(self)}"
-
-
-def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """The arrays of a safetensors file, by name, on the host.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no safetensors file.
-        TypeError: an array has a dtype that cukern does not have.
-    """
-    try:
-        entries = safetensors.deserialize(Path(path).read_bytes())
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{path}: expected a safetensors file: {error}") from None
-    read = {}
-    for name, entry in entries:
-        if entry["dtype"] not in _SAFETENSORS:
-            raise TypeError(f"{path}: {name!r} has dtype {entry['dtype']}, which cukern does not have")
-        values = np.frombuffer(entry["data"], dtype=_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
-        read[name] = array(values, device="host")
-    return read
 
 
 #: What may hold parameters.

@@ -129,7 +129,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     np.savez(whole, a=A)
     (tmp_path / "cut.npz").write_bytes(whole.getvalue()[:100])
     for name in ("text", "objects.npy", "cut.npz"):
-        with pytest.raises(ValueError, match="pickle|Object arrays|damaged"):
+        with pytest.raises(ValueError, match=f"{name}: .*(pickle|damaged)"):
             ck.load(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         ck.load(tmp_path / "nothing.npy")

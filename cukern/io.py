@@ -167,6 +167,11 @@ def _read_npy(file: Any, size: int, whole: bool) -> npt.NDArray[Any]:
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"version {version[0]}.{version[1]} of the format is not known")
+    width = 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(width), "little")
+    if len(_NPY) + 2 + width + length > size:
+        raise ValueError(f"the header's length is {length}, beyond the file's end")
+    file.seek(start + len(_NPY) + 2)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
         shape, in_columns, dtype = read(file)

@@ -119,7 +119,8 @@ NPY = {
     "version 9.0": npy_header(DESCRIPTION % "(6,)", version=b"\x09\0"),
     "Python objects": npy(np.array([None], dtype=object)),
     "a bool is neither": npy(B)[:-1] + b"\7",
-    "EOF": b"\x93NUMPY\1\0",
+    "the header's length is 4294967295": npy(A)[:6] + b"\2\0" + b"\xff" * 4 + npy(A)[12:],
+    "EOF|the header": b"\x93NUMPY\1\0",
 }
 
 
@@ -260,7 +261,7 @@ BASES = {
 }
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(10000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [200, pytest.param(3000, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", BASES)
 def test_changed_files_are_read_as_they_are_or_refused(tmp_path: Path, name: str, count: int) -> None:
     path, refused, read = tmp_path / name, 0, 0

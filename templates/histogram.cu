@@ -42,9 +42,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             // The first edge above the value.
             long long start = 0, count = bins;
             while (count > 0) {
-                const long long half = count / 2;
-                if (value >= cast<C>(edges[start + half])) start += half + 1, count -= half + 1;
-                else count = half;
+                const long long step = count / 2;
+                if (value >= cast<C>(edges[start + step])) start += step + 1, count -= step + 1;
+                else count = step;
             }
             bin = start - 1;
 <% endif %>

@@ -16,10 +16,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% else %>
     long long low = 0, high = count;
     while (low < high) {
-        const long long half = low + (high - low) / 2;
-        const bool less = given[half] < first;
-        low = less ? half + 1 : low;
-        high = less ? high : half;
+        const long long middle = low + (high - low) / 2;
+        const bool less = given[middle] < first;
+        low = less ? middle + 1 : low;
+        high = less ? high : middle;
     }
     for (long long k = first; k < last; ++k) {
         while (low < count && given[low] < k) ++low;

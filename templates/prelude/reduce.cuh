@@ -66,8 +66,8 @@ __device__ __forceinline__ Indexed<T, Place> largest(Indexed<T, Place> a, const 
 #pragma unroll
     for (int k = 0; k < N; ++k) part[k] = v[k];
 #pragma unroll
-    for (int half = N / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; ++k) part[k] = maximum(part[k], part[k + half]);
+    for (int n = N / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; ++k) part[k] = maximum(part[k], part[k + n]);
     return first_of(v, part[0], i, step);
 }
 template <typename T, typename Place, int N>
@@ -80,8 +80,8 @@ __device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, const
 #pragma unroll
     for (int k = 0; k < N; ++k) part[k] = v[k];
 #pragma unroll
-    for (int half = N / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; ++k) part[k] = minimum(part[k], part[k + half]);
+    for (int n = N / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; ++k) part[k] = minimum(part[k], part[k + n]);
     return first_of(v, part[0], i, step);
 }
 

@@ -17,6 +17,7 @@ from . import (
     optim,
     random,
     testing,
+    tree,
 )
 from .aliases import *  # noqa: F403
 from .array import Array
@@ -95,6 +96,7 @@ __all__ = [
     "stop_gradient",
     "stop_recording",
     "testing",
+    "tree",
     "uint8",
     "uint16",
     "uint32",

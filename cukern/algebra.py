@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
-from . import dtypes, pytree
+from . import dtypes
+from . import tree as pytree
 from .errors import GradientError
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 def float_leaves(tree: Any, what: str) -> list[Array]:
     """The leaves of ``tree``, each of which must be an array of a floating dtype."""
-    found = pytree.values(tree)
+    found = pytree.leaves(tree)
     for value in found:
         if not is_array(value) or value.dtype not in FLOATING:
             _refuse(tree, what)
@@ -182,7 +183,7 @@ def float_leaves(tree: Any, what: str) -> list[Array]:
 
 def _refuse(tree: Any, what: str) -> None:
     """Name the leaf that is no array of a floating dtype."""
-    for path, value in pytree.leaves(tree, what):
+    for path, value in pytree.leaves_with_path(tree, what):
         if not is_array(value):
             raise TypeError(f"{path}: expected an array, got {type(value).__name__}")
         if not is_float(value.dtype):

@@ -8,7 +8,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from . import live, pytree, tape
+from . import live, tape
+from . import tree as pytree
 from .algebra import is_array
 from .array import Array, copied
 from .device import Device, current
@@ -110,7 +111,7 @@ class Captured(Generic[P, R]):
     def _call(self, args: Any, kwargs: Any) -> R:
         """The call of arguments that are not known to have been there before."""
         tree = (args, kwargs)
-        leaves = pytree.values(tree)
+        leaves = pytree.leaves(tree)
         inputs = [leaf for leaf in leaves if _is_input(leaf)]
         homes = [leaf.device for leaf in leaves if is_array(leaf)] or [current()]
         device = next((home for home in homes if home.kind != "host"), homes[0])
@@ -121,7 +122,7 @@ class Captured(Generic[P, R]):
             raise CaptureError(
                 f"capture: {_name(self._step)}: expected arrays on one device, got {device} and {other}"
             )
-        key = (device, get_default_dtype(), pytree.structure(tree), *map(_form, leaves))
+        key = (device, get_default_dtype(), pytree.containers(tree), *map(_form, leaves))
         try:
             graph = self._graphs.get(key)
         except TypeError as error:
@@ -172,9 +173,9 @@ class _Graph:
             self._inputs = [copied(one) for one in inputs]
             self._refresh = Copies(device, self._inputs, into=True)
         leaves = iter(self._inputs)
-        own = pytree.transform(lambda leaf: next(leaves) if _is_input(leaf) else leaf, tree)
+        own = pytree.map(lambda leaf: next(leaves) if _is_input(leaf) else leaf, tree)
         self._result, self._graph = self._record(step, own)
-        self._leaves = pytree.values(self._result)
+        self._leaves = pytree.leaves(self._result)
         self._places = [i for i, leaf in enumerate(self._leaves) if _is_input(leaf)]
         results = [self._leaves[i] for i in self._places]
         for one in results:
@@ -190,7 +191,7 @@ class _Graph:
             stream.begin_capture()
             live.begin(self)
             try:
-                result = pytree.transform(_in_order, step(*args, **kwargs))
+                result = pytree.map(_in_order, step(*args, **kwargs))
             except (RuntimeError, NotImplementedError) as error:
                 if "captur" not in str(error):
                     raise

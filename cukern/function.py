@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from . import pytree, tape
+from . import tape
+from . import tree as pytree
 from .algebra import Meta, conform, is_array, is_float, meta, registered, zeros_like
 from .array import Array
 from .errors import GradientError
@@ -145,7 +146,7 @@ def _refuse_hidden(cls: type[Function], args: tuple[Any, ...]) -> None:
     for i, arg in enumerate(args):
         if arg is None or isinstance(arg, (bool, int, float, str)) or is_array(arg):
             continue
-        for path, value in pytree.leaves(arg):
+        for path, value in pytree.leaves_with_path(arg):
             if _tracked(value):
                 raise GradientError(
                     f"{cls.__name__}: argument {_argument(cls, i)} holds a tracked array at {path}, which "

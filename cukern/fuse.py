@@ -10,7 +10,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from . import dtypes, pytree
+from . import dtypes
+from . import tree as pytree
 from .array import Array
 from .creation import asarray, device_of
 from .expr import Expr, Node, Reduced, cast, input_node, order, scalar_node
@@ -143,13 +144,13 @@ class Fused(Generic[P, R]):
             bound = self._signature.bind(*args, **kwargs)
             static = {k: v for k, v in bound.arguments.items() if k in self._static}
             tree = {k: v for k, v in bound.arguments.items() if k not in self._static}
-        key: list[Any] = [dtypes.get_default_dtype(), pytree.structure(tree)]
+        key: list[Any] = [dtypes.get_default_dtype(), pytree.containers(tree)]
         key += ((k, _typed(v)) for k, v in static.items())
         call = _Call(tree, static, [], (), [], [])
-        for _, leaf in pytree.leaves(tree):
+        for _, leaf in pytree.leaves_with_path(tree):
             value = leaf
             if isinstance(leaf, (np.ndarray, np.generic)):
-                value = asarray(leaf, device=device_of(pytree.values(tree)))
+                value = asarray(leaf, device=device_of(pytree.leaves(tree)))
             call.leaves.append(value)
             if isinstance(value, Array):
                 call.arrays.append(value)
@@ -201,7 +202,7 @@ class Fused(Generic[P, R]):
         """A program for each shape that outputs have."""
         groups: dict[tuple[int, ...], list[tuple[int, Node]]] = {}
         ends: list[tuple[int, Reduced]] = []
-        for i, (path, value) in enumerate(pytree.leaves(outputs)):
+        for i, (path, value) in enumerate(pytree.leaves_with_path(outputs)):
             if isinstance(value, Reduced):
                 ends.append((i, value))
                 continue

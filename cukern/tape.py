@@ -19,7 +19,7 @@ from operator import or_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from . import pytree
+from . import tree as pytree
 from .algebra import (
     FLOATING,
     Likeness,
@@ -435,7 +435,7 @@ class Tape:
         given = float_leaves(output_gradients, "output_gradients")
         if len(given) != len(targets):
             raise ValueError(f"output_gradients: expected {len(targets)} arrays, got {len(given)}")
-        for (path, array), cotangent in zip(pytree.leaves(target, "target"), given, strict=True):
+        for (path, array), cotangent in zip(pytree.leaves_with_path(target, "target"), given, strict=True):
             if cotangent.shape != array.shape:
                 raise ValueError(
                     f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"

@@ -10,7 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from . import pytree, tape
+from . import tape
+from . import tree as pytree
 from .algebra import Meta, is_array, is_float
 from .array import Array
 from .creation import asarray, device_of
@@ -52,7 +53,9 @@ def _fresh(value: Any, path: str, device: Device | None) -> Array:
 
 
 def _differentiable(tree: Any, path: str, device: Device | None) -> Any:
-    return pytree.replace(tree, [_fresh(value, where, device) for where, value in pytree.leaves(tree, path)])
+    return pytree.replace(
+        tree, [_fresh(value, where, device) for where, value in pytree.leaves_with_path(tree, path)]
+    )
 
 
 def _positions(argnums: int | Sequence[int], args: Sequence[Any]) -> list[int]:
@@ -212,7 +215,7 @@ def _rows(value: Array, pullback: Callable[[Any], tuple[Any, ...]]) -> tuple[Any
     size, shape = value.size, value.shape
     basis = np.eye(size).reshape(size, *shape) if size else np.zeros((1, *shape))
     rows = [pullback(asarray(row, dtype=value.dtype, device=value.device)) for row in basis]
-    columns = zip(*([leaf.value for leaf in pytree.leaves(row)] for row in rows), strict=True)
+    columns = zip(*([leaf.value for leaf in pytree.leaves_with_path(row)] for row in rows), strict=True)
     joined = [reshape(stack(list(column))[:size], shape + column[0].shape) for column in columns]
     made: tuple[Any, ...] = pytree.replace(rows[0], joined)
     return made
@@ -225,7 +228,7 @@ def stop_gradient(tree: Any) -> Any:
     >>> ck.grad(lambda x: x * stop_gradient(x))(ck.asarray(3.0)).item()
     3.0
     """
-    return pytree.transform(lambda leaf: alias(leaf) if is_array(leaf) else leaf, tree)
+    return pytree.map(lambda leaf: alias(leaf) if is_array(leaf) else leaf, tree)
 
 
 class _Capture(Tape):
@@ -249,7 +252,7 @@ class _Capture(Tape):
 
 def _arrays(tree: Any) -> list[Array]:
     """The arrays of a pytree, each once."""
-    found = {id(value): value for _, value in pytree.leaves(tree) if is_array(value)}
+    found = {id(value): value for _, value in pytree.leaves_with_path(tree) if is_array(value)}
     return list(found.values())
 
 
@@ -296,7 +299,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
         others = [array for array in _arrays((args, kwargs)) if id(array) not in capture.read]
         outputs = [own[id(array)] for array in results]
         tape.record("checkpoint", read, outputs, backward, [*read, *others], materialize=False)
-        made: R = pytree.transform(lambda leaf: own.get(id(leaf), leaf), result)
+        made: R = pytree.map(lambda leaf: own.get(id(leaf), leaf), result)
         return made
 
     return checkpointed

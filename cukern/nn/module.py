@@ -10,7 +10,8 @@ from typing import Any, Self, cast
 import numpy as np
 import safetensors.numpy
 
-from .. import dtypes, pytree, tape
+from .. import dtypes, tape
+from .. import tree as pytree
 from ..array import Array
 from ..creation import array, asarray
 from ..device import Device

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from .. import dtypes, pytree, tape
+from .. import dtypes, tape
 from .. import namespace as ops
+from .. import tree as pytree
 from ..array import Array
 from ..dtypes import DType, promote
 from ..kernel import Kernel
@@ -49,7 +50,7 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
     """
     if not max_norm > 0:
         raise ValueError(f"max_norm: expected a positive number, got {max_norm!r}")
-    arrays = pytree.values(gradients)
+    arrays = pytree.leaves(gradients)
     if not arrays:
         raise ValueError("gradients: expected at least one array, got none")
     for array in arrays:

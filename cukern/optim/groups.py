@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .. import dtypes, pytree
+from .. import dtypes
+from .. import tree as pytree
 from ..array import Array
 from ..nn.module import Module, leaves_by_parameter
 
@@ -44,7 +45,7 @@ def named(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         children = [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
     else:
-        leaves = [] if tree is None else pytree.values(tree)
+        leaves = [] if tree is None else pytree.leaves(tree)
         if len(leaves) < 2:
             yield prefix, leaves[0] if leaves else tree
             return
@@ -96,7 +97,7 @@ def _listed(parameters: Any, argument: str) -> Any:
     if isinstance(parameters, (Module, Mapping, Array)):
         return parameters
     if not isinstance(parameters, Iterable):
-        if not any(map(is_floating, pytree.values(parameters))):
+        if not any(map(is_floating, pytree.leaves(parameters))):
             raise TypeError(
                 f"{argument}: expected a module or a pytree of arrays, got {describe(parameters)}"
             )

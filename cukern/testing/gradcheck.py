@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import dtypes, pytree
+from .. import dtypes
+from .. import tree as pytree
 from ..algebra import is_array, is_float
 from ..array import Array
 from ..creation import asarray
@@ -102,7 +103,7 @@ def gradcheck(
 
 
 def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
-    found = list(pytree.leaves(list(args), "args"))
+    found = list(pytree.leaves_with_path(list(args), "args"))
     positions = [i for i, leaf in enumerate(found) if _is_float_array(leaf.value)]
     for i in positions:
         if found[i].value.dtype != dtypes.float64:
@@ -114,7 +115,7 @@ def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
         values = [value for _, value in found]
         for i, array in zip(positions, arrays, strict=True):
             values[i] = array
-        for leaf in pytree.leaves(f(*pytree.replace(list(args), values)), "output"):
+        for leaf in pytree.leaves_with_path(f(*pytree.replace(list(args), values)), "output"):
             if _is_float_array(leaf.value):
                 yield leaf
 

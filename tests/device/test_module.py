@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import pytree
+from cukern import tree as pytree
 from cukern.nn import Module, Parameter
 from cukern.nn.module import read_safetensors
 
@@ -71,13 +71,13 @@ def test_parameters_are_watched_by_themselves(device: ck.Device) -> None:
     assert isinstance(gradients, Layer)
     np.testing.assert_array_equal(gradients.weight.numpy(), [[1, 1], [1, 1]])
     assert gradients.leaves()[0] is gradients.weight
-    assert len(list(pytree.leaves(gradients))) == 1
+    assert len(list(pytree.leaves_with_path(gradients))) == 1
 
 
 def test_pytree_of_a_module_keeps_structure_and_shared_parameters(device: ck.Device) -> None:
     model = Model()
-    doubled = pytree.transform(lambda x: x * 2, model)
-    again = pytree.transform(lambda x: x * 2, doubled)
+    doubled = pytree.map(lambda x: x * 2, model)
+    again = pytree.map(lambda x: x * 2, doubled)
     assert isinstance(again, Model)
     assert again.tied is again.first.weight
     np.testing.assert_array_equal(again.blocks[0].weight.numpy(), 4 * model.blocks[0].weight.numpy())  # type: ignore

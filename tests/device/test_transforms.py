@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import pytree
+from cukern import tree as pytree
 from cukern.testing import assert_close, gradcheck
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -99,7 +99,7 @@ def test_pytrees_are_rebuilt():
 
     pytree.register(Pair, lambda pair: ((pair.a, pair.b), "rest"), lambda rest, new: (rest, *new))
     tree = {"pair": Pair(1, [2]), "rest": (3, None)}
-    assert list(pytree.leaves(tree, "t")) == [
+    assert list(pytree.leaves_with_path(tree, "t")) == [
         ("t['pair'][0]", 1),
         ("t['pair'][1][0]", 2),
         ("t['rest'][0]", 3),

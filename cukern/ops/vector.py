@@ -1,0 +1,63 @@
+"""Many arrays as one vector, and back: what :func:`cukern.tree.ravel` is made of."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import dtypes, tape
+from ..array import Array
+from ..creation import asarray, device_of, zeros
+from ..row import is_scalar
+from ..tree import Leaf
+from .axes import on_device, require_array, view
+from .elementwise import astype
+from .manipulate import concat, reshape
+
+
+def raveled(leaves: Sequence[Leaf]) -> tuple[Array, Callable[[Array], list[Array]]]:
+    """The leaves as one vector, and what makes a list of arrays like them of such a vector.
+
+    Raises:
+        TypeError: a leaf is neither an array nor a number.
+    """
+    device = device_of(value for _, value in leaves)
+    arrays: list[Array] = []
+    for path, value in leaves:
+        if not isinstance(value, Array) and not is_scalar(value):
+            raise TypeError(f"ravel: {path}: expected an array or a number, got {type(value).__name__}")
+        arrays.append(value if isinstance(value, Array) else asarray(value, device=device))
+    dtype = dtypes.result_type(*(array.dtype for array in arrays)) if arrays else dtypes.default_float
+    rows = [reshape(astype(array, dtype, copy=False), (-1,)) for array in arrays]
+    vector = concat(rows) if rows else zeros(0, dtype)
+    shapes = [array.shape for array in arrays]
+    ends = list(itertools.accumulate((array.size for array in arrays), initial=0))
+    kinds = [array.dtype for array in arrays]
+
+    def parts(new: Array) -> list[Array]:
+        require_array(new, "unravel", "vector")
+        if new.shape != (ends[-1],):
+            raise ValueError(f"unravel: expected a vector of shape ({ends[-1]},), got shape {new.shape}")
+        made = _cut(new, shapes, ends)
+        return [astype(one, kind, copy=False) for one, kind in zip(made, kinds, strict=True)]
+
+    return vector, parts
+
+
+@on_device
+def _cut(x: Array, shapes: Sequence[tuple[int, ...]], ends: Sequence[int]) -> list[Array]:
+    """The parts of a vector between ``ends``, each of its shape.
+
+    One record, whose derivative is one vector; one per part would make a vector of zeros for each.
+    """
+    data = x._data
+    spans = zip(itertools.pairwise(ends), shapes, strict=True)
+    made = [view(x, data[start:end].reshape(shape)) for (start, end), shape in spans]
+    if made and tape.recording((x,)):
+
+        def vjp(cotangents: tuple[Any, ...], saved: object, needs: object) -> tuple[Array]:
+            return (concat([reshape(one, (-1,)) for one in cotangents]),)
+
+        tape.record("unravel", (x,), made, vjp)
+    return made

@@ -8,6 +8,7 @@ from . import (
     dtypes,
     errors,
     fft,
+    function,
     grids,
     info,
     io,
@@ -17,6 +18,7 @@ from . import (
     optim,
     random,
     testing,
+    transforms,
     tree,
 )
 from .aliases import *  # noqa: F403
@@ -45,7 +47,7 @@ from .dtypes import (
 )
 from .dtypes import bool_ as bool
 from .errors import *  # noqa: F403
-from .function import Function, once_differentiable
+from .function import *  # noqa: F403
 from .grids import *  # noqa: F403
 from .info import *  # noqa: F403
 from .info import __array_api_version__ as __array_api_version__
@@ -55,14 +57,13 @@ from .kernel import Kernel
 from .namespace import *  # noqa: F403
 from .render import add_templates
 from .tape import Tape, stop_recording
-from .transforms import checkpoint, grad, jacobian, stop_gradient, value_and_grad, vjp
+from .transforms import *  # noqa: F403
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Array",
     "Device",
-    "Function",
     "Kernel",
     "Tape",
     "add_templates",
@@ -70,7 +71,6 @@ __all__ = [
     "bool",
     "bool_",
     "capture",
-    "checkpoint",
     "default_dtype",
     "device",
     "devices",
@@ -80,20 +80,16 @@ __all__ = [
     "float32",
     "float64",
     "get_default_dtype",
-    "grad",
     "int8",
     "int16",
     "int32",
     "int64",
-    "jacobian",
     "linalg",
     "nn",
-    "once_differentiable",
     "optim",
     "random",
     "result_type",
     "set_default_dtype",
-    "stop_gradient",
     "stop_recording",
     "testing",
     "tree",
@@ -101,16 +97,16 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
-    "value_and_grad",
-    "vjp",
 ]
 __all__ += aliases.__all__
 __all__ += creation.__all__
 __all__ += errors.__all__
+__all__ += function.__all__
 __all__ += grids.__all__
 __all__ += info.__all__
 __all__ += io.__all__
 __all__ += namespace.__all__
+__all__ += transforms.__all__
 
 with contextlib.suppress(ImportError):
     from . import einops_backend as _einops_backend  # noqa: F401 - einops is there, and finds it

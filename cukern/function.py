@@ -1,21 +1,26 @@
-"""Function: an operation with a backward of its own."""
+"""Function: an operation with a backward of its own; checkpoint: one whose backward computes it again."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+from collections import ChainMap
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from . import tape
 from . import tree as pytree
 from .algebra import Meta, conform, is_array, is_float, meta, registered, zeros_like
 from .array import Array
 from .errors import GradientError
+from .tape import Tape
 
-__all__ = ["Function", "once_differentiable"]
+__all__ = ["Function", "checkpoint", "once_differentiable"]
 
 B = TypeVar("B", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def alias(array: Array) -> Array:
@@ -293,3 +298,77 @@ def once_differentiable(backward: B) -> B:
         return own if isinstance(returned, tuple) else own[0]
 
     return wrapper  # type: ignore[return-value]
+
+
+class _Capture(Tape):
+    """Stands in for the active tapes while a checkpointed function runs: it keeps what they track and
+    the function reads, and none of what the function does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: dict[int, Array] = {}
+        self._tracked = ChainMap({}, *(outer._tracked for outer in tape.active()))
+
+    def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], tape.Keys]:
+        needs, keys = super()._needs(inputs)
+        for array in itertools.compress(inputs, needs):
+            self.read.setdefault(id(array), array)
+        return (), keys
+
+    def _knows(self, inputs: Sequence[Meta]) -> bool:
+        return False
+
+
+def _arrays(tree: Any) -> list[Array]:
+    """The arrays of a pytree, each once."""
+    found = {id(value): value for _, value in pytree.leaves_with_path(tree) if is_array(value)}
+    return list(found.values())
+
+
+def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
+    """``f``, with its intermediate results computed again for the backward pass instead of kept.
+
+    Whatever ``f`` reads gets its gradient, passed as an argument or not. Derivatives of any order work.
+
+    Args:
+        f: returns an array or a pytree of arrays; it must give the same when it is called again.
+
+    Raises:
+        GradientError: in the backward, when an argument or another array that ``f`` read was written since.
+
+    >>> import cukern as ck
+    >>> ck.grad(lambda x: checkpoint(lambda y: ck.exp(y * y))(x))(ck.asarray(0.0)).item()
+    0.0
+    """
+
+    @functools.wraps(f)
+    def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not tape.active():
+            return f(*args, **kwargs)
+        capture = _Capture()
+        with tape.stop_recording(), capture:
+            result = f(*args, **kwargs)
+        results = _arrays(result)
+        capture._needs(results)
+        read = list(capture.read.values())
+        own = {id(array): alias(array) for array in results}
+
+        def backward(
+            cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
+        ) -> list[Array | None]:
+            wanted = list(itertools.compress(read, needs))
+            with Tape() as inner:
+                inner.watch(wanted)
+                again = _arrays(f(*args, **kwargs))
+            used = [i for i, cotangent in enumerate(cotangents) if cotangent is not None]
+            found = inner.gradient([again[i] for i in used], wanted, [cotangents[i] for i in used])
+            gradients = iter(found)
+            return [next(gradients) if needed else None for needed in needs]
+
+        others = [array for array in _arrays((args, kwargs)) if id(array) not in capture.read]
+        outputs = [own[id(array)] for array in results]
+        tape.record("checkpoint", read, outputs, backward, [*read, *others], materialize=False)
+        made: R = pytree.map(lambda leaf: own.get(id(leaf), leaf), result)
+        return made
+
+    return checkpointed

@@ -34,8 +34,8 @@ from .ops.statistics import *  # noqa: F403
 from .special import *  # noqa: F403
 from .table import *  # noqa: F403
 
-#: Functions that arrays have as methods or operators, under another public name or none.
-INTERNAL = frozenset({"at", "compare", "getitem", "setitem", "inplace"})
+#: Functions that arrays have as methods or operators, under another public name or none; rows of derivatives alone.
+INTERNAL = frozenset({"at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"})
 
 
 tape.register_algebra(

@@ -18,9 +18,11 @@ from .ops.axes import public, require_array
 from .ops.elementwise import astype, binary, parametric, ternary, unary
 from .row import ALL, NUMERIC, scipys
 from .table import (
+    _logistic_density,
     abs,
     cos,
     equal,
+    erfc,
     exp,
     expm1,
     floor_divide,
@@ -29,13 +31,14 @@ from .table import (
     log,
     multiply,
     remainder,
+    sigmoid,
     subtract,
-    tanh,
     trunc,
     where,
 )
 
-_PI, _LN2 = math.pi, math.log(2.0)
+_PI, _LN2, _ROOT_HALF = math.pi, math.log(2.0), math.sqrt(0.5)
+_ERFC = np.vectorize(math.erfc, otypes="d")
 _LGAMMA = np.vectorize(
     lambda x: math.inf if x <= 0 and (x == -math.inf or x == math.floor(x)) else math.lgamma(x), otypes="d"
 )
@@ -159,10 +162,17 @@ cbrt = unary(
     domain=(0.2, 4.0),
     doc="The cube root, of any sign.",
 )
+
+
+def _log_add_exp2_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    distance = _LN2 * where(equal(x, y), 0, x - y)
+    return g * sigmoid(distance), g * sigmoid(-distance)
+
+
 logaddexp2 = binary(
     "logaddexp2",
     f"log_add_exp(x * T({_LN2!r}), y * T({_LN2!r})) * T({1 / _LN2!r})",
-    vjp=lambda g, x, y, r: (g / (1 + exp(_LN2 * (y - x))), g / (1 + exp(_LN2 * (x - y)))),
+    vjp=_log_add_exp2_vjp,
     doc="log2(2**x + 2**y), without overflow.",
 )
 xlogy = binary(
@@ -259,17 +269,48 @@ erfcinv = unary(
 
 # ----- activations -----
 
+silu = unary(
+    "silu",
+    "x * sigmoid(x)",
+    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * sigmoid(-x))),
+    oracle=lambda x: x / (1 + np.exp(-x)),
+    doc="x * sigmoid(x), also known as swish.",
+)
+
+
+def _elu_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    below = where(x > 0, 0, x)  # no infinity in the branch that is not taken
+    return where(x > 0, g, g * y * exp(below)), where(x > 0, 0, g * expm1(below))
+
+
+elu = parametric(
+    "elu",
+    "x > T(0) ? x : y * expm1(x)",
+    defaults=(1.0,),
+    vjp=_elu_vjp,
+    oracle=lambda x, y: np.where(x > 0, x, y * np.expm1(np.minimum(x, 0))),
+    doc="x where it is positive, else y * (exp(x) - 1); y is 1 by default.",
+)
+gelu = unary(
+    "gelu",
+    "T(0.5) * x * erfc_of(x * T(-0.7071067811865476))",
+    codes={"h": "T(0.5) * x * erfc_of_half(x * T(-0.7071067811865476))"},
+    vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
+    oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
+    doc="x times the standard normal distribution function of x.",
+)
+
 _TANH_SCALE = math.sqrt(2 / _PI)
 
 
 def _gelu_tanh_vjp(g: Any, x: Any, r: Any) -> Any:
-    t = tanh(_TANH_SCALE * (x + 0.044715 * x * x * x))
-    return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _TANH_SCALE * (1 + 3 * 0.044715 * x * x))
+    s = 2 * _TANH_SCALE * (x + 0.044715 * x * x * x)
+    return g * (sigmoid(s) + x * _logistic_density(s) * (2 * _TANH_SCALE * (1 + 3 * 0.044715 * x * x)))
 
 
 gelu_tanh = unary(
     "gelu_tanh",
-    f"T(0.5) * x * (T(1) + tanh(T({_TANH_SCALE!r}) * (x + T(0.044715) * x * x * x)))",
+    f"x * sigmoid(T({2 * _TANH_SCALE!r}) * (x + T(0.044715) * x * x * x))",
     vjp=_gelu_tanh_vjp,
     oracle=lambda x: 0.5 * x * (1 + np.tanh(_TANH_SCALE * (x + 0.044715 * x**3))),
     doc="An approximation of gelu by tanh (Hendrycks and Gimpel, 2016).",
@@ -285,7 +326,7 @@ leaky_relu = parametric(
 log_sigmoid = unary(
     "log_sigmoid",
     "-softplus(-x)",
-    vjp=lambda g, x, r: -g * expm1(r),
+    vjp=lambda g, x, r: g * sigmoid(-x),
     oracle=lambda x: -np.logaddexp(0, -x),
     doc="The logarithm of sigmoid(x), exact where that is small.",
 )

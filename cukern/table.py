@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
-from .ops.elementwise import Bounded, Choice, Rounding, Unary, binary, parametric, unary
+from .ops.elementwise import Bounded, Choice, Rounding, Unary, binary, unary
 from .row import ALL, INTEGER, NUMERIC
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
@@ -172,7 +172,7 @@ _POWERS: dict[float, Unary] = {-1: reciprocal, 0.5: sqrt, 1: positive}
 
 exp = unary("exp", "exp(x)", codes={"h": "__expf(x)"}, vjp=lambda g, x, r: g * r, doc="e to the power x.")
 exp2 = unary("exp2", "exp2(x)", vjp=lambda g, x, r: g * r * _LN2, doc="2 to the power x.")
-expm1 = unary("expm1", "expm1(x)", vjp=lambda g, x, r: g * (r + 1), doc="exp(x) - 1, exact near 0.")
+expm1 = unary("expm1", "expm1(x)", vjp=lambda g, x, r: g * exp(x), doc="exp(x) - 1, exact near 0.")
 log = unary("log", "log(x)", vjp=lambda g, x, r: g / x, domain=(0.2, 4.0), doc="The natural logarithm.")
 log1p = unary(
     "log1p",
@@ -237,35 +237,75 @@ atan = unary(
     oracle="arctan",
     doc="The angle in [-pi/2, pi/2] whose tangent is x.",
 )
+
+
+def _inverse(h: Any) -> Any:
+    """1 / h, and 0 where h is 0."""
+    return where(h == 0, 0, 1 / where(h == 0, 1, h))
+
+
+def _direction_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    across = g * _direction(y, x) * _inverse(hypot(x, y))
+    return across * _direction(y, x), -across * r
+
+
+def _atan2_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    inverse = _inverse(hypot(x, y))
+    return g * _direction(y, x) * inverse, -g * _direction(x, y) * inverse
+
+
+_direction: Any = binary(
+    "direction",
+    f"""x != x || y != y ? x + y : x == T(0) ? x
+    : fabs(x) == limits<T>::infinity() ? copysign(fabs(y) == fabs(x) ? T({_ROOT_HALF!r}) : T(1), x)
+    : fabs(x) > T(1) ? T(0.5) * x / hypot(T(0.5) * x, T(0.5) * y) : x / hypot(x, y)""",
+    vjp=_direction_vjp,
+    domain=(0.2, 2.0),
+    oracle=lambda x, y: np.where((x == 0) & (y == y), x, np.cos(np.arctan2(y, x))),
+    doc="x / hypot(x, y), and 0 at (0, 0): the cosine of the angle between the point (x, y) and the first axis.",
+)
 atan2 = binary(
     "atan2",
     "atan2(x, y)",
-    vjp=lambda g, x, y, r: (g * y / (x * x + y * y), -g * x / (x * x + y * y)),
+    vjp=_atan2_vjp,
     oracle="arctan2",
     domain=(0.2, 2.0),
-    doc="The angle of the point (y, x), in [-pi, pi].",
+    doc="The angle of the point (y, x), in [-pi, pi]; its derivatives at (0, 0) are 0.",
 )
-hypot = binary(
+hypot: Any = binary(
     "hypot",
     "hypot(x, y)",
-    vjp=lambda g, x, y, r: (g * x / r, g * y / r),
+    vjp=lambda g, x, y, r: (g * _direction(x, y), g * _direction(y, x)),
     domain=(0.2, 2.0),
-    doc="sqrt(x * x + y * y), without overflow.",
+    doc="sqrt(x * x + y * y), without overflow; its derivatives at (0, 0) are 0.",
 )
 sinh = unary("sinh", "sinh(x)", vjp=lambda g, x, r: g * cosh(x), doc="The hyperbolic sine.")
 cosh: Unary = unary("cosh", "cosh(x)", vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")
-tanh = unary("tanh", "tanh(x)", vjp=lambda g, x, r: g * (1 - r * r), doc="The hyperbolic tangent.")
+# Of x and not of the result, which has no digits left of 1 - r * r where that is small.
+tanh = unary(
+    "tanh",
+    "tanh(x)",
+    vjp=lambda g, x, r: g * (4 * _logistic_density(2 * x)),
+    doc="The hyperbolic tangent.",
+)
+_logistic_density: Any = unary(
+    "logistic_density",
+    "T(1) / (T(2) + exp(x) + exp(-x))",
+    vjp=lambda g, x, r: -g * r * tanh(0.5 * x),
+    oracle=lambda x: 1 / (2 + 2 * np.cosh(x)),
+    doc="The derivative of sigmoid, sigmoid(x) * sigmoid(-x), exact where that is small.",
+)
 asinh = unary(
     "asinh",
     "asinh(x)",
-    vjp=lambda g, x, r: g * rsqrt(x * x + 1),
+    vjp=lambda g, x, r: g / hypot(x, 1),
     oracle="arcsinh",
     doc="The inverse hyperbolic sine.",
 )
 acosh = unary(
     "acosh",
     "acosh(x)",
-    vjp=lambda g, x, r: g * rsqrt((x - 1) * (x + 1)),
+    vjp=lambda g, x, r: g * rsqrt(x - 1) * rsqrt(x + 1),
     domain=(1.2, 4.0),
     oracle="arccosh",
     doc="The inverse hyperbolic cosine.",
@@ -293,7 +333,7 @@ relu = unary(
 sigmoid = unary(
     "sigmoid",
     "sigmoid(x)",
-    vjp=lambda g, x, r: g * (r * (1 - r)),
+    vjp=lambda g, x, r: g * _logistic_density(x),
     oracle=lambda x: 1 / (1 + np.exp(-x)),
     doc="1 / (1 + exp(-x)).",
 )
@@ -303,29 +343,6 @@ softplus = unary(
     vjp=lambda g, x, r: g * sigmoid(x),
     oracle=lambda x: np.logaddexp(x, 0),
     doc="log(1 + exp(x)), without overflow.",
-)
-silu = unary(
-    "silu",
-    "x * sigmoid(x)",
-    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
-    oracle=lambda x: x / (1 + np.exp(-x)),
-    doc="x * sigmoid(x), also known as swish.",
-)
-elu = parametric(
-    "elu",
-    "x > T(0) ? x : y * expm1(x)",
-    defaults=(1.0,),
-    vjp=lambda g, x, y, r: (where(x > 0, g, g * (r + y)), where(x > 0, 0, g * expm1(x))),
-    oracle=lambda x, y: np.where(x > 0, x, y * np.expm1(np.minimum(x, 0))),
-    doc="x where it is positive, else y * (exp(x) - 1); y is 1 by default.",
-)
-gelu = unary(
-    "gelu",
-    "T(0.5) * x * erfc_of(x * T(-0.7071067811865476))",
-    codes={"h": "T(0.5) * x * erfc_of_half(x * T(-0.7071067811865476))"},
-    vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
-    oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
-    doc="x times the standard normal distribution function of x.",
 )
 erf = unary(
     "erf",

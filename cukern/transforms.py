@@ -1,28 +1,40 @@
-"""Functions of functions: gradients, Jacobians and recomputation, over pytrees of arrays."""
+"""Functions of functions: gradients, Jacobians, Hessians and their products, over pytrees of arrays."""
 
 from __future__ import annotations
 
 import functools
-import itertools
-from collections import ChainMap
+import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from . import tape
 from . import tree as pytree
-from .algebra import Meta, is_array, is_float
+from .algebra import float_leaves, is_array, is_float
 from .array import Array
-from .creation import asarray, device_of
+from .creation import asarray, device_of, zeros
 from .device import Device
 from .function import alias
+from .ops.elementwise import astype
+from .ops.manipulate import reshape, stack
 from .tape import Tape
 
-__all__ = ["checkpoint", "grad", "jacobian", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = [
+    "elementwise_grad",
+    "grad",
+    "hessian",
+    "hessian_vector_product",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "stop_gradient",
+    "value_and_grad",
+    "vjp",
+]
 
-P = ParamSpec("P")
-R = TypeVar("R")
+#: Which arguments: a position or a name, or several.
+Argnums: TypeAlias = int | str | Sequence[int | str]
 
 
 def _device_beside(arguments: Iterable[Any]) -> Device | None:
@@ -58,31 +70,117 @@ def _differentiable(tree: Any, path: str, device: Device | None) -> Any:
     )
 
 
-def _positions(argnums: int | Sequence[int], args: Sequence[Any]) -> list[int]:
-    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
-    for position in wanted:
-        if not -len(args) <= position < len(args):
-            raise ValueError(f"argnums: no argument {position} among {len(args)} positional arguments")
-    return wanted
+def _places(f: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: Any) -> list[int | str]:
+    """Where the arguments are to differentiate by: positions in ``args``, and names in ``kwargs``."""
+    found: list[int | str] = []
+    for one in [argnums] if isinstance(argnums, (int, str)) else argnums:
+        if isinstance(one, str):
+            found.append(one if one in kwargs else _position(f, one, args))
+        elif -len(args) <= one < len(args):
+            found.append(one % len(args))
+        else:
+            raise ValueError(f"argnums: no argument {one} among {len(args)} positional arguments")
+    return found
 
 
-def _scalar(value: Any) -> Array:
+def _position(f: Callable[..., Any], name: str, args: Sequence[Any]) -> int:
+    """The place in ``args`` of the parameter called ``name``."""
+    try:
+        parameters = inspect.signature(f).parameters
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"argnums: {name!r}: the parameters of {f!r} have no names that can be read; give a position, or "
+            "pass the argument by name"
+        ) from None
+    if name not in parameters or parameters[name].kind in (
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    ):
+        raise ValueError(f"argnums: no parameter {name!r} among ({', '.join(parameters)})")
+    place = list(parameters).index(name)
+    if place >= len(args) or parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
+        raise ValueError(f"argnums: the argument {name!r} was not passed")
+    return place
+
+
+class _Call:
+    """A call of a function, and the arguments in it to differentiate by."""
+
+    def __init__(
+        self, f: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
+        self.f, self.args, self.kwargs = f, args, kwargs
+        self.places = _places(f, argnums, args, kwargs)
+        device = _device_beside((*args, *kwargs.values()))
+        #: Those arguments, each array an array of its own.
+        self.wanted = [
+            _differentiable(args[place], f"args[{place}]", device)
+            if isinstance(place, int)
+            else _differentiable(kwargs[place], place, device)
+            for place in self.places
+        ]
+
+    def __call__(self, *wanted: Any) -> Any:
+        """What the function returns with ``wanted`` in the place of those arguments."""
+        args, kwargs = list(self.args), dict(self.kwargs)
+        for place, value in zip(self.places, wanted, strict=True):
+            if isinstance(place, int):
+                args[place] = value
+            else:
+                kwargs[place] = value
+        return self.f(*args, **kwargs)
+
+
+def _one_number(value: Any) -> Any:
+    """What :func:`grad` differentiates: an array of size 1, or nothing of what is a constant."""
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        return ()
+    if value is not None and value.__class__ in (tuple, list, dict):
+        hint = " (has_aux=True for a pair of the value and others; jacobian and vjp take several)"
+    else:
+        hint = ""
     if not is_array(value):
-        raise TypeError(f"grad: the function must return an array, returned {type(value).__name__}")
-    if value.shape != ():
-        raise ValueError(f"grad: the function must return a 0-d array, returned shape {value.shape}; see vjp")
+        raise TypeError(f"grad: the function must return an array, returned {type(value).__name__}{hint}")
+    if value.size != 1:
+        raise ValueError(
+            f"grad: the function must return one number, returned shape {value.shape}; see elementwise_grad, "
+            "vjp and jacobian"
+        )
     return value
 
 
-def value_and_grad(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
+def _array(value: Any) -> Array:
+    """What :func:`elementwise_grad` differentiates."""
+    if not is_array(value):
+        raise TypeError(
+            f"elementwise_grad: the function must return an array, returned {type(value).__name__}"
+        )
+    return value
+
+
+def _differentiated(
+    call: _Call, target: Callable[[Any], Any], has_aux: bool = False
+) -> tuple[Any, list[Any]]:
+    """What a call returns, and the gradients of the sum of the target in that."""
+    with Tape() as inner:
+        inner.watch(call.wanted)
+        result = call(*call.wanted)
+    return result, inner.gradient(target(result[0] if has_aux else result), call.wanted, unconnected="zero")
+
+
+def _shaped(gradients: Sequence[Any], argnums: Argnums) -> Any:
+    """One gradient, or the tuple of several."""
+    return gradients[0] if isinstance(argnums, (int, str)) else tuple(gradients)
+
+
+def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that returns what ``f`` returns, and the gradient of it.
 
     Args:
-        f: returns a 0-d floating array, or a pair of it and anything else where ``has_aux``.
-        argnums: the position of the argument to differentiate by, or several. Each is an array, a
-            Python float, a module, or a pytree of these.
+        f: returns a floating array of one element, or a pair of it and anything else where ``has_aux``. A
+            Python float or int is a constant: its gradient is zeros.
+        argnums: the position or the name of the argument to differentiate by, or several. Each argument is an
+            array, a Python float, a module, or a pytree of these.
         has_aux: whether ``f`` returns a pair.
 
     Returns:
@@ -92,7 +190,7 @@ def value_and_grad(
 
     Raises:
         TypeError: an argument to differentiate by, or the result, is not a floating array.
-        ValueError: the result is not 0-d, or there is no such argument.
+        ValueError: the result has not one element, or there is no such argument.
 
     >>> import cukern as ck
     >>> value, gradient = value_and_grad(lambda p: (p["w"] * p["w"]).sum())({"w": ck.asarray([1.0, 2.0])})
@@ -102,24 +200,14 @@ def value_and_grad(
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        own = list(args)
-        positions, device = _positions(argnums, args), _device_beside((*args, *kwargs.values()))
-        for position in positions:
-            own[position] = _differentiable(args[position], f"args[{position}]", device)
-        wanted = [own[position] for position in positions]
-        with Tape() as inner:
-            inner.watch(wanted)
-            result = f(*own, **kwargs)
-        target = _scalar(result[0] if has_aux else result)
-        gradients = inner.gradient(target, wanted, unconnected="zero")
-        return result, gradients[0] if isinstance(argnums, int) else tuple(gradients)
+        call = _Call(f, argnums, args, kwargs)
+        result, gradients = _differentiated(call, _one_number, has_aux)
+        return result, _shaped(gradients, argnums)
 
     return differentiated
 
 
-def grad(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
+def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that returns the gradient of ``f``; arguments and errors as :func:`value_and_grad`.
 
     With ``has_aux`` it returns ``(gradient, aux)``. Derivatives of higher order: ``grad(grad(f))``.
@@ -135,6 +223,24 @@ def grad(
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         result, gradient = both(*args, **kwargs)
         return (gradient, result[1]) if has_aux else gradient
+
+    return differentiated
+
+
+def elementwise_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """A function that returns the gradient of the sum of what ``f`` returns, an array of any shape.
+
+    Where each element of the result depends on the element of the argument in its place alone, that is the
+    derivative, element by element. Arguments and errors as :func:`value_and_grad`.
+
+    >>> import cukern as ck
+    >>> elementwise_grad(elementwise_grad(lambda x: x**3))(ck.asarray([1.0, 2.0])).tolist()
+    [6.0, 12.0]
+    """
+
+    @functools.wraps(f)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        return _shaped(_differentiated(_Call(f, argnums, args, kwargs), _array)[1], argnums)
 
     return differentiated
 
@@ -156,15 +262,8 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     >>> [gradient.tolist() for gradient in pullback(ck.asarray([1.0, 10.0]))]
     [[3.0, 40.0], [1.0, 20.0]]
     """
-    device = _device_beside(primals)
-    return _pulled(f, [_differentiable(primal, f"primals[{i}]", device) for i, primal in enumerate(primals)])
-
-
-def _pulled(f: Callable[..., Any], own: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """:func:`vjp` of arguments that are arrays of their own."""
-    with Tape(persistent=True) as inner:
-        inner.watch(own)
-        value = f(*own)
+    own = _primals(primals)
+    value, inner = _recorded(f, own)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         return tuple(inner.gradient(value, own, cotangent, unconnected="zero"))
@@ -172,53 +271,203 @@ def _pulled(f: Callable[..., Any], own: Sequence[Any]) -> tuple[Any, Callable[[A
     return value, pullback
 
 
-def jacobian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """A function that returns the Jacobian of ``f``, one backward pass per element of the result.
+def _primals(primals: Sequence[Any]) -> list[Any]:
+    """Arguments to differentiate by, as arrays of their own."""
+    device = _device_beside(primals)
+    return [_differentiable(primal, f"primals[{i}]", device) for i, primal in enumerate(primals)]
+
+
+def _recorded(f: Callable[..., Any], own: Sequence[Any]) -> tuple[Any, Tape]:
+    """The value of ``f``, and the tape that may be asked for gradients of it again and again."""
+    with Tape(persistent=True) as inner:
+        inner.watch(own)
+        value = f(*own)
+    return value, inner
+
+
+def _tangents(own: Sequence[Any], tangents: Any, name: str) -> list[Any]:
+    """The arrays of ``tangents``, which are as those of ``own``, with their shapes and dtypes.
+
+    Raises:
+        ValueError: they have other containers or shapes.
+    """
+    given = pytree.aligned(tuple(own), tuple(tangents), f"{name}: tangents")
+    paths = pytree.leaves_with_path(tuple(own), f"{name}: tangents")
+    made = []
+    for (path, like), value in zip(paths, given, strict=True):
+        tangent = asarray(value, device=None if is_array(value) else like.device)
+        if tangent.shape != like.shape or tangent.device != like.device:
+            raise ValueError(
+                f"{path}: expected shape {like.shape} on {like.device}, as the primal, got {tangent.shape} on "
+                f"{tangent.device}"
+            )
+        made.append(astype(tangent, like.dtype, copy=False))
+    return made
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """The value of ``f`` at ``primals``, and its derivative along ``tangents``: the Jacobian times a vector.
+
+    The tape goes backwards only: the derivative is that of the pullback, which is linear, by its cotangent
+    (Townsend, "A new trick for calculating Jacobian vector products", 2017). So it costs two backward passes
+    beside ``f``, holds what ``f`` saves, and needs derivatives that can be differentiated again.
 
     Args:
-        f: returns a floating array.
-        argnums: as in :func:`value_and_grad`.
+        f: returns a floating array, or a pytree of them.
+        primals: its arguments, arrays or pytrees of them.
+        tangents: for each of them a pytree of the same shapes.
 
     Returns:
-        A function with the arguments of ``f``. For an argument of shape ``s`` and a result of shape ``r`` it
-        returns an array of shape ``r + s``; pytrees and several arguments as in :func:`value_and_grad`.
+        ``(f(*primals), tangent)``; the tangent is a pytree like the value.
+
+    Raises:
+        TypeError: an argument or a result is not a floating array.
+        ValueError: the tangents are not like the primals.
 
     >>> import cukern as ck
-    >>> jacobian(lambda x: x * x)(ck.asarray([1.0, 2.0])).tolist()
-    [[2.0, 0.0], [0.0, 4.0]]
+    >>> y, tangent = jvp(lambda a, b: a * b, [ck.asarray([1.0, 2.0]), ck.asarray([3.0, 4.0])],
+    ...                  [ck.asarray([1.0, 0.0]), ck.asarray([0.0, 1.0])])
+    >>> tangent.tolist()
+    [3.0, 2.0]
+    """
+    own = _primals(primals)
+    directions = _tangents(own, tangents, "jvp")
+    value, inner = _recorded(f, own)
+    leaves = float_leaves(value, "jvp: result")
+    cotangents = [zeros(leaf.shape, leaf.dtype, leaf.device) for leaf in leaves]
+    with Tape() as outer:
+        outer.watch(cotangents)
+        pulled = inner.gradient(leaves, own, cotangents, unconnected="zero")
+    found = outer.gradient(pytree.leaves(pulled), cotangents, directions, unconnected="zero")
+    return value, pytree.replace(value, found)
+
+
+def hvp(
+    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, tuple[Any, ...]]:
+    """The value of ``f`` at ``primals``, and its Hessian times ``tangents``: the derivative of its gradient along them.
+
+    It costs two gradients, whatever the size: the Hessian is never made.
+
+    Args:
+        f: returns one number, as of :func:`grad`.
+        primals: its arguments, arrays or pytrees of them.
+        tangents: for each of them a pytree of the same shapes.
+
+    Returns:
+        ``(f(*primals), product)``; the product is a tuple with a pytree like each of ``primals``.
+
+    Raises:
+        TypeError, ValueError: as :func:`grad` and :func:`jvp`.
+
+    >>> import cukern as ck
+    >>> value, (product,) = hvp(lambda x: (x**3).sum(), [ck.asarray([1.0, 2.0])], [ck.asarray([1.0, 10.0])])
+    >>> product.tolist()
+    [6.0, 120.0]
+    """
+    own = _primals(primals)
+    return _twice(f, own, _tangents(own, tangents, "hvp"))
+
+
+def _twice(
+    f: Callable[..., Any], own: Sequence[Any], directions: Sequence[Array]
+) -> tuple[Any, tuple[Any, ...]]:
+    """:func:`hvp` of arguments that are arrays of their own; the Hessian is symmetric, so it goes backwards twice."""
+    with Tape() as outer:
+        outer.watch(own)
+        value, gradients = value_and_grad(f, range(len(own)))(*own)
+    product = outer.gradient(pytree.leaves(gradients), own, directions, unconnected="zero")
+    return value, tuple(product)
+
+
+def hessian_vector_product(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """A function of the arguments of ``f`` and, after them, of a vector, that returns the Hessian times the vector.
+
+    Args:
+        f: as of :func:`grad`.
+        argnums: as of :func:`grad`; the vector is like the argument, or a tuple where there are several.
+
+    >>> import cukern as ck
+    >>> product = hessian_vector_product(lambda x, k: k * (x**3).sum())
+    >>> product(ck.asarray([1.0, 2.0]), 2.0, ck.asarray([1.0, 10.0])).tolist()
+    [12.0, 240.0]
     """
 
-    @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        positions, device = _positions(argnums, args), _device_beside((*args, *kwargs.values()))
-
-        def of_wanted(*wanted: Any) -> Any:
-            own = list(args)
-            for position, value in zip(positions, wanted, strict=True):
-                own[position] = value
-            return f(*own, **kwargs)
-
-        own = [_differentiable(args[position], f"args[{position}]", device) for position in positions]
-        value, pullback = _pulled(of_wanted, own)
-        if not is_array(value):
-            raise TypeError(f"jacobian: the function must return an array, returned {type(value).__name__}")
-        made = _rows(value, pullback)
-        return made[0] if isinstance(argnums, int) else made
+        if not args:
+            raise TypeError("hessian_vector_product: expected the arguments of the function and a vector")
+        call = _Call(f, argnums, args[:-1], kwargs)
+        tangents = [args[-1]] if isinstance(argnums, (int, str)) else args[-1]
+        directions = _tangents(call.wanted, tangents, "hessian_vector_product")
+        return _shaped(_twice(call, call.wanted, directions)[1], argnums)
 
     return differentiated
 
 
-def _rows(value: Array, pullback: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
-    from .ops.manipulate import reshape, stack
+def jacobian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """A function that returns the Jacobian of ``f``, one backward pass per element of the result.
 
+    Args:
+        f: returns a floating array, or a pytree of them.
+        argnums: as in :func:`value_and_grad`.
+
+    Returns:
+        A function with the arguments of ``f``. For an argument of shape ``s`` and a result of shape ``r`` it
+        returns an array of shape ``r + s``; pytrees and several arguments as in :func:`value_and_grad`. Where ``f``
+        returns a pytree, that of its results, each with all of this in its place.
+
+    >>> import cukern as ck
+    >>> jacobian(lambda x: x * x)(ck.asarray([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    >>> jacobian(lambda x: {"square": x * x, "sum": x.sum()})(ck.asarray([1.0, 2.0]))["sum"].tolist()
+    [1.0, 1.0]
+    """
+
+    @functools.wraps(f)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        call = _Call(f, argnums, args, kwargs)
+        value, inner = _recorded(call, call.wanted)
+        leaves = float_leaves(value, "jacobian: result")
+        made = [_shaped(_rows(leaf, call.wanted, inner), argnums) for leaf in leaves]
+        return pytree.replace(value, made)
+
+    return differentiated
+
+
+def _rows(value: Array, wanted: Sequence[Any], inner: Tape) -> Sequence[Any]:
+    """The Jacobian of one array."""
     # Where the result has no element, one row of zeros keeps the shapes.
     size, shape = value.size, value.shape
     basis = np.eye(size).reshape(size, *shape) if size else np.zeros((1, *shape))
-    rows = [pullback(asarray(row, dtype=value.dtype, device=value.device)) for row in basis]
-    columns = zip(*([leaf.value for leaf in pytree.leaves_with_path(row)] for row in rows), strict=True)
+    rows = []
+    for one in basis:
+        row = asarray(one, dtype=value.dtype, device=value.device)
+        rows.append(inner.gradient(value, wanted, row, unconnected="zero"))
+    columns = zip(*map(pytree.leaves, rows), strict=True)
     joined = [reshape(stack(list(column))[:size], shape + column[0].shape) for column in columns]
-    made: tuple[Any, ...] = pytree.replace(rows[0], joined)
+    made: Sequence[Any] = pytree.replace(rows[0], joined)
     return made
+
+
+def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """A function that returns the Hessian of ``f``, one backward pass per element of the gradient.
+
+    Args:
+        f: returns a floating array, or a pytree of them.
+        argnums: as in :func:`value_and_grad`.
+
+    Returns:
+        A function with the arguments of ``f``. For an argument of shape ``s`` and a result of shape ``r`` it returns an
+        array of shape ``r + s + s``; of a pytree, or of several arguments, such a pytree of such pytrees.
+
+    >>> import cukern as ck
+    >>> hessian(lambda x: (x**3).sum())(ck.asarray([1.0, 2.0])).tolist()
+    [[6.0, 0.0], [0.0, 12.0]]
+    >>> made = hessian(lambda p: p["a"] * p["b"])({"a": ck.asarray(2.0), "b": ck.asarray(3.0)})
+    >>> made["a"]["b"].item()
+    1.0
+    """
+    return jacobian(jacobian(f, argnums), argnums)
 
 
 def stop_gradient(tree: Any) -> Any:
@@ -229,77 +478,3 @@ def stop_gradient(tree: Any) -> Any:
     3.0
     """
     return pytree.map(lambda leaf: alias(leaf) if is_array(leaf) else leaf, tree)
-
-
-class _Capture(Tape):
-    """Stands in for the active tapes while a checkpointed function runs: it keeps what they track and
-    the function reads, and none of what the function does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: dict[int, Array] = {}
-        self._tracked = ChainMap({}, *(outer._tracked for outer in tape.active()))
-
-    def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], tape.Keys]:
-        needs, keys = super()._needs(inputs)
-        for array in itertools.compress(inputs, needs):
-            self.read.setdefault(id(array), array)
-        return (), keys
-
-    def _knows(self, inputs: Sequence[Meta]) -> bool:
-        return False
-
-
-def _arrays(tree: Any) -> list[Array]:
-    """The arrays of a pytree, each once."""
-    found = {id(value): value for _, value in pytree.leaves_with_path(tree) if is_array(value)}
-    return list(found.values())
-
-
-def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
-    """``f``, with its intermediate results computed again for the backward pass instead of kept.
-
-    Whatever ``f`` reads gets its gradient, passed as an argument or not. Derivatives of any order work.
-
-    Args:
-        f: returns an array or a pytree of arrays; it must give the same when it is called again.
-
-    Raises:
-        GradientError: in the backward, when an argument or another array that ``f`` read was written since.
-
-    >>> import cukern as ck
-    >>> ck.grad(lambda x: checkpoint(lambda y: ck.exp(y * y))(x))(ck.asarray(0.0)).item()
-    0.0
-    """
-
-    @functools.wraps(f)
-    def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not tape.active():
-            return f(*args, **kwargs)
-        capture = _Capture()
-        with tape.stop_recording(), capture:
-            result = f(*args, **kwargs)
-        results = _arrays(result)
-        capture._needs(results)
-        read = list(capture.read.values())
-        own = {id(array): alias(array) for array in results}
-
-        def backward(
-            cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
-        ) -> list[Array | None]:
-            wanted = list(itertools.compress(read, needs))
-            with Tape() as inner:
-                inner.watch(wanted)
-                again = _arrays(f(*args, **kwargs))
-            used = [i for i, cotangent in enumerate(cotangents) if cotangent is not None]
-            found = inner.gradient([again[i] for i in used], wanted, [cotangents[i] for i in used])
-            gradients = iter(found)
-            return [next(gradients) if needed else None for needed in needs]
-
-        others = [array for array in _arrays((args, kwargs)) if id(array) not in capture.read]
-        outputs = [own[id(array)] for array in results]
-        tape.record("checkpoint", read, outputs, backward, [*read, *others], materialize=False)
-        made: R = pytree.map(lambda leaf: own.get(id(leaf), leaf), result)
-        return made
-
-    return checkpointed

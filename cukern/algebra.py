@@ -5,7 +5,7 @@ An array is whatever has ``shape``, ``dtype``, ``device``, ``_key`` and ``_stora
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from . import dtypes
@@ -131,6 +131,14 @@ def describe(array: Array) -> str:
     return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"
 
 
+def written(array: Array) -> GradientError:
+    """What is wrong where a tape meets ``array``, which it tracked before somebody wrote to it."""
+    return GradientError(
+        f"{describe(array)} was written by {array._storage.writer} after a tape began to track it, and the tape "
+        "has no record of that; build a new array instead, or watch it again"
+    )
+
+
 def conform(gradient: object, like: Likeness, name: str, argument: str | int) -> Array:
     """``gradient`` with the shape and dtype of ``like``: broadcasting undone, then cast.
 
@@ -188,3 +196,39 @@ def _refuse(tree: Any, what: str) -> None:
             raise TypeError(f"{path}: expected an array, got {type(value).__name__}")
         if not is_float(value.dtype):
             raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
+
+
+def walk(
+    records: list[Any],
+    reached: set[int | None],
+    keep: set[int | None],
+    cotangents: MutableMapping[int | None, Array],
+) -> None:
+    """Pull cotangents back through the records of a tape, from the last to the first, dropping each when it is done."""
+    while records:
+        operation, inputs, outputs, saved, versions = records.pop()
+        given: list[Array | None] = []
+        missing = 0
+        for key in outputs:
+            cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
+            given.append(cotangent)
+            if cotangent is None:
+                missing += 1
+        if missing == len(given):
+            continue
+        if missing and operation.materialize:
+            given = [
+                zeros_like(form) if one is None else one
+                for one, form in zip(given, operation.output_forms, strict=True)
+            ]
+        needs = tuple([key in reached for key in inputs])
+        gradients = operation.pull(given, saved, versions, needs)
+        for i, gradient in enumerate(gradients):
+            if gradient is not None and needs[i]:
+                one = conform(gradient, operation.input_forms[i], operation.name, i)
+                accumulate(cotangents, inputs[i], one)
+
+
+def accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:
+    before = cotangents.get(key)
+    cotangents[key] = cotangent if before is None else registered().add(before, cotangent)

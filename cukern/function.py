@@ -200,6 +200,7 @@ def _record(
     recorded = [*(outputs[i] for i in live), *inner]
     tape.record(cls.__name__, arrays, recorded, backward, saved, materialize=False)
     ctx._inputs = tuple(meta(array) for array in arrays)
+    ctx._saved = ()  # the tape holds them
     return outputs
 
 
@@ -317,6 +318,9 @@ class _Capture(Tape):
 
     def _knows(self, inputs: Sequence[Meta]) -> bool:
         return False
+
+    def _watches(self, key: int | None) -> bool:
+        return key in self._tracked  # from outside: the function would write to it again in the backward
 
 
 def _arrays(tree: Any) -> list[Array]:

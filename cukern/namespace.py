@@ -8,6 +8,7 @@ from .fuse import fuse as fuse
 from .operators import FUNCTIONS
 from .ops import at as _at  # noqa: F401 - registers x.at
 from .ops import getitem as _getitem  # noqa: F401 - registers x[key]
+from .ops import inplace as _inplace  # noqa: F401 - registers x += y
 from .ops.assemble import *  # noqa: F403
 from .ops.bessel_functions import *  # noqa: F403
 from .ops.calculus import *  # noqa: F403

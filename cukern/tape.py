@@ -18,18 +18,22 @@ from dataclasses import dataclass
 from operator import or_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from weakref import WeakSet
 
 from . import tree as pytree
 from .algebra import (
     FLOATING,
     Likeness,
     Meta,
+    accumulate,
     conform,
     describe,
     float_leaves,
     form_of,
     register_algebra,
     registered,
+    walk,
+    written,
     zeros_like,
 )
 from .errors import GradientError
@@ -102,6 +106,9 @@ class _State(threading.local):
 _state = _State()
 _keys = itertools.count(1)
 _first_key = threading.Lock()
+_tapes: WeakSet[Tape] = WeakSet()
+#: In the place of a version: the array was written where another tape recorded it, and this one did not.
+_LOST = -1
 
 
 def _key_of(array: Array) -> int:
@@ -213,6 +220,32 @@ def record_tracked(
         tape._records.append(recorded)
 
 
+def is_leaf(array: Array) -> bool:
+    """Whether a tape watches ``array``, so that gradients with respect to it are of what it was then."""
+    with _first_key:
+        return any(tape._watches(array._key) for tape in _tapes)
+
+
+def overwritten(array: Array, tapes: Sequence[Tape], differentiable: bool) -> None:
+    """Note that ``array``, just written, is a new value to ``tapes``, and lost to others that tracked it."""
+    before, array._key = array._key, next(_keys)
+    with _first_key:
+        for tape in _tapes:
+            if tape not in tapes and before in tape._tracked:
+                tape._tracked[array._key] = _LOST
+            elif tape in tapes and differentiable:
+                tape._tracked[array._key] = array._storage.version
+
+
+def append(
+    operation: Operation, inputs: Keys, outputs: Keys, saved: Sequence[Array | None], tapes: Sequence[Tape]
+) -> None:
+    """Put a call on ``tapes``, which track its outputs already."""
+    recorded = (operation, inputs, outputs, saved, _versions(saved))
+    for tape in tapes:
+        tape._records.append(recorded)
+
+
 def _versions(saved: Sequence[Array | None]) -> list[int]:
     versions = []
     for array in saved:
@@ -255,9 +288,7 @@ def _append(
         made.append(key)
     if made != [None] * len(made):
         operation = Operation(name, forms, output_forms, vjp, materialize)
-        recorded = (operation, keys, made, tuple(saved), _versions(saved))
-        for tape in tapes:
-            tape._records.append(recorded)
+        append(operation, keys, made, tuple(saved), tapes)
 
 
 class _Pause:
@@ -305,8 +336,11 @@ class Tape:
         self.persistent = persistent
         self._tracked: MutableMapping[int | None, int] = {}
         self._records: list[Record] = []
+        self._watched: set[int | None] = set()
         self._recording = False
         self._consumed = False
+        with _first_key:
+            _tapes.add(self)
 
     def __enter__(self) -> Self:
         if self._recording:
@@ -347,10 +381,7 @@ class Tape:
                 else:
                     all_tracked = False
             elif version != array._storage.version:
-                raise GradientError(
-                    f"{describe(array)} was written by {array._storage.writer} after a tape began to track "
-                    "it, and the tape has no record of that; build a new array instead, or watch it again"
-                )
+                raise written(array)
             keys.append(key)
         return (True,) * len(keys) if all_tracked else tuple([key in tracked for key in keys]), keys
 
@@ -366,6 +397,10 @@ class Tape:
         self._check_usable()
         for array in float_leaves(trees, "watch"):
             self._tracked[_key_of(array)] = array._storage.version
+            self._watched.add(array._key)
+
+    def _watches(self, key: int | None) -> bool:
+        return key in self._watched
 
     def _knows(self, inputs: Sequence[Meta]) -> bool:
         return any(one.key in self._tracked for one in inputs)
@@ -407,12 +442,15 @@ class Tape:
         wanted = float_leaves(sources, "sources")
         cotangents = self._seeds(target, output_gradients)
         keys = {array._key for array in wanted if array._key in self._tracked}
+        for array in wanted:
+            if self._tracked.get(array._key) == _LOST:
+                raise written(array)
         relevant, reached = self._relevant(keys)
         if not self.persistent:
             self._consumed = True
             self._stop()
-            self._records, self._tracked = [], {}
-        _walk(relevant, reached, keys, cotangents)
+            self._records, self._tracked, self._watched = [], {}, set()
+        walk(relevant, reached, keys, cotangents)
         own = registered().own
         gradients: list[Array | None] = []
         for array in wanted:
@@ -425,12 +463,16 @@ class Tape:
     def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
         """The cotangents that the walk begins with."""
         targets = float_leaves(target, "target")
+        for array in targets:
+            version = array._storage.version
+            if self._tracked.get(array._key, version) != version:
+                raise written(array)
         seeds: dict[int | None, Array] = {}
         if output_gradients is None:
             for array in targets:
                 if array._key in self._tracked:
                     one = registered().ones(array.shape, array.dtype, array.device)
-                    _accumulate(seeds, array._key, one)
+                    accumulate(seeds, array._key, one)
             return seeds
         given = float_leaves(output_gradients, "output_gradients")
         if len(given) != len(targets):
@@ -441,7 +483,7 @@ class Tape:
                     f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"
                 )
             if array._key in self._tracked:
-                _accumulate(seeds, array._key, conform(cotangent, array, path, "output_gradients"))
+                accumulate(seeds, array._key, conform(cotangent, array, path, "output_gradients"))
         return seeds
 
     def _relevant(self, keys: set[int | None]) -> tuple[list[Record], set[int | None]]:
@@ -455,39 +497,3 @@ class Tape:
                 reached.discard(None)
                 relevant.append(recorded)
         return relevant, reached
-
-
-def _walk(
-    records: list[Record],
-    reached: set[int | None],
-    keep: set[int | None],
-    cotangents: MutableMapping[int | None, Array],
-) -> None:
-    """Pull cotangents back through ``records``, from the last to the first, dropping each when it is done."""
-    while records:
-        operation, inputs, outputs, saved, versions = records.pop()
-        given: list[Array | None] = []
-        missing = 0
-        for key in outputs:
-            cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
-            given.append(cotangent)
-            if cotangent is None:
-                missing += 1
-        if missing == len(given):
-            continue
-        if missing and operation.materialize:
-            given = [
-                zeros_like(form) if one is None else one
-                for one, form in zip(given, operation.output_forms, strict=True)
-            ]
-        needs = tuple([key in reached for key in inputs])
-        gradients = operation.pull(given, saved, versions, needs)
-        for i, gradient in enumerate(gradients):
-            if gradient is not None and needs[i]:
-                one = conform(gradient, operation.input_forms[i], operation.name, i)
-                _accumulate(cotangents, inputs[i], one)
-
-
-def _accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:
-    before = cotangents.get(key)
-    cotangents[key] = cotangent if before is None else registered().add(before, cotangent)

@@ -13,13 +13,12 @@ import numpy.typing as npt
 from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray, device_of
-from ..errors import DeviceError, GradientError
 from ..expr import Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
 from ..operators import FUNCTIONS
 from ..program import Backward, Program, program, remember
 from ..row import FLOAT, Row, Scalar, is_scalar
 from .axes import public, require_array
-from .launch import Plan, planned, repeated, run_into
+from .launch import Plan, planned
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
 
@@ -59,7 +58,7 @@ def _record(
         backward = forward.backward(needs[: len(arrays)], tuple([array.shape != shape for array in arrays]))
         operation = None
         if any(backward.results):
-            forms, pull = plan.operands[: len(arrays)], partial(_pull, backward, ())
+            forms, pull = plan.operands[: len(arrays)], partial(pulled, backward, ())
             operation = tape.Operation(plan.program.name, forms, plan.layouts, pull)
         found = plan.backwards[needs] = (operation, backward.saved("input"), backward.saved("output"))
     operation, inputs, outputs = found
@@ -71,7 +70,7 @@ def _record(
     for k in outputs:
         saved.append(outs[k])
     if scalars:
-        pull = partial(_pull, operation.vjp.args[0], scalars)  # type: ignore[attr-defined]
+        pull = partial(pulled, operation.vjp.args[0], scalars)  # type: ignore[attr-defined]
         operation = replace(operation, vjp=pull)
     tape.record_tracked(operation, keys, outs, saved, tapes)
 
@@ -86,7 +85,7 @@ def _of_one(both: Program) -> Program:
     return program(both.name, substitute(both.outputs, {second: first}), both.inputs[:1], both.scalars)
 
 
-def _pull(
+def pulled(
     backward: Backward,
     scalars: Sequence[Scalar],
     cotangents: Sequence[Array],
@@ -238,54 +237,6 @@ class Elementwise(Row):
                 inputs.append(kind)
         return program(self.name, (call(self, nodes),), inputs, scalars)
 
-    def inplace(self, x: Array, other: Any) -> Array:
-        """``x`` overwritten by the function of ``x`` and ``other``.
-
-        Raises:
-            GradientError: a tape tracks an operand.
-            TypeError: the result's dtype does not fit that of ``x``.
-            ValueError: the result's shape is not that of ``x``, or ``x`` is a repeated view.
-        """
-        if isinstance(x, Expr):
-            return self.apply((x, other))
-        row, (x_, *rest) = self._simplified(as_operands(self.name, (x, other)))
-        arrays = [x, *(o for o in rest if isinstance(o, Array))]
-        if tape.recording(arrays):
-            raise GradientError(
-                f"in-place {self.name} on an array that a tape tracks: write x = cukern.{self.name}(x, y)"
-            )
-        if repeated(x._data) or x._storage.constant:
-            raise ValueError(
-                f"in-place {self.name} on a repeated view, such as broadcast_to's: write to a copy"
-            )
-        kinds = tuple([o.dtype if isinstance(o, Array) else type(o) for o in (x_, *rest)])
-        made = row._program(kinds)
-        dtype = made.outputs[0].dtype
-        if dtype != x.dtype:
-            if not can_cast(dtype, x.dtype, "same_kind"):
-                raise TypeError(
-                    f"{self.name}: a result of {dtype} cannot be written to an array of {x.dtype}"
-                )
-            made = program(self.name, (cast(made.outputs[0], x.dtype),), made.inputs, made.scalars)
-        datas = [x._data]
-        for array in arrays[1:]:
-            if array.device is not x.device:
-                raise DeviceError(
-                    f"{self.name}: expected arrays on one device, got {x.device} and {array.device}"
-                )
-            datas.append(_apart(array, x))
-        scalars = [o for o in rest if not isinstance(o, Array)]
-        run_into(made, x.device, datas, scalars, x._data)
-        x._bump(self.name)
-        return x
-
-
-@public
-def inplace(x: Array, name: str, other: Any, /) -> Array:
-    """``x`` overwritten by the row ``name`` of ``x`` and ``other``."""
-    row: Elementwise = FUNCTIONS[name]
-    return row.inplace(x, other)
-
 
 def _of_default(made: Program) -> bool:
     """Whether a program makes floats of integers."""
@@ -298,16 +249,6 @@ def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
     if casting in ("same_kind", "unsafe"):
         dtype, wanted = (dtypes.float32 if one == dtypes.bfloat16 else one for one in (dtype, wanted))
     return bool(np.can_cast(dtype, wanted, casting))
-
-
-def _apart(array: Array, written: Array) -> Any:
-    """The ndarray of ``array``, copied if its memory may be that of ``written`` at other places."""
-    if array is written:
-        return array._data
-    if not array.device.xp.may_share_memory(array._data, written._data):
-        return array._data
-    with array.device.activate():
-        return array._data.copy()
 
 
 def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:

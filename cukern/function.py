@@ -7,7 +7,7 @@ import inspect
 import itertools
 from collections import ChainMap
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from . import tape
 from . import tree as pytree
@@ -35,7 +35,7 @@ class Context:
     attribute is not checked.
 
     Attributes:
-        needs_input_grad: for each argument of ``apply``, whether its gradient is wanted.
+        needs_input_grad: for each argument of ``apply``, whether its gradient is wanted, or one in it.
     """
 
     def __init__(self, name: str, needs_input_grad: tuple[bool, ...]) -> None:
@@ -79,8 +79,9 @@ class Function:
 
     A subclass defines two static methods. ``forward(ctx, *args)`` returns an array or a tuple; nothing in
     it is recorded. ``backward(ctx, *grads)`` takes one gradient per output and returns one per argument of
-    ``apply``, None for an argument that is no array or has none. A gradient may have the shape that
-    its argument was broadcast to. A gradient that comes in may be broadcast, with strides of 0.
+    ``apply``, None for an argument that is no array or has none. Of an argument that is a pytree with arrays in it
+    the gradient is such a pytree, with None for what has none. A gradient may have the shape that its argument was
+    broadcast to. A gradient that comes in may be broadcast, with strides of 0.
     ``backward`` is differentiable again when it is made of differentiable operations on saved arrays.
 
     >>> import cukern as ck
@@ -117,13 +118,14 @@ class Function:
         Raises:
             TypeError: ``forward`` returned neither an array nor a tuple.
             GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not one; or a
-                tracked array is inside an argument.
+                tracked array is an attribute of an argument.
         """
-        arrays = [arg for arg in args if is_array(arg)]
+        held = [_held(cls, i, arg) for i, arg in enumerate(args)] if tape.active() else []
+        arrays = [array for inside in held for array in inside.arrays]
         tracked = tape.recording(arrays)
-        needs = tuple(tracked and _tracked(arg) for arg in args)
-        if tape.active():
-            _refuse_hidden(cls, args)
+        needs = tuple([tracked and any(map(_tracked, inside.arrays)) for inside in held]) or (False,) * len(
+            args
+        )
         ctx = Context(cls.__name__, needs)
         versions = [array._storage.version for array in arrays]
         with tape.stop_recording():
@@ -134,11 +136,11 @@ class Function:
             return result
         for array, version in zip(arrays, versions, strict=True):
             if array._storage.version != version:
-                where = next(i for i, arg in enumerate(args) if arg is array)
+                where = next(i for i, inside in enumerate(held) if any(array is one for one in inside.arrays))
                 raise GradientError(
                     f"{cls.__name__}: forward wrote to its argument {_argument(cls, where)}; write to a copy"
                 )
-        outputs = _record(cls, ctx, args, result if isinstance(result, tuple) else (result,))
+        outputs = _record(cls, ctx, held, result if isinstance(result, tuple) else (result,))
         return outputs if isinstance(result, tuple) else outputs[0]
 
 
@@ -146,17 +148,52 @@ def _tracked(value: object) -> bool:
     return is_array(value) and is_float(value.dtype) and tape.recording((value,))
 
 
-def _refuse_hidden(cls: type[Function], args: tuple[Any, ...]) -> None:
-    """Refuse tracked arrays inside of arguments: they would get no gradient."""
-    for i, arg in enumerate(args):
-        if arg is None or isinstance(arg, (bool, int, float, str)) or is_array(arg):
-            continue
-        for path, value in pytree.leaves_with_path(arg):
-            if _tracked(value):
-                raise GradientError(
-                    f"{cls.__name__}: argument {_argument(cls, i)} holds a tracked array at {path}, which "
-                    "would get no gradient; pass arrays as arguments of their own"
-                )
+class _Held(NamedTuple):
+    """The arrays of an argument.
+
+    Attributes:
+        arrays: the argument itself, or those in it.
+        structure: of an argument that is a container; None of others.
+        which: for each leaf of the container, whether it is an array.
+    """
+
+    arrays: Sequence[Array]
+    structure: pytree.Structure | None = None
+    which: Sequence[bool] = ()
+
+
+_NOTHING = _Held(())
+
+
+def _held(cls: type[Function], position: int, arg: Any) -> _Held:
+    """The arrays of an argument.
+
+    Raises:
+        GradientError: a tracked array is where it cannot get a gradient.
+    """
+    if is_array(arg):
+        return _Held((arg,))
+    if arg is None or isinstance(arg, (bool, int, float, str)):
+        return _NOTHING
+    leaves = list(pytree.leaves_with_path(arg))
+    which = [is_array(value) for _, value in leaves]
+    for (path, value), array in zip(leaves, which, strict=True):
+        if not array:
+            _refuse_hidden(cls, position, path, value)
+    arrays = [value for _, value in leaves if is_array(value)]
+    return _Held(arrays, pytree.structure(arg), which) if arrays else _NOTHING
+
+
+def _refuse_hidden(cls: type[Function], position: int, path: str, value: Any) -> None:
+    """Refuse tracked arrays in what is no container of pytrees: they would get no gradient."""
+    attributes = {} if callable(value) else getattr(value, "__dict__", {})
+    inside = [name for name, one in attributes.items() if _tracked(one)]
+    if inside:
+        raise GradientError(
+            f"{cls.__name__}: argument {_argument(cls, position)} holds a tracked array at {path}.{inside[0]}, in an "
+            f"object of {type(value).__name__}, which would get no gradient; pass it as an argument of its own, or "
+            "in a list, tuple or dict"
+        )
 
 
 def _argument(cls: type[Function], position: int) -> str:
@@ -168,14 +205,14 @@ def _argument(cls: type[Function], position: int) -> str:
 
 
 def _record(
-    cls: type[Function], ctx: Context, args: tuple[Any, ...], result: tuple[Any, ...]
+    cls: type[Function], ctx: Context, held: Sequence[_Held], result: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Record the call, and return its outputs as arrays of their own.
 
     An output may be an argument itself, or an array that outlives the call; what is returned and
     saved are new arrays on the same memory, so that only they are known as results of this call.
     """
-    arrays = [arg for arg in args if is_array(arg)]
+    arrays = [array for inside in held for array in inside.arrays]
     outputs = tuple(alias(output) if is_array(output) else output for output in result)
     made = {id(old): new for old, new in zip(result, outputs, strict=True) if is_array(old)}
     kept = {id(array): array for array in arrays}
@@ -196,7 +233,7 @@ def _record(
         for i, (old, new) in enumerate(zip(result, outputs, strict=True))
         if is_array(new) and is_float(new.dtype) and id(old) not in ctx._non_differentiable
     ]
-    backward = _Backward(cls, ctx, args, outputs, live)
+    backward = _Backward(cls, ctx, held, outputs, live)
     recorded = [*(outputs[i] for i in live), *inner]
     tape.record(cls.__name__, arrays, recorded, backward, saved, materialize=False)
     ctx._inputs = tuple(meta(array) for array in arrays)
@@ -207,19 +244,19 @@ def _record(
 class _Backward:
     """The rule that a call of a Function puts on the tape."""
 
-    __slots__ = ("cls", "ctx", "live", "outputs", "positions")
+    __slots__ = ("cls", "ctx", "live", "outputs", "places")
 
     def __init__(
         self,
         cls: type[Function],
         ctx: Context,
-        args: tuple[Any, ...],
+        held: Sequence[_Held],
         outputs: tuple[Any, ...],
         live: Sequence[int],
     ) -> None:
         self.cls = cls
         self.ctx = ctx
-        self.positions = [is_array(arg) for arg in args]
+        self.places = [(len(inside.arrays), inside.structure, inside.which) for inside in held]
         self.outputs = [meta(output) if is_array(output) else None for output in outputs]
         self.live = live
 
@@ -244,14 +281,16 @@ class _Backward:
         if not self.cls._only_reads:
             given = [None if cotangent is None else registered().own(cotangent) for cotangent in given]
         wanted = iter(needs)
-        ctx.needs_input_grad = tuple(present and next(wanted) for present in self.positions)
+        ctx.needs_input_grad = tuple(
+            [any(list(itertools.islice(wanted, count))) for count, _, _ in self.places]
+        )
         ctx._saved = saved
         return self._checked(self.cls.backward(ctx, *given))
 
     def _checked(self, returned: Any) -> list[Array | None]:
         """The gradients of the arguments that are arrays, checked."""
         gradients = returned if isinstance(returned, tuple) else (returned,)
-        cls, expected = self.cls, len(self.positions)
+        cls, expected = self.cls, len(self.places)
         if len(gradients) != expected:
             raise GradientError(
                 f"{cls.__name__}: backward must return a gradient or None for each of the {expected} "
@@ -259,22 +298,39 @@ class _Backward:
             )
         inputs = iter(self.ctx._inputs)
         checked: list[Array | None] = []
-        for i, (gradient, present) in enumerate(zip(gradients, self.positions, strict=True)):
-            if not present:
-                if gradient is not None:
-                    raise GradientError(
-                        f"{cls.__name__}: backward returned a gradient for argument {_argument(cls, i)}, "
-                        "which is no array"
-                    )
-                continue
-            like = next(inputs)
-            if gradient is None or not is_float(like.dtype):
-                checked.append(None)
-            elif is_array(gradient) and gradient.shape == like.shape and gradient.dtype == like.dtype:
-                checked.append(gradient)
-            else:
-                checked.append(conform(gradient, like, cls.__name__, f"argument {_argument(cls, i)}"))
+        for i, (gradient, (count, structure, which)) in enumerate(zip(gradients, self.places, strict=True)):
+            if structure is not None:
+                each = self._apart(gradient, i, structure, which)
+                checked += [self._one(one, next(inputs), i) for one in each]
+            elif count:
+                checked.append(self._one(gradient, next(inputs), i))
+            elif gradient is not None:
+                raise GradientError(
+                    f"{cls.__name__}: backward returned a gradient for argument {_argument(cls, i)}, "
+                    "which is no array"
+                )
         return checked
+
+    def _one(self, gradient: Any, like: Meta, position: int) -> Array | None:
+        """The gradient of one array, checked."""
+        if gradient is None or not is_float(like.dtype):
+            return None
+        if is_array(gradient) and gradient.shape == like.shape and gradient.dtype == like.dtype:
+            return gradient
+        return conform(gradient, like, self.cls.__name__, f"argument {_argument(self.cls, position)}")
+
+    def _apart(
+        self, gradient: Any, position: int, structure: pytree.Structure, which: Sequence[bool]
+    ) -> list[Any]:
+        """The gradients of the arrays in a container, from what ``backward`` returned for it."""
+        where = f"{self.cls.__name__}: backward: the gradient of argument {_argument(self.cls, position)}"
+        try:
+            found = structure.aligned(gradient, where)
+        except ValueError as error:
+            raise GradientError(str(error)) from None
+        if any(one is not None and not array for one, array in zip(found, which, strict=True)):
+            raise GradientError(f"{where}: expected None in the place of what is no array")
+        return list(itertools.compress(found, which))
 
 
 def once_differentiable(backward: B) -> B:
@@ -289,11 +345,11 @@ def once_differentiable(backward: B) -> B:
         with tape.stop_recording():
             returned = backward(ctx, *grads)
         gradients = returned if isinstance(returned, tuple) else (returned,)
-        own = tuple(alias(one) if is_array(one) else one for one in gradients)
+        own = pytree.map(lambda one: alias(one) if is_array(one) else one, gradients)
         tape.poison(
             f"{ctx._name} backward",
             [*ctx._inputs, *(meta(grad) for grad in grads if is_array(grad))],
-            [one for one in own if is_array(one)],
+            [one for one in pytree.leaves(own) if is_array(one)],
             f"{ctx._name}: its backward is marked once_differentiable, so it has no second derivative",
         )
         return own if isinstance(returned, tuple) else own[0]

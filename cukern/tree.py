@@ -174,6 +174,14 @@ class Structure:
             raise ValueError(f"unflatten: expected {self.size} leaves, got {len(given)}")
         return replace(self._like, given)
 
+    def aligned(self, other: Any, path: str) -> list[Any]:
+        """The leaves of ``other``, a tree of this structure, or None for those of a part in whose place it has None.
+
+        Raises:
+            ValueError: the containers differ; the message starts with ``path``.
+        """
+        return aligned(self._like, other, path, missing=True)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Structure) and self._containers == other._containers
 

@@ -131,31 +131,31 @@ class _Call:
         return self.f(*args, **kwargs)
 
 
-def _one_number(value: Any) -> Any:
-    """What :func:`grad` differentiates: an array of size 1, or nothing of what is a constant."""
-    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+def _target(value: Any, name: str) -> Any:
+    """What to differentiate of a result: the array, or nothing of what is constant."""
+    if is_array(value):
+        return value if is_float(value.dtype) else ()
+    if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         return ()
-    if value is not None and value.__class__ in (tuple, list, dict):
-        hint = " (has_aux=True for a pair of the value and others; jacobian and vjp take several)"
-    else:
-        hint = ""
-    if not is_array(value):
-        raise TypeError(f"grad: the function must return an array, returned {type(value).__name__}{hint}")
-    if value.size != 1:
+    several = (
+        ", several; has_aux=True takes the first alone" if isinstance(value, (tuple, list, dict)) else ""
+    )
+    raise TypeError(f"{name}: the function must return an array, returned {type(value).__name__}{several}")
+
+
+def _one_number(value: Any) -> Any:
+    """What :func:`grad` differentiates of a result."""
+    if is_array(value) and value.size != 1:
         raise ValueError(
             f"grad: the function must return one number, returned shape {value.shape}; see elementwise_grad, "
             "vjp and jacobian"
         )
-    return value
+    return _target(value, "grad")
 
 
-def _array(value: Any) -> Array:
-    """What :func:`elementwise_grad` differentiates."""
-    if not is_array(value):
-        raise TypeError(
-            f"elementwise_grad: the function must return an array, returned {type(value).__name__}"
-        )
-    return value
+def _each_number(value: Any) -> Any:
+    """What :func:`elementwise_grad` differentiates of a result."""
+    return _target(value, "elementwise_grad")
 
 
 def _differentiated(
@@ -177,8 +177,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = 
     """A function that returns what ``f`` returns, and the gradient of it.
 
     Args:
-        f: returns a floating array of one element, or a pair of it and anything else where ``has_aux``. A
-            Python float or int is a constant: its gradient is zeros.
+        f: returns an array of one element, or a pair of it and anything else where ``has_aux``. A Python number,
+            and an array of bools or integers, is constant: its gradient is zeros.
         argnums: the position or the name of the argument to differentiate by, or several. Each argument is an
             array, a Python float, a module, or a pytree of these.
         has_aux: whether ``f`` returns a pair.
@@ -189,7 +189,7 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = 
         not depend on an array it is zeros.
 
     Raises:
-        TypeError: an argument to differentiate by, or the result, is not a floating array.
+        TypeError: an argument to differentiate by is not a floating array, or the result is no array.
         ValueError: the result has not one element, or there is no such argument.
 
     >>> import cukern as ck
@@ -240,7 +240,7 @@ def elementwise_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        return _shaped(_differentiated(_Call(f, argnums, args, kwargs), _array)[1], argnums)
+        return _shaped(_differentiated(_Call(f, argnums, args, kwargs), _each_number)[1], argnums)
 
     return differentiated
 

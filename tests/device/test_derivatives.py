@@ -35,7 +35,7 @@ def test_results_of_one_element_and_constants(device: ck.Device) -> None:
         value, gradient = ck.value_and_grad(lambda x, shape=shape: (x * x).sum().reshape(shape))(x)
         assert value.shape == shape
         assert_close(gradient, [2.0, 4.0])
-    for constant in (1.0, 3, np.float32(2), ck.asarray(1.0)):
+    for constant in (1.0, 3, True, np.float32(2), np.bool_(True), ck.asarray(1.0), ck.asarray(3), x[0] > 0):
         value, gradient = ck.value_and_grad(lambda p, constant=constant: constant)({"x": x})
         assert value is constant
         assert_close(gradient["x"], [0.0, 0.0])
@@ -50,10 +50,9 @@ def test_elementwise_grad(device: ck.Device) -> None:
     dx, dk = ck.elementwise_grad(lambda x, k: k * x, ("x", "k"))(x, k=f64(2.0))
     assert_close(dx, np.full((2, 2), 2.0))
     assert_close(dk, 10.0)
-    with pytest.raises(
-        TypeError, match="elementwise_grad: the function must return an array, returned float"
-    ):
-        ck.elementwise_grad(lambda x: 1.0)(x)
+    assert_close(ck.elementwise_grad(lambda x: x > 1)(x), np.zeros((2, 2)))
+    with pytest.raises(TypeError, match="elementwise_grad: the function must return an array, returned list"):
+        ck.elementwise_grad(lambda x: [x])(x)
 
 
 # ---- arguments

@@ -80,11 +80,9 @@ def test_what_grad_refuses():
     x = f64([1.0, 2.0])
     with pytest.raises(ValueError, match=r"grad: the function must return one number, returned shape \(2,\)"):
         ck.grad(lambda x: x)(x)
-    for result in (True, None, "1", (x.sum(), x)):
+    for result in (None, "1", (x.sum(), x)):
         with pytest.raises(TypeError, match=f"must return an array, returned {type(result).__name__}"):
             ck.grad(lambda x, result=result: result)(x)
-    with pytest.raises(TypeError, match="only floating dtypes have gradients, got bool"):
-        ck.grad(lambda x: (x > 0).all())(x)
     with pytest.raises(TypeError, match=r"args\[0\]: only floating dtypes have gradients, got int64"):
         ck.grad(lambda x: x)(ck.asarray([1]))
     with pytest.raises(TypeError, match=r"args\[0\]\['n'\]: expected an array to differentiate by, got int"):

@@ -28,7 +28,7 @@ def raveled(leaves: Sequence[Leaf]) -> tuple[Array, Callable[[Array], list[Array
         if not isinstance(value, Array) and not is_scalar(value):
             raise TypeError(f"ravel: {path}: expected an array or a number, got {type(value).__name__}")
         arrays.append(value if isinstance(value, Array) else asarray(value, device=device))
-    dtype = dtypes.result_type(*(array.dtype for array in arrays)) if arrays else dtypes.default_float
+    dtype = dtypes.result_type(*(array.dtype for array in arrays)) if arrays else dtypes.get_default_dtype()
     rows = [reshape(astype(array, dtype, copy=False), (-1,)) for array in arrays]
     vector = concat(rows) if rows else zeros(0, dtype)
     shapes = [array.shape for array in arrays]

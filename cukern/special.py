@@ -18,6 +18,7 @@ from .ops.axes import public, require_array
 from .ops.elementwise import astype, binary, parametric, ternary, unary
 from .row import ALL, NUMERIC, scipys
 from .table import (
+    _log_add_exp_vjp,
     _logistic_density,
     abs,
     cos,
@@ -162,17 +163,10 @@ cbrt = unary(
     domain=(0.2, 4.0),
     doc="The cube root, of any sign.",
 )
-
-
-def _log_add_exp2_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
-    distance = _LN2 * where(equal(x, y), 0, x - y)
-    return g * sigmoid(distance), g * sigmoid(-distance)
-
-
 logaddexp2 = binary(
     "logaddexp2",
     f"log_add_exp(x * T({_LN2!r}), y * T({_LN2!r})) * T({1 / _LN2!r})",
-    vjp=_log_add_exp2_vjp,
+    vjp=lambda g, x, y, r: _log_add_exp_vjp(g, _LN2 * x, _LN2 * y, r),
     doc="log2(2**x + 2**y), without overflow.",
 )
 xlogy = binary(
@@ -268,14 +262,6 @@ erfcinv = unary(
 )
 
 # ----- activations -----
-
-silu = unary(
-    "silu",
-    "x * sigmoid(x)",
-    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * sigmoid(-x))),
-    oracle=lambda x: x / (1 + np.exp(-x)),
-    doc="x * sigmoid(x), also known as swish.",
-)
 
 
 def _elu_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:

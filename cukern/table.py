@@ -249,11 +249,6 @@ def _direction_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
     return across * _direction(y, x), -across * r
 
 
-def _atan2_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
-    inverse = _inverse(hypot(x, y))
-    return g * _direction(y, x) * inverse, -g * _direction(x, y) * inverse
-
-
 _direction: Any = binary(
     "direction",
     f"""x != x || y != y ? x + y : x == T(0) ? x
@@ -267,7 +262,7 @@ _direction: Any = binary(
 atan2 = binary(
     "atan2",
     "atan2(x, y)",
-    vjp=_atan2_vjp,
+    vjp=lambda g, x, y, r: (g * _direction(y, x) * _inverse(hypot(x, y)), -g * _direction(x, y) * _inverse(hypot(x, y))),
     oracle="arctan2",
     domain=(0.2, 2.0),
     doc="The angle of the point (y, x), in [-pi, pi]; its derivatives at (0, 0) are 0.",
@@ -343,6 +338,13 @@ softplus = unary(
     vjp=lambda g, x, r: g * sigmoid(x),
     oracle=lambda x: np.logaddexp(x, 0),
     doc="log(1 + exp(x)), without overflow.",
+)
+silu = unary(
+    "silu",
+    "x * sigmoid(x)",
+    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * sigmoid(-x))),
+    oracle=lambda x: x / (1 + np.exp(-x)),
+    doc="x * sigmoid(x), also known as swish.",
 )
 erf = unary(
     "erf",

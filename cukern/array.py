@@ -438,7 +438,11 @@ def _carried(data: Any, home: Device, where: Device) -> Any:
 def copied(x: Array) -> Array:
     """A copy of ``x`` of the same class, which no tape knows."""
     with x.device.activate():
-        return type(x)._wrap(x._data.copy(), x.device)
+        if x.device.kind != "host":
+            return type(x)._wrap(x._data.copy(), x.device)
+        made = x.device.backend.empty(x.shape, x.dtype)
+        made[...] = x._data
+        return type(x)._wrap(made, x.device)
 
 
 def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]) -> tuple[int, ...]:

@@ -239,7 +239,7 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     with where.activate():
-        return Array._wrap(where.xp.empty(shape_of(shape), wanted), where)
+        return Array._wrap(where.backend.empty(shape_of(shape), wanted), where)
 
 
 def full(
@@ -252,7 +252,9 @@ def full(
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     number = fill_value.item() if isinstance(fill_value, Array) else fill_value
     if where.kind == "host":
-        return Array._wrap(np.full(shape_of(shape), number, wanted), where)
+        made = where.backend.empty(shape_of(shape), wanted)
+        np.copyto(made, number, casting="unsafe")
+        return Array._wrap(made, where)
     from .ops.copying import filled  # which is made of arrays
 
     return Array._wrap(filled(where, shape_of(shape), number, wanted), where)
@@ -263,7 +265,7 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     with where.activate():
-        return Array._wrap(where.xp.zeros(shape_of(shape), wanted), where)
+        return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
 
 
 def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:

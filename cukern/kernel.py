@@ -7,7 +7,9 @@ import operator
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from . import arguments, dtypes, render, signature
 from .array import Array
@@ -23,12 +25,13 @@ _CAPACITY = 4096
 
 
 def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
-    """``value`` as three sizes, the missing ones 1.
+    """``value``, an integer or a tuple, list or 1-D array of them, as three sizes, the missing ones 1.
 
     Raises:
         LaunchError: not one to three integers that are at least 0.
     """
-    given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    several = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    given: tuple[Any, ...] = tuple(cast("Sequence[int]", value)) if several else (value,)
     try:
         sizes = [operator.index(n) for n in given]
     except TypeError:
@@ -51,7 +54,7 @@ class BoundKernel:
     """
 
     def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
-        unit = signature.parse(rendered.text)
+        unit = signature.parse(rendered.text, render.is_own(rendered.template))
         self.device = device
         self.rendered = rendered
         self.signature = unit.signature
@@ -94,7 +97,9 @@ class BoundKernel:
                 f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
             )
         key: tuple[Any, ...] = ()
-        if self.device.kind == "cuda" and isinstance(grid, (int, tuple)):
+        if self.device.kind == "cuda":
+            if not isinstance(grid, (int, tuple)):
+                grid = as_dim3(grid, "grid")
             key = (grid, shared, *_forms(args))
             launch = self._prepared.get(key)
             if launch is not None and self._launch_again(launch, args):
@@ -110,15 +115,11 @@ class BoundKernel:
             self.function(blocks, self.block, shared, values)
         finally:  # a kernel that fails on the way has written what it has
             self._bump(args)
-        if (
-            self.device.kind == "cuda"
-            and key[0] is not None
-            and arguments.plain(self.signature, args, values)
-        ):
+        if key and arguments.plain(self.signature, args, values):
             if len(self._prepared) >= _CAPACITY:
                 self._prepared.clear()
             made = self.function.prepare(blocks, self.block, shared, ())
-            self._prepared[key[0], shared, *_forms(args)] = made
+            self._prepared[grid, shared, *_forms(args)] = made
 
     def _launch_again(self, launch: Prepared, args: Sequence[Any]) -> bool:
         """Launch on a GPU what a call of the same form has checked; False where a number needs more care."""
@@ -297,6 +298,8 @@ class Kernel:
             LaunchError: the block is more than the device takes.
         """
         device = current() if device is None else Device(device)
+        if not isinstance(overrides.get("block", 0), int):
+            overrides["block"] = as_dim3(overrides["block"], "block")
         key = (device, *sorted((k, _freeze(v, k)) for k, v in overrides.items()))
         found = self._bound.get(key)
         if found is None:
@@ -334,7 +337,8 @@ class Kernel:
         Raises:
             TemplateError, CompileError: as :meth:`bind`.
             LaunchError: an argument does not fit its parameter, or the launch its device.
-            KernelFault: the kernel failed while it ran.
+            KernelFault: the kernel failed while it ran; on the host also if it wrote beside an array or beyond
+                ``shared``, or took longer than ``CUKERN_KERNEL_TIMEOUT`` (60 seconds).
         """
         device, overrides = self._defaults(args, overrides)
         bound = self.bind(device, **overrides)

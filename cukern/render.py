@@ -133,6 +133,12 @@ def _missing(name: str) -> TemplateError:
     return TemplateError(f"no template named {name!r} in {folders}")
 
 
+def is_own(template: str) -> bool:
+    """Whether a template is the library's own, and not a user's string or file."""
+    path = _sources.find(template)
+    return template not in _sources.strings and path is not None and path.is_relative_to(TEMPLATES)
+
+
 def excerpt(text: str, line: int, around: int = 3) -> str:
     """The lines about ``line`` (counted from 1), numbered, that line marked."""
     lines = text.split("\n")

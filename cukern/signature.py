@@ -111,6 +111,7 @@ class Unit:
         body: the byte of the text at which the kernel's first statement may stand.
         calls: the name of every function reachable from the kernel.
         dynamic_shared: the declarations ``extern __shared__ T name[];``.
+        trusted: whether it is the library's own, which the host does not watch as it runs.
     """
 
     text: str
@@ -118,6 +119,7 @@ class Unit:
     body: int
     calls: frozenset[str]
     dynamic_shared: tuple[DynamicShared, ...]
+    trusted: bool = False
 
 
 # A word of C++; comments, strings and characters are passed over. Much faster than the nodes of a body one by one.
@@ -286,11 +288,12 @@ def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
     return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
 
 
-def parse(text: str) -> Unit:
+def parse(text: str, trusted: bool = False) -> Unit:
     """Read the kernel of a rendered text.
 
     Args:
         text: CUDA C++ with exactly one ``__global__`` function.
+        trusted: whether it is the library's own.
 
     Raises:
         TemplateError: there is no kernel, more than one, or a parameter that no launch can pass.
@@ -346,7 +349,7 @@ def parse(text: str) -> Unit:
     signature = Signature(_function_name(kernels[0]), params, _launch_bound(kernels[0]))
     # A text that the grammar does not follow everywhere may call anything that it names.
     calls = frozenset(_called(root)) if root.has_error else _reachable(signature.name, bodies)
-    return Unit(text, signature, _body(kernels[0]), calls, tuple(shared))
+    return Unit(text, signature, _body(kernels[0]), calls, tuple(shared), trusted)
 
 
 def _body(kernel: tree_sitter.Node) -> int:

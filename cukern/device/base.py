@@ -96,6 +96,12 @@ class Backend(Protocol):
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """What makes memory on the current device for a new array: an ndarray, or CuPy's pointer to it."""
 
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """An ndarray of the current device in C order, its elements not set."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """An ndarray of zeros of the current device in C order."""
+
     def operand(self, data: Any) -> int:
         """What a prepared launch takes for an ndarray: a number that is good as long as the ndarray is there.
 

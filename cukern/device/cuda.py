@@ -197,6 +197,14 @@ class CudaBackend:
         """See :class:`.base.Backend`."""
         return partial(self.xp.cuda.alloc, nbytes)
 
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """See :class:`.base.Backend`."""
+        return self.xp.empty(shape, dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """See :class:`.base.Backend`."""
+        return self.xp.zeros(shape, dtype)
+
     def operand(self, data: Any) -> int:
         """See :class:`.base.Backend`: the address."""
         return 0 if data is None else int(data.data.ptr)

@@ -8,13 +8,15 @@ threads with barriers run as fibers, switched by ``host_runtime/block.h``.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import platform
+import re
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +30,8 @@ from ..errors import DeviceError, KernelFault, LaunchError
 from ..signature import Param, Unit
 from .base import FORMATS, Prepared, Properties
 from .host_compiler import build_kernel, build_runtime, machine
+from .host_lines import lines_at
+from .host_python import LARGEST_COPY, allocation, python_api, reraise
 from .host_source import source
 
 _SHARED_BYTES = 232448
@@ -48,7 +52,13 @@ class _Param(ctypes.Structure):
         ("offset", ctypes.c_uint),
         ("axes", ctypes.c_uint),
         ("itemsize", ctypes.c_uint),
+        ("written", ctypes.c_uint),
+        ("name", ctypes.c_char_p),
     )
+
+
+class _StaticShared(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_longlong), ("bytes", ctypes.c_longlong))
 
 
 def _quota() -> int:
@@ -79,6 +89,18 @@ def _load(path: Path) -> ctypes.CDLL:
         ) from error
 
 
+def _time_limit() -> int:
+    """The nanoseconds that a user's kernel may take; 0 for any time."""
+    chosen = os.environ.get("CUKERN_KERNEL_TIMEOUT", "60")
+    try:
+        seconds = float(chosen)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise DeviceError(f"CUKERN_KERNEL_TIMEOUT: expected seconds, 0 for no limit, got {chosen!r}")
+    return int(seconds * 1e9)
+
+
 @cache
 def _runtime_builder() -> threading.Thread:
     """Compiles the runtime, if that is to be done, while the first kernel is compiled."""
@@ -100,12 +122,21 @@ def _runtime() -> ctypes.CDLL:
     library = _load(path)
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
-    library.cukern_register.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int)
+    library.cukern_register.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int),
+        *(ctypes.c_void_p, ctypes.c_uint),
+    )
     library.cukern_register.restype = ctypes.c_void_p
-    library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_ulonglong)
+    library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
+    library.cukern_limit.restype = ctypes.c_ulonglong
+    library.cukern_raised.argtypes = (ctypes.c_void_p,)
     library.cukern_probe.argtypes = (ctypes.c_ulonglong, ctypes.c_void_p)
-    if library.cukern_start(_thread_count(), id(None), object.__basicsize__):
+    library.cukern_allocate_method.restype = ctypes.c_void_p
+    limit = _time_limit()
+    if library.cukern_start(_thread_count(), ctypes.byref(python_api())):
         raise DeviceError("the host device cannot start: the process has no thread key left")
+    library.cukern_set_limit(limit)
     probe, out = np.zeros((3, 5), np.int16)[:, ::2], (ctypes.c_longlong * 4)()
     library.cukern_probe(id(probe), out)
     if list(out) != [probe.__array_interface__["data"][0], 2, 3, 10]:
@@ -145,25 +176,36 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
 
 
 #: What the headers themselves keep for each thread, by its symbol.
-_OWN_SYMBOLS = {b"_ZL9threadIdx", b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
+_THREAD_INDEX = b"_ZL9threadIdx"
+_PLACE = b"_ZN6cukernL5placeE"
+_OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
 _OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
 
 
-def _static_shared(library: bytes, unit: Unit) -> int:
-    """The bytes of static shared memory, which are the thread-local symbols of a 64-bit ELF library."""
+def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
+    """The variables in static shared memory: how far behind what ``begin_block`` returns, and their bytes.
+
+    They are the thread-local symbols of a 64-bit ELF library.
+    """
     own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
     table, count = struct.unpack_from("<Q", library, 40)[0], struct.unpack_from("<H", library, 60)[0]
     sections = [struct.unpack_from("<IIQQQQIIQQ", library, table + 64 * i) for i in range(count)]
-    total = 0
+    found: list[tuple[int, int]] = []
+    anchors: dict[bytes, int] = {}
     for _, kind, _, _, offset, size, link, *_ in sections:
         if kind != 2:  # SHT_SYMTAB
             continue
         names = sections[link][4]
-        for name, info, _, _, _, length in struct.iter_unpack("<IBBHQQ", library[offset : offset + size]):
+        for name, info, _, _, value, length in struct.iter_unpack("<IBBHQQ", library[offset : offset + size]):
             if info & 15 == 6:  # STT_TLS
                 start = names + name
-                total += 0 if library[start : library.index(b"\0", start)] in own else length
-    return total
+                symbol = library[start : library.index(b"\0", start)]
+                if symbol in own:
+                    anchors[symbol] = value
+                else:
+                    found.append((value, length))
+    anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
+    return [(value - anchor, length) for value, length in found]
 
 
 def _infinite_beyond(param: Param, value: Any) -> Any:
@@ -174,6 +216,10 @@ def _infinite_beyond(param: Param, value: Any) -> Any:
         return param.dtype.type(value)
 
 
+#: What a launch returns when a signal ended it, and when it ran too long.
+_INTERRUPTED, _TOO_LONG = 2, 3
+#: A place in the code, as the runtime writes it.
+_PC = re.compile(r" \[pc ([0-9a-f]+)\]")
 #: Grid, block and bytes of shared memory, which every launch begins with.
 _GRID = "6IQ"
 
@@ -197,9 +243,10 @@ class HostFunction:
                     f"{name}: parameter {param.name}: {param.type_text} has {size} bytes for the compiler "
                     f"and {expected} by its signature"
                 )
-            itemsize = param.dtype.itemsize if param.dtype is not None else 1
+            itemsize = param.dtype.itemsize if param.dtype is not None else 0
             kind = {"pointer": 1, "view": 2}.get(param.kind, 0)
-            table[i] = _Param(kind, offset, param.ndim, itemsize)
+            written = kind != 0 and not param.const
+            table[i] = _Param(kind, offset, param.ndim, itemsize, written, param.name.encode())
             self._codes.append(code)
             offset += -(-size // 8) * 8
             self._converters.append(convert)
@@ -208,14 +255,25 @@ class HostFunction:
         self._last_error = runtime.cukern_last_error
         self._name = name
         self._params = unit.signature.params
-        static_shared = _static_shared(path.read_bytes(), unit)
+        variables = _static_shared(path.read_bytes(), unit)
+        static_shared = sum(length for _, length in variables)
         if static_shared > _STATIC_SHARED_BYTES:
             raise LaunchError(
                 f"{name}: {static_shared} bytes of static __shared__ memory, where CUDA allows "
                 f"{_STATIC_SHARED_BYTES}: declare it extern and give its size at launch, shared=..."
             )
         prints = "printf" in unit.calls
-        self._handle = runtime.cukern_register(ctypes.addressof(kernel), offset, table, prints)
+        poisoned = (_StaticShared * max(1, len(variables)))(*(_StaticShared(*found) for found in variables))
+        self._kept = table, poisoned  # which the runtime reads at every launch
+        self._handle = runtime.cukern_register(
+            ctypes.addressof(kernel),
+            offset,
+            table,
+            prints,
+            None if unit.trusted else poisoned,
+            len(variables),
+        )
+        self._unit = unit
         self.attributes: Mapping[str, int] = {
             "max_threads_per_block": 1024,
             "shared_size_bytes": static_shared,
@@ -231,11 +289,28 @@ class HostFunction:
         except OverflowError:
             items = [_infinite_beyond(param, item) for param, item in zip(self._params, items, strict=True)]
             packed = self._pack(*grid, *block, shared, *items)
-        if self._launch(self._handle, packed):
-            raise self._fault()
+        if status := self._launch(self._handle, packed):
+            raise self._fault(status)
 
-    def _fault(self) -> KernelFault:
-        return KernelFault(f"{self._name}: {self._last_error().decode(errors='replace')}")
+    def _fault(self, status: int) -> KernelFault:
+        """What ``status`` of a launch means; raises what a signal's handler raised."""
+        if status == _INTERRUPTED:
+            reraise(_runtime())
+        text = f"{self._name}: {self._last_error().decode(errors='replace')}"
+        return KernelFault(self._overtime(text) if status == _TOO_LONG else text)
+
+    def _overtime(self, text: str) -> str:
+        head, places = text.partition(": ")[::2]
+        places = places.replace("\n", "\n  ")
+        lines = lines_at(self._unit, [int(pc, 16) for pc in _PC.findall(places)])
+        places = _PC.sub(lambda found: lines.get(int(found[1], 16), ""), places)
+        limit = _runtime().cukern_limit() / 1e9
+        return (
+            f"{head}: stopped, as it ran longer than {limit:g} s (CUKERN_KERNEL_TIMEOUT sets the seconds, 0 for no "
+            f"limit)\n  {places}\nOn the host a thread runs until it waits at a barrier, a warp's function or "
+            "__nanosleep, and blocks begin in their order: to spin on what another thread or a later block writes "
+            "may never end"
+        )
 
     def prepare(
         self,
@@ -257,10 +332,18 @@ class HostFunction:
         start, handle = self._launch, self._handle
 
         def launch(*values: Any) -> None:
-            if start(handle, head + pack(*values) + fixed):
-                raise self._fault()
+            if status := start(handle, head + pack(*values) + fixed):
+                raise self._fault(status)
 
         return launch
+
+
+@lru_cache(maxsize=1024)
+def _allocation(shape: tuple[int, ...], dtype: DType, zeroed: bool) -> Callable[[], Any]:
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes <= LARGEST_COPY:
+        return partial(np.zeros if zeroed else np.empty, shape, dtype)
+    return allocation(_runtime(), shape, dtype, nbytes, zeroed)
 
 
 class Host:
@@ -297,7 +380,17 @@ class Host:
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`.base.Backend`."""
-        return partial(np.empty, shape, dtype)
+        if nbytes <= LARGEST_COPY:
+            return partial(np.empty, shape, dtype)
+        return allocation(_runtime(), shape, dtype, nbytes, False)
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """See :class:`.base.Backend`: what is large lies between red zones."""
+        return _allocation(shape, dtype, False)()
+
+    def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """See :class:`.base.Backend`: what is large lies between red zones."""
+        return _allocation(shape, dtype, True)()
 
     def operand(self, data: Any) -> int:
         """See :class:`.base.Backend`: the runtime reads address and size off the ndarray itself."""

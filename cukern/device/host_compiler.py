@@ -61,13 +61,14 @@ class Compiler:
     def is_gcc(self) -> bool:
         return "Free Software Foundation" in self.version
 
-    def kernel_command(self, output: Path, precompiled: Path | None = None) -> list[str]:
+    def kernel_command(self, output: Path, precompiled: Path | None = None, lines: bool = False) -> list[str]:
         """What compiles a kernel from standard input to the shared library ``output``.
 
         Args:
             precompiled: the folder of what :meth:`header_command` has made; it is used if it fits.
+            lines: whether the library has a table of the lines that its code comes from.
         """
-        own = _GCC_KERNEL if self.is_gcc else _CLANG_KERNEL
+        own = [*(_GCC_KERNEL if self.is_gcc else _CLANG_KERNEL), *(["-g1"] if lines else [])]
         include = [] if precompiled is None else [f"-I{precompiled}"]
         command = [*self.command, *_FLAGS, *include, *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
@@ -206,8 +207,12 @@ def _precompiled(found: Compiler, folder: Path) -> Path | None:
         return None
 
 
-def build_kernel(source: str) -> Path:
+def build_kernel(source: str, lines: bool = False) -> Path:
     """The shared library of a kernel's C++, from the cache or compiled.
+
+    Args:
+        source: the C++.
+        lines: whether it has a table of the lines that its code comes from.
 
     Raises:
         CompilerFailure: the compiler refuses it.
@@ -216,13 +221,13 @@ def build_kernel(source: str) -> Path:
     found = compiler()
 
     def make(path: Path) -> None:
-        if precompiled := _precompiled(found, default_folder()):
+        if not lines and (precompiled := _precompiled(found, default_folder())):
             # What goes wrong with the precompiled header goes right without it, and else is said as it is.
             with suppress(CompilerFailure):
                 return _run(found.kernel_command(path, precompiled), source, path)
-        _run(found.kernel_command(path), source, path)
+        _run(found.kernel_command(path, lines=lines), source, path)
 
-    return _entry(found, found.kernel_command(Path()), source, make)
+    return _entry(found, found.kernel_command(Path(), lines=lines), source, make)
 
 
 def build_runtime() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -122,15 +123,15 @@ _PLAIN = """
 static void run_blocks(
     const Launch* launch, unsigned long long first, unsigned long long count, void* shared) {{
     enter_block(launch, block_at(launch, first), shared);
-    {loads}
+    {loads}{place}
     const int x_end = launch->block.x, y_end = launch->block.y, z_end = launch->block.z;
-    for (unsigned long long done = 0; done < count; ++done) {{
+    for (unsigned long long done = 0; done < count; ++done) {{{mark_block}
         for (int z = 0; z < z_end; ++z) {{
-            threadIdx.z = z;
+            threadIdx.z = z;{mark_z}
             for (int y = 0; y < y_end; ++y) {{
-                threadIdx.y = y;
+                threadIdx.y = y;{mark_y}
                 for (int x = 0; x < x_end; ++x) {{
-                    threadIdx.x = x;
+                    threadIdx.x = x;{mark_x}
                     ::{name}({arguments});
                 }}
             }}
@@ -152,8 +153,20 @@ static void run_blocks(
     }}
 }}"""
 
+# Where the runtime reads which thread it stopped, and of which block: threadIdx itself is in a register.
+_MARKED = """
+static thread_local Dim place[2];
+static Dim* begin_threads(const Launch* launch, Dim block, void* shared) {{
+    enter_block(launch, block, shared);
+    return place;
+}}"""
+_PLACE = """
+    volatile Dim* here = place;
+    __asm__("" : "+r"(here));"""
+_MARK_BLOCK = " here[1].x = blockIdx.x, here[1].y = blockIdx.y, here[1].z = blockIdx.z;"
+
 _FIBERS = """
-static Dim* begin_fibers(const Launch* launch, Dim block, void* shared) {{
+static Dim* begin_threads(const Launch* launch, Dim block, void* shared) {{
     enter_block(launch, block, shared);
     return (Dim*)&threadIdx;
 }}
@@ -168,21 +181,45 @@ def needs_fibers(unit: Unit) -> bool:
     return not _COLLECTIVES.isdisjoint(unit.calls)
 
 
+# What a thread may wait for another by, without a function that lets others run.
+_MAY_SPIN = re.compile(r"\b(volatile|goto|while)\b(?!\s*\(\s*0\s*\))|\bfor\s*\([^;()]*;\s*;")
+_COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
+_OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
+
+
+def keeps_place(unit: Unit) -> bool:
+    """Whether a user's kernel without barriers keeps its running thread known: it may wait for another thread.
+
+    So does one with shared memory, whose blocks are looked after one by one.
+    """
+    if unit.trusted or needs_fibers(unit):
+        return False
+    own = _OWN_LINES.search(unit.text)
+    text = _COMMENTS.sub(" ", unit.text[own.start() if own else 0 :])
+    atomic = any(name.startswith("atomic") for name in unit.calls)
+    return atomic or "__shared__" in text or _MAY_SPIN.search(text) is not None
+
+
 def source(unit: Unit) -> str:
     """The C++ that is compiled for ``unit``, the included headers aside."""
     name, count = unit.signature.name, len(unit.signature.params)
     load = "const auto a{0} = load_param<{0}, Function>(launch->params);"
     fibers = needs_fibers(unit)
     alone = unit.signature.max_threads == 1
-    run = (_FIBERS if fibers else _SINGLE if alone else _PLAIN).format(
+    marked = keeps_place(unit)
+    parts = (_FIBERS,) if fibers else (_MARKED, _PLAIN) if marked else (_SINGLE,) if alone else (_PLAIN,)
+    run = "".join(parts).format(
         name=name,
+        place=_PLACE if marked else "",
+        mark_block=_MARK_BLOCK if marked else "",
+        **{f"mark_{axis}": f" here->{axis} = {axis};" if marked else "" for axis in "xyz"},
         loads="\n    ".join(load.format(i) for i in range(count)),
         arguments=", ".join(f"a{i}" for i in range(count)),
     )
     bindings = " ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope)
-    functions = "nullptr, cukern::begin_fibers, cukern::run_thread"
+    functions = "nullptr, cukern::begin_threads, cukern::run_thread"
     if not fibers:
-        functions = "cukern::run_blocks, nullptr, nullptr"
+        functions = f"cukern::run_blocks, {'cukern::begin_threads' if marked else 'nullptr'}, nullptr"
     entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
     # In these brackets no file of that name in the current folder takes its place.
     return f"#include <{HEADER}>\n{_rewritten(unit, fibers)}{entry}"

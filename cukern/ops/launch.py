@@ -41,7 +41,7 @@ def on(device: Device) -> AbstractContextManager[object]:
 def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
     """Memory of ``device`` as an ndarray in C order, its elements not set."""
     with on(device):
-        return device.xp.empty(shape, dtype)
+        return device.backend.empty(shape, dtype)
 
 
 def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:

@@ -339,7 +339,8 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
     device = object.__new__(ck.Device)
     device.kind, device.index = "fake", 1
     monkeypatch.setattr(ck.Device, "activate", lambda self: Scope(self.index))
-    monkeypatch.setattr(ck.Device, "xp", property(lambda self: Recorder()))
+    for library in ("xp", "backend"):
+        monkeypatch.setattr(ck.Device, library, property(lambda self: Recorder()))
 
     class Recorder:
         def __getattr__(self, name):

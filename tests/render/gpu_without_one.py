@@ -120,6 +120,12 @@ class Gpu:
     def allocator(self, shape: Any, dtype: Any, nbytes: int) -> Any:
         return lambda: np.zeros(max(1, nbytes), np.uint8).view(_Memory)
 
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        return self.xp.empty(shape, dtype)
+
+    def zeros(self, shape: Any, dtype: Any) -> Any:
+        return self.xp.zeros(shape, dtype)
+
     def operand(self, data: Any) -> int:
         return 0 if data is None else int(data.ctypes.data)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_without_one import Gpu, gpu_without_one
+from gpu_without_one import Gpu, _Function, gpu_without_one
 
 import cukern as ck
 from cukern import dtypes, render
@@ -354,6 +354,24 @@ def test_every_template_is_compiled() -> None:
             launch(ck.float32)
     names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}
     assert names - gpu.templates == set()
+
+
+@pytest.mark.parametrize(
+    "grid", [4, (4, 1), [4, 1], np.int64(4), (np.int32(4), np.uint8(1)), [np.int64(4)], np.array([4, 1])]
+)
+def test_every_kind_of_grid_launches_and_launches_again(monkeypatch: pytest.MonkeyPatch, grid: Any) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(_Function, "__call__", lambda self, *launch: ran.append(launch[:2]))
+    monkeypatch.setattr(_Function, "prepare", lambda self, *launch: lambda *values: ran.append(launch[:2]))
+    kernel = ck.Kernel(
+        'extern "C" __global__ void << name >>(<< elem >>* x) { x[0] = 1; }', name="grids", block=[32, 1]
+    )
+    with gpu_without_one(compiles=False):
+        x = ck.zeros(8)
+        for block in (32, [32, 1], np.array([32])):
+            for _ in range(2):
+                kernel(x, grid=grid, block=block)
+    assert ran == [((4, 1, 1), (32, 1, 1))] * 6
 
 
 def test_a_text_that_does_not_compile_is_reported(gpu: Gpu) -> None:

@@ -1,5 +1,6 @@
 // One block at a time on one core: the threads as fibers, what they wait for, and the report when they never meet.
 #pragma once
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,38 +15,49 @@ using cukern::Launch;
 using cukern::Wait;
 
 constexpr unsigned max_threads = 1024;
-constexpr size_t shared_bytes = 232448;
-constexpr size_t message_bytes = 2048;
+constexpr size_t message_bytes = 4096;
 
 struct Warp {
     unsigned live;      // lanes that have not returned
     unsigned runnable;  // those of them that wait for nothing
 };
 
+struct Job;
+
 // All that one OS thread needs to run blocks.
 struct Worker {
     Context home;
+    Context interrupted;  // where a signal found the kernel, while Python looks at its signals
     Context plain;
     char* plain_stack;
     Context fibers[max_threads];
     char* fiber_stacks[max_threads];
     Wait* waits[max_threads];  // what each thread waits for, if it waits
     Warp warps[max_threads / 32];
-    char* shared;
+    char* shared;  // the pages for dynamic shared memory; see shared.h
+    char* copies;  // where small arrays are while a kernel runs; see zones.h
     unsigned made;     // fibers that have a stack
     unsigned started;  // fibers whose context is valid
     unsigned threads, warp_count, current, live;
     bool in_block;  // a fiber runs
     bool running;   // a kernel runs
+    bool asks;      // it was left for Python to look at its signals
+    bool is_main;   // this is the process's first thread, which runs Python's signal handlers
+    pthread_t thread;
+    unsigned long long since;  // atomic: when the user's kernel that it works for began, in ns, or 0
+    Worker* link;              // of the list of workers
     void* signal_stack;
+    Job* job;
     const Kernel* kernel;
     const Launch* launch;
     unsigned long long first, count;
     Dim block;
     Dim shape;                 // of the block that `index` is for
     Dim index[max_threads];  // of each thread
-    Dim* thread_index;         // the kernel's threadIdx
+    Dim* thread_index;         // the kernel's threadIdx; without fibers its last one and blockIdx, or null
+    char* dynamic_shared;      // of the launch
     bool faulted;
+    bool checked;  // it runs a user's kernel
     char message[message_bytes];
 };
 
@@ -58,7 +70,6 @@ static const char* const collective_names[] = {
     "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_min_sync",
     "__reduce_max_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync",
     "__activemask", "__nanosleep"};
-
 
 [[noreturn]] static void give_up(Worker* w) {
     w->faulted = true;
@@ -89,31 +100,39 @@ static bool same_place(const Wait* a, const Wait* b) {
            (a->file == b->file || strcmp(a->file, b->file) == 0);
 }
 
-static bool is_live(const Worker* w, unsigned i) { return w->warps[i / 32].live >> (i % 32) & 1; }
+static bool is_waiting(const Worker* w, unsigned i) {
+    const Warp* warp = &w->warps[i / 32];
+    return (warp->live & ~warp->runnable) >> (i % 32) & 1;
+}
 
 // One line for each place where live threads wait, in the order of their first thread.
-[[noreturn]] static void report_divergence(Worker* w) {
-    Text text = {w->message, message_bytes};
-    append(&text, "block (%u, %u, %u): its threads wait for each other at different places", w->block.x, w->block.y,
-           w->block.z);
+static void append_waits(const Worker* w, Text* text) {
     bool told[max_threads] = {};
     for (unsigned i = 0, places = 0; i < w->threads && places < 8; ++i) {
-        if (told[i] || !is_live(w, i)) continue;
+        if (told[i] || !is_waiting(w, i)) continue;
         unsigned alike = 0;
         for (unsigned j = i + 1; j < w->threads; ++j) {
-            if (!is_live(w, j) || !same_place(w->waits[j], w->waits[i])) continue;
+            if (!is_waiting(w, j) || !same_place(w->waits[j], w->waits[i])) continue;
             told[j] = true;
             ++alike;
         }
         const Dim at = w->index[i];
         const Wait* wait = w->waits[i];
-        append(&text, "\n  thread (%u, %u, %u)", at.x, at.y, at.z);
-        if (alike) append(&text, " and %u more", alike);
-        append(&text, " at %s", collective_names[wait->what]);
-        if (wait->what >= cukern::warp_sync) append(&text, " of lanes 0x%08x", wait->mask);
-        append(&text, ", %s:%d", wait->file, wait->line);
+        append(text, "\n  thread (%u, %u, %u)", at.x, at.y, at.z);
+        if (alike) append(text, " and %u more", alike);
+        append(text, " at %s", collective_names[wait->what]);
+        if (wait->what >= cukern::warp_sync && wait->what < cukern::warp_active_mask)
+            append(text, " of lanes 0x%08x", wait->mask);
+        append(text, ", %s:%d", wait->file, wait->line);
         ++places;
     }
+}
+
+[[noreturn]] static void report_divergence(Worker* w) {
+    Text text = {w->message, message_bytes};
+    append(&text, "block (%u, %u, %u): its threads wait for each other at different places", w->block.x, w->block.y,
+           w->block.z);
+    append_waits(w, &text);
     give_up(w);
 }
 
@@ -343,7 +362,7 @@ static void fiber_main() {
 static void plain_main() {
     for (;;) {
         Worker* w = worker;
-        w->kernel->run_blocks(w->launch, w->first, w->count, w->shared);
+        w->kernel->run_blocks(w->launch, w->first, w->count, w->dynamic_shared);
         cukern_switch(&w->plain, &w->home);
     }
 }
@@ -359,41 +378,4 @@ static void prepare_block(Worker* w) {
     // Stacks lie a multiple of the cache's way apart; the offset spreads their tops over its sets.
     for (; w->started < w->threads; ++w->started)
         make_context(&w->fibers[w->started], w->fiber_stacks[w->started], fiber_stack_bytes - w->started * 192 % 2048, fiber_main);
-}
-
-// Runs `count` blocks from `first` on; false when one of them faulted.
-static bool run_fiber_blocks(Worker* w) {
-    const Dim grid = w->launch->grid;
-    w->block = {(unsigned)(w->first % grid.x), (unsigned)(w->first / grid.x % grid.y), (unsigned)(w->first / grid.x / grid.y)};
-    w->faulted = false;
-    for (unsigned long long i = 0; i < w->count; ++i) {
-        prepare_block(w);
-        for (unsigned j = 0; j < w->warp_count; ++j) {
-            const unsigned lanes = w->threads - j * 32;
-            const unsigned all = lanes < 32 ? (1u << lanes) - 1 : 0xffffffffu;
-            w->warps[j] = {all, all};
-        }
-        w->live = w->threads;
-        w->current = 0;
-        w->thread_index = w->kernel->begin_block(w->launch, w->block, w->shared);
-        *w->thread_index = w->index[0];
-        w->in_block = w->running = true;
-        cukern_switch(&w->home, &w->fibers[0]);
-        w->in_block = w->running = false;
-        if (w->faulted) return false;
-        if (++w->block.x == grid.x) {
-            w->block.x = 0;
-            if (++w->block.y == grid.y) w->block.y = 0, ++w->block.z;
-        }
-    }
-    return true;
-}
-
-static bool run_plain_blocks(Worker* w) {
-    w->faulted = false;
-    w->running = true;
-    cukern_switch(&w->home, &w->plain);
-    w->running = false;
-    if (w->faulted) make_context(&w->plain, w->plain_stack, plain_stack_bytes, plain_main);
-    return !w->faulted;
 }

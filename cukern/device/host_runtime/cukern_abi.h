@@ -62,14 +62,15 @@ struct Runtime {
     void (*fault)(const char* what, const char* file, int line, Dim block, Dim thread);
 };
 
-// What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two.
+// What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two. `begin_block`
+// returns this OS thread's threadIdx; beside `run_blocks`, a copy that is kept up to date, and blockIdx behind it.
 struct Kernel {
     unsigned abi;
     unsigned param_count;
     const unsigned* param_sizes;
     const Runtime** runtime;
     void (*run_blocks)(const Launch*, unsigned long long first, unsigned long long count, void* shared);
-    Dim* (*begin_block)(const Launch*, Dim block, void* shared);  // returns this OS thread's threadIdx
+    Dim* (*begin_block)(const Launch*, Dim block, void* shared);
     void (*run_thread)(const Launch*);
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <signal.h>
 
-#include "block.h"
+#include "shared.h"
 
 static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 static struct sigaction earlier_actions[sizeof fault_signals / sizeof *fault_signals];
@@ -11,10 +11,15 @@ constexpr size_t signal_stack_bytes = 65536;
 static void describe_fault(Text* text, int signal, const siginfo_t* info) {
     const uintptr_t at = (uintptr_t)info->si_addr;
     const Worker* w = worker;
+    const char* shared_end = w->shared + shared_pages;
     const char* stack = w->in_block ? w->fiber_stacks[w->current] : w->plain_stack;
     if (signal == SIGFPE) append(text, "integer division by zero, or of the lowest number by -1");
     else if (signal == SIGILL) append(text, "reached code that cannot be reached");
     else if (at >= (uintptr_t)stack - guard_bytes && at < (uintptr_t)stack) append(text, "stack overflow");
+    else if (at >= (uintptr_t)w->shared - guard_bytes && at < (uintptr_t)shared_end + shared_guard_bytes) {
+        append(text, "access of ");
+        append_shared(text, w, (const char*)at);
+    }
     else if (info->si_code == SI_KERNEL || (signal == SIGBUS && info->si_code == BUS_ADRALN))
         append(text, "misaligned access of memory, or at an address that no pointer has");
     else append(text, "invalid access of memory at 0x%llx", (unsigned long long)at);
@@ -35,13 +40,8 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
         return;
     }
     Text text = {w->message, message_bytes};
-    if (w->in_block) {
-        const Dim thread = w->index[w->current];
-        append(&text, "block (%u, %u, %u), thread (%u, %u, %u): ", w->block.x, w->block.y, w->block.z, thread.x,
-               thread.y, thread.z);
-    } else {
-        append(&text, "blocks %llu to %llu: ", w->first, w->first + w->count - 1);
-    }
+    append_running(w, &text);
+    append(&text, ": ");
     describe_fault(&text, signal, info);
     give_up(w);
 }

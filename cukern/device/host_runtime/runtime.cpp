@@ -3,9 +3,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "block.h"
+#include "blocks.h"
 #include "faults.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -15,64 +14,26 @@ constexpr long chunk_ns = 10000;  // work taken at once
 constexpr int max_workers = 256;
 constexpr int max_stacks = 24000;  // two memory maps each; Linux allows 65530 a process
 
-struct Job {
-    const Kernel* kernel;
-    Launch launch;
-    unsigned long long total;
-    unsigned long long chunk;  // atomic
-    unsigned long long next;   // atomic
-    int stop;                  // atomic: a block faulted
-    int helpers;               // under the lock
-    unsigned long long fault_block;
-    char message[message_bytes];
-    Job* link;
-};
-
-// A kernel that Python has loaded. A parameter is copied as it is, or read from the ndarray whose address it holds.
-struct Param {
-    unsigned kind;  // 0 bytes, 1 pointer, 2 view
-    unsigned offset, axes, itemsize;
-};
-
-struct Function {
-    const Kernel* kernel;
-    float block_ns;  // of the last launch; 0 when there was none
-    unsigned param_bytes, param_count;
-    int flushes;
-    Param params[];
-};
-
-struct Header {
-    Dim grid, block;
-    unsigned long long shared;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_came = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
 static Job* jobs;
 static int helper_count, helpers_wanted, idle_helpers;
 static int stacks;  // atomic
-static pthread_key_t worker_key;
-static const void* none_object;
-static size_t array_data_offset;
 static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault};
 static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault};
 
 static void free_worker(void* pointer) {
     Worker* w = (Worker*)pointer;
+    remove_worker(w);
     for (unsigned i = 0; i < w->made; ++i) free_stack(w->fiber_stacks[i], fiber_stack_bytes);
     __atomic_fetch_sub(&stacks, (int)w->made, __ATOMIC_RELAXED);
     free_stack(w->plain_stack, plain_stack_bytes);
-    if (w->shared) munmap(w->shared, shared_bytes);
+    free_shared(w);
+    if (w->copies) munmap(w->copies - guard_bytes, slot_bytes * max_guards + 2 * guard_bytes);
     free_signal_stack(w);
     munmap(w, sizeof(Worker));
     worker = 0;
-}
-
-static void* map(size_t size) {
-    void* base = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return base == MAP_FAILED ? 0 : base;
 }
 
 // The calling thread's worker with all that a kernel needs, or null when there is no memory.
@@ -83,9 +44,10 @@ static Worker* prepare_worker(const Kernel* kernel, const Launch* launch) {
         if (!w) return 0;
         worker = w;
         pthread_setspecific(worker_key, w);
+        add_worker(w);
         prepare_signal_stack(w);
     }
-    if (!w->shared && !(w->shared = (char*)map(shared_bytes))) return 0;
+    if (!make_shared(w)) return 0;
     if (kernel->run_blocks) {
         if (!w->plain_stack) {
             if (!(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
@@ -107,7 +69,10 @@ static Worker* prepare_worker(const Kernel* kernel, const Launch* launch) {
 
 static void record_fault(Job* job, const Worker* w, unsigned long long block) {
     pthread_mutex_lock(&lock);
-    if (!job->stop || block < job->fault_block) {
+    const size_t used = strlen(job->message);
+    if (job->timed_out && used) {  // where every core was
+        snprintf(job->message + used, message_bytes - used, "\n%s", w->message);
+    } else if (w->message[0] && (!used || block < job->fault_block)) {
         job->fault_block = block;
         memcpy(job->message, w->message, message_bytes);
     }
@@ -122,10 +87,15 @@ static unsigned long long run_chunk(Worker* w, Job* job) {
     const unsigned long long first = __atomic_fetch_add(&job->next, want, __ATOMIC_RELAXED);
     if (first >= job->total) return 0;
     const unsigned long long count = job->total - first < want ? job->total - first : want;
+    w->job = job;
+    w->checked = job->function->checked;
     w->kernel = job->kernel;
     w->launch = &job->launch;
+    w->dynamic_shared = dynamic_shared_of(w, job->shared);
     w->first = first;
     w->count = count;
+    w->faulted = false;
+    w->message[0] = 0;
     const bool done = job->kernel->run_blocks ? run_plain_blocks(w) : run_fiber_blocks(w);
     if (!done) record_fault(job, w, first);
     return count;
@@ -145,7 +115,9 @@ static void* helper_main(void*) {
         ++job->helpers;
         pthread_mutex_unlock(&lock);
         Worker* w = prepare_worker(job->kernel, &job->launch);
+        if (w && job->function->checked) begin_watch(w, job->start);
         while (w && run_chunk(w, job)) continue;
+        if (w) end_watch(w);
         pthread_mutex_lock(&lock);
         if (--job->helpers == 0) pthread_cond_broadcast(&helper_left);
         if (!w) pthread_cond_wait(&work_came, &lock);
@@ -173,19 +145,27 @@ static void call_helpers(Job* job, unsigned long long chunks) {
     pthread_mutex_unlock(&lock);
 }
 
-static void dismiss_helpers(Job* job) {
+// Waits for the helpers to end, and lets Python handle its signals meanwhile if the job is a user's.
+static void dismiss_helpers(Job* job, const Worker* w) {
     pthread_mutex_lock(&lock);
     Job** at = &jobs;
     while (*at != job) at = &(*at)->link;
     *at = job->link;
-    while (job->helpers) pthread_cond_wait(&helper_left, &lock);
+    while (job->helpers) {
+        if (!job->function->checked || !w->is_main || job->stop) {
+            pthread_cond_wait(&helper_left, &lock);
+            continue;
+        }
+        timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += (until.tv_nsec + (long)tick_ns) / 1000000000;
+        until.tv_nsec = (until.tv_nsec + (long)tick_ns) % 1000000000;
+        if (!pthread_cond_timedwait(&helper_left, &lock, &until)) continue;
+        pthread_mutex_unlock(&lock);
+        go_on_after_signals(worker);
+        pthread_mutex_lock(&lock);
+    }
     pthread_mutex_unlock(&lock);
-}
-
-static double now_ns() {
-    timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
 static unsigned long long chunk_for(const Job* job, double block_ns) {
@@ -197,6 +177,8 @@ static unsigned long long chunk_for(const Job* job, double block_ns) {
 
 // Runs the blocks on this thread, and calls the others as soon as there is enough to do for them.
 static void run_job(Worker* w, Job* job, Function* function) {
+    job->start = now_ns();
+    if (function->checked) begin_watch(w, job->start);
     bool called = helpers_wanted == 0 || job->total == 1;
     const bool alone = called;
     job->chunk = alone ? job->total : chunk_for(job, function->block_ns);
@@ -204,12 +186,11 @@ static void run_job(Worker* w, Job* job, Function* function) {
         call_helpers(job, job->total / job->chunk);
         called = true;
     }
-    const double start = now_ns();
     double elapsed = 0;
     unsigned long long done = 0;
     while (const unsigned long long count = run_chunk(w, job)) {
         done += count;
-        elapsed = now_ns() - start;
+        elapsed = (double)(now_ns() - job->start);
         if (called) continue;
         const double block_ns = elapsed / (double)done;
         __atomic_store_n(&job->chunk, chunk_for(job, block_ns), __ATOMIC_RELAXED);
@@ -218,20 +199,9 @@ static void run_job(Worker* w, Job* job, Function* function) {
             called = true;
         }
     }
-    if (called && !alone) dismiss_helpers(job);
+    if (called && !alone) dismiss_helpers(job, w);
+    if (function->checked) end_watch(w);
     if (done) function->block_ns = (float)(elapsed / (double)done);
-}
-
-// The fields of an ndarray that NumPy's C API exposes, behind Python's object header.
-struct ArrayFields {
-    char* data;
-    int axes;
-    long* shape;
-    long* strides;
-};
-
-static const ArrayFields* fields_of(unsigned long long object) {
-    return (const ArrayFields*)((const char*)object + array_data_offset);
 }
 
 static void resolve(const Function* function, unsigned char* params) {
@@ -240,11 +210,11 @@ static void resolve(const Function* function, unsigned char* params) {
         unsigned long long* slot = (unsigned long long*)(params + param->offset);
         if (param->kind == 0) continue;
         const bool is_none = (const void*)*slot == none_object;
-        const ArrayFields* array = is_none ? 0 : fields_of(*slot);
+        const ArrayFields* array = is_none ? 0 : fields_of((const void*)*slot);
         slot[0] = array ? (unsigned long long)array->data : 0;
         for (unsigned axis = 0; axis < param->axes; ++axis) {
             slot[1 + axis] = array ? (unsigned long long)array->shape[axis] : 0;
-            slot[1 + param->axes + axis] = array ? (unsigned long long)(array->strides[axis] / (long)param->itemsize) : 0;
+            slot[1 + param->axes + axis] = array ? (unsigned long long)(array->strides[axis] / (long)(param->itemsize ? param->itemsize : 1)) : 0;
         }
     }
 }
@@ -256,7 +226,36 @@ static int fail(const char* message) {
     return 1;
 }
 
-// Launches with `packed`: a Header, then the parameters. Non-zero when a block faulted; see cukern_last_error.
+static int end_with(Worker* w, Job* job) {
+    if (job->function->flushes) fflush(stdout);
+    if (job->interrupted) return 2;
+    if (!job->stop) return 0;
+    memcpy(w->message, job->message, message_bytes);
+    return job->timed_out ? 3 : 1;
+}
+
+// Runs a user's kernel: with red zones around what it writes.
+static int run_checked(Worker* w, Job* job, const unsigned char* objects, unsigned char* params) {
+    Function* function = job->function;
+    const Worker* paused = __atomic_load_n(&function->paused, __ATOMIC_RELAXED);
+    if (paused && pthread_equal(paused->thread, pthread_self()))
+        return fail("a signal's handler cannot launch the kernel that the signal interrupted");
+    Guards guards;
+    plan_guards(&guards, job, objects, w);
+    if (!take_guards(&guards))
+        return fail("a signal's handler cannot launch with memory that the interrupted kernel writes");
+    set_zones(&guards, function, params);
+    run_job(w, job, function);
+    const int status = end_with(w, job);
+    Text text = {status ? job->message : w->message, message_bytes};
+    const bool overrun = check_zones(&guards, function, &text);
+    leave_guards(&guards);
+    last_error = w->message;
+    return status || !overrun ? status : 1;
+}
+
+// Launches with `packed`: a Header, then the parameters. 1 when a block faulted and 3 when it ran too long, see
+// cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised.
 EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     Header header;
     memcpy(&header, packed, sizeof header);
@@ -264,32 +263,45 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     memcpy(params, packed + sizeof header, function->param_bytes);
     resolve(function, params);
     Job job;
+    job.function = function;
     job.kernel = function->kernel;
     job.launch = {params, header.grid, header.block};
+    job.shared = header.shared;
     job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z;
-    job.next = job.helpers = job.stop = 0;
+    job.next = job.helpers = job.stop = job.timed_out = job.interrupted = 0;
     job.fault_block = 0;
+    job.message[0] = 0;
     if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
     Worker* w = prepare_worker(job.kernel, &job.launch);
     if (!w) return fail("no memory for the stacks of the block's threads");
+    if (function->checked) return run_checked(w, &job, packed + sizeof header, params);
     run_job(w, &job, function);
-    if (function->flushes) fflush(stdout);
-    if (!job.stop) return 0;
-    memcpy(w->message, job.message, message_bytes);
-    return fail(w->message);
+    last_error = w->message;
+    return end_with(w, &job);
 }
+
+// The error that a signal's handler raised in this thread: type, value and traceback, which the caller owns.
+EXPORT void cukern_raised(void** out) { memcpy(out, raised_error, sizeof raised_error); }
 
 EXPORT const char* cukern_last_error() { return last_error; }
 
-// A loaded kernel and how to read its parameters, for cukern_launch; it lives as long as the process.
-EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes) {
-    Function* function = (Function*)malloc(sizeof(Function) + kernel->param_count * sizeof(Param));
+// A loaded kernel and how to read its parameters, for cukern_launch; it lives as long as the process, and so must the
+// names in `params` and `shared`, which is null for the library's own kernels.
+EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes,
+                                 const StaticShared* shared, unsigned shared_count) {
+    Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
     if (!function) return 0;
+    const Region region = region_of(kernel);
     function->kernel = kernel;
-    function->block_ns = 0;
     function->param_bytes = param_bytes;
     function->param_count = kernel->param_count;
     function->flushes = flushes;
+    function->checked = shared != 0;
+    function->static_shared = shared;
+    function->static_count = shared_count;
+    function->base = region.base;
+    function->low = region.low;
+    function->high = region.high;
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
     *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
     return function;
@@ -297,39 +309,58 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
 
 // What `object`, an ndarray, seems to be: its data pointer, number of axes, first length and first stride.
 EXPORT void cukern_probe(unsigned long long object, long long* out) {
-    const ArrayFields* array = fields_of(object);
+    const ArrayFields* array = fields_of((const void*)object);
     out[0] = (long long)array->data;
     out[1] = array->axes;
     out[2] = array->shape[0];
     out[3] = array->strides[0];
 }
 
-static void before_fork() { pthread_mutex_lock(&lock); }
-static void after_fork_in_parent() { pthread_mutex_unlock(&lock); }
+static void before_fork() {
+    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&guard_lock);
+    pthread_mutex_lock(&watch_lock);
+}
+static void after_fork_in_parent() {
+    pthread_mutex_unlock(&watch_lock);
+    pthread_mutex_unlock(&guard_lock);
+    pthread_mutex_unlock(&lock);
+}
 // The helpers are not in the child: it starts its own when it needs them.
 static void after_fork_in_child() {
-    helper_count = idle_helpers = 0;
+    helper_count = idle_helpers = guard_waiters = 0;
     jobs = 0;
+    guards_in_use = 0;
     pthread_mutex_init(&lock, 0);
     pthread_cond_init(&work_came, 0);
     pthread_cond_init(&helper_left, 0);
+    pthread_mutex_init(&guard_lock, 0);
+    pthread_cond_init(&guard_left, 0);
+    watch_after_fork();
 }
 
-static int start(int threads, const void* none, unsigned long long object_header_bytes) {
-    none_object = none;
-    array_data_offset = object_header_bytes;
+static int start(int threads, const Python* given) {
+    start_python(given);
     helpers_wanted = (threads < max_workers ? threads : max_workers) - 1;
     if (pthread_key_create(&worker_key, free_worker)) return 1;
     install_fault_handlers();
+    install_tick();
     return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 // Starts once a process, however often it is called.
-EXPORT int cukern_start(int threads, const void* none, unsigned long long object_header_bytes) {
+EXPORT int cukern_start(int threads, const Python* given) {
     static bool started;
     pthread_mutex_lock(&lock);
-    const int failed = started ? 0 : start(threads, none, object_header_bytes);
+    const int failed = started ? 0 : start(threads, given);
     started = !failed;
     pthread_mutex_unlock(&lock);
     return failed;
 }
+
+// The time that a user's kernel may take; any if 0.
+EXPORT void cukern_set_limit(unsigned long long nanoseconds) { limit_ns = nanoseconds; }
+EXPORT unsigned long long cukern_limit() { return limit_ns; }
+
+// A method of Python's that makes arrays with red zones; see python.h.
+EXPORT const Method* cukern_allocate_method() { return &allocate_method; }

@@ -1,0 +1,92 @@
+// Runs the blocks that an OS thread has taken.
+#pragma once
+#include "shared.h"
+#include "watch.h"
+
+// Runs a context until the kernel is left for good.
+static void run_until_home(Worker* w, Context* context) {
+    w->running = true;
+    cukern_switch(&w->home, context);
+    w->running = false;
+    while (__builtin_expect(w->asks, 0)) {
+        w->asks = false;
+        if (go_on_after_signals(w)) {
+            w->running = true;
+            cukern_switch(&w->home, &w->interrupted);
+            w->running = false;
+        } else {
+            w->faulted = true;
+            w->started = 0;
+        }
+    }
+}
+
+static void set_first_block(Worker* w) {
+    const Dim grid = w->launch->grid;
+    w->block = {(unsigned)(w->first % grid.x), (unsigned)(w->first / grid.x % grid.y), (unsigned)(w->first / grid.x / grid.y)};
+}
+
+static void set_next_block(Worker* w) {
+    const Dim grid = w->launch->grid;
+    if (++w->block.x < grid.x) return;
+    w->block.x = 0;
+    if (++w->block.y == grid.y) w->block.y = 0, ++w->block.z;
+}
+
+// Runs `count` blocks from `first` on; false when one of them faulted.
+static bool run_fiber_blocks(Worker* w) {
+    set_first_block(w);
+    if (w->checked) mark_beside_shared(w);
+    for (unsigned long long i = 0; i < w->count; ++i) {
+        prepare_block(w);
+        for (unsigned j = 0; j < w->warp_count; ++j) {
+            const unsigned lanes = w->threads - j * 32;
+            const unsigned all = lanes < 32 ? (1u << lanes) - 1 : 0xffffffffu;
+            w->warps[j] = {all, all};
+        }
+        w->live = w->threads;
+        w->current = 0;
+        w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
+        *w->thread_index = w->index[0];
+        if (w->checked) poison_shared(w);
+        w->in_block = true;
+        run_until_home(w, &w->fibers[0]);
+        w->in_block = false;
+        if (w->checked && !w->faulted) check_shared(w);
+        if (w->faulted) return false;
+        set_next_block(w);
+    }
+    return true;
+}
+
+static void run_plain(Worker* w) {
+    run_until_home(w, &w->plain);
+    if (w->faulted) make_context(&w->plain, w->plain_stack, plain_stack_bytes, plain_main);
+}
+
+// One at a time, where the block matters to what is looked at.
+static bool run_plain_blocks_singly(Worker* w) {
+    const unsigned long long first = w->first, count = w->count;
+    set_first_block(w);
+    mark_beside_shared(w);
+    w->count = 1;
+    for (; w->first < first + count && !w->faulted; ++w->first) {
+        w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
+        poison_shared(w);
+        run_plain(w);
+        if (!w->faulted) check_shared(w);
+        set_next_block(w);
+    }
+    return !w->faulted;
+}
+
+static bool run_plain_blocks(Worker* w) {
+    w->thread_index = 0;
+    if (w->kernel->begin_block) {
+        if (w->job->shared || w->job->function->static_count) return run_plain_blocks_singly(w);
+        set_first_block(w);
+        w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
+    }
+    run_plain(w);
+    return !w->faulted;
+}

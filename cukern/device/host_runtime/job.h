@@ -1,0 +1,60 @@
+// A loaded kernel, and one launch of it.
+#pragma once
+#include <time.h>
+
+#include "block.h"
+
+// A parameter is copied as it is, or read from the ndarray whose address it holds.
+struct Param {
+    unsigned kind;  // 0 bytes, 1 pointer, 2 view
+    unsigned offset, axes;
+    unsigned itemsize;  // 0 where the type is the kernel's own
+    unsigned written;
+    const char* name;
+};
+
+// Where a variable in static shared memory is, from the kernel's threadIdx on.
+struct StaticShared {
+    long long offset, bytes;
+};
+
+struct Function {
+    const Kernel* kernel;
+    float block_ns;  // of the last launch; 0 when there was none
+    unsigned param_bytes, param_count, static_count;
+    int flushes;
+    int checked;  // a user's kernel, and not one of the library's
+    const Worker* paused;  // the worker that a signal interrupted in it
+    uintptr_t base, low, high;  // of the library that it is in
+    const StaticShared* static_shared;
+    Param params[];
+};
+
+struct Job {
+    Function* function;
+    const Kernel* kernel;
+    Launch launch;
+    size_t shared;  // bytes of dynamic shared memory
+    unsigned long long total;
+    unsigned long long chunk;  // atomic
+    unsigned long long next;   // atomic
+    unsigned long long start;  // ns
+    int stop;                  // atomic: a block faulted
+    int timed_out;             // atomic
+    int interrupted;           // Python's signal handlers raised
+    int helpers;               // under the lock
+    unsigned long long fault_block;
+    char message[message_bytes];
+    Job* link;
+};
+
+struct Header {
+    Dim grid, block;
+    unsigned long long shared;
+};
+
+static unsigned long long now_ns() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (unsigned long long)time.tv_sec * 1000000000 + (unsigned long long)time.tv_nsec;
+}

@@ -5,7 +5,8 @@ An array is whatever has ``shape``, ``dtype``, ``device``, ``_key`` and ``_stora
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from . import dtypes
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .device import Device
     from .layout import Layout
 
-Operation: TypeAlias = "Callable[..., Array]"
+ArrayFunction: TypeAlias = "Callable[..., Array]"
 
 #: The dtypes of arrays that have gradients.
 FLOATING = frozenset(dtypes.FLOATS)
@@ -26,12 +27,12 @@ FLOATING = frozenset(dtypes.FLOATS)
 class Algebra(NamedTuple):
     """The operations on arrays that the tape itself needs."""
 
-    add: Operation
-    sum_to_shape: Operation
-    zeros: Operation
-    ones: Operation
-    cast: Operation
-    own: Operation
+    add: ArrayFunction
+    sum_to_shape: ArrayFunction
+    zeros: ArrayFunction
+    ones: ArrayFunction
+    cast: ArrayFunction
+    own: ArrayFunction
 
 
 class Form(NamedTuple):
@@ -72,12 +73,12 @@ _registered: Algebra | None = None
 
 
 def register_algebra(
-    add: Operation,
-    sum_to_shape: Operation,
-    zeros: Operation,
-    ones: Operation,
-    cast: Operation,
-    own: Operation = lambda array: array,
+    add: ArrayFunction,
+    sum_to_shape: ArrayFunction,
+    zeros: ArrayFunction,
+    ones: ArrayFunction,
+    cast: ArrayFunction,
+    own: ArrayFunction = lambda array: array,
 ) -> None:
     """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
 
@@ -198,8 +199,92 @@ def _refuse(tree: Any, what: str) -> None:
             raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
 
 
+#: ``vjp(cotangents, saved, needs)``: one gradient per input, None where there is none or none is needed.
+Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]], Sequence[Array | None]]"
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """What calls of one operation have in common that take and make arrays of the same forms.
+
+    Attributes:
+        input_forms, output_forms: shape, dtype and device of each.
+        materialize: whether ``vjp`` gets zeros for an output that has no cotangent.
+    """
+
+    name: str
+    input_forms: Sequence[Likeness]
+    output_forms: Sequence[Likeness]
+    vjp: Vjp
+    materialize: bool = True
+
+    def pull(
+        self,
+        cotangents: Sequence[Array | None],
+        saved: Sequence[Array | None],
+        versions: Sequence[int],
+        needs: tuple[bool, ...],
+    ) -> Sequence[Array | None]:
+        """The gradients of a call's inputs, as the rule gives them; ``saved`` had ``versions`` when it was recorded."""
+        for array, version in zip(saved, versions, strict=True):
+            if array is not None and array._storage.version != version:
+                raise GradientError(
+                    f"{self.name}: {describe(array)}, saved for its backward, was written since by "
+                    f"{array._storage.writer}; compute the gradient first, or write to a copy"
+                )
+        try:
+            gradients = self.vjp(tuple(cotangents), tuple(saved), needs)
+        except Exception as error:
+            error.add_note(f"while computing the gradient of {self.name}")
+            raise
+        expected = len(self.input_forms)
+        if len(gradients) != expected:
+            raise GradientError(f"{self.name}: expected {expected} gradients, got {len(gradients)}")
+        return gradients
+
+
+@dataclass(slots=True, eq=False)
+class Opaque:
+    """What kernels wrote to a storage that were launched with tracked arrays, as a tape remembers it.
+
+    Attributes:
+        name: the last kernel.
+        message: why there is no gradient through it.
+        inputs: the tracked arrays, by key.
+    """
+
+    name: str = ""
+    message: str = ""
+    inputs: dict[int, Form | Layout] = field(default_factory=dict)
+
+    def add(self, kernel: str, tracked: Sequence[tuple[str, int, Form | Layout]]) -> None:
+        """Note a launch with arrays, of each the name of its parameter, its key and its form."""
+        self.name = kernel
+        self.message = (
+            f"{kernel}: its argument {tracked[0][0]} is an array that a tape tracks, and a kernel has no derivative of "
+            "its own; call it in a ck.Function, which has a backward, or pass it ck.stop_gradient of the array"
+        )
+        self.inputs.update({key: form for _, key, form in tracked})
+
+    def operation(self, array: Array) -> Operation:
+        """What made ``array``: its rule raises."""
+        message = self.message
+
+        def vjp(cotangents: object, saved: object, needs: object) -> Sequence[Array | None]:
+            raise GradientError(message)
+
+        return Operation(self.name, list(self.inputs.values()), [form_of(array)], vjp, False)
+
+
+#: None for an array that no tape has met, or that has no gradient.
+Keys: TypeAlias = Sequence[int | None]
+#: A call on a tape: the operation, the keys of inputs and outputs, what its rule reads, the versions of that.
+#: A plain tuple, as one is made by every operation on tracked arrays.
+Record: TypeAlias = "tuple[Operation, Keys, Keys, Sequence[Array | None], Sequence[int]]"
+
+
 def walk(
-    records: list[Any],
+    records: list[Record],
     reached: set[int | None],
     keep: set[int | None],
     cotangents: MutableMapping[int | None, Array],

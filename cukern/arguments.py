@@ -50,7 +50,8 @@ def _number(value: Any, where: str) -> bool | int | float:
     if isinstance(value, (np.generic, np.ndarray, Array)):
         masked = isinstance(value, np.ma.MaskedArray)
         if value.ndim == 0 and value.dtype in dtypes.ALL and not masked:
-            number = value.item()
+            # A launch tells the tapes of its arguments.
+            number = value._number() if isinstance(value, Array) else value.item()
             return number if isinstance(number, (bool, int)) else float(number)
     elif hasattr(value, "__index__"):
         return operator.index(value)

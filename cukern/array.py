@@ -207,7 +207,7 @@ class Array(Operators):
         if where is home:
             return self
         if where.kind == "host":
-            made = Array._wrap(self.numpy(), where)
+            made = Array._wrap(self._fetched(), where)
         elif home.kind == "host":
             with where.activate():
                 made = Array._wrap(uploaded(self._data, where), where)
@@ -221,7 +221,17 @@ class Array(Operators):
         return made
 
     def numpy(self) -> npt.NDArray[Any]:
-        """A copy of the elements as a NumPy array on the host."""
+        """A copy of the elements as a NumPy array on the host.
+
+        To a tape it is a constant, as is what :meth:`item`, :meth:`tolist`, ``float(x)``, ``numpy.asarray(x)``, DLPack
+        or a pickle make of the array: no gradient goes through. In :func:`cukern.testing.strict_tape` that is an error.
+        """
+        if live.refuse is not None:
+            live.refuse(self, "numpy()")
+        return np.array(self._data) if self.device.kind == "host" else self._fetched()
+
+    def _fetched(self) -> npt.NDArray[Any]:
+        """:meth:`numpy` for what a gradient is not lost by."""
         if self.device.kind == "host":
             return np.array(self._data)
         with self.device.activate():
@@ -233,12 +243,14 @@ class Array(Operators):
             self.device.kind != "host" or (dtype is not None and np.dtype(dtype) != self.dtype)
         ):
             raise ValueError(f"copy: a copy is needed to make a NumPy array of this array on {self.device}")
+        if live.refuse is not None:
+            live.refuse(self, "__array__, which NumPy's functions take it by,")
         if self.device.kind == "host" and not copy:
             # Read-only: a write through NumPy would not be counted, and a tape could miss it.
             data: npt.NDArray[Any] = self._data.view()
             data.flags.writeable = False
         else:
-            data = self.numpy()
+            data = self._fetched()
         return data if dtype is None else data.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -277,6 +289,8 @@ class Array(Operators):
         Raises:
             BufferError: the memory cannot be shared so.
         """
+        if live.refuse is not None:
+            live.refuse(self, "DLPack")
         data = self._data
         if self.device.kind == "cuda":
             moved = None if dl_device is None or tuple(dl_device) == self.__dlpack_device__() else dl_device
@@ -292,7 +306,7 @@ class Array(Operators):
                 return there.__dlpack__(stream=stream, max_version=max_version)
             # CuPy copies to the host only where it is asked, and never within a GPU.
             if moved:
-                return self.numpy().__dlpack__(max_version=max_version, dl_device=dl_device)
+                return self._fetched().__dlpack__(max_version=max_version, dl_device=dl_device)
             with self.device.activate():
                 return (data.copy() if copy else data).__dlpack__(stream=stream, max_version=max_version)
         return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
@@ -301,30 +315,42 @@ class Array(Operators):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.device.kind != "cuda":
             raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
+        if live.refuse is not None:
+            live.refuse(self, "__cuda_array_interface__")
         with self.device.activate():  # whose stream it tells
             interface: dict[str, Any] = self._data.__cuda_array_interface__
         return interface
 
     def item(self) -> Any:
-        """The one element as a Python number.
+        """The one element as a Python number, a constant to tapes: see :meth:`numpy`.
 
         Raises:
             ValueError: there is not exactly one element.
         """
+        if live.refuse is not None:
+            live.refuse(self, "item()")
+        return self._number()
+
+    def _number(self) -> Any:
+        """:meth:`item` for what a gradient is not lost by."""
         if self.size != 1:
             raise ValueError(f"item: expected an array of one element, got shape {self.shape}")
-        value = self.numpy().reshape(()).item()
+        value = (self._data if self.device.kind == "host" else self._fetched()).item()
         return float(value) if self.dtype == dtypes.bfloat16 else value
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
-        data = self.numpy()
+        """The elements as nested lists of Python numbers, constants to tapes: see :meth:`numpy`."""
+        if live.refuse is not None:
+            live.refuse(self, "tolist()")
+        data = self._fetched()
         return (data.astype(np.float32) if data.dtype == dtypes.bfloat16 else data).tolist()
 
     def _scalar(self, wanted: str) -> Any:
         if self.ndim and self.size != 1:
             raise TypeError(f"only an array of one element becomes {wanted}; this one has shape {self.shape}")
-        return self.item()
+        if live.refuse is not None:
+            live.refuse(self, wanted)
+        return self._number()
 
     def __bytes__(self) -> bytes:
         """The elements' memory, in C order."""
@@ -333,7 +359,7 @@ class Array(Operators):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous; use any() or all()")
-        return bool(self.item())
+        return bool(self._number())
 
     def __int__(self) -> int:
         return int(self._scalar("an int"))
@@ -366,20 +392,25 @@ class Array(Operators):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        body = np.array2string(self.numpy(), separator=", ", prefix=f"{name}(", threshold=1000)
+        body = np.array2string(self._fetched(), separator=", ", prefix=f"{name}(", threshold=1000)
         return f"{name}({body}, dtype={dtypes.info(self.dtype).name}, device={str(self.device)!r})"
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
+        return format(self._number(), spec) if spec and self.size == 1 else format(str(self), spec)
 
     def __copy__(self) -> Array:
-        return copied(self)
+        if type(self) is Array:
+            return copied(self)
+        with self.device.activate():  # a parameter's copy is a parameter, and no function of the first
+            return type(self)._wrap(self._data.copy(), self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.numpy(), str(self.device))
+        if live.refuse is not None:
+            live.refuse(self, "a pickle")
+        return _restore, (type(self), self._fetched(), str(self.device))
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """The namespace of the Array API functions: cukern itself.
@@ -436,13 +467,17 @@ def _carried(data: Any, home: Device, where: Device) -> Any:
 
 
 def copied(x: Array) -> Array:
-    """A copy of ``x`` of the same class, which no tape knows."""
+    """A copy of ``x``, recorded."""
     with x.device.activate():
         if x.device.kind != "host":
-            return type(x)._wrap(x._data.copy(), x.device)
-        made = x.device.backend.empty(x.shape, x.dtype)
-        made[...] = x._data
-        return type(x)._wrap(made, x.device)
+            data = x._data.copy()
+        else:
+            data = x.device.backend.empty(x.shape, x.dtype)
+            data[...] = x._data
+        made = Array._wrap(data, x.device)
+    if tape.recording((x,)):
+        tape.record("copy", (x,), (made,), lambda given, saved, needs: given)
+    return made
 
 
 def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]) -> tuple[int, ...]:

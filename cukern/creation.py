@@ -23,10 +23,7 @@ __all__ = [
     "from_dlpack",
     "full",
     "full_like",
-    "geomspace",
     "identity",
-    "linspace",
-    "logspace",
     "ones",
     "ones_like",
     "tri",
@@ -48,8 +45,6 @@ def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], 
     Python floats get the default floating dtype.
     """
     listed = isinstance(obj, (list, tuple))
-    if listed:
-        obj = _unwrapped(obj)
     python = listed or (not hasattr(obj, "dtype") and isinstance(obj, (bool, int, float)))
     with np.errstate(over="ignore"):
         data = np.asarray(obj, dtype if python else None)
@@ -66,15 +61,9 @@ def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], 
         return cast, cast is data and not python
 
 
-def _unwrapped(obj: Any) -> Any:
-    """Nested lists and tuples as lists, the cukern arrays in them as NumPy's."""
-    if isinstance(obj, (list, tuple)):
-        return [_unwrapped(item) for item in obj]
-    if not isinstance(obj, Array):
-        return obj
-    if tape.recording((obj,)):
-        raise ValueError("obj: a list of arrays that a tape tracks; join them with cukern.stack")
-    return obj.numpy()
+def holds_array(items: Any) -> bool:
+    """Whether an Array is among the items of nested lists and tuples."""
+    return any(holds_array(i) if isinstance(i, (list, tuple)) else isinstance(i, Array) for i in items)
 
 
 def _of_items(obj: Any, data: npt.NDArray[np.float64]) -> dtypes.DType:
@@ -93,7 +82,9 @@ def _kinds(items: list[Any]) -> set[Any]:
     types = set(map(type, items))
     kinds: set[Any] = types & {bool, int, float}
     for item in items if types - kinds else ():
-        kinds |= _kinds(item) if isinstance(item, list) else {getattr(item, "dtype", type(item))}
+        kinds |= (
+            _kinds(list(item)) if isinstance(item, (list, tuple)) else {getattr(item, "dtype", type(item))}
+        )
     return kinds
 
 
@@ -106,10 +97,11 @@ def asarray(
     """An array of ``obj``.
 
     Args:
-        obj: an Array, a NumPy or CuPy array, numbers or nested lists of them.
+        obj: an Array, a NumPy or CuPy array, numbers or nested lists of them. Arrays in lists are stacked, which is
+            differentiable, as is a copy and a cast.
         dtype: the dtype; by default that of ``obj``, the default one (float32) for Python floats, int64
             for Python ints. Integers of a list are taken as they are, to the last bit.
-        device: the device; by default that of an Array or a CuPy array, else the current one.
+        device: the device; by default that of an Array, in a list of the first, or a CuPy array, else the current one.
         copy: True copies always; False raises where a copy is needed; None copies where needed.
             An aligned NumPy array on the host is shared, not copied.
 
@@ -125,6 +117,12 @@ def asarray(
         return _of_array(obj, wanted, device, copy)
     if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, np.ndarray):
         return _of_cuda(obj, wanted, device, copy)
+    if isinstance(obj, (list, tuple)) and holds_array(obj):
+        if copy is False:
+            raise ValueError("copy: a copy is needed to make an array of a list of arrays")
+        from .ops.nested import assembled  # which is made of arrays
+
+        return assembled(obj, wanted, None if device is None else Device(device))
     where = _device(device)
     data, shares = _host_data(obj, wanted)
     if shares and (where.kind != "host" or not (data.flags.aligned and data.flags.writeable) or copy):
@@ -167,6 +165,13 @@ def _of_array(
     if where is not made.device:
         return made.to_device(where)
     return copied(made) if made is obj else made
+
+
+def _filled(shape: Shape, value: Any, dtype: npt.DTypeLike | None, device: Device | str | None) -> Array:
+    """:func:`full` of an array, which is broadcast."""
+    from .ops.manipulate import broadcast_to  # which is made of arrays
+
+    return copied(broadcast_to(asarray(value, dtype, device), shape_of(shape)))
 
 
 def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None) -> Array:
@@ -216,6 +221,11 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
     """
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"x: expected an object with __dlpack__, got {type(x).__name__}")
+    if isinstance(x, Array):
+        shared = Array._wrap(x._data, x.device, x._storage)
+        if tape.recording((x,)):
+            tape.record("from_dlpack", (x,), (shared,), lambda given, saved, needs: given)
+        return _of_array(shared, None, device, copy)
     kind, index = x.__dlpack_device__()
     where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")
     with where.activate():
@@ -243,21 +253,32 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
 
 
 def full(
-    shape: Shape, fill_value: Scalar, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+    shape: Shape, fill_value: Any, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
 ) -> Array:
-    """An array of ``shape`` whose every element is ``fill_value``, of its dtype by default."""
+    """An array of ``shape`` whose every element is ``fill_value``, of its dtype by default.
+
+    Args:
+        shape: the sizes of the axes.
+        fill_value: a number; or an array or list, which is broadcast and by which it is differentiable.
+        dtype: that of ``fill_value`` by default.
+        device: that of an Array by default, else the current one.
+
+    Raises:
+        ValueError: an array does not broadcast to ``shape``.
+    """
+    if isinstance(fill_value, (Array, np.ndarray, list, tuple)):
+        return _filled(shape, fill_value, dtype, device)
     where = _device(device)
     if isinstance(fill_value, complex):
         raise TypeError(f"fill_value: cukern has no complex numbers, got {fill_value!r}")
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
-    number = fill_value.item() if isinstance(fill_value, Array) else fill_value
     if where.kind == "host":
         made = where.backend.empty(shape_of(shape), wanted)
-        np.copyto(made, number, casting="unsafe")
+        np.copyto(made, fill_value, casting="unsafe")
         return Array._wrap(made, where)
     from .ops.copying import filled  # which is made of arrays
 
-    return Array._wrap(filled(where, shape_of(shape), number, wanted), where)
+    return Array._wrap(filled(where, shape_of(shape), fill_value, wanted), where)
 
 
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
@@ -288,9 +309,9 @@ def empty_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | st
 
 
 def full_like(
-    x: Array, fill_value: Scalar, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+    x: Array, fill_value: Any, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
 ) -> Array:
-    """An array of the shape, dtype and device of ``x`` whose every element is ``fill_value``."""
+    """An array of the shape, dtype and device of ``x`` whose every element is ``fill_value``, as in :func:`full`."""
     shape, wanted, where = _like(x, dtype, device)
     return full(shape, fill_value, wanted, where)
 
@@ -337,6 +358,8 @@ def arange(
         ValueError: ``step`` is 0.
     """
     low, high = (0, start) if stop is None else (start, stop)
+    if any(isinstance(n, Array) for n in (low, high, step)):
+        return _counted_from(low, high, step, dtype, device)
     if step == 0:
         raise ValueError("step: expected a number other than 0, got 0")
     wanted = dtypes.result_type(low, high, step) if dtype is None else dtypes.as_dtype(dtype)
@@ -350,26 +373,20 @@ def arange(
     return _on(where, np.arange(low, high, step, dtype=exact).astype(wanted))
 
 
-def linspace(
-    start: float,
-    stop: float,
-    num: int = 50,
-    *,
-    dtype: npt.DTypeLike | None = None,
-    device: Device | str | None = None,
-    endpoint: bool = True,
+def _counted_from(
+    low: Any, high: Any, step: Any, dtype: npt.DTypeLike | None, device: Device | str | None
 ) -> Array:
-    """``num`` evenly spaced numbers from ``start`` to ``stop``, of the default floating dtype.
-
-    Raises:
-        ValueError: ``num`` is negative.
-    """
-    start, stop = float(start), float(stop)
-    if num < 0:
-        raise ValueError(f"num: expected at least 0, got {num}")
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
-    return _on(_device(device), np.linspace(start, stop, num, endpoint=endpoint, dtype=kind).astype(wanted))
+    """:func:`arange` of arrays, whose values are read for the number of elements."""
+    numbers = [n._number() if isinstance(n, Array) else n for n in (low, high, step)]
+    wanted = dtypes.result_type(low, high, step) if dtype is None else dtype
+    where = Device(device) if device is not None else device_of((low, high, step))
+    arrays = [n for n in (low, step) if isinstance(n, Array)]
+    if not tape.recording(arrays):
+        return arange(*numbers, dtype=wanted, device=where)
+    places = arange(len(np.arange(*numbers)), dtype=dtypes.float64, device=where)
+    start, each = (n.astype(dtypes.float64) if isinstance(n, Array) else n for n in (low, step))
+    made: Array = places * each + start
+    return made.astype(wanted)
 
 
 def eye(
@@ -383,35 +400,6 @@ def eye(
     """Ones on the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return _built(_device(device), wanted, lambda xp: xp.eye(n_rows, n_cols, k=k, dtype=bool))
-
-
-def logspace(
-    start: float,
-    stop: float,
-    num: int = 50,
-    *,
-    endpoint: bool = True,
-    base: float = 10.0,
-    dtype: npt.DTypeLike | None = None,
-    device: Device | str | None = None,
-) -> Array:
-    """``num`` numbers evenly spaced on a logarithmic scale, from ``base**start`` to ``base**stop``."""
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return _on(_device(device), np.logspace(start, stop, num, endpoint, base).astype(wanted))
-
-
-def geomspace(
-    start: float,
-    stop: float,
-    num: int = 50,
-    *,
-    endpoint: bool = True,
-    dtype: npt.DTypeLike | None = None,
-    device: Device | str | None = None,
-) -> Array:
-    """``num`` numbers in geometric progression from ``start`` to ``stop``."""
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return _on(_device(device), np.geomspace(start, stop, num, endpoint).astype(wanted))
 
 
 def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:

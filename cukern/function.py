@@ -364,7 +364,9 @@ class _Capture(Tape):
     def __init__(self) -> None:
         super().__init__()
         self.read: dict[int, Array] = {}
-        self._tracked = ChainMap({}, *(outer._tracked for outer in tape.active()))
+        self._outside = [outer._tracked for outer in tape.active()]
+        self._tracked = ChainMap({}, *self._outside)
+        self._opaque = ChainMap({}, *(outer._opaque for outer in tape.active()))
 
     def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], tape.Keys]:
         needs, keys = super()._needs(inputs)
@@ -375,8 +377,16 @@ class _Capture(Tape):
     def _knows(self, inputs: Sequence[Meta]) -> bool:
         return False
 
+    def _known(self, array: Array) -> int | None:
+        key = super()._known(array)
+        if key is not None:
+            self.read.setdefault(id(array), array)
+        return key
+
     def _watches(self, key: int | None) -> bool:
-        return key in self._tracked  # from outside: the function would write to it again in the backward
+        return any(
+            key in one for one in self._outside
+        )  # the function would write to it again in the backward
 
 
 def _arrays(tree: Any) -> list[Array]:

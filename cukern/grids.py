@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from . import dtypes
 from .array import Array, shape_of
-from .creation import Shape, arange, asarray, device_of, linspace
+from .creation import Shape, arange, asarray, device_of
 from .device import Device
 from .ops.axes import require_array
 from .ops.manipulate import broadcast_to, concat, reshape, stack
 from .ops.search import flatnonzero
+from .ops.spaces import linspace
 
 __all__ = [
     "c_",
@@ -58,7 +59,8 @@ def _line(part: Any, device: Device | None) -> Array:
         return asarray(part, device=device)
     start = 0 if part.start is None else part.start
     if isinstance(part.step, complex):
-        return linspace(start, part.stop, int(abs(part.step)), device=device)
+        made: Array = linspace(start, part.stop, int(abs(part.step)), device=device)
+        return made
     return arange(start, part.stop, 1 if part.step is None else part.step, device=device)
 
 

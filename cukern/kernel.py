@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from . import arguments, dtypes, render, signature
+from . import arguments, dtypes, render, signature, tape
 from .array import Array
 from .device import Device, current
 from .device.base import CompiledFunction, CompilerFailure, Prepared
@@ -140,6 +140,13 @@ class BoundKernel:
         for i in self._written:
             if args[i] is not None:
                 args[i]._bump(self.signature.name)
+        if tape.active():
+            arrays = [
+                (p.name, a) for p, a in zip(self.signature.params, args, strict=True) if isinstance(a, Array)
+            ]
+            tape.launched(
+                self.signature.name, arrays, [args[i] for i in self._written if args[i] is not None]
+            )
 
     def _check_launch(self, grid: Dim3, shared: int) -> None:
         limits = self.device.properties
@@ -204,6 +211,10 @@ class Kernel:
     later) a launch begins while the kernel before it ends, unless its text has ``__restrict__`` or ``__ldg``, which
     allow reading too early: compiled for them, such a kernel begins with a wait (``griddepcontrol.wait``), which
     neither :meth:`source` nor :meth:`ptx` show.
+
+    A kernel has no derivative. Where an argument is an array that a tape tracks, the tape remembers what the kernel
+    wrote: its values are free to use, and a gradient through it is a :class:`GradientError`. Call the kernel in the
+    ``forward`` of a :class:`Function`, or pass it :func:`stop_gradient` of what is constant.
 
     Args:
         source: the kernel's text (anything with a line break or a brace), the name of a template,

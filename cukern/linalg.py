@@ -19,7 +19,7 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .fuse import fuse
-from .ops.axes import normalize_axes, require_array
+from .ops.axes import normalize_axes, require_array, require_constant
 from .ops.decompositions import EighResult, QRResult, SVDResult, cholesky, eigh, eigvalsh, qr, svd, svdvals
 from .ops.lapack import identity, inv, matrices, solve, solve_triangular
 from .ops.linalg import cross, matmul, tensordot, vecdot
@@ -188,6 +188,7 @@ def vector_norm(
         AxisError: there is no such axis.
         ValueError: no element to take the smallest of.
     """
+    require_constant("vector_norm", ord=ord)
     axes = normalize_axes(axis, require_array(x, "vector_norm").ndim, "vector_norm")
     p = float(ord)
     if p == math.inf and not math.prod(x.shape[i] for i in axes):
@@ -215,6 +216,7 @@ def matrix_norm(
         TypeError: ``x`` is of a half type, and the norm is one of singular values.
         ValueError: there is no such norm, there are not two axes, or no value to take the smallest of.
     """
+    require_constant("matrix_norm", ord=ord)
     if require_array(x, "matrix_norm").ndim < 2:
         raise ValueError(f"matrix_norm: expected at least two axes, got shape {x.shape}")
     if ord in (None, "fro", "f"):

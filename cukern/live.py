@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: How often an array has become another, whose memory is elsewhere: what was recorded before works on what it was.
 replaced = 0
+#: Asked before an array becomes numbers that are constants to tapes; None outside of every strict_tape of the tests.
+refuse: Callable[[Array, str], None] | None = None
 
 
 class Recorder(Protocol):

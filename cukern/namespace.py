@@ -31,6 +31,7 @@ from .ops.sets import *  # noqa: F403
 from .ops.slices import *  # noqa: F403
 from .ops.softmax import *  # noqa: F403
 from .ops.sort import *  # noqa: F403
+from .ops.spaces import *  # noqa: F403
 from .ops.statistics import *  # noqa: F403
 from .special import *  # noqa: F403
 from .table import *  # noqa: F403

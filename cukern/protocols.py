@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .array import Array
-from .creation import asarray, device_of
+from .creation import asarray, device_of, holds_array
 from .device import Device
 
 #: The functions that ``ufunc.reduce`` and ``ufunc.accumulate`` are.
@@ -111,9 +111,14 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Ma
     return _finish(name, made, out, dtype)
 
 
+def _listed(value: Any) -> Any:
+    held = isinstance(value, (list, tuple)) and holds_array(value)
+    return asarray(value) if held else np.asarray(value)
+
+
 def _outer(x: Any, y: Any) -> list[Any]:
     """Operands for each pair of an element of ``x`` and one of ``y``."""
-    x, y = (value if hasattr(value, "reshape") else np.asarray(value) for value in (x, y))
+    x, y = (value if hasattr(value, "reshape") else _listed(value) for value in (x, y))
     return [x.reshape(tuple(x.shape) + (1,) * y.ndim), y]
 
 

@@ -385,7 +385,7 @@ def _distribution(p: Any, n: int, device: Device) -> Array:
     made = asarray(p, device=device).astype("float64")
     if made.shape != (n,):
         raise ValueError(f"choice: p: expected shape ({n},), got {made.shape}")
-    total = float(made.sum())
+    total = float(made.sum()._number())
     if not bool(namespace.all(made >= 0)) or abs(total - 1) > 1e-6:
         raise ValueError(f"choice: p: expected probabilities that sum to 1, got a sum of {total}")
     return made

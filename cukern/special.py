@@ -73,6 +73,7 @@ signbit = unary(
 nextafter = binary(
     "nextafter",
     "nextafter(x, y)",
+    vjp=lambda g, x, y, r: (g, None),
     halves=False,
     doc="The number after x towards y; float32 and float64.",
 )
@@ -365,9 +366,11 @@ def _replaced(x: Any, nan: Any, high: Any, low: Any) -> Any:
 
 @public
 def nan_to_num(
-    x: Array, /, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    x: Array, /, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
     """``x`` with numbers in place of NaN and of the infinities: by default 0, and the dtype's largest and smallest.
+
+    Differentiable by ``x`` and by what is in place of its elements, which may be arrays that broadcast to its shape.
 
     Args:
         x: any array; integers stay as they are.
@@ -382,12 +385,10 @@ def nan_to_num(
     if dtypes.info(x.dtype).kind != "f":
         return astype(x, x.dtype)
     limits = finfo(x.dtype)
-    made: Array = _replaced(
-        x,
-        float(nan),
-        limits.max if posinf is None else float(posinf),
-        limits.min if neginf is None else float(neginf),
-    )
+    given = (nan, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf)
+    made: Array = _replaced(x, *(astype(n, x.dtype) if isinstance(n, Array) else float(n) for n in given))
+    if made.shape != x.shape:
+        raise ValueError(f"nan_to_num: nan, posinf, neginf: they do not broadcast to shape {x.shape}")
     return made
 
 

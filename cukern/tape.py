@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import MutableMapping, Sequence
 from operator import or_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from . import tree as pytree
 from .algebra import (
     FLOATING,
+    Keys,
     Likeness,
     Meta,
+    Opaque,
+    Operation,
+    Record,
+    Vjp,
     accumulate,
     conform,
     describe,
@@ -39,59 +43,20 @@ from .algebra import (
 from .errors import GradientError
 
 if TYPE_CHECKING:
-    from .array import Array
+    from .array import Array, Storage
 
-__all__ = ["Tape", "record", "recording", "register_algebra", "stop_recording"]
+__all__ = [
+    "Keys",
+    "Operation",
+    "Record",
+    "Tape",
+    "Vjp",
+    "record",
+    "recording",
+    "register_algebra",
+    "stop_recording",
+]
 
-#: ``vjp(cotangents, saved, needs)``: one gradient per input, None where there is none or none is needed.
-Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]], Sequence[Array | None]]"
-
-
-@dataclass(slots=True, eq=False)
-class Operation:
-    """What calls of one operation have in common that take and make arrays of the same forms.
-
-    Attributes:
-        input_forms, output_forms: shape, dtype and device of each.
-        materialize: whether ``vjp`` gets zeros for an output that has no cotangent.
-    """
-
-    name: str
-    input_forms: Sequence[Likeness]
-    output_forms: Sequence[Likeness]
-    vjp: Vjp
-    materialize: bool = True
-
-    def pull(
-        self,
-        cotangents: Sequence[Array | None],
-        saved: Sequence[Array | None],
-        versions: Sequence[int],
-        needs: tuple[bool, ...],
-    ) -> Sequence[Array | None]:
-        """The gradients of a call's inputs, as the rule gives them; ``saved`` had ``versions`` when it was recorded."""
-        for array, version in zip(saved, versions, strict=True):
-            if array is not None and array._storage.version != version:
-                raise GradientError(
-                    f"{self.name}: {describe(array)}, saved for its backward, was written since by "
-                    f"{array._storage.writer}; compute the gradient first, or write to a copy"
-                )
-        try:
-            gradients = self.vjp(tuple(cotangents), tuple(saved), needs)
-        except Exception as error:
-            error.add_note(f"while computing the gradient of {self.name}")
-            raise
-        expected = len(self.input_forms)
-        if len(gradients) != expected:
-            raise GradientError(f"{self.name}: expected {expected} gradients, got {len(gradients)}")
-        return gradients
-
-
-#: None for an array that no tape has met, or that has no gradient.
-Keys: TypeAlias = Sequence[int | None]
-#: A call on a tape: the operation, the keys of inputs and outputs, what its rule reads, the versions of that.
-#: A plain tuple, as one is made by every operation on tracked arrays.
-Record: TypeAlias = "tuple[Operation, Keys, Keys, Sequence[Array | None], Sequence[int]]"
 #: Which inputs of a call are tracked, the keys of all, and the tapes that track one.
 Tracking: TypeAlias = "tuple[tuple[bool, ...], Keys, Sequence[Tape]]"
 
@@ -137,6 +102,9 @@ def recording(inputs: Sequence[Array]) -> bool:
             for tape in active:
                 if key in tape._tracked:
                     return True
+    for tape in active:  # noqa: SIM110 - a generator takes twice as long
+        if tape._opaque and any(array._storage in tape._opaque for array in inputs):
+            return True
     return False
 
 
@@ -265,6 +233,28 @@ def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message:
         _append(tapes, name, keys, forms, outputs, vjp, (), False)
 
 
+def launched(name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:
+    """Remember on every active tape that a kernel ran: a gradient through what it wrote is an error.
+
+    ``arguments`` are all its arrays, each with the name of its parameter; ``into`` those that it may have written.
+    """
+    for tape in _state.active:
+        tape._launched(name, arguments, into)
+
+
+def overwritable(array: Array) -> bool:
+    """Whether a write to ``array`` needs no record: no active tape tracks it, but for what a kernel wrote there."""
+    return not array._trainable and all(
+        array._key not in tape._tracked or (array._storage in tape._opaque and not tape._watches(array._key))
+        for tape in _state.active
+    )
+
+
+def remembered(array: Array) -> bool:
+    """Whether an active tape remembers that a kernel wrote to the memory of ``array`` (see :func:`launched`)."""
+    return any(array._storage in tape._opaque for tape in _state.active)
+
+
 def _append(
     tapes: Sequence[Tape],
     name: str,
@@ -337,6 +327,7 @@ class Tape:
         self._tracked: MutableMapping[int | None, int] = {}
         self._records: list[Record] = []
         self._watched: set[int | None] = set()
+        self._opaque: MutableMapping[Storage, Opaque] = WeakKeyDictionary()
         self._recording = False
         self._consumed = False
         with _first_key:
@@ -378,12 +369,48 @@ class Tape:
                 if getattr(array, "_trainable", False):
                     key = _key_of(array)
                     tracked[key] = array._storage.version
+                elif self._opaque and array._storage in self._opaque:
+                    key = self._meet(array)
                 else:
                     all_tracked = False
             elif version != array._storage.version:
-                raise written(array)
+                self._meet(array)
             keys.append(key)
         return (True,) * len(keys) if all_tracked else tuple([key in tracked for key in keys]), keys
+
+    def _meet(self, array: Array) -> int:
+        """The key of an array that was written since the tape met it, or that lies where a kernel wrote.
+
+        What a kernel wrote depends on what it was launched with, by a rule that raises, recorded when it is taken.
+
+        Raises:
+            GradientError: the array is watched or a parameter, or nothing is remembered of the write.
+        """
+        known = self._opaque.get(array._storage)
+        if known is None or self._watches(array._key) or getattr(array, "_trainable", False):
+            raise written(array)
+        key = _key_of(array)
+        self._tracked[key] = array._storage.version
+        self._records.append((known.operation(array), list(known.inputs), [key], (), ()))
+        return key
+
+    def _known(self, array: Array) -> int | None:
+        """The key of ``array`` where this tape tracks it, whatever was written to it since."""
+        if array._key not in self._tracked:
+            if getattr(array, "_trainable", False):
+                self._tracked[_key_of(array)] = array._storage.version
+            elif array._storage in self._opaque:
+                return self._meet(array)
+            else:
+                return None
+        return array._key
+
+    def _launched(self, name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:
+        keys = [(which, array, self._known(array)) for which, array in arguments if array.dtype in FLOATING]
+        found = [(which, key, form_of(array)) for which, array, key in keys if key is not None]
+        for array in into:
+            if found and array.dtype in FLOATING:
+                self._opaque.setdefault(array._storage, Opaque()).add(name, found)
 
     def watch(self, *trees: Any) -> None:
         """Track arrays from here on, as they are now.
@@ -396,6 +423,8 @@ class Tape:
         """
         self._check_usable()
         for array in float_leaves(trees, "watch"):
+            if array._storage in self._opaque and not (array._trainable or self._watches(array._key)):
+                self._meet(array)
             self._tracked[_key_of(array)] = array._storage.version
             self._watched.add(array._key)
 
@@ -450,6 +479,7 @@ class Tape:
             self._consumed = True
             self._stop()
             self._records, self._tracked, self._watched = [], {}, set()
+            self._opaque = WeakKeyDictionary()
         walk(relevant, reached, keys, cotangents)
         own = registered().own
         gradients: list[Array | None] = []
@@ -465,8 +495,9 @@ class Tape:
         targets = float_leaves(target, "target")
         for array in targets:
             version = array._storage.version
-            if self._tracked.get(array._key, version) != version:
-                raise written(array)
+            unmet = array._storage in self._opaque and array._key not in self._tracked
+            if unmet or self._tracked.get(array._key, version) != version:
+                self._meet(array)
         seeds: dict[int | None, Array] = {}
         if output_gradients is None:
             for array in targets:

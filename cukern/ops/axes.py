@@ -11,6 +11,7 @@ from numpy.exceptions import AxisError
 
 from .. import tape
 from ..array import Array
+from ..errors import GradientError
 from ..expr import Expr
 from ..operators import FUNCTIONS
 
@@ -48,6 +49,20 @@ def require_array(x: object, name: str, argument: str = "x") -> Array:
     if isinstance(x, Expr):
         raise TypeError(f"{name}: a fused function is elementwise; apply {name} before or after it")
     raise TypeError(f"{name}: {argument}: expected a cukern.Array, got {type(x).__name__}")
+
+
+def require_constant(name: str, **arguments: Any) -> None:
+    """Refuse arrays that a tape tracks as arguments by which there is no derivative.
+
+    Raises:
+        GradientError: an argument is one; the error names it.
+    """
+    for argument, value in arguments.items():
+        if isinstance(value, Array) and tape.recording((value,)):
+            raise GradientError(
+                f"{name}: {argument}: there is no derivative by it, and it is an array that a tape tracks; pass "
+                "cukern.stop_gradient of it"
+            )
 
 
 def normalize_axis(axis: Any, ndim: int, name: str) -> int:

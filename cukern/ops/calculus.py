@@ -20,7 +20,7 @@ from ..fuse import fuse
 from ..kernel import Kernel
 from ..row import convert_scalar
 from ..table import isnan, not_equal, remainder, subtract, where
-from .axes import normalize_axes, normalize_axis, public, require_array
+from .axes import normalize_axes, normalize_axis, public, require_array, require_constant
 from .elementwise import astype
 from .index import take
 from .launch import allocate, divide_up, on, one_device
@@ -398,6 +398,7 @@ def interp(
     acc = dtypes.info(result).acc if set(given) <= set(dtypes.FLOATS) else dtypes.float64
     points, knots, values = (astype(one, acc, copy=False) for one in (points, knots, values))
     if period is not None:
+        require_constant("interp", period=period)
         if period == 0:
             raise ValueError("interp: period: expected a number other than 0, got 0")
         span = math.fabs(period)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import tape
 from ..array import Array
-from ..creation import asarray
+from ..creation import asarray, holds_array
 from ..errors import GradientError
 from ..row import convert_scalar, is_scalar
 from .axes import on_device, public, recorded, recorded_many, view
@@ -246,12 +246,19 @@ def named(x: Array, key: Any) -> tuple[Any, ...] | Rows | None:
 def _writable(x: Array, value: Any, name: str) -> None:
     """Refuse to write where that would be lost, or missed by a tape."""
     arrays = [x, value] if isinstance(value, Array) else [x]
-    if tape.recording(arrays):
+    if tape.recording(arrays) and not (tape.overwritable(x) and not tape.recording(arrays[1:])):
         raise GradientError(
             f"{name} on an array that a tape tracks: use x.at[key].set(value), which is a new array"
         )
     if repeated(x._data) or x._storage.constant:
         raise ValueError(f"{name} on a repeated view, such as broadcast_to's: write to a copy")
+
+
+def _stacked(x: Array, value: Any) -> Any:
+    """``value``, a list that holds arrays as one array, which a tape may track."""
+    if isinstance(value, (list, tuple)) and holds_array(value):
+        return asarray(value, device=x.device)
+    return value
 
 
 def _source(x: Array, value: Any) -> Array:
@@ -320,6 +327,7 @@ _PLAIN_NUMBERS: dict[tuple[Any, type], tuple[float, float]] = {
 
 @on_device
 def _setitem(x: Array, key: Any, value: Any) -> None:
+    value = _stacked(x, value)
     _writable(x, value, "x[key] = value")
     part = named(x, key)
     if isinstance(part, Rows):
@@ -339,6 +347,7 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
 @on_device
 def put(x: Array, places: Any, value: Any, name: str) -> None:
     """Write ``value``, broadcast to ``places``, to these places of the flattened ``x``."""
+    value = _stacked(x, value)
     _writable(x, value, name)
     _put(x, x.device.xp.ascontiguousarray(places).reshape(-1), (1, x.size, 1), places.shape, value, name)
 

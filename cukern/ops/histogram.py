@@ -130,9 +130,12 @@ def _outer(name: str, x: Array, range: Any) -> tuple[Any, Any]:
         if x.device.kind != "host":
             return low, high
     else:
-        low, high = (asarray(float(end), dtypes.float64, x.device) for end in (range or (0.0, 1.0)))
+        low, high = (
+            asarray(end, dtypes.float64, x.device) for end in ((0.0, 1.0) if range is None else range)
+        )
     given = range is not None
-    ends = (float(range[0]), float(range[1])) if given else (low.item(), high.item())
+    with tape.stop_recording():  # they are looked at
+        ends = (float(range[0]), float(range[1])) if given else (low.item(), high.item())
     if ends[0] > ends[1]:
         raise ValueError(f"{name}: range: expected the smaller end first, got {range}")
     if not (math.isfinite(ends[0]) and math.isfinite(ends[1])):
@@ -214,7 +217,8 @@ def _estimated(name: str, x: Array, rule: str, range: Any, weights: Any) -> int:
 def _edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Array, str]:
     """The edges of the bins, and whether they are "even" or to "search"."""
     if isinstance(bins, str):
-        bins = _estimated(name, x, bins, range, weights)
+        with tape.stop_recording():
+            bins = _estimated(name, x, bins, range, weights)
     if is_scalar(bins) or not np.ndim(bins):
         try:
             count = operator.index(bins)
@@ -247,8 +251,7 @@ def _sample(name: str, x: Array, weights: Any) -> tuple[Array, Array | None]:
 def histogram_bin_edges(x: Array, /, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
     """The edges of the bins of a :func:`histogram`."""
     flat, shares = _sample("histogram_bin_edges", x, weights)
-    with tape.stop_recording():
-        return _shown(*_edges("histogram_bin_edges", flat, bins, range, shares), flat)
+    return _shown(*_edges("histogram_bin_edges", flat, bins, range, shares), flat)
 
 
 @public
@@ -264,7 +267,8 @@ def histogram(
             ``"sturges"`` or ``"sqrt"``.
         range: the ends of the first and the last bin; by default the extremes of ``x``.
         density: whether the result is divided so that its integral is 1, in the dtype of the edges.
-        weights: what each element counts, of the shape of ``x``; differentiable.
+        weights: what each element counts, of the shape of ``x``; differentiable, as are edges by the extremes of ``x``
+            and by ``range``.
 
     Returns:
         (bins,), int64 or the dtype of the weights; and the edges, (bins + 1,). The last bin has both its edges.
@@ -278,8 +282,7 @@ def histogram(
     [2, 1, 1]
     """
     flat, shares = _sample("histogram", x, weights)
-    with tape.stop_recording():
-        edges, rule = _edges("histogram", flat, bins, range, shares)
+    edges, rule = _edges("histogram", flat, bins, range, shares)
     shown = _shown(edges, rule, flat)
     count = edges.size - 1 if edges.size else 0
     if shares is None or not count:
@@ -326,17 +329,18 @@ def histogram2d(
     pair = list(bins) if isinstance(bins, (tuple, list)) and len(bins) == 2 else [bins, bins]
     ranges = [None, None] if range is None else list(range)
     edges, shown, inside, place = [], [], None, None
-    with tape.stop_recording():
-        for (flat, _), one, ends in zip(columns, pair, ranges, strict=True):
-            found, rule = _edges("histogram2d", flat, one, ends, None)
-            shown.append(_shown(found, rule, flat))
+    for (flat, _), one, ends in zip(columns, pair, ranges, strict=True):
+        found, rule = _edges("histogram2d", flat, one, ends, None)
+        edges.append(found)
+        shown.append(_shown(found, rule, flat))
+        with tape.stop_recording():
             count = found.size - 1
             bin_ = digitize(flat, found) - 1
             bin_ = where(equal(flat, found[-1]), count - 1, bin_)
             fits = (bin_ >= 0) & (bin_ < count)
             inside = fits if inside is None else inside & fits
             place = bin_ if place is None else place * count + bin_
-            edges.append(found)
+    with tape.stop_recording():
         assert inside is not None and place is not None
         shape = tuple(one.size - 1 for one in edges)
         # What is outside of all is counted in a cell of its own.

@@ -12,7 +12,7 @@ from ..dtypes import DType
 from ..fuse import fuse
 from ..operators import FUNCTIONS
 from ..table import equal, isnan, logical_not, sqrt, square, where
-from .axes import normalize_axes, require_array
+from .axes import normalize_axes, require_array, require_constant
 from .elementwise import astype
 from .manipulate import squeeze
 from .reducer import masked
@@ -105,6 +105,7 @@ def one_correction(name: str, correction: float, ddof: float | None) -> float:
     Raises:
         ValueError: both are given.
     """
+    require_constant(name, correction=correction, ddof=ddof)
     if ddof is None:
         return float(correction)
     if correction != 0:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..creation import arange
+from ..creation import arange, asarray, holds_array
 from ..table import floor
 from ..table import round as rint
 from .axes import normalize_axis, on_device, public, recorded, require_array
@@ -53,7 +53,7 @@ def pad(
         mode: ``"constant"``; the elements at the ``"edge"``, in ``"reflect"`` without and ``"symmetric"`` with
             the edge, or from the other end with ``"wrap"``; ``"maximum"``, ``"mean"`` or ``"minimum"`` of
             elements at the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for any numbers.
-        constant_values: what a constant pad is, as ``pad_width``.
+        constant_values: what a constant pad is, as ``pad_width``; numbers or arrays of one number, differentiable.
         end_values: what a ramp ends at, likewise.
         stat_length: of how many elements at the edge the statistic is, likewise; of all by default.
         reflect_type: ``"even"``, the only one there is.
@@ -74,6 +74,9 @@ def pad(
     for axis, width in enumerate(widths):
         if mode not in ("constant", "empty") and any(width) and not x.shape[axis]:
             raise ValueError(f"pad: axis {axis} of shape {x.shape} has nothing to repeat")
+    if mode == "constant" and _holds(constant_values):
+        values = _pairs(constant_values, x.ndim, "constant_values")
+        return _along_axes(x, widths, lambda x, axis, side: astype(values[axis][side], x.dtype))
     if mode in ("constant", "empty"):
         return _constant(x, widths, _pairs(constant_values, x.ndim, "constant_values"))
     if mode in _CHOOSE:
@@ -90,9 +93,16 @@ def pad(
 def _pairs(value: Any, ndim: int, name: str) -> list[tuple[Any, Any]]:
     """A number, a pair, or a pair for each axis, as NumPy takes them."""
     try:
+        if _holds(value):
+            table = broadcast_to(asarray(value), (ndim, 2))
+            return [(table[axis, 0], table[axis, 1]) for axis in range(ndim)]
         return [tuple(pair) for pair in np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()]
     except ValueError:
         raise ValueError(f"pad: {name}: expected a number or pairs for {ndim} axes, got {value!r}") from None
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, Array) or (isinstance(value, (list, tuple)) and holds_array(value))
 
 
 def _widths(value: Any, ndim: int) -> list[tuple[int, int]]:
@@ -191,6 +201,7 @@ def _ramp(x: Array, axis: int, side: int, width: tuple[int, int], end: Any) -> A
     edge = _within(x, axis, 0 if side == 0 else x.shape[axis] - 1, 1)
     edge = astype(edge, dtypes.info(x.dtype).acc if floating else dtypes.float64, copy=False)
     places = arange(count, device=x.device) if side == 0 else arange(count - 1, -1, -1, device=x.device)
+    end = astype(end, edge.dtype) if isinstance(end, Array) else end
     steps = reshape(astype(places, edge.dtype), (-1, *(1,) * (x.ndim - axis - 1)))
     made: Array = (edge - end) / max(1, count) * steps + end
     return made if floating else floor(made)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import arange, asarray, device_of, full, ones
+from ..creation import arange, asarray, device_of, full, holds_array, ones
 from ..errors import DeviceError
 from ..table import equal, isnan, logical_not, minimum, not_equal, subtract
 from .axes import normalize_axis, public, require_array
@@ -101,6 +101,12 @@ def _counts(runs: _Runs) -> Array:
 
 def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: str) -> UniqueAll:
     require_array(x, name)
+    if tape.recording((x,)) and x.dtype in dtypes.FLOATS:
+        with tape.stop_recording():
+            made = _unique(x, axis, True, equal_nan, name)
+        # The elements are taken again, which is recorded.
+        again = take(reshape(x, (-1,)) if axis is None else x, made.indices, axis=axis or 0)
+        return made._replace(values=again)
     with tape.stop_recording():
         place = 0 if axis is None else normalize_axis(axis, x.ndim, name)
         axis = None if x.ndim == 1 else axis
@@ -122,7 +128,8 @@ def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: st
 def unique_all(x: Array, /) -> UniqueAll:
     """The distinct elements of the flattened ``x``, in order; each NaN is distinct.
 
-    How many there are is read back from the device, which this waits for. No derivative passes through.
+    How many there are is read back from the device, which this waits for. The values are differentiable: of equal
+    elements the first has the derivative.
 
     Returns:
         A named tuple: ``values``; ``indices`` of the first of each; ``inverse_indices``, of the shape of ``x``,
@@ -194,12 +201,16 @@ def unique(
     return (found.values, *more) if more else found.values
 
 
+def _listed(items: Any) -> Any:
+    return asarray(items) if holds_array(items) else np.asarray(items)
+
+
 def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]:
     """Two operands as arrays of one dtype on one device, that of the result if elements are ``kept``.
 
     Lists become arrays.
     """
-    given = [np.asarray(x) if isinstance(x, (list, tuple, range)) else x for x in (x1, x2)]
+    given = [_listed(x) if isinstance(x, (list, tuple, range)) else x for x in (x1, x2)]
     first, second = as_operands(name, given)
     device = device_of((first, second))
     if device is None:
@@ -286,15 +297,12 @@ def intersect1d(x1: Any, x2: Any, /, assume_unique: bool = False, return_indices
     if not return_indices:
         first, second = (_flat(x, assume_unique) for x in arrays)
         return sort(first[isin(first, second)])
-    with tape.stop_recording():
-        made: list[Array] = []
-        common: list[Array] = []
-        for x, other in (arrays, arrays[::-1]):
+    made: list[Array] = []
+    for x, other in (arrays, arrays[::-1]):
+        with tape.stop_recording():
             values, places = sorted_along(x, 0, False) if assume_unique else unique(x, True)
-            there = isin(values, other)
-            common.append(values[there])
-            made.append(places[there])
-        return common[0], *made
+            made.append(places[isin(values, other)])
+    return take(arrays[0], made[0]), *made
 
 
 @public

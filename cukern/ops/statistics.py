@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import asarray, full
+from ..creation import asarray, full, holds_array
 from ..dtypes import DType
 from ..fuse import fuse
 from ..table import ceil, clip, divide, floor, isfinite, isnan, logical_not, remainder, round, sqrt, where
-from .axes import Axis, normalize_axes, public, require_array
+from .axes import Axis, normalize_axes, public, require_array, require_constant
 from .elementwise import astype
 from .index import take_along_axis
 from .linalg import diagonal
@@ -219,12 +219,13 @@ def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:
     Raises:
         ValueError: there are more than two axes, or a number out of range that the host knows.
     """
-    given = q if isinstance(q, Array) else np.asarray(q, np.float64)
+    listed = isinstance(q, (list, tuple)) and holds_array(q)
+    given = asarray(q) if listed else q if isinstance(q, Array) else np.asarray(q, np.float64)
     if given.ndim > 2:
         raise ValueError(f"{name}: q: expected at most two axes, got shape {given.shape}")
     if not isinstance(given, Array) or given.device.kind == "host":
         with np.errstate(invalid="ignore"):
-            known = np.asarray(given.numpy() if isinstance(given, Array) else given, np.float64)
+            known = np.asarray(given._fetched() if isinstance(given, Array) else given, np.float64)
             if not np.all((known >= 0) & (known <= whole)):
                 raise ValueError(f"{name}: q: expected numbers from 0 to {whole:g}, got {q}")
     made = astype(asarray(given, device=x.device), dtypes.float64, copy=False)
@@ -372,7 +373,7 @@ def _weights(name: str, weights: Any, x: Array, kind: str) -> Array:
     if made.ndim > 1 or made.shape != x.shape[1:]:
         raise RuntimeError(f"{name}: {kind}: expected shape {x.shape[1:]}, got {made.shape}")
     if made.device.kind == "host":
-        values = made.numpy()
+        values = made._fetched()
         if kind == "fweights" and not np.all(values == np.around(values)):
             raise TypeError(f"{name}: fweights: expected integers, got {made.dtype}")
         if np.any(values < 0):
@@ -471,6 +472,7 @@ def cov(
     >>> ck.cov(ck.asarray([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
+    require_constant("cov", ddof=ddof)
     if ddof is not None and ddof != int(ddof):
         raise ValueError(f"cov: ddof: expected an integer, got {ddof}")
     less = (0 if bias else 1) if ddof is None else int(ddof)

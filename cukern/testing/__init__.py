@@ -2,5 +2,6 @@
 
 from .assertions import assert_close
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
+from .strict import strict_tape
 
-__all__ = ["GradcheckError", "NondifferentiableError", "assert_close", "gradcheck"]
+__all__ = ["GradcheckError", "NondifferentiableError", "assert_close", "gradcheck", "strict_tape"]

@@ -299,14 +299,6 @@ def test_numbers_that_a_dtype_cannot_hold(device):
     assert ck.asarray(1e40).item() == float("inf")
 
 
-def test_a_list_of_tracked_arrays_is_refused(device):
-    x = ck.asarray([1.0])
-    with ck.Tape() as tape:
-        tape.watch(x)
-        with pytest.raises(ValueError, match="join them with cukern.stack"):
-            ck.asarray([x, x])
-
-
 def test_protocol_arguments(device):
     x = ck.ones(2)
     with pytest.raises(ValueError, match="copy: a copy is needed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -114,3 +115,150 @@ def test_refusals(device: ck.Device, case: Any) -> None:
     function, error, message = case
     with pytest.raises(error, match=message):
         function()
+
+
+def test_copies_and_lists_of_tracked_arrays_are_differentiable(device):
+    x = ck.asarray(np.asarray([1.0, 2.0, 3.0]))
+    for copied in (
+        ck.array,
+        copy.copy,
+        copy.deepcopy,
+        lambda x: copy.deepcopy({"a": [x]})["a"][0],
+        lambda x: ck.asarray(x, copy=True),
+        ck.from_dlpack,
+        lambda x: ck.array([[x[0], 2], [1.5, x[2]]]),
+        lambda x: ck.asarray((x, [x[1], 1.0, np.float64(2)])),
+    ):
+        assert ck.testing.gradcheck(lambda x, copied=copied: copied(x) ** 2, [x], order=2)
+    y = ck.from_dlpack(x)
+    y[0] = 5.0
+    assert x[0].item() == 5.0
+
+
+def test_lists_of_tracked_arrays_as_other_functions_take_them(device):
+    x = ck.asarray(np.asarray([1.0, 2.0]))
+    assert ck.testing.gradcheck(lambda x: np.add.outer(x, [x[0], 1.0]) ** 2, [x])
+    assert ck.testing.gradcheck(lambda x: x.at[:].multiply([x[1], 3.0]), [x])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.zeros(2)
+        for key in (slice(None), [0, 1], ([0, 1],)):
+            with pytest.raises(ck.GradientError, match="x.at"):
+                y[key] = [x[0], 1.0]
+
+
+def test_lists_of_arrays_have_the_dtype_that_they_promote_to(device):
+    x = ck.asarray([1.0, 2.0])
+    for values in ([x, [1.5, 2]], [x[0], 1.0], [[x, x], [x, [True, 3]]]):
+        with ck.Tape() as tape:
+            untracked = ck.asarray(values)
+            tape.watch(x)
+            tracked = ck.asarray(values)
+        assert untracked.dtype == tracked.dtype == ck.float32
+        assert untracked.tolist() == tracked.tolist()
+    assert ck.asarray([ck.asarray(2, dtype="int8"), 3]).dtype == ck.int8
+    assert ck.asarray([x, x], dtype="float16").dtype == ck.float16
+    with ck.Tape() as tape:
+        tape.watch(x)
+        with pytest.raises(ValueError, match=r"of one shape in a list, got shapes \(2,\), \(\)"):
+            ck.asarray([x, x[0]])
+        with pytest.raises(ValueError, match="copy: a copy is needed"):
+            ck.asarray([x, x], copy=False)
+        assert ck.asarray([x, x[:0].sum() + x]).shape == (2, 2)
+
+
+def test_a_copy_of_a_parameter(device):
+    p = ck.nn.Parameter([1.0, 2.0])
+    with ck.Tape() as tape:
+        loss = ck.sum(ck.array(p) * ck.asarray(p, copy=True))
+        apart = copy.deepcopy(p)
+        assert type(apart) is ck.nn.Parameter and type(ck.array(p)) is ck.Array
+        other = ck.sum(apart * 3.0)
+    assert tape.gradient([loss, other], [p, apart])[0].tolist() == [2.0, 4.0]
+
+
+def test_full_of_an_array(device):
+    fill = np.asarray([1.5, 2.5, 3.5])
+    made = ck.full((2, 3), ck.asarray(fill))
+    np.testing.assert_array_equal(made.numpy(), np.full((2, 3), fill))
+    assert made.dtype == ck.float64 and made.is_contiguous
+    made[0, 0] = 7.0
+    assert made.numpy()[1, 0] == 1.5
+    assert ck.full((3,), [1.5, 2.5, 3.5]).tolist() == fill.tolist()
+    assert ck.full_like(ck.zeros((2, 3), dtype="int32"), ck.asarray(fill)).tolist() == [[1, 2, 3]] * 2
+    assert ck.full((), ck.asarray(2.0)).item() == 2.0
+    assert ck.full((0, 3), ck.asarray(fill)).shape == (0, 3)
+    with pytest.raises(ValueError, match="broadcast"):
+        ck.full((2, 2), ck.asarray(fill))
+
+
+SPACES = [
+    ("linspace", (0.5, 2.0), {}),
+    ("linspace", ([0.0, 1.0], [3.0, -1.0]), {"axis": 1}),
+    ("linspace", ([[0.0], [1.0]], [3.0, -1.0]), {"axis": -1, "endpoint": False}),
+    ("linspace", ([0.0, 1.0], 2.5), {"dtype": "int64"}),
+    ("logspace", (0.5, 2.0), {"base": 2.0}),
+    ("logspace", ([0.5, 1.0], [2.0, 3.0]), {"base": [2.0, 10.0], "axis": 1}),
+    ("logspace", ([0.5, 1.0], 2.0), {"endpoint": False}),
+    ("geomspace", (1.0, 256.0), {}),
+    ("geomspace", ([1.0, -2.0], [256.0, -32.0]), {"axis": -1}),
+    ("geomspace", ([1.0, 2.0], 32.0), {"endpoint": False}),
+]
+
+
+@pytest.mark.parametrize(("name", "ends", "options"), SPACES)
+@pytest.mark.parametrize("num", [0, 1, 2, 5])
+def test_spaces_of_arrays(device, name, ends, options, num):
+    want = getattr(np, name)(*map(np.asarray, ends), num, **options)
+    given = [
+        {k: ck.asarray(np.asarray(v)) if k == "base" and wrap else v for k, v in options.items()}
+        for wrap in (0, 1)
+    ]
+    made = [
+        getattr(ck, name)(*(ck.asarray(np.asarray(end)) for end in ends), num, **given[1]),
+        getattr(ck, name)(*map(np.asarray, ends), num, **given[0]),
+    ]
+    dtype = ck.int64 if "dtype" in options else ck.float64
+    assert made[0].dtype == dtype
+    for one in made:
+        assert one.shape == want.shape
+        np.testing.assert_allclose(one.numpy(), want, rtol=1e-14 if one.dtype == ck.float64 else 1e-6)
+    assert (
+        getattr(np, name)(*(ck.asarray(np.asarray(end)) for end in ends), num, **given[1]).shape == want.shape
+    )
+
+
+def test_the_steps_and_dtypes_of_spaces(device):
+    samples, step = ck.linspace(0, 1, 5, retstep=True)
+    assert step == 0.25 and samples.dtype == ck.float32
+    low, high = ck.asarray([0.0, 1.0]), ck.asarray([1.0, 5.0])
+    samples, step = ck.linspace(low, high, 5, retstep=True)
+    assert samples.dtype == ck.float32 and step.tolist() == [0.25, 1.0] and step.dtype == ck.float32
+    assert np.isnan(ck.linspace(low, high, 1, retstep=True)[1].numpy()).all()
+    assert ck.linspace(low.astype("float16"), 1, 3).dtype == ck.float16
+    assert ck.linspace(ck.asarray([0, 1]), 4, 3).dtype == ck.float32
+    assert ck.linspace([0.0, 1.0], 4, 3).dtype == ck.float32
+    assert ck.linspace(ck.asarray(-3.4e38), ck.asarray(3.4e38), 3).tolist()[1] == 0.0
+    assert ck.linspace([low[0], 1.0], 4, 3).shape == (3, 2)
+    with pytest.raises(ValueError, match="num: expected at least 0"):
+        ck.linspace(low, high, -1)
+    with pytest.raises(ValueError, match="broadcast"):
+        ck.linspace(ck.zeros(2), ck.zeros(3), 3)
+    if device.kind == "host":
+        with pytest.raises(ValueError, match="geomspace: start, stop"):
+            ck.geomspace(low, high, 3)
+
+
+def test_arange_of_arrays(device):
+    start = ck.asarray(np.asarray(0.5))
+    for args in (
+        (start, 2.25, 0.5),
+        (start,),
+        (ck.asarray(1), ck.asarray(7), ck.asarray(2)),
+        (0.0, start, 0.25),
+    ):
+        want = np.arange(*(a.numpy() if isinstance(a, ck.Array) else a for a in args))
+        np.testing.assert_allclose(ck.arange(*args).numpy(), want)
+        with ck.Tape() as tape:
+            tape.watch(start)
+            np.testing.assert_allclose(ck.arange(*args).numpy(), want)

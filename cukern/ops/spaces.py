@@ -1,0 +1,200 @@
+"""Numbers evenly spaced between ends, which may be arrays: by their differences, their powers or their ratios."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..creation import arange, asarray, device_of, holds_array
+from ..device import Device, current
+from ..fuse import fuse
+from ..table import equal, floor, where
+from ..table import pow as power
+from .axes import public
+from .elementwise import astype
+from .manipulate import moveaxis, reshape
+from .reduce import any as any_of
+
+__all__ = ["geomspace", "linspace", "logspace"]
+
+
+def _count(num: Any) -> int:
+    count = operator.index(num)
+    if count < 0:
+        raise ValueError(f"num: expected at least 0, got {count}")
+    return count
+
+
+def _target(
+    ends: Sequence[Any], dtype: npt.DTypeLike | None, device: Device | str | None
+) -> tuple[dtypes.DType, Device]:
+    """The dtype and device of the result: by default of the arrays among the ends."""
+    beside = device_of(ends)
+    where = Device(device) if device is not None else beside or current()
+    if dtype is not None:
+        return dtypes.as_dtype(dtype), where
+    # NumPy's own numbers are as Python's.
+    arrays = [
+        end.dtype for end in ends if isinstance(end, Array) or (isinstance(end, np.ndarray) and end.ndim)
+    ]
+    common = dtypes.result_type(*arrays) if arrays else dtypes.get_default_dtype()
+    return common if common in dtypes.FLOATS else dtypes.get_default_dtype(), where
+
+
+def _listed(end: Any) -> Any:
+    """An end, a list that holds arrays as the array that it is."""
+    return asarray(end) if isinstance(end, (list, tuple)) and holds_array(end) else end
+
+
+def _is_number(end: Any) -> bool:
+    return isinstance(end, (bool, int, float, np.generic))
+
+
+def _spaced(
+    ends: Sequence[Any],
+    num: int,
+    endpoint: bool,
+    wanted: dtypes.DType,
+    where: Device,
+    axis: int,
+    between: Callable[..., Array],
+) -> Array:
+    """What ``between`` makes of ends in float64, the numbers 0, 1, ... and the last number, along an axis."""
+    wide = [float(end) if _is_number(end) else asarray(end, dtypes.float64, where) for end in ends]
+    last = float(max(num - endpoint, 1))
+    ndim = max(end.ndim for end in wide if isinstance(end, Array))
+    counted = reshape(arange(num, dtype=dtypes.float64, device=where), (num,) + (1,) * ndim)
+    made = between(*wide, counted, last)
+    made = astype(floor(made) if wanted in dtypes.INTS else made, wanted, copy=False)
+    return moveaxis(made, 0, axis) if axis else made
+
+
+@fuse
+def _line(low: Any, high: Any, k: Any, last: float) -> Any:
+    return where(equal(k, last), high, low + (high - low) * (k / last))
+
+
+@fuse
+def _powers(low: Any, high: Any, base: Any, k: Any, last: float) -> Any:
+    return power(base, where(equal(k, last), high, low + (high - low) * (k / last)))
+
+
+@fuse
+def _ratios(low: Any, high: Any, k: Any, last: float) -> Any:
+    return where(equal(k, last), high, low * power(high / low, k / last))
+
+
+@public
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    endpoint: bool = True,
+    retstep: bool = False,
+    axis: int = 0,
+) -> Any:
+    """``num`` evenly spaced numbers from ``start`` to ``stop``; differentiable by both.
+
+    Args:
+        start: a number or an array.
+        stop: a number or an array, which broadcasts with ``start``.
+        num: how many.
+        dtype: of the result; by default the floating dtype of arrays among the ends, else float32. Integers are
+            rounded down.
+        device: of the result; by default that of arrays among the ends, else the current one.
+        endpoint: whether ``stop`` is the last number.
+        retstep: whether the distance of two neighbours is returned as well: a float, or an array where an end is one.
+        axis: where the axis of the ``num`` numbers stands in the result; the others are those of the ends.
+
+    Raises:
+        ValueError: ``num`` is negative, or the ends do not broadcast.
+
+    >>> import cukern as ck
+    >>> ck.linspace(ck.asarray([0.0, 1.0]), 2.0, 3).tolist()
+    [[0.0, 1.0], [1.0, 1.5], [2.0, 2.0]]
+    """
+    ends, count = (_listed(start), _listed(stop)), _count(num)
+    wanted, there = _target(ends, dtype, device)
+    if device_of(ends) is None:
+        kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
+        of_numbers: Any = np.linspace  # whose overloads know no such arguments
+        made, step = of_numbers(*ends, count, endpoint, True, kind, axis)
+        samples = asarray(made.astype(wanted), device=there)
+        return (samples, step if np.ndim(step) == 0 else asarray(step, device=there)) if retstep else samples
+    samples = _spaced(ends, count, bool(endpoint), wanted, there, axis, _line)
+    if not retstep:
+        return samples
+    low, high = (end if _is_number(end) else asarray(end, device=there) for end in ends)
+    steps = count - bool(endpoint)
+    return samples, (high - low) / (steps if steps > 0 else float("nan"))
+
+
+@public
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    axis: int = 0,
+) -> Array:
+    """``num`` numbers from ``base**start`` to ``base**stop``, their exponents evenly spaced.
+
+    The ends and ``base`` are numbers or arrays, which broadcast, and it is differentiable by them; the other arguments
+    and the errors are those of :func:`linspace`.
+
+    >>> import cukern as ck
+    >>> ck.logspace(0, 2, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    given, count = [_listed(one) for one in (start, stop, base)], _count(num)
+    wanted, there = _target(given, dtype, device)
+    if device_of(given) is None:
+        made = np.logspace(given[0], given[1], count, endpoint, given[2], axis=axis)
+        return asarray(made.astype(wanted), device=there)
+    return _spaced(given, count, bool(endpoint), wanted, there, axis, _powers)
+
+
+@public
+def geomspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    *,
+    endpoint: bool = True,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    axis: int = 0,
+) -> Array:
+    """``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before it.
+
+    The arguments and errors are those of :func:`linspace`. The ends have the same sign; those of an array on a GPU are
+    not looked at, and give NaN where they have not.
+
+    Raises:
+        ValueError: an end is 0.
+
+    >>> import cukern as ck
+    >>> ck.geomspace(1, 1000, 4).tolist()
+    [1.0, 10.0, 100.0, 1000.0]
+    """
+    ends, count = (_listed(start), _listed(stop)), _count(num)
+    wanted, there = _target(ends, dtype, device)
+    if device_of(ends) is None:
+        made = np.geomspace(*ends, count, endpoint, axis=axis)
+        return asarray(made.astype(wanted), device=there)
+    if there.kind == "host" and any(bool(any_of(equal(asarray(end, device=there), 0))) for end in ends):
+        raise ValueError("geomspace: start, stop: expected numbers other than 0")
+    return _spaced(ends, count, bool(endpoint), wanted, there, axis, _ratios)

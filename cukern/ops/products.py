@@ -57,11 +57,12 @@ class Plan:
         self.layout = fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
         self._copied = tuple(cublas.read(one) is None for one in (a, b))
         call = _call(a.device.xp, *self._read(a, b), self.layout)
-        if call is None and math.prod(batch) <= _MOST_POINTERS:
-            call = _by_pointers(*self._read(a, b), self.layout)
-        elif call is None:
-            self._copied = (True, True)
+        if call is None and (b.ndim == 2 or math.prod(batch) > _MOST_POINTERS):
+            # One product of all rows makes up for the copy.
+            self._copied = (True, b.ndim > 2 or self._copied[1])
             call = _call(a.device.xp, *self._read(a, b), self.layout)
+        elif call is None:
+            call = _by_pointers(*self._read(a, b), self.layout)
         assert call is not None
         self._call = call
 

@@ -13,20 +13,21 @@ __device__ __forceinline__ void advance(
 {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-        const << acc >> g = grad[i] + with.weight_decay * param[i];
-        << acc >> s = square[i] + with.rate * (g * g - square[i]);
+        // fma by name: what a compiler may fuse as it likes, it fuses in one variant of the kernel and not in another.
+        const << acc >> g = fma(with.weight_decay, param[i], grad[i]);
+        << acc >> s = fma(with.rate, fma(g, g, -square[i]), square[i]);
         square[i] = s;
 <% if centered %>
-        const << acc >> m = mean[i] + with.rate * (g - mean[i]);
+        const << acc >> m = fma(with.rate, g - mean[i], mean[i]);
         mean[i] = m;
-        s = maximum(s - m * m, << acc >>(0));  // the variance, which rounding may take below 0
+        s = maximum(fma(-m, m, s), << acc >>(0));  // the variance, which rounding may take below 0
 <% endif %>
         << acc >> step = g / (sqrt(s) + with.eps);
 <% if has_momentum %>
-        step += with.momentum * velocity[i];
+        step = fma(with.momentum, velocity[i], step);
         velocity[i] = step;
 <% endif %>
-        param[i] -= with.lr * step;
+        param[i] = fma(-with.lr, step, param[i]);
     }
 }
 

@@ -407,5 +407,6 @@ def test_special_powers_in_long_rows(device: ck.Device, dtype: str) -> None:
     with np.errstate(all="ignore"):
         want = np.power(x, y)
     got = ck.pow(ck.asarray(x), ck.asarray(y)).numpy()
-    np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps)
+    # What is less than the smallest normal number, a GPU may flush to 0.
+    np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps, atol=tiny)
     assert np.array_equal(np.signbit(got) | np.isnan(got), np.signbit(want) | np.isnan(want))

@@ -46,7 +46,8 @@ def test_values_far_and_wide(device: ck.Device, name: str) -> None:
 def test_oscillating_values(device: ck.Device, name: str) -> None:
     scipy = pytest.importorskip("scipy.special")
     x = np.abs(WIDE)
-    assert_close(getattr(ck, name)(ck.asarray(x)), getattr(scipy, name)(x), rtol=1e-12, atol=1e-14)
+    # CUDA's guide to its functions: beyond 8 an absolute error of 5e-12.
+    assert_close(getattr(ck, name)(ck.asarray(x)), getattr(scipy, name)(x), rtol=0, atol=5e-12)
 
 
 SPECIAL: dict[str, tuple[list[Any], list[float]]] = {

@@ -65,6 +65,7 @@ def _random(*shape: int) -> ck.Array:
         (lambda: _random(3, 2, 4).transpose(1, 0, 2), lambda: _random(4, 5), 2),
         (lambda: _random(2, 1, 4)[:, :, ::-1], lambda: _random(4, 5), 1),
         (lambda: ck.broadcast_to(_random(1, 1, 4), (3, 1, 4)), lambda: _random(4, 5), 3),
+        (lambda: _random(2, 3, 4, 5).transpose(0, 2, 1, 3), lambda: _random(5, 2), 1),
         (lambda: _random(2, 3, 4, 5), lambda: _random(2, 3, 6, 5).mT, 6),
         (lambda: _random(2, 3, 4, 5), lambda: _random(1, 1, 5, 6), 6),
         (lambda: _random(3, 4, 5)[::-1], lambda: _random(3, 5, 2), 3),

@@ -26,26 +26,8 @@ from .array import Array
 from .capture import capture
 from .creation import *  # noqa: F403
 from .device import Device, device, devices
-from .dtypes import (
-    bfloat16,
-    bool_,
-    default_dtype,
-    float16,
-    float32,
-    float64,
-    get_default_dtype,
-    int8,
-    int16,
-    int32,
-    int64,
-    result_type,
-    set_default_dtype,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from .dtypes import bool_ as bool
+from .dtypes import ScalarType as _ScalarType
+from .dtypes import default_dtype, get_default_dtype, result_type, set_default_dtype
 from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
 from .grids import *  # noqa: F403
@@ -55,9 +37,24 @@ from .info import __array_namespace_info__ as __array_namespace_info__
 from .io import *  # noqa: F403
 from .kernel import Kernel
 from .namespace import *  # noqa: F403
+from .ops import names as _names
 from .render import add_templates
 from .tape import Tape, stop_recording
 from .transforms import *  # noqa: F403
+
+bool = bool_ = _ScalarType(dtypes.bool_)
+bfloat16 = _ScalarType(dtypes.bfloat16)
+float16 = _ScalarType(dtypes.float16)
+float32 = _ScalarType(dtypes.float32)
+float64 = _ScalarType(dtypes.float64)
+int8 = _ScalarType(dtypes.int8)
+int16 = _ScalarType(dtypes.int16)
+int32 = _ScalarType(dtypes.int32)
+int64 = _ScalarType(dtypes.int64)
+uint8 = _ScalarType(dtypes.uint8)
+uint16 = _ScalarType(dtypes.uint16)
+uint32 = _ScalarType(dtypes.uint32)
+uint64 = _ScalarType(dtypes.uint64)
 
 __version__ = "0.1.0"
 
@@ -112,13 +109,4 @@ with contextlib.suppress(ImportError):
     from . import einops_backend as _einops_backend  # noqa: F401 - einops is there, and finds it
 
 
-def __getattr__(name: str) -> object:
-    """Of NumPy's other names, what to do instead."""
-    import numpy
-
-    hint = f"; NumPy has it: numpy.{name} takes x.numpy()" if hasattr(numpy, name) else ""
-    raise AttributeError(f"module 'cukern' has no attribute {name!r}{hint}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = _names.missing(__name__, __all__, _names.NAMESPACE, "numpy")

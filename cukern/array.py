@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from . import dtypes, live, tape
-from .device import Device, current
+from .device import Device, current, dlpack
 from .errors import DeviceError
 from .layout import Layout, layout_of
 from .operators import FUNCTIONS, Operators
 
-#: What DLPack calls CUDA's memory.
-_DLPACK_CUDA = 2
+#: What DLPack calls the host's memory, and CUDA's.
+_DLPACK_HOST, _DLPACK_CUDA = 1, 2
 
 
 class Storage:
@@ -266,6 +266,8 @@ class Array(Operators):
         return array_function(function, args, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        if self.device.kind == "host":
+            return _DLPACK_HOST, 0
         with self.device.activate():
             kind, index = self._data.__dlpack_device__()
         return int(kind), int(index)
@@ -309,7 +311,7 @@ class Array(Operators):
                 return self._fetched().__dlpack__(max_version=max_version, dl_device=dl_device)
             with self.device.activate():
                 return (data.copy() if copy else data).__dlpack__(stream=stream, max_version=max_version)
-        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        return dlpack.exported(data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -397,6 +399,10 @@ class Array(Operators):
 
     def __format__(self, spec: str) -> str:
         return format(self._number(), spec) if spec and self.size == 1 else format(str(self), spec)
+
+    def __dir__(self) -> list[str]:
+        # Without the names that only tell what to write instead.
+        return [name for name in super().__dir__() if name in self.__slots__ or hasattr(type(self), name)]
 
     def __copy__(self) -> Array:
         if type(self) is Array:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from . import dtypes, tape
 from .array import Array, copied, shape_of, uploaded
-from .device import Device, current
+from .device import Device, current, dlpack
 
 __all__ = [
     "arange",
@@ -117,6 +117,10 @@ def asarray(
         return _of_array(obj, wanted, device, copy)
     if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, np.ndarray):
         return _of_cuda(obj, wanted, device, copy)
+    if (
+        hasattr(obj, "__dlpack__") and str(getattr(obj, "dtype", "")) == "torch.bfloat16"
+    ):  # which NumPy has not
+        return _of_array(from_dlpack(obj), wanted, _device(device), copy)
     if isinstance(obj, (list, tuple)) and holds_array(obj):
         if copy is False:
             raise ValueError("copy: a copy is needed to make an array of a list of arrays")
@@ -229,7 +233,7 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
     kind, index = x.__dlpack_device__()
     where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")
     with where.activate():
-        data = where.xp.from_dlpack(x)
+        data = dlpack.imported(x) if where.kind == "host" else where.xp.from_dlpack(x)
     dtypes.as_dtype(data.dtype, "x")
     if where.kind == "host" and not (data.flags.writeable and data.flags.aligned):
         if copy is False:
@@ -295,37 +299,63 @@ def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str 
 
 
 def _like(
-    x: Array, dtype: npt.DTypeLike | None, device: Device | str | None
+    name: str, x: Array, dtype: npt.DTypeLike | None, device: Device | str | None, shape: Shape | None
 ) -> tuple[tuple[int, ...], npt.DTypeLike, Device]:
     if not isinstance(x, Array):
-        raise TypeError(f"x: expected an Array, got {type(x).__name__}")
-    return x.shape, x.dtype if dtype is None else dtype, x.device if device is None else Device(device)
+        from .ops.axes import require_array  # which is made of asarray
+
+        x = require_array(x, name)
+    sizes = x.shape if shape is None else shape_of(shape)
+    return sizes, x.dtype if dtype is None else dtype, x.device if device is None else Device(device)
 
 
-def empty_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
-    """An array of the shape, dtype and device of ``x`` whose elements are not set."""
-    shape, wanted, where = _like(x, dtype, device)
-    return empty(shape, wanted, where)
+def empty_like(
+    x: Array,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    shape: Shape | None = None,
+) -> Array:
+    """An array of the shape, dtype and device of ``x``, or of those given, whose elements are not set."""
+    sizes, wanted, where = _like("empty_like", x, dtype, device, shape)
+    return empty(sizes, wanted, where)
 
 
 def full_like(
-    x: Array, fill_value: Any, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+    x: Array,
+    fill_value: Any,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    shape: Shape | None = None,
 ) -> Array:
     """An array of the shape, dtype and device of ``x`` whose every element is ``fill_value``, as in :func:`full`."""
-    shape, wanted, where = _like(x, dtype, device)
-    return full(shape, fill_value, wanted, where)
+    sizes, wanted, where = _like("full_like", x, dtype, device, shape)
+    return full(sizes, fill_value, wanted, where)
 
 
-def zeros_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+def zeros_like(
+    x: Array,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    shape: Shape | None = None,
+) -> Array:
     """Zeros of the shape, dtype and device of ``x``."""
-    shape, wanted, where = _like(x, dtype, device)
-    return zeros(shape, wanted, where)
+    sizes, wanted, where = _like("zeros_like", x, dtype, device, shape)
+    return zeros(sizes, wanted, where)
 
 
-def ones_like(x: Array, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+def ones_like(
+    x: Array,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    shape: Shape | None = None,
+) -> Array:
     """Ones of the shape, dtype and device of ``x``."""
-    shape, wanted, where = _like(x, dtype, device)
-    return ones(shape, wanted, where)
+    sizes, wanted, where = _like("ones_like", x, dtype, device, shape)
+    return ones(sizes, wanted, where)
 
 
 def _on(where: Device, data: npt.NDArray[Any]) -> Array:
@@ -390,16 +420,16 @@ def _counted_from(
 
 
 def eye(
-    n_rows: int,
-    n_cols: int | None = None,
-    *,
+    N: int,
+    M: int | None = None,
     k: int = 0,
     dtype: npt.DTypeLike | None = None,
+    *,
     device: Device | str | None = None,
 ) -> Array:
     """Ones on the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return _built(_device(device), wanted, lambda xp: xp.eye(n_rows, n_cols, k=k, dtype=bool))
+    return _built(_device(device), wanted, lambda xp: xp.eye(N, M, k=k, dtype=bool))
 
 
 def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:
@@ -408,8 +438,8 @@ def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str
 
 
 def tri(
-    n_rows: int,
-    n_cols: int | None = None,
+    N: int,
+    M: int | None = None,
     k: int = 0,
     dtype: npt.DTypeLike | None = None,
     *,
@@ -417,4 +447,4 @@ def tri(
 ) -> Array:
     """Ones on and below the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return _built(_device(device), wanted, lambda xp: xp.tri(n_rows, n_cols, k, dtype=bool))
+    return _built(_device(device), wanted, lambda xp: xp.tri(N, M, k, dtype=bool))

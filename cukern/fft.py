@@ -17,6 +17,7 @@ from .array import Array
 from .creation import asarray
 from .device import Device
 from .ops.axes import normalize_axes, require_array
+from .ops.names import MODULES, missing
 
 __all__ = [
     "fft",
@@ -43,52 +44,52 @@ def _refuse(name: str) -> NoReturn:
     )
 
 
-def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+def fft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("fft")
 
 
-def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+def ifft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("ifft")
 
 
-def fftn(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
+def fftn(x: Array, /, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("fftn")
 
 
-def ifftn(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
+def ifftn(x: Array, /, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("ifftn")
 
 
-def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("rfft")
 
 
-def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("irfft")
 
 
-def rfftn(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
+def rfftn(x: Array, /, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("rfftn")
 
 
-def irfftn(x: Array, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
+def irfftn(x: Array, /, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("irfftn")
 
 
-def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+def hfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("hfft")
 
 
-def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
+def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
     """Refused with a TypeError: cukern has no complex dtype."""
     _refuse("ihfft")
 
@@ -105,7 +106,7 @@ def _frequencies(
 
 
 def fftfreq(
-    n: int, /, d: float = 1.0, *, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+    n: int, d: float = 1.0, device: Device | str | None = None, *, dtype: npt.DTypeLike | None = None
 ) -> Array:
     """The frequencies of a transform of ``n`` samples, ``d`` apart, in cycles per unit of ``d``: (n,), float32.
 
@@ -120,23 +121,27 @@ def fftfreq(
 
 
 def rfftfreq(
-    n: int, /, d: float = 1.0, *, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+    n: int, d: float = 1.0, device: Device | str | None = None, *, dtype: npt.DTypeLike | None = None
 ) -> Array:
     """The frequencies of a transform of ``n`` real samples, none below 0: (n // 2 + 1,); see :func:`fftfreq`."""
     return _frequencies("rfftfreq", n, d, dtype, device)
 
 
 def _shifted(x: Array, axes: Any, name: str, back: bool) -> Array:
-    places = normalize_axes(axes, require_array(x, name).ndim, name)
+    x = require_array(x, name)
+    places = normalize_axes(axes, x.ndim, name)
     halves = tuple((-(x.shape[i] // 2) if back else x.shape[i] // 2) for i in places)
     return ops.roll(x, halves, places)
 
 
-def fftshift(x: Array, /, *, axes: int | tuple[int, ...] | None = None) -> Array:
+def fftshift(x: Array, /, axes: int | tuple[int, ...] | None = None) -> Array:
     """The halves of axes exchanged, so that frequency 0 is in the middle; all axes by default. Differentiable."""
     return _shifted(x, axes, "fftshift", False)
 
 
-def ifftshift(x: Array, /, *, axes: int | tuple[int, ...] | None = None) -> Array:
+def ifftshift(x: Array, /, axes: int | tuple[int, ...] | None = None) -> Array:
     """The inverse of :func:`fftshift`."""
     return _shifted(x, axes, "ifftshift", True)
+
+
+__getattr__, __dir__ = missing(__name__, __all__, MODULES["fft"], "numpy.fft")

@@ -73,8 +73,8 @@ c_ = _Joined(columns=True)
 def indices(
     dimensions: Shape,
     dtype: npt.DTypeLike | None = None,
-    *,
     sparse: bool = False,
+    *,
     device: Device | str | None = None,
 ) -> Any:
     """The places of a grid: shape (axes, *dimensions), of which part i counts along axis i; int64 by default.
@@ -121,7 +121,8 @@ def diag_indices_from(x: Array, /) -> tuple[Array, ...]:
     Raises:
         ValueError: ``x`` has fewer than two axes, or axes of different sizes.
     """
-    shape = require_array(x, "diag_indices_from").shape
+    x = require_array(x, "diag_indices_from")
+    shape = x.shape
     if len(shape) < 2 or len(set(shape)) > 1:
         raise ValueError(f"diag_indices_from: x: expected two equal axes at least, got shape {shape}")
     return diag_indices(shape[0], len(shape), device=x.device)
@@ -150,7 +151,8 @@ def triu_indices(
 
 
 def _matrix(x: Array, name: str) -> tuple[int, int]:
-    rows_and_columns = require_array(x, name).shape
+    x = require_array(x, name)
+    rows_and_columns = x.shape
     if len(rows_and_columns) != 2:
         raise ValueError(f"{name}: x: expected two axes, got shape {rows_and_columns}")
     return rows_and_columns

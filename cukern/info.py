@@ -12,9 +12,10 @@ import numpy as np
 
 from . import dtypes
 from .array import Array
+from .creation import asarray, device_of
 from .device import Device, current, devices
 from .dtypes import DType
-from .ops.axes import on_device
+from .operators import is_foreign
 from .ops.launch import broadcast_shapes as _broadcast_shapes
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "iinfo",
     "inf",
     "isdtype",
+    "isscalar",
     "may_share_memory",
     "nan",
     "ndim",
@@ -150,7 +152,7 @@ def promote_types(type1: Any, type2: Any, /) -> DType:
     return dtypes.promote(dtypes.as_dtype(type1, "type1"), dtypes.as_dtype(type2, "type2"))
 
 
-def can_cast(from_: Any, to: Any, /) -> bool:
+def can_cast(from_: Any, to: Any) -> bool:
     """Whether promotion takes a dtype, or that of an array, to another: int64 to float32, too.
 
     >>> can_cast("int8", "int16"), can_cast("float64", "float32")
@@ -192,29 +194,58 @@ def size(x: Any, /, axis: int | None = None) -> int:
     return math.prod(sizes) if axis is None else sizes[axis]
 
 
-def may_share_memory(x: Array, y: Array, /) -> bool:
-    """Whether the memory that two arrays span overlaps; quick, and true of some that share no element."""
-    return _spans(x, y, "may_share_memory") and bool(x.device.xp.may_share_memory(x._data, y._data))
+def isscalar(element: Any) -> bool:
+    """Whether ``element`` is a number or a string, of Python's or of NumPy's; an array without axes is none.
+
+    >>> import cukern as ck
+    >>> isscalar(3.0), isscalar(ck.asarray(3.0))
+    (True, False)
+    """
+    return bool(np.isscalar(element))
 
 
-@on_device
-def shares_memory(x: Array, y: Array, /) -> bool:
-    """Whether two arrays have an element in common, as a view has with its source.
+def may_share_memory(x: Any, y: Any, /) -> bool:
+    """Whether the memory that two arrays span overlaps; quick, and true of some that share no element.
+
+    Args:
+        x: an array, of cukern's or of another library.
+        y: likewise.
+
+    Raises:
+        TypeError: an argument is no array.
+    """
+    return _overlap("may_share_memory", x, y)
+
+
+def shares_memory(x: Any, y: Any, /) -> bool:
+    """Whether two arrays have an element in common, as a view has with its source. See :func:`may_share_memory`.
 
     >>> import cukern as ck
     >>> x = ck.zeros(4)
     >>> shares_memory(x, x[1:]), shares_memory(x[::2], x[1::2])
     (True, False)
     """
-    return _spans(x, y, "shares_memory") and bool(x.device.xp.shares_memory(x._data, y._data))
+    return _overlap("shares_memory", x, y)
 
 
-def _spans(x: Array, y: Array, name: str) -> bool:
-    """Whether two arrays are on one device."""
+def _overlap(name: str, x: Any, y: Any) -> bool:
+    """What the function ``name`` of the arrays' library says of their memory; on two devices they share none."""
+    arrays = []
     for argument, value in (("x", x), ("y", y)):
-        if not isinstance(value, Array):
-            raise TypeError(f"{name}: {argument}: expected a cukern.Array, got {type(value).__name__}")
-    return x.device is y.device
+        # NumPy reads arrays of other libraries where they are; a number or a list has no memory to share.
+        if not isinstance(value, (Array, np.ndarray)) and not is_foreign(value):
+            raise TypeError(f"{name}: {argument}: expected an array, got {type(value).__name__}")
+        arrays.append(value if isinstance(value, (Array, np.ndarray)) else asarray(value))
+    first, second = arrays
+    device = device_of(arrays)
+    if device is None:
+        return bool(getattr(np, name)(first, second))
+    homes = [one.device if isinstance(one, Array) else Device("host") for one in arrays]
+    if homes[0] is not homes[1]:
+        return False
+    with device.activate():
+        datas = [one._data if isinstance(one, Array) else one for one in arrays]
+        return bool(getattr(device.xp, name)(*datas))
 
 
 class NamespaceInfo:

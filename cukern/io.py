@@ -23,6 +23,7 @@ from . import dtypes
 from .array import Array
 from .creation import asarray
 from .device import Device
+from .ops.axes import require_array
 
 __all__ = ["load", "save", "save_safetensors", "savez", "savez_compressed"]
 
@@ -44,12 +45,10 @@ _SAFETENSORS: dict[str, dtypes.DType | None] = {
 
 
 def _data(x: object, name: str) -> npt.NDArray[Any]:
-    if not isinstance(x, Array):
-        raise TypeError(f"{name}: expected a cukern.Array, got {type(x).__name__}")
-    return x.numpy()
+    return require_array(x, "save", name).numpy()
 
 
-def save(file: File, x: Array, /) -> None:
+def save(file: File, x: Array) -> None:
     """Write an array to a ``.npy`` file, as ``numpy.save`` does.
 
     NumPy's format has no bfloat16: such arrays are read as two raw bytes an element by NumPy, and
@@ -102,7 +101,7 @@ def save_safetensors(
     save_file({name: np.asarray(x, order="C") for name, x in _by_name(arrays).items()}, file, metadata)
 
 
-def load(file: File, /, *, device: Device | str | None = None) -> Array | dict[str, Array]:
+def load(file: File, *, device: Device | str | None = None) -> Array | dict[str, Array]:
     """What a file holds: the array of a ``.npy`` file, the arrays by name of ``.npz`` and safetensors.
 
     Every size that the file states is compared with what is there before memory is taken for it, and Python objects are

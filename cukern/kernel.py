@@ -42,6 +42,9 @@ def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
     return x, y, z
 
 
+_BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
+
+
 class BoundKernel:
     """A kernel whose template variables are all bound, compiled for one device.
 
@@ -324,12 +327,26 @@ class Kernel:
 
     def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:
         arrays = [arg for arg in args if isinstance(arg, Array)]
+        if not arrays:
+            self._refuse_packed(args)
         if "elem" not in overrides and "elem" not in self.variables and arrays:
             overrides["elem"] = arrays[0].dtype
         given = overrides.keys() | self.variables.keys()
         if "index" not in given and any(a.size > _LARGEST_INT_INDEX for a in arrays):
             overrides["index"] = "long long"
         return (arrays[0].device if arrays else current()), overrides
+
+    def _refuse_packed(self, args: Sequence[Any]) -> None:
+        """Say how arguments that come in a tuple, as in CuPy's order, are written here."""
+        if len(args) == 3 and isinstance(args[2], (tuple, list)):
+            raise LaunchError(
+                f"{self.name}: arguments come one by one, and the grid and the block by name: CuPy's "
+                "kernel(grid, block, (x, y, n)) is kernel(x, y, n, grid=grid, block=block) here"
+            )
+        if len(args) == 1 and isinstance(args[0], (tuple, list)):
+            raise LaunchError(
+                f"{self.name}: arguments come one by one: kernel(x, y, n), not kernel((x, y, n))"
+            )
 
     def __call__(
         self, *args: Any, grid: int | Sequence[int] | None = None, shared: int = 0, **overrides: Any
@@ -362,7 +379,13 @@ class Kernel:
                     f"{bound.signature.name}: grid: expected a grid, as no argument is an array"
                 )
             grid = -(-sized[0].size // threads)
-        bound(args, grid, shared)
+        try:
+            bound(args, grid, shared)
+        except LaunchError as error:
+            named = [p.name for p in bound.signature.params[len(args) :] if p.name in overrides]
+            if named:
+                raise LaunchError(f"{error}; {_BY_POSITION}, not {named[0]}=") from None
+            raise
 
     def source(self, *args: Any, **overrides: Any) -> str:
         """The text that a call with these arguments compiles.
@@ -415,6 +438,8 @@ def _freeze(value: Any, name: str) -> Any:
         return type(value), tuple(_freeze(item, name) for item in value)
     if isinstance(value, float):
         return float, repr(value)
+    if isinstance(value, Array):
+        raise TypeError(f"{name}: {_BY_POSITION}; what is given by name is a template variable")
     try:
         hash(value)
     except TypeError:

@@ -19,7 +19,7 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .fuse import fuse
-from .ops.axes import normalize_axes, require_array, require_constant
+from .ops.axes import normalize_axes, require_array, require_arrays, require_constant
 from .ops.decompositions import EighResult, QRResult, SVDResult, cholesky, eigh, eigvalsh, qr, svd, svdvals
 from .ops.lapack import identity, inv, matrices, solve, solve_triangular
 from .ops.linalg import cross, matmul, tensordot, vecdot
@@ -37,6 +37,7 @@ from .ops.matrices import (
     tensorinv,
     tensorsolve,
 )
+from .ops.names import missing
 
 __all__ = [
     "EighResult",
@@ -119,8 +120,9 @@ def outer(x1: Array, x2: Array, /) -> Array:
     Raises:
         ValueError: an operand has not one axis; :func:`cukern.outer` flattens it.
     """
+    x1, x2 = require_arrays((x1, x2), "outer", ("x1", "x2"))
     for name, x in (("x1", x1), ("x2", x2)):
-        if require_array(x, "outer", name).ndim != 1:
+        if x.ndim != 1:
             raise ValueError(f"outer: {name}: expected one axis, got shape {x.shape}")
     return ops.outer(x1, x2)
 
@@ -189,7 +191,8 @@ def vector_norm(
         ValueError: no element to take the smallest of.
     """
     require_constant("vector_norm", ord=ord)
-    axes = normalize_axes(axis, require_array(x, "vector_norm").ndim, "vector_norm")
+    x = require_array(x, "vector_norm")
+    axes = normalize_axes(axis, x.ndim, "vector_norm")
     p = float(ord)
     if p == math.inf and not math.prod(x.shape[i] for i in axes):
         p = 1.0  # of no element, 0
@@ -217,7 +220,8 @@ def matrix_norm(
         ValueError: there is no such norm, there are not two axes, or no value to take the smallest of.
     """
     require_constant("matrix_norm", ord=ord)
-    if require_array(x, "matrix_norm").ndim < 2:
+    x = require_array(x, "matrix_norm")
+    if x.ndim < 2:
         raise ValueError(f"matrix_norm: expected at least two axes, got shape {x.shape}")
     if ord in (None, "fro", "f"):
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
@@ -257,7 +261,8 @@ def norm(
     >>> ck.linalg.norm(ck.asarray([3.0, 4.0])).item()
     5.0
     """
-    axes = normalize_axes(axis, require_array(x, "norm").ndim, "norm")
+    x = require_array(x, "norm")
+    axes = normalize_axes(axis, x.ndim, "norm")
     if len(axes) not in (1, 2) and not (axis is None and ord is None):
         raise ValueError(f"norm: axis: expected one axis or two, got {axes}")
     if ord is None:
@@ -308,11 +313,15 @@ def multi_dot(arrays: Sequence[Array], /) -> Array:
     if len(arrays) < 2:
         raise ValueError(f"multi_dot: expected at least two arrays, got {len(arrays)}")
     labels: list[list[int]] = []
+    arrays = require_arrays(arrays, "multi_dot")
     for i, x in enumerate(arrays):
-        ends = require_array(x, "multi_dot", f"arrays[{i}]").ndim == 1 and i in (0, len(arrays) - 1)
+        ends = x.ndim == 1 and i in (0, len(arrays) - 1)
         if not ends and x.ndim != 2:
             raise ValueError(f"multi_dot: arrays[{i}]: expected a matrix, got shape {x.shape}")
         labels.append([i, i + 1] if x.ndim == 2 else [i + 1] if i == 0 else [i])
     result = [labels[0][0]] * (arrays[0].ndim == 2) + [labels[-1][-1]] * (arrays[-1].ndim == 2)
     operands = [part for x, label in zip(arrays, labels, strict=True) for part in (x, label)]
     return ops.einsum(*operands, result, optimize="optimal")
+
+
+__getattr__, __dir__ = missing(__name__, __all__, numpys="numpy.linalg")

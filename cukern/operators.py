@@ -27,7 +27,9 @@ class Operators:
     def _compare(self, name: str, other: Any) -> Self:
         """The comparison ``name`` with another operand, which may be a list, None or text besides."""
         made: Self = (
-            FUNCTIONS[name](self, other) if _is_operand(other) else FUNCTIONS["compare"](self, name, other)
+            FUNCTIONS[name](self, other)
+            if _is_operand(other) and not isinstance(other, (list, tuple))
+            else FUNCTIONS["compare"](self, name, other)
         )
         return made
 
@@ -203,7 +205,7 @@ class Operators:
 
     # ----- methods, each the function of its name -----
 
-    def astype(self, dtype: Any, /, *, copy: bool = True) -> Self:
+    def astype(self, dtype: Any, *, copy: bool = True) -> Self:
         """The elements as another dtype."""
         return self._call("astype", dtype, copy=copy)
 
@@ -223,7 +225,7 @@ class Operators:
         """A copy of the elements along one axis."""
         return self._call("reshape", (-1,), order, copy=True)
 
-    def repeat(self, repeats: Any, /, axis: int | None = None) -> Self:
+    def repeat(self, repeats: Any, axis: int | None = None) -> Self:
         """Each element repeated along an axis, along the flattened array without one."""
         return self._call("repeat", repeats, axis)
 
@@ -251,9 +253,9 @@ class Operators:
         """The sum of a diagonal of matrices."""
         return self._call("trace", offset, axis1, axis2, dtype)
 
-    def take(self, indices: Any, /, axis: int | None = None) -> Self:
+    def take(self, indices: Any, axis: int | None = None, mode: Any = "raise") -> Self:
         """The elements at places along an axis."""
-        return self._call("take", indices, axis=axis)
+        return self._call("take", indices, axis=axis, mode=mode)
 
     def clip(self, min: Any = None, max: Any = None) -> Self:
         """The elements, but at least ``min`` and at most ``max``."""
@@ -266,8 +268,8 @@ class Operators:
     def sum(
         self,
         axis: Any = None,
-        *,
         dtype: Any = None,
+        *,
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
@@ -278,8 +280,8 @@ class Operators:
     def prod(
         self,
         axis: Any = None,
-        *,
         dtype: Any = None,
+        *,
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
@@ -295,7 +297,7 @@ class Operators:
         """The products up to each element along an axis."""
         return self._call("cumprod", axis, dtype)
 
-    def mean(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Self:
+    def mean(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
         """The mean over axes."""
         return self._call("mean", axis, dtype=dtype, keepdims=keepdims, where=where)
 
@@ -327,11 +329,15 @@ class Operators:
         """The place of the smallest element along an axis."""
         return self._call("argmin", axis, keepdims=keepdims)
 
-    def sort(self, axis: int = -1, kind: Any = None, *, descending: bool = False) -> None:
-        """Put the elements in order along an axis, in place."""
+    def sort(
+        self, axis: int = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
+    ) -> None:
+        """Put the elements in order along an axis, in place; the sort is stable, whatever ``stable`` says."""
         self._call("setitem", ..., self._call("sort", axis, descending=descending))
 
-    def argsort(self, axis: int | None = -1, kind: Any = None, *, descending: bool = False) -> Self:
+    def argsort(
+        self, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
+    ) -> Self:
         """The places along an axis that put the elements in order."""
         return self._call("argsort", axis, descending=descending)
 
@@ -360,8 +366,8 @@ class Operators:
     def var(
         self,
         axis: Any = None,
-        *,
         dtype: Any = None,
+        *,
         correction: float = 0.0,
         keepdims: bool = False,
         ddof: float | None = None,
@@ -375,8 +381,8 @@ class Operators:
     def std(
         self,
         axis: Any = None,
-        *,
         dtype: Any = None,
+        *,
         correction: float = 0.0,
         keepdims: bool = False,
         ddof: float | None = None,
@@ -388,5 +394,10 @@ class Operators:
         )
 
 
+def is_foreign(value: object) -> bool:
+    """Whether ``value`` is an array of another library, or one of NumPy's scalars."""
+    return hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__")
+
+
 def _is_operand(value: object) -> bool:
-    return isinstance(value, (Operators, bool, int, float)) or hasattr(value, "__array__")
+    return isinstance(value, (Operators, bool, int, float, list, tuple)) or is_foreign(value)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from . import tape
 from .array import Array
 from .creation import asarray, device_of, holds_array
 from .device import Device
@@ -75,13 +76,13 @@ def _finish(name: str, made: Any, out: Any, dtype: Any) -> Any:
         (out,) = out if len(out) == 1 else (out,)
     if out is None:
         return made
-    if not isinstance(out, Array) or not isinstance(made, Array):
-        raise _refuse(name, f"out: expected a cukern array, got {type(out).__name__}")
+    if not isinstance(out, (Array, np.ndarray)) or not isinstance(made, Array):
+        raise _refuse(name, f"out: expected an array, got {type(out).__name__}")
     if not np.can_cast(made.dtype, out.dtype, "same_kind"):
         raise TypeError(f"numpy.{name}: out: a result of {made.dtype} cannot be written to {out.dtype}")
     if out.shape != made.shape:
         raise ValueError(f"numpy.{name}: out: expected shape {made.shape}, got {out.shape}")
-    out[...] = made
+    out[...] = made if isinstance(out, Array) else made.numpy()
     return out
 
 
@@ -187,6 +188,48 @@ def _at_home(tree: Any, device: Device) -> Any:
     return asarray(tree, device=device) if isinstance(tree, np.ndarray) and tree.dtype != object else tree
 
 
+def _broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Any, ...]:
+    """numpy.broadcast_arrays: what no dtype of cukern holds, such as None, is broadcast as NumPy's array."""
+    ours = _namespace("numpy")
+    first = next(x for x in arrays if isinstance(x, Array))
+    shape = np.broadcast_shapes(*(x.shape if isinstance(x, Array) else np.shape(x) for x in arrays))
+    made: list[Any] = []
+    for x in arrays:
+        foreign = x if isinstance(x, Array) else np.asarray(x)
+        if foreign.dtype.kind in "OUS":
+            made.append(np.broadcast_to(foreign, shape))
+        else:
+            made.append(ours.broadcast_to(x if x is foreign else asarray(x, device=first.device), shape))
+    return tuple(made)
+
+
+def _shares_memory(x: Any, y: Any, max_work: object = None) -> bool:
+    return bool(_namespace("numpy").shares_memory(x, y))
+
+
+def _may_share_memory(x: Any, y: Any, max_work: object = None) -> bool:
+    return bool(_namespace("numpy").may_share_memory(x, y))
+
+
+def _at_least(name: str, *arrays: Any) -> Any:
+    """numpy.atleast_1d and the like convert as numpy.asarray does; what a tape tracks stays ours.
+
+    SciPy's optimizers take the NumPy array of a gradient so.
+    """
+    if tape.recording(_arrays(arrays)):
+        return getattr(_namespace("numpy"), name)(*arrays)
+    return getattr(np, name)(*(np.asarray(x) if isinstance(x, Array) else x for x in arrays))
+
+
+#: Functions of NumPy's whose arguments are not put on the device of our array first.
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "broadcast_arrays": _broadcast_arrays,
+    **{name: partial(_at_least, name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
+    "may_share_memory": _may_share_memory,
+    "shares_memory": _shares_memory,
+}
+
+
 def array_function(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """A function of NumPy on arguments of which one is a cukern array.
 
@@ -194,8 +237,10 @@ def array_function(function: Callable[..., Any], args: Sequence[Any], options: M
         TypeError: cukern has no such function, or it has no such argument.
     """
     name = function.__name__
+    if name in _ANSWERS and function is getattr(np, name):
+        return _ANSWERS[name](*args, **options)
     namespace = _namespace(getattr(function, "__module__", None) or "numpy")
-    ours = getattr(namespace, name, None) if namespace is not None else None
+    ours: Any = getattr(namespace, name, None) if namespace is not None else None
     if ours is None:
         raise _refuse(name, "cukern has no such function")
     given = dict(options)

@@ -25,6 +25,7 @@ from .device.base import CompiledFunction
 from .kernel import Kernel
 from .ops.distributions import Distributions
 from .ops.launch import allocate, on
+from .ops.names import MODULES, missing
 
 __all__ = (
     "Generator bernoulli beta binomial bits choice default_rng exponential gamma gumbel integers "
@@ -490,3 +491,6 @@ standard_exponential = _of_shared(Generator.standard_exponential)
 standard_normal = _of_shared(Generator.standard_normal)
 standard_t = _of_shared(Generator.standard_t)
 uniform = _of_shared(Generator.uniform)
+
+
+__getattr__, __dir__ = missing(__name__, __all__, MODULES["random"])

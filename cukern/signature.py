@@ -338,6 +338,7 @@ def parse(text: str, trusted: bool = False) -> Unit:
             "what must differ from case to case is written with <% if %>, not with #if"
         )
     _check_linkage(kernels[0])
+    _check_result(kernels[0], typedefs)
     declarator = kernels[0].child_by_field_name("declarator")
     listed = None if declarator is None else declarator.child_by_field_name("parameters")
     params = tuple(
@@ -373,6 +374,22 @@ def _launch_bound(kernel: tree_sitter.Node) -> int | None:
             first = _text(node.named_children[0]) if node.named_children else ""
             return int(first) if first.isdigit() else None
     return None
+
+
+def _check_result(kernel: tree_sitter.Node, typedefs: dict[str, str]) -> None:
+    """A launch takes no result back.
+
+    Raises:
+        TemplateError: the kernel returns something.
+    """
+    declarator = kernel.child_by_field_name("declarator")
+    pointer = declarator is not None and declarator.type != "function_declarator"
+    result = _text(kernel.child_by_field_name("type"))
+    if pointer or _expanded(result, typedefs) not in (["void"], ["auto"]):
+        raise TemplateError(
+            f"{_function_name(kernel)}: a kernel returns void, and this one {result}{'*' * pointer}: write void, and "
+            "the result into an argument, such as int* result"
+        )
 
 
 def _check_linkage(kernel: tree_sitter.Node) -> None:

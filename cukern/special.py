@@ -11,7 +11,7 @@ import numpy as np
 
 from . import dtypes
 from .array import Array
-from .creation import zeros_like
+from .creation import full_like, zeros_like
 from .fuse import fuse
 from .operators import FUNCTIONS
 from .ops.axes import public, require_array
@@ -33,6 +33,7 @@ from .table import (
     multiply,
     remainder,
     sigmoid,
+    sign,
     subtract,
     trunc,
     where,
@@ -60,6 +61,10 @@ copysign: Any = binary(
     vjp=lambda g, x, y, r: (g * copysign(1.0, x) * copysign(1.0, y), None),
     doc="The size of x with the sign of y.",
 )
+fabs = unary(
+    "fabs", "fabs(x)", vjp=lambda g, x, r: g * sign(x), doc="The absolute value, of integers as a float."
+)
+rint = unary("rint", "rint(x)", doc="The nearest integer, halves to the even one, as a float.")
 signbit = unary(
     "signbit",
     "x < T(0)",
@@ -337,7 +342,22 @@ def real(x: Array, /) -> Array:
 @public
 def imag(x: Array, /) -> Array:
     """Zeros like ``x``: cukern has no complex dtype."""
-    return zeros_like(require_array(x, "imag"))
+    x = require_array(x, "imag")
+    return zeros_like(x)
+
+
+@public
+def isreal(x: Array, /) -> Array:
+    """True for every element of ``x``: cukern has no complex dtype."""
+    x = require_array(x, "isreal")
+    return full_like(x, True, dtype=dtypes.bool_)
+
+
+@public
+def iscomplex(x: Array, /) -> Array:
+    """False for every element of ``x``: cukern has no complex dtype."""
+    x = require_array(x, "iscomplex")
+    return full_like(x, False, dtype=dtypes.bool_)
 
 
 @public
@@ -355,7 +375,8 @@ def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
 @public
 def modf(x: Array, /) -> tuple[Array, Array]:
     """The fractional and the whole part, both with the sign of x."""
-    whole = trunc(require_array(x, "modf"))
+    x = require_array(x, "modf")
+    whole = trunc(x)
     return copysign(where(equal(x, whole), 0, x - whole), x), whole
 
 
@@ -381,7 +402,7 @@ def nan_to_num(
     """
     from .info import finfo
 
-    require_array(x, "nan_to_num")
+    x = require_array(x, "nan_to_num")
     if dtypes.info(x.dtype).kind != "f":
         return astype(x, x.dtype)
     limits = finfo(x.dtype)

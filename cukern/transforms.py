@@ -43,14 +43,14 @@ def _device_beside(arguments: Iterable[Any]) -> Device | None:
 
 
 def _fresh(value: Any, path: str, device: Device | None) -> Array:
-    """An array of its own that equals ``value``, on ``device`` if that is a number.
+    """An array of its own that equals ``value``, on ``device`` if that is a number or an array of NumPy's.
 
     Tapes that track ``value`` record the step.
 
     A function is differentiated by such an argument, so that whatever else refers to the same array,
     an enclosing derivative for one, is a constant to it.
     """
-    if isinstance(value, float):
+    if isinstance(value, (float, np.ndarray)):
         value = asarray(value, device=device)
     if not is_array(value):
         raise TypeError(f"{path}: expected an array to differentiate by, got {type(value).__name__}")

@@ -1,5 +1,7 @@
 """Layers: fused operations with gradients of any order, and modules that hold their parameters."""
 
+from ..ops.names import MODULES as _MODULES
+from ..ops.names import missing as _missing
 from . import functional, init
 from .embedding import Embedding, embedding, one_hot
 from .functional import log_softmax, softmax
@@ -39,3 +41,5 @@ __all__ = [
     "one_hot",
     "softmax",
 ]
+
+__getattr__, __dir__ = _missing(__name__, __all__, _MODULES["nn"])

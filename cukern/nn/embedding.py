@@ -11,6 +11,7 @@ from .. import namespace as ops
 from ..array import Array
 from ..creation import arange
 from ..device import Device
+from ..ops.axes import require_array, require_arrays
 from . import init
 from .fused import common_dtype, require_ids, require_sizes
 from .module import Module, Parameter
@@ -35,6 +36,7 @@ def embedding(ids: Array, weight: Array) -> Array:
     >>> ck.nn.embedding(ck.asarray([2, 0]), ck.asarray([[1.0], [2.0], [3.0]])).tolist()
     [[3.0], [1.0]]
     """
+    ids, weight = require_arrays((ids, weight), "embedding", ("ids", "weight"))
     common_dtype("embedding", {"weight": weight})
     require_ids("embedding", "ids", ids)
     if weight.ndim != 2:
@@ -63,6 +65,7 @@ def one_hot(ids: Array, classes: int, dtype: Any = None) -> Array:
     >>> ck.nn.one_hot(ck.asarray([2, 0]), 3).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
+    ids = require_array(ids, "one_hot", "ids")
     require_ids("one_hot", "ids", ids)
     require_sizes("one_hot", classes=classes)
     if classes > np.iinfo(ids.dtype).max:

@@ -1,6 +1,8 @@
 """The operations of :mod:`cukern.nn` that hold no parameters."""
 
 from ..namespace import elu, gelu, log_softmax, relu, sigmoid, silu, softmax, softplus, tanh
+from ..ops.names import MODULES as _MODULES
+from ..ops.names import missing as _missing
 from .embedding import embedding, one_hot
 from .layer_norm import layer_norm
 from .linear import linear
@@ -31,3 +33,5 @@ __all__ = [
     "softplus",
     "tanh",
 ]
+
+__getattr__, __dir__ = _missing(__name__, __all__, _MODULES["nn.functional"])

@@ -15,6 +15,7 @@ from ..creation import empty, ones, zeros
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
+from ..ops.axes import first_array, require_array
 from ..ops.launch import divide_up
 from ..ops.reducer import load
 from . import reference
@@ -252,6 +253,9 @@ def layer_norm(
     >>> ck.nn.layer_norm(ck.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
+    x = require_array(x, "layer_norm", "x", first_array((weight, bias)))
+    weight = None if weight is None else require_array(weight, "layer_norm", "weight", x)
+    bias = None if bias is None else require_array(bias, "layer_norm", "bias", x)
     dtype = common_dtype("layer_norm", {"x": x}, {"weight": weight, "bias": bias})
     sizes = _normalized_shape(normalized_shape)
     if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:

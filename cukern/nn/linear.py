@@ -8,6 +8,7 @@ from typing import Any
 from .. import namespace as ops
 from ..array import Array
 from ..device import Device
+from ..ops.axes import require_array, require_arrays
 from . import init
 from .fused import common_dtype, require_sizes
 from .module import Module, Parameter
@@ -32,6 +33,8 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     >>> ck.nn.linear(ck.asarray([1.0, 2.0]), ck.asarray([[3.0, 4.0]]), ck.asarray([0.5])).tolist()
     [11.5]
     """
+    x, weight = require_arrays((x, weight), "linear", ("x", "weight"))
+    bias = None if bias is None else require_array(bias, "linear", "bias", x)
     dtype = common_dtype("linear", {"x": x, "weight": weight}, {"bias": bias})
     if weight.ndim != 2:
         raise ValueError(f"linear: weight: expected shape (outputs, inputs), got {weight.shape}")

@@ -26,6 +26,7 @@ from ..device import Device
 from ..function import Function
 from ..kernel import Kernel
 from ..layout import Layout, fresh_layout
+from ..ops.axes import require_arrays
 from ..ops.launch import on, remember
 from ..ops.products import multiply, readable
 from . import init, reference
@@ -220,7 +221,10 @@ def _checked(
     name: str, given: str, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
 ) -> list[Array]:
     """The arguments in one dtype, their shapes checked; the first of them is named ``given``."""
-    arrays = {given: inputs, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
+    names = (given, "weights", "bias", "old_h", "old_cell")
+    taken = require_arrays((inputs, weights, bias, old_h, old_cell), name, names)
+    inputs, weights, bias, old_h, old_cell = taken
+    arrays = dict(zip(names, taken, strict=True))
     dtype = common_dtype(name, arrays)
     _require_inputs(name, given, inputs)
     if old_h.ndim != 2:

@@ -15,6 +15,7 @@ from ..device.base import Prepared
 from ..fuse import fuse
 from ..kernel import Kernel
 from ..layout import Layout, fresh_layout
+from ..ops.axes import require_arrays
 from ..ops.launch import divide_up, on, power_of_two, remember
 from ..ops.reduce import logsumexp
 from .fused import common_dtype, fused_vjp, index_type, require_ids
@@ -78,6 +79,7 @@ def cross_entropy(logits: Array, targets: Array) -> Array:
     >>> round(ck.nn.cross_entropy(ck.zeros((3, 2)), ck.asarray([0, 1, 1])).item(), 4)
     0.6931
     """
+    logits, targets = require_arrays((logits, targets), "cross_entropy", ("logits", "targets"))
     common_dtype("cross_entropy", {"logits": logits})
     require_ids("cross_entropy", "targets", targets)
     if not logits.ndim or targets.shape != logits.shape[:-1]:
@@ -241,6 +243,7 @@ def mse_loss(prediction: Array, target: Array) -> Array:
     >>> ck.nn.mse_loss(ck.asarray([1.0, 2.0]), ck.asarray([1.0, 4.0])).item()
     2.0
     """
+    prediction, target = require_arrays((prediction, target), "mse_loss", ("prediction", "target"))
     common_dtype("mse_loss", {"prediction": prediction, "target": target})
     if prediction.shape != target.shape:
         raise ValueError(

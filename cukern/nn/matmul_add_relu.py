@@ -16,6 +16,7 @@ from ..creation import empty
 from ..device import Device
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
+from ..ops.axes import require_arrays
 from ..ops.launch import broadcast_steps, collapse, divide_up
 from ..ops.reduce import sum_to_shape
 from .fused import common_dtype, index_type, strided
@@ -263,6 +264,7 @@ def matmul_add_relu(
     [[11.5, 0.0]]
     """
     name = "matmul_add_relu"
+    lhs, rhs, bias = require_arrays((lhs, rhs, bias), name, ("lhs", "rhs", "bias"))
     dtype = common_dtype(name, {"lhs": lhs, "rhs": rhs, "bias": bias})
     if strategy not in ("save", "recompute"):
         raise ValueError(f"{name}: strategy: expected 'save' or 'recompute', got {strategy!r}")

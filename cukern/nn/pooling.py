@@ -11,6 +11,7 @@ from .. import namespace as ops
 from ..array import Array
 from ..creation import asarray
 from ..function import Function
+from ..ops.axes import require_array
 from . import pool_launch
 from .fused import common_dtype, is_int
 from .module import Module
@@ -106,7 +107,8 @@ def _pair(value: int | tuple[int, int], name: str, argument: str, least: int) ->
     return int(sizes[0]), int(sizes[1])
 
 
-def _checked(name: str, x: Array, windows: Windows) -> None:
+def _checked(name: str, x: Array, windows: Windows) -> Array:
+    x = require_array(x, name)
     common_dtype(name, {"x": x})
     if x.ndim not in (3, 4):
         raise ValueError(f"{name}: x: expected shape (N, C, H, W) or (C, H, W), got {x.shape}")
@@ -122,6 +124,7 @@ def _checked(name: str, x: Array, windows: Windows) -> None:
             f"{name}: kernel_size: no window of span {windows.span} fits x of shape {x.shape} "
             f"with padding {windows.padding}"
         )
+    return x
 
 
 def _windows(
@@ -175,7 +178,7 @@ def avg_pool2d(
     [[[3.5, 5.5]]]
     """
     windows = _windows("avg_pool2d", kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    _checked("avg_pool2d", x, windows)
+    x = _checked("avg_pool2d", x, windows)
     y: Array = _AvgPool2d.apply(x, windows)
     return y
 
@@ -214,7 +217,7 @@ def max_pool2d(
     [[[6.0, 8.0]]]
     """
     windows = _windows("max_pool2d", kernel_size, stride, padding, dilation, ceil_mode, True)
-    _checked("max_pool2d", x, windows)
+    x = _checked("max_pool2d", x, windows)
     y: Array = _MaxPool2d.apply(x, windows)
     return y
 

@@ -23,6 +23,16 @@ class Sequential(Module):
     def __init__(self, *layers: Callable[[Any], Any]) -> None:
         self.layers = layers
 
+    def __repr__(self) -> str:
+        lines = []
+        for i, layer in enumerate(self.layers):
+            text = repr(layer) if isinstance(layer, Module) else getattr(layer, "__name__", repr(layer))
+            lines.append(f"layers.{i}: {text}")
+        if not lines:
+            return f"{type(self).__name__}()"
+        body = "\n".join(lines).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {body}\n)"
+
     def forward(self, x: Any) -> Any:
         """What the last layer returns."""
         for layer in self.layers:

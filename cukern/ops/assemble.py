@@ -14,7 +14,7 @@ from ..array import Array
 from ..creation import arange, asarray, beside
 from ..row import is_scalar
 from ..table import not_equal
-from .axes import normalize_axes, normalize_axis, public, require_array
+from .axes import normalize_axes, normalize_axis, public, require_array, require_arrays
 from .elementwise import astype
 from .index import take
 from .manipulate import (
@@ -65,14 +65,14 @@ __all__ = [
 @public
 def copy(x: Array, /) -> Array:
     """A copy of ``x`` in C order; differentiable."""
-    return astype(require_array(x, "copy"), x.dtype)
+    x = require_array(x, "copy")
+    return astype(x, x.dtype)
 
 
 def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
     """The arrays with axes added as NumPy does: the third last of all, the others in front."""
     made = []
-    for x in xs:
-        require_array(x, name)
+    for x in require_arrays(xs, name):
         while x.ndim < ndim:
             x = expand_dims(x, -1 if ndim == 3 and x.ndim == 2 else 0)
         made.append(x)
@@ -98,27 +98,27 @@ def atleast_3d(*xs: Array) -> Any:
 
 
 def _listed(arrays: Sequence[Array], name: str) -> list[Array]:
-    made = list(arrays)
+    made = require_arrays(arrays, name)
     if not made:
         raise ValueError(f"{name}: expected at least one array")
     return made
 
 
 @public
-def hstack(arrays: Sequence[Array], /) -> Array:
-    """The arrays joined along the second axis, or the first where they have one.
+def hstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
+    """The arrays joined along the second axis, or the first where they have one; ``dtype`` as of :func:`concat`.
 
     Raises:
         ValueError: there is no array, or the shapes do not fit.
     """
     made = [atleast_1d(x) for x in _listed(arrays, "hstack")]
-    return concat(made, axis=0 if made[0].ndim == 1 else 1)
+    return concat(made, axis=0 if made[0].ndim == 1 else 1, dtype=dtype)
 
 
 @public
-def vstack(arrays: Sequence[Array], /) -> Array:
+def vstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
     """The arrays as rows, joined along the first axis. Errors as :func:`hstack`."""
-    return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0)
+    return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0, dtype=dtype)
 
 
 @public
@@ -153,7 +153,8 @@ def block(arrays: Any, /) -> Array:
 def _nested(arrays: Any) -> tuple[int, int]:
     """How deep lists of arrays are nested, and the most axes of an array in them."""
     if not isinstance(arrays, list):
-        return 0, require_array(arrays, "block").ndim
+        arrays = require_array(arrays, "block")
+        return 0, arrays.ndim
     found = [_nested(part) for part in arrays]
     if len({depth for depth, _ in found}) != 1:
         raise ValueError("block: expected lists that are not empty and nested evenly")
@@ -179,7 +180,8 @@ def vander(x: Array, /, N: int | None = None, increasing: bool = False) -> Array
     Raises:
         ValueError: ``x`` has not one axis, or ``N`` is negative.
     """
-    if require_array(x, "vander").ndim != 1:
+    x = require_array(x, "vander")
+    if x.ndim != 1:
         raise ValueError(f"vander: x: expected one axis, got shape {x.shape}")
     count = x.size if N is None else operator.index(N)
     if count < 0:
@@ -203,7 +205,8 @@ def trim_zeros(x: Array, /, trim: str = "fb", axis: int | Sequence[int] | None =
     Raises:
         ValueError: ``trim`` has another letter.
     """
-    axes = normalize_axes(axis, require_array(x, "trim_zeros").ndim, "trim_zeros")
+    x = require_array(x, "trim_zeros")
+    axes = normalize_axes(axis, x.ndim, "trim_zeros")
     letters = trim.lower()
     if letters not in ("f", "b", "fb", "bf"):
         raise ValueError(f"trim_zeros: trim: expected 'f', 'b' or 'fb', got {trim!r}")
@@ -222,13 +225,14 @@ def trim_zeros(x: Array, /, trim: str = "fb", axis: int | Sequence[int] | None =
 
 
 @public
-def array_split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Array]:
+def array_split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """:func:`split` into parts whose sizes may differ by one, the larger ones first.
 
     Raises:
         ValueError: there is not at least one part.
     """
-    place = normalize_axis(axis, require_array(x, "array_split").ndim, "array_split")
+    x = require_array(x, "array_split")
+    place = normalize_axis(axis, x.ndim, "array_split")
     if not isinstance(indices_or_sections, (int, np.integer)):
         return split(x, indices_or_sections, place)
     sections = operator.index(indices_or_sections)
@@ -240,25 +244,27 @@ def array_split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int
 
 
 def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, name: str) -> list[Array]:
-    if require_array(x, name).ndim < least:
+    x = require_array(x, name)
+    if x.ndim < least:
         raise ValueError(f"{name}: expected at least {least} axes, got shape {x.shape}")
     return split(x, cuts, axis)
 
 
 @public
-def hsplit(x: Array, indices_or_sections: int | Sequence[int], /) -> list[Array]:
+def hsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """:func:`split` along the second axis, or the first of an array with one."""
-    return _split_along(x, indices_or_sections, 1 if isinstance(x, Array) and x.ndim > 1 else 0, 1, "hsplit")
+    x = require_array(x, "hsplit")
+    return _split_along(x, indices_or_sections, 1 if x.ndim > 1 else 0, 1, "hsplit")
 
 
 @public
-def vsplit(x: Array, indices_or_sections: int | Sequence[int], /) -> list[Array]:
+def vsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """:func:`split` along the first axis of an array with two or more."""
     return _split_along(x, indices_or_sections, 0, 2, "vsplit")
 
 
 @public
-def dsplit(x: Array, indices_or_sections: int | Sequence[int], /) -> list[Array]:
+def dsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """:func:`split` along the third axis."""
     return _split_along(x, indices_or_sections, 2, 3, "dsplit")
 
@@ -282,7 +288,8 @@ def rot90(x: Array, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     Raises:
         ValueError: ``axes`` are not two.
     """
-    first, second = (normalize_axis(axis, require_array(x, "rot90").ndim, "rot90") for axis in axes)
+    x = require_array(x, "rot90")
+    first, second = (normalize_axis(axis, x.ndim, "rot90") for axis in axes)
     if first == second:
         raise ValueError(f"rot90: axes: expected two different axes, got {axes}")
     turns = operator.index(k) % 4
@@ -294,20 +301,21 @@ def rot90(x: Array, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 
 @public
-def rollaxis(x: Array, axis: int, /, start: int = 0) -> Array:
+def rollaxis(x: Array, /, axis: int, start: int = 0) -> Array:
     """A view with ``axis`` moved to stand before ``start``; :func:`moveaxis` says it better."""
-    place = normalize_axis(axis, require_array(x, "rollaxis").ndim, "rollaxis")
+    x = require_array(x, "rollaxis")
+    place = normalize_axis(axis, x.ndim, "rollaxis")
     target = normalize_axis(start, x.ndim + 1, "rollaxis")
     return moveaxis(x, place, target - (target > place))
 
 
 @public
-def tile(x: Array, repetitions: int | Sequence[int], /) -> Array:
+def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     """``x`` repeated as a whole along each axis.
 
     Args:
         x: any array.
-        repetitions: how often along each of the last axes; more than ``x`` has make new ones.
+        reps: how often along each of the last axes; more than ``x`` has make new ones.
 
     Raises:
         ValueError: a number is negative.
@@ -316,11 +324,11 @@ def tile(x: Array, repetitions: int | Sequence[int], /) -> Array:
     >>> ck.tile(ck.asarray([1, 2]), (2, 2)).tolist()
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
-    require_array(x, "tile")
-    given = repetitions if isinstance(repetitions, (Sequence, np.ndarray)) else (repetitions,)
+    x = require_array(x, "tile")
+    given = reps if isinstance(reps, (Sequence, np.ndarray)) else (reps,)
     times = tuple(map(operator.index, given))
     if any(n < 0 for n in times):
-        raise ValueError(f"tile: repetitions: expected numbers of at least 0, got {times}")
+        raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
     ndim = max(x.ndim, len(times))
     sizes, times = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - len(times)) + times
     apart = reshape(x, tuple(n for size in sizes for n in (1, size)))
@@ -329,7 +337,7 @@ def tile(x: Array, repetitions: int | Sequence[int], /) -> Array:
 
 
 @public
-def repeat(x: Array, repeats: int | Sequence[int] | Array, /, axis: int | None = None) -> Array:
+def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None = None) -> Array:
     """Each element repeated along an axis.
 
     Args:
@@ -345,7 +353,7 @@ def repeat(x: Array, repeats: int | Sequence[int] | Array, /, axis: int | None =
     >>> ck.repeat(ck.asarray([1, 2, 3]), ck.asarray([0, 2, 1])).tolist()
     [2, 2, 3]
     """
-    require_array(x, "repeat")
+    x = require_array(x, "repeat")
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "repeat")
@@ -373,13 +381,14 @@ def repeat(x: Array, repeats: int | Sequence[int] | Array, /, axis: int | None =
 
 
 @public
-def append(x: Array, values: Any, /, axis: int | None = None) -> Array:
+def append(x: Array, /, values: Any, axis: int | None = None) -> Array:
     """``x`` with ``values`` after it along an axis; both flattened without one."""
-    return concat([require_array(x, "append"), beside(values, x)], axis=axis)
+    x = require_array(x, "append")
+    return concat([x, beside(values, x)], axis=axis)
 
 
 def _flattened(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
-    require_array(x, name)
+    x = require_array(x, name)
     return (reshape(x, (-1,)), 0) if axis is None else (x, normalize_axis(axis, x.ndim, name))
 
 
@@ -388,7 +397,7 @@ def _key(obj: Any) -> Any:
 
 
 @public
-def delete(x: Array, obj: Any, /, axis: int | None = None) -> Array:
+def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     """``x`` without the parts at the places ``obj`` along an axis; flattened without one.
 
     Raises:
@@ -399,7 +408,7 @@ def delete(x: Array, obj: Any, /, axis: int | None = None) -> Array:
 
 
 @public
-def insert(x: Array, obj: Any, values: Any, /, axis: int | None = None) -> Array:
+def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array:
     """``x`` with ``values`` inserted before the places ``obj`` along an axis; flattened without one.
 
     Raises:
@@ -424,14 +433,15 @@ def insert(x: Array, obj: Any, values: Any, /, axis: int | None = None) -> Array
 
 
 @public
-def resize(x: Array, shape: int | Sequence[int], /) -> Array:
+def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
     """The elements of ``x`` in C order, again and again, in a shape of any size.
 
     Raises:
         ValueError: ``x`` is empty and the shape is not.
     """
-    require_array(x, "resize")
-    sizes = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
+    x = require_array(x, "resize")
+    given = new_shape if isinstance(new_shape, Sequence) else (new_shape,)
+    sizes = tuple(map(operator.index, given))
     count = math.prod(sizes)
     if count and not x.size:
         raise ValueError(f"resize: x: an array of shape {x.shape} has no element to repeat for {sizes}")
@@ -459,7 +469,8 @@ def meshgrid(
         raise ValueError(f"meshgrid: indexing: expected 'xy' or 'ij', got {indexing!r}")
     made: list[Array] = []
     for i, x in enumerate(arrays):
-        if require_array(x, "meshgrid", f"arrays[{i}]").ndim > 1:
+        x = require_array(x, "meshgrid", f"arrays[{i}]")
+        if x.ndim > 1:
             raise ValueError(f"meshgrid: arrays[{i}]: expected one axis, got shape {x.shape}")
         place = {0: 1, 1: 0}.get(i, i) if indexing == "xy" and len(arrays) > 1 else i
         made.append(reshape(x, tuple(-1 if axis == place else 1 for axis in range(len(arrays)))))

@@ -17,7 +17,7 @@ from ..device import Device
 from ..errors import DeviceError
 from ..row import is_scalar
 from ..table import add, divide, equal, less, maximum, minimum, multiply, negative, not_equal, where
-from .axes import public, require_array
+from .axes import public, require_written
 from .elementwise import astype
 from .getitem import Rows, getitem, named, replaced
 from .index import scatter, scatter_into, take
@@ -245,4 +245,4 @@ def _chosen(
 @public
 def at(x: Array, /) -> At:
     """``x.at[key].set(value)`` and its like: the array changed at a part, as a new array. See :class:`Change`."""
-    return At(require_array(x, "at"))
+    return At(require_written(x, "at"))

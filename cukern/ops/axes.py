@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from numpy.exceptions import AxisError
 
-from .. import tape
+from .. import dtypes, tape
 from ..array import Array
+from ..creation import asarray
+from ..creation import beside as joined
 from ..errors import GradientError
 from ..expr import Expr
-from ..operators import FUNCTIONS
+from ..operators import FUNCTIONS, is_foreign
+from ..row import is_scalar
 
 Axis = int | tuple[int, ...] | None
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +33,9 @@ def on_device(function: F) -> F:
 
     @functools.wraps(function)
     def wrapper(x: Any, *args: Any, **options: Any) -> Any:
-        if not isinstance(x, Array) or x.device.kind == "host":
+        if not isinstance(x, Array):
+            x = require_array(x, function.__name__, beside=first_array(args))
+        if x.device.kind == "host":
             return function(x, *args, **options)
         with x.device.activate():
             return function(x, *args, **options)
@@ -38,17 +43,74 @@ def on_device(function: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def require_array(x: object, name: str, argument: str = "x") -> Array:
-    """``x``, an Array.
+def require_array(x: object, name: str, argument: str = "x", beside: Array | None = None) -> Array:
+    """``x`` as an Array: one as it is; NumPy's arrays, numbers and nested lists as :func:`cukern.asarray` makes them.
+
+    Args:
+        x: the argument of a function.
+        name: the function, for the error.
+        argument: the argument's name, for the error.
+        beside: an operand of the same function: what is no Array goes to its device, and a Python number
+            takes its dtype, as it does in arithmetic.
 
     Raises:
-        TypeError: it is none; a symbol of a fused function is none.
+        TypeError: no dtype of cukern holds it; a symbol of a fused function is none.
+    """
+    return x if isinstance(x, Array) else _made(x, name, argument, beside)
+
+
+def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = ()) -> list[Array]:
+    """Operands of one function as Arrays: what is none goes beside the first that is one.
+
+    Args:
+        values: the operands.
+        name: the function, for the error.
+        arguments: their names, for the error; ``arrays[0]`` and so on by default.
+    """
+    made = list(values)
+    for x in made:
+        if not isinstance(x, Array):
+            break
+    else:
+        return made
+    first = first_array(made)
+    names = arguments or [f"arrays[{i}]" for i in range(len(made))]
+    return [require_array(x, name, argument, first) for x, argument in zip(made, names, strict=True)]
+
+
+def first_array(values: Iterable[Any]) -> Array | None:
+    """The first Array among some values, beside which the others go; None where there is none."""
+    return next((value for value in values if isinstance(value, Array)), None)
+
+
+def require_written(x: object, name: str, argument: str = "x") -> Array:
+    """``x``, an Array that a function writes into; nothing else, as what were made of it would be written.
+
+    Raises:
+        TypeError: it is none.
     """
     if isinstance(x, Array):
         return x
+    raise TypeError(f"{name}: {argument}: expected a cukern.Array to write into, got {type(x).__name__}")
+
+
+def _made(x: Any, name: str, argument: str, beside: Array | None) -> Array:
+    """An Array of what is none."""
     if isinstance(x, Expr):
         raise TypeError(f"{name}: a fused function is elementwise; apply {name} before or after it")
-    raise TypeError(f"{name}: {argument}: expected a cukern.Array, got {type(x).__name__}")
+    listed = isinstance(x, (list, tuple, range))
+    device = None if beside is None else beside.device
+    dtype = dtypes.result_type(beside.dtype, x) if beside is not None and is_scalar(x) else None
+    if is_scalar(x) or listed or is_foreign(x):
+        try:
+            return asarray(x, dtype, device) if beside is None or not listed else joined(x, beside)
+        except (TypeError, ValueError) as error:
+            reason = str(error).removeprefix("obj: ")
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{name}: {argument}: {reason}") from error
+    raise TypeError(
+        f"{name}: {argument}: expected an array, a number or nested lists of them, got {type(x).__name__}"
+    )
 
 
 def require_constant(name: str, **arguments: Any) -> None:

@@ -20,7 +20,15 @@ from ..fuse import fuse
 from ..kernel import Kernel
 from ..row import convert_scalar
 from ..table import isnan, not_equal, remainder, subtract, where
-from .axes import normalize_axes, normalize_axis, public, require_array, require_constant
+from .axes import (
+    first_array,
+    normalize_axes,
+    normalize_axis,
+    public,
+    require_array,
+    require_arrays,
+    require_constant,
+)
 from .elementwise import astype
 from .index import take
 from .launch import allocate, divide_up, on, one_device
@@ -62,7 +70,7 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
     >>> ck.diff(ck.asarray([1, 4, 9, 16]), n=2).tolist()
     [2, 2]
     """
-    require_array(x, "diff")
+    x = require_array(x, "diff", "x", first_array((prepend, append)))
     place = normalize_axis(axis, x.ndim, "diff")
     times = operator.index(n)
     if times < 0:
@@ -92,7 +100,8 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
     Raises:
         TypeError: floats are to be put beside integers, or signed beside unsigned ones.
     """
-    made = diff(reshape(require_array(x, "ediff1d"), (-1,)))
+    x = require_array(x, "ediff1d")
+    made = diff(reshape(x, (-1,)))
     parts = []
     part: Any
     for name, part in (("to_begin", to_begin), ("", made), ("to_end", to_end)):
@@ -194,7 +203,7 @@ def gradient(
         TypeError: as many spacings as axes are needed.
         ValueError: an axis is too short, or coordinates of another number.
     """
-    require_array(x, "gradient")
+    x = require_array(x, "gradient")
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
     axes = normalize_axes(axis, x.ndim, "gradient")
@@ -219,7 +228,8 @@ def trapezoid(y: Array, /, x: Any = None, dx: float = 1.0, axis: int = -1) -> Ar
         dx: the spacing without ``x``.
         axis: the axis.
     """
-    place = normalize_axis(axis, require_array(y, "trapezoid").ndim, "trapezoid")
+    y = require_array(y, "trapezoid", "y", x if isinstance(x, Array) else None)
+    place = normalize_axis(axis, y.ndim, "trapezoid")
     values = _floating(y)
     steps: Any = dx
     result = dtypes.float_of(y.dtype)
@@ -314,8 +324,7 @@ def _valid(x: Array, kernel: Array) -> Array:
 
 
 def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Array:
-    require_array(a, name, "a")
-    require_array(v, name, "v")
+    a, v = require_arrays((a, v), name, ("a", "v"))
     one_device(name, (a, v))
     if a.ndim != 1 or v.ndim != 1 or not a.size or not v.size:
         raise ValueError(
@@ -386,8 +395,7 @@ def interp(
     Raises:
         ValueError: ``xp`` and ``fp`` have other axes, are empty or differ in shape; or ``period`` is 0.
     """
-    require_array(xp, "interp", "xp")
-    require_array(fp, "interp", "fp")
+    x, xp, fp = require_arrays((x, xp, fp), "interp", ("x", "xp", "fp"))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ValueError(
             f"interp: xp, fp: expected one axis of one size, not empty, got {xp.shape} and {fp.shape}"

@@ -10,7 +10,7 @@ from typing import Any
 from .. import dtypes
 from ..array import Array
 from ..fuse import fuse
-from .axes import public, require_array
+from .axes import public, require_arrays
 from .elementwise import astype
 from .linalg import diagonal, matmul
 from .manipulate import permute_dims, reshape, squeeze
@@ -133,20 +133,17 @@ def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]
         TypeError: an operand is no array.
         ValueError: there is none.
     """
-    key: list[Any] = []
-    arrays: list[Array] = []
-    for i, operand in enumerate(operands):
-        if isinstance(operand, Array):
-            arrays.append(operand)
-            key.append(operand.shape)
-        elif isinstance(operand, str) and i == 0:
-            key.append(operand.replace(" ", ""))
-        elif isinstance(operand, (list, tuple)) and i and isinstance(operands[0], Array):
-            key.append(tuple(operand))
-        else:
-            require_array(operand, "einsum", f"operands[{i}]")
-    if not arrays:
+    key: list[Any] = list(operands)
+    named = bool(operands) and isinstance(operands[0], str)
+    # Without a string, lists of labels stand behind each array, and behind them those of the result.
+    places = range(1, len(operands)) if named else range(0, len(operands) - len(operands) % 2, 2)
+    given = [operands[i] for i in places]
+    if not given:
         raise ValueError("einsum: expected at least one array")
+    arrays = require_arrays(given, "einsum", [f"operands[{i}]" for i in places])
+    for i, x in zip(places, arrays, strict=True):
+        key[i] = x.shape
+    key = [one.replace(" ", "") if isinstance(one, str) else tuple(one) for one in key]
     dtype = dtypes.result_type(*(x.dtype for x in arrays))
     return tuple(key), [astype(x, dtype, copy=False) for x in arrays]
 

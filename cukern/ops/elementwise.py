@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import asarray, device_of
+from ..creation import asarray
 from ..expr import Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
 from ..operators import FUNCTIONS
 from ..program import Backward, Program, program, remember
 from ..row import FLOAT, Row, Scalar, is_scalar
-from .axes import public, require_array
+from .axes import first_array, public, require_array
 from .launch import Plan, planned
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
@@ -252,22 +252,20 @@ def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
 
 
 def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Operands as arrays and Python numbers; NumPy's arrays and scalars go to the device of ours.
+    """Operands as arrays and Python numbers; what is neither goes beside the first array, as everywhere.
 
     Raises:
-        TypeError: an operand is none of these.
+        TypeError: an operand is no array, number or nested list of them.
     """
-    device = device_of(operands)
+    first = first_array(operands)
     made: list[Any] = []
-    for operand in operands:
-        if isinstance(operand, Array):
-            made.append(operand)
-        elif is_scalar(operand):
+    for i, operand in enumerate(operands):
+        if is_scalar(operand):
             made.append(next(kind(operand) for kind in (bool, int, float) if isinstance(operand, kind)))
-        elif isinstance(operand, (np.ndarray, np.generic)):
-            made.append(asarray(operand, device=device))
         else:
-            raise TypeError(f"{name}: expected arrays and numbers, got {type(operand).__name__}")
+            made.append(
+                require_array(operand, name, "xyz"[i] if len(operands) < 4 else f"operands[{i}]", first)
+            )
     return tuple(made)
 
 
@@ -354,13 +352,35 @@ class Bounded(Elementwise):
 
     @overload
     def __call__(
-        self, x: Expr, /, min: Expr | Scalar | None = None, max: Expr | Scalar | None = None
+        self,
+        x: Expr,
+        /,
+        min: Expr | Scalar | None = None,
+        max: Expr | Scalar | None = None,
+        *,
+        a_min: Expr | Scalar | None = None,
+        a_max: Expr | Scalar | None = None,
     ) -> Expr: ...
     @overload
     def __call__(
-        self, x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None
+        self,
+        x: ArrayLike,
+        /,
+        min: ArrayLike | None = None,
+        max: ArrayLike | None = None,
+        *,
+        a_min: ArrayLike | None = None,
+        a_max: ArrayLike | None = None,
     ) -> Array: ...
-    def __call__(self, x: Any, /, min: Any = None, max: Any = None) -> Any:
+    def __call__(
+        self, x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
+    ) -> Any:
+        if a_min is not None or a_max is not None:
+            if min is not None or max is not None:
+                raise TypeError(
+                    f"{self.name}: min and a_min, max and a_max are names of one argument: give one"
+                )
+            min, max = a_min, a_max
         return self.apply((x, min, max))
 
 
@@ -408,7 +428,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     """
     if isinstance(x, Expr):
         return x.astype(dtype)
-    require_array(x, "astype")
+    x = require_array(x, "astype")
     if device is not None and x.device != device:
         x = x.to_device(device)
     wanted = dtypes.as_dtype(dtype)

@@ -11,7 +11,7 @@ from .. import dtypes
 from ..array import Array
 from ..table import divide, sqrt, square
 from .assemble import vander
-from .axes import public, require_array
+from .axes import public, require_array, require_arrays
 from .elementwise import astype
 from .manipulate import expand_dims
 from .matrices import lstsq
@@ -28,7 +28,10 @@ def polyval(p: Array, x: Any, /) -> Any:
     >>> polyval(ck.asarray([1.0, 0.0, 2.0]), ck.asarray([3.0])).tolist()
     [11.0]
     """
-    if require_array(p, "polyval", "p").ndim != 1:
+    p = require_array(p, "polyval", "p", x if isinstance(x, Array) else None)
+    if not isinstance(x, (int, float)):
+        x = require_array(x, "polyval", "x", p)
+    if p.ndim != 1:
         raise ValueError(f"polyval: p: expected one axis, got shape {p.shape}")
     made: Any = x * 0
     for i in range(p.size):
@@ -37,7 +40,7 @@ def polyval(p: Array, x: Any, /) -> Any:
 
 
 @public
-def polyfit(x: Array, y: Array, deg: int, /, rcond: float | None = None, *, w: Array | None = None) -> Array:
+def polyfit(x: Array, y: Array, /, deg: int, rcond: float | None = None, *, w: Array | None = None) -> Array:
     """The coefficients, the highest first, of the polynomial of a degree that is nearest to ``y`` at ``x``.
 
     Args:
@@ -63,14 +66,16 @@ def polyfit(x: Array, y: Array, deg: int, /, rcond: float | None = None, *, w: A
     degree = operator.index(deg)
     if degree < 0:
         raise ValueError(f"polyfit: deg: expected at least 0, got {deg}")
-    if require_array(x, "polyfit").ndim != 1 or not x.size:
+    x, y = require_arrays((x, y), "polyfit", ("x", "y"))
+    if x.ndim != 1 or not x.size:
         raise ValueError(f"polyfit: x: expected one axis with elements, got shape {x.shape}")
-    if require_array(y, "polyfit", "y").ndim not in (1, 2) or y.shape[0] != x.shape[0]:
+    if y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
         raise ValueError(f"polyfit: y: expected shape ({x.shape[0]},) or ({x.shape[0]}, k), got {y.shape}")
     wide = x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
     left, right = vander(wide, degree + 1), y if y.dtype in dtypes.FLOATS else astype(y, wide.dtype)
     if w is not None:
-        if require_array(w, "polyfit", "w").shape != x.shape:
+        w = require_array(w, "polyfit", "w", x)
+        if w.shape != x.shape:
             raise ValueError(f"polyfit: w: expected shape {x.shape}, got {w.shape}")
         left = left * expand_dims(w, 1)
         right = right * (expand_dims(w, 1) if right.ndim == 2 else w)

@@ -237,7 +237,7 @@ def _edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Ar
 
 def _sample(name: str, x: Array, weights: Any) -> tuple[Array, Array | None]:
     """Data and weights along one axis; bools as numbers."""
-    require_array(x, name)
+    x = require_array(x, name)
     flat = reshape(astype(x, dtypes.uint8) if x.dtype == dtypes.bool_ else x, (-1,))
     if weights is None:
         return flat, None
@@ -376,7 +376,7 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
     >>> ck.bincount(ck.asarray([1, 3, 1])).tolist()
     [0, 2, 0, 1]
     """
-    require_array(x, "bincount")
+    x = require_array(x, "bincount")
     if dtypes.info(x.dtype).kind == "f":
         raise TypeError(f"bincount: x: expected integers, got {x.dtype}")
     if x.ndim != 1:
@@ -398,7 +398,7 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
 
 
 @public
-def digitize(x: Any, bins: Any, /, right: bool = False) -> Array:
+def digitize(x: Any, /, bins: Any, right: bool = False) -> Array:
     """The number of the bin that each element is in: ``bins[i - 1] <= x < bins[i]``.
 
     Args:

@@ -19,7 +19,7 @@ import numpy as np
 from .. import dtypes, tape
 from ..array import Array
 from ..errors import DeviceError
-from .axes import normalize_axis, on_device, public, recorded, recorded_many, require_array
+from .axes import normalize_axis, on_device, public, recorded, recorded_many, require_array, require_written
 from .elementwise import astype
 from .manipulate import broadcast_to, reshape
 from .rows import added_along, gathered, picked_along, summed
@@ -116,7 +116,7 @@ def scatter_into(x: Array, g: Array, places: Any, outer: int, size: int, inner: 
 @public
 @on_device
 def take(
-    x: Array, indices: Any, /, *, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
+    x: Array, /, indices: Any, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
 ) -> Array:
     """The elements of ``x`` at places along an axis.
 
@@ -132,7 +132,6 @@ def take(
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
-    require_array(x, "take")
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take")
@@ -160,7 +159,7 @@ def _take(x: Array, data: Any, axis: int) -> Array:
 
 @public
 @on_device
-def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
+def take_along_axis(x: Array, /, indices: Array, axis: int = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that place along an axis.
 
     Args:
@@ -173,7 +172,6 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         ValueError: the shapes do not fit.
     """
-    require_array(x, "take_along_axis")
     place = normalize_axis(axis, x.ndim, "take_along_axis")
     places = _along_axis(x, indices, place, "take_along_axis")
     return _along(x, places, place, x.shape[place], "gather")
@@ -211,7 +209,7 @@ def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", 
 
 @public
 @on_device
-def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Array:
+def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
     """``x`` with ``values`` added at places along an axis; what shares a place adds up, the same bits in every run.
 
     Sums are taken in the order of the indices, those of a place that is named very often in parts.
@@ -225,8 +223,8 @@ def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Arr
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
-    require_array(x, "index_add")
-    if require_array(values, "index_add", "values").device is not x.device:
+    values = require_array(values, "index_add", "values", x)
+    if values.device is not x.device:
         raise DeviceError(f"index_add: expected arrays on one device, got {x.device} and {values.device}")
     place = normalize_axis(axis, x.ndim, "index_add")
     places = settled_in(integers(indices, x, "index_add").reshape(-1), x.shape[place], x, "index_add")
@@ -238,8 +236,7 @@ def index_add(x: Array, indices: Any, values: Array, /, *, axis: int = 0) -> Arr
 
 
 @public
-@on_device
-def put_along_axis(x: Array, indices: Array, values: Any, /, axis: int = -1) -> None:
+def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> None:
     """Write ``values`` to places along an axis, in place; the last of several for one place stays.
 
     Args:
@@ -253,9 +250,13 @@ def put_along_axis(x: Array, indices: Array, values: Any, /, axis: int = -1) -> 
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         ValueError: the shapes do not fit.
     """
+    _put_along(require_written(x, "put_along_axis"), indices, values, axis)
+
+
+@on_device
+def _put_along(x: Array, indices: Any, values: Any, axis: int) -> None:
     from .getitem import put
 
-    require_array(x, "put_along_axis")
     place = normalize_axis(axis, x.ndim, "put_along_axis")
     data = _along_axis(x, indices, place, "put_along_axis")
     before, after = x.shape[:place], x.shape[place + 1 :]

@@ -14,7 +14,7 @@ from ..array import Array
 from ..creation import empty, ones
 from ..device.libraries import needed
 from ..errors import DeviceError
-from .axes import on_device, require_array
+from .axes import on_device, require_array, require_arrays
 from .elementwise import astype
 from .launch import broadcast_shapes
 from .linalg import from_diagonal, matmul
@@ -41,7 +41,7 @@ def matrices(x: Any, name: str, square: bool = False) -> Array:
         ValueError: there are not two axes.
         LinAlgError: the matrices are not square, and must be.
     """
-    require_array(x, name)
+    x = require_array(x, name)
     if x.ndim < 2:
         raise LinAlgError(f"{name}: x: expected at least two axes, got shape {x.shape}")
     if square and x.shape[-1] != x.shape[-2]:
@@ -67,8 +67,9 @@ def _refuse_halves(x: Array, name: str) -> None:
 
 def promoted(x1: Any, x2: Any, name: str, arguments: tuple[str, str] = ("x1", "x2")) -> tuple[Array, Array]:
     """Two arrays in the dtype that they promote to."""
-    for x, argument in zip((x1, x2), arguments, strict=True):
-        _refuse_halves(require_array(x, name, argument), name)
+    x1, x2 = require_arrays((x1, x2), name, arguments)
+    for x in (x1, x2):
+        _refuse_halves(x, name)
     dtype = dtypes.result_type(x1.dtype, x2.dtype)
     return astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
 

@@ -6,15 +6,23 @@ import math
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes, tape
 from ..array import Array
 from ..errors import DeviceError
 from ..fuse import fuse
-from .axes import normalize_axes, normalize_axis, on_device, public, recorded, require_array, view
-from .elementwise import as_operands, astype
+from .axes import (
+    normalize_axes,
+    normalize_axis,
+    on_device,
+    public,
+    recorded,
+    require_array,
+    require_arrays,
+    view,
+)
+from .elementwise import astype
 from .launch import on, raw, zeros
 from .manipulate import (
     expand_dims,
@@ -81,10 +89,7 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     plan = known(x1, x2)
     if plan is not None:
         return _recorded_product(x1, x2, plan(x1, x2))
-    if isinstance(x1, np.ndarray) or isinstance(x2, np.ndarray):
-        x1, x2 = as_operands("matmul", (x1, x2))
-    require_array(x1, "matmul", "x1")
-    require_array(x2, "matmul", "x2")
+    x1, x2 = require_arrays((x1, x2), "matmul", ("x1", "x2"))
     if x1.device is not x2.device:
         raise DeviceError(f"matmul: expected arrays on one device, got {x1.device} and {x2.device}")
     if not x1.ndim or not x2.ndim:
@@ -144,8 +149,9 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         AxisError: an operand has no such axis.
         ValueError: the sizes of the axis differ, or the other axes do not broadcast.
     """
-    place1 = normalize_axis(axis, require_array(x1, "vecdot", "x1").ndim, "vecdot")
-    place2 = normalize_axis(axis, require_array(x2, "vecdot", "x2").ndim, "vecdot")
+    x1, x2 = require_arrays((x1, x2), "vecdot", ("x1", "x2"))
+    place1 = normalize_axis(axis, x1.ndim, "vecdot")
+    place2 = normalize_axis(axis, x2.ndim, "vecdot")
     if x1.shape[place1] != x2.shape[place2]:
         raise ValueError(f"vecdot: shapes {x1.shape} and {x2.shape} differ along axis {axis}")
     return _dot(moveaxis(x1, place1, -1), moveaxis(x2, place2, -1), dtypes.result_type(x1.dtype, x2.dtype))
@@ -163,7 +169,8 @@ def matvec(x1: Array, x2: Array, /) -> Array:
     Raises:
         ValueError: an operand has too few axes, or the shapes do not fit.
     """
-    if require_array(x1, "matvec", "x1").ndim < 2 or not require_array(x2, "matvec", "x2").ndim:
+    x1, x2 = require_arrays((x1, x2), "matvec", ("x1", "x2"))
+    if x1.ndim < 2 or not x2.ndim:
         raise ValueError(f"matvec: expected a matrix and a vector, got shapes {x1.shape} and {x2.shape}")
     return squeeze(matmul(x1, expand_dims(x2, -1)), -1)
 
@@ -175,7 +182,8 @@ def vecmat(x1: Array, x2: Array, /) -> Array:
     Raises:
         ValueError: an operand has too few axes, or the shapes do not fit.
     """
-    if not require_array(x1, "vecmat", "x1").ndim or require_array(x2, "vecmat", "x2").ndim < 2:
+    x1, x2 = require_arrays((x1, x2), "vecmat", ("x1", "x2"))
+    if not x1.ndim or x2.ndim < 2:
         raise ValueError(f"vecmat: expected a vector and a matrix, got shapes {x1.shape} and {x2.shape}")
     return squeeze(matmul(expand_dims(x1, -2), x2), -2)
 
@@ -195,8 +203,7 @@ def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
     Raises:
         ValueError: the sizes of the axes differ, or there are not as many.
     """
-    require_array(x1, "tensordot", "x1")
-    require_array(x2, "tensordot", "x2")
+    x1, x2 = require_arrays((x1, x2), "tensordot", ("x1", "x2"))
     if isinstance(axes, int):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
             raise ValueError(f"tensordot: axes: {axes} are more than {x1.shape} or {x2.shape} has")
@@ -219,14 +226,16 @@ def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
 @public
 def outer(x1: Array, x2: Array, /) -> Array:
     """The products of each element of one array with each of another, both flattened: a matrix."""
-    first, second = ravel(require_array(x1, "outer", "x1")), ravel(require_array(x2, "outer", "x2"))
+    x1, x2 = require_arrays((x1, x2), "outer", ("x1", "x2"))
+    first, second = ravel(x1), ravel(x2)
     return expand_dims(first, 1) * second
 
 
 @public
 def inner(x1: Array, x2: Array, /) -> Array:
     """The sum of products over the last axis of both."""
-    if not require_array(x1, "inner", "x1").ndim or not require_array(x2, "inner", "x2").ndim:
+    x1, x2 = require_arrays((x1, x2), "inner", ("x1", "x2"))
+    if not x1.ndim or not x2.ndim:
         return x1 * x2
     return tensordot(x1, x2, axes=((-1,), (-1,)))
 
@@ -234,7 +243,8 @@ def inner(x1: Array, x2: Array, /) -> Array:
 @public
 def dot(x1: Array, x2: Array, /) -> Array:
     """The product of matrices and vectors; else the sum over the last axis of ``x1`` and the second last of ``x2``."""
-    if not require_array(x1, "dot", "x1").ndim or not require_array(x2, "dot", "x2").ndim:
+    x1, x2 = require_arrays((x1, x2), "dot", ("x1", "x2"))
+    if not x1.ndim or not x2.ndim:
         return x1 * x2
     return tensordot(x1, x2, axes=((-1,), (-2,) if x2.ndim > 1 else (0,)))
 
@@ -242,14 +252,14 @@ def dot(x1: Array, x2: Array, /) -> Array:
 @public
 def vdot(x1: Array, x2: Array, /) -> Array:
     """The sum of products of all elements, both flattened."""
-    return vecdot(ravel(require_array(x1, "vdot", "x1")), ravel(require_array(x2, "vdot", "x2")))
+    x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
+    return vecdot(ravel(x1), ravel(x2))
 
 
 @public
 def kron(x1: Array, x2: Array, /) -> Array:
     """The Kronecker product: ``x2`` times each element of ``x1``, side by side."""
-    require_array(x1, "kron", "x1")
-    require_array(x2, "kron", "x2")
+    x1, x2 = require_arrays((x1, x2), "kron", ("x1", "x2"))
     ndim = max(x1.ndim, x2.ndim)
     sizes = [(1,) * (ndim - x.ndim) + x.shape for x in (x1, x2)]
     left = reshape(x1, tuple(n for size in sizes[0] for n in (size, 1)))
@@ -289,7 +299,8 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ar
     Raises:
         ValueError: there are not two axes, or both are the same.
     """
-    if require_array(x, "diagonal").ndim < 2:
+    x = require_array(x, "diagonal")
+    if x.ndim < 2:
         raise ValueError(f"diagonal: expected at least two axes, got shape {x.shape}")
     axes = normalize_axes((axis1, axis2), x.ndim, "diagonal")
     moved = moveaxis(x, axes, (-2, -1))
@@ -313,7 +324,8 @@ def diag(x: Array, /, k: int = 0) -> Array:
     Raises:
         ValueError: ``x`` has other axes.
     """
-    if require_array(x, "diag").ndim == 2:
+    x = require_array(x, "diag")
+    if x.ndim == 2:
         return diagonal(x, k)
     if x.ndim != 1:
         raise ValueError(f"diag: expected one axis or two, got shape {x.shape}")
@@ -324,7 +336,8 @@ def diag(x: Array, /, k: int = 0) -> Array:
 @public
 def diagflat(x: Array, /, k: int = 0) -> Array:
     """A matrix of zeros with the elements of ``x`` on the ``k``-th diagonal."""
-    return diag(ravel(require_array(x, "diagflat")), k)
+    x = require_array(x, "diagflat")
+    return diag(ravel(x), k)
 
 
 @fuse
@@ -333,18 +346,30 @@ def _cross(a0: Array, a1: Array, a2: Array, b0: Array, b1: Array, b2: Array) -> 
 
 
 @public
-def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
+def cross(
+    x1: Array, x2: Array, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Array:
     """The cross product of vectors of three elements along an axis.
+
+    Args:
+        x1: any array.
+        x2: any array.
+        axisa: the axis of ``x1``.
+        axisb: the axis of ``x2``.
+        axisc: the axis of the result.
+        axis: all three.
 
     Raises:
         ValueError: the axis has another size, or the shapes do not broadcast.
     """
-    require_array(x1, "cross", "x1")
-    require_array(x2, "cross", "x2")
-    places = [normalize_axis(axis, x.ndim, "cross") for x in (x1, x2)]
+    x1, x2 = require_arrays((x1, x2), "cross", ("x1", "x2"))
+    given = (axisa, axisb) if axis is None else (axis, axis)
+    places = [normalize_axis(one, x.ndim, "cross") for one, x in zip(given, (x1, x2), strict=True)]
     for name, x, place in (("x1", x1, places[0]), ("x2", x2, places[1])):
         if x.shape[place] != 3:
-            raise ValueError(f"cross: {name}: expected 3 elements along axis {axis}, got shape {x.shape}")
+            raise ValueError(f"cross: {name}: expected 3 elements along axis {place}, got shape {x.shape}")
     parts = [part for x, place in zip((x1, x2), places, strict=True) for part in unstack(x, axis=place)]
     made = stack(list(_cross(*parts)), axis=-1)
-    return moveaxis(made, -1, axis if axis < 0 else places[0] + made.ndim - x1.ndim)
+    if axis is not None:
+        axisc = axis if axis < 0 else places[0] + made.ndim - x1.ndim
+    return moveaxis(made, -1, axisc)

@@ -16,7 +16,16 @@ from ..creation import arange
 from ..dtypes import DType
 from ..fuse import fuse
 from ..table import where
-from .axes import normalize_axes, normalize_axis, public, recorded, recorded_many, require_array, view
+from .axes import (
+    normalize_axes,
+    normalize_axis,
+    public,
+    recorded,
+    recorded_many,
+    require_array,
+    require_arrays,
+    view,
+)
 from .elementwise import astype, can_cast
 from .launch import allocate, broadcast_shapes, collapse, one_device
 from .moving import remap, write
@@ -71,7 +80,7 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     Raises:
         ValueError: the shape has another number of elements, or needs a copy that ``copy`` forbids.
     """
-    require_array(x, "reshape")
+    x = require_array(x, "reshape")
     sizes = _resolved(_sizes(shape, "reshape"), x.shape)
     if order == "F":
         turned = reshape(transpose(x), sizes[::-1], copy=copy)
@@ -124,7 +133,7 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     Raises:
         ValueError: ``axes`` is not a permutation of the axes.
     """
-    require_array(x, "permute_dims")
+    x = require_array(x, "permute_dims")
     order = normalize_axes(tuple(axes), x.ndim, "permute_dims")
     if len(order) != x.ndim:
         raise ValueError(f"permute_dims: axes: expected a permutation of {x.ndim} axes, got {tuple(axes)}")
@@ -135,7 +144,7 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
 @public
 def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
     """A view with the axes reversed, or in the order ``axes``."""
-    require_array(x, "transpose")
+    x = require_array(x, "transpose")
     return permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else axes)
 
 
@@ -146,7 +155,8 @@ def matrix_transpose(x: Array, /) -> Array:
     Raises:
         ValueError: ``x`` has fewer than two axes.
     """
-    if require_array(x, "matrix_transpose").ndim < 2:
+    x = require_array(x, "matrix_transpose")
+    if x.ndim < 2:
         raise ValueError(f"matrix_transpose: expected at least two axes, got shape {x.shape}")
     return swapaxes(x, -2, -1)
 
@@ -154,7 +164,7 @@ def matrix_transpose(x: Array, /) -> Array:
 @public
 def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
     """A view with two axes exchanged."""
-    require_array(x, "swapaxes")
+    x = require_array(x, "swapaxes")
     order = list(range(x.ndim))
     i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
     order[i], order[j] = j, i
@@ -162,13 +172,13 @@ def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
 
 
 @public
-def moveaxis(x: Array, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Array:
+def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Array:
     """A view with axes moved to other places, the others in their order.
 
     Raises:
         ValueError: as many sources as destinations are needed.
     """
-    require_array(x, "moveaxis")
+    x = require_array(x, "moveaxis")
     sources = normalize_axes(source, x.ndim, "moveaxis")
     targets = normalize_axes(destination, x.ndim, "moveaxis")
     if len(sources) != len(targets):
@@ -188,7 +198,7 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
     Raises:
         AxisError: an axis is out of range.
     """
-    require_array(x, "expand_dims")
+    x = require_array(x, "expand_dims")
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     places = normalize_axes(axes, x.ndim + len(axes), "expand_dims")
     sizes = list(x.shape)
@@ -209,7 +219,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     Raises:
         ValueError: a named axis has another size.
     """
-    require_array(x, "squeeze")
+    x = require_array(x, "squeeze")
     if axis is None:
         axes = tuple(i for i, n in enumerate(x.shape) if n == 1)
     else:
@@ -227,7 +237,7 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
     Raises:
         ValueError: ``x`` does not broadcast to the shape.
     """
-    require_array(x, "broadcast_to")
+    x = require_array(x, "broadcast_to")
     sizes = _sizes(shape, "broadcast_to")
     try:
         data = x.device.xp.broadcast_to(x._data, sizes)
@@ -246,14 +256,15 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
     """
     if not arrays:
         return ()
-    shape = broadcast_shapes("broadcast_arrays", [require_array(x, "broadcast_arrays").shape for x in arrays])
-    return tuple(broadcast_to(x, shape) for x in arrays)
+    made = require_arrays(arrays, "broadcast_arrays")
+    shape = broadcast_shapes("broadcast_arrays", [x.shape for x in made])
+    return tuple(broadcast_to(x, shape) for x in made)
 
 
 @public
 def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     """A view with the elements in reverse order along axes, all by default."""
-    require_array(x, "flip")
+    x = require_array(x, "flip")
     axes = normalize_axes(axis, x.ndim, "flip")
     key = tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim))
     return recorded("flip", x, view(x, x._data[(*key, ...)]), lambda g: flip(g, axes))
@@ -272,7 +283,7 @@ def roll(x: Array, /, shift: int | Sequence[int], axis: int | Sequence[int] | No
         AxisError: an axis is out of range.
         ValueError: there are not as many shifts as axes.
     """
-    require_array(x, "roll")
+    x = require_array(x, "roll")
     if axis is None:
         flat = reshape(x, (-1,))
         total = sum(_sizes(shift, "roll", "shift"))
@@ -302,7 +313,7 @@ def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
         ValueError: there is none.
         DeviceError: they are on different devices.
     """
-    made = [require_array(x, name) for x in arrays]
+    made = require_arrays(arrays, name)
     if not made:
         raise ValueError(f"{name}: expected at least one array")
     one_device(name, made)
@@ -396,9 +407,10 @@ def stack(
 
 
 @public
-def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
+def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
     """The views of ``x`` at each place along an axis."""
-    place = normalize_axis(axis, require_array(x, "unstack").ndim, "unstack")
+    x = require_array(x, "unstack")
+    place = normalize_axis(axis, x.ndim, "unstack")
     return tuple(squeeze(_part(x, place, i, i + 1), place) for i in range(x.shape[place]))
 
 
@@ -409,7 +421,8 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
     Raises:
         ValueError: the axis has no such number of equal parts.
     """
-    place = normalize_axis(axis, require_array(x, "split").ndim, "split")
+    x = require_array(x, "split")
+    place = normalize_axis(axis, x.ndim, "split")
     size = x.shape[place]
     if isinstance(indices_or_sections, (int, np.integer)):
         sections = int(indices_or_sections)
@@ -428,7 +441,8 @@ def _chosen(x: Any, rows: Any, columns: Any, k: int, lower: bool) -> Any:
 
 
 def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
-    if require_array(x, name).ndim < 2:
+    x = require_array(x, name)
+    if x.ndim < 2:
         raise ValueError(f"{name}: expected at least two axes, got shape {x.shape}")
     n, m = x.shape[-2:]
     rows, columns = arange(n, device=x.device), arange(m, device=x.device)

@@ -45,7 +45,8 @@ def _prepared(
     name: str, x: Array, axis: Any, dtype: npt.DTypeLike | None, mask: Any
 ) -> tuple[Array, Array | None, tuple[int, ...], DType]:
     """The values as floats, the mask, the axes, and the dtype of the result."""
-    axes = normalize_axes(axis, require_array(x, name).ndim, name)
+    x = require_array(x, name)
+    axes = normalize_axes(axis, x.ndim, name)
     chosen = None if mask is None else masked(x, mask, name)
     value, result = FUNCTIONS["mean"].dtypes_of(x.dtype, dtype)
     return astype(x, value, copy=False), chosen, axes, result
@@ -80,13 +81,12 @@ def masked_spread(
     mask: Any,
     correction: float,
     root: bool,
+    none: float = 0.0,
 ) -> Array:
-    """The variance of such elements, or its root."""
+    """The variance of such elements, or its root; ``none`` is divided by where there is no degree of freedom."""
     values, chosen, axes, result = _prepared(name, x, axis, dtype, mask)
     middle, count = _mean(values, chosen, axes)
     total = _squares(values, chosen, middle, axes, middle.dtype)
-    # As NumPy: without a degree of freedom, numpy.nanvar is NaN and numpy.var divides by 0.
-    none = float("nan") if mask is None else 0.0
     return _finished(_spread(total, count, correction, none, root), result, axes, keepdims)
 
 

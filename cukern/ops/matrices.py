@@ -17,7 +17,7 @@ from ..creation import empty
 from ..errors import DeviceError
 from ..table import abs, ceil, divide, equal, exp2, isfinite, log2, maximum, multiply, where
 from .assemble import atleast_2d
-from .axes import normalize_axes, require_array
+from .axes import normalize_axes, require_array, require_arrays
 from .decompositions import eigh, svd, svdvals
 from .elementwise import astype
 from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, transposed
@@ -166,7 +166,7 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
         return sum(s > _tolerance(s, rtol, atleast_2d(x).shape), -1, dtype=dtypes.int64)
 
 
-def matrix_power(x: Array, n: int, /) -> Array:
+def matrix_power(x: Array, /, n: int) -> Array:
     """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative.
 
     Raises:
@@ -249,7 +249,7 @@ def tensorinv(a: Array, /, ind: int = 2) -> Array:
         LinAlgError: the axes on both sides have not as many elements.
         ValueError: ``ind`` is not positive.
     """
-    require_array(a, "tensorinv", "a")
+    a = require_array(a, "tensorinv", "a")
     if ind <= 0:
         raise ValueError(f"tensorinv: ind: expected a positive number, got {ind}")
     rows, columns = a.shape[:ind], a.shape[ind:]
@@ -267,8 +267,7 @@ def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Arr
     Raises:
         LinAlgError: the axes of ``a`` on both sides have not as many elements.
     """
-    require_array(a, "tensorsolve", "a")
-    require_array(b, "tensorsolve", "b")
+    a, b = require_arrays((a, b), "tensorsolve", ("a", "b"))
     if axes is not None:
         last = normalize_axes(tuple(axes), a.ndim, "tensorsolve")
         a = permute_dims(a, [i for i in range(a.ndim) if i not in last] + list(last))

@@ -11,12 +11,13 @@ from ..array import Array
 from ..creation import asarray, ones
 from ..expr import Expr
 from ..fuse import fuse
-from ..table import equal, isnan, multiply, not_equal, subtract, where
+from ..table import equal, isnan, logical_and, logical_not, multiply, not_equal, subtract, where
 from .axes import Axis, normalize_axes, public, require_array
 from .elementwise import astype
 from .manipulate import broadcast_to, permute_dims, reshape, squeeze
 from .masked import masked_mean, masked_spread, one_correction
 from .reduce import max, mean, min, prod, sum
+from .reducer import masked
 
 __all__ = ["average", "count_nonzero", "nanmean", "nanprod", "nanstd", "nansum", "nanvar", "ptp"]
 
@@ -38,9 +39,18 @@ def _nonzero(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return sum(not_equal(x, 0), axis, dtype=dtype, keepdims=keepdims)
 
 
-def _axes(x: Any, axis: Any, name: str) -> tuple[int, ...]:
-    ndim = x.ndim if isinstance(x, Expr) else require_array(x, name).ndim
-    return normalize_axes(axis, ndim, name)
+def _taken(x: Any, name: str) -> Any:
+    """``x`` as an array; a symbol of a fused function as it is."""
+    return x if isinstance(x, Expr) else require_array(x, name)
+
+
+def _replaced(x: Any, number: int) -> Any:
+    return where(isnan(x), number, x)
+
+
+def _numbers(x: Any, mask: Any, name: str) -> Any:
+    """Where ``mask`` is true and ``x`` is not NaN; None for no mask."""
+    return None if mask is None else logical_and(masked(x, mask, name), logical_not(isnan(x)))
 
 
 def _dtype(dtype: npt.DTypeLike | None) -> Any:
@@ -63,36 +73,64 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     >>> ck.count_nonzero(ck.asarray([0, 3, 4])).item()
     2
     """
-    made: Array = _nonzero(x, _axes(x, axis, "count_nonzero"), dtypes.int64, bool(keepdims))
+    x = _taken(x, "count_nonzero")
+    made: Array = _nonzero(x, normalize_axes(axis, x.ndim, "count_nonzero"), dtypes.int64, bool(keepdims))
     return made
 
 
 @public
 def nansum(
-    x: Array, /, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, keepdims: bool = False
+    x: Array,
+    /,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Array:
     """:func:`sum` with NaN taken as 0, in one launch."""
-    made: Array = _sum(x, _axes(x, axis, "nansum"), _dtype(dtype), bool(keepdims))
+    x = _taken(x, "nansum")
+    if where is not None or initial is not None:
+        return sum(_replaced(x, 0), axis, dtype, keepdims=keepdims, initial=initial, where=where)
+    made: Array = _sum(x, normalize_axes(axis, x.ndim, "nansum"), _dtype(dtype), bool(keepdims))
     return made
 
 
 @public
 def nanprod(
-    x: Array, /, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, keepdims: bool = False
+    x: Array,
+    /,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Array:
     """:func:`prod` with NaN taken as 1, in one launch."""
-    made: Array = _prod(x, _axes(x, axis, "nanprod"), _dtype(dtype), bool(keepdims))
+    x = _taken(x, "nanprod")
+    if where is not None or initial is not None:
+        return prod(_replaced(x, 1), axis, dtype, keepdims=keepdims, initial=initial, where=where)
+    made: Array = _prod(x, normalize_axes(axis, x.ndim, "nanprod"), _dtype(dtype), bool(keepdims))
     return made
 
 
 @public
 def nanmean(
-    x: Array, /, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, keepdims: bool = False
+    x: Array,
+    /,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    where: Any = None,
 ) -> Array:
     """:func:`mean` of what is not NaN; NaN where there is nothing else."""
+    x = _taken(x, "nanmean")
     if isinstance(x, Array) and x.dtype not in dtypes.FLOATS:
-        return mean(x, axis, dtype=dtype, keepdims=keepdims)
-    return masked_mean("nanmean", x, axis, keepdims, dtype, None)
+        return mean(x, axis, dtype, keepdims=keepdims, where=where)
+    return masked_mean("nanmean", x, axis, keepdims, dtype, _numbers(x, where, "nanmean"))
 
 
 @public
@@ -100,15 +138,18 @@ def nanvar(
     x: Array,
     /,
     axis: Axis = None,
-    *,
     dtype: npt.DTypeLike | None = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
     ddof: float | None = None,
+    where: Any = None,
 ) -> Array:
     """:func:`var` of what is not NaN; NaN where there are not more numbers than ``correction``."""
     taken = one_correction("nanvar", correction, ddof)
-    return masked_spread("nanvar", x, axis, keepdims, dtype, None, taken, False)
+    x = _taken(x, "nanvar")
+    mask = _numbers(x, where, "nanvar")
+    return masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"))
 
 
 @public
@@ -116,15 +157,18 @@ def nanstd(
     x: Array,
     /,
     axis: Axis = None,
-    *,
     dtype: npt.DTypeLike | None = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
     ddof: float | None = None,
+    where: Any = None,
 ) -> Array:
     """:func:`std` of what is not NaN, the root of :func:`nanvar`; where it is 0 its derivative is 0."""
     taken = one_correction("nanstd", correction, ddof)
-    return masked_spread("nanstd", x, axis, keepdims, dtype, None, taken, True)
+    x = _taken(x, "nanstd")
+    mask = _numbers(x, where, "nanstd")
+    return masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"))
 
 
 @public
@@ -160,8 +204,8 @@ def average(
     /,
     axis: Axis = None,
     weights: Any = None,
-    *,
     returned: bool = False,
+    *,
     keepdims: bool = False,
 ) -> Any:
     """The weighted mean over axes; of integers, in the default floating dtype.
@@ -183,7 +227,8 @@ def average(
     >>> ck.average(ck.asarray([1.0, 4.0]), weights=[2.0, 1.0]).item()
     2.0
     """
-    axes = _axes(x, axis, "average")
+    x = _taken(x, "average")
+    axes = normalize_axes(axis, x.ndim, "average")
     dtype = dtypes.float_of(x.dtype)
     shares = ones((1,) * x.ndim, dtype, device=x.device)
     if weights is not None:

@@ -36,8 +36,8 @@ Pairs = Sequence[tuple[Any, Any]]
 @public
 def pad(
     x: Array,
-    pad_width: Any,
     /,
+    pad_width: Any,
     mode: str = "constant",
     *,
     constant_values: Any = 0,
@@ -66,7 +66,8 @@ def pad(
     >>> ck.pad(ck.asarray([1, 2, 3]), (2, 1), "reflect").tolist()
     [3, 2, 1, 2, 3, 2]
     """
-    widths = _widths(pad_width, require_array(x, "pad").ndim)
+    x = require_array(x, "pad")
+    widths = _widths(pad_width, x.ndim)
     if mode not in _MODES:
         raise ValueError(f"pad: mode: expected one of {_MODES}, got {mode!r}")
     if reflect_type != "even":

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..creation import ones_like
+from ..expr import Expr, Reduced
 from ..table import equal, exp, isfinite, where
-from .axes import Axis
+from .axes import Axis, require_array
 from .manipulate import concat, moveaxis, reshape, stack
 from .masked import masked_mean, masked_spread, one_correction
 from .reducer import Reduce, Rule, Span
@@ -67,8 +68,8 @@ class Accumulation(Reduce):
         x: Array,
         /,
         axis: Axis = None,
-        *,
         dtype: npt.DTypeLike | None = None,
+        *,
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
@@ -147,6 +148,8 @@ class NumberSearch(Search):
     """
 
     def __call__(self, x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        if not isinstance(x, (Expr, Reduced)):
+            x = require_array(x, self.name)
         made = super().__call__(x, axis, keepdims=keepdims)
         if isinstance(made, Array) and made.size and x.dtype in dtypes.FLOATS and min(made).item() < 0:
             raise ValueError(f"{self.name}: x: all elements are NaN along axis {axis}")
@@ -168,8 +171,8 @@ class Mean(Reduce):
         x: Array,
         /,
         axis: Axis = None,
-        *,
         dtype: npt.DTypeLike | None = None,
+        *,
         keepdims: bool = False,
         where: Any = None,
     ) -> Array:
@@ -195,8 +198,8 @@ class Spread(Reduce):
         x: Array,
         /,
         axis: Axis = None,
-        *,
         dtype: npt.DTypeLike | None = None,
+        *,
         correction: float = 0.0,
         keepdims: bool = False,
         ddof: float | None = None,

@@ -226,7 +226,7 @@ class Reduce:
         if isinstance(x, Reduced):
             raise x._refused(self.name)
         if not isinstance(x, Expr):
-            require_array(x, self.name)
+            x = require_array(x, self.name)
         if self.without is not None and dtypes.info(x.dtype).kind != "f":
             return self.without._apply(x, axis, keepdims, dtype, parameter, where, initial)
         axes = normalize_axes(axis, x.ndim, self.name)

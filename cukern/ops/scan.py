@@ -41,7 +41,7 @@ _RECURRENCE = Scan("recurrence", "", "", wide=True, pair=True)
 
 def _prepared(x: Array, axis: int | None, name: str, flat: bool) -> tuple[Array, int]:
     """The array and the axis to scan; without an axis NumPy's functions flatten."""
-    require_array(x, name)
+    x = require_array(x, name)
     if axis is None and flat:
         return reshape(x, (-1,)), 0
     if axis is None:
@@ -195,13 +195,15 @@ def cumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = 
 @public
 def nancumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
     """:func:`cumsum` with NaN taken as 0."""
-    return cumsum(where(isnan(require_array(x, "nancumsum")), 0, x), axis, dtype)
+    x = require_array(x, "nancumsum")
+    return cumsum(where(isnan(x), 0, x), axis, dtype)
 
 
 @public
 def nancumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
     """:func:`cumprod` with NaN taken as 1."""
-    return cumprod(where(isnan(require_array(x, "nancumprod")), 1, x), axis, dtype)
+    x = require_array(x, "nancumprod")
+    return cumprod(where(isnan(x), 1, x), axis, dtype)
 
 
 def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:

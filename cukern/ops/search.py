@@ -18,7 +18,7 @@ from ..errors import DeviceError
 from ..kernel import Kernel
 from ..row import is_scalar
 from ..table import floor_divide, not_equal, remainder
-from .axes import on_device, public, require_array
+from .axes import first_array, on_device, public, require_array, require_arrays
 from .elementwise import astype
 from .index import integers, places_in, take
 from .launch import allocate, divide_up, on
@@ -90,18 +90,18 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
     >>> ck.searchsorted(ck.asarray([1, 3, 5]), ck.asarray([0, 3, 9]), side="right").tolist()
     [0, 2, 3]
     """
-    require_array(x1, "searchsorted", "x1")
+    x1 = require_array(x1, "searchsorted", "x1", first_array((x2, sorter)))
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side: expected 'left' or 'right', got {side!r}")
     if x1.ndim != 1:
         raise ValueError(f"searchsorted: x1: expected one axis, got shape {x1.shape}")
+    if not is_scalar(x2):
+        x2 = require_array(x2, "searchsorted", "x2", x1)
     weak = is_scalar(x2) and not _beyond(x2, x1.dtype)
     dtype = dtypes.comparable(x1.dtype, x2 if weak else asarray(x2, device=x1.device).dtype)
-    queries = asarray(
-        x2, dtype=dtype if is_scalar(x2) else None, device=None if isinstance(x2, Array) else x1.device
-    )
+    queries = asarray(x2, dtype=dtype, device=x1.device) if is_scalar(x2) else x2
     if sorter is not None:
-        sorter = asarray(sorter, device=None if isinstance(sorter, Array) else x1.device)
+        sorter = require_array(sorter, "searchsorted", "sorter", x1)
     for other in (queries, sorter):
         if other is not None and other.device is not x1.device:
             raise DeviceError(
@@ -205,7 +205,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     Raises:
         ValueError: ``x`` has no axis.
     """
-    require_array(x, "nonzero")
+    x = require_array(x, "nonzero")
     if not x.ndim:
         raise ValueError("nonzero: x: expected at least one axis, got a 0-d array")
     return tuple(places_of(_flags(x)))
@@ -214,13 +214,15 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
 @public
 def flatnonzero(x: Array, /) -> Array:
     """The places of the elements that are not zero, in the flattened array."""
-    return flat_places(_flags(require_array(x, "flatnonzero")))
+    x = require_array(x, "flatnonzero")
+    return flat_places(_flags(x))
 
 
 @public
 def argwhere(x: Array, /) -> Array:
     """The places of the elements that are not zero, shape (count, axes)."""
-    places = flat_places(_flags(require_array(x, "argwhere")))
+    x = require_array(x, "argwhere")
+    places = flat_places(_flags(x))
     if not x.ndim:
         return reshape(places, (places.size, 1))[:, :0]
     return stack(unraveled(places, x.shape), axis=1)
@@ -239,8 +241,7 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
         ValueError: ``condition`` has several axes.
         IndexError: it is true beyond the end of the axis.
     """
-    require_array(x, "compress")
-    flags = asarray(condition, device=x.device)
+    flags, x = require_arrays((condition, x), "compress", ("condition", "x"))
     if flags.ndim != 1:
         raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")
     return take(x, flat_places(_flags(flags)), axis=axis)
@@ -249,8 +250,8 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
 @public
 def extract(condition: Any, x: Array, /) -> Array:
     """The elements of ``x`` for which ``condition``, of as many elements, is true; differentiable."""
-    require_array(x, "extract")
-    return compress(reshape(asarray(condition, device=x.device), (-1,)), x)
+    flags, x = require_arrays((condition, x), "extract", ("condition", "x"))
+    return compress(reshape(flags, (-1,)), x)
 
 
 @on_device
@@ -261,7 +262,7 @@ def _in_range(x: Array, size: int, name: str) -> Array:
 
 
 @public
-def unravel_index(indices: Any, shape: int | tuple[int, ...], /) -> tuple[Array, ...]:
+def unravel_index(indices: Any, shape: int | tuple[int, ...]) -> tuple[Array, ...]:
     """For places in a flattened array, the places along each axis of ``shape``.
 
     Args:
@@ -280,7 +281,7 @@ def unravel_index(indices: Any, shape: int | tuple[int, ...], /) -> tuple[Array,
 
 
 @public
-def ravel_multi_index(multi_index: Any, dims: tuple[int, ...], /) -> Array:
+def ravel_multi_index(multi_index: Any, dims: tuple[int, ...]) -> Array:
     """The places in a flattened array, from those along each axis of ``dims``.
 
     Args:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .. import dtypes, tape
 from ..array import Array
-from ..creation import arange, asarray, device_of, full, holds_array, ones
+from ..creation import arange, asarray, device_of, full, ones
 from ..errors import DeviceError
+from ..row import is_scalar
 from ..table import equal, isnan, logical_not, minimum, not_equal, subtract
 from .axes import normalize_axis, public, require_array
 from .elementwise import as_operands, astype
@@ -100,7 +99,7 @@ def _counts(runs: _Runs) -> Array:
 
 
 def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: str) -> UniqueAll:
-    require_array(x, name)
+    x = require_array(x, name)
     if tape.recording((x,)) and x.dtype in dtypes.FLOATS:
         with tape.stop_recording():
             made = _unique(x, axis, True, equal_nan, name)
@@ -201,20 +200,12 @@ def unique(
     return (found.values, *more) if more else found.values
 
 
-def _listed(items: Any) -> Any:
-    return asarray(items) if holds_array(items) else np.asarray(items)
-
-
 def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]:
-    """Two operands as arrays of one dtype on one device, that of the result if elements are ``kept``.
-
-    Lists become arrays.
-    """
-    given = [_listed(x) if isinstance(x, (list, tuple, range)) else x for x in (x1, x2)]
-    first, second = as_operands(name, given)
+    """Two operands as arrays of one dtype on one device, that of the result if elements are ``kept``."""
+    first, second = as_operands(name, (x1, x2))
+    if not isinstance(first, Array) and not isinstance(second, Array):
+        first = asarray(first)
     device = device_of((first, second))
-    if device is None:
-        raise TypeError(f"{name}: expected a cukern.Array, got {type(x1).__name__} and {type(x2).__name__}")
     common = dtypes.result_type if kept else dtypes.comparable
     dtype = common(*(x.dtype if isinstance(x, Array) else x for x in (first, second)))
     made = []
@@ -244,7 +235,7 @@ def isin(
 
     Raises:
         DeviceError: the arrays are on different devices.
-        TypeError: neither is an array, or the dtypes have no common one.
+        TypeError: an operand is no array, number or list, or the dtypes have no common one.
 
     >>> import cukern as ck
     >>> ck.isin(ck.asarray([1, 2, 3]), ck.asarray([3, 1])).tolist()
@@ -313,7 +304,7 @@ def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
     """
     first, second = _pair(x1, x2, "setdiff1d", kept=False)
     # The elements keep their dtype, and with it their last digits: only the comparison is in the common one.
-    own = asarray(x1, device=first.device) if isinstance(x1, (Array, np.ndarray)) else first
+    own = first if is_scalar(x1) else require_array(x1, "setdiff1d", "x1", second)
     kept = _flat(own, assume_unique)
     return kept[isin(kept, second, invert=True)]
 

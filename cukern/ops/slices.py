@@ -12,7 +12,7 @@ from .. import dtypes
 from ..array import Array
 from ..creation import asarray, device_of
 from ..table import where
-from .axes import normalize_axis, on_device, public, recorded, require_array, view
+from .axes import normalize_axis, on_device, public, recorded, require_array, require_written, view
 from .elementwise import as_operands, astype
 from .index import scatter
 from .linalg import diagonal
@@ -22,13 +22,11 @@ __all__ = ["apply_along_axis", "fill_diagonal", "select", "sliding_window_view"]
 
 
 @public
-def apply_along_axis(
-    function: Callable[..., Any], axis: int, x: Array, /, *args: Any, **options: Any
-) -> Array:
+def apply_along_axis(func1d: Callable[..., Any], axis: int, x: Array, /, *args: Any, **options: Any) -> Array:
     """The results of a function of each of the vectors along an axis, one call each; differentiable as it is.
 
     Args:
-        function: takes a vector, and ``args`` and ``options``; returns an array or a number.
+        func1d: takes a vector, and ``args`` and ``options``; returns an array or a number.
         axis: the axis of ``x``.
         x: any array.
 
@@ -43,12 +41,13 @@ def apply_along_axis(
     >>> ck.apply_along_axis(lambda row: row[::-1], 1, ck.asarray([[1, 2], [3, 4]])).tolist()
     [[2, 1], [4, 3]]
     """
-    place = normalize_axis(axis, require_array(x, "apply_along_axis").ndim, "apply_along_axis")
+    x = require_array(x, "apply_along_axis")
+    place = normalize_axis(axis, x.ndim, "apply_along_axis")
     rows = moveaxis(x, place, -1)
     if not math.prod(rows.shape[:-1]):
         raise ValueError(f"apply_along_axis: x: there is no vector along axis {axis} of shape {x.shape}")
     made = [
-        asarray(function(row, *args, **options), device=x.device)
+        asarray(func1d(row, *args, **options), device=x.device)
         for row in unstack(reshape(rows, (-1, rows.shape[-1])))
     ]
     results = stack(made)
@@ -121,7 +120,7 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
     >>> x.tolist()
     [[3.0, 0.0], [0.0, 3.0]]
     """
-    if require_array(x, "fill_diagonal").ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+    if require_written(x, "fill_diagonal").ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
     rows, columns = x.shape[0], x.shape[1]
     if x.ndim == 2 and not (wrap and rows > columns):
@@ -165,7 +164,7 @@ def sliding_window_view(x: Array, window_shape: Any, axis: Any = None) -> Array:
     >>> ck.sliding_window_view(ck.arange(4), 3).tolist()
     [[0, 1, 2], [1, 2, 3]]
     """
-    ndim = require_array(x, "sliding_window_view").ndim
+    ndim = x.ndim
     sizes = tuple(window_shape) if isinstance(window_shape, (tuple, list)) else (window_shape,)
     along = axis if axis is None or isinstance(axis, (tuple, list)) else (axis,)
     axes = (

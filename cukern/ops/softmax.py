@@ -371,7 +371,8 @@ def _derived(kind: Kind, g: Array, y: Array, axis: int) -> Array:
 
 
 def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array], Array]) -> Array:
-    axis = normalize_axis(axis, require_array(x, kind).ndim, kind)
+    x = require_array(x, kind)
+    axis = normalize_axis(axis, x.ndim, kind)
     if dtypes.info(x.dtype).kind != "f":
         x = astype(x, dtypes.get_default_dtype())
     if x.size and _is_long(x, axis):

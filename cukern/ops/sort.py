@@ -23,7 +23,7 @@ from .elementwise import astype
 from .launch import allocate, divide_up, on, power_of_two
 from .manipulate import moveaxis, reshape
 
-__all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "topk"]
+__all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "topk"]
 
 _KERNEL = Kernel("sort.cu", block=256)
 _PERMUTE = Kernel("permute.cu", block=256)
@@ -167,7 +167,7 @@ def permuted(x: Array, places: Array, mode: Literal["gather", "scatter"]) -> Arr
 
 def _along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
     """``x`` and the axis to sort along, counted from 0; without an axis, ``x`` flattened."""
-    require_array(x, name)
+    x = require_array(x, name)
     if axis is None:
         return reshape(x, (-1,)), 0
     if not x.ndim and axis in (0, -1):
@@ -243,7 +243,8 @@ def sort(
     >>> ck.sort(ck.asarray([3, 1, 2]), descending=True).tolist()
     [3, 2, 1]
     """
-    shape = x.shape if isinstance(x, Array) and not x.ndim else None
+    x = require_array(x, "sort")
+    shape = x.shape if not x.ndim else None
     x, place = _along(x, axis, "sort")
     _no_fields(order, "sort")
     if tape.recording((x,)):
@@ -259,7 +260,7 @@ def _no_fields(order: object, name: str) -> None:
 
 
 @public
-def topk(x: Array, k: int, /, *, axis: int | None = -1, largest: bool = True) -> tuple[Array, Array]:
+def topk(x: Array, /, k: int, axis: int | None = -1, *, largest: bool = True) -> tuple[Array, Array]:
     """The ``k`` largest or smallest elements along an axis, in order, and their places.
 
     Args:
@@ -298,7 +299,13 @@ def _check_kth(kth: Any, size: int, name: str) -> None:
 
 
 @public
-def partition(x: Array, kth: int | Sequence[int], /, axis: int | None = -1, kind: Any = None) -> Array:
+def msort(x: Array, /) -> Array:
+    """:func:`sort` along the first axis."""
+    return sort(x, 0)
+
+
+@public
+def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """``x`` with the elements before place ``kth`` of the order no larger than it, those after no smaller.
 
     The whole axis is in order, as of :func:`sort`.
@@ -319,7 +326,7 @@ def partition(x: Array, kth: int | Sequence[int], /, axis: int | None = -1, kind
 
 
 @public
-def argpartition(x: Array, kth: int | Sequence[int], /, axis: int | None = -1, kind: Any = None) -> Array:
+def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """The places that :func:`partition` takes its elements from, in int64. Arguments as there."""
     x, place = _along(x, axis, "argpartition")
     _check_kth(kth, x.shape[place], "argpartition")

@@ -103,7 +103,7 @@ class _Sample:
     """
 
     def __init__(self, name: str, x: Array, axis: Axis) -> None:
-        self.axes = normalize_axes(axis, require_array(x, name).ndim, name)
+        self.axes = normalize_axes(axis, x.ndim, name)
         kept = [i for i in range(x.ndim) if i not in self.axes]
         self.sizes = tuple(x.shape[i] for i in kept)
         self.with_ones = tuple(1 if i in self.axes else n for i, n in enumerate(x.shape))
@@ -167,6 +167,7 @@ def _dtypes(x: Array, q: Any = None) -> tuple[DType, DType]:
 
 
 def _median(name: str, x: Array, axis: Axis, keepdims: bool, skip: bool) -> Array:
+    x = require_array(x, name)
     sample = _Sample(name, x, axis)
     acc, result = _dtypes(x)
     if not sample.n:
@@ -243,7 +244,7 @@ def _quantile(
     skip: bool,
     weights: Array | None = None,
 ) -> Array:
-    require_array(x, name)
+    x = require_array(x, name)
     row = _METHODS.get(method)
     if row is None:
         raise ValueError(f"{name}: method: expected one of {', '.join(_METHODS)}, got {method!r}")
@@ -274,7 +275,7 @@ def _weighted_places(name: str, sample: _Sample, x: Array, weights: Array, q: Ar
     """Where the weights of the elements in order first add up to a share ``q`` of all of them."""
     if method != "inverted_cdf":
         raise ValueError(f"{name}: method: expected 'inverted_cdf' with weights, got {method!r}")
-    require_array(weights, name, "weights")
+    weights = require_array(weights, name, "weights", x)
     axes = sample.axes
     if weights.shape not in (x.shape, tuple(x.shape[i] for i in axes)):
         raise ValueError(
@@ -301,8 +302,8 @@ def _before(below: Any, q: Any) -> Any:
 @public
 def quantile(
     x: Array,
-    q: Any,
     /,
+    q: Any,
     axis: Axis = None,
     *,
     method: str = "linear",
@@ -339,8 +340,8 @@ def quantile(
 @public
 def percentile(
     x: Array,
-    q: Any,
     /,
+    q: Any,
     axis: Axis = None,
     *,
     method: str = "linear",
@@ -353,7 +354,7 @@ def percentile(
 
 @public
 def nanquantile(
-    x: Array, q: Any, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: Array, /, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
     """The :func:`quantile` of what is not NaN; NaN where there is nothing else."""
     return _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True)
@@ -361,7 +362,7 @@ def nanquantile(
 
 @public
 def nanpercentile(
-    x: Array, q: Any, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: Array, /, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
     """The :func:`quantile` of ``q`` hundredths of what is not NaN; NaN where there is nothing else."""
     return _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True)
@@ -411,7 +412,8 @@ def _cov(
     fweights: Any = None,
     aweights: Any = None,
 ) -> Array:
-    given = [require_array(x, name)] + ([] if y is None else [asarray(y, device=x.device)])
+    x = require_array(x, name)
+    given = [x] + ([] if y is None else [asarray(y, device=x.device)])
     for one in given:
         if one.ndim > 2:
             raise ValueError(f"{name}: expected at most two axes, got shape {one.shape}")

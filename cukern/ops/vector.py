@@ -36,7 +36,7 @@ def raveled(leaves: Sequence[Leaf]) -> tuple[Array, Callable[[Array], list[Array
     kinds = [array.dtype for array in arrays]
 
     def parts(new: Array) -> list[Array]:
-        require_array(new, "unravel", "vector")
+        new = require_array(new, "unravel", "vector")
         if new.shape != (ends[-1],):
             raise ValueError(f"unravel: expected a vector of shape ({ends[-1]},), got shape {new.shape}")
         made = _cut(new, shapes, ends)

@@ -1,5 +1,6 @@
 """Optimizers: each updates its parameters in place, all of them in a few launches; and learning-rate schedules."""
 
+from ..ops.names import missing as _missing
 from .adam import Adam, AdamW
 from .clip import clip_by_global_norm
 from .optimizer import Optimizer
@@ -19,3 +20,5 @@ __all__ = [
     "WarmUp",
     "clip_by_global_norm",
 ]
+
+__getattr__, __dir__ = _missing(__name__, __all__)

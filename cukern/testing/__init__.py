@@ -1,7 +1,10 @@
 """What tests of array code need: comparison by dtype, and gradients checked by finite differences."""
 
+from ..ops.names import missing as _missing
 from .assertions import assert_close
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
 from .strict import strict_tape
 
 __all__ = ["GradcheckError", "NondifferentiableError", "assert_close", "gradcheck", "strict_tape"]
+
+__getattr__, __dir__ = _missing(__name__, __all__)

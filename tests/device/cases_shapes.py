@@ -101,4 +101,6 @@ CASES = [
     Case("real", (M,)),
     Case("conj", (M,), kinds="iuf"),
     Case("imag", (M,), gradient=0),
+    Case("isreal", (M,), gradient=0),
+    Case("iscomplex", (M,), gradient=0),
 ]

@@ -42,6 +42,7 @@ D = A((4, 5), distinct=True)
 TIES = A((3, 40), 0, 5)
 CASES = [
     Case("sort", (D,), {"axis": 0}),
+    Case("msort", (D,), oracle=lambda x: np.sort(x, 0)),
     Case("sort", (TIES,), label="ties", gradient=0),
     Case("sort", (D,), {"axis": None}, label="flat"),
     Case("sort", (A((0, 3)),), label="empty", gradient=0),

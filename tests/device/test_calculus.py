@@ -170,8 +170,8 @@ def test_sum_refusals(device: ck.Device) -> None:
             ck.convolve(x, wrong)
     with pytest.raises(ValueError, match="mode"):
         ck.correlate(x, x, "most")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="v: expected a cukern.Array"):
-        ck.convolve(x, [1.0])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="v: expected an array, a number or nested lists of them"):
+        ck.convolve(x, "full")  # type: ignore[arg-type]
 
 
 # ----- interpolation -----

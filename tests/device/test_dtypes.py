@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -138,10 +140,63 @@ def test_shared_memory(device: ck.Device) -> None:
     assert ck.shares_memory(x, x.T) and ck.may_share_memory(x, x[1:])
     assert ck.may_share_memory(x[:, ::2], x[:, 1::2]) and not ck.shares_memory(x[:, ::2], x[:, 1::2])
     assert not ck.shares_memory(x, ck.copy(x)) and not ck.may_share_memory(x, ck.zeros(3))
-    with pytest.raises(TypeError, match="y: expected a cukern.Array, got int"):
-        ck.shares_memory(x, 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="shares_memory: y: expected an array, got int"):
+        ck.shares_memory(x, 3)
+
+
+def test_memory_shared_with_numpys_arrays(device: ck.Device) -> None:
+    with ck.device("host"):
+        x = ck.zeros(4)
+    for shares in (np.shares_memory, np.may_share_memory, ck.shares_memory, ck.may_share_memory):
+        assert shares(np.asarray(x), x) is True and shares(x, np.asarray(x)) is True
+        assert shares(x, x[1:]) is True and shares(np.asarray(x)[:2], x[2:]) is False
+        assert shares(x, x.numpy()) is False and shares(x.numpy(), x) is False
+    assert np.may_share_memory(np.asarray(x)[::2], x[1::2]) and not np.shares_memory(
+        np.asarray(x)[::2], x[1::2]
+    )
+    written = np.zeros(3)
+    assert ck.shares_memory(written, written[1:]) and not ck.shares_memory(written, ck.zeros(3))
+    if device.kind == "cuda":
+        assert not np.shares_memory(np.zeros(3), ck.zeros(3))
+        assert np.shares_memory(ck.ones(3), ck.ones(3)) is False
 
 
 def test_promotion_of_the_types_of_numpys_scalars() -> None:
     assert ck.result_type(np.int64, np.float32) == ck.float32
     assert ck.result_type(np.int8, 2) == ck.int8
+
+
+def test_dtypes_make_arrays(device: ck.Device) -> None:
+    for value in (3, 3.0, True, np.float64(3), [1, 2], np.arange(3), ck.arange(3)):
+        made = ck.float32(value)
+        assert made.dtype == ck.float32 and made.device == device
+        assert made.tolist() == np.asarray(value, "f4").tolist()
+    assert ck.float32().item() == 0.0 and ck.bool(2).item() is True and ck.bfloat16(1.5).item() == 1.5
+    for call in (lambda: ck.uint8(300), lambda: ck.int8([300])):
+        with pytest.raises(OverflowError):
+            call()
+    with pytest.raises(TypeError, match="expected numbers"):
+        ck.float32("a")
+    assert ck.grad(lambda x: ck.float64(x) ** 2)(ck.asarray(3.0)).item() == 6.0
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: dtypes.info(d).name)
+def test_public_dtypes_are_numpys(dtype: np.dtype) -> None:
+    public = getattr(ck, dtypes.info(dtype).name)
+    assert public == dtype and dtype == public and (public != dtype) is False and public == dtype.type
+    assert public != np.dtype("complex64") and public != 3 and (public == "int8") == (dtype == "int8")
+    assert hash(public) == hash(dtype) and {dtype: 1}[public] == {public: 1}[dtype] == 1
+    assert public in {dtype} and dtype in (public,) and public in dtypes.ALL
+    assert isinstance(public, np.dtype) and np.dtype(public) is dtype
+    assert (public.itemsize, public.name, public.kind, public.type) == (
+        dtype.itemsize,
+        dtype.name,
+        dtype.kind,
+        dtype.type,
+    )
+    assert (repr(public), str(public)) == (repr(dtype), str(dtype))
+    for kept in (copy.copy(public), copy.deepcopy(public), pickle.loads(pickle.dumps(public))):
+        assert kept is public
+    assert np.zeros(2, public).dtype == np.zeros(2).astype(public).dtype == dtype
+    assert dtypes.as_dtype(public) is dtype and ck.result_type(public) == dtype
+    assert ck.zeros(2, dtype=public).dtype is dtype and not hasattr(public, "nonsense")

@@ -149,7 +149,7 @@ def test_refusals(device: ck.Device, subscripts: str, shapes: list[tuple[int, ..
 
 
 def test_refuses_what_is_no_array(device: ck.Device) -> None:
-    with pytest.raises(TypeError, match=r"einsum: operands\[2\]: expected a cukern\.Array, got float"):
-        ck.einsum("i,->i", ck.ones(2), 3.0)
+    with pytest.raises(TypeError, match=r"einsum: operands\[2\]: expected an array, a number .* got str"):
+        ck.einsum("i,->i", ck.ones(2), "3.0")
     with pytest.raises(ValueError, match="expected at least one array"):
         ck.einsum("i")

@@ -291,10 +291,14 @@ def test_shapes_that_do_not_broadcast(device: ck.Device) -> None:
 
 
 def test_what_is_no_operand_is_refused(device: ck.Device) -> None:
-    with pytest.raises(TypeError, match="tanh: expected arrays and numbers, got str"):
+    with pytest.raises(
+        TypeError, match="tanh: x: expected an array, a number or nested lists of them, got str"
+    ):
         namespace.tanh("x")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
-        ck.zeros(2) + [1, 2]
+        ck.zeros(2) + "12"
+    with pytest.raises(TypeError, match="add: y: expected numbers that a dtype of cukern holds, got object"):
+        ck.zeros(2) + [1, None]
     with pytest.raises(TypeError, match="bitwise_and: expected integers or bool, got float32"):
         ck.zeros(2) & 1
 

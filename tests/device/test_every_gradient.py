@@ -168,6 +168,8 @@ CALLS = [
     Call("where", (V, 0.5, 1.5), label="condition"),
     Call("fft.fftfreq", (3, 0.5), {"dtype": "float64"}),
     Call("fft.rfftfreq", (3, 0.5), {"dtype": "float64"}),
+    Call("nanprod", (np.array([1.0, np.nan, 3.0]),), {"initial": 1.5}),
+    Call("nansum", (np.array([1.0, np.nan, 3.0]),), {"initial": 1.5}),
     Call("fromfunction", (lambda i, x: x * i, (3,)), {"x": 1.5}),
     Call("ix_", (V,)),
     Call("random.Generator.uniform", (0.5, 1.5), {"dtype": "float64"}),
@@ -322,8 +324,8 @@ def test_the_gradient_by_each_argument_is_right_or_refused(
 FLOATING = re.compile("Any|Array|float|Scalar|Number|Parameter|_empty")
 #: Parameters with such an annotation that never hold one.
 STATIC = frozenset(
-    """axes device dtype function fweights ids indices kind multi_index obj optimize pad_width repeats s sorter
-    stat_length window_shape condlist""".split()
+    """axes device dtype func1d function fweights ids indices kind multi_index obj optimize pad_width repeats s sorter
+    stat_length where window_shape condlist""".split()
 )
 #: Parameters, or all of a function, that are not probed, and why.
 EXCLUDED = {

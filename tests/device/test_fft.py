@@ -65,8 +65,8 @@ def test_refusals(device: ck.Device) -> None:
             frequencies(0)
     with pytest.raises(np.exceptions.AxisError):
         ck.fft.fftshift(ck.ones(3), axes=1)
-    with pytest.raises(TypeError, match=r"expected a cukern\.Array"):
-        ck.fft.fftshift([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"expected an array, a number or nested lists of them"):
+        ck.fft.fftshift("12")  # type: ignore[arg-type]
 
 
 def test_spacing_by_position(device: ck.Device) -> None:

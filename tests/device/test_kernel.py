@@ -462,3 +462,33 @@ def test_pointers_to_a_users_own_type_take_bytes(device):
 
 def test_bind_takes_a_devices_name(device):
     assert ck.Kernel(FILL, value=1, elem=ck.float32).bind(str(device)).device is device
+
+
+def test_launches_in_the_order_of_other_libraries(device: ck.Device) -> None:
+    x, y = ck.ones(3), ck.zeros(3)
+    copy = ck.Kernel("""
+    extern "C" __global__ void copy(const << elem >>* x, << elem >>* y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[i];
+    }""")
+    for grid, block in (((1,), (256,)), (1, 256)):
+        with pytest.raises(
+            ck.LaunchError, match=r"kernel\(grid, block, \(x, y, n\)\) is kernel\(x, y, n, grid=grid, "
+        ):
+            copy(grid, block, (x, y, 3))
+    with pytest.raises(ck.LaunchError, match=r"arguments come one by one: kernel\(x, y, n\)"):
+        copy((x, y, 3))
+    with pytest.raises(TypeError, match="x: a kernel's arguments are given by position"):
+        copy(x=x, y=y, n=3)
+    with pytest.raises(ck.LaunchError, match="expected 3 arguments .*, got 2; .* by position, .* not n="):
+        copy(x, y, n=3)
+    for result in ("int", "float*"):
+        with pytest.raises(
+            ck.TemplateError,
+            match=f"count: a kernel returns void, and this one {re.escape(result)}: write void",
+        ):
+            ck.Kernel(f'extern "C" __global__ {result} count(int* n) {{ return 0; }}')(
+                ck.asarray([1], dtype="int32")
+            )
+    copy(x, y, 3)
+    assert y.tolist() == [1.0, 1.0, 1.0]

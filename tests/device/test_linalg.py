@@ -185,8 +185,8 @@ def test_refusals(device: ck.Device) -> None:
         ck.ones((2, 3, 3)) @ ck.ones((4, 3, 3))
     with pytest.raises(ValueError, match="at least one axis"):
         ck.ones((2, 2)) @ ck.asarray(1.0)
-    with pytest.raises(TypeError, match=r"x2: expected a cukern\.Array, got int"):
-        ck.matmul(ck.ones(2), 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"x2: expected an array, a number or nested lists of them, got str"):
+        ck.matmul(ck.ones(2), "3")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="tensordot: axes"):
         ck.tensordot(ck.ones((2, 3)), ck.ones((2, 3)), axes=1)
     with pytest.raises(ValueError, match="tensordot: axes"):

@@ -224,5 +224,5 @@ def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
         nn.matmul_add_relu(lhs, rhs, bias, strategy="forget")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="bias: expected a floating dtype, got int64"):
         nn.matmul_add_relu(lhs, rhs, ck.asarray([1, 2, 3, 4]))
-    with pytest.raises(TypeError, match="rhs: expected a cukern array, got ndarray"):
-        nn.matmul_add_relu(lhs, np.zeros((3, 4)), bias)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="rhs: expected an array, .* got dict"):
+        nn.matmul_add_relu(lhs, {}, bias)  # type: ignore[arg-type]

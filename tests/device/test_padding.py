@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         "stat_length: expected at least 1",
     ),
     "axis": (lambda x: ck.pad(x, {2: 1}), np.exceptions.AxisError, "axis 2 is out of bounds"),
-    "not an array": (lambda x: ck.pad([1], 1), TypeError, "pad: x: expected a cukern.Array"),
+    "not an array": (lambda x: ck.pad("1", 1), TypeError, "pad: x: expected an array, a number"),
 }
 
 

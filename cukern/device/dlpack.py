@@ -1,0 +1,76 @@
+"""bfloat16 through DLPack on the host. NumPy's half of the protocol knows no dtype but its own: the elements pass it
+as integers of 16 bits, and the dtype is written in the capsule, where it stands in both versions of the protocol."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes
+
+#: DLDataType: code, bits and lanes of an element.
+_BFLOAT16, _BITS = (4, 16, 1), (1, 16, 1)
+#: Where a DLManagedTensor has the dtype, after the address, the device and the number of axes; a
+#: DLManagedTensorVersioned has its version, context, deleter and flags before them. Source: dlpack.h, version 1.1.
+_OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 52}
+
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class _DataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+def _dtype_of(capsule: Any) -> _DataType:
+    """The dtype in a capsule that nobody has consumed."""
+    for name, offset in _OFFSETS.items():
+        if _is_valid(capsule, name):
+            return _DataType.from_address(_pointer(capsule, name) + offset)
+    raise BufferError(f"__dlpack__: expected a DLPack capsule that is not consumed, got {capsule!r}")
+
+
+def exported(data: npt.NDArray[Any], **options: Any) -> Any:
+    """``data.__dlpack__(**options)`` of an array of any dtype of cukern.
+
+    Raises:
+        BufferError: the memory cannot be shared so.
+    """
+    if data.dtype != dtypes.bfloat16:
+        return data.__dlpack__(**options)
+    capsule = data.view(np.uint16).__dlpack__(**options)
+    found = _dtype_of(capsule)
+    found.code, found.bits, found.lanes = _BFLOAT16
+    return capsule
+
+
+class _Bits:
+    """What another library exports, its bfloat16 as integers of 16 bits."""
+
+    def __init__(self, source: Any) -> None:
+        self.source, self.is_bfloat16 = source, False
+
+    def __dlpack_device__(self) -> Any:
+        return self.source.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self.source.__dlpack__(**options)
+        found = _dtype_of(capsule)
+        self.is_bfloat16 = (found.code, found.bits, found.lanes) == _BFLOAT16
+        if self.is_bfloat16:
+            found.code, found.bits, found.lanes = _BITS
+        return capsule
+
+
+def imported(source: Any) -> npt.NDArray[Any]:
+    """``numpy.from_dlpack(source)`` of an array of any dtype of cukern."""
+    bits = _Bits(source)
+    data: npt.NDArray[Any] = np.from_dlpack(bits)
+    return data.view(dtypes.bfloat16) if bits.is_bfloat16 else data

@@ -9,7 +9,7 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from . import tape
+from . import live, tape
 from . import tree as pytree
 from .algebra import Meta, conform, is_array, is_float, meta, registered, zeros_like
 from .array import Array
@@ -401,7 +401,8 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     Whatever ``f`` reads gets its gradient, passed as an argument or not. Derivatives of any order work.
 
     Args:
-        f: returns an array or a pytree of arrays; it must give the same when it is called again.
+        f: returns an array or a pytree of arrays; it must give the same when it is called again. What it draws
+            from generators of :mod:`cukern.random`, as dropout does, is the same again.
 
     Raises:
         GradientError: in the backward, when an argument or another array that ``f`` read was written since.
@@ -415,8 +416,8 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
         if not tape.active():
             return f(*args, **kwargs)
-        capture = _Capture()
-        with tape.stop_recording(), capture:
+        capture, draws = _Capture(), live.Draws()
+        with tape.stop_recording(), capture, draws.noted():
             result = f(*args, **kwargs)
         results = _arrays(result)
         capture._needs(results)
@@ -427,7 +428,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
             cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
         ) -> list[Array | None]:
             wanted = list(itertools.compress(read, needs))
-            with Tape() as inner:
+            with Tape() as inner, draws.again():
                 inner.watch(wanted)
                 again = _arrays(f(*args, **kwargs))
             used = [i for i, cotangent in enumerate(cotangents) if cotangent is not None]

@@ -139,6 +139,8 @@ class Fused(Generic[P, R]):
 
     def _sort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         tree: Any = (args, kwargs)
+        if self._signature is None and not kwargs and _PLAIN.issuperset(map(type, args)):
+            return _sorted(tree, args)
         static: dict[str, Any] = {}
         if self._signature is not None:
             bound = self._signature.bind(*args, **kwargs)
@@ -224,6 +226,28 @@ class Fused(Generic[P, R]):
         if not arrays:
             raise TypeError(f"{self._name}: a result depends on no array argument")
         return _Kernel(made, arrays, scalars, places, reduced, _integers(nodes))
+
+
+#: The types of the arguments of most calls.
+_PLAIN = frozenset((Array, int, float, type(None)))
+
+
+def _sorted(tree: Any, args: tuple[Any, ...]) -> _Call:
+    """The arguments of a call that are arrays, numbers and None, without a walk."""
+    key: list[Any] = []
+    call = _Call(tree, {}, [], (), [], [])
+    for value in args:
+        if type(value) is Array:
+            call.arrays.append(value)
+            key.append((value.dtype, value.shape))
+        else:
+            key.append(type(value))
+            if value is None:
+                continue
+            call.scalars.append(value)
+        call.leaves.append(value)
+    call.key = tuple(key)
+    return call
 
 
 def _integers(nodes: list[Node]) -> tuple[tuple[int, dtypes.DType], ...]:

@@ -7,7 +7,9 @@ capture there is none, and the number is an argument as any other.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .dtypes import DType
@@ -38,6 +40,7 @@ class Recorder(Protocol):
 
 class _State(threading.local):
     recorder: Recorder | None = None
+    draws: tuple[Draws, ...] = ()
 
 
 _state = _State()
@@ -68,3 +71,57 @@ def repeated(action: Callable[[], None]) -> None:
     action()
     if _state.recorder is not None:
         _state.recorder.repeat(action)
+
+
+class Stream(Protocol):
+    """A generator of random numbers."""
+
+    state: dict[str, Any]
+
+
+class Draws:
+    """The generators that a function draws from and where each was before, so that it can draw the same again."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Stream, dict[str, Any]]] = {}
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note what is drawn from within the block."""
+        outer, _state.draws = _state.draws, (*_state.draws, self)
+        try:
+            yield
+        finally:
+            _state.draws = outer
+
+    def note(self, stream: Stream) -> None:
+        """Note where ``stream`` is before it is drawn from for the first time."""
+        if id(stream) not in self._found:
+            before: dict[str, Any] = {}
+            self._found[id(stream)] = stream, before
+            repeated(lambda: before.update(stream.state))
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Put the generators to where they were for as long as the block takes."""
+        later: list[tuple[Stream, dict[str, Any]]] = []
+        for stream, before in self._found.values():
+            after: dict[str, Any] = {}
+            later.append((stream, after))
+            repeated(partial(_exchange, stream, before, after))
+        try:
+            yield
+        finally:
+            for stream, after in later:
+                repeated(partial(setattr, stream, "state", after))
+
+
+def _exchange(stream: Stream, state: dict[str, Any], old: dict[str, Any]) -> None:
+    old.update(stream.state)
+    stream.state = state
+
+
+def drawn(stream: Stream) -> None:
+    """Say that ``stream`` is about to be drawn from, to the functions that will be called again."""
+    for one in _state.draws:
+        one.note(stream)

@@ -166,6 +166,7 @@ class Generator(Distributions):
 
     def _advance(self, groups: int) -> tuple[int]:
         """The counter, which then goes on by as many groups of four words."""
+        live.drawn(self)
         counter = self._counter
         self._counter += groups
         return (counter,)

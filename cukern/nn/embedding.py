@@ -11,25 +11,48 @@ from .. import namespace as ops
 from ..array import Array
 from ..creation import arange
 from ..device import Device
+from ..fuse import fuse
 from ..ops.axes import require_array, require_arrays
+from ..transforms import stop_gradient
 from . import init
-from .fused import common_dtype, require_ids, require_sizes
+from .fused import common_dtype, is_int, require_ids, require_sizes
 from .module import Module, Parameter
 
 
-def embedding(ids: Array, weight: Array) -> Array:
+@fuse(static=("padding_idx",))
+def _held(rows: Any, constant: Any, ids: Any, padding_idx: int) -> Any:
+    """``rows``, of which that of ``padding_idx`` has no derivative."""
+    return ops.where(ops.equal(ids, padding_idx), constant, rows)
+
+
+def _require_row(name: str, padding_idx: object, rows: int) -> int:
+    """``padding_idx`` counted from 0.
+
+    Raises:
+        TypeError: it is no int.
+        ValueError: there is no such row.
+    """
+    if not is_int(padding_idx):
+        raise TypeError(f"{name}: padding_idx: expected an int or None, got {padding_idx!r}")
+    if not -rows <= padding_idx < rows:  # type: ignore[operator]
+        raise ValueError(f"{name}: padding_idx: expected a row in [{-rows}, {rows}), got {padding_idx!r}")
+    return int(padding_idx) % rows  # type: ignore[call-overload, no-any-return]
+
+
+def embedding(ids: Array, weight: Array, padding_idx: int | None = None) -> Array:
     """The rows of ``weight`` that ``ids`` name.
 
     Args:
         ids: any shape, an integer dtype, each in [0, rows).
         weight: shape (rows, features).
+        padding_idx: a row that gets no gradient, counted from the end where it is negative; none when None.
 
     Returns:
         shape (*ids.shape, features), the dtype of ``weight``.
 
     Raises:
         TypeError: ``ids`` is not an integer array, or ``weight`` not a floating one.
-        ValueError: ``weight`` has not two axes.
+        ValueError: ``weight`` has not two axes, or no row ``padding_idx``.
         IndexError: an id is out of range (on the host; a GPU takes some row in its place).
 
     >>> import cukern as ck
@@ -42,7 +65,12 @@ def embedding(ids: Array, weight: Array) -> Array:
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight: expected shape (rows, features), got {weight.shape}")
     require_ids("embedding", "ids", ids, weight.shape[0])
-    rows = ops.take(weight, ops.reshape(ids, (-1,)), axis=0)
+    places = ops.reshape(ids, (-1,))
+    rows = ops.take(weight, places, axis=0)
+    if padding_idx is not None:
+        padding_idx = _require_row("embedding", padding_idx, weight.shape[0])
+        places = ops.expand_dims(places.to_device(rows.device), axis=-1)
+        rows = _held(rows, stop_gradient(rows), places, padding_idx)
     return ops.reshape(rows, (*ids.shape, weight.shape[1]))
 
 
@@ -83,6 +111,7 @@ class Embedding(Module):
         dtype: of the table; float32 when None.
         device: of the table; the current one when None.
         rng: what the table is drawn from, see :mod:`cukern.nn.init`.
+        padding_idx: a row that starts as zeros and gets no gradient; none when None.
     """
 
     def __init__(
@@ -92,13 +121,21 @@ class Embedding(Module):
         dtype: Any = None,
         device: Device | str | None = None,
         rng: init.Rng = None,
+        padding_idx: int | None = None,
     ) -> None:
         require_sizes("Embedding", rows=rows, features=features)
+        self.padding_idx = None if padding_idx is None else _require_row("Embedding", padding_idx, rows)
         self.weight = Parameter(init.normal((rows, features), 0.0, 1.0, dtype, device, rng))
+        if self.padding_idx is not None:
+            self.weight[self.padding_idx] = 0.0
 
     def forward(self, ids: Array) -> Array:
         """The rows (*ids.shape, features)."""
-        return embedding(ids, self.weight)
+        return embedding(ids, self.weight, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        """The row that gets no gradient."""
+        return "" if self.padding_idx is None else f"padding_idx={self.padding_idx}"
 
 
 __all__ = ["Embedding", "embedding", "one_hot"]

@@ -1,36 +1,76 @@
 """The operations of :mod:`cukern.nn` that hold no parameters."""
 
-from ..namespace import elu, gelu, log_softmax, relu, sigmoid, silu, softmax, softplus, tanh
+from ..namespace import (
+    elu,
+    gelu,
+    gelu_tanh,
+    leaky_relu,
+    log_sigmoid,
+    log_softmax,
+    relu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    softsign,
+    tanh,
+)
 from ..ops.names import MODULES as _MODULES
 from ..ops.names import missing as _missing
+from .attention import scaled_dot_product_attention
+from .classification import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    kl_div,
+    nll_loss,
+)
+from .dropout import dropout
 from .embedding import embedding, one_hot
 from .layer_norm import layer_norm
 from .linear import linear
 from .lltm import lltm, lltm_cell
-from .losses import cross_entropy, mse_loss
 from .matmul_add_relu import matmul_add_relu
+from .normalization import batch_norm, group_norm, rms_norm
 from .pooling import avg_pool2d, max_pool2d
+from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 
 __all__ = [
     "avg_pool2d",
+    "batch_norm",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
     "cross_entropy",
+    "dropout",
     "elu",
     "embedding",
     "gelu",
+    "gelu_tanh",
+    "group_norm",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
     "layer_norm",
+    "leaky_relu",
     "linear",
     "lltm",
     "lltm_cell",
+    "log_sigmoid",
     "log_softmax",
     "matmul_add_relu",
     "max_pool2d",
     "mse_loss",
+    "nll_loss",
     "one_hot",
     "relu",
+    "rms_norm",
+    "scaled_dot_product_attention",
     "sigmoid",
     "silu",
+    "smooth_l1_loss",
     "softmax",
     "softplus",
+    "softsign",
     "tanh",
 ]
 

@@ -257,7 +257,7 @@ def layer_norm(
     weight = None if weight is None else require_array(weight, "layer_norm", "weight", x)
     bias = None if bias is None else require_array(bias, "layer_norm", "bias", x)
     dtype = common_dtype("layer_norm", {"x": x}, {"weight": weight, "bias": bias})
-    sizes = _normalized_shape(normalized_shape)
+    sizes = require_normalized_shape(normalized_shape)
     if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
         raise ValueError(f"layer_norm: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
     for name, one in (("weight", weight), ("bias", bias)):
@@ -273,10 +273,17 @@ def layer_norm(
     return y
 
 
-def _normalized_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+def require_normalized_shape(
+    normalized_shape: int | Sequence[int], name: str = "layer_norm"
+) -> tuple[int, ...]:
+    """The sizes of the trailing axes.
+
+    Raises:
+        ValueError: there is none, or one is no size.
+    """
     given = normalized_shape if isinstance(normalized_shape, Sequence) else (normalized_shape,)
     if not given or not all(is_int(n) and n >= 0 for n in given):
-        raise ValueError(f"layer_norm: normalized_shape: expected one size or more, got {normalized_shape!r}")
+        raise ValueError(f"{name}: normalized_shape: expected one size or more, got {normalized_shape!r}")
     return tuple(map(int, given))
 
 
@@ -301,7 +308,7 @@ class LayerNorm(Module):
         dtype: Any = None,
         device: Device | str | None = None,
     ) -> None:
-        self.normalized_shape = _normalized_shape(normalized_shape)
+        self.normalized_shape = require_normalized_shape(normalized_shape)
         self.eps = eps
         sizes = self.normalized_shape
         self.weight = Parameter(ones(sizes, dtype, device)) if affine else None

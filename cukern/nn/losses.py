@@ -1,4 +1,4 @@
-"""What a model is trained to make small."""
+"""The kernels of cross-entropy: the mean loss of rows, what each row's loss is made of, and their derivatives."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from ..device.base import Prepared
 from ..fuse import fuse
 from ..kernel import Kernel
 from ..layout import Layout, fresh_layout
-from ..ops.axes import require_arrays
 from ..ops.launch import divide_up, on, power_of_two, remember
 from ..ops.reduce import logsumexp
-from .fused import common_dtype, fused_vjp, index_type, require_ids
+from .fused import fused_vjp, index_type
 
 _forward = Kernel("nn/cross_entropy.cu", name="cross_entropy")
 _mean = Kernel("nn/cross_entropy_mean.cu", name="cross_entropy_mean")
@@ -59,43 +58,31 @@ _SLOTS = 32768
 _LONG, _FEW = 1 << 15, 264
 
 
-def cross_entropy(logits: Array, targets: Array) -> Array:
-    """The mean over all rows of ``-log(softmax(logits)[target])``, in nats.
-
-    Args:
-        logits: shape (..., classes), a floating dtype.
-        targets: the shape of ``logits`` without its last axis, an integer dtype, each in [0, classes); fetched from
-            another device.
-
-    Returns:
-        a 0-d array of the dtype of ``logits``.
-
-    Raises:
-        TypeError: ``logits`` is not floating, or ``targets`` not integer.
-        ValueError: the shapes do not fit.
-        IndexError: a target is out of range (on the host; a GPU takes some class in its place).
-
-    >>> import cukern as ck
-    >>> round(ck.nn.cross_entropy(ck.zeros((3, 2)), ck.asarray([0, 1, 1])).item(), 4)
-    0.6931
-    """
-    logits, targets = require_arrays((logits, targets), "cross_entropy", ("logits", "targets"))
-    common_dtype("cross_entropy", {"logits": logits})
-    require_ids("cross_entropy", "targets", targets)
-    if not logits.ndim or targets.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"cross_entropy: targets: expected shape {logits.shape[:-1]} for logits {logits.shape}, "
-            f"got {targets.shape}"
-        )
-    require_ids("cross_entropy", "targets", targets, logits.shape[-1])
-    targets = targets.to_device(logits.device)
-    if not logits.size:
-        return _composed(logits, targets)
+def mean_loss(logits: Array, targets: Array) -> Array:
+    """The mean over all rows of ``-log(softmax(logits)[target])``, of arrays that fit and are not empty."""
     with tape.stop_recording():
         total, loss = _loss(logits.contiguous(), targets.contiguous())
     if tape.recording((logits,)):
         tape.record("cross_entropy", (logits,), (loss,), _pull, (logits, targets, total))
     return loss
+
+
+def totals_and_chosen(logits: Array, targets: Array) -> tuple[Array, Array]:
+    """Of each row, the logarithm of the sum of exponentials and the element that ``targets`` names.
+
+    Their derivatives are one kernel. Both are in the accumulator's dtype, of arrays that fit and are not empty.
+    """
+    with tape.stop_recording():
+        total, chosen = _composed_rows(logits, targets)
+    if tape.recording((logits,)):
+        tape.record("cross_entropy", (logits,), (total, chosen), _pull_rows, (logits, targets, total))
+    return total, chosen
+
+
+def picked(table: Array, targets: Array) -> Array:
+    """The element of each row that ``targets`` name."""
+    places = ops.expand_dims(targets, axis=-1)
+    return ops.squeeze(ops.take_along_axis(table, places, axis=-1), -1)
 
 
 def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
@@ -122,8 +109,14 @@ def _mean_of_differences(total: Array, chosen: Array) -> Array:
 
 def _composed(logits: Array, targets: Array) -> Array:
     """The loss in functions that have derivatives of any order."""
-    chosen = ops.take_along_axis(ops.log_softmax(logits, axis=-1), ops.expand_dims(targets, axis=-1), axis=-1)
-    return ops.negative(ops.mean(chosen))
+    return ops.negative(ops.mean(picked(ops.log_softmax(logits, axis=-1), targets)))
+
+
+def _composed_rows(logits: Array, targets: Array) -> tuple[Array, Array]:
+    """:func:`totals_and_chosen`, with derivatives of any order."""
+    acc = dtypes.info(logits.dtype).acc
+    total = logsumexp._apply(logits, -1, False, acc)
+    return total, ops.astype(picked(logits, targets), acc, copy=False)
 
 
 def _pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array | None, ...]:
@@ -137,17 +130,37 @@ def _pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) ->
     )
 
 
-def _logits_d(logits: Array, total: Array, targets: Array, given: Array) -> Array:
-    """The cotangent of the logits: one read and one write of them."""
-    key = (logits._layout or logits._planned(), targets._layout or targets._planned())
-    given._planned()
+def _pull_rows(
+    cotangents: Sequence[Array], saved: Sequence[Array], needs: object
+) -> tuple[Array | None, ...]:
+    logits, targets, total = saved
+    given = [one.contiguous() for one in cotangents]
+    return fused_vjp(
+        lambda: [_logits_d(logits.contiguous(), total.contiguous(), targets.contiguous(), *given)],
+        lambda logits: _composed_rows(logits, targets),
+        (logits,),
+        cotangents,
+        (True,),
+    )
+
+
+def _logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Array:
+    """The cotangent of the logits: one read and one write of them.
+
+    Args:
+        given: that of the mean; or those of each row's logarithm and of its element that is named.
+    """
+    by_rows = len(given) == 2
+    key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
     with on(logits.device):
         plan = _backwards.get(key)
         if plan is None:
             plan = remember(_backwards, key, _make_backward(*key))
         launch, layout = plan
         made = Array._made(layout)
-        launch(*[one._operand for one in (logits, total, targets, given, made)])
+        for one in given:
+            one._planned()
+        launch(*[one._operand for one in (logits, total, targets, *given, made)])
     return made
 
 
@@ -164,7 +177,7 @@ class _Forward(NamedTuple):
 
 
 _forwards: dict[tuple[Layout, Layout], _Forward] = {}
-_backwards: dict[tuple[Layout, Layout], tuple[Prepared, Layout]] = {}
+_backwards: dict[tuple[Layout, Layout, bool], tuple[Prepared, Layout]] = {}
 
 
 def _on_host(device: Device) -> bool:
@@ -213,43 +226,15 @@ def _make_forward(logits: Layout, targets: Layout) -> _Forward:
     )
 
 
-def _make_backward(logits: Layout, targets: Layout) -> tuple[Prepared, Layout]:
+def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> tuple[Prepared, Layout]:
     device, columns = logits.device, logits.shape[-1]
     rows, on_host = logits.size // columns, _on_host(device)
     block, width = (1, 1) if on_host else (SHAPE.block, _width(logits))
     lanes = min(power_of_two(divide_up(columns, width * SHAPE.unroll)), SHAPE.lanes, block)
-    shape = {"block": block, "lanes": lanes, "width": width, "unroll": SHAPE.unroll}
+    shape = {"block": block, "lanes": lanes, "width": width, "unroll": SHAPE.unroll, "by_rows": by_rows}
     function = _backward.bind(device, **_types(logits, targets), **shape).function
     along = 1 if on_host else divide_up(columns, lanes * SHAPE.unroll * width)
     down = min(divide_up(rows, block // lanes), _MOST_BLOCKS)
-    launch = function.prepare((along, down, 1), (block, 1, 1), 0, (rows, columns, 1 / rows))
+    tail = (rows, columns) if by_rows else (rows, columns, 1 / rows)
+    launch = function.prepare((along, down, 1), (block, 1, 1), 0, tail)
     return launch, fresh_layout(device, logits.dtype, logits.shape)
-
-
-def mse_loss(prediction: Array, target: Array) -> Array:
-    """The mean of ``(prediction - target) ** 2``.
-
-    Args:
-        prediction, target: arrays of one shape, of floating dtypes.
-
-    Returns:
-        a 0-d array.
-
-    Raises:
-        TypeError: an argument is not a floating array.
-        ValueError: the shapes differ, which broadcasting would hide.
-
-    >>> import cukern as ck
-    >>> ck.nn.mse_loss(ck.asarray([1.0, 2.0]), ck.asarray([1.0, 4.0])).item()
-    2.0
-    """
-    prediction, target = require_arrays((prediction, target), "mse_loss", ("prediction", "target"))
-    common_dtype("mse_loss", {"prediction": prediction, "target": target})
-    if prediction.shape != target.shape:
-        raise ValueError(
-            f"mse_loss: target: expected shape {prediction.shape}, as prediction has, got {target.shape}"
-        )
-    return ops.mean(ops.square(ops.subtract(prediction, target)))
-
-
-__all__ = ["cross_entropy", "mse_loss"]

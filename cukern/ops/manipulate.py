@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, tape
 from ..array import Array
 from ..creation import arange
 from ..dtypes import DType
@@ -19,6 +19,7 @@ from ..table import where
 from .axes import (
     normalize_axes,
     normalize_axis,
+    on_device,
     public,
     recorded,
     recorded_many,
@@ -411,7 +412,7 @@ def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
     """The views of ``x`` at each place along an axis."""
     x = require_array(x, "unstack")
     place = normalize_axis(axis, x.ndim, "unstack")
-    return tuple(squeeze(_part(x, place, i, i + 1), place) for i in range(x.shape[place]))
+    return tuple(_taken_apart(x, "unstack", [(*(slice(None),) * place, i) for i in range(x.shape[place])]))
 
 
 @public
@@ -431,8 +432,24 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
         ends = [size // sections * i for i in range(1, sections)]
     else:
         ends = [min(max(e + size if e < 0 else e, 0), size) for e in map(operator.index, indices_or_sections)]
-    starts = [0, *ends]
-    return [_part(x, place, a, max(a, b)) for a, b in zip(starts, [*ends, size], strict=True)]
+    parts = [(a, max(a, b)) for a, b in pairwise([0, *ends, size])]
+    if ends != sorted(ends):  # parts that overlap
+        return [_part(x, place, *part) for part in parts]
+    return _taken_apart(x, "split", [(*(slice(None),) * place, slice(*part)) for part in parts])
+
+
+@on_device
+def _taken_apart(x: Array, name: str, keys: Sequence[tuple[Any, ...]]) -> list[Array]:
+    """The views of ``x`` at ``keys``, which make up the whole: one operation, whose derivative joins theirs."""
+    views = [view(x, x._data[(*key, ...)]) for key in keys]
+    if views and tape.recording((x,)):
+        shape = x.shape
+
+        def vjp(cotangents: Any, saved: object, needs: object) -> tuple[Array]:
+            return (_assembled(name, cotangents, shape, cotangents[0].dtype, keys),)
+
+        tape.record(name, (x,), views, vjp)
+    return views
 
 
 @fuse(static=("lower",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,13 @@ SAYS = {
     "04_lltm": "cukern.nn.LLTM: (50, 16, 128)",
     "05_pooling": "the first of equal maxima gets the gradient: [[[0.0, 2.0, 1.0, 0.0]]]",
     "06_train_a_model": "step 200",
+    "07_gpt": "saved and loaded: step 3",
+    "08_vae": "drawn by the model:",
+}
+#: Sizes that take seconds, for scripts that train longer.
+SMALL = {
+    "07_gpt": "--steps 3 --batch 2 --length 8 --features 8 --layers 1 --write 10",
+    "08_vae": "--steps 3 --batch 4 --hidden 8 --latent 2",
 }
 
 
@@ -27,7 +35,7 @@ SAYS = {
 def test_example(script: Path, device: ck.Device) -> None:
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [sys.executable, "-W", "error", str(script), *SMALL.get(script.stem, "").split()],
         env={**os.environ, "PYTHONPATH": path, "CUKERN_DEVICE": str(device)},
         capture_output=True,
         text=True,
@@ -35,6 +43,21 @@ def test_example(script: Path, device: ck.Device) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert SAYS[script.stem] in done.stdout
+
+
+@pytest.mark.thorough
+def test_launches_of_a_gpt_are_counted(device: ck.Device) -> None:
+    """The script of the measurement on a small model: PyTorch's losses too where it is installed."""
+    path = ROOT / "benchmarks" / "gpt2_launches.py"
+    done = subprocess.run(
+        [sys.executable, str(path), "--tiny", "--steps", "1", "--dtype", "float32"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CUKERN_DEVICE": str(device)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"what it launches \| 39 \| \d+ \|", done.stdout)
 
 
 def test_every_example_is_known() -> None:

@@ -95,7 +95,8 @@ def test_files_keep_every_dtype(device: ck.Device, dtype: Any, tmp_path: Path) -
     ck.save(tmp_path / "x.npy", x)
     ck.savez(tmp_path / "x.npz", x, turned=x.T)
     ck.savez_compressed(tmp_path / "small.npz", x=x)
-    ck.save_safetensors(tmp_path / "x.safetensors", {"x": x.T, "none": x[:0]}, {"made": "here"})
+    arrays = {"x": x.T, "none": x[:0], "one": x[0, 0]}
+    ck.save_safetensors(tmp_path / "x.safetensors", arrays, {"made": "here"})
     one = ck.load(tmp_path / "x.npy")
     many, small, tensors = (ck.load(tmp_path / name) for name in ("x.npz", "small.npz", "x.safetensors"))
     assert isinstance(many, dict) and isinstance(small, dict) and isinstance(tensors, dict)
@@ -106,6 +107,7 @@ def test_files_keep_every_dtype(device: ck.Device, dtype: Any, tmp_path: Path) -
         (small["x"], x),
         (tensors["x"], x.T),
         (tensors["none"], x[:0]),
+        (tensors["one"], x[0, 0]),
     ):
         assert isinstance(made, ck.Array)
         assert_close(made, want.numpy(), dtype=dtype)

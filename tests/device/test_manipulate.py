@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,21 @@ def test_refusals(device: ck.Device, case: Any) -> None:
     function, error, message = case
     with pytest.raises(error, match=message):
         function(ck.asarray(A))
+
+
+def test_all_parts_have_one_derivative(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part's own would fill an array of the whole with zeros."""
+    x = ck.asarray(np.arange(12.0).reshape(2, 6))
+    monkeypatch.setattr(import_module("cukern.ops.getitem"), "_embedded", None)
+
+    def of_some(x: ck.Array) -> ck.Array:
+        a, _, c = ck.split(x, 3, axis=1)
+        first, second = ck.unstack(a * a * c)
+        return (first * second).sum()
+
+    assert gradcheck(of_some, [x + 1], order=2)
+
+
+def test_parts_that_overlap_add_up(device: ck.Device) -> None:
+    gradient = ck.grad(lambda x: sum((i + 1) * part.sum() for i, part in enumerate(ck.split(x, [3, 1]))))
+    assert gradient(ck.zeros(4)).tolist() == [1, 4, 4, 3]

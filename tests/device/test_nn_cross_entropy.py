@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +63,45 @@ def test_loss_and_gradient(
     """A thread, part of a warp, a warp and a block a row; packs of 16 bytes and less; rows to their end or beyond."""
     targets = np.random.default_rng(0).integers(0, min(columns, 255), rows).astype(target)
     check(random(0, (rows, columns), dtype), ck.asarray(targets))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(("rows", "columns"), [(5, 1), (37, 1024), (70, 13)])
+def test_gradient_by_rows(as_a_gpu: pytest.MonkeyPatch, dtype: str, rows: int, columns: int) -> None:
+    """Each row's own share of the gradient; none, even of NaN, where a row is ignored."""
+    logits = random(0, (rows, columns), dtype)
+    targets = np.random.default_rng(0).integers(0, columns, rows)
+    targets[1] = -100
+    logits[1, 0] = np.nan
+    with ck.Tape() as tape:
+        tape.watch(logits)
+        loss = nn.cross_entropy(logits, ck.asarray(targets), ignore_index=-100)
+    given = logits.numpy().astype(np.float64)
+    given[1] = 0
+    exponentials = np.exp(given - given.max(-1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(-1, keepdims=True)
+    kept = targets != -100
+    close(loss, -np.log(probabilities[np.arange(rows), np.where(kept, targets, 0)])[kept].mean(), 16)
+    expected = (probabilities - np.eye(columns)[np.where(kept, targets, 0)]) * kept[:, None] / kept.sum()
+    close(tape.gradient(loss, logits), expected, 64)
+
+
+def test_gradient_by_rows_is_one_kernel(device: ck.Device) -> None:
+    logits, targets = random(0, (4, 6), "float32"), ck.asarray([0, 5, -1, 2])
+    with ck.Tape() as tape:
+        tape.watch(logits)
+        loss = nn.cross_entropy(logits, targets, ignore_index=-1, reduction="sum")
+    seen: list[tuple[int, ...]] = []
+    allocate = losses.Array._made
+
+    def made(layout: Any) -> ck.Array:
+        seen.append(layout.shape)
+        return allocate(layout)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses.Array, "_made", made)
+        tape.gradient(loss, logits)
+    assert seen.count((4, 6)) == 1, "one array of the logits' size"
 
 
 def test_targets_on_the_host_are_fetched(device: ck.Device) -> None:

@@ -232,6 +232,7 @@ def _cross_entropy(dtype: Any) -> None:
     for columns in (5, 1024, 4096, 4100):
         logits, targets = ck.zeros((300, columns), dtype), ck.zeros((300,), "int64")
         _derivatives(lambda x, targets=targets: ck.nn.cross_entropy(x, targets), logits)
+    _derivatives(lambda x: ck.nn.cross_entropy(x, targets, ignore_index=-100), logits)
 
 
 def _linear(dtype: Any) -> None:

@@ -1,0 +1,104 @@
+"""The activations as modules, made of the functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from .. import namespace as ops
+from ..array import Array
+from .module import Module
+
+
+class Activation(Module):
+    """A function of one array, and numbers, as a module.
+
+    Raises:
+        TypeError: an option that the function does not have.
+        ValueError: an option has no such value.
+    """
+
+    _function: Callable[..., Any]
+    #: The values that an option may have, where they are named.
+    _choices: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        try:
+            bound = inspect.signature(type(self)).bind(*args, **options)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}") from None
+        bound.apply_defaults()
+        self.options = dict(bound.arguments)
+        for option, known in type(self)._choices.items():
+            if self.options[option] not in known:
+                raise ValueError(
+                    f"{type(self).__name__}: {option}: expected {' or '.join(map(repr, known))}, "
+                    f"got {self.options[option]!r}"
+                )
+
+    def forward(self, x: Array) -> Array:
+        """The function of ``x``."""
+        made: Array = type(self)._function(x, *self.options.values())
+        return made
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+def _activation(
+    name: str,
+    function: Callable[..., Any],
+    shown: str,
+    choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    **defaults: Any,
+) -> type[Activation]:
+    """A module of ``function``, whose options follow the array in the order of ``defaults``."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [inspect.Parameter(option, kind, default=value) for option, value in defaults.items()]
+    )
+    members = {
+        "__doc__": f":func:`{shown}` as a module.",
+        "__module__": __name__,
+        "__signature__": signature,
+        "_choices": choices,
+        "_function": staticmethod(function),
+    }
+    return type(name, (Activation,), members)
+
+
+def _gelu(x: Array, approximate: str) -> Array:
+    made: Array = ops.gelu_tanh(x) if approximate == "tanh" else ops.gelu(x)
+    return made
+
+
+ELU = _activation("ELU", ops.elu, "cukern.elu", alpha=1.0)
+GELU = _activation("GELU", _gelu, "cukern.gelu", {"approximate": ("none", "tanh")}, approximate="none")
+LeakyReLU = _activation("LeakyReLU", ops.leaky_relu, "cukern.leaky_relu", negative_slope=0.01)
+LogSigmoid = _activation("LogSigmoid", ops.log_sigmoid, "cukern.log_sigmoid")
+LogSoftmax = _activation("LogSoftmax", ops.log_softmax, "cukern.log_softmax", axis=-1)
+ReLU = _activation("ReLU", ops.relu, "cukern.relu")
+SiLU = _activation("SiLU", ops.silu, "cukern.silu")
+Sigmoid = _activation("Sigmoid", ops.sigmoid, "cukern.sigmoid")
+Softmax = _activation("Softmax", ops.softmax, "cukern.softmax", axis=-1)
+Softplus = _activation("Softplus", ops.softplus, "cukern.softplus")
+Softsign = _activation("Softsign", ops.softsign, "cukern.softsign")
+Tanh = _activation("Tanh", ops.tanh, "cukern.tanh")
+
+__all__ = [
+    "ELU",
+    "GELU",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "ReLU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+]

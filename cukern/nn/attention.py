@@ -1,0 +1,251 @@
+"""Scaled dot-product attention, and the module of several heads, composed of products and softmax."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array
+from ..creation import arange, zeros
+from ..device import Device
+from ..fuse import fuse
+from ..random import Generator
+from . import init
+from .dropout import dropout, require_probability, stream
+from .fused import common_dtype, require_sizes
+from .linear import Linear, linear
+from .module import Module, Parameter
+
+
+@fuse
+def _causal(scores: Any, rows: Any, columns: Any, scale: float) -> Any:
+    return ops.where(columns <= rows, scores * scale, -math.inf)
+
+
+@fuse
+def _chosen(scores: Any, mask: Any, alive: Any, scale: float) -> Any:
+    # A row with nothing to attend to is computed as if it had all, so that it makes no NaN.
+    return ops.where(ops.logical_or(mask, ops.logical_not(alive)), scores * scale, -math.inf)
+
+
+@fuse
+def _added(scores: Any, mask: Any, alive: Any, scale: float) -> Any:
+    return ops.where(alive, scores * scale + mask, 0).astype(scores.dtype)
+
+
+@fuse
+def _alive_only(x: Any, alive: Any) -> Any:
+    return ops.where(alive, x, 0)
+
+
+def _masked(scores: Array, mask: Array, scale: float) -> tuple[Array, Array]:
+    """The scores, scaled and masked, and which rows have anything to attend to."""
+    if dtypes.info(mask.dtype).kind == "b":
+        alive = ops.any(mask, axis=-1, keepdims=True)
+        return _chosen(scores, mask, alive, scale), alive
+    alive = ops.greater(ops.max(mask, axis=-1, keepdims=True), -math.inf)
+    return _added(scores, mask, alive, scale), alive
+
+
+def _require_mask(name: str, mask: object, scores: Array) -> None:
+    """Refuse what is no mask of ``scores``.
+
+    Raises:
+        TypeError: it is no array of bools or floats.
+        ValueError: its shape does not broadcast to that of the scores, or it is on another device.
+    """
+    if not isinstance(mask, Array) or dtypes.info(mask.dtype).kind not in "bf":
+        got = mask.dtype if isinstance(mask, Array) else type(mask).__name__
+        raise TypeError(f"{name}: attn_mask: expected an array of bools or floats, got {got}")
+    shape = scores.shape
+    beside = shape[len(shape) - mask.ndim :] if 0 < mask.ndim <= len(shape) else None
+    if beside is None or any(n not in (1, m) for n, m in zip(mask.shape, beside, strict=True)):
+        raise ValueError(
+            f"{name}: attn_mask: expected a shape that broadcasts to the scores' {shape}, got {mask.shape}"
+        )
+    if mask.device is not scores.device:
+        raise ValueError(f"{name}: attn_mask is on {mask.device}, query on {scores.device}; move one of them")
+
+
+def scaled_dot_product_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    rng: Generator | None = None,
+) -> Array:
+    """``softmax(query @ key.T * scale) @ value`` for each of the leading axes.
+
+    Args:
+        query: shape (..., L, E), a floating dtype.
+        key: shape (..., S, E).
+        value: shape (..., S, V).
+        attn_mask: broadcasts to the scores (..., L, S). Of bools: True where a query may attend to a key. Of
+            floats: what is added to the scaled scores.
+        dropout_p: the probability that a weight is dropped, see :func:`dropout`.
+        is_causal: whether query i attends to keys 0 to i alone.
+        scale: what the scores are multiplied by; ``1 / sqrt(E)`` when None.
+        rng: what dropout draws from, see :func:`dropout`.
+
+    Returns:
+        shape (..., L, V), in the dtype that the arrays promote to; zeros where a query may attend to no key.
+
+    Raises:
+        TypeError: an argument is not a floating array, or a mask neither of bools nor of floats.
+        ValueError: the shapes do not fit, or a mask is given for causal attention.
+
+    Source: Vaswani and others, "Attention is all you need", 2017.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([[1.0, 0.0], [0.0, 1.0]])
+    >>> ck.nn.scaled_dot_product_attention(x, x, x, is_causal=True)[0].tolist()
+    [1.0, 0.0]
+    """
+    name = "scaled_dot_product_attention"
+    dtype = common_dtype(name, {"query": query, "key": key, "value": value})
+    for argument, one in (("query", query), ("key", key), ("value", value)):
+        if one.ndim < 2:
+            raise ValueError(f"{name}: {argument}: expected shape (..., length, features), got {one.shape}")
+    if key.shape[-1] != query.shape[-1]:
+        raise ValueError(f"{name}: key: expected shape (..., S, {query.shape[-1]}), got {key.shape}")
+    if value.shape[-2] != key.shape[-2]:
+        raise ValueError(f"{name}: value: expected shape (..., {key.shape[-2]}, V), got {value.shape}")
+    if is_causal and attn_mask is not None:
+        raise ValueError(f"{name}: attn_mask: none may be given with is_causal; put both into the mask")
+    if scale is not None and not isinstance(scale, Real):
+        raise TypeError(f"{name}: scale: expected a number or None, got {type(scale).__name__}")
+    dropout_p = require_probability(name, dropout_p)
+    query, key, value = (ops.astype(one, dtype, copy=False) for one in (query, key, value))
+    factor = float(scale) if scale is not None else 1 / math.sqrt(max(query.shape[-1], 1))
+    alive = None
+    if attn_mask is None and not is_causal:
+        scores = ops.matmul(ops.multiply(query, factor), ops.swapaxes(key, -2, -1))
+    else:
+        scores = ops.matmul(query, ops.swapaxes(key, -2, -1))
+    if is_causal:
+        length, keys = scores.shape[-2:]
+        places = arange(max(length, keys), device=scores.device)
+        scores = _causal(scores, ops.reshape(places[:length], (length, 1)), places[:keys], factor)
+    elif attn_mask is not None:
+        _require_mask(name, attn_mask, scores)
+        scores, alive = _masked(scores, attn_mask, factor)
+    weights = ops.softmax(scores, axis=-1)
+    if dropout_p:
+        weights = dropout(weights, dropout_p, rng)
+    attended = ops.matmul(weights, value)
+    return attended if alive is None else _alive_only(attended, alive)
+
+
+class MultiHeadAttention(Module):
+    """Attention of several heads, each with projections of its own, joined by one more.
+
+    The parameters have the names, shapes and order of PyTorch's ``MultiheadAttention``, so that its state can be
+    loaded. A mask means what it means to :func:`scaled_dot_product_attention`: True takes part.
+
+    Args:
+        features: elements of an input and of an output.
+        heads: how many, a divisor of ``features``.
+        dropout: the probability that a weight is dropped in training.
+        bias: whether the projections have biases, of zeros to begin with.
+        dtype: of the parameters; float32 when None.
+        device: of the parameters; the current one when None.
+        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
+
+    Raises:
+        ValueError: ``heads`` does not divide ``features``.
+
+    >>> import cukern as ck
+    >>> ck.nn.MultiHeadAttention(6, 2, rng=0)(ck.ones((3, 5, 6)), is_causal=True).shape
+    (3, 5, 6)
+    """
+
+    def __init__(
+        self,
+        features: int,
+        heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        dtype: Any = None,
+        device: Device | str | None = None,
+        rng: init.Rng = None,
+    ) -> None:
+        require_sizes("MultiHeadAttention", features=features, heads=heads)
+        if not heads or features % heads:
+            raise ValueError(
+                f"MultiHeadAttention: heads: expected a divisor of the {features} features, got {heads}"
+            )
+        self.heads = heads
+        self.dropout = require_probability("MultiHeadAttention", dropout)
+        generator = init.generator(rng)
+        shape = (3 * features, features)
+        self.in_proj_weight = Parameter(init.xavier_uniform(shape, 1.0, dtype, device, generator))
+        self.in_proj_bias = Parameter(zeros(3 * features, dtype, device)) if bias else None
+        self.out_proj = Linear(features, features, bias, dtype, device, generator)
+        if self.out_proj.bias is not None:
+            self.out_proj.bias[...] = 0.0
+        self._stream = stream(generator) if self.dropout else None
+
+    def forward(
+        self,
+        query: Array,
+        key: Array | None = None,
+        value: Array | None = None,
+        attn_mask: Array | None = None,
+        is_causal: bool = False,
+    ) -> Array:
+        """What the queries (N, L, features) find, of their shape.
+
+        Args:
+            query: shape (N, L, features).
+            key: shape (N, S, features); ``query`` when None.
+            value: shape (N, S, features); ``key`` when None.
+            attn_mask: broadcasts to (N, heads, L, S): ``mask[:, None, None, :]`` of keys (N, S), say.
+            is_causal: whether query i attends to keys 0 to i alone.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        self._require(query=query, key=key, value=value)
+        features = self.out_proj.weight.shape[0]
+        if query is key is value:
+            projected = ops.split(linear(query, self.in_proj_weight, self.in_proj_bias), 3, axis=-1)
+        else:
+            weights = ops.split(self.in_proj_weight, 3)
+            biases = [None] * 3 if self.in_proj_bias is None else ops.split(self.in_proj_bias, 3)
+            projected = [
+                linear(one, weight, bias)
+                for one, weight, bias in zip((query, key, value), weights, biases, strict=True)
+            ]
+        q, k, v = (self._apart(one) for one in projected)
+        p = self.dropout if self.training else 0.0
+        if self._stream is not None:
+            self._stream.device = query.device
+        found = scaled_dot_product_attention(q, k, v, attn_mask, p, is_causal, rng=self._stream)
+        joined = ops.reshape(ops.swapaxes(found, 1, 2), (*query.shape[:2], features))
+        return self.out_proj(joined)  # type: ignore[no-any-return]
+
+    def _require(self, **arrays: Array) -> None:
+        features = self.out_proj.weight.shape[0]
+        for argument, one in arrays.items():
+            if not isinstance(one, Array) or one.ndim != 3 or one.shape[-1] != features:
+                got = one.shape if isinstance(one, Array) else type(one).__name__
+                raise ValueError(
+                    f"MultiHeadAttention: {argument}: expected shape (N, length, {features}), got {got}"
+                )
+
+    def _apart(self, x: Array) -> Array:
+        """(N, length, features) as (N, heads, length, features of a head)."""
+        batch, length, features = x.shape
+        return ops.swapaxes(ops.reshape(x, (batch, length, self.heads, features // self.heads)), 1, 2)
+
+    def extra_repr(self) -> str:
+        """The options that are not to be seen in the parameters."""
+        return f"heads={self.heads}, dropout={self.dropout}"
+
+
+__all__ = ["MultiHeadAttention", "scaled_dot_product_attention"]

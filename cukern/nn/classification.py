@@ -1,0 +1,432 @@
+"""Losses of classes and probabilities, of any reduction, weighted, and with derivatives of any order."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array
+from ..creation import ones
+from ..fuse import fuse
+from ..ops.axes import require_arrays
+from ..ops.reduce import logsumexp
+from .fused import common_dtype, is_int, require_ids
+from .losses import mean_loss, picked, totals_and_chosen
+from .regression import by_reduction, reduced, require_reduction, require_same_shape
+
+
+def require_classes(name: str, logits: Array, targets: Array, ignore_index: Any) -> Array:
+    """``targets`` on the device of ``logits``, each of them a class or to be ignored.
+
+    Raises:
+        TypeError: ``targets`` is not an integer array, or ``ignore_index`` no int.
+        ValueError: the shapes do not fit.
+        IndexError: a target is out of range (on the host).
+    """
+    require_ids(name, "targets", targets)
+    if not logits.ndim or targets.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"{name}: targets: expected shape {logits.shape[:-1]}, that of {logits.shape} without its last axis "
+            f"of classes, got {targets.shape}"
+        )
+    classes = logits.shape[-1]
+    if ignore_index is None:
+        require_ids(name, "targets", targets, classes)
+        return targets.to_device(logits.device)
+    if not is_int(ignore_index):
+        raise TypeError(f"{name}: ignore_index: expected an int or None, got {ignore_index!r}")
+    named = ops.astype(targets, dtypes.int64, copy=False)
+    if classes and named.device.kind == "host":
+        require_ids(name, "targets", ops.where(ops.equal(named, ignore_index), 0, named), classes)
+    return named.to_device(logits.device)
+
+
+def require_weight(name: str, logits: Array, weight: Array | None) -> None:
+    """Refuse what is no weight of each class.
+
+    Raises:
+        TypeError: it is not a floating array.
+        ValueError: its shape is not (classes,), or it is on another device.
+    """
+    common_dtype(name, {"logits": logits}, {"weight": weight})
+    if weight is not None and weight.shape != logits.shape[-1:]:
+        raise ValueError(
+            f"{name}: weight: expected shape {logits.shape[-1:]}, one a class, got {weight.shape}"
+        )
+
+
+@fuse(static=("ignore_index",))
+def _share(targets: Any, weights: Any, ignore_index: int | None) -> Any:
+    """What each row counts: the weight of its class, 0 where it is ignored."""
+    if ignore_index is None:
+        return weights
+    return ops.where(ops.equal(targets, ignore_index), 0, weights)
+
+
+@fuse
+def _weighted(share: Any, loss: Any) -> Any:
+    # A row that counts nothing may hold anything.
+    return ops.where(ops.equal(share, 0), 0, share * loss)
+
+
+@fuse
+def _smoothed(share: Any, chosen: Any, kept: Any, every: Any, smoothing: float) -> Any:
+    ignored = ops.equal(kept, 0)
+    return ops.where(ignored, 0, (1 - smoothing) * share * chosen + smoothing * every)
+
+
+def _of_rows(rows: Array, share: Array | None, reduction: str, dtype: dtypes.DType) -> Array:
+    """The losses of rows, already weighted, put together; their mean is that of what the rows count."""
+    if reduction == "mean" and share is not None:
+        made = ops.divide(ops.sum(rows), ops.sum(share))
+    else:
+        made = reduced(rows, reduction)
+    return ops.astype(made, dtype, copy=False)
+
+
+def _rows_and_share(
+    table: Array, targets: Array, weight: Array | None, ignore_index: int | None
+) -> tuple[Array, Array | None]:
+    """The targets as places of ``table``, 0 for those ignored, and what each row counts; None where all count 1."""
+    acc = dtypes.info(table.dtype).acc
+    places = targets
+    if ignore_index is not None:
+        places = ops.where(ops.equal(targets, ignore_index), 0, targets)
+    if weight is None and ignore_index is None:
+        return places, None
+    if weight is None:
+        weights = ones((), acc, table.device)
+    else:
+        weights = ops.take(ops.astype(weight, acc, copy=False), ops.reshape(places, (-1,)), axis=0)
+        weights = ops.reshape(weights, targets.shape)
+    return places, _share(targets, weights, ignore_index)
+
+
+def cross_entropy(
+    logits: Array,
+    targets: Array,
+    weight: Array | None = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Array:
+    """The mean over all rows of ``-log(softmax(logits)[target])``, in nats.
+
+    With integer targets alone it is two kernels, and its gradient is one; the options take further ones, most of them
+    of one number a row.
+
+    Args:
+        logits: shape (..., classes), a floating dtype.
+        targets: a class for each row: the shape of ``logits`` without its last axis, an integer dtype, each in
+            [0, classes); fetched from another device. Or the probability of each class: the shape of ``logits``,
+            a floating dtype.
+        weight: what the loss of each class is multiplied by, shape (classes,); 1 when None.
+        ignore_index: a target, of any value, whose rows count 0; none when None (PyTorch's default is -100).
+        label_smoothing: in [0, 1]: this share of each target goes to all classes alike.
+        reduction: ``"mean"``, ``"sum"``, or ``"none"`` for the loss of each row. The mean of integer targets is
+            the sum divided by the weights of the rows' targets, where rows that are ignored have 0.
+
+    Returns:
+        an array of the dtype of ``logits``: 0-d; for ``"none"`` of the shape of ``logits`` without its last axis.
+        The mean of no row, or of rows that are all ignored, is NaN, as PyTorch's.
+
+    Raises:
+        TypeError: ``logits`` or ``weight`` is not floating, or ``targets`` neither integer nor floating.
+        ValueError: the shapes do not fit, ``label_smoothing`` is out of range, there is no such reduction, or
+            targets that are probabilities were to be ignored.
+        IndexError: a target is out of range (on the host; a GPU takes some class in its place).
+
+    >>> import cukern as ck
+    >>> round(ck.nn.cross_entropy(ck.zeros((3, 2)), ck.asarray([0, 1, 1])).item(), 4)
+    0.6931
+    >>> ck.nn.cross_entropy(ck.zeros((2, 1)), ck.asarray([0, -100]), ignore_index=-100, reduction="none").tolist()
+    [0.0, 0.0]
+    """
+    name = "cross_entropy"
+    logits, targets = require_arrays((logits, targets), name, ("logits", "targets"))
+    common_dtype(name, {"logits": logits})
+    plain = weight is None and ignore_index is None and not label_smoothing and reduction == "mean"
+    if not plain:
+        require_reduction(name, reduction)
+        require_weight(name, logits, weight)
+        if not (isinstance(label_smoothing, Real) and 0 <= label_smoothing <= 1):
+            raise ValueError(f"{name}: label_smoothing: expected a number in [0, 1], got {label_smoothing!r}")
+    if isinstance(targets, Array) and dtypes.info(targets.dtype).kind == "f":
+        if ignore_index is not None:
+            raise ValueError(f"{name}: ignore_index: names a class, and targets are probabilities")
+        require_same_shape(name, {"logits": logits, "targets": targets})
+        return probability_losses(logits, targets, weight, float(label_smoothing), reduction)
+    targets = require_classes(name, logits, targets, ignore_index)
+    if not (plain and logits.size):
+        return class_losses(logits, targets, weight, ignore_index, float(label_smoothing), reduction)
+    return mean_loss(logits, targets)
+
+
+def nll_loss(
+    log_probabilities: Array,
+    targets: Array,
+    weight: Array | None = None,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Array:
+    """The negative log-likelihood: the mean over all rows of ``-log_probabilities[target]``.
+
+    Args:
+        log_probabilities: shape (..., classes), a floating dtype; what :func:`cukern.log_softmax` gives.
+        targets: the shape without the last axis, an integer dtype.
+        weight: what a row counts by its class, shape (classes,); 1 when None.
+        ignore_index: a target, of any value, whose rows count 0; none when None.
+        reduction: ``"mean"``, the sum divided by what the rows count together, ``"sum"``, or ``"none"``.
+
+    Returns:
+        a 0-d array; of the shape of ``targets`` for ``"none"``. The mean of no row, or of rows that are all
+        ignored, is NaN, as PyTorch's.
+
+    Raises:
+        TypeError, ValueError, IndexError: as :func:`cross_entropy`.
+
+    >>> import cukern as ck
+    >>> ck.nn.nll_loss(ck.asarray([[-1.0, -2.0], [-3.0, -4.0]]), ck.asarray([0, 1]), reduction="none").tolist()
+    [1.0, 4.0]
+    """
+    name = "nll_loss"
+    require_reduction(name, reduction)
+    log_probabilities, targets = require_arrays(
+        (log_probabilities, targets), name, ("log_probabilities", "targets")
+    )
+    require_weight(name, log_probabilities, weight)
+    targets = require_classes(name, log_probabilities, targets, ignore_index)
+    acc = dtypes.info(log_probabilities.dtype).acc
+    if not log_probabilities.size:
+        return _of_nothing(log_probabilities, targets, reduction)
+    places, share = _rows_and_share(log_probabilities, targets, weight, ignore_index)
+    rows = ops.negative(ops.astype(picked(log_probabilities, places), acc, copy=False))
+    if share is not None:
+        rows = _weighted(share, rows)
+    return _of_rows(rows, share, reduction, log_probabilities.dtype)
+
+
+def _of_nothing(table: Array, targets: Array, reduction: str) -> Array:
+    """The loss of no elements, which depends on ``table`` alone."""
+    rows = ops.reshape(ops.sum(table, axis=-1), targets.shape)
+    made: Array = reduced(rows, reduction)
+    return made
+
+
+def class_losses(
+    logits: Array,
+    targets: Array,
+    weight: Array | None,
+    ignore_index: int | None,
+    label_smoothing: float,
+    reduction: str,
+) -> Array:
+    """:func:`cross_entropy` of classes, in functions that have derivatives of any order."""
+    acc = dtypes.info(logits.dtype).acc
+    if not logits.size:
+        return _of_nothing(logits, targets, reduction)
+    places, share = _rows_and_share(logits, targets, weight, ignore_index)
+    total, chosen = totals_and_chosen(logits, places)
+    rows = ops.subtract(total, chosen)
+    if label_smoothing:
+        every = _every_class(logits, total, weight)
+        one = ones((), acc, logits.device)
+        kept = one if ignore_index is None else _share(targets, one, ignore_index)
+        rows = _smoothed(one if share is None else share, rows, kept, every, label_smoothing)
+    elif share is not None:
+        rows = _weighted(share, rows)
+    return _of_rows(rows, share, reduction, logits.dtype)
+
+
+def _every_class(logits: Array, total: Array, weight: Array | None) -> Array:
+    """The mean over the classes of each one's loss, times its weight."""
+    made: Array = _mean_gap(logits, ops.expand_dims(total, axis=-1), weight, total.dtype)
+    return made
+
+
+@fuse(static=("dtype",))
+def _mean_gap(logits: Any, total: Any, weight: Any, dtype: dtypes.DType) -> Any:
+    gap = total - logits.astype(dtype)
+    return ops.mean(gap if weight is None else gap * weight.astype(dtype), axis=-1)
+
+
+def probability_losses(
+    logits: Array, targets: Array, weight: Array | None, label_smoothing: float, reduction: str
+) -> Array:
+    """:func:`cross_entropy` of a distribution over the classes for each row."""
+    acc = dtypes.info(logits.dtype).acc
+    if not logits.size:
+        return _of_nothing(
+            ops.add(logits, targets), targets[..., 0] if logits.shape[-1] else targets, reduction
+        )
+    total = logsumexp._apply(logits, -1, True, acc)
+    rows = _crossed(logits, total, targets, weight, label_smoothing, logits.shape[-1], acc)
+    made: Array = reduced(rows, reduction)
+    return ops.astype(made, logits.dtype, copy=False)
+
+
+@fuse(static=("smoothing", "classes", "dtype"))
+def _crossed(
+    logits: Any, total: Any, shares: Any, weight: Any, smoothing: float, classes: int, dtype: dtypes.DType
+) -> Any:
+    logits, shares = logits.astype(dtype), shares.astype(dtype)
+    if smoothing:
+        shares = shares * (1 - smoothing) + smoothing / classes
+    # A class that cannot be, and need not be, costs nothing.
+    gap = ops.where(ops.logical_and(ops.equal(shares, 0), ops.equal(logits, -math.inf)), 0, total - logits)
+    return ops.sum(shares * gap if weight is None else shares * gap * weight.astype(dtype), axis=-1)
+
+
+@by_reduction
+def _binary(probabilities: Any, targets: Any, weight: Any) -> Any:
+    # As PyTorch, logarithms end at -100, so that no loss is infinite.
+    hit = ops.maximum(ops.log(probabilities), -100.0)
+    miss = ops.maximum(ops.log1p(-probabilities), -100.0)
+    values = -(targets * hit + (1 - targets) * miss)
+    return values if weight is None else values * weight
+
+
+@by_reduction
+def _binary_with_logits(logits: Any, targets: Any, weight: Any, pos_weight: Any) -> Any:
+    # Two terms of one sign, of which none loses its digits beside the other.
+    positive = targets * ops.softplus(-logits)
+    if pos_weight is not None:
+        positive = positive * pos_weight
+    values = positive + (1 - targets) * ops.softplus(logits)
+    return values if weight is None else values * weight
+
+
+def binary_cross_entropy(
+    probabilities: Array, targets: Array, weight: Array | None = None, reduction: str = "mean"
+) -> Array:
+    """The mean of ``-(target * log(p) + (1 - target) * log(1 - p))``, each logarithm at least -100.
+
+    Where a model gives logits, :func:`binary_cross_entropy_with_logits` keeps more digits.
+
+    Args:
+        probabilities: in [0, 1], a floating dtype.
+        targets: of the same shape, in [0, 1], a floating dtype.
+        weight: of each element, broadcast; 1 when None.
+        reduction: ``"mean"`` or ``"sum"`` over all elements, or ``"none"``.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or there is no such reduction.
+
+    >>> import cukern as ck
+    >>> round(ck.nn.binary_cross_entropy(ck.asarray([0.5, 1.0]), ck.asarray([1.0, 1.0])).item(), 4)
+    0.3466
+    """
+    name = "binary_cross_entropy"
+    require_reduction(name, reduction)
+    probabilities, targets = require_same_shape(name, {"probabilities": probabilities, "targets": targets})
+    _require_broadcast(name, probabilities, weight=weight)
+    loss: Array = _binary[reduction](probabilities, targets, weight)
+    return loss
+
+
+def binary_cross_entropy_with_logits(
+    logits: Array,
+    targets: Array,
+    weight: Array | None = None,
+    pos_weight: Array | None = None,
+    reduction: str = "mean",
+) -> Array:
+    """:func:`binary_cross_entropy` of ``sigmoid(logits)``, exact for logits of any size.
+
+    Args:
+        logits: a floating dtype.
+        targets: of the same shape, in [0, 1], a floating dtype.
+        weight: of each element, broadcast; 1 when None.
+        pos_weight: what the loss of the positive class is multiplied by, broadcast; 1 when None.
+        reduction: ``"mean"`` or ``"sum"`` over all elements, or ``"none"``.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or there is no such reduction.
+
+    >>> import cukern as ck
+    >>> loss = ck.nn.binary_cross_entropy_with_logits
+    >>> loss(ck.asarray([-10000.0, 10000.0]), ck.asarray([1.0, 1.0]), reduction="none").tolist()
+    [10000.0, 0.0]
+    """
+    name = "binary_cross_entropy_with_logits"
+    require_reduction(name, reduction)
+    logits, targets = require_same_shape(name, {"logits": logits, "targets": targets})
+    _require_broadcast(name, logits, weight=weight, pos_weight=pos_weight)
+    loss: Array = _binary_with_logits[reduction](logits, targets, weight, pos_weight)
+    return loss
+
+
+def _require_broadcast(name: str, x: Array, **weights: Array | None) -> None:
+    """Refuse weights that do not broadcast to ``x``.
+
+    Raises:
+        TypeError: one is not a floating array.
+        ValueError: one has axes or sizes that ``x`` has not, or is on another device.
+    """
+    common_dtype(name, {"x": x}, weights)
+    for argument, one in weights.items():
+        if one is None:
+            continue
+        sizes = x.shape[x.ndim - one.ndim :] if one.ndim <= x.ndim else None
+        if sizes is None or any(n not in (1, m) for n, m in zip(one.shape, sizes, strict=True)):
+            raise ValueError(
+                f"{name}: {argument}: expected a shape that broadcasts to {x.shape}, got {one.shape}"
+            )
+
+
+@by_reduction
+def _divergence(log_probabilities: Any, targets: Any) -> Any:
+    return ops.xlogy(targets, targets) - targets * log_probabilities
+
+
+@by_reduction
+def _divergence_of_logs(log_probabilities: Any, targets: Any) -> Any:
+    return ops.exp(targets) * (targets - log_probabilities)
+
+
+def kl_div(
+    log_probabilities: Array, targets: Array, log_target: bool = False, reduction: str = "mean"
+) -> Array:
+    """The Kullback-Leibler divergence, element by element: ``target * (log(target) - log_probability)``.
+
+    Args:
+        log_probabilities: logarithms of the model's probabilities, a floating dtype.
+        targets: of the same shape, probabilities; an element of 0 gives 0.
+        log_target: whether ``targets`` are logarithms as well.
+        reduction: ``"batchmean"``, the sum divided by the size of the first axis, which is the divergence of the
+            definition; ``"mean"``, over all elements; ``"sum"``; or ``"none"``.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes differ, there is no such reduction, or ``"batchmean"`` has no first axis.
+
+    >>> import cukern as ck
+    >>> p = ck.asarray([[0.5, 0.5]])
+    >>> round(ck.nn.kl_div(ck.log(p), ck.asarray([[1.0, 0.0]]), reduction="batchmean").item(), 4)
+    0.6931
+    """
+    name = "kl_div"
+    require_reduction(name, reduction, ("batchmean", "mean", "sum", "none"))
+    log_probabilities, targets = require_same_shape(
+        name, {"log_probabilities": log_probabilities, "targets": targets}
+    )
+    batch = reduction == "batchmean"
+    if batch and not log_probabilities.ndim:
+        raise ValueError("kl_div: reduction: 'batchmean' needs an axis of examples, got 0-d arrays")
+    fused = (_divergence_of_logs if log_target else _divergence)["sum" if batch else reduction]
+    loss: Array = fused(log_probabilities, targets)
+    return ops.divide(loss, float(log_probabilities.shape[0])) if batch else loss
+
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "kl_div",
+    "nll_loss",
+]

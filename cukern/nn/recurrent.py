@@ -1,0 +1,247 @@
+"""LSTM and GRU along sequences, composed of one product a step and a fused function of its gates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import namespace as ops
+from ..array import Array
+from ..creation import zeros
+from ..device import Device
+from ..fuse import fuse
+from . import init
+from .dropout import dropout, require_probability, stream
+from .fused import common_dtype, require_sizes
+from .linear import linear
+from .module import Module, Parameter
+
+State = tuple[Array, ...]
+
+
+@fuse
+def _lstm_step(input: Any, forget: Any, candidate: Any, output: Any, cell: Any) -> Any:
+    new_cell = ops.sigmoid(forget) * cell + ops.sigmoid(input) * ops.tanh(candidate)
+    return ops.sigmoid(output) * ops.tanh(new_cell), new_cell
+
+
+@fuse
+def _gru_step(
+    reset: Any, update: Any, candidate: Any, of_h_reset: Any, of_h_update: Any, of_h: Any, h: Any
+) -> Any:
+    new = ops.tanh(candidate + ops.sigmoid(reset + of_h_reset) * of_h)
+    return new + ops.sigmoid(update + of_h_update) * (h - new)
+
+
+class _Recurrent(Module):
+    """What LSTM and GRU share: parameters by PyTorch's names, layers, directions and the loop along a sequence."""
+
+    _gates: int
+    #: The arrays that a state consists of.
+    _states: int
+
+    def __init__(
+        self,
+        inputs: int,
+        state: int,
+        layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: Any = None,
+        device: Device | str | None = None,
+        rng: init.Rng = None,
+    ) -> None:
+        name = type(self).__name__
+        require_sizes(name, inputs=inputs, state=state, layers=layers)
+        if not layers or not state:
+            raise ValueError(f"{name}: state, layers: expected at least 1, got {state} and {layers}")
+        self.inputs, self.state, self.layers = inputs, state, layers
+        self.batch_first, self.bidirectional = bool(batch_first), bool(bidirectional)
+        self.dropout = require_probability(name, dropout)
+        generator, bound = init.generator(rng), 1 / math.sqrt(state)
+        rows = self._gates * state
+        for layer in range(layers):
+            columns = inputs if not layer else state * self._directions
+            for suffix in self._suffixes(layer):
+                shapes: dict[str, tuple[int, ...]] = {
+                    "weight_ih": (rows, columns),
+                    "weight_hh": (rows, state),
+                }
+                shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+                for kind, shape in shapes.items():
+                    values = init.uniform(shape, -bound, bound, dtype, device, generator)
+                    setattr(self, kind + suffix, Parameter(values))
+        self._stream = stream(generator) if self.dropout else None
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def _suffixes(self, layer: int) -> list[str]:
+        """The ends of the names of a layer's parameters, for each direction."""
+        return [f"_l{layer}", f"_l{layer}_reverse"][: self._directions]
+
+    def _run(self, x: Array, state: Sequence[Array] | None) -> tuple[Array, State]:
+        """The outputs, and the last states of all layers and directions."""
+        name = type(self).__name__
+        common_dtype(name, {"x": x})
+        if x.ndim != 3 or x.shape[-1] != self.inputs:
+            order = "(batch, steps, " if self.batch_first else "(steps, batch, "
+            raise ValueError(f"{name}: x: expected shape {order}{self.inputs}), got {x.shape}")
+        steps, batch = x.shape[:2] if not self.batch_first else (x.shape[1], x.shape[0])
+        if not steps:
+            raise ValueError(f"{name}: x: expected one step or more, got shape {x.shape}")
+        starts = self._starts(x, batch, state)
+        places = iter(range(len(starts)))
+        ends: list[State] = []
+        time = 1 if self.batch_first else 0
+        for layer in range(self.layers):
+            if layer and self.training and self._stream is not None:
+                self._stream.device = x.device
+                x = dropout(x, self.dropout, self._stream)
+            directions = []
+            for suffix in self._suffixes(layer):
+                outputs, end = self._along(x, suffix, starts[next(places)], time)
+                directions.append(outputs)
+                ends.append(end)
+            x = directions[0] if len(directions) == 1 else ops.concat(directions, axis=-1)
+        return x, tuple(ops.stack(list(one)) for one in zip(*ends, strict=True))
+
+    def _starts(self, x: Array, batch: int, state: Sequence[Array] | None) -> list[State]:
+        """The state that each layer and direction starts from."""
+        count = self.layers * self._directions
+        shape = (count, batch, self.state)
+        if state is None:
+            nothing = zeros(shape[1:], x.dtype, x.device)
+            return [(nothing,) * self._states] * count
+        for i, one in enumerate(state):
+            argument = f"state[{i}]" if self._states > 1 else "state"
+            common_dtype(type(self).__name__, {"x": x, argument: one})
+            if one.shape != shape:
+                raise ValueError(
+                    f"{type(self).__name__}: {argument}: expected shape {shape}, got {one.shape}"
+                )
+        return list(zip(*(ops.unstack(one) for one in state), strict=True))
+
+    def _along(self, x: Array, suffix: str, state: State, time: int) -> tuple[Array, State]:
+        """The outputs and the last state of one layer in one direction."""
+        of_x, of_h = (getattr(self, kind + suffix) for kind in ("weight_ih", "weight_hh"))
+        biases = [getattr(self, kind + suffix, None) for kind in ("bias_ih", "bias_hh")]
+        bias, bias_h = self._biases(*biases)
+        # The products with all inputs are one.
+        parts = list(ops.unstack(linear(x, of_x, bias), axis=time))
+        backwards = suffix.endswith("_reverse")
+        outputs: list[Array] = []
+        weight = ops.permute_dims(of_h, (1, 0))
+        for part in reversed(parts) if backwards else parts:
+            state = self._step(part, ops.matmul(state[0], weight), bias_h, state)
+            outputs.append(state[0])
+        return ops.stack(outputs[::-1] if backwards else outputs, axis=time), state
+
+    def _biases(self, bias: Array | None, bias_h: Array | None) -> tuple[Array | None, Array | None]:
+        """The bias of the product with all inputs, and of that with each state."""
+        return bias, bias_h
+
+    def _step(self, of_x: Array, of_h: Array, bias_h: Array | None, state: State) -> State:
+        """The state after a step, from the products with the input and the state before."""
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        """The options that are not to be seen in the parameters."""
+        return f"batch_first={self.batch_first}, dropout={self.dropout}, bidirectional={self.bidirectional}"
+
+
+class LSTM(_Recurrent):
+    """A long short-term memory along sequences, in layers and in one direction or both.
+
+    The parameters have the names, shapes and order of PyTorch's ``LSTM``: the gates are input, forget, candidate
+    and output.
+
+    Args:
+        inputs: elements of an input.
+        state: elements of a state.
+        layers: how many, each of which goes along the outputs of the one before.
+        bias: whether there are biases.
+        batch_first: whether inputs and outputs are (batch, steps, features), not (steps, batch, features).
+        dropout: the probability that an element between two layers is dropped in training.
+        bidirectional: whether each layer goes along the sequence backwards as well, with outputs twice as long.
+        dtype: of the parameters; float32 when None.
+        device: of the parameters; the current one when None.
+        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
+
+    Source: Hochreiter and Schmidhuber, 1997, with the forget gate of Gers and others, 2000.
+
+    >>> import cukern as ck
+    >>> outputs, (h, cell) = ck.nn.LSTM(3, 4, rng=0)(ck.zeros((5, 2, 3)))
+    >>> outputs.shape, h.shape, cell.shape
+    ((5, 2, 4), (1, 2, 4), (1, 2, 4))
+    """
+
+    _gates, _states = 4, 2
+
+    def forward(
+        self, x: Array, state: tuple[Array, Array] | None = None
+    ) -> tuple[Array, tuple[Array, Array]]:
+        """The outputs of the last layer, and the last state ``(h, cell)`` of each layer and direction.
+
+        Args:
+            x: shape (steps, batch, inputs).
+            state: ``h`` and ``cell`` to start from, each (layers * directions, batch, state); zeros when None.
+        """
+        if state is not None and not (isinstance(state, (tuple, list)) and len(state) == 2):
+            raise TypeError(f"LSTM: state: expected (h, cell) or None, got {type(state).__name__}")
+        outputs, (h, cell) = self._run(x, state)
+        return outputs, (h, cell)
+
+    def _biases(self, bias: Array | None, bias_h: Array | None) -> tuple[Array | None, Array | None]:
+        return (None if bias is None or bias_h is None else ops.add(bias, bias_h)), None
+
+    def _step(self, of_x: Array, of_h: Array, bias_h: Array | None, state: State) -> State:
+        input, forget, candidate, output = ops.split(ops.add(of_x, of_h), 4, axis=-1)
+        made: State = _lstm_step(input, forget, candidate, output, state[1])
+        return made
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units along sequences, in layers and in one direction or both.
+
+    The parameters have the names, shapes and order of PyTorch's ``GRU``: the gates are reset, update and candidate,
+    and the reset gate multiplies the product with the state.
+
+    Args:
+        inputs: elements of an input.
+        state: elements of a state.
+        layers, bias, batch_first, dropout, bidirectional, dtype, device, rng: as in :class:`LSTM`.
+
+    Source: Cho and others, 2014.
+
+    >>> import cukern as ck
+    >>> outputs, h = ck.nn.GRU(3, 4, bidirectional=True, rng=0)(ck.zeros((5, 2, 3)))
+    >>> outputs.shape, h.shape
+    ((5, 2, 8), (2, 2, 4))
+    """
+
+    _gates, _states = 3, 1
+
+    def forward(self, x: Array, state: Array | None = None) -> tuple[Array, Array]:
+        """The outputs of the last layer, and the last state of each layer and direction.
+
+        Args:
+            x: shape (steps, batch, inputs).
+            state: to start from, (layers * directions, batch, state); zeros when None.
+        """
+        if state is not None and not isinstance(state, Array):
+            raise TypeError(f"GRU: state: expected an array or None, got {type(state).__name__}")
+        outputs, (h,) = self._run(x, None if state is None else (state,))
+        return outputs, h
+
+    def _step(self, of_x: Array, of_h: Array, bias_h: Array | None, state: State) -> State:
+        of_h = of_h if bias_h is None else ops.add(of_h, bias_h)
+        reset, update, candidate = ops.split(of_x, 3, axis=-1)
+        return (_gru_step(reset, update, candidate, *ops.split(of_h, 3, axis=-1), state[0]),)  # type: ignore[call-arg]
+
+
+__all__ = ["GRU", "LSTM"]

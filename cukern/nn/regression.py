@@ -1,0 +1,163 @@
+"""Losses of numbers that are to be near others: the squared and the absolute error, and what lies between."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+from .. import namespace as ops
+from ..array import Array
+from ..fuse import Fused, fuse
+from ..ops.axes import require_arrays
+from .fused import common_dtype
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def require_reduction(name: str, reduction: object, known: tuple[str, ...] = _REDUCTIONS) -> None:
+    """Refuse what is no name of a reduction.
+
+    Raises:
+        ValueError: it is none of ``known``.
+    """
+    if reduction not in known:
+        raise ValueError(f"{name}: reduction: expected {', '.join(map(repr, known))}, got {reduction!r}")
+
+
+def reduced(values: Any, reduction: str) -> Any:
+    """The mean or the sum of ``values``, or themselves: what a fused loss ends with."""
+    if reduction == "none":
+        return values
+    return ops.mean(values) if reduction == "mean" else ops.sum(values)
+
+
+def by_reduction(values: Callable[..., Any]) -> dict[str, Fused[..., Any]]:
+    """``values`` as a fused function for each reduction: quicker to call than one that is traced for its name."""
+
+    def ending(reduction: str) -> Fused[..., Any]:
+        @functools.wraps(values)
+        def function(*args: Any) -> Any:
+            return reduced(values(*args), reduction)
+
+        return fuse(function)
+
+    return {reduction: ending(reduction) for reduction in _REDUCTIONS}
+
+
+def require_same_shape(name: str, given: dict[str, Any]) -> list[Array]:
+    """Two operands as arrays; shapes that differ, which broadcasting would hide, are refused.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes differ, or the devices.
+    """
+    arrays = dict(zip(given, require_arrays(given.values(), name, list(given)), strict=True))
+    common_dtype(name, arrays)
+    (first, one), (second, other) = arrays.items()
+    if one.shape != other.shape:
+        raise ValueError(f"{name}: {second}: expected shape {one.shape}, as {first} has, got {other.shape}")
+    return [one, other]
+
+
+def _require_width(name: str, argument: str, value: float, least: float) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool) or not value >= least:
+        raise ValueError(f"{name}: {argument}: expected a number of at least {least:g}, got {value!r}")
+
+
+@by_reduction
+def _squared(prediction: Any, target: Any) -> Any:
+    return ops.square(prediction - target)
+
+
+@by_reduction
+def _absolute(prediction: Any, target: Any) -> Any:
+    return abs(prediction - target)
+
+
+@by_reduction
+def _huber(prediction: Any, target: Any, delta: float, scale: float) -> Any:
+    error = abs(prediction - target)
+    return ops.where(error < delta, 0.5 * error * error * scale, delta * scale * (error - 0.5 * delta))
+
+
+def mse_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array:
+    """The mean of ``(prediction - target) ** 2``.
+
+    Args:
+        prediction, target: arrays of one shape, of floating dtypes.
+        reduction: ``"mean"`` or ``"sum"`` over all elements, or ``"none"`` for the loss of each.
+
+    Returns:
+        a 0-d array; of the shape of ``prediction`` for ``"none"``.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes differ, which broadcasting would hide, or there is no such reduction.
+
+    >>> import cukern as ck
+    >>> ck.nn.mse_loss(ck.asarray([1.0, 2.0]), ck.asarray([1.0, 4.0])).item()
+    2.0
+    """
+    require_reduction("mse_loss", reduction)
+    prediction, target = require_same_shape("mse_loss", {"prediction": prediction, "target": target})
+    loss: Array = _squared[reduction](prediction, target)
+    return loss
+
+
+def l1_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array:
+    """The mean of ``|prediction - target|``, whose derivative is 0 where they are equal.
+
+    Arguments, result and errors are those of :func:`mse_loss`.
+
+    >>> import cukern as ck
+    >>> ck.nn.l1_loss(ck.asarray([1.0, 2.0]), ck.asarray([1.0, 4.0])).item()
+    1.0
+    """
+    require_reduction("l1_loss", reduction)
+    prediction, target = require_same_shape("l1_loss", {"prediction": prediction, "target": target})
+    loss: Array = _absolute[reduction](prediction, target)
+    return loss
+
+
+def huber_loss(prediction: Array, target: Array, delta: float = 1.0, reduction: str = "mean") -> Array:
+    """The mean of ``0.5 * error ** 2``, which goes on as a line from where the error reaches ``delta``.
+
+    The error is ``|prediction - target|``, the line ``delta * (error - 0.5 * delta)`` for a ``delta`` above 0. The
+    other arguments, the result and what is raised are those of :func:`mse_loss`.
+
+    Source: Huber, "Robust estimation of a location parameter", 1964.
+
+    >>> import cukern as ck
+    >>> ck.nn.huber_loss(ck.asarray([0.0, 0.0]), ck.asarray([1.0, 3.0]), reduction="none").tolist()
+    [0.5, 2.5]
+    """
+    require_reduction("huber_loss", reduction)
+    prediction, target = require_same_shape("huber_loss", {"prediction": prediction, "target": target})
+    _require_width("huber_loss", "delta", delta, 0.0)
+    if not delta:
+        raise ValueError("huber_loss: delta: expected a number above 0, got 0")
+    loss: Array = _huber[reduction](prediction, target, float(delta), 1.0)
+    return loss
+
+
+def smooth_l1_loss(prediction: Array, target: Array, beta: float = 1.0, reduction: str = "mean") -> Array:
+    """:func:`huber_loss` of ``beta``, divided by it: ``|error| - 0.5 * beta`` beyond; with a ``beta`` of 0 the L1 loss.
+
+    Source: Girshick, "Fast R-CNN", 2015.
+
+    >>> import cukern as ck
+    >>> ck.nn.smooth_l1_loss(ck.asarray([0.0, 0.0]), ck.asarray([1.0, 3.0]), beta=2.0, reduction="none").tolist()
+    [0.25, 2.0]
+    """
+    require_reduction("smooth_l1_loss", reduction)
+    prediction, target = require_same_shape("smooth_l1_loss", {"prediction": prediction, "target": target})
+    _require_width("smooth_l1_loss", "beta", beta, 0.0)
+    if not beta:
+        return l1_loss(prediction, target, reduction)
+    loss: Array = _huber[reduction](prediction, target, float(beta), 1.0 / beta)
+    return loss
+
+
+__all__ = ["huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"]

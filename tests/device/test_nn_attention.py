@@ -1,0 +1,138 @@
+"""Attention against NumPy: masks, rows without a key, several heads; derivatives."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+from nn_support import close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.testing import gradcheck
+
+attention = nn.scaled_dot_product_attention
+Q, K, V = (
+    np.random.default_rng(seed).normal(size=(2, *shape))
+    for seed, shape in enumerate([(4, 3), (5, 3), (5, 2)])
+)
+#: The second query may attend to nothing.
+MASK = np.array([[1, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1]], bool)
+
+
+def attended(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, added: np.ndarray | float, scale: float
+) -> np.ndarray:
+    scores = q @ k.swapaxes(-1, -2) * scale + added
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        result: np.ndarray = np.nan_to_num(weights / weights.sum(-1, keepdims=True)) @ v
+    return result
+
+
+def test_masks(device: ck.Device) -> None:
+    offsets = np.where(MASK, np.random.default_rng(3).normal(size=MASK.shape), -np.inf)
+    closed = np.where(MASK, 0, -np.inf)
+    causal = np.where(np.arange(5) <= np.arange(4)[:, None], 0, -np.inf)
+    scale = 1 / math.sqrt(3)
+    for dtype in ("float32", "float64"):
+        q, k, v = (ck.asarray(one, dtype) for one in (Q, K, V))
+        close(attention(q, k, v), attended(Q, K, V, 0, scale), 8)
+        close(attention(q, k, v, ck.asarray(MASK), scale=0.5), attended(Q, K, V, closed, 0.5), 8)
+        close(attention(q, k, v, ck.asarray(offsets, dtype)), attended(Q, K, V, offsets, scale), 8)
+        close(attention(q, k, v, is_causal=True), attended(Q, K, V, causal, scale), 8)
+        # Scores of some 1e5.
+        large = attended(300 * Q, 300 * K, V, causal, scale)
+        close(attention(300 * q, 300 * k, v, is_causal=True), large, 2**10)
+
+
+def test_derivatives(device: ck.Device) -> None:
+    q, k, v = (ck.asarray(one) for one in (Q, K, V))
+    offsets = ck.asarray(np.random.default_rng(3).normal(size=MASK.shape))
+    assert gradcheck(lambda q, k, v: attention(q, k, v, is_causal=True), [q, k, v], order=2)
+    assert gradcheck(lambda q, k, v: attention(q, k, v, ck.asarray(MASK)), [q, k, v])
+    assert gradcheck(lambda *own: attention(*own), [q, k, v, offsets])
+    closed = ck.asarray(np.where(MASK, 0.0, -np.inf))
+    for mask in (ck.asarray(MASK), closed):
+        gradients = ck.grad(lambda *own, m=mask: attention(*own, m).sum(), argnums=(0, 1, 2))(q, k, v)
+        assert all(np.isfinite(one.numpy()).all() for one in gradients)
+        assert not gradients[0][:, 1].numpy().any()
+
+
+def test_weights_are_dropped(device: ck.Device) -> None:
+    q, k, v = (ck.asarray(one) for one in (Q, K, V))
+    one, two = (attention(q, k, v, dropout_p=0.5, rng=ck.random.default_rng(seed)) for seed in (0, 0))
+    assert one.tolist() == two.tolist()
+    assert one.tolist() != attention(q, k, v).tolist()
+    assert not attention(q, k, v, dropout_p=1.0, rng=ck.random.default_rng(0)).numpy().any()
+
+
+def heads_of(
+    layer: nn.MultiHeadAttention, x: np.ndarray, y: np.ndarray, added: np.ndarray | float
+) -> np.ndarray:
+    """The module's formula, in double precision."""
+    state = {name: value.numpy().astype(np.float64) for name, value in layer.state_dict().items()}
+    weights = np.split(state["in_proj_weight"], 3)
+    biases = np.split(state.get("in_proj_bias", np.zeros(3 * len(weights[0]))), 3)
+    q, k, v = (
+        (one @ w.T + b).reshape(*one.shape[:2], layer.heads, -1).swapaxes(1, 2)
+        for one, w, b in zip((x, y, y), weights, biases, strict=True)
+    )
+    found = attended(q, k, v, added, 1 / math.sqrt(q.shape[-1])).swapaxes(1, 2).reshape(x.shape)
+    result: np.ndarray = found @ state["out_proj.weight"].T + state.get("out_proj.bias", 0)
+    return result
+
+
+def test_several_heads(device: ck.Device) -> None:
+    x, y = (np.random.default_rng(i).normal(size=(2, 4 + i, 6)) for i in (0, 1))
+    causal = np.where(np.tri(4), 0, -np.inf)
+    present = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], bool)
+    for dtype, bias in (("float32", True), ("float64", False)):
+        layer = nn.MultiHeadAttention(6, 3, bias=bias, dtype=dtype, rng=0)
+        names = ["in_proj_weight", "out_proj.weight"]
+        assert sorted(layer.state_dict()) == sorted(names + ["in_proj_bias", "out_proj.bias"] * bias)
+        if bias:
+            layer.load_state_dict({**layer.state_dict(), "in_proj_bias": random(5, (18,), dtype)})
+        a, b = ck.asarray(x, dtype), ck.asarray(y, dtype)
+        close(layer(a, is_causal=True), heads_of(layer, x, x, causal), 32)
+        hidden = np.where(present, 0, -np.inf)[:, None, None, :]
+        found = layer(a, b, attn_mask=ck.asarray(present)[:, None, None, :])
+        close(found, heads_of(layer, x, y, hidden), 32)
+    with ck.Tape() as tape:
+        loss = layer(a, is_causal=True).sum()
+    assert all(one.numpy().any() for one in tape.gradient(loss, layer.parameters()))
+
+
+def test_dropout_of_the_module(device: ck.Device) -> None:
+    layer = nn.MultiHeadAttention(6, 3, dropout=0.5, rng=0)
+    x = random(0, (2, 4, 6), "float32")
+    assert layer(x).tolist() != layer(x).tolist()
+    layer.eval()
+    assert layer(x).tolist() == layer(x).tolist()
+
+
+def test_refused(device: ck.Device) -> None:
+    q, k, v = (ck.asarray(one) for one in (Q, K, V))
+    mask = ck.asarray(MASK)
+    for call, error, message in (
+        (lambda: attention(q, k[..., :2], v), ValueError, "key: expected shape (..., S, 3), got (2, 5, 2)"),
+        (lambda: attention(q, k, v[:, :3]), ValueError, "value: expected shape (..., 5, V), got (2, 3, 2)"),
+        (lambda: attention(q, k, v, mask, is_causal=True), ValueError, "put both into the mask"),
+        (
+            lambda: attention(q, k, v, mask[:, :3]),
+            ValueError,
+            "broadcasts to the scores' (2, 4, 5), got (4, 3)",
+        ),
+        (lambda: attention(q, k, v, mask.astype("int8")), TypeError, "an array of bools or floats, got int8"),
+        (
+            lambda: attention(q, k, v, dropout_p=2.0),
+            ValueError,
+            "p: expected a probability in [0, 1], got 2.0",
+        ),
+        (lambda: nn.MultiHeadAttention(6, 4), ValueError, "heads: expected a divisor of the 6 features"),
+        (lambda: nn.MultiHeadAttention(6, 2)(q), ValueError, "query: expected shape (N, length, 6)"),
+    ):
+        with pytest.raises(error, match=re.escape(message)):
+            call()

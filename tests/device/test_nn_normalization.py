@@ -1,0 +1,131 @@
+"""Batch, group and root-mean-square normalization against NumPy; running statistics; derivatives."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.testing import gradcheck
+
+X = np.random.default_rng(0).normal(2, 3, size=(3, 4, 2, 2))
+WEIGHT, BIAS = np.array([0.5, 2.0, -1.0, 1.0]), np.array([1.0, 0.0, 3.0, -2.0])
+
+
+def normalized(x: np.ndarray, axes: tuple[int, ...], eps: float = 1e-5) -> np.ndarray:
+    result: np.ndarray = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return result
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (3, 4, 5), (3, 4, 2, 2)], ids=str)
+def test_batch_norm(device: ck.Device, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(2, 3, size=shape)
+    beside = (-1, *(1,) * (len(shape) - 2))
+    axes = (0, *range(2, len(shape)))
+    for dtype in ("float32", "float64"):
+        layer = nn.BatchNorm(4, dtype=dtype)
+        layer.load_state_dict({**layer.state_dict(), "weight": WEIGHT, "bias": BIAS})
+        expected = normalized(x, axes) * WEIGHT.reshape(beside) + BIAS.reshape(beside)
+        close(layer(ck.asarray(x, dtype)), expected, 16)
+        running = 0.1 * x.mean(axes), 0.9 + 0.1 * x.var(axes, ddof=1)
+        close(layer.running_mean, running[0], 8)
+        close(layer.running_var, running[1], 8)
+        mean, variance = (one.reshape(beside) for one in running)
+        expected = (x - mean) / np.sqrt(variance + 1e-5) * WEIGHT.reshape(beside) + BIAS.reshape(beside)
+        close(layer.eval()(ck.asarray(x, dtype)), expected, 16)
+        assert layer.num_batches_tracked is not None and layer.num_batches_tracked.item() == 1
+
+
+def test_running_statistics(device: ck.Device) -> None:
+    """Under a tape too, without a gradient; None is the mean of all batches; they are saved, and not trained."""
+    layer = nn.BatchNorm(4, momentum=None, dtype="float64")
+    assert len(layer.parameters()) == 2 and len(layer.state_dict()) == 5
+    batches = [X, X + 2, X * 3]
+    for batch in batches:
+        with ck.Tape() as tape:
+            loss = (layer(ck.asarray(batch)) ** 2).sum()
+        assert tape.gradient(loss, layer.weight).shape == (4,)
+    # 1 / count is a float32.
+    close(ck.astype(layer.running_mean, "float32"), np.mean([b.mean((0, 2, 3)) for b in batches], 0), 8)
+    assert layer.num_batches_tracked is not None and layer.num_batches_tracked.item() == 3
+    plain = nn.BatchNorm(4, affine=False, track_running_stats=False, dtype="float64")
+    assert not plain.state_dict()
+    close(plain.eval()(ck.asarray(X)), normalized(X, (0, 2, 3)), 16)
+
+
+def test_running_statistics_of_a_captured_step(device: ck.Device) -> None:
+    layer, again = (nn.BatchNorm(4, momentum=None, dtype="float64") for _ in range(2))
+    captured = ck.capture(lambda x: layer(x))
+    for i in range(4):
+        x = ck.asarray(X + i)
+        assert captured(x).tolist() == again(x).tolist()
+    for one, other in zip(layer.state_dict().values(), again.state_dict().values(), strict=True):
+        assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (3, 4, 2, 2)], ids=str)
+def test_group_norm(device: ck.Device, shape: tuple[int, ...]) -> None:
+    x = X if len(shape) == 4 else X[..., 0, 0].copy()
+    beside = (-1, *(1,) * (len(shape) - 2))
+    for dtype in ("float32", "float64"):
+        layer = nn.GroupNorm(2, 4, dtype=dtype)
+        layer.load_state_dict({"weight": WEIGHT, "bias": BIAS})
+        expected = normalized(x.reshape(3, 2, -1), (2,)).reshape(shape)
+        close(layer(ck.asarray(x, dtype)), expected * WEIGHT.reshape(beside) + BIAS.reshape(beside), 16)
+    assert nn.group_norm(ck.zeros((0, 4)), 2).shape == (0, 4)
+
+
+def test_rms_norm(device: ck.Device) -> None:
+    def expected(x: Any, axes: tuple[int, ...], eps: float) -> np.ndarray:
+        result: np.ndarray = x / np.sqrt((x**2).mean(axes, keepdims=True) + eps)
+        return result
+
+    for dtype in ("float32", "float64"):
+        layer = nn.RMSNorm((2, 2), dtype=dtype)
+        layer.load_state_dict({"weight": WEIGHT.reshape(2, 2)})
+        eps = float(np.finfo(dtype).eps)
+        close(layer(ck.asarray(X, dtype)), expected(X, (2, 3), eps) * WEIGHT.reshape(2, 2), 16)
+    x = random(0, (2, 300), "bfloat16")
+    made = nn.rms_norm(x, 300, eps=1e-3)
+    assert made.dtype == ck.bfloat16
+    close(made, expected(x.numpy().astype(np.float64), (1,), 1e-3), 1)
+    assert nn.rms_norm(ck.zeros((0, 4)), 4).shape == (0, 4)
+
+
+def test_derivatives(device: ck.Device) -> None:
+    x, weight, bias = ck.asarray(X[..., 0]), ck.asarray(WEIGHT), ck.asarray(BIAS)
+    assert gradcheck(
+        lambda *own: nn.batch_norm(own[0], None, None, *own[1:], True), [x, weight, bias], order=2
+    )
+    mean, variance = ck.asarray(BIAS), ck.asarray(WEIGHT**2)
+    assert gradcheck(lambda x, w, b: nn.batch_norm(x, mean, variance, w, b), [x, weight, bias])
+    assert gradcheck(lambda x, w, b: nn.group_norm(x, 2, w, b), [x, weight, bias])
+    assert gradcheck(lambda x, w: nn.rms_norm(x, (4, 2), w), [x, ck.asarray(X[0, ..., 0])], order=2)
+
+
+def test_a_large_mean(device: ck.Device) -> None:
+    """It is taken off before anything is squared."""
+    x = random(0, (64, 2), "float32") + 1e4
+    close(nn.batch_norm(x, training=True), normalized(x.numpy().astype(np.float64), (0,)), 2**13)
+
+
+def test_refused(device: ck.Device) -> None:
+    x = ck.zeros((1, 4))
+    for call, message in (
+        (lambda: nn.batch_norm(x, training=True), "expected two numbers a channel or more in training"),
+        (lambda: nn.batch_norm(x), "expected both where training is false"),
+        (lambda: nn.batch_norm(x, running_mean=x[0]), "expected both or neither"),
+        (lambda: nn.batch_norm(x[0], training=True), "batch_norm: x: expected shape (N, C, ...), got (4,)"),
+        (lambda: nn.batch_norm(x, weight=x[0, :3], training=True), "weight: expected shape (4,)"),
+        (lambda: nn.group_norm(x, 3), "groups: expected a divisor of the 4 channels, got 3"),
+        (lambda: nn.GroupNorm(3, 4), "groups: expected a divisor of the 4 channels, got 3"),
+        (lambda: nn.rms_norm(x, 3), "rms_norm: x: expected trailing axes of sizes (3,)"),
+        (lambda: nn.rms_norm(x, 4, eps=-1.0), "rms_norm: eps: expected a number of at least 0"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            call()

@@ -1,0 +1,139 @@
+"""LSTM and GRU against loops in NumPy, in PyTorch's names and order of gates; derivatives."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from nn_support import close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.testing import gradcheck
+
+Weights = dict[str, np.ndarray]
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm_step(of_x: np.ndarray, of_h: np.ndarray, h: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, ...]:
+    i, f, g, o = np.split(of_x + of_h, 4, axis=-1)
+    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(cell), cell
+
+
+def gru_step(of_x: np.ndarray, of_h: np.ndarray, h: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, ...]:
+    r, z, n = np.split(of_x, 3, axis=-1)
+    r_h, z_h, n_h = np.split(of_h, 3, axis=-1)
+    z = sigmoid(z + z_h)
+    return (1 - z) * np.tanh(n + sigmoid(r + r_h) * n_h) + z * h, cell
+
+
+def along(step: object, weights: Weights, suffix: str, x: np.ndarray, state: tuple[np.ndarray, ...]) -> tuple:
+    """The outputs and the last state of one direction of a layer; x is (steps, batch, features)."""
+    rows = len(weights["weight_hh" + suffix])
+    bias, bias_h = (weights.get(kind + suffix, np.zeros(rows)) for kind in ("bias_ih", "bias_hh"))
+    outputs = []
+    for one in x[::-1] if suffix.endswith("reverse") else x:
+        of_x = one @ weights["weight_ih" + suffix].T + bias
+        state = step(of_x, state[0] @ weights["weight_hh" + suffix].T + bias_h, *state)  # type: ignore[operator]
+        outputs.append(state[0])
+    return np.stack(outputs[::-1] if suffix.endswith("reverse") else outputs), state
+
+
+def expected(layer: nn.LSTM | nn.GRU, x: np.ndarray, h: np.ndarray, cell: np.ndarray) -> tuple:
+    """The outputs, and the last h and cell of all layers and directions."""
+    weights = {name: value.numpy().astype(np.float64) for name, value in layer.state_dict().items()}
+    ends = []
+    for i in range(layer.layers):
+        suffixes = [f"_l{i}", f"_l{i}_reverse"][: 1 + layer.bidirectional]
+        step = lstm_step if isinstance(layer, nn.LSTM) else gru_step
+        made = [
+            along(step, weights, one, x, (h[len(ends) + j], cell[len(ends) + j]))
+            for j, one in enumerate(suffixes)
+        ]
+        x = np.concatenate([outputs for outputs, _ in made], -1)
+        ends += [end for _, end in made]
+    return x, np.stack([end[0] for end in ends]), np.stack([end[1] for end in ends])
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_layers_and_directions(device: ck.Device, kind: type[nn.LSTM | nn.GRU]) -> None:
+    x = np.random.default_rng(0).normal(size=(4, 2, 3))
+    for dtype, layers, both, bias in (
+        ("float32", 1, False, True),
+        ("float64", 2, True, True),
+        ("float64", 1, True, False),
+    ):
+        layer = kind(3, 2, layers, bias=bias, bidirectional=both, dtype=dtype, rng=0)
+        h, cell = (np.random.default_rng(i).normal(size=(layers * (1 + both), 2, 2)) for i in (1, 2))
+        states = [ck.asarray(one, dtype) for one in (h, cell)]
+        outputs, *ends = expected(layer, x, h, cell)
+        found, state = layer(ck.asarray(x, dtype), tuple(states) if kind is nn.LSTM else states[0])
+        close(found, outputs, 32)
+        for one, end in zip(state if kind is nn.LSTM else (state,), ends, strict=False):
+            close(one, end, 32)
+        layer.batch_first = True
+        found, _ = layer(ck.asarray(x.swapaxes(0, 1).copy(), dtype))
+        outputs, *_ = expected(layer, x, 0 * h, 0 * cell)
+        close(found, outputs.swapaxes(0, 1), 32)
+
+
+def test_names_and_shapes(device: ck.Device) -> None:
+    shapes = {name: one.shape for name, one in nn.LSTM(3, 2, 2, bidirectional=True).named_parameters()}
+    assert list(shapes)[:8] == [
+        f"{kind}_l0{end}"
+        for end in ("", "_reverse")
+        for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    ]
+    assert shapes["weight_ih_l1_reverse"] == (8, 4)
+    assert shapes["weight_hh_l0"] == (8, 2) and shapes["bias_hh_l0"] == (8,)
+    assert nn.GRU(3, 2).state_dict()["weight_ih_l0"].shape == (6, 3)
+
+
+def test_derivatives(device: ck.Device) -> None:
+    x, h, cell = random(0, (3, 2, 3)), random(1, (1, 2, 2)), random(2, (1, 2, 2))
+    lstm, gru = nn.LSTM(3, 2, dtype="float64", rng=0), nn.GRU(3, 2, dtype="float64", rng=0)
+    assert gradcheck(lambda x, h, cell: lstm(x, (h, cell))[0], [x, h, cell], order=2)
+    assert gradcheck(lambda x, h: gru(x, h)[0], [x, h], order=2)
+    for layer in (lstm, gru):
+        with ck.Tape() as tape:
+            loss = layer(x)[0].sum()
+        for parameter, gradient in zip(
+            layer.parameters(), tape.gradient(loss, layer.parameters()), strict=True
+        ):
+            place = (0,) * parameter.ndim
+            value, delta = parameter[place].item(), 1e-6
+            sums = []
+            for moved in (value + delta, value - delta):
+                parameter[place] = moved
+                sums.append(layer(x)[0].sum().item())
+            parameter[place] = value
+            assert gradient[place].item() == pytest.approx(
+                (sums[0] - sums[1]) / (2 * delta), rel=1e-6, abs=1e-9
+            )
+
+
+def test_dropout_between_layers(device: ck.Device) -> None:
+    x = random(0, (3, 2, 3), "float32")
+    layer = nn.GRU(3, 2, 2, dropout=0.5, rng=0)
+    assert layer(x)[0].tolist() != layer(x)[0].tolist()
+    layer.eval()
+    assert layer(x)[0].tolist() == layer(x)[0].tolist()
+
+
+def test_refused(device: ck.Device) -> None:
+    x, h = ck.zeros((3, 2, 3)), ck.zeros((1, 2, 2))
+    for call, error, message in (
+        (lambda: nn.GRU(3, 2)(x[0]), ValueError, "GRU: x: expected shape (steps, batch, 3), got (2, 3)"),
+        (lambda: nn.LSTM(3, 2)(x[:0]), ValueError, "LSTM: x: expected one step or more"),
+        (lambda: nn.LSTM(3, 2)(x, h), TypeError, "LSTM: state: expected (h, cell) or None, got Array"),
+        (lambda: nn.LSTM(3, 2)(x, (h, h[:, :1])), ValueError, "LSTM: state[1]: expected shape (1, 2, 2)"),
+        (lambda: nn.GRU(3, 2)(x, (h, h)), TypeError, "GRU: state: expected an array or None, got tuple"),
+        (lambda: nn.GRU(3, 2, 0), ValueError, "GRU: state, layers: expected at least 1, got 2 and 0"),
+    ):
+        with pytest.raises(error, match=re.escape(message)):
+            call()

@@ -234,7 +234,7 @@ _PLAIN = frozenset((Array, int, float, type(None)))
 
 def _sorted(tree: Any, args: tuple[Any, ...]) -> _Call:
     """The arguments of a call that are arrays, numbers and None, without a walk."""
-    key: list[Any] = []
+    key: list[Any] = [dtypes.get_default_dtype()]
     call = _Call(tree, {}, [], (), [], [])
     for value in args:
         if type(value) is Array:

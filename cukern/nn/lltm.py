@@ -26,7 +26,7 @@ from ..device import Device
 from ..function import Function
 from ..kernel import Kernel
 from ..layout import Layout, fresh_layout
-from ..ops.axes import require_arrays
+from ..ops.axes import require_array, require_arrays
 from ..ops.launch import on, remember
 from ..ops.products import multiply, readable
 from . import init, reference
@@ -351,6 +351,7 @@ class LLTMCell(Module):
 
     def forward(self, input: Array, state: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
         """The new h and cell from an input (batch, features) and the old h and cell, zeros when None."""
+        input = require_array(input, "lltm_cell", "input")
         _require_inputs("lltm_cell", "input", input)
         old = self.initial_state(input.shape[0]) if state is None else state
         return lltm_cell(input, self.weights, self.bias, *old)
@@ -375,6 +376,7 @@ class LLTM(LLTMCell):
             inputs: shape (steps, batch, features).
             state: the h and cell to start from, each (batch, state); zeros when None.
         """
+        inputs = require_array(inputs, "lltm", "inputs")
         _require_inputs("lltm", "inputs", inputs)
         old = self.initial_state(inputs.shape[1]) if state is None else state
         outputs, h, cell = lltm(inputs, self.weights, self.bias, *old)

@@ -115,7 +115,7 @@ def test_jvp_of_a_module_and_of_order_three(device: ck.Device) -> None:
 
 def test_what_jvp_refuses() -> None:
     x = f64(X)
-    with pytest.raises(ValueError, match=r"jvp: tangents\[0\]: expected shape \(3,\) on host"):
+    with pytest.raises(ValueError, match=r"jvp: tangents\[0\]: expected shape \(3,\) on "):
         ck.jvp(cubes, [x], [x[:2]])
     with pytest.raises(
         ValueError, match=r"jvp: tangents: expected tuple of \[0\], got tuple of \[0\], \[1\]"

@@ -412,7 +412,9 @@ def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
     """The views of ``x`` at each place along an axis."""
     x = require_array(x, "unstack")
     place = normalize_axis(axis, x.ndim, "unstack")
-    return tuple(_taken_apart(x, "unstack", [(*(slice(None),) * place, i) for i in range(x.shape[place])]))
+    return tuple(
+        _taken_apart(x, "unstack", [(*(slice(None),) * place, i, ...) for i in range(x.shape[place])])
+    )
 
 
 @public
@@ -441,7 +443,7 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
 @on_device
 def _taken_apart(x: Array, name: str, keys: Sequence[tuple[Any, ...]]) -> list[Array]:
     """The views of ``x`` at ``keys``, which make up the whole: one operation, whose derivative joins theirs."""
-    views = [view(x, x._data[(*key, ...)]) for key in keys]
+    views = [view(x, x._data[key]) for key in keys]
     if views and tape.recording((x,)):
         shape = x.shape
 

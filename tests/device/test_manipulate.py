@@ -150,3 +150,8 @@ def test_all_parts_have_one_derivative(device: ck.Device, monkeypatch: pytest.Mo
 def test_parts_that_overlap_add_up(device: ck.Device) -> None:
     gradient = ck.grad(lambda x: sum((i + 1) * part.sum() for i, part in enumerate(ck.split(x, [3, 1]))))
     assert gradient(ck.zeros(4)).tolist() == [1, 4, 4, 3]
+
+
+def test_derivative_of_unstacking_a_vector(device: ck.Device) -> None:
+    x = ck.asarray(np.array([0.5, -1.0, 2.0]))
+    assert gradcheck(lambda x: ck.stack(ck.unstack(x)[::-1]) ** 2, [x], order=2)

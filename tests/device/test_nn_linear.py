@@ -90,7 +90,9 @@ def test_mean_squared_error(device: ck.Device) -> None:
 
 
 def test_losses_refuse_what_does_not_fit(device: ck.Device) -> None:
-    with pytest.raises(ValueError, match=r"targets: expected shape \(2,\), that of \(2, 3\) without .* got \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"targets: expected shape \(2,\), that of \(2, 3\) without .* got \(3,\)"
+    ):
         nn.cross_entropy(ck.zeros((2, 3)), ck.asarray([0, 1, 2]))
     with pytest.raises(ValueError, match=r"targets: expected shape \(2, 3\), as logits has, got \(2,\)"):
         nn.cross_entropy(ck.zeros((2, 3)), ck.zeros(2))

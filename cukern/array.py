@@ -18,6 +18,9 @@ from .operators import FUNCTIONS, Operators
 _DLPACK_HOST, _DLPACK_CUDA = 1, 2
 
 
+_new = object.__new__
+
+
 class Storage:
     """Memory that several views share, and a count of the writes to it.
 
@@ -74,13 +77,14 @@ class Array(Operators):
     @staticmethod
     def _made(layout: Layout) -> Array:
         """A new Array of a layout, its elements not set; the current device is that of the layout."""
-        made = object.__new__(Array)
-        memory = layout.allocate()
+        made = _new(Array)
+        made._memory = memory = layout.allocate()
         if layout.on_host:
-            made._ndarray, made._operand = memory, id(memory)
+            made._ndarray = memory
+            made._operand = id(memory)
         else:
-            made._ndarray, made._operand = None, memory.ptr
-        made._memory = memory
+            made._ndarray = None
+            made._operand = memory.ptr
         made._layout = layout
         made.device = layout.device
         made._storage = Storage()

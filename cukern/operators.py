@@ -8,11 +8,18 @@ from typing import Any, Self
 FUNCTIONS: dict[str, Any] = {}
 
 
+#: Types of operands that need no closer look: arrays, symbols, Python's numbers.
+_PLAIN: set[type] = {bool, int, float}
+
+
 class Operators:
     """Operators and methods of arrays and of symbols; each calls the public function of its name."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
+
+    def __init_subclass__(cls) -> None:
+        _PLAIN.add(cls)
 
     def _call(self, name: str, *args: Any, **options: Any) -> Self:
         """The public function ``name`` of this and other arguments."""
@@ -21,7 +28,8 @@ class Operators:
 
     def _apply(self, name: str, x: Any, y: Any) -> Self:
         """The public function ``name`` of two operands, one of which is this."""
-        made: Self = FUNCTIONS[name](x, y) if _is_operand(x) and _is_operand(y) else NotImplemented
+        plain = type(x) in _PLAIN and type(y) in _PLAIN
+        made: Self = FUNCTIONS[name](x, y) if plain or (_is_operand(x) and _is_operand(y)) else NotImplemented
         return made
 
     def _compare(self, name: str, other: Any) -> Self:
@@ -46,24 +54,36 @@ class Operators:
         return self._call("bitwise_invert")
 
     def __add__(self, other: Any) -> Self:
+        if type(other) in _PLAIN:
+            made: Self = FUNCTIONS["add"](self, other)
+            return made
         return self._apply("add", self, other)
 
     def __radd__(self, other: Any) -> Self:
         return self._apply("add", other, self)
 
     def __sub__(self, other: Any) -> Self:
+        if type(other) in _PLAIN:
+            made: Self = FUNCTIONS["subtract"](self, other)
+            return made
         return self._apply("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Self:
         return self._apply("subtract", other, self)
 
     def __mul__(self, other: Any) -> Self:
+        if type(other) in _PLAIN:
+            made: Self = FUNCTIONS["multiply"](self, other)
+            return made
         return self._apply("multiply", self, other)
 
     def __rmul__(self, other: Any) -> Self:
         return self._apply("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Self:
+        if type(other) in _PLAIN:
+            made: Self = FUNCTIONS["divide"](self, other)
+            return made
         return self._apply("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Self:

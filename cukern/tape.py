@@ -68,7 +68,7 @@ class _State(threading.local):
         self.active: tuple[Tape, ...] = ()
 
 
-_state = _State()
+state = _State()
 _keys = itertools.count(1)
 _first_key = threading.Lock()
 _tapes: WeakSet[Tape] = WeakSet()
@@ -91,7 +91,7 @@ def recording(inputs: Sequence[Array]) -> bool:
 
     Every operation asks this first; when it is False there is nothing to save.
     """
-    active = _state.active
+    active = state.active
     if not active:
         return False
     for array in inputs:
@@ -114,7 +114,7 @@ def tracked(inputs: Sequence[Array]) -> Tracking | None:
     Raises:
         GradientError: an input was written since a tape began to track it.
     """
-    active = _state.active
+    active = state.active
     if not active:
         return None
     if len(active) == 1:
@@ -131,7 +131,7 @@ def tracked(inputs: Sequence[Array]) -> Tracking | None:
 
 def active() -> tuple[Tape, ...]:
     """The tapes that record in this thread, outermost first."""
-    return _state.active
+    return state.active
 
 
 def record(
@@ -227,7 +227,7 @@ def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message:
     def vjp(cotangents: object, saved: object, needs: object) -> Sequence[Array | None]:
         raise GradientError(message)
 
-    tapes = [tape for tape in _state.active if tape._knows(inputs)]
+    tapes = [tape for tape in state.active if tape._knows(inputs)]
     if tapes:
         keys, forms = [one.key for one in inputs], [one.form for one in inputs]
         _append(tapes, name, keys, forms, outputs, vjp, (), False)
@@ -238,7 +238,7 @@ def launched(name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[A
 
     ``arguments`` are all its arrays, each with the name of its parameter; ``into`` those that it may have written.
     """
-    for tape in _state.active:
+    for tape in state.active:
         tape._launched(name, arguments, into)
 
 
@@ -246,13 +246,13 @@ def overwritable(array: Array) -> bool:
     """Whether a write to ``array`` needs no record: no active tape tracks it, but for what a kernel wrote there."""
     return not array._trainable and all(
         array._key not in tape._tracked or (array._storage in tape._opaque and not tape._watches(array._key))
-        for tape in _state.active
+        for tape in state.active
     )
 
 
 def remembered(array: Array) -> bool:
     """Whether an active tape remembers that a kernel wrote to the memory of ``array`` (see :func:`launched`)."""
-    return any(array._storage in tape._opaque for tape in _state.active)
+    return any(array._storage in tape._opaque for tape in state.active)
 
 
 def _append(
@@ -290,12 +290,12 @@ class _Pause:
         self._tape = tape
 
     def __enter__(self) -> None:
-        self._before = _state.active
+        self._before = state.active
         tape = self._tape
-        _state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
+        state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
 
     def __exit__(self, *exc_info: object) -> None:
-        _state.active = tuple(tape for tape in self._before if tape._recording)
+        state.active = tuple(tape for tape in self._before if tape._recording)
 
 
 def stop_recording() -> _Pause:
@@ -338,7 +338,7 @@ class Tape:
             raise GradientError("this tape is already recording")
         self._check_usable()
         self._recording = True
-        _state.active = (*_state.active, self)
+        state.active = (*state.active, self)
         return self
 
     def __exit__(
@@ -348,7 +348,7 @@ class Tape:
 
     def _stop(self) -> None:
         self._recording = False
-        _state.active = tuple(tape for tape in _state.active if tape is not self)
+        state.active = tuple(tape for tape in state.active if tape is not self)
 
     def _check_usable(self) -> None:
         if self._consumed:

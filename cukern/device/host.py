@@ -328,11 +328,27 @@ class HostFunction:
         ]
         head = struct.pack(f"={_GRID}", *grid, *block, shared)
         fixed = struct.pack("=" + "".join(self._codes[leading:]), *items)
-        pack = struct.Struct("=" + "".join(self._codes[:leading])).pack
+        codes = "".join(self._codes[:leading])
+        pack = struct.Struct(f"={len(head)}s{codes}{len(fixed)}s").pack
         start, handle = self._launch, self._handle
+        # Most launches are of one or two operands and a result.
+        if leading == 2:
+
+            def launch_two(x: Any, y: Any) -> None:
+                if status := start(handle, pack(head, x, y, fixed)):
+                    raise self._fault(status)
+
+            return launch_two
+        if leading == 3:
+
+            def launch_three(x: Any, y: Any, z: Any) -> None:
+                if status := start(handle, pack(head, x, y, z, fixed)):
+                    raise self._fault(status)
+
+            return launch_three
 
         def launch(*values: Any) -> None:
-            if status := start(handle, head + pack(*values) + fixed):
+            if status := start(handle, pack(head, *values, fixed)):
                 raise self._fault(status)
 
         return launch

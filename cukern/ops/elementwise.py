@@ -269,6 +269,10 @@ def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(made)
 
 
+#: Which operands are arrays, of an array and a number.
+_NUMBER_LAST = (True, False)
+
+
 class Unary(Elementwise):
     """An elementwise function of one array."""
 
@@ -277,6 +281,14 @@ class Unary(Elementwise):
     @overload
     def __call__(self, x: ArrayLike, /) -> Array: ...
     def __call__(self, x: Any, /) -> Any:
+        if type(x) is Array:
+            found = _quick.get((self, x._layout))
+            if found is not None and found[1] is None:
+                plan = found[0]
+                made = plan.single(x)
+                if tape.state.active and (tracking := tape.tracked((x,))) is not None:
+                    _record(plan, (x,), (), (made,), tracking)
+                return made
         return self.apply((x,))
 
 
@@ -307,7 +319,27 @@ class Binary(Elementwise):
     @overload
     def __call__(self, x: ArrayLike, y: ArrayLike, /) -> Array: ...
     def __call__(self, x: Any, y: Any, /) -> Any:
-        return self.apply((x, y))
+        if type(x) is not Array:
+            return self.apply((x, y))
+        kind = type(y)
+        found = _quick.get((self, x._layout, y._layout if kind is Array else kind))
+        if found is None:
+            return self.apply((x, y))
+        plan, which = found
+        arrays: tuple[Array, ...]
+        scalars: tuple[Scalar, ...]
+        if which is None:
+            made, arrays, scalars = plan.pair(x, y), (x, y), ()
+        elif which == _NUMBER_LAST:
+            try:
+                made, arrays, scalars = plan.beside_number(x, y), (x,), (y,)
+            except OverflowError:
+                return self._apply((x, y))
+        else:
+            return self.apply((x, y))
+        if tape.state.active and (tracking := tape.tracked(arrays)) is not None:
+            _record(plan, arrays, scalars, (made,), tracking)
+        return made
 
 
 class Ternary(Elementwise):

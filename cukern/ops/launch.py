@@ -179,6 +179,31 @@ class Plan:
     converters: tuple[Callable[[Any], Any], ...]
     backwards: dict[tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...]]]
 
+    def single(self, x: Array) -> Array:
+        """:meth:`run` of one input and one output, in fewer steps."""
+        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+            return self.run((x,))[0]
+        made = Array._made(self.layouts[0])
+        self.launch(x._operand, made._operand)
+        return made
+
+    def pair(self, x: Array, y: Array) -> Array:
+        """:meth:`run` of two inputs and one output, in fewer steps."""
+        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+            return self.run((x, y))[0]
+        made = Array._made(self.layouts[0])
+        self.launch(x._operand, y._operand, made._operand)
+        return made
+
+    def beside_number(self, x: Array, number: Any) -> Array:
+        """:meth:`run` of one input, one number and one output, in fewer steps."""
+        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+            return self.run((x,), (number,))[0]
+        number = self.converters[0](number)
+        made = Array._made(self.layouts[0])
+        self.launch(x._operand, number, made._operand)
+        return made
+
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
         """The outputs, new arrays."""
         if self.current is not None and self.current() != self.device.index:

@@ -14,16 +14,20 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs that run, in order; reductions by their own name."""
     made: list[str] = []
 
-    def count(kind: Any, name: Any) -> None:
-        run = kind.run
+    def count(kind: Any, method: str, name: Any) -> None:
+        run = getattr(kind, method)
 
         def counted(plan: Any, *args: Any) -> Any:
-            if plan.current is None or plan.current() == plan.device.index:  # else it comes again
+            # What comes again by `run` is counted there.
+            if (plan.current is None or plan.current() == plan.device.index) and (
+                method == "run" or plan.launch is not None
+            ):
                 made.append(name(plan))
             return run(plan, *args)
 
-        monkeypatch.setattr(kind, "run", counted)
+        monkeypatch.setattr(kind, method, counted)
 
-    count(launch.Plan, lambda plan: plan.program.name)
-    count(reduction.Plan, lambda plan: plan.rendered[0][1]["reduction"].name)
+    for method in ("run", "single", "pair", "beside_number"):
+        count(launch.Plan, method, lambda plan: plan.program.name)
+    count(reduction.Plan, "run", lambda plan: plan.rendered[0][1]["reduction"].name)
     return made

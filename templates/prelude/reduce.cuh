@@ -47,43 +47,46 @@ template <typename T, typename Place>
 __device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, T x, Place i) {
     return later(a, x, i, x < a.value);
 }
-// With v[k], k < N, at the later place i + k * step, where `best` is the best of them; N is a power of two.
+// With v[k] at the later place i + k * step, where `best` is the best of them; N is a power of two.
+#ifdef __CUDA_ARCH__
+// Lanes of a warp seldom agree that a batch holds nothing better: its best is always worked out, in the fewest steps.
 template <typename T, typename Place, int N>
-__device__ __forceinline__ Indexed<T, Place> first_of(const T (&v)[N], T best, Place i, Place step) {
-    int at = N;
+__device__ __forceinline__ Indexed<T, Place> later_of(
+    Indexed<T, Place> a, const T (&v)[N], T best, bool better, Place i, Place step)
+{
+    if (a.at >= 0 && (a.value != a.value || !(better || best != best))) return a;
+    int at = 0;
 #pragma unroll
-    for (int k = 0; k < N; ++k) at = minimum(at, v[k] == best || v[k] != v[k] ? k : N);
+    for (int k = N - 1; k >= 0; --k)
+        if (v[k] == best || v[k] != v[k]) at = k;
     return Indexed<T, Place>{best, Place(i + at * step)};
 }
-// Most batches hold nothing better, which comparisons that do not depend on each other find out.
+<% for name, of, compare in [("largest", "maximum", ">"), ("smallest", "minimum", "<")] %>
 template <typename T, typename Place, int N>
-__device__ __forceinline__ Indexed<T, Place> largest(Indexed<T, Place> a, const T (&v)[N], Place i, Place step) {
-    int better = a.at < 0;
+__device__ __forceinline__ Indexed<T, Place> << name >>(Indexed<T, Place> a, const T (&v)[N], Place i, Place step) {
+    T best = v[0];
 #pragma unroll
-    for (int k = 0; k < N; ++k) better |= int(!(v[k] <= a.value));
+    for (int k = 1; k < N; ++k) best = << of >>(best, v[k]);
+    return later_of(a, v, best, best << compare >> a.value, i, step);
+}
+<% endfor %>
+#else
+// Most batches hold nothing better, which comparisons that do not depend on each other, and so become vectors, find out.
+<% for name, of, compare in [("largest", "maximum", "<="), ("smallest", "minimum", ">=")] %>
+template <typename T, typename Place, int N>
+inline Indexed<T, Place> << name >>(Indexed<T, Place> a, const T (&v)[N], Place i, Place step) {
+    int better = a.at < 0, at = N;
+    for (int k = 0; k < N; ++k) better |= int(!(v[k] << compare >> a.value));
     if (!better || (a.at >= 0 && a.value != a.value)) return a;
     T part[N];
-#pragma unroll
     for (int k = 0; k < N; ++k) part[k] = v[k];
-#pragma unroll
     for (int n = N / 2; n > 0; n /= 2)
-        for (int k = 0; k < n; ++k) part[k] = maximum(part[k], part[k + n]);
-    return first_of(v, part[0], i, step);
+        for (int k = 0; k < n; ++k) part[k] = << of >>(part[k], part[k + n]);
+    for (int k = 0; k < N; ++k) at = minimum(at, v[k] == part[0] || v[k] != v[k] ? k : N);
+    return Indexed<T, Place>{part[0], Place(i + at * step)};
 }
-template <typename T, typename Place, int N>
-__device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, const T (&v)[N], Place i, Place step) {
-    int better = a.at < 0;
-#pragma unroll
-    for (int k = 0; k < N; ++k) better |= int(!(v[k] >= a.value));
-    if (!better || (a.at >= 0 && a.value != a.value)) return a;
-    T part[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) part[k] = v[k];
-#pragma unroll
-    for (int n = N / 2; n > 0; n /= 2)
-        for (int k = 0; k < n; ++k) part[k] = minimum(part[k], part[k + n]);
-    return first_of(v, part[0], i, step);
-}
+<% endfor %>
+#endif
 
 // Count, mean and sum of squared differences from the mean.
 // Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.

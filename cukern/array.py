@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from . import dtypes, live, tape
 from .device import Device, current, dlpack
+from .device.transfer import carried, uploaded
 from .errors import DeviceError
 from .layout import Layout, layout_of
 from .operators import FUNCTIONS, Operators
@@ -217,7 +218,7 @@ class Array(Operators):
                 made = Array._wrap(uploaded(self._data, where), where)
         else:
             with tape.stop_recording():
-                made = Array._wrap(_carried(self.contiguous()._data, home, where), where)
+                made = Array._wrap(carried(self.contiguous()._data, home, where), where)
         if tape.recording((self,)):
             tape.record(
                 "to_device", (self,), (made,), lambda given, saved, needs: (given[0].to_device(home),)
@@ -444,36 +445,6 @@ def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
         where = current()
     with where.activate():
         return cls._wrap(uploaded(data, where), where)
-
-
-def uploaded(data: Any, where: Device) -> Any:
-    """An ndarray on another device; on the host a NumPy array as it is.
-
-    CuPy makes a 0-d array by filling with its number, which loses the sign of -0.0.
-    """
-    if where.kind == "host":
-        return data
-    flat = where.xp.array(data.reshape(1) if not data.ndim else data)
-    return flat.reshape(data.shape)
-
-
-def _carried(data: Any, home: Device, where: Device) -> Any:
-    """A copy on another GPU of an ndarray in C order.
-
-    CuPy copies on the stream of the GPU that is written, which knows nothing of the other's.
-    """
-    cuda = where.xp.cuda
-    with home.activate():
-        before, source = cuda.Event(disable_timing=True), cuda.get_current_stream()
-        before.record(source)
-    with where.activate():
-        after, target = cuda.Event(disable_timing=True), cuda.get_current_stream()
-        target.wait_event(before)
-        made = where.xp.array(data)
-        after.record(target)
-    with home.activate():  # whose memory may be handed out again
-        source.wait_event(after)
-    return made
 
 
 def copied(x: Array) -> Array:

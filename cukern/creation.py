@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import dtypes, tape
-from .array import Array, copied, shape_of, uploaded
+from .array import Array, copied, shape_of
 from .device import Device, current, dlpack
+from .device.transfer import uploaded
 
 __all__ = [
     "arange",

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from . import live, tape
 from . import tree as pytree
 from .algebra import Meta, conform, is_array, is_float, meta, registered, zeros_like
-from .array import Array
+from .array import Array, Storage
 from .errors import GradientError
 from .tape import Tape
 
-__all__ = ["Function", "checkpoint", "once_differentiable"]
+__all__ = ["Function", "checkpoint", "once_differentiable", "stop_gradient"]
 
 B = TypeVar("B", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -443,3 +443,45 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
         return made
 
     return checkpointed
+
+
+class _Constant(Storage):
+    """The memory of another storage, as arrays have it that are constants to tapes that remember writes to that."""
+
+    def __init__(self, of: Storage) -> None:
+        self._of = of
+
+    @property
+    def version(self) -> int:
+        """How many writes there have been, through either."""
+        return self._of.version
+
+    @version.setter
+    def version(self, value: int) -> None:
+        self._of.version = value
+
+    @property
+    def writer(self) -> str:
+        """What made the last one."""
+        return self._of.writer
+
+    @writer.setter
+    def writer(self, value: str) -> None:
+        self._of.writer = value
+
+
+def stop_gradient(tree: Any) -> Any:
+    """``tree`` with every array in it a constant to every tape; it shares the memory.
+
+    >>> import cukern as ck
+    >>> ck.grad(lambda x: x * stop_gradient(x))(ck.asarray(3.0)).item()
+    3.0
+    """
+    return pytree.map(lambda leaf: _constant(leaf) if is_array(leaf) else leaf, tree)
+
+
+def _constant(array: Array) -> Array:
+    made = alias(array)
+    if tape.remembered(array):
+        made._storage = _Constant(array._storage)
+    return made

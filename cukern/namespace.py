@@ -12,6 +12,7 @@ from .ops import inplace as _inplace  # noqa: F401 - registers x += y
 from .ops.assemble import *  # noqa: F403
 from .ops.bessel_functions import *  # noqa: F403
 from .ops.calculus import *  # noqa: F403
+from .ops.comparisons import *  # noqa: F403
 from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import astype as astype
 from .ops.fitting import *  # noqa: F403

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ from . import dtypes
 from .array import Array
 from .creation import full_like, zeros_like
 from .fuse import fuse
-from .operators import FUNCTIONS
 from .ops.axes import public, require_array
 from .ops.elementwise import astype, binary, parametric, ternary, unary
 from .row import ALL, NUMERIC, scipys
@@ -28,13 +25,10 @@ from .table import (
     expm1,
     floor_divide,
     isnan,
-    less_equal,
     log,
-    multiply,
     remainder,
     sigmoid,
     sign,
-    subtract,
     trunc,
     where,
 )
@@ -411,106 +405,3 @@ def nan_to_num(
     if made.shape != x.shape:
         raise ValueError(f"nan_to_num: nan, posinf, neginf: they do not broadcast to shape {x.shape}")
     return made
-
-
-@fuse(static=("equal_nan",))
-def _close(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
-    near = less_equal(abs(subtract(a, b)), atol + multiply(rtol, abs(b)))
-    # The difference to an infinity is infinite, as is what is allowed of it.
-    made = equal(a, b) | (near & (abs(b) < math.inf))
-    return made | (isnan(a) & isnan(b)) if equal_nan else made
-
-
-@public
-def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
-    """Whether ``|a - b| <= atol + rtol * |b|``, element by element; infinities are close to themselves.
-
-    Args:
-        a: an array or a number.
-        b: what ``a`` should be.
-        rtol: tolerance relative to ``b``.
-        atol: absolute tolerance.
-        equal_nan: whether NaN is close to NaN.
-    """
-    from .creation import asarray
-    from .ops.elementwise import as_operands
-
-    operands = as_operands("isclose", (a, b))
-    if not any(isinstance(o, Array) for o in operands):
-        operands = (asarray(float(operands[0]), dtypes.float64), operands[1])
-    # Differences of integers would wrap around.
-    wide = [
-        float(o)
-        if not isinstance(o, Array)
-        else astype(o, dtypes.float64)
-        if o.dtype not in dtypes.FLOATS
-        else o
-        for o in operands
-    ]
-    first, second = wide
-    made: Array = _close(first, second, float(rtol), float(atol), bool(equal_nan))
-    return made
-
-
-@public
-def allclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are close, as :func:`isclose`; a Python bool, read back from the device."""
-    return bool(isclose(a, b, rtol, atol, equal_nan).all())
-
-
-def _comparable(name: str, a: Any, b: Any) -> tuple[Array, Array]:
-    from .creation import asarray
-
-    first = next((x for x in (a, b) if isinstance(x, Array)), None)
-    device = None if first is None else first.device
-    return asarray(a, device=device), asarray(b, device=device)
-
-
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-}
-
-
-@public
-def compare(x: Any, name: str, other: Any, /) -> Any:
-    """The comparison ``name`` of an array with a list, or with None or text, which equal no number; as NumPy's."""
-    from .creation import asarray, full
-
-    if not isinstance(x, Array):
-        return NotImplemented
-    if isinstance(other, (list, tuple, range)):
-        try:
-            values = asarray(other, device=x.device)
-        except TypeError:  # text or None among the items
-            return asarray(_OPERATORS[name](x.numpy(), other), device=x.device)
-        if values.dtype in dtypes.FLOATS:  # Python floats to their last digit
-            values = asarray(other, dtypes.comparable(x.dtype, values.dtype), x.device)
-        return FUNCTIONS[name](x, values)
-    if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
-        return full(x.shape, name == "not_equal", dtypes.bool_, x.device)
-    return NotImplemented
-
-
-@public
-def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
-    """Whether two arrays have one shape and the same elements; a Python bool, read back from the device."""
-    a, b = _comparable("array_equal", a, b)
-    if a.shape != b.shape:
-        return False
-    same = equal(a, b)
-    return bool((same | (isnan(a) & isnan(b)) if equal_nan else same).all())
-
-
-@public
-def array_equiv(a: Any, b: Any, /) -> bool:
-    """Whether two arrays broadcast to the same elements; a Python bool, read back from the device."""
-    a, b = _comparable("array_equiv", a, b)
-    try:
-        return bool(equal(a, b).all())
-    except ValueError:
-        return False

@@ -12,7 +12,7 @@ import numpy as np
 from . import tape
 from . import tree as pytree
 from .algebra import float_leaves, is_array, is_float
-from .array import Array, Storage
+from .array import Array
 from .creation import asarray, device_of, zeros
 from .device import Device
 from .function import alias
@@ -28,7 +28,6 @@ __all__ = [
     "hvp",
     "jacobian",
     "jvp",
-    "stop_gradient",
     "value_and_grad",
     "vjp",
 ]
@@ -468,45 +467,3 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     1.0
     """
     return jacobian(jacobian(f, argnums), argnums)
-
-
-class _Constant(Storage):
-    """The memory of another storage, as arrays have it that are constants to tapes that remember writes to that."""
-
-    def __init__(self, of: Storage) -> None:
-        self._of = of
-
-    @property
-    def version(self) -> int:
-        """How many writes there have been, through either."""
-        return self._of.version
-
-    @version.setter
-    def version(self, value: int) -> None:
-        self._of.version = value
-
-    @property
-    def writer(self) -> str:
-        """What made the last one."""
-        return self._of.writer
-
-    @writer.setter
-    def writer(self, value: str) -> None:
-        self._of.writer = value
-
-
-def stop_gradient(tree: Any) -> Any:
-    """``tree`` with every array in it a constant to every tape; it shares the memory.
-
-    >>> import cukern as ck
-    >>> ck.grad(lambda x: x * stop_gradient(x))(ck.asarray(3.0)).item()
-    3.0
-    """
-    return pytree.map(lambda leaf: _constant(leaf) if is_array(leaf) else leaf, tree)
-
-
-def _constant(array: Array) -> Array:
-    made = alias(array)
-    if tape.remembered(array):
-        made._storage = _Constant(array._storage)
-    return made

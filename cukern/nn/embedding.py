@@ -11,9 +11,9 @@ from .. import namespace as ops
 from ..array import Array
 from ..creation import arange
 from ..device import Device
+from ..function import stop_gradient
 from ..fuse import fuse
 from ..ops.axes import require_array, require_arrays
-from ..transforms import stop_gradient
 from . import init
 from .fused import common_dtype, is_int, require_ids, require_sizes
 from .module import Module, Parameter

@@ -12,9 +12,9 @@ from .. import namespace as ops
 from ..array import Array
 from ..creation import ones, zeros
 from ..device import Device
+from ..function import stop_gradient
 from ..fuse import fuse
 from ..info import finfo
-from ..transforms import stop_gradient
 from .fused import common_dtype, require_sizes
 from .layer_norm import require_normalized_shape
 from .module import Module, Parameter

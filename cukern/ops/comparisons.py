@@ -1,0 +1,115 @@
+"""Whole arrays compared: within tolerances, by shape and elements, and with what is no array."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..creation import asarray, full
+from ..fuse import fuse
+from ..operators import FUNCTIONS
+from ..table import abs, equal, isnan, less_equal, multiply, subtract
+from .axes import public
+from .elementwise import as_operands, astype
+
+__all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
+
+
+@fuse(static=("equal_nan",))
+def _close(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    near = less_equal(abs(subtract(a, b)), atol + multiply(rtol, abs(b)))
+    # The difference to an infinity is infinite, as is what is allowed of it.
+    made = equal(a, b) | (near & (abs(b) < math.inf))
+    return made | (isnan(a) & isnan(b)) if equal_nan else made
+
+
+@public
+def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+    """Whether ``|a - b| <= atol + rtol * |b|``, element by element; infinities are close to themselves.
+
+    Args:
+        a: an array or a number.
+        b: what ``a`` should be.
+        rtol: tolerance relative to ``b``.
+        atol: absolute tolerance.
+        equal_nan: whether NaN is close to NaN.
+    """
+    operands = as_operands("isclose", (a, b))
+    if not any(isinstance(o, Array) for o in operands):
+        operands = (asarray(float(operands[0]), dtypes.float64), operands[1])
+    # Differences of integers would wrap around.
+    wide = [
+        float(o)
+        if not isinstance(o, Array)
+        else astype(o, dtypes.float64)
+        if o.dtype not in dtypes.FLOATS
+        else o
+        for o in operands
+    ]
+    first, second = wide
+    made: Array = _close(first, second, float(rtol), float(atol), bool(equal_nan))
+    return made
+
+
+@public
+def allclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close, as :func:`isclose`; a Python bool, read back from the device."""
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+def _comparable(name: str, a: Any, b: Any) -> tuple[Array, Array]:
+    first = next((x for x in (a, b) if isinstance(x, Array)), None)
+    device = None if first is None else first.device
+    return asarray(a, device=device), asarray(b, device=device)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
+
+
+@public
+def compare(x: Any, name: str, other: Any, /) -> Any:
+    """The comparison ``name`` of an array with a list, or with None or text, which equal no number; as NumPy's."""
+    if not isinstance(x, Array):
+        return NotImplemented
+    if isinstance(other, (list, tuple, range)):
+        try:
+            values = asarray(other, device=x.device)
+        except TypeError:  # text or None among the items
+            return asarray(_OPERATORS[name](x.numpy(), other), device=x.device)
+        if values.dtype in dtypes.FLOATS:  # Python floats to their last digit
+            values = asarray(other, dtypes.comparable(x.dtype, values.dtype), x.device)
+        return FUNCTIONS[name](x, values)
+    if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
+        return full(x.shape, name == "not_equal", dtypes.bool_, x.device)
+    return NotImplemented
+
+
+@public
+def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
+    """Whether two arrays have one shape and the same elements; a Python bool, read back from the device."""
+    a, b = _comparable("array_equal", a, b)
+    if a.shape != b.shape:
+        return False
+    same = equal(a, b)
+    return bool((same | (isnan(a) & isnan(b)) if equal_nan else same).all())
+
+
+@public
+def array_equiv(a: Any, b: Any, /) -> bool:
+    """Whether two arrays broadcast to the same elements; a Python bool, read back from the device."""
+    a, b = _comparable("array_equiv", a, b)
+    try:
+        return bool(equal(a, b).all())
+    except ValueError:
+        return False

@@ -153,7 +153,7 @@ class MultiHeadAttention(Module):
         heads: how many, a divisor of ``features``.
         dropout: the probability that a weight is dropped in training.
         bias: whether the projections have biases, of zeros to begin with.
-        dtype: of the parameters; float32 when None.
+        dtype: of the parameters; the default floating dtype when None.
         device: of the parameters; the current one when None.
         rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
 

@@ -80,7 +80,7 @@ def one_hot(ids: Array, classes: int, dtype: Any = None) -> Array:
     Args:
         ids: any shape, an integer dtype.
         classes: how many places there are.
-        dtype: of the result; float32 when None.
+        dtype: of the result; the default floating dtype when None.
 
     Returns:
         shape (*ids.shape, classes).
@@ -99,7 +99,8 @@ def one_hot(ids: Array, classes: int, dtype: Any = None) -> Array:
     if classes > np.iinfo(ids.dtype).max:
         ids = ops.astype(ids, dtypes.int64)
     places = arange(classes, dtype=ids.dtype, device=ids.device)
-    return ops.astype(ops.equal(ops.expand_dims(ids, axis=-1), places), dtypes.as_dtype(dtype or "float32"))
+    made = dtypes.as_dtype(float if dtype is None else dtype)
+    return ops.astype(ops.equal(ops.expand_dims(ids, axis=-1), places), made)
 
 
 class Embedding(Module):
@@ -108,7 +109,7 @@ class Embedding(Module):
     Args:
         rows: how many ids there are.
         features: elements of a row.
-        dtype: of the table; float32 when None.
+        dtype: of the table; the default floating dtype when None.
         device: of the table; the current one when None.
         rng: what the table is drawn from, see :mod:`cukern.nn.init`.
         padding_idx: a row that starts as zeros and gets no gradient; none when None.

@@ -1,4 +1,7 @@
-"""How parameters start: arrays drawn from a NumPy generator, the same for a seed on every device."""
+"""How parameters start: arrays drawn from a NumPy generator, the same for a seed on every device.
+
+Without a ``dtype`` they have the default floating dtype.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def uniform(
     >>> uniform((2, 3), -1, 1, rng=0).shape
     (2, 3)
     """
-    return asarray(generator(rng).uniform(low, high, shape), dtype or "float32", device)
+    return asarray(generator(rng).uniform(low, high, shape), float if dtype is None else dtype, device)
 
 
 def normal(
@@ -63,7 +66,7 @@ def normal(
     rng: Rng = None,
 ) -> Array:
     """Normal of the given mean and standard deviation."""
-    return asarray(generator(rng).normal(mean, std, shape), dtype or "float32", device)
+    return asarray(generator(rng).normal(mean, std, shape), float if dtype is None else dtype, device)
 
 
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:

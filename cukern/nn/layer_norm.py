@@ -295,7 +295,7 @@ class LayerNorm(Module):
         eps: added to the variance.
         affine: whether there are a weight and a bias.
         bias: whether there is a bias beside the weight.
-        dtype: of the parameters; float32 when None.
+        dtype: of the parameters; the default floating dtype when None.
         device: of the parameters; the current one when None.
     """
 

@@ -59,7 +59,7 @@ class Linear(Module):
         inputs: elements of an input.
         outputs: elements of an output.
         bias: whether there is a bias.
-        dtype: of the parameters; float32 when None.
+        dtype: of the parameters; the default floating dtype when None.
         device: of the parameters; the current one when None.
         rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
 

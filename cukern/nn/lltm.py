@@ -322,7 +322,7 @@ class LLTMCell(Module):
     Args:
         features: elements of an input.
         state: elements of h and of the cell.
-        dtype: of the parameters; float32 when None.
+        dtype: of the parameters; the default floating dtype when None.
         device: of the parameters; the current one when None.
         rng: what the parameters are drawn from, see :mod:`cukern.nn.init`: uniform in ±1 / sqrt(state).
     """

@@ -69,7 +69,7 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = vars(self).get(name)
-        if isinstance(old, (Parameter, list, tuple, dict)):
+        if isinstance(old, (Parameter, Module, list, tuple, dict)):
             _refuse_untrained(type(self).__name__, name, old, value)
         object.__setattr__(self, name, value)
 
@@ -320,7 +320,7 @@ def _write(target: Array, values: Array) -> None:
 
 
 def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
-    """Refuse what would put something that is not trained in the place of a parameter.
+    """Refuse what would put something that is not trained in the place of a parameter, or of a module of some.
 
     Raises:
         TypeError: with the ways to say what is meant.
@@ -329,6 +329,14 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
         if new is None or isinstance(new, Parameter):
             return
         found = [(name, new)]
+    elif isinstance(old, Module):
+        if isinstance(new, Array) and not isinstance(new, Parameter) and old.parameters():
+            raise TypeError(
+                f"{owner}.{name} is the module {type(old).__name__}, and an Array in its place would not be trained: "
+                f"write {name} = nn.Parameter(values) for a new parameter (of which optimizers have to be told), "
+                f"or {name} = None first for a buffer"
+            )
+        return
     else:
         before = {inner for inner, leaf in _open(name, old) if isinstance(leaf, Parameter)}
         after = _open(name, new) if before else ()

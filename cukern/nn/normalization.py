@@ -237,7 +237,7 @@ class BatchNorm(Module):
         affine: whether there are a weight and a bias.
         track_running_stats: whether there are running statistics, which :meth:`Module.eval` uses; without them the
             batch's own are always used.
-        dtype: of the parameters and statistics; float32 when None.
+        dtype: of the parameters and statistics; the default floating dtype when None.
         device: of these; the current one when None.
     """
 
@@ -292,7 +292,7 @@ class GroupNorm(Module):
         channels: the size of the second axis.
         eps: added to the variance.
         affine: whether there are a weight and a bias.
-        dtype: of the parameters; float32 when None.
+        dtype: of the parameters; the default floating dtype when None.
         device: of the parameters; the current one when None.
 
     Raises:
@@ -333,7 +333,7 @@ class RMSNorm(Module):
         normalized_shape: the sizes of the trailing axes; an int for one axis.
         eps: added to the mean square; the smallest step from 1 of the inputs' dtype when None.
         affine: whether there is a weight.
-        dtype: of the weight; float32 when None.
+        dtype: of the weight; the default floating dtype when None.
         device: of the weight; the current one when None.
     """
 

@@ -168,7 +168,7 @@ class LSTM(_Recurrent):
         batch_first: whether inputs and outputs are (batch, steps, features), not (steps, batch, features).
         dropout: the probability that an element between two layers is dropped in training.
         bidirectional: whether each layer goes along the sequence backwards as well, with outputs twice as long.
-        dtype: of the parameters; float32 when None.
+        dtype: of the parameters; the default floating dtype when None.
         device: of the parameters; the current one when None.
         rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
 

@@ -124,6 +124,19 @@ def test_arrays_made_of_nothing(device: ck.Device) -> None:
         assert ck.__array_namespace_info__().default_dtypes()["real floating"] == ck.float32
 
 
+def test_parameters(device: ck.Device) -> None:
+    """Of every layer alike: those drawn, and those that start as ones and zeros."""
+    nn = ck.nn
+    for default in (ck.float64, ck.float16, ck.float32):
+        with ck.default_dtype(default):
+            layers = [nn.Linear(2, 2), nn.Embedding(2, 2), nn.LayerNorm(2), nn.BatchNorm(2), nn.RMSNorm(2)]
+            layers += [nn.MultiHeadAttention(2, 1), nn.GRU(2, 2), nn.LLTM(2, 2)]
+            for layer in layers:
+                assert {p.dtype for p in layer.parameters()} == {default}, layer
+            assert nn.one_hot(ck.asarray([0, 1]), 2).dtype == default
+            assert nn.init.normal((2,), dtype="float32").dtype == ck.float32
+
+
 def test_a_floating_dtype_stays_as_it_is(device: ck.Device) -> None:
     """Beside integers, bools and Python floats; and NumPy's data has the dtype that it has."""
     whole = [ck.arange(3), ck.arange(3, dtype="uint64"), ck.arange(3) > 0, ck.asarray(2), ck.asarray(True)]

@@ -244,6 +244,19 @@ def test_what_is_not_trained_does_not_take_a_parameters_place(
     assert len(model.parameters()) == 5
 
 
+def test_an_array_does_not_take_the_place_of_a_module_with_parameters(device: ck.Device) -> None:
+    model = Model()
+    with pytest.raises(
+        TypeError, match=r"Model\.first is the module Layer, .* first = nn\.Parameter\(values\)"
+    ):
+        model.first = ck.ones(2)  # type: ignore[assignment]
+    assert len(model.parameters()) == 3
+    model.first = Parameter([1.0])  # type: ignore[assignment]
+    model.last = Module()  # type: ignore[attr-defined]
+    model.last = ck.ones(2)  # type: ignore[attr-defined]
+    assert "first" in dict(model.named_parameters()) and "last" in dict(model.named_buffers())
+
+
 def test_what_may_take_a_parameters_place(device: ck.Device) -> None:
     layer = Layer(2)
     weight = layer.weight

@@ -87,8 +87,9 @@ def _between(a: Any, b: Any, t: Any, acc: DType, result: DType) -> Any:
     low, high, share = astype(a, acc), astype(b, acc), astype(t, acc)
     distance = high - low
     near = where(share < 0.5, low + distance * share, high - distance * (1 - share))
-    made = where(isfinite(distance), near, low * (1 - share) + high * share)
-    return astype(where(share == 0, low, made), result)
+    # At an element itself the derivative by the share is the distance to the next.
+    far = where(share == 0, low, low * (1 - share) + high * share)
+    return astype(where(isfinite(distance), near, far), result)
 
 
 @fuse(static=("acc", "result"))

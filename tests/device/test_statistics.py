@@ -90,6 +90,14 @@ def test_nan_spreads(device: ck.Device) -> None:
     np.testing.assert_array_equal(ck.nanquantile(empty, [0.0, 1.0], axis=1).numpy(), [[np.nan, 4.0]] * 2)
 
 
+def test_the_gradient_by_the_share_where_an_element_is_hit(device: ck.Device) -> None:
+    """It is the distance to the next element, and 0 at the last."""
+    x, q = ck.asarray(np.asarray([3.0, 5.0, 8.0])), ck.asarray(np.asarray([0.0, 0.25, 0.5, 1.0]))
+    made, slopes = ck.value_and_grad(lambda q: ck.quantile(x, q).sum())(q)
+    assert made.item() == 3 + 4 + 5 + 8
+    assert slopes.tolist() == [4, 4, 6, 0]
+
+
 def test_infinities(device: ck.Device) -> None:
     x = ck.asarray(np.asarray([1.0, 2.0, np.inf]))
     assert ck.quantile(x, [0.0, 0.5, 0.75, 1.0]).tolist() == [1.0, 2.0, np.inf, np.inf]

@@ -247,8 +247,9 @@ def _writable(x: Array, value: Any, name: str) -> None:
     """Refuse to write where that would be lost, or missed by a tape."""
     arrays = [x, value] if isinstance(value, Array) else [x]
     if tape.recording(arrays) and not (tape.overwritable(x) and not tape.recording(arrays[1:])):
+        what = "on an array" if tape.recording((x,)) else "of a value"
         raise GradientError(
-            f"{name} on an array that a tape tracks: use x.at[key].set(value), which is a new array"
+            f"{name} {what} that a tape tracks: use x.at[key].set(value), which is a new array"
         )
     if repeated(x._data) or x._storage.constant:
         raise ValueError(f"{name} on a repeated view, such as broadcast_to's: write to a copy")

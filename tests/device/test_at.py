@@ -161,6 +161,10 @@ def test_put_along_axis(device: ck.Device) -> None:
             ck.GradientError, match=r"put_along_axis on an array that a tape tracks: use x.at\[key\]"
         ):
             ck.put_along_axis(x, ck.asarray(places), 0.0, axis=1)
+        with pytest.raises(
+            ck.GradientError, match=r"x\[key\] = value of a value that a tape tracks: use x.at\[key\]"
+        ):
+            ck.zeros(2)[0] = x[0, 0]
 
 
 def test_places_of_flattened_arrays(device: ck.Device) -> None:

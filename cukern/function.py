@@ -9,7 +9,7 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from . import live, tape
+from . import dtypes, live, tape
 from . import tree as pytree
 from .algebra import Meta, conform, is_array, is_float, meta, registered, zeros_like
 from .array import Array, Storage
@@ -416,7 +416,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
         if not tape.active():
             return f(*args, **kwargs)
-        capture, draws = _Capture(), live.Draws()
+        capture, draws, floating = _Capture(), live.Draws(), dtypes.get_default_dtype()
         with tape.stop_recording(), capture, draws.noted():
             result = f(*args, **kwargs)
         results = _arrays(result)
@@ -428,7 +428,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
             cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
         ) -> list[Array | None]:
             wanted = list(itertools.compress(read, needs))
-            with Tape() as inner, draws.again():
+            with Tape() as inner, draws.again(), dtypes.default_dtype(floating):
                 inner.watch(wanted)
                 again = _arrays(f(*args, **kwargs))
             used = [i for i, cotangent in enumerate(cotangents) if cotangent is not None]

@@ -266,3 +266,11 @@ def test_what_it_decides_is_remembered_for_it(device: ck.Device) -> None:
         with ck.default_dtype(default):
             for _ in range(3):
                 assert steps(x).dtype == default
+
+
+def test_a_checkpoint_computes_again_with_the_same(device: ck.Device) -> None:
+    x = ck.asarray([0.1, 0.2], dtype=ck.float64)
+    with ck.default_dtype(ck.float64), ck.Tape() as tape:
+        tape.watch(x)
+        total = ck.checkpoint(lambda x: (x * x * (ck.asarray([1, 2]) / 3)).sum())(x)
+    assert_close(tape.gradient(total, x), 2 * x.numpy() * np.array([1, 2]) / 3)

@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 import numpy as np
 import safetensors.numpy
 
-from .. import dtypes, tape
+from .. import dtypes, live, tape
 from .. import tree as pytree
 from ..array import Array
 from ..creation import array, asarray
@@ -71,6 +71,8 @@ class Module:
         old = vars(self).get(name)
         if isinstance(old, (Parameter, Module, list, tuple, dict)):
             _refuse_untrained(type(self).__name__, name, old, value)
+        if name == "training" and value != self.training:
+            live.replaced += 1  # steps that were captured before go on as it was
         object.__setattr__(self, name, value)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:

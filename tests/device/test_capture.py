@@ -88,6 +88,15 @@ def test_what_is_loaded_and_what_is_frozen_counts_from_the_next_call_on(device: 
     assert results[0] == results[1]
 
 
+def test_a_module_may_turn_to_evaluation_between_calls(device: ck.Device) -> None:
+    layer, x = ck.nn.Dropout(0.5, rng=0), ck.ones(64)
+    call = ck.capture(lambda module, x: module(x))
+    for training in (True, False, True):
+        layer.train(training)
+        for _ in range(4):
+            assert (0.0 in call(layer, x).tolist()) == training
+
+
 def test_other_shapes_and_constants_are_other_graphs(device: ck.Device) -> None:
     captured = ck.capture(lambda xs, power: {"sum": sum((x**power).sum() for x in xs)})
     for _ in range(3):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern import live
 from cukern import tree as pytree
 from cukern.nn import Module, Parameter
 from cukern.nn.module import read_safetensors
@@ -90,6 +91,17 @@ def test_train_and_eval_reach_every_submodule(device: ck.Device) -> None:
     model.eval()
     assert not any(module.training for _, module in model.named_modules())
     assert model.train().first.training
+
+
+def test_steps_that_were_captured_learn_of_another_mode(device: ck.Device) -> None:
+    model, counts = Model(), [live.replaced]
+    for change in (model.train, model.eval, model.eval, lambda: setattr(model, "training", True)):
+        change()
+        counts.append(live.replaced)
+    steps = np.diff(counts)
+    assert steps[1] > 0
+    assert steps[3] > 0
+    assert steps[0] == steps[2] == 0
 
 
 def test_state_dict_round_trip_through_safetensors(device: ck.Device, tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ _first_key = threading.Lock()
 _tapes: WeakSet[Tape] = WeakSet()
 #: In the place of a version: the array was written where another tape recorded it, and this one did not.
 _LOST = -1
+#: In the place of what kernels wrote, for the tapes that have met none; it stays empty.
+_NOTHING: dict[Storage, Opaque] = {}
 
 
 def _key_of(array: Array) -> int:
@@ -327,7 +329,7 @@ class Tape:
         self._tracked: MutableMapping[int | None, int] = {}
         self._records: list[Record] = []
         self._watched: set[int | None] = set()
-        self._opaque: MutableMapping[Storage, Opaque] = WeakKeyDictionary()
+        self._opaque: MutableMapping[Storage, Opaque] = _NOTHING
         self._recording = False
         self._consumed = False
         with _first_key:
@@ -410,6 +412,8 @@ class Tape:
         found = [(which, key, form_of(array)) for which, array, key in keys if key is not None]
         for array in into:
             if found and array.dtype in FLOATING:
+                if self._opaque is _NOTHING:
+                    self._opaque = WeakKeyDictionary()
                 self._opaque.setdefault(array._storage, Opaque()).add(name, found)
 
     def watch(self, *trees: Any) -> None:
@@ -479,7 +483,7 @@ class Tape:
             self._consumed = True
             self._stop()
             self._records, self._tracked, self._watched = [], {}, set()
-            self._opaque = WeakKeyDictionary()
+            self._opaque = _NOTHING
         walk(relevant, reached, keys, cotangents)
         own = registered().own
         gradients: list[Array | None] = []

@@ -257,14 +257,17 @@ def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
     Raises:
         TypeError: an operand is no array, number or nested list of them.
     """
-    first = first_array(operands)
     made: list[Any] = []
     for i, operand in enumerate(operands):
-        if is_scalar(operand):
+        if isinstance(operand, Array):
+            made.append(operand)
+        elif is_scalar(operand):
             made.append(next(kind(operand) for kind in (bool, int, float) if isinstance(operand, kind)))
         else:
             made.append(
-                require_array(operand, name, "xyz"[i] if len(operands) < 4 else f"operands[{i}]", first)
+                require_array(
+                    operand, name, "xyz"[i] if len(operands) < 4 else f"operands[{i}]", first_array(operands)
+                )
             )
     return tuple(made)
 

@@ -94,8 +94,10 @@ def matmul(x1: Array, x2: Array, /) -> Array:
         raise DeviceError(f"matmul: expected arrays on one device, got {x1.device} and {x2.device}")
     if not x1.ndim or not x2.ndim:
         raise ValueError(f"matmul: expected at least one axis each, got shapes {x1.shape} and {x2.shape}")
-    dtype = dtypes.result_type(x1.dtype, x2.dtype)
-    a, b = astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
+    a, b = x1, x2
+    if x1.dtype != x2.dtype:
+        dtype = dtypes.result_type(x1.dtype, x2.dtype)
+        a, b = astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
     if a.ndim == 1:
         return squeeze(matmul(expand_dims(a, 0), b), -2 if b.ndim > 1 else 0)
     if b.ndim == 1:

@@ -17,7 +17,7 @@ from collections.abc import MutableMapping, Sequence
 from operator import or_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, ref
 
 from . import tree as pytree
 from .algebra import (
@@ -71,7 +71,8 @@ class _State(threading.local):
 state = _State()
 _keys = itertools.count(1)
 _first_key = threading.Lock()
-_tapes: WeakSet[Tape] = WeakSet()
+#: Without a lock, as a signal's handler or a finalizer may make a tape at any time.
+_tapes: set[ref[Tape]] = set()
 #: In the place of a version: the array was written where another tape recorded it, and this one did not.
 _LOST = -1
 #: In the place of what kernels wrote, for the tapes that have met none; it stays empty.
@@ -190,21 +191,24 @@ def record_tracked(
         tape._records.append(recorded)
 
 
+def _all_tapes() -> list[Tape]:
+    """The tapes of all threads."""
+    return [tape for found in tuple(_tapes) if (tape := found()) is not None]
+
+
 def is_leaf(array: Array) -> bool:
     """Whether a tape watches ``array``, so that gradients with respect to it are of what it was then."""
-    with _first_key:
-        return any(tape._watches(array._key) for tape in _tapes)
+    return any(tape._watches(array._key) for tape in _all_tapes())
 
 
 def overwritten(array: Array, tapes: Sequence[Tape], differentiable: bool) -> None:
     """Note that ``array``, just written, is a new value to ``tapes``, and lost to others that tracked it."""
     before, array._key = array._key, next(_keys)
-    with _first_key:
-        for tape in _tapes:
-            if tape not in tapes and before in tape._tracked:
-                tape._tracked[array._key] = _LOST
-            elif tape in tapes and differentiable:
-                tape._tracked[array._key] = array._storage.version
+    for tape in _all_tapes():
+        if tape not in tapes and before in tape._tracked:
+            tape._tracked[array._key] = _LOST
+        elif tape in tapes and differentiable:
+            tape._tracked[array._key] = array._storage.version
 
 
 def append(
@@ -332,8 +336,7 @@ class Tape:
         self._opaque: MutableMapping[Storage, Opaque] = _NOTHING
         self._recording = False
         self._consumed = False
-        with _first_key:
-            _tapes.add(self)
+        _tapes.add(ref(self, _tapes.discard))
 
     def __enter__(self) -> Self:
         if self._recording:

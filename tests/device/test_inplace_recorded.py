@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -269,3 +270,27 @@ def test_no_operation_loses_what_is_overwritten_without_a_word(device: ck.Device
                 if got is not None:
                     assert_close(got, want.numpy())
     assert 0 < refused < len(some)
+
+
+def test_a_tape_may_be_made_while_all_are_looked_through(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = []
+
+    def watches(tape: ck.Tape, key: object) -> bool:
+        other = threading.Thread(target=ck.Tape, daemon=True)  # as a signal's handler or a finalizer
+        other.start()
+        other.join(5)
+        waiting.append(other.is_alive())
+        return key in tape._watched
+
+    x = f64([1.0, 2.0])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = x * x
+        with monkeypatch.context() as patch:
+            patch.setattr(ck.Tape, "_watches", watches)
+            y += x
+    assert waiting
+    assert not any(waiting)
+    assert_close(tape.gradient(y, x), [3.0, 5.0])

@@ -124,10 +124,10 @@ def scaled_dot_product_attention(
     query, key, value = (ops.astype(one, dtype, copy=False) for one in (query, key, value))
     factor = float(scale) if scale is not None else 1 / math.sqrt(max(query.shape[-1], 1))
     alive = None
-    if attn_mask is None and not is_causal:
-        scores = ops.matmul(ops.multiply(query, factor), ops.swapaxes(key, -2, -1))
-    else:
-        scores = ops.matmul(query, ops.swapaxes(key, -2, -1))
+    if dtype == dtypes.float16 or (attn_mask is None and not is_causal):
+        # Else with the mask, in one launch; but float16 may not hold what is not scaled.
+        query, factor = ops.multiply(query, factor), 1.0
+    scores = ops.matmul(query, ops.swapaxes(key, -2, -1))
     if is_causal:
         length, keys = scores.shape[-2:]
         places = arange(max(length, keys), device=scores.device)

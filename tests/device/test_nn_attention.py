@@ -136,3 +136,11 @@ def test_refused(device: ck.Device) -> None:
     ):
         with pytest.raises(error, match=re.escape(message)):
             call()
+
+
+def test_half_types_are_scaled_before_they_are_multiplied(device: ck.Device) -> None:
+    x = ck.full((2, 64), 40.0, dtype=ck.float16)  # whose product, 102400, is infinite in float16
+    value = ck.asarray([[1.0], [3.0]], dtype=ck.float16)
+    for mask in ({"is_causal": True}, {"attn_mask": ck.asarray([[True, False], [True, True]])}):
+        found = ck.nn.scaled_dot_product_attention(x, x, value, **mask)
+        assert found.tolist() == [[1.0], [2.0]]

@@ -8,6 +8,8 @@ from typing import Any, Self
 FUNCTIONS: dict[str, Any] = {}
 
 
+#: The same of what operators call most, bound: an instance that is called takes a step more.
+CALLS: dict[str, Any] = {}
 #: Types of operands that need no closer look: arrays, symbols, Python's numbers.
 _PLAIN: set[type] = {bool, int, float}
 
@@ -55,7 +57,7 @@ class Operators:
 
     def __add__(self, other: Any) -> Self:
         if type(other) in _PLAIN:
-            made: Self = FUNCTIONS["add"](self, other)
+            made: Self = CALLS["add"](self, other)
             return made
         return self._apply("add", self, other)
 
@@ -64,7 +66,7 @@ class Operators:
 
     def __sub__(self, other: Any) -> Self:
         if type(other) in _PLAIN:
-            made: Self = FUNCTIONS["subtract"](self, other)
+            made: Self = CALLS["subtract"](self, other)
             return made
         return self._apply("subtract", self, other)
 
@@ -73,7 +75,7 @@ class Operators:
 
     def __mul__(self, other: Any) -> Self:
         if type(other) in _PLAIN:
-            made: Self = FUNCTIONS["multiply"](self, other)
+            made: Self = CALLS["multiply"](self, other)
             return made
         return self._apply("multiply", self, other)
 
@@ -82,7 +84,7 @@ class Operators:
 
     def __truediv__(self, other: Any) -> Self:
         if type(other) in _PLAIN:
-            made: Self = FUNCTIONS["divide"](self, other)
+            made: Self = CALLS["divide"](self, other)
             return made
         return self._apply("divide", self, other)
 

@@ -14,7 +14,7 @@ from .. import dtypes, tape
 from ..array import Array
 from ..creation import asarray
 from ..expr import Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
-from ..operators import FUNCTIONS
+from ..operators import CALLS, FUNCTIONS
 from ..program import Backward, Program, program, remember
 from ..row import FLOAT, Row, Scalar, is_scalar
 from .axes import first_array, public, require_array
@@ -129,6 +129,7 @@ class Elementwise(Row):
         super().__init__(*args, **options)
         self.defaults = defaults
         FUNCTIONS[self.name] = self
+        CALLS[self.name] = self.__call__  # type: ignore[operator]
 
     def apply(self, operands: tuple[Any, ...]) -> Any:
         """The function of arrays, numbers, or the symbols of a fused function."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, tape
 from ..array import Array
-from ..creation import asarray, device_of
+from ..creation import arange, asarray, device_of
 from ..table import where
 from .axes import normalize_axis, on_device, public, recorded, require_array, require_written, view
 from .elementwise import as_operands, astype
@@ -112,7 +112,7 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
 
     Raises:
         GradientError: a tape tracks ``x``.
-        ValueError: ``x`` has fewer axes, or more of different sizes.
+        ValueError: ``x`` has fewer axes, or more of different sizes; ``val`` has no element.
 
     >>> import cukern as ck
     >>> x = ck.zeros((2, 2))
@@ -124,26 +124,21 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
         raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
     rows, columns = x.shape[0], x.shape[1]
     if x.ndim == 2 and not (wrap and rows > columns):
-        _write_in_turn(x, diagonal(x), val)
+        diagonal(x)[...] = _in_turn(x, val, min(rows, columns))
         return
     if x.ndim == 2:
         places = np.arange(0, rows * columns, columns + 1)
     else:
         places = np.arange(rows) * sum(rows**i for i in range(x.ndim))
-    index = np.unravel_index(places, x.shape)
-    count = len(places)
+    x[tuple(np.unravel_index(places, x.shape))] = _in_turn(x, val, len(places))
+
+
+def _in_turn(x: Array, val: Any, count: int) -> Any:
+    """A number, or ``count`` elements of an array, again from the first when they end, beside ``x``."""
     value = asarray(val, device=x.device)
-    x[tuple(index)] = val if value.size == 1 else _in_turn(value, count)
-
-
-def _in_turn(value: Array, count: int) -> Array:
-    flat = reshape(value, (-1,))
-    return flat[np.arange(count) % flat.size]
-
-
-def _write_in_turn(x: Array, part: Array, val: Any) -> None:
-    value = asarray(val, device=x.device)
-    part[...] = val if value.size == 1 else _in_turn(value, part.size)
+    if not value.size:
+        raise ValueError(f"fill_diagonal: val: expected at least one element, got shape {value.shape}")
+    return val if value.size == 1 else reshape(value, (-1,))[np.arange(count) % value.size]
 
 
 @public
@@ -185,16 +180,13 @@ def sliding_window_view(x: Array, window_shape: Any, axis: Any = None) -> Array:
         shape[one] -= size - 1
     strides = (*x._data.strides, *(x._data.strides[one] for one in axes))
     made = view(x, x.device.xp.lib.stride_tricks.as_strided(x._data, (*shape, *sizes), strides))
-    return recorded(
-        "sliding_window_view", x, made, lambda g: _unslid(g, x.shape, (*shape, *sizes), axes, sizes)
-    )
+    return recorded("sliding_window_view", x, made, lambda g: _unslid(g, x.shape, axes, sizes))
 
 
-def _unslid(
-    g: Array, shape: tuple[int, ...], windows: tuple[int, ...], axes: Sequence[int], sizes: Any
-) -> Array:
+def _unslid(g: Array, shape: tuple[int, ...], axes: Sequence[int], sizes: tuple[int, ...]) -> Array:
     """The sums of what windows hold of each element."""
-    numbers = np.arange(math.prod(shape)).reshape(shape)
-    flat = np.lib.stride_tricks.sliding_window_view(numbers, sizes, tuple(axes)).reshape(-1)
-    places = asarray(flat, dtypes.int64, g.device)
-    return reshape(scatter(reshape(g, (1, -1, 1)), places._data, 1, numbers.size, 1), shape)
+    count = math.prod(shape)
+    with tape.stop_recording():
+        numbers = reshape(arange(count, dtype=dtypes.int64, device=g.device), shape)
+        places = reshape(sliding_window_view(numbers, sizes, axes), (-1,))
+    return reshape(scatter(reshape(g, (1, -1, 1)), places._data, 1, count, 1), shape)

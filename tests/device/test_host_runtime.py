@@ -416,6 +416,30 @@ print(seen.tolist())
     assert run_script(script, CUKERN_NUM_THREADS="2") == "[2, 1, 1]\n"
 
 
+def test_many_cores_leave_stacks_for_other_threads():
+    """Forty cores would take 40,960 stacks for blocks of 1024 threads that wait, more than a process may have."""
+    script = """
+import sys, threading
+sys.path.insert(0, {here!r})
+import numpy as np
+from host_support import kernel, launch
+body = "int i = blockIdx.x * blockDim.x + threadIdx.x; for (int k = 0; k < 3; ++k) __syncthreads(); y[i] = 2 * x[i];"
+text = kernel("const float* x, float* y", body)
+x = np.arange(400 * 1024, dtype=np.float32)
+good = []
+def work():
+    y = np.zeros_like(x)
+    launch(text, [x, y], 400, 1024)
+    good.append(bool((y == 2 * x).all()))
+work()
+threads = [threading.Thread(target=work) for _ in range(3)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+print(good)
+"""
+    assert run_script(script, CUKERN_NUM_THREADS="40") == "[True, True, True, True]\n"
+
+
 def test_printf_comes_out_when_the_launch_ends(capfd):
     run("int n", 'if (threadIdx.x == 2) printf("thread %u of %d\\n", threadIdx.x, n);', 4, block=4)
     assert capfd.readouterr().out == "thread 2 of 4\n"

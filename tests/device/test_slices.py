@@ -52,6 +52,8 @@ def test_diagonals_are_filled(device: ck.Device, shape: tuple[int, ...], wrap: b
     assert got.tolist() == want.tolist()
     with pytest.raises(ValueError, match="two axes"):
         ck.fill_diagonal(ck.zeros(3), 1)
+    with pytest.raises(ValueError, match="val: expected at least one element"):
+        ck.fill_diagonal(got, [], wrap)
 
 
 @pytest.mark.parametrize(

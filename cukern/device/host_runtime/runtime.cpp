@@ -13,6 +13,7 @@ constexpr long wake_ns = 30000;   // less work than this is done before another 
 constexpr long chunk_ns = 10000;  // work taken at once
 constexpr int max_workers = 256;
 constexpr int max_stacks = 24000;  // two memory maps each; Linux allows 65530 a process
+constexpr int helper_stacks = 16000;  // of these, as a launch can do without a helper, and not without its own thread's
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_came = PTHREAD_COND_INITIALIZER;
@@ -37,7 +38,7 @@ static void free_worker(void* pointer) {
 }
 
 // The calling thread's worker with all that a kernel needs, or null when there is no memory.
-static Worker* prepare_worker(const Kernel* kernel, const Launch* launch) {
+static Worker* prepare_worker(const Kernel* kernel, const Launch* launch, int most) {
     Worker* w = worker;
     if (!w) {
         w = (Worker*)map(sizeof(Worker));
@@ -56,7 +57,7 @@ static Worker* prepare_worker(const Kernel* kernel, const Launch* launch) {
     } else {
         const unsigned threads = launch->block.x * launch->block.y * launch->block.z;
         while (w->made < threads) {
-            if (__atomic_add_fetch(&stacks, 1, __ATOMIC_RELAXED) > max_stacks ||
+            if (__atomic_add_fetch(&stacks, 1, __ATOMIC_RELAXED) > most ||
                 !(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) {
                 __atomic_fetch_sub(&stacks, 1, __ATOMIC_RELAXED);
                 return 0;
@@ -114,7 +115,7 @@ static void* helper_main(void*) {
         }
         ++job->helpers;
         pthread_mutex_unlock(&lock);
-        Worker* w = prepare_worker(job->kernel, &job->launch);
+        Worker* w = prepare_worker(job->kernel, &job->launch, helper_stacks);
         if (w && job->function->checked) begin_watch(w, job->start);
         while (w && run_chunk(w, job)) continue;
         if (w) end_watch(w);
@@ -272,7 +273,7 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     job.fault_block = 0;
     job.message[0] = 0;
     if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
-    Worker* w = prepare_worker(job.kernel, &job.launch);
+    Worker* w = prepare_worker(job.kernel, &job.launch, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
     if (function->checked) return run_checked(w, &job, packed + sizeof header, params);
     run_job(w, &job, function);

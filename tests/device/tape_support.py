@@ -17,3 +17,8 @@ def gradient(f, *arrays, **options):
         active.watch(arrays)
         target = f(*arrays)
     return active.gradient(target, list(arrays), **options)
+
+
+def function(forward, backward):
+    """A Function named F of two plain functions."""
+    return type("F", (ck.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})

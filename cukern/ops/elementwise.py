@@ -334,7 +334,7 @@ class Binary(Elementwise):
         scalars: tuple[Scalar, ...]
         if which is None:
             made, arrays, scalars = plan.pair(x, y), (x, y), ()
-        elif which == _NUMBER_LAST:
+        elif type(which) is tuple and which == _NUMBER_LAST:
             try:
                 made, arrays, scalars = plan.beside_number(x, y), (x,), (y,)
             except OverflowError:

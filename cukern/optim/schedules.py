@@ -20,7 +20,19 @@ def _check(name: str, steps: int) -> None:
 
 
 @dataclass(frozen=True)
-class CosineDecay:
+class _Decay:
+    """What leads from one rate to another in a number of steps."""
+
+    lr: float
+    steps: int
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("steps", self.steps)
+
+
+@dataclass(frozen=True)
+class CosineDecay(_Decay):
     """From ``lr`` to ``end`` in ``steps`` steps along half a cosine; ``end`` from there on.
 
     Raises:
@@ -34,20 +46,13 @@ class CosineDecay:
     [0.5, 0.427, 0.25, 0.073, 0.0, 0.0]
     """
 
-    lr: float
-    steps: int
-    end: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check("steps", self.steps)
-
     def __call__(self, step: int) -> float:
         share = (1 + math.cos(math.pi * min(step / self.steps, 1.0))) / 2
         return self.end + (self.lr - self.end) * share
 
 
 @dataclass(frozen=True)
-class LinearDecay:
+class LinearDecay(_Decay):
     """From ``lr`` to ``end`` in ``steps`` equal steps; ``end`` from there on.
 
     Raises:
@@ -58,13 +63,6 @@ class LinearDecay:
     >>> [round(schedule(step), 3) for step in range(6)]
     [0.5, 0.4, 0.3, 0.2, 0.1, 0.1]
     """
-
-    lr: float
-    steps: int
-    end: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check("steps", self.steps)
 
     def __call__(self, step: int) -> float:
         return self.lr + (self.end - self.lr) * min(step / self.steps, 1.0)

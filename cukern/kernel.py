@@ -266,7 +266,8 @@ class Kernel:
         self.block = as_dim3(block, "block")
         self.variables = copy.deepcopy(variables)
         self._bound: dict[Any, BoundKernel] = {}
-        self._lock = threading.Lock()
+        #: Held by the thread that compiles a form, while others want the same.
+        self._making: dict[Any, threading.Lock] = {}
 
     def __repr__(self) -> str:
         return f"Kernel({self.template!r}, block={self.block}, {render.describe(self.variables)})"
@@ -318,10 +319,10 @@ class Kernel:
         found = self._bound.get(key)
         if found is None:
             variables, block = self._resolve(overrides)
-            rendered = render.render(self.template, variables)
-            with self._lock:
+            with self._making.setdefault(key, threading.Lock()):
                 found = self._bound.get(key)
                 if found is None:
+                    rendered = render.render(self.template, variables)
                     found = self._bound[key] = BoundKernel(rendered, device, block)
         return found
 

@@ -127,8 +127,8 @@ _WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'
 
 
 @lru_cache(maxsize=1)
-def _parser() -> tree_sitter.Parser:
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+def _language() -> tree_sitter.Language:
+    return tree_sitter.Language(tree_sitter_cuda.language())
 
 
 def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
@@ -302,7 +302,7 @@ def parse(text: str, trusted: bool = False) -> Unit:
     >>> p.signature.name, [(q.name, q.kind, q.const) for q in p.signature.params]
     ('twice', [('x', 'pointer', True), ('y', 'pointer', False), ('n', 'scalar', True)])
     """
-    root = _parser().parse(_blank(text.encode())).root_node
+    root = tree_sitter.Parser(_language()).parse(_blank(text.encode())).root_node
     kernels: list[tree_sitter.Node] = []
     bodies: dict[str, set[str]] = {}
     typedefs: dict[str, str] = {}

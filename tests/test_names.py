@@ -80,6 +80,23 @@ def test_arrays_say_what_to_write(name: str, hint: str) -> None:
     assert np.asarray(ck.zeros(2, device="host")).shape == (2,)
 
 
+def test_modules_and_optimizers_say_what_to_write() -> None:
+    model = ck.nn.Linear(3, 2, device="host")
+    optimizer = ck.optim.SGD(model, lr=0.1)
+    for owner, name, hint in (
+        (model, "cuda", r"model\.to_device\('cuda'\)"),
+        (model, "to", r"model\.astype\(dtype\)"),
+        (model, "zero_grad", "new gradients each time"),
+        (optimizer, "zero_grad", r"optimizer\.step\(gradients\)"),
+        (optimizer, "param_groups", r"optimizer\.groups"),
+    ):
+        with pytest.raises(AttributeError, match=f"object has no attribute '{name}'; .*{hint}"):
+            getattr(owner, name)
+        assert not hasattr(owner, name) and name not in dir(owner)
+    with pytest.raises(AttributeError, match="'Linear' object has no attribute 'no_such_name'$"):
+        _ = model.no_such_name
+
+
 def test_contexts_say_what_to_write() -> None:
     ctx = Context("F", ())
     with pytest.raises(AttributeError, match="no attribute 'saved_tensors'; write ctx.saved_arrays"):

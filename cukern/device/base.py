@@ -91,6 +91,9 @@ class Backend(Protocol):
 
     def compile(self, index: int, unit: Unit) -> CompiledFunction: ...
 
+    def ahead(self, job: Callable[[], object]) -> None:
+        """Run ``job``, which compiles what may soon be launched, beside the calling thread; or never."""
+
     def synchronize(self, index: int) -> None: ...
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:

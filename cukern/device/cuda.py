@@ -193,6 +193,9 @@ class CudaBackend:
             # The launch object below RawKernel, of the device that is active now: it skips a query a call.
             return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
 
+    def ahead(self, job: Callable[[], object]) -> None:
+        """Never: see :class:`.base.Backend`."""
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`.base.Backend`."""
         return partial(self.xp.cuda.alloc, nbytes)

@@ -28,8 +28,9 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import DeviceError, KernelFault, LaunchError
 from ..signature import Param, Unit
+from .ahead import ahead
 from .base import FORMATS, Prepared, Properties
-from .host_compiler import build_kernel, build_runtime, machine
+from .host_compiler import build_kernel, build_runtime, machine, precompile
 from .host_lines import lines_at
 from .host_python import LARGEST_COPY, allocation, python_api, reraise
 from .host_source import source
@@ -103,7 +104,7 @@ def _time_limit() -> int:
 
 @cache
 def _runtime_builder() -> threading.Thread:
-    """Compiles the runtime, if that is to be done, while the first kernel is compiled."""
+    """Compiles the runtime, if that is to be done, beside what all kernels share and the first kernel."""
 
     def build() -> None:
         with suppress(Exception):  # who needs the runtime tries again and says what is wrong
@@ -111,6 +112,7 @@ def _runtime_builder() -> threading.Thread:
 
     thread = threading.Thread(target=build, name="cukern compiler")
     thread.start()
+    ahead(precompile)
     return thread
 
 
@@ -393,6 +395,10 @@ class Host:
         """
         _runtime_builder()
         return HostFunction(unit, build_kernel(source(unit)))
+
+    def ahead(self, job: Callable[[], object]) -> None:
+        """See :class:`.base.Backend`."""
+        ahead(job)
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`.base.Backend`."""

@@ -207,6 +207,15 @@ def _precompiled(found: Compiler, folder: Path) -> Path | None:
         return None
 
 
+def precompile() -> None:
+    """Make what all kernels share, if there is a compiler that can.
+
+    Raises:
+        DeviceError: there is no compiler.
+    """
+    _precompiled(compiler(), default_folder())
+
+
 def build_kernel(source: str, lines: bool = False) -> Path:
     """The shared library of a kernel's C++, from the cache or compiled.
 

@@ -75,6 +75,18 @@ def _bound(
     )
 
 
+@cache
+def _expect_backward(device: Device, elem: dtypes.DType, rows: int, columns: int) -> None:
+    """Have the host's derivative compiled beside the forward pass: all of its kernels run on a few rows."""
+
+    def rehearse() -> None:
+        x = zeros((rows, columns), elem, device)
+        launch_backward(x, x, None, zeros((rows, 2), dtypes.info(elem).acc, device), columns)
+
+    if device.kind == "host":
+        device.backend.ahead(rehearse)
+
+
 def _dense(x: Array | None) -> Array | None:
     return None if x is None else x.contiguous()
 
@@ -192,6 +204,8 @@ class _LayerNorm(Function):
         ctx: Any, x: Array, weight: Array | None, bias: Array | None, normalized_ndim: int, eps: float
     ) -> Array:
         columns = math.prod(x.shape[x.ndim - normalized_ndim :])
+        if any(ctx.needs_input_grad):
+            _expect_backward(x.device, x.dtype, min(x.size // columns, _HOST_SLOTS), columns)
         y, statistics = launch_forward(x, weight, bias, eps, columns)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(x, weight, bias, statistics)

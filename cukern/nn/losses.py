@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -60,9 +61,12 @@ _LONG, _FEW = 1 << 15, 264
 
 def mean_loss(logits: Array, targets: Array) -> Array:
     """The mean over all rows of ``-log(softmax(logits)[target])``, of arrays that fit and are not empty."""
+    recording = tape.recording((logits,))
+    if recording:
+        _expect_backward(logits, targets, False)
     with tape.stop_recording():
         total, loss = _loss(logits.contiguous(), targets.contiguous())
-    if tape.recording((logits,)):
+    if recording:
         tape.record("cross_entropy", (logits,), (loss,), _pull, (logits, targets, total))
     return loss
 
@@ -72,9 +76,12 @@ def totals_and_chosen(logits: Array, targets: Array) -> tuple[Array, Array]:
 
     Their derivatives are one kernel. Both are in the accumulator's dtype, of arrays that fit and are not empty.
     """
+    recording = tape.recording((logits,))
+    if recording:
+        _expect_backward(logits, targets, True)
     with tape.stop_recording():
         total, chosen = _composed_rows(logits, targets)
-    if tape.recording((logits,)):
+    if recording:
         tape.record("cross_entropy", (logits,), (total, chosen), _pull_rows, (logits, targets, total))
     return total, chosen
 
@@ -153,15 +160,19 @@ def _logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Arr
     by_rows = len(given) == 2
     key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
     with on(logits.device):
-        plan = _backwards.get(key)
-        if plan is None:
-            plan = remember(_backwards, key, _make_backward(*key))
-        launch, layout = plan
+        launch, layout = _backwards.get(key) or _backward_for(*key)
         made = Array._made(layout)
         for one in given:
             one._planned()
         launch(*[one._operand for one in (logits, total, targets, *given, made)])
     return made
+
+
+def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:
+    """Have :func:`_logits_d` compiled beside the loss."""
+    key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
+    if key not in _backwards:
+        logits.device.backend.ahead(partial(_backward_for, *key))
 
 
 class _Forward(NamedTuple):
@@ -224,6 +235,11 @@ def _make_forward(logits: Layout, targets: Layout) -> _Forward:
             fresh_layout(device, dtype, ()),
         ),
     )
+
+
+def _backward_for(logits: Layout, targets: Layout, by_rows: bool) -> tuple[Prepared, Layout]:
+    """Make and remember a launch of the gradient."""
+    return remember(_backwards, (logits, targets, by_rows), _make_backward(logits, targets, by_rows))
 
 
 def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> tuple[Prepared, Layout]:

@@ -17,6 +17,7 @@ from ..creation import array, asarray
 from ..device import Device
 from ..io import read_safetensors
 from ..ops.axes import on_device
+from ..ops.names import MODULE, hinting
 from .parameter import Parameter as Parameter
 
 #: Where a copy that stands for a module, of gradients say, keeps the module that it is shaped as.
@@ -60,6 +61,8 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)
+
+    __getattr__ = hinting(MODULE)
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """This module, named ``""``, and every module in it, each once, with dotted names."""

@@ -18,7 +18,7 @@ from ..operators import CALLS, FUNCTIONS
 from ..program import Backward, Program, program, remember
 from ..row import FLOAT, Row, Scalar, is_scalar
 from .axes import first_array, public, require_array
-from .launch import Plan, planned
+from .launch import Plan, plan_for, planned
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
 
@@ -60,6 +60,8 @@ def _record(
         if any(backward.results):
             forms, pull = plan.operands[: len(arrays)], partial(pulled, backward, ())
             operation = tape.Operation(plan.program.name, forms, plan.layouts, pull)
+            if backward.program is not None:
+                _expect(plan, backward, backward.program)
         found = plan.backwards[needs] = (operation, backward.saved("input"), backward.saved("output"))
     operation, inputs, outputs = found
     if operation is None:
@@ -73,6 +75,12 @@ def _record(
         pull = partial(pulled, operation.vjp.args[0], scalars)  # type: ignore[attr-defined]
         operation = replace(operation, vjp=pull)
     tape.record_tracked(operation, keys, outs, saved, tapes)
+
+
+def _expect(plan: Plan, backward: Backward, derivative: Program) -> None:
+    """Have a derivative compiled that will soon be launched, on cotangents in C order."""
+    layouts = [plan.operands[k] if kind == "input" else plan.layouts[k] for kind, k in backward.sources]
+    plan.device.backend.ahead(partial(plan_for, derivative, plan.device, layouts))
 
 
 #: In the place of what is tracked: one array is both operands, and has one cotangent.

@@ -407,14 +407,19 @@ def planned(program: Program, arrays: Sequence[Array]) -> Plan:
         ValueError: their shapes do not broadcast.
     """
     layouts = [one._layout or one._planned() for one in arrays]
-    key = (program, *layouts)
-    plan = _plans.get(key)
+    plan = _plans.get((program, *layouts))
     if plan is None:
-        one_device(program.name, arrays)
-        plan = remember(
-            _plans, key, make_plan(program, arrays[0].device, layouts, None, [False] * len(arrays))
-        )
+        plan = plan_for(program, one_device(program.name, arrays), layouts)
     return plan
+
+
+def plan_for(program: Program, device: Device, layouts: Sequence[Layout]) -> Plan:
+    """Make and remember the plan of ``program`` for arrays like these; raises as :func:`make_plan`."""
+    return remember(
+        _plans,
+        (program, *layouts),
+        make_plan(program, device, layouts, None, [False] * len(layouts)),
+    )
 
 
 def run_into(

@@ -6,7 +6,7 @@ The attributes of arrays are descriptors and no ``__getattr__``, which would slo
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..array import Array
@@ -169,6 +169,38 @@ CONTEXT: Mapping[str, str] = {
 }
 
 
+#: Of modules of :mod:`cukern.nn`.
+MODULE: Mapping[str, str] = {
+    "add_module": "a module that is an attribute is a submodule",
+    "apply": "write a loop over the modules of model.named_modules()",
+    "bfloat16": "write model.astype(cukern.bfloat16)",
+    "buffers": "write dict(model.named_buffers())",
+    "children": "write model.named_modules()",
+    "cpu": "write model.to_device('host')",
+    "cuda": "write model.to_device('cuda')",
+    "double": "write model.astype(cukern.float64)",
+    "float": "write model.astype(cukern.float32)",
+    "half": "write model.astype(cukern.float16)",
+    "modules": "write model.named_modules()",
+    "register_buffer": "an array that is an attribute of a module is a buffer",
+    "register_module": "a module that is an attribute is a submodule",
+    "register_parameter": "a cukern.nn.Parameter that is an attribute is a parameter",
+    "requires_grad_": "write model.freeze() or model.unfreeze()",
+    "to": "write model.to_device(device), or model.astype(dtype)",
+    "zero_grad": "tape.gradient gives new gradients each time",
+}
+
+#: Of optimizers.
+OPTIMIZER: Mapping[str, str] = {
+    "add_param_group": "write a new optimizer with all groups, and load_state_dict",
+    "apply_gradients": "write optimizer.step(gradients)",
+    "init": "an optimizer keeps its state itself: write optimizer.step(gradients)",
+    "param_groups": "write optimizer.groups; options such as optimizer.lr may be set between steps",
+    "update": "write optimizer.step(gradients)",
+    "zero_grad": "tape.gradient gives new gradients each time: write optimizer.step(gradients)",
+}
+
+
 class Elsewhere:
     """An attribute that objects do not have: reading it is an AttributeError that says what to write."""
 
@@ -176,7 +208,20 @@ class Elsewhere:
         self._name, self._hint = name, hint
 
     def __get__(self, instance: object, owner: type) -> Any:
-        raise AttributeError(f"{owner.__name__!r} object has no attribute {self._name!r}; {self._hint}")
+        raise _absent(owner, self._name, self._hint)
+
+
+def _absent(owner: type, name: str, hint: str) -> AttributeError:
+    return AttributeError(f"{owner.__name__!r} object has no attribute {name!r}{'; ' if hint else ''}{hint}")
+
+
+def hinting(hints: Mapping[str, str]) -> Callable[[object, str], Any]:
+    """The method ``__getattr__`` of a class whose objects say what to write for names that they lack."""
+
+    def get(self: object, name: str) -> Any:
+        raise _absent(type(self), name, hints.get(name, ""))
+
+    return get
 
 
 def _install(owner: type, hints: Mapping[str, str]) -> None:

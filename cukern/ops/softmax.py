@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from .. import dtypes, tape
@@ -277,6 +278,7 @@ def _variables(
 
 
 _plans: dict[Any, Plan] = {}
+_DERIVATIVES: dict[Kind, Kind] = {"softmax": "softmax_vjp", "log_softmax": "log_softmax_vjp"}
 
 
 def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
@@ -288,8 +290,16 @@ def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
         if not first.size:
             with on(first.device):
                 return Array._made(fresh_layout(first.device, first.dtype, first.shape))
-        plan = remember(_plans, key, make_plan(kind, layouts, axis))
+        plan = _plan_for(kind, axis, *layouts)
+        derivative = _DERIVATIVES.get(kind)
+        if derivative is not None and tape.recording(arrays):
+            plan.device.backend.ahead(partial(_plan_for, derivative, axis, plan.layout, plan.layout))
     return plan(arrays)
+
+
+def _plan_for(kind: Kind, axis: int, *layouts: Layout) -> Plan:
+    """Make and remember a plan."""
+    return remember(_plans, (kind, axis, *layouts), make_plan(kind, layouts, axis))
 
 
 # What the second derivative, and rows too long for one block, are computed with.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from .. import dtypes, tape
@@ -102,23 +102,29 @@ class _Clipping:
         self._made = [fresh_layout(device, layout.dtype, layout.shape) for layout in layouts]
         self._squares: list[tuple[Batch, tuple[int, ...], Any]] = []
         self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
+        wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
+        root: dict[str, Any] = {"elem": wide, "block": 1 if device.kind == "host" else 1024}
+        device.backend.ahead(partial(_NORM.bind, device, **root))
         parts = 0
         sums = {"vec": _HOST_SUMS} if device.kind == "host" else {}
+        cut = {
+            dtype: [batches(device, dtype, dtype, [layouts[i].size for i in places], n) for n in (1, 2)]
+            for dtype, places in by_dtype.items()
+        }
+        for _, scaled in cut.values():
+            device.backend.ahead(partial(_SCALE.bind, device, **scaled[0].variables))
         for dtype, places in by_dtype.items():
-            for batch in batches(device, dtype, dtype, [layouts[i].size for i in places], 1):
+            for batch in cut[dtype][0]:
                 own = tuple(places[k] for k in batch.members)
                 self._squares.append((batch, own, batch.prepare(_SQUARES, device, [parts], 1, **sums)))
                 parts += batch.blocks
         for dtype, places in by_dtype.items():
-            for batch in batches(device, dtype, dtype, [layouts[i].size for i in places], 2):
+            for batch in cut[dtype][1]:
                 own = tuple(places[k] for k in batch.members)
                 self._scales.append((batch, own, batch.prepare(_SCALE, device, [parts], 2)))
-        wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
         self._parts, self._sums = parts, fresh_layout(device, dtypes.float64, (parts + 1,))
         self._norm = fresh_layout(device, wide, ())
-        block = 1 if device.kind == "host" else 1024
-        bound = _NORM.bind(device, elem=wide, block=block)
-        self._root = bound.function.prepare((1, 1, 1), (block, 1, 1), 0, ())
+        self._root = _NORM.bind(device, **root).function.prepare((1, 1, 1), (root["block"], 1, 1), 0, ())
 
     def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
         sums, norm = Array._made(self._sums), Array._made(self._norm)

@@ -15,9 +15,10 @@ from ..creation import asarray, zeros
 from ..kernel import Kernel
 from ..layout import Layout
 from ..nn.module import Module, Parameter
+from ..ops.names import OPTIMIZER, hinting
 from .groups import Group, aligned, describe, is_floating, read
 from .schedules import Schedule
-from .step import Step
+from .step import Step, expect
 
 Parameters = Module | Iterable[Any] | Mapping[str, Any]
 #: Forms of gradients that an optimizer remembers its launches for.
@@ -78,6 +79,21 @@ class Optimizer:
         self._rates: list[float] = []
         self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
         self._forget()
+        self._expect_step()
+
+    __getattr__ = hinting(OPTIMIZER)
+
+    def _expect_step(self) -> None:
+        """Have a step's kernels compiled, for gradients of the parameters' dtypes."""
+        kinds: dict[Any, list[int]] = {}
+        for number, group in enumerate(self.groups):
+            for i in group.members:
+                one = self.parameters[i]
+                if one.size and _is_trained(one):
+                    kinds.setdefault((number, one.device, one.dtype), []).append(i)
+        for (number, *_), members in kinds.items():
+            options = self._options(self.groups[number])
+            expect(self, options, members, self._kept(members[0], options))
 
     def _forget(self) -> None:
         """Drop what has been worked out for parameters as they were."""
@@ -203,9 +219,13 @@ class Optimizer:
         slots: dict[int, tuple[str, ...]] = {}
         for group, own in zip(self.groups, options, strict=True):
             for i in set(group.members).intersection(trained):
-                slots[i] = self._slots(own) + (("master",) if self._has_master(i) else ())
+                slots[i] = self._kept(i, own)
                 self._state[i].update({slot: self._placed(i, slot) for slot in slots[i]})
         return Step(self, trained, layouts, slots)
+
+    def _kept(self, i: int, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The arrays that are kept for a parameter."""
+        return self._slots(options) + (("master",) if self._has_master(i) else ())
 
     def _has_master(self, i: int) -> bool:
         dtype = self.parameters[i].dtype

@@ -103,7 +103,7 @@ class _Launch:
         self._batch = batch
         first = optimizer.parameters[places[0]]
         self._device, self._acc = first.device, dtypes.info(first.dtype).acc
-        self._variables = {"given": dtypes.info(given).cxx, "masters": "master" in slots}
+        self._variables = _variables(given, slots)
         #: Prepared, by whether the changing numbers are read from memory.
         self._prepared: dict[bool, Any] = {}
 
@@ -137,6 +137,21 @@ class _Launch:
         table = b"".join(map(self._batch.addresses, kept))
         variables = {**self._variables, **optimizer._variables(options), "live": in_memory}
         return self._batch.prepare(optimizer._kernel, self._device, [table], 1, **variables)
+
+
+def _variables(given: dtypes.DType, slots: Sequence[str]) -> dict[str, Any]:
+    return {"given": dtypes.info(given).cxx, "masters": "master" in slots}
+
+
+def expect(
+    optimizer: Optimizer, options: Mapping[str, Any], members: Sequence[int], slots: Sequence[str]
+) -> None:
+    """Have the kernel compiled that will update these parameters, all of one dtype, device and group."""
+    first = optimizer.parameters[members[0]]
+    sizes = [optimizer.parameters[i].size for i in members]
+    batch = batches(first.device, first.dtype, dtypes.info(first.dtype).acc, sizes, 2 + len(slots))[0]
+    variables = {**_variables(first.dtype, slots), **optimizer._variables(options), "live": False}
+    first.device.backend.ahead(partial(optimizer._kernel.bind, first.device, **batch.variables, **variables))
 
 
 def _operand(array: Array) -> Any:

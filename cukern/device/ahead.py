@@ -1,0 +1,72 @@
+"""Compiling ahead of need: a second thread compiles what will soon be launched, while the first goes on.
+
+The derivative of what a tape records is launched soon, and the forward pass leaves a core idle meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+_jobs: list[Callable[[], object]] = []
+_worker: threading.Thread | None = None
+_starting = threading.Lock()
+#: Held while a job runs, and while the process forks: a child has no thread that could release a job's locks.
+_busy = threading.Lock()
+
+
+def ahead(job: Callable[[], object]) -> None:
+    """Run ``job`` on another thread, the job given last first, before Python ends or never.
+
+    What goes wrong there is left for the thread that will do the same: it meets the error itself. A process that
+    may use only one core gains nothing and starts none.
+    """
+    global _worker
+    if len(os.sched_getaffinity(0)) < 2 or threading.current_thread() is _worker:
+        return
+    with _starting:
+        _jobs.append(job)
+        if _worker is None or not _worker.is_alive():
+            _worker = threading.Thread(target=_work, name="cukern compiler")
+            _worker.start()
+
+
+def settle() -> None:
+    """Wait until no job is left."""
+    while (worker := _worker) is not None and worker.is_alive():
+        worker.join()
+
+
+def _work() -> None:
+    global _worker
+    while True:
+        with _starting:
+            if not (_jobs and threading.main_thread().is_alive()):
+                _worker = None
+                return
+            job = _jobs.pop()
+        with _busy, suppress(Exception):
+            job()
+
+
+def _forked() -> None:
+    global _worker
+    _worker = None
+    _jobs.clear()
+    _busy.release()
+    _starting.release()
+
+
+def _before_fork() -> None:
+    _starting.acquire()
+    _busy.acquire()
+
+
+def _after_fork() -> None:
+    _busy.release()
+    _starting.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)

@@ -89,6 +89,9 @@ class Gpu:
         self._compiles = compiles
         self._words: set[str] = set()
 
+    def ahead(self, job: object) -> None:
+        pass
+
     def count(self) -> int:
         return INDEX + 1
 

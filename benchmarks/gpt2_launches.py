@@ -114,7 +114,7 @@ def counting(device: ck.Device) -> Iterator[Counter[str]]:
     if device.kind == "host":
         owner, name = np, "matmul"
     else:
-        owner, name = importlib.import_module("cukern.device.cublas"), "_ready"
+        owner, name = importlib.import_module("cukern.device.cuda.cublas"), "_ready"
     backend: Any = type(device.backend)
     compile, product = backend.compile, getattr(owner, name)
 

@@ -3,14 +3,10 @@
 import contextlib
 
 from . import (
-    aliases,
-    creation,
     dtypes,
     errors,
     fft,
     function,
-    grids,
-    info,
     io,
     linalg,
     namespace,
@@ -21,25 +17,27 @@ from . import (
     transforms,
     tree,
 )
-from .aliases import *  # noqa: F403
-from .array import Array
+from .array import Array, creation
+from .array.creation import *  # noqa: F403
+from .array.scalar_types import ScalarType as _ScalarType
+from .autodiff.tape import Tape, stop_recording
 from .capture import capture
-from .creation import *  # noqa: F403
 from .device import Device, device, devices
-from .dtypes import ScalarType as _ScalarType
 from .dtypes import default_dtype, get_default_dtype, result_type, set_default_dtype
 from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
-from .grids import *  # noqa: F403
-from .info import *  # noqa: F403
-from .info import __array_api_version__ as __array_api_version__
-from .info import __array_namespace_info__ as __array_namespace_info__
 from .io import *  # noqa: F403
 from .kernel import Kernel
 from .namespace import *  # noqa: F403
-from .ops import names as _names
-from .render import add_templates
-from .tape import Tape, stop_recording
+from .namespace import aliases
+from .namespace import hints as _names
+from .namespace.aliases import *  # noqa: F403
+from .ops import grids, info
+from .ops.grids import *  # noqa: F403
+from .ops.info import *  # noqa: F403
+from .ops.info import __array_api_version__ as __array_api_version__
+from .ops.info import __array_namespace_info__ as __array_namespace_info__
+from .text.render import add_templates
 from .transforms import *  # noqa: F403
 
 bool = bool_ = _ScalarType(dtypes.bool_)
@@ -106,7 +104,7 @@ __all__ += namespace.__all__
 __all__ += transforms.__all__
 
 with contextlib.suppress(ImportError):
-    from . import einops_backend as _einops_backend  # noqa: F401 - einops is there, and finds it
+    from .namespace import einops_backend as _einops_backend  # noqa: F401 - einops is there, and finds it
 
 
 __getattr__, __dir__ = _names.missing(__name__, __all__, _names.NAMESPACE, "numpy")

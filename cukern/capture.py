@@ -8,15 +8,15 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from . import live, tape
-from . import tree as pytree
-from .algebra import is_array
+from . import pytree
 from .array import Array, copied
-from .device import Device, current
+from .autodiff import tape
+from .autodiff.cotangents import is_array
+from .device import Device, capture_hooks, current
 from .dtypes import DType, get_default_dtype
+from .elementwise.plan import remember
 from .errors import CaptureError
-from .ops.copying import Copies
-from .ops.launch import remember
+from .shape.copy import Copies
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,7 +83,7 @@ class Captured(Generic[P, R]):
         self._graphs: dict[Any, _Graph | None] = {}
         # Of arguments that are arrays in C order, by the default dtype and their layouts.
         self._known: dict[tuple[Any, ...], _Graph] = {}
-        self._replaced = live.replaced
+        self._replaced = capture_hooks.replaced
 
     def __repr__(self) -> str:
         return f"<captured {getattr(self._step, '__name__', 'step')}, {self.graphs} graphs>"
@@ -95,15 +95,15 @@ class Captured(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """What ``step`` returns, by a replay where that is possible."""
-        if self._replaced != live.replaced:
-            self._replaced = live.replaced
+        if self._replaced != capture_hooks.replaced:
+            self._replaced = capture_hooks.replaced
             self._graphs.clear()
             self._known.clear()
         if not kwargs and self._known and _ARRAYS.issuperset(map(type, args)):
             arrays: Any = args
             layouts = [one._layout or one._planned() for one in arrays]
             graph = self._known.get((get_default_dtype(), *layouts))
-            if graph is not None and not tape.active() and live.recorder() is None:
+            if graph is not None and not tape.active() and capture_hooks.recorder() is None:
                 known: R = graph.replay(arrays)
                 return known
         return self._call(args, kwargs)
@@ -115,7 +115,7 @@ class Captured(Generic[P, R]):
         inputs = [leaf for leaf in leaves if _is_input(leaf)]
         homes = [leaf.device for leaf in leaves if is_array(leaf)] or [current()]
         device = next((home for home in homes if home.kind != "host"), homes[0])
-        if device.kind == "host" or tape.active() or live.recorder() is not None:
+        if device.kind == "host" or tape.active() or capture_hooks.recorder() is not None:
             return self._step(*args, **kwargs)
         other = next((home for home in homes if home is not device), None)
         if other is not None:
@@ -189,7 +189,7 @@ class _Graph:
         args, kwargs = tree
         with stream, self._cuda.using_allocator(self._pool.malloc):
             stream.begin_capture()
-            live.begin(self)
+            capture_hooks.begin(self)
             try:
                 result = pytree.map(_in_order, step(*args, **kwargs))
             except (RuntimeError, NotImplementedError) as error:
@@ -200,7 +200,7 @@ class _Graph:
                     f"or making an array of host data ({error})"
                 ) from error
             finally:
-                live.begin(None)
+                capture_hooks.begin(None)
                 try:
                     graph = stream.end_capture()
                 except self._cuda.runtime.CUDARuntimeError:

@@ -88,60 +88,6 @@ INTS: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.kind in "iu")
 NUMERIC: tuple[DType, ...] = INTS + FLOATS
 
 
-class ScalarType:
-    """A dtype by its public name: everything that NumPy's dtype is, and a function that makes arrays of it.
-
-    It equals NumPy's dtype, hashes as that does, has its attributes, and goes wherever a dtype goes.
-
-    >>> import cukern as ck
-    >>> ck.float32(3).dtype == ck.float32 == np.dtype("float32"), ck.float32.itemsize
-    (True, 4)
-
-    Attributes:
-        dtype: NumPy's dtype.
-    """
-
-    __slots__ = ("dtype",)
-
-    def __init__(self, dtype: DType) -> None:
-        self.dtype = dtype
-
-    def __call__(self, x: Any = 0, /) -> Any:
-        """``x`` as an array of this dtype, as :func:`cukern.asarray` makes it."""
-        from .creation import asarray  # which is made of dtypes
-
-        return asarray(x, self.dtype)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:  # isinstance(ck.float32, np.dtype) is true
-        return type(self.dtype)
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self.dtype == (other.dtype if type(other) is ScalarType else other))
-
-    def __hash__(self) -> int:
-        return hash(self.dtype)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.dtype, name)
-
-    def __repr__(self) -> str:
-        return repr(self.dtype)
-
-    def __str__(self) -> str:
-        return str(self.dtype)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _public, (info(self.dtype).name,)
-
-
-def _public(name: str) -> Any:
-    """The public dtype of a name."""
-    import cukern
-
-    return getattr(cukern, name)
-
-
 def info(dtype: DType) -> Info:
     """The table's row of ``dtype``, which :func:`as_dtype` has already accepted."""
     return _BY_DTYPE[dtype]
@@ -166,8 +112,6 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
     >>> as_dtype("bfloat16").itemsize
     2
     """
-    if type(obj) is ScalarType:
-        return obj.dtype
     if isinstance(obj, np.dtype) and obj in _BY_DTYPE:
         return _BY_DTYPE[obj].dtype
     if obj is None or isinstance(obj, np.ndarray):

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from . import dtypes
 from . import namespace as ops
 from .array import Array
-from .creation import asarray
+from .array.creation import asarray
 from .device import Device
-from .ops.axes import normalize_axes, require_array
-from .ops.names import MODULES, missing
+from .elementwise.axes import normalize_axes, require_array
+from .namespace.hints import MODULES, missing
 
 __all__ = [
     "fft",

@@ -9,12 +9,13 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from . import dtypes, live, tape
-from . import tree as pytree
-from .algebra import Meta, conform, is_array, is_float, meta, registered, zeros_like
+from . import dtypes, pytree
 from .array import Array, Storage
+from .autodiff import tape
+from .autodiff.cotangents import Meta, conform, is_array, is_float, meta, registered, zeros_like
+from .autodiff.tape import Tape
+from .device import capture_hooks
 from .errors import GradientError
-from .tape import Tape
 
 __all__ = ["Function", "checkpoint", "once_differentiable", "stop_gradient"]
 
@@ -416,7 +417,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
         if not tape.active():
             return f(*args, **kwargs)
-        capture, draws, floating = _Capture(), live.Draws(), dtypes.get_default_dtype()
+        capture, draws, floating = _Capture(), capture_hooks.Draws(), dtypes.get_default_dtype()
         with tape.stop_recording(), capture, draws.noted():
             result = f(*args, **kwargs)
         results = _arrays(result)

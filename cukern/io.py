@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from . import dtypes
 from .array import Array
-from .creation import asarray
+from .array.creation import asarray
 from .device import Device
-from .ops.axes import require_array
+from .elementwise.axes import require_array
 
 __all__ = ["load", "save", "save_safetensors", "savez", "savez_compressed"]
 

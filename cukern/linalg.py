@@ -18,13 +18,12 @@ from numpy.linalg import LinAlgError
 from . import dtypes
 from . import namespace as ops
 from .array import Array
-from .fuse import fuse
-from .ops.axes import normalize_axes, require_array, require_arrays, require_constant
-from .ops.decompositions import EighResult, QRResult, SVDResult, cholesky, eigh, eigvalsh, qr, svd, svdvals
-from .ops.lapack import identity, inv, matrices, solve, solve_triangular
-from .ops.linalg import cross, matmul, tensordot, vecdot
-from .ops.manipulate import matrix_transpose
-from .ops.matrices import (
+from .elementwise.axes import normalize_axes, require_array, require_arrays, require_constant
+from .elementwise.fuse import fuse
+from .linear.decompositions import EighResult, QRResult, SVDResult, cholesky, eigh, eigvalsh, qr, svd, svdvals
+from .linear.lapack import identity, inv, matrices, solve, solve_triangular
+from .linear.products import cross, matmul, tensordot, vecdot
+from .linear.solving import (
     LstsqResult,
     SlogdetResult,
     det,
@@ -37,7 +36,8 @@ from .ops.matrices import (
     tensorinv,
     tensorsolve,
 )
-from .ops.names import missing
+from .namespace.hints import missing
+from .shape.views import matrix_transpose
 
 __all__ = [
     "EighResult",

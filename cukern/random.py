@@ -17,15 +17,15 @@ from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from . import dtypes, live, namespace
-from .array import Array, shape_of
-from .creation import asarray
-from .device import Device, current
-from .device.base import CompiledFunction
+from . import dtypes, namespace
+from .array.array import Array, shape_of
+from .array.creation import asarray
+from .device import Device, capture_hooks, current
+from .device.interface import CompiledFunction
+from .elementwise.plan import allocate, on
 from .kernel import Kernel
+from .namespace.hints import MODULES, missing
 from .ops.distributions import Distributions
-from .ops.launch import allocate, on
-from .ops.names import MODULES, missing
 
 __all__ = (
     "Generator bernoulli beta binomial bits choice default_rng exponential gamma gumbel integers "
@@ -33,7 +33,7 @@ __all__ = (
     "standard_exponential standard_normal standard_t uniform"
 ).split()
 
-_KERNEL = Kernel("random.cu", block=256)
+_KERNEL = Kernel("random/bits.cu", block=256)
 #: Groups of four words that one host thread draws in a row.
 _HOST_PIECE = 4096
 _WORD = 0xFFFFFFFF
@@ -155,7 +155,7 @@ class Generator(Distributions):
         n = math.prod(shape)
         if n:
             groups = -(-n // _each(dtype, kind))
-            place = live.numbers(dtypes.uint64, partial(self._advance, groups))
+            place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, groups))
             function, block = _bound(self.device, dtype, kind, place is not None)
             (offset,) = self._advance(groups) if place is None else (place._data,)
             piece = _HOST_PIECE if block == 1 else 1
@@ -166,7 +166,7 @@ class Generator(Distributions):
 
     def _advance(self, groups: int) -> tuple[int]:
         """The counter, which then goes on by as many groups of four words."""
-        live.drawn(self)
+        capture_hooks.drawn(self)
         counter = self._counter
         self._counter += groups
         return (counter,)

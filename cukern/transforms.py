@@ -9,16 +9,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import tape
-from . import tree as pytree
-from .algebra import float_leaves, is_array, is_float
+from . import pytree
 from .array import Array
-from .creation import asarray, device_of, zeros
+from .array.creation import asarray, device_of, zeros
+from .autodiff import tape
+from .autodiff.cotangents import float_leaves, is_array, is_float
+from .autodiff.tape import Tape
 from .device import Device
+from .elementwise.function import astype
 from .function import alias
-from .ops.elementwise import astype
-from .ops.manipulate import reshape, stack
-from .tape import Tape
+from .shape.views import reshape, stack
 
 __all__ = [
     "elementwise_grad",

@@ -63,5 +63,5 @@ def nothing_ahead() -> Iterator[None]:
     """Kernels are compiled when they are launched, so that tests can count and replace what is made."""
     with pytest.MonkeyPatch.context() as patch:
         assert ck.Device("host").backend  # imports the module
-        patch.setattr(sys.modules["cukern.device.host"], "ahead", lambda job: None)
+        patch.setattr(sys.modules["cukern.device.host.backend"], "ahead", lambda job: None)
         yield

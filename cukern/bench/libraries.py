@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Protocol
 
 import cukern as ck
-from cukern import dtypes
-from cukern import namespace as ops
 
+from .. import dtypes
+from .. import namespace as ops
 from . import work
 from .case import Case
 

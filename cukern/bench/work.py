@@ -6,16 +6,16 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from cukern import namespace as ops
-from cukern.array import Array
-from cukern.capture import capture
-from cukern.creation import empty, empty_like
-from cukern.fuse import fuse
-from cukern.kernel import Kernel
-from cukern.nn.layer_norm import layer_norm
-from cukern.nn.lltm import lltm_cell
-from cukern.nn.lltm_step import BACKWARD, FORWARD, Shape, prepared
-from cukern.tape import Tape
+from .. import namespace as ops
+from ..array import Array
+from ..array.creation import empty, empty_like
+from ..autodiff.tape import Tape
+from ..capture import capture
+from ..elementwise.fuse import fuse
+from ..kernel import Kernel
+from ..nn.layer_norm.function import layer_norm
+from ..nn.lltm.function import lltm_cell
+from ..nn.lltm.plan import BACKWARD, FORWARD, Shape, prepared
 
 
 @fuse

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from .. import nn
 from ..array import Array
-from ..creation import asarray
+from ..array.creation import asarray
 from ..nn import reference
-from ..nn.pooling import Windows
+from ..nn.pooling.function import Windows
 from ..testing import GradcheckError, gradcheck
 from ..transforms import vjp
 

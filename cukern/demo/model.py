@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array import Array
-from ..creation import asarray
+from ..array.creation import asarray
 from ..nn import LLTM, Embedding, Linear, Module, init
 from .text import ALPHABET, decode, encode
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..array import Array
-from ..creation import asarray
+from ..array.creation import asarray
+from ..autodiff.tape import Tape
 from ..device import Device
 from ..nn import cross_entropy
 from ..optim import Adam, clip_by_global_norm
-from ..tape import Tape
 from .model import CharacterModel
 from .text import Codes, Corpus, windows
 

@@ -11,11 +11,11 @@ from functools import cache, lru_cache
 from types import ModuleType
 from typing import ClassVar
 
-from .. import live
 from ..errors import DeviceError
-from .base import Backend, Properties
+from . import capture_hooks
+from .interface import Backend, Properties
 
-_MODULES = {"host": ".host", "cuda": ".cuda"}
+_MODULES = {"host": ".host.backend", "cuda": ".cuda.backend"}
 
 
 @cache
@@ -99,7 +99,7 @@ class Device:
         """
         if self.kind == "host":
             return nullcontext()
-        recorder = live.recorder()
+        recorder = capture_hooks.recorder()
         if recorder is not None:
             recorder.enter(self)
         scope: AbstractContextManager[object] = self.xp.cuda.Device(self.index)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..errors import DeviceError
-from .base import CompilerFailure
+from .interface import CompilerFailure
 
 _Handle = ctypes.c_void_p
 

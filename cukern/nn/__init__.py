@@ -1,7 +1,7 @@
 """Layers: fused operations with gradients of any order, and modules that hold their parameters."""
 
-from ..ops.names import MODULES as _MODULES
-from ..ops.names import missing as _missing
+from ..namespace.hints import MODULES as _MODULES
+from ..namespace.hints import missing as _missing
 from . import functional, init
 from .activations import (
     ELU,
@@ -28,13 +28,13 @@ from .classification import (
 from .dropout import Dropout, dropout
 from .embedding import Embedding, embedding, one_hot
 from .functional import log_softmax, softmax
-from .layer_norm import LayerNorm, layer_norm
+from .layer_norm.function import LayerNorm, layer_norm
 from .linear import Linear, linear
-from .lltm import LLTM, LLTMCell, lltm, lltm_cell
+from .lltm.function import LLTM, LLTMCell, lltm, lltm_cell
 from .matmul_add_relu import matmul_add_relu
 from .module import Module, Parameter
 from .normalization import BatchNorm, GroupNorm, RMSNorm, batch_norm, group_norm, rms_norm
-from .pooling import AvgPool2d, MaxPool2d, avg_pool2d, max_pool2d
+from .pooling.function import AvgPool2d, MaxPool2d, avg_pool2d, max_pool2d
 from .recurrent import GRU, LSTM
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 from .sequential import Sequential

@@ -9,9 +9,9 @@ from typing import Any
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..creation import arange, zeros
+from ..array.creation import arange, zeros
 from ..device import Device
-from ..fuse import fuse
+from ..elementwise.fuse import fuse
 from ..random import Generator
 from . import init
 from .dropout import dropout, require_probability, stream

@@ -9,10 +9,10 @@ from typing import Any
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..creation import ones
-from ..fuse import fuse
-from ..ops.axes import require_arrays
-from ..ops.reduce import logsumexp
+from ..array.creation import ones
+from ..elementwise.axes import require_arrays
+from ..elementwise.fuse import fuse
+from ..reduction.rows import logsumexp
 from .fused import common_dtype, is_int, require_ids
 from .losses import mean_loss, picked, totals_and_chosen
 from .regression import by_reduction, reduced, require_reduction, require_same_shape

@@ -8,9 +8,9 @@ from typing import Any
 from .. import dtypes, random
 from .. import namespace as ops
 from ..array import Array
-from ..creation import zeros_like
+from ..array.creation import zeros_like
 from ..device import device
-from ..fuse import fuse
+from ..elementwise.fuse import fuse
 from ..random import Generator, default_rng
 from . import init
 from .fused import common_dtype

@@ -9,11 +9,11 @@ import numpy as np
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..creation import arange
+from ..array.creation import arange
 from ..device import Device
+from ..elementwise.axes import require_array, require_arrays
+from ..elementwise.fuse import fuse
 from ..function import stop_gradient
-from ..fuse import fuse
-from ..ops.axes import require_array, require_arrays
 from . import init
 from .fused import common_dtype, is_int, require_ids, require_sizes
 from .module import Module, Parameter

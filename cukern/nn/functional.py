@@ -15,8 +15,8 @@ from ..namespace import (
     softsign,
     tanh,
 )
-from ..ops.names import MODULES as _MODULES
-from ..ops.names import missing as _missing
+from ..namespace.hints import MODULES as _MODULES
+from ..namespace.hints import missing as _missing
 from .attention import scaled_dot_product_attention
 from .classification import (
     binary_cross_entropy,
@@ -27,12 +27,12 @@ from .classification import (
 )
 from .dropout import dropout
 from .embedding import embedding, one_hot
-from .layer_norm import layer_norm
+from .layer_norm.function import layer_norm
 from .linear import linear
-from .lltm import lltm, lltm_cell
+from .lltm.function import lltm, lltm_cell
 from .matmul_add_relu import matmul_add_relu
 from .normalization import batch_norm, group_norm, rms_norm
-from .pooling import avg_pool2d, max_pool2d
+from .pooling.function import avg_pool2d, max_pool2d
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 
 __all__ = [

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, tape
+from .. import dtypes
 from ..array import Array
+from ..autodiff import tape
 from ..function import Function
 from ..transforms import vjp
 

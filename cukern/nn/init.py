@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Array
-from ..creation import asarray
+from ..array.creation import asarray
 from ..device import Device
 
 #: A generator, a seed for one, or None for the process's own, which :func:`seed` sets.

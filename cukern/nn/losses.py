@@ -8,21 +8,22 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .. import dtypes, tape
+from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
+from ..array.layout import Layout, fresh_layout
+from ..autodiff import tape
 from ..device import Device
-from ..device.base import Prepared
-from ..fuse import fuse
+from ..device.interface import Prepared
+from ..elementwise.fuse import fuse
+from ..elementwise.plan import divide_up, on, power_of_two, remember
 from ..kernel import Kernel
-from ..layout import Layout, fresh_layout
-from ..ops.launch import divide_up, on, power_of_two, remember
-from ..ops.reduce import logsumexp
+from ..reduction.rows import logsumexp
 from .fused import fused_vjp, index_type
 
-_forward = Kernel("nn/cross_entropy.cu", name="cross_entropy")
-_mean = Kernel("nn/cross_entropy_mean.cu", name="cross_entropy_mean")
-_backward = Kernel("nn/cross_entropy_backward.cu", name="cross_entropy_backward")
+_forward = Kernel("nn/cross_entropy/forward.cu", name="cross_entropy")
+_mean = Kernel("nn/cross_entropy/mean.cu", name="cross_entropy_mean")
+_backward = Kernel("nn/cross_entropy/backward.cu", name="cross_entropy_backward")
 
 
 class Shape(NamedTuple):

@@ -10,18 +10,18 @@ import numpy as np
 
 from .. import dtypes
 from .. import namespace as ops
-from ..arguments import address
 from ..array import Array
-from ..creation import empty
+from ..array.creation import empty
 from ..device import Device
+from ..elementwise.axes import require_arrays
+from ..elementwise.plan import broadcast_steps, collapse, divide_up
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from ..ops.axes import require_arrays
-from ..ops.launch import broadcast_steps, collapse, divide_up
-from ..ops.reduce import sum_to_shape
+from ..kernel.arguments import address
+from ..reduction.rows import sum_to_shape
 from .fused import common_dtype, index_type, strided
 
-_kernel = Kernel("nn/matmul_add_relu.cu", name="matmul_add_relu")
+_kernel = Kernel("nn/matmul_add_relu/matmul_add_relu.cu", name="matmul_add_relu")
 #: Elements that a thread of a staged tile moves at a time, where the memory allows it.
 _WIDE = 4
 

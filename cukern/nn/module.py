@@ -10,14 +10,14 @@ from typing import Any, Self, cast
 import numpy as np
 import safetensors.numpy
 
-from .. import dtypes, live, tape
-from .. import tree as pytree
+from .. import dtypes, pytree
 from ..array import Array
-from ..creation import array, asarray
-from ..device import Device
+from ..array.creation import array, asarray
+from ..autodiff import tape
+from ..device import Device, capture_hooks
+from ..elementwise.axes import on_device
 from ..io import read_safetensors
-from ..ops.axes import on_device
-from ..ops.names import MODULE, hinting
+from ..namespace.hints import MODULE, hinting
 from .parameter import Parameter as Parameter
 
 #: Where a copy that stands for a module, of gradients say, keeps the module that it is shaped as.
@@ -75,7 +75,7 @@ class Module:
         if isinstance(old, (Parameter, Module, list, tuple, dict)):
             _refuse_untrained(type(self).__name__, name, old, value)
         if name == "training" and value != self.training:
-            live.replaced += 1  # steps that were captured before go on as it was
+            capture_hooks.replaced += 1  # steps that were captured before go on as it was
         object.__setattr__(self, name, value)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:

@@ -10,13 +10,13 @@ from typing import Any
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..creation import ones, zeros
+from ..array.creation import ones, zeros
 from ..device import Device
+from ..elementwise.fuse import fuse
 from ..function import stop_gradient
-from ..fuse import fuse
-from ..info import finfo
+from ..ops.info import finfo
 from .fused import common_dtype, require_sizes
-from .layer_norm import require_normalized_shape
+from .layer_norm.function import require_normalized_shape
 from .module import Module, Parameter
 
 _STATIC = ("axes", "dtype")

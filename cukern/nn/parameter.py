@@ -6,10 +6,10 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from .. import dtypes, live
-from ..array import Array, Storage, _restore
-from ..creation import array
-from ..device import Device
+from .. import dtypes
+from ..array.array import Array, Storage, _restore
+from ..array.creation import array
+from ..device import Device, capture_hooks
 
 
 class Parameter(Array):
@@ -70,7 +70,7 @@ class Parameter(Array):
             raise TypeError(f"trainable: expected True or False, got {value!r}")
         if self._trainable != bool(value):
             self._trainable = bool(value)
-            live.replaced += 1  # steps that were captured before have it as it was
+            capture_hooks.replaced += 1  # steps that were captured before have it as it was
 
     def __repr__(self) -> str:
         shown = super().__repr__()

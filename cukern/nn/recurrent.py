@@ -8,9 +8,9 @@ from typing import Any
 
 from .. import namespace as ops
 from ..array import Array
-from ..creation import zeros
+from ..array.creation import zeros
 from ..device import Device
-from ..fuse import fuse
+from ..elementwise.fuse import fuse
 from . import init
 from .dropout import dropout, require_probability, stream
 from .fused import common_dtype, require_sizes

@@ -12,10 +12,10 @@ import numpy as np
 
 from .. import namespace as ops
 from ..array import Array
-from ..creation import asarray
+from ..array.creation import asarray
 
 if TYPE_CHECKING:
-    from .pooling import Windows
+    from .pooling.function import Windows
 
 
 def matmul_add_relu(lhs: Array, rhs: Array, bias: Array) -> Array:

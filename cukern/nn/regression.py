@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import namespace as ops
 from ..array import Array
-from ..fuse import Fused, fuse
-from ..ops.axes import require_arrays
+from ..elementwise.axes import require_arrays
+from ..elementwise.fuse import Fused, fuse
 from .fused import common_dtype
 
 _REDUCTIONS = ("mean", "sum", "none")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..row import scipys
-from ..table import equal, sign, where
-from .elementwise import unary
+from ..elementwise.function import unary
+from ..elementwise.row import scipys
+from ..elementwise.table import equal, sign, where
 
 __all__ = ["i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1"]
 

@@ -10,17 +10,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, tape
+from .. import dtypes
 from ..array import Array
-from ..creation import asarray, beside, zeros
+from ..array.creation import asarray, beside, zeros
+from ..autodiff import tape
 from ..device import Device
-from ..device.base import CompiledFunction
+from ..device.interface import CompiledFunction
 from ..dtypes import DType
-from ..fuse import fuse
-from ..kernel import Kernel
-from ..row import convert_scalar
-from ..table import isnan, not_equal, remainder, subtract, where
-from .axes import (
+from ..elementwise.axes import (
     first_array,
     normalize_axes,
     normalize_axis,
@@ -29,17 +26,21 @@ from .axes import (
     require_arrays,
     require_constant,
 )
-from .elementwise import astype
-from .index import take
-from .launch import allocate, divide_up, on, one_device
-from .manipulate import broadcast_to, concat, flip, reshape
-from .reduce import sum
-from .search import searchsorted
-from .sort import argsort
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.plan import allocate, divide_up, on, one_device
+from ..elementwise.row import convert_scalar
+from ..elementwise.table import isnan, not_equal, remainder, subtract, where
+from ..index.search import searchsorted
+from ..index.sort import argsort
+from ..index.take import take
+from ..kernel import Kernel
+from ..reduction.rows import sum
+from ..shape.views import broadcast_to, concat, flip, reshape
 
 __all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "trapezoid"]
 
-_CONVOLVE = Kernel("convolve.cu", block=256)
+_CONVOLVE = Kernel("ops/convolve.cu", block=256)
 #: Products that one thread adds up, the most partial sums that are kept for that, and products between two of
 #: which a sum is put away in a wider dtype.
 _PART, _PARTIAL, _RUN = 1024, 1 << 24, 64

@@ -9,12 +9,12 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..creation import asarray, full
-from ..fuse import fuse
-from ..operators import FUNCTIONS
-from ..table import abs, equal, isnan, less_equal, multiply, subtract
-from .axes import public
-from .elementwise import as_operands, astype
+from ..array.creation import asarray, full
+from ..array.operators import FUNCTIONS
+from ..elementwise.axes import public
+from ..elementwise.function import as_operands, astype
+from ..elementwise.fuse import fuse
+from ..elementwise.table import abs, equal, isnan, less_equal, multiply, subtract
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
 

@@ -9,23 +9,24 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from .. import dtypes, live, tape
-from ..array import Array, shape_of
-from ..creation import asarray
-from ..device import Device
-from ..device.base import CompiledFunction
+from .. import dtypes
+from ..array.array import Array, shape_of
+from ..array.creation import asarray
+from ..autodiff import tape
+from ..device import Device, capture_hooks
+from ..device.interface import CompiledFunction
 from ..dtypes import DType
-from ..fuse import fuse
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.plan import allocate, on
+from ..elementwise.table import clip, divide, exp, sigmoid, sqrt, where
 from ..kernel import Kernel
-from ..table import clip, divide, exp, sigmoid, sqrt, where
-from .decompositions import cholesky, eigh
-from .elementwise import astype
+from ..linear.decompositions import cholesky, eigh
+from ..linear.products import matmul
+from ..shape.views import broadcast_to, expand_dims, squeeze, stack
 from .gamma_functions import log_gamma_slope
-from .launch import allocate, on
-from .linalg import matmul
-from .manipulate import broadcast_to, expand_dims, squeeze, stack
 
-_KERNEL = Kernel("random_variates.cu", block=256)
+_KERNEL = Kernel("random/variates.cu", block=256)
 #: Elements that one host thread draws in a row.
 _HOST_PIECE = 256
 
@@ -76,7 +77,7 @@ class Distributions:
                 ]
             numbers = [0.0 if isinstance(p, Array) else float(p) for p in parameters]
             datas, numbers = [*datas, None][:2], [*numbers, 0.0][:2]
-            place = live.numbers(dtypes.uint64, partial(self._advance, n))
+            place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, n))
             function, block = _bound(self.device, wanted, kind, place is not None)
             (offset,) = self._advance(n) if place is None else (place._data,)
             piece = _HOST_PIECE if block == 1 else 1

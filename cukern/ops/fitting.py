@@ -9,13 +9,13 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..table import divide, sqrt, square
-from .assemble import vander
-from .axes import public, require_array, require_arrays
-from .elementwise import astype
-from .manipulate import expand_dims
-from .matrices import lstsq
-from .reduce import sum
+from ..elementwise.axes import public, require_array, require_arrays
+from ..elementwise.function import astype
+from ..elementwise.table import divide, sqrt, square
+from ..index.assemble import vander
+from ..linear.solving import lstsq
+from ..reduction.rows import sum
+from ..shape.views import expand_dims
 
 __all__ = ["polyfit", "polyval"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-from ..fuse import fuse
-from ..operators import FUNCTIONS
-from ..row import scipys
-from ..special import digamma, lgamma
-from ..table import log, log1p, where
-from .axes import public
-from .elementwise import Elementwise, binary, ternary, unary
+from ..array.operators import FUNCTIONS
+from ..elementwise.axes import public
+from ..elementwise.function import Elementwise, binary, ternary, unary
+from ..elementwise.fuse import fuse
+from ..elementwise.row import scipys
+from ..elementwise.special import digamma, lgamma
+from ..elementwise.table import log, log1p, where
 
 __all__ = ["beta", "betainc", "betaln", "gamma", "gammainc", "gammaincc", "logit", "multigammaln", "zeta"]
 

@@ -10,30 +10,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, tape
+from .. import dtypes
 from ..array import Array
-from ..creation import arange, asarray
-from ..creation import zeros as zeros_of
+from ..array.creation import arange, asarray
+from ..array.creation import zeros as zeros_of
+from ..autodiff import tape
 from ..device import Device
-from ..device.base import CompiledFunction
+from ..device.interface import CompiledFunction
 from ..dtypes import DType
-from ..fuse import fuse
+from ..elementwise.axes import public, require_array
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.plan import allocate, divide_up, on, zeros
+from ..elementwise.row import is_scalar
+from ..elementwise.table import equal, greater, greater_equal, where
+from ..index.search import compress, searchsorted
+from ..index.take import index_add
 from ..kernel import Kernel
-from ..row import is_scalar
-from ..table import equal, greater, greater_equal, where
-from .axes import public, require_array
+from ..reduction.rows import all, any, max, min, std, sum
+from ..shape.views import expand_dims, flip, reshape
 from .calculus import diff
-from .elementwise import astype
-from .index import index_add
-from .launch import allocate, divide_up, on, zeros
-from .manipulate import expand_dims, flip, reshape
-from .reduce import all, any, max, min, std, sum
-from .search import compress, searchsorted
 from .statistics import percentile
 
 __all__ = ["bincount", "digitize", "histogram", "histogram2d", "histogram_bin_edges"]
 
-_KERNEL = Kernel("histogram.cu", block=256)
+_KERNEL = Kernel("ops/histogram.cu", block=256)
 #: Bins that fit in the shared memory of a block.
 _SHARED = 8192
 

@@ -8,15 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, tape
+from .. import dtypes
 from ..array import Array
-from ..creation import arange, asarray, device_of
-from ..table import where
-from .axes import normalize_axis, on_device, public, recorded, require_array, require_written, view
-from .elementwise import as_operands, astype
-from .index import scatter
-from .linalg import diagonal
-from .manipulate import broadcast_arrays, moveaxis, reshape, stack, unstack
+from ..array.creation import arange, asarray, device_of
+from ..autodiff import tape
+from ..elementwise.axes import (
+    normalize_axis,
+    on_device,
+    public,
+    recorded,
+    require_array,
+    require_written,
+    view,
+)
+from ..elementwise.function import as_operands, astype
+from ..elementwise.table import where
+from ..index.take import scatter
+from ..linear.products import diagonal
+from ..shape.views import broadcast_arrays, moveaxis, reshape, stack, unstack
 
 __all__ = ["apply_along_axis", "fill_diagonal", "select", "sliding_window_view"]
 

@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
-from ..creation import arange, asarray, device_of, holds_array
+from ..array.creation import arange, asarray, device_of, holds_array
 from ..device import Device, current
-from ..fuse import fuse
-from ..table import equal, floor, where
-from ..table import pow as power
-from .axes import public
-from .elementwise import astype
-from .manipulate import moveaxis, reshape
-from .reduce import any as any_of
+from ..elementwise.axes import public
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.table import equal, floor, where
+from ..elementwise.table import pow as power
+from ..reduction.rows import any as any_of
+from ..shape.views import moveaxis, reshape
 
 __all__ = ["geomspace", "linspace", "logspace"]
 

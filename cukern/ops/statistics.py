@@ -10,21 +10,34 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import dtypes, tape
+from .. import dtypes
 from ..array import Array
-from ..creation import asarray, full, holds_array
+from ..array.creation import asarray, full, holds_array
+from ..autodiff import tape
 from ..dtypes import DType
-from ..fuse import fuse
-from ..table import ceil, clip, divide, floor, isfinite, isnan, logical_not, remainder, round, sqrt, where
-from .axes import Axis, normalize_axes, public, require_array, require_constant
-from .elementwise import astype
-from .index import take_along_axis
-from .linalg import diagonal
-from .manipulate import broadcast_to, concat, expand_dims, matrix_transpose, moveaxis, permute_dims, reshape
-from .nan import average
-from .reduce import sum
-from .scan import cumulative_sum
-from .sort import argsort, sort
+from ..elementwise.axes import Axis, normalize_axes, public, require_array, require_constant
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.table import (
+    ceil,
+    clip,
+    divide,
+    floor,
+    isfinite,
+    isnan,
+    logical_not,
+    remainder,
+    round,
+    sqrt,
+    where,
+)
+from ..index.scan import cumulative_sum
+from ..index.sort import argsort, sort
+from ..index.take import take_along_axis
+from ..linear.products import diagonal
+from ..reduction.nan import average
+from ..reduction.rows import sum
+from ..shape.views import broadcast_to, concat, expand_dims, matrix_transpose, moveaxis, permute_dims, reshape
 
 __all__ = ["corrcoef", "cov", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 

@@ -1,6 +1,6 @@
 """Optimizers: each updates its parameters in place, all of them in a few launches; and learning-rate schedules."""
 
-from ..ops.names import missing as _missing
+from ..namespace.hints import missing as _missing
 from .adam import Adam, AdamW
 from .clip import clip_by_global_norm
 from .optimizer import Optimizer

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
-from .. import dtypes, tape
+from .. import dtypes, pytree
 from .. import namespace as ops
-from .. import tree as pytree
 from ..array import Array
+from ..array.layout import Layout, fresh_layout
+from ..autodiff import tape
 from ..dtypes import DType, promote
+from ..elementwise.plan import on, remember
 from ..kernel import Kernel
-from ..layout import Layout, fresh_layout
-from ..ops.launch import on, remember
 from .groups import is_floating
 from .multi import Batch, batches
 

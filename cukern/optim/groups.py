@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .. import dtypes
-from .. import tree as pytree
+from .. import dtypes, pytree
 from ..array import Array
 from ..nn.module import Module, leaves_by_parameter
 

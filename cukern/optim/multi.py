@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arguments import address
 from ..array import Array
 from ..device import Device
 from ..dtypes import DType
 from ..kernel import Kernel
+from ..kernel.arguments import address
 
 #: Bytes that CUDA takes of parameters, and those that are kept for what are no arrays.
 _PARAMETERS, _NUMBERS = 4096, 128

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import dtypes, live
+from .. import dtypes
 from ..array import Array
-from ..creation import asarray, zeros
+from ..array.creation import asarray, zeros
+from ..array.layout import Layout
+from ..device import capture_hooks
 from ..kernel import Kernel
-from ..layout import Layout
+from ..namespace.hints import OPTIMIZER, hinting
 from ..nn.module import Module, Parameter
-from ..ops.names import OPTIMIZER, hinting
 from .groups import Group, aligned, describe, is_floating, read
 from .schedules import Schedule
 from .step import Step, expect
@@ -98,7 +99,7 @@ class Optimizer:
     def _forget(self) -> None:
         """Drop what has been worked out for parameters as they were."""
         self._made: dict[Any, Step] = {}
-        self._replaced = live.replaced
+        self._replaced = capture_hooks.replaced
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_made", "_places")}
@@ -141,7 +142,7 @@ class Optimizer:
             TypeError: a gradient is no floating array.
         """
         found = aligned(gradients, self.names, self.parameters, self._places)
-        if self._replaced != live.replaced:
+        if self._replaced != capture_hooks.replaced:
             self._forget()
         options = [self._options(group) for group in self.groups]
         try:
@@ -155,7 +156,7 @@ class Optimizer:
             if len(self._made) >= _CAPACITY:
                 self._made.clear()
             made = self._made[key] = self._worked_out(layouts, options)
-        live.repeated(partial(self._count, made.members))
+        capture_hooks.repeated(partial(self._count, made.members))
         made.run(self, found, options)
 
     def _options(self, group: Group) -> dict[str, Any]:
@@ -292,7 +293,7 @@ class Optimizer:
             if have and (missing := [kind for kind in kinds[i] if kind not in have]):
                 raise ValueError(f"{owner}: missing '{self.names[i]}.{missing[0]}'")
         self.steps, self._state, self._updates = steps, loaded, updates
-        live.replaced += 1  # steps that were captured before go on with what was there
+        capture_hooks.replaced += 1  # steps that were captured before go on with what was there
 
 
 def check(name: str, value: Any, below: float = float("inf")) -> float:

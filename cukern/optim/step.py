@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, live
-from ..arguments import address
+from .. import dtypes
 from ..array import Array, copied
-from ..layout import Layout
-from ..ops.launch import on
+from ..array.layout import Layout
+from ..device import capture_hooks
+from ..elementwise.plan import on
+from ..kernel.arguments import address
 from .multi import Batch, batches
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Step:
                     given[i]._planned()
         for launch in self._launches:
             launch.run(optimizer, given, options[launch.group])
-        if live.recorder() is None:
+        if capture_hooks.recorder() is None:
             for array in self._written:
                 storage = array._storage
                 storage.version += 1
@@ -112,7 +113,7 @@ class _Launch:
         return counts.count(counts[0]) == len(counts)
 
     def run(self, optimizer: Optimizer, gradients: Sequence[Any], options: Mapping[str, Any]) -> None:
-        memory = live.numbers(self._acc, partial(self._changing, optimizer))
+        memory = capture_hooks.numbers(self._acc, partial(self._changing, optimizer))
         launch = self._prepared.get(memory is not None)
         if launch is None:
             launch = self._prepared[memory is not None] = self._prepare(

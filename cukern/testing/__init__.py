@@ -1,6 +1,6 @@
 """What tests of array code need: comparison by dtype, and gradients checked by finite differences."""
 
-from ..ops.names import missing as _missing
+from ..namespace.hints import missing as _missing
 from .assertions import assert_close
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
 from .strict import strict_tape

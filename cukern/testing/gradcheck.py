@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import dtypes
-from .. import tree as pytree
-from ..algebra import is_array, is_float
+from .. import dtypes, pytree
 from ..array import Array
-from ..creation import asarray
-from ..tape import Tape
+from ..array.creation import asarray
+from ..autodiff.cotangents import is_array, is_float
+from ..autodiff.tape import Tape
 
 Values = npt.NDArray[np.float64]
 ATTEMPTS = 5

@@ -6,9 +6,10 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from .. import live, tape
-from ..algebra import describe
 from ..array import Array
+from ..autodiff import tape
+from ..autodiff.cotangents import describe
+from ..device import capture_hooks
 from ..errors import GradientError
 
 _lock = threading.Lock()
@@ -49,10 +50,10 @@ def strict_tape() -> Iterator[None]:
     """
     with _lock:
         _threads.append(threading.get_ident())
-        live.refuse = _refuse
+        capture_hooks.refuse = _refuse
     try:
         yield
     finally:
         with _lock:
             _threads.remove(threading.get_ident())
-            live.refuse = _refuse if _threads else None
+            capture_hooks.refuse = _refuse if _threads else None

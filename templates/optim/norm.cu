@@ -4,7 +4,7 @@
 <% include "prelude/reduce.cuh" %>
 using RowState = double;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
-<% include "nn/row.cuh" %>
+<% include "lib/row.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     double* sums, << elem >>* norm, int count, double max_norm)

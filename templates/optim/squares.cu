@@ -5,7 +5,7 @@
 <% include "optim/pieces.cuh" %>
 using RowState = << acc >>;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
-<% include "nn/row.cuh" %>
+<% include "lib/row.cuh" %>
 struct Given {
     const << elem >>* of[<< capacity >>];
 };

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cukern.ops import launch, reduction
+from cukern.elementwise import plan as launch
+from cukern.reduction import plan as reduction
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import cukern as ck
-from cukern import layout, operators
-from cukern.row import Row
+from cukern.array import layout, operators
+from cukern.elementwise.row import Row
 from cukern.testing import assert_close
 
 ROWS: dict[str, Row] = {name: f for name, f in operators.FUNCTIONS.items() if isinstance(f, Row)}

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cukern import signature
-from cukern.device import host
+from cukern.device.host import backend as host
+from cukern.text import signature
 
 Dim3 = tuple[int, int, int]
 

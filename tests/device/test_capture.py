@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import live
+from cukern.device import capture_hooks
 from cukern.testing import assert_close
 
 RNG = np.random.default_rng(0)
@@ -273,15 +273,15 @@ class Memory:
 def memory() -> Iterator[Memory]:
     made = Memory()
     yield made
-    live.begin(None)
+    capture_hooks.begin(None)
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_numbers_from_memory_are_those_of_arguments(device: ck.Device, memory: Memory, kind: str) -> None:
     expected = losses(training(kind, device)[2])
     step = training(kind, device)[2]
-    live.begin(memory)
+    capture_hooks.begin(memory)
     found = losses(step)
-    live.begin(None)
+    capture_hooks.begin(None)
     assert found == expected
     assert memory.asked == len(BATCHES) * 2  # one launch of the optimizer, one of the noise

@@ -11,7 +11,7 @@ import pytest
 
 import cukern as ck
 from cukern import dtypes
-from cukern.ops import elementwise
+from cukern.elementwise import function as elementwise
 from cukern.testing import assert_close
 
 DEFAULTS = (ck.float32, ck.float64, ck.float16)

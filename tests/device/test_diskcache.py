@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from cukern import signature
-from cukern.device import diskcache, host_compiler, host_source
-from cukern.device.base import CompilerFailure
-from cukern.device.diskcache import DiskCache
+from cukern.device import disk_cache
+from cukern.device.disk_cache import DiskCache
+from cukern.device.host import compiler as host_compiler
+from cukern.device.host import translate as host_source
+from cukern.device.interface import CompilerFailure
 from cukern.errors import DeviceError
+from cukern.text import signature
 
 HERE = Path(__file__).parent
 KEY = "ab" * 32
@@ -122,7 +124,7 @@ def test_a_damaged_entry_is_made_again(tmp_path, damage):
     if damage != "folder":
         after = {path: path.read_bytes() for path in entries(cache)}
         assert after.keys() == before.keys()
-        assert all(diskcache._is_whole(path) for path in after)
+        assert all(disk_cache._is_whole(path) for path in after)
 
 
 def test_a_home_that_cannot_be_written_is_no_failure_and_no_warning(tmp_path):
@@ -150,7 +152,7 @@ def precompiled(tmp_path, monkeypatch):
     if not found.is_gcc:
         pytest.skip("the header is compiled in advance for GCC alone")
     monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path / "cache"))
-    return host_compiler._precompiled(found, diskcache.default_folder())
+    return host_compiler._precompiled(found, disk_cache.default_folder())
 
 
 def test_a_kernel_reads_the_precompiled_header(precompiled, tmp_path):
@@ -247,7 +249,7 @@ def test_no_room_anywhere_is_a_device_error(tmp_path, monkeypatch):
     def nowhere(**_):
         raise FileNotFoundError("No usable temporary directory found")
 
-    monkeypatch.setattr(diskcache.tempfile, "mkdtemp", nowhere)
+    monkeypatch.setattr(disk_cache.tempfile, "mkdtemp", nowhere)
     with pytest.raises(DeviceError, match="No usable temporary.*CUKERN_CACHE_DIR"):
         DiskCache(tmp_path).get(KEY, _full)
 
@@ -284,11 +286,11 @@ def test_a_maker_that_is_slow_is_waited_for(tmp_path):
 
 
 def test_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(diskcache, "_LOCK_TIMEOUT", 0.2)
+    monkeypatch.setattr(disk_cache, "_LOCK_TIMEOUT", 0.2)
     cache = DiskCache(tmp_path)
     path = cache._path(tmp_path, KEY)
     path.parent.mkdir()
-    with diskcache._locked(path.with_suffix(".lock")):
+    with disk_cache._locked(path.with_suffix(".lock")):
         assert cache.get(KEY, lambda part: part.write_bytes(b"anyway")).read_bytes().startswith(b"anyway")
 
 
@@ -307,10 +309,10 @@ def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path):
 
 def test_the_folder_is_the_one_that_the_environment_names(monkeypatch, tmp_path):
     monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path))
-    assert diskcache.default_folder() == tmp_path
+    assert disk_cache.default_folder() == tmp_path
     monkeypatch.delenv("CUKERN_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert diskcache.default_folder() == tmp_path / "xdg" / "cukern"
+    assert disk_cache.default_folder() == tmp_path / "xdg" / "cukern"
 
 
 def test_the_key_depends_on_compiler_options_machine_and_headers(monkeypatch, tmp_path):

@@ -25,9 +25,10 @@ from elementwise_support import (
 )
 
 import cukern as ck
-from cukern import namespace, operators
-from cukern.ops import launch
-from cukern.row import Row
+from cukern import namespace
+from cukern.array import operators
+from cukern.elementwise import plan as launch
+from cukern.elementwise.row import Row
 from cukern.testing import assert_close
 
 
@@ -37,7 +38,7 @@ def test_every_public_name_has_a_docstring() -> None:
 
 
 def test_rows_are_named_as_their_variables_are() -> None:
-    from cukern import special, table
+    from cukern.elementwise import special, table
 
     for module in (table, special):
         for name, row in vars(module).items():

@@ -14,8 +14,9 @@ from elementwise_support import (
 )
 
 import cukern as ck
-from cukern import namespace, tape
-from cukern.row import Row
+from cukern import namespace
+from cukern.autodiff import tape
+from cukern.elementwise.row import Row
 from cukern.testing import assert_close, gradcheck
 
 # ----- derivatives -----

@@ -22,9 +22,11 @@ import pytest
 from test_namespace import CASES, drawn, results
 
 import cukern as ck
-from cukern import creation, grids, namespace
-from cukern.ops.reduce import Reduce
-from cukern.row import Row
+from cukern import namespace
+from cukern.array import creation
+from cukern.elementwise.row import Row
+from cukern.ops import grids
+from cukern.reduction.rows import Reduce
 
 STEP = 1e-6
 

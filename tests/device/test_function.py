@@ -7,7 +7,7 @@ import pytest
 from tape_support import f64, function, gradient
 
 import cukern as ck
-from cukern import tape
+from cukern.autodiff import tape
 from cukern.testing import assert_close, gradcheck
 
 pytestmark = pytest.mark.usefixtures("device")

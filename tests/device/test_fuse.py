@@ -65,7 +65,7 @@ def test_nothing_is_rendered_twice(device: ck.Device, monkeypatch: pytest.Monkey
     x = ck.ones((3, 5))
     bump(x, x, 1.0)
     ck.tanh(x)
-    monkeypatch.setattr("cukern.render.render", None)
+    monkeypatch.setattr("cukern.text.render.render", None)
     bump(x, x, 2.0)
     ck.tanh(x)
 
@@ -245,8 +245,8 @@ def test_nothing_to_do_has_no_source(device: ck.Device) -> None:
 
 
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cukern.program._CAPACITY", 2)
-    monkeypatch.setattr("cukern.program._programs", cache := {})
+    monkeypatch.setattr("cukern.elementwise.program._CAPACITY", 2)
+    monkeypatch.setattr("cukern.elementwise.program._programs", cache := {})
     with ck.device("host"):
         for k in range(5):
             assert ck.fuse(lambda x, k=k: x + k)(ck.ones(2)).tolist() == [1.0 + k] * 2

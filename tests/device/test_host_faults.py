@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from host_support import build, kernel, launch, run
 
-from cukern import signature
-from cukern.device import host, host_compiler, host_source
-from cukern.device.base import CompilerFailure
+from cukern.device.host import backend as host
+from cukern.device.host import compiler as host_compiler
+from cukern.device.host import translate as host_source
+from cukern.device.interface import CompilerFailure
 from cukern.errors import DeviceError, KernelFault, LaunchError
+from cukern.text import signature
 
 
 def fault(text: str, *values, grid=1, block=32, shared=0) -> str:

@@ -16,7 +16,7 @@ import pytest
 from host_support import kernel, launch, run
 
 import cukern as ck
-from cukern.device import host
+from cukern.device.host import backend as host
 from cukern.errors import DeviceError, KernelFault
 
 DOUBLED = ck.Kernel(
@@ -251,6 +251,7 @@ def kernel(name, body):
     made.bind("host", elem=ck.int32)
     return made
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job has not
 spin = "while (*(volatile int*)y == 0);"
 kernels = [
     (kernel("plain", spin), 1),

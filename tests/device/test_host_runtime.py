@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from host_support import build, kernel, lanes, launch, run
 
-from cukern import signature
-from cukern.device import host_compiler, host_source
+from cukern.device.host import compiler as host_compiler
+from cukern.device.host import translate as host_source
 from cukern.errors import LaunchError
+from cukern.text import signature
 
 RNG = np.random.default_rng(3)
 BLOCKS = [1, 31, 32, 33, 64, 256, 1000, 1024]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import cukern as ck
-from cukern.ops import rows
+from cukern.index import places as rows
 from cukern.testing import assert_close, gradcheck
 
 A = np.arange(60.0).reshape(3, 4, 5)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import cukern as ck
-from cukern.device import libraries
+from cukern.device.cuda import libraries
 
 ROOT = Path(__file__).parent.parent.parent
 #: Submodules of CuPy that are no library's: memory and streams, the views of NumPy.
@@ -114,8 +114,8 @@ def test_a_missing_library_is_an_error_that_names_the_extra(major, error):
 
 
 def test_each_call_of_a_library_says_so(monkeypatch):
-    lapack = importlib.import_module("cukern.ops.lapack")
-    cublas = importlib.import_module("cukern.device.cublas")
+    lapack = importlib.import_module("cukern.linear.lapack")
+    cublas = importlib.import_module("cukern.device.cuda.cublas")
     cupy = Cupy(12, ImportError("no library"))
     x = types.SimpleNamespace(_data=None, device=types.SimpleNamespace(kind="cuda", xp=cupy))
     with pytest.raises(ck.DeviceError, match=r"cusolver.*cukern\[cuda12\]"):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import live
-from cukern import tree as pytree
+from cukern import pytree
+from cukern.device import capture_hooks
 from cukern.nn import Module, Parameter
 from cukern.nn.module import read_safetensors
 
@@ -94,10 +94,10 @@ def test_train_and_eval_reach_every_submodule(device: ck.Device) -> None:
 
 
 def test_steps_that_were_captured_learn_of_another_mode(device: ck.Device) -> None:
-    model, counts = Model(), [live.replaced]
+    model, counts = Model(), [capture_hooks.replaced]
     for change in (model.train, model.eval, model.eval, lambda: setattr(model, "training", True)):
         change()
-        counts.append(live.replaced)
+        counts.append(capture_hooks.replaced)
     steps = np.diff(counts)
     assert steps[1] > 0
     assert steps[3] > 0

@@ -15,8 +15,8 @@ from namespace_cases import A, Case
 
 import cukern as ck
 from cukern import dtypes, namespace
-from cukern.ops.reduce import Reduce
-from cukern.row import Row
+from cukern.elementwise.row import Row
+from cukern.reduction.rows import Reduce
 from cukern.testing import assert_close, gradcheck
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))

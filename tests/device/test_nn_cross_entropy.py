@@ -25,7 +25,7 @@ def as_a_gpu(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> pytest.Monke
     monkeypatch.setattr(losses, "_backwards", {})
     monkeypatch.setattr(losses, "_on_host", lambda device: False)
     # Its name in the package is that of the function.
-    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
+    monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
     return monkeypatch
 
 
@@ -159,7 +159,7 @@ def test_second_derivative(as_a_gpu: pytest.MonkeyPatch) -> None:
 
 def test_two_launches(as_a_gpu: pytest.MonkeyPatch) -> None:
     """No other kernel is asked for, nor one to round the loss."""
-    for module in ("launch", "reduction"):
-        as_a_gpu.setattr(import_module(f"cukern.ops.{module}").Plan, "run", None)
+    for room in ("elementwise", "reduction"):
+        as_a_gpu.setattr(import_module(f"cukern.{room}.plan").Plan, "run", None)
     logits = random(0, (3, 8), "bfloat16")
     assert nn.cross_entropy(logits, ck.asarray([1, 2, 3])).dtype == ck.bfloat16

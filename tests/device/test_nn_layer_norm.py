@@ -11,10 +11,10 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.arguments import address
+from cukern.kernel.arguments import address
 from cukern.nn import reference
-from cukern.nn.layer_norm import launch_backward, launch_forward
-from cukern.nn.layer_norm_work import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape
+from cukern.nn.layer_norm.function import launch_backward, launch_forward
+from cukern.nn.layer_norm.geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape
 from cukern.testing import gradcheck
 
 SHAPES = [
@@ -390,7 +390,9 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("cukern.nn.layer_norm"), "index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(
+        import_module("cukern.nn.layer_norm.function"), "index_type", lambda *sizes: "long long"
+    )
     check_equal(
         lambda x, w: nn.layer_norm(x, 7, w),
         lambda x, w: reference.layer_norm(x, 1, w),
@@ -416,7 +418,9 @@ def test_64_bit_indices_of_packs(device: ck.Device, monkeypatch: pytest.MonkeyPa
         return [one for one in found if one is not None]
 
     expected = [one.numpy() for one in results()]
-    monkeypatch.setattr(import_module("cukern.nn.layer_norm"), "index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(
+        import_module("cukern.nn.layer_norm.function"), "index_type", lambda *sizes: "long long"
+    )
     for made, want in zip(results(), expected, strict=True):
         close(made, want, 8)
 

@@ -51,8 +51,8 @@ def test_a_small_step(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, sizes: tuple[int, int, int]
 ) -> None:
     """The kernels that a GPU has for it, with the parameters' gradients alone, and from one number for all."""
-    monkeypatch.setattr(import_module("cukern.nn.lltm_small"), "on_gpu", lambda layout: True)
-    monkeypatch.setattr(import_module("cukern.nn.lltm"), "_steps", {})
+    monkeypatch.setattr(import_module("cukern.nn.lltm.small"), "on_gpu", lambda layout: True)
+    monkeypatch.setattr(import_module("cukern.nn.lltm.function"), "_steps", {})
     x, weights, bias, h, cell = cell_arrays(*sizes, dtype)
     check_equal(nn.lltm_cell, reference.lltm_cell, [x, weights, bias, h, cell], ulps=64)
     for cotangents in (None, [ck.broadcast_to(ck.asarray(v, dtype), h.shape) for v in (0.5, -2.0)]):
@@ -76,17 +76,17 @@ def test_elements_moved_together(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, pack: int
 ) -> None:
     """The accesses of a GPU, with several blocks a row."""
-    module = import_module("cukern.nn.lltm_step")
+    module = import_module("cukern.nn.lltm.plan")
     monkeypatch.setattr(module, "BLOCK", 32)
-    monkeypatch.setattr(import_module("cukern.nn.lltm"), "_steps", {})
-    for where in ("cukern.nn.lltm", "cukern.nn.lltm_step"):
+    monkeypatch.setattr(import_module("cukern.nn.lltm.function"), "_steps", {})
+    for where in ("cukern.nn.lltm.function", "cukern.nn.lltm.plan"):
         monkeypatch.setattr(import_module(where), "Shape", partial(module.Shape, pack=pack))
     check_equal(nn.lltm, reference.lltm, sequence_arrays(2, 3, 5, 148, dtype), ulps=64)
     check_equal(nn.lltm_cell, reference.lltm_cell, cell_arrays(3, 5, 148, dtype), ulps=32)
 
 
 def test_what_is_moved_together() -> None:
-    widest_pack = import_module("cukern.nn.lltm_step").widest_pack
+    widest_pack = import_module("cukern.nn.lltm.plan").widest_pack
     assert [widest_pack(state, True) for state in (1024, 128, 64, 130, 129, 0)] == [4, 4, 2, 2, 1, 1]
     assert widest_pack(1024, False) == 1
 
@@ -187,7 +187,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("cukern.nn.lltm_step"), "index_type", lambda *sizes: "long long")
+    monkeypatch.setattr(import_module("cukern.nn.lltm.plan"), "index_type", lambda *sizes: "long long")
     check_equal(nn.lltm, reference.lltm, sequence_arrays(3, 2, 4, 5), 256)
 
 

@@ -11,8 +11,9 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn import pool_launch, reference
-from cukern.nn.pool_launch import Shape, Windows
+from cukern.nn import reference
+from cukern.nn.pooling import plan as pool_launch
+from cukern.nn.pooling.plan import Shape, Windows
 from cukern.testing import gradcheck
 
 AVERAGES: list[dict[str, Any]] = [
@@ -331,7 +332,7 @@ def test_a_window_of_many_places_is_a_loop(device: ck.Device) -> None:
     windows = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "count_padding": True}
     variables = {**windows, "full": True, "even": True, "tile": False, "keep": False, "rows": 1}
     for kernel, loops in (((3, 3), 0), ((32, 40), 2)):
-        text = ck.Kernel("nn/pool2d.cu").source(
+        text = ck.Kernel("nn/pooling/forward.cu").source(
             elem="float32", index="int", kind="average", items=4, kernel=kernel, **variables
         )
         assert text.count("#pragma unroll 1\n") == loops

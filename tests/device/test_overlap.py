@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import signature
-from cukern.device import driver
+from cukern.device.cuda import driver
+from cukern.text import signature
 
 # It lets the next launch begin at once, takes its time, and writes last what the next one's first blocks read.
 SLOW = """extern "C" __global__ void << name >>(const int* x, int* y, int n, int turns) {

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cukern as ck
-from cukern.ops import moving
-from cukern.ops.launch import Geometry
+from cukern.elementwise.plan import Geometry
+from cukern.shape import remap as moving
 from cukern.testing import assert_close, gradcheck
 
 CHOOSE = ["edge", "reflect", "symmetric", "wrap"]

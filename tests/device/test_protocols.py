@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import operators
-from cukern.row import Row
+from cukern.array import operators
+from cukern.elementwise.row import Row
 from cukern.testing import assert_close, gradcheck
 
 A = np.random.default_rng(0).uniform(0.1, 0.9, (3, 4))

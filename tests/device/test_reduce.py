@@ -11,9 +11,10 @@ import pytest
 from dtype_rule import ruled
 
 import cukern as ck
-from cukern import operators
-from cukern.ops import launch, reduction
-from cukern.ops.reduce import Reduce
+from cukern.array import operators
+from cukern.elementwise import plan as launch
+from cukern.reduction import plan as reduction
+from cukern.reduction.rows import Reduce
 from cukern.testing import assert_close, gradcheck
 
 ROWS: dict[str, Reduce] = {name: f for name, f in operators.FUNCTIONS.items() if isinstance(f, Reduce)}

@@ -11,9 +11,12 @@ import pytest
 from elementwise_support import address_counts
 
 import cukern as ck
-from cukern import dtypes, operators
-from cukern.ops import launch, reduction, reduction_work
-from cukern.ops.reduce import Reduce
+from cukern import dtypes
+from cukern.array import operators
+from cukern.elementwise import plan as launch
+from cukern.reduction import geometry as reduction_work
+from cukern.reduction import plan as reduction
+from cukern.reduction.rows import Reduce
 from cukern.testing import assert_close
 
 ROWS: dict[str, Reduce] = {name: f for name, f in operators.FUNCTIONS.items() if isinstance(f, Reduce)}
@@ -34,7 +37,7 @@ def like_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(reduction, "_kind", lambda device: "cuda")
     monkeypatch.setattr(reduction, "on_gpu", on_gpu)
     # Its name in the package is that of the function.
-    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
+    monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
     for name in ("ROW_SHAPE", "ORDERED_ROW_SHAPE", "COLUMN_SHAPE"):
         shape = getattr(reduction_work, name)._replace(blocks=request.param)
         monkeypatch.setattr(reduction_work, name, shape)
@@ -87,8 +90,8 @@ def test_every_way_of_a_gpu_is_taken(like_a_gpu: list[str]) -> None:
     for view, axes in SPREAD.values():
         for axis in axes:
             ROWS["max"](view(ck.zeros(40003)), axis)
-    cut = "reduce_columns.cu, cut" if reduction_work.ROW_SHAPE.blocks > 8 else "reduce_rows.cu, cut"
-    assert {"reduce_rows.cu", "reduce_columns.cu", cut} <= set(like_a_gpu)
+    cut = "reduction/columns.cu, cut" if reduction_work.ROW_SHAPE.blocks > 8 else "reduction/rows.cu, cut"
+    assert {"reduction/rows.cu", "reduction/columns.cu", cut} <= set(like_a_gpu)
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "max"])
@@ -135,7 +138,7 @@ def test_states_of_pieces(
         made = ROWS[name](ck.ones(40003, dtype)).astype("float64")
         want = {"argmax": 0, "var": 0, "logsumexp": 1 + np.log(40003), "sum": 40003}.get(name, 1)
         assert_close(made, np.float64(want), rtol=5e-3)
-    assert set(like_a_gpu) == {"reduce_rows.cu, cut"}
+    assert set(like_a_gpu) == {"reduction/rows.cu, cut"}
 
 
 def test_no_value_on_a_gpu(like_a_gpu: list[str]) -> None:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from numpy.exceptions import AxisError
 
 import cukern as ck
-from cukern.ops import scan, scanning
-from cukern.ops.scan import recurrence
-from cukern.ops.scanning import Columns, Rows, Serial, Task, Tiles, pack_width, scanned, shape_for
+from cukern.index import scan
+from cukern.index import scan_plan as scanning
+from cukern.index.scan import recurrence
+from cukern.index.scan_plan import Columns, Rows, Serial, Task, Tiles, pack_width, scanned, shape_for
 from cukern.testing import assert_close, gradcheck
 
 ROWS = {"sum": scan._SUM, "product": scan._PRODUCT, "max": scan._MAX, "log": scan._LOG_SUM}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cukern as ck
-from cukern.ops.search import flat_places, places_of
+from cukern.index.search import flat_places, places_of
 
 DTYPES = ["bool", "int8", "uint8", "int32", "uint64", "float16", "float32", "float64"]
 

@@ -11,7 +11,9 @@ import pytest
 from elementwise_support import address_counts
 
 import cukern as ck
-from cukern.ops import launch, reduction, softmax
+from cukern.elementwise import plan as launch
+from cukern.reduction import plan as reduction
+from cukern.reduction import softmax
 from cukern.testing import assert_close, gradcheck
 
 
@@ -79,7 +81,7 @@ def rows_of_packs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(softmax, "_plans", {})
     monkeypatch.setattr(softmax, "_kind", lambda device: "cuda")
     # Its name in the package is that of the function.
-    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
+    monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
     with ck.device("host"):
         yield made
 

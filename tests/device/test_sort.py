@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.exceptions import AxisError
 
 import cukern as ck
-from cukern.ops import sort as sorting
-from cukern.ops.sort import Shape, permuted, shape_for, sorted_rows
+from cukern.index import sort as sorting
+from cukern.index.sort import Shape, permuted, shape_for, sorted_rows
 from cukern.testing import gradcheck
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]

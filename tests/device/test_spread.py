@@ -12,7 +12,10 @@ from elementwise_support import address_counts
 
 import cukern as ck
 from cukern import dtypes
-from cukern.ops import copying, elementwise, launch, spread
+from cukern.elementwise import function as elementwise
+from cukern.elementwise import geometry as spread
+from cukern.elementwise import plan as launch
+from cukern.shape import copy as copying
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[spread.Work]:
     monkeypatch.setattr(elementwise, "_quick", {})
     monkeypatch.setattr(launch, "layout_of", address_counts)
     # Its name in the package is that of the function.
-    monkeypatch.setattr(sys.modules["cukern.array"], "layout_of", address_counts)
+    monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
     return chosen
 
 
@@ -40,7 +43,7 @@ def _values(shape: Sequence[int], dtype: Any, seed: int = 0) -> Any:
 
 
 def _template(work: spread.Work) -> str:
-    return work.kernel.template.removeprefix("elementwise_").removesuffix(".cu")
+    return work.kernel.template.removeprefix("elementwise/").removesuffix(".cu")
 
 
 def _run(f: Callable[..., Any], *datas: Any) -> Any:
@@ -171,7 +174,7 @@ def test_long_computations_do_fewer_elements_at_a_time(
         with ck.default_dtype(ck.float64):
             np.testing.assert_array_equal(_run(ck.fuse(steps), a), steps(a.astype(np.float64)))
         work = like_a_gpu[-1]
-        assert (_template(work) == "elementwise") == long
+        assert (_template(work) == "lines") == long
         if not long and _template(work) != "tiles":
             assert 2 * length * work.variables["width"] * work.variables["unroll"] <= 384
 

@@ -10,7 +10,7 @@ import pytest
 from tape_support import f64
 
 import cukern as ck
-from cukern import live
+from cukern.device import capture_hooks
 from cukern.testing import strict_tape
 
 LEAVES = {
@@ -89,7 +89,7 @@ def test_the_block_is_of_its_thread_and_nests(device) -> None:
             with pytest.raises(ck.GradientError):
                 float(x)
     assert seen == [3.0]
-    assert live.refuse is None
+    assert capture_hooks.refuse is None
 
 
 def test_a_training_step_runs_in_it(device) -> None:

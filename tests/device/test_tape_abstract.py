@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cukern import algebra, tape
 from cukern.array import Storage
-from cukern.tape import Tape
+from cukern.autodiff import cotangents, tape
+from cukern.autodiff.tape import Tape
 
 
 class Plain:
@@ -58,7 +58,7 @@ def sum_to_shape(a, shape):
 
 @pytest.fixture(autouse=True)
 def plain_algebra(monkeypatch):
-    monkeypatch.setattr(algebra, "_registered", None)
+    monkeypatch.setattr(cotangents, "_registered", None)
     tape.register_algebra(
         add=add,
         sum_to_shape=sum_to_shape,

@@ -11,7 +11,7 @@ import pytest
 from tape_support import f64, gradient
 
 import cukern as ck
-from cukern import tape
+from cukern.autodiff import tape
 from cukern.testing import assert_close
 
 pytestmark = pytest.mark.usefixtures("device")

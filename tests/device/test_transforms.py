@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import tree as pytree
+from cukern import pytree
 from cukern.testing import assert_close, gradcheck
 
 pytestmark = pytest.mark.usefixtures("device")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cukern.device import diskcache, trust
-from cukern.device.diskcache import DiskCache
+from cukern.device import disk_cache, trust
+from cukern.device.disk_cache import DiskCache
 
 KEY = "ab" * 32
 STRANGER = 12345
@@ -153,11 +153,11 @@ def test_kernels_of_a_folder_of_others_are_not_loaded(tmp_path):
 
 def test_cupy_s_cache_is_turned_away_from_a_folder_of_others(tmp_path, monkeypatch):
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "kernels"))
-    diskcache.protect_cupy()
+    disk_cache.protect_cupy()
     assert os.environ["CUPY_CACHE_DIR"] == str(tmp_path / "kernels")
     tmp_path.chmod(0o777)
     with pytest.warns(RuntimeWarning, match="every user may write .* set CUPY_CACHE_DIR"):
-        diskcache.protect_cupy()
+        disk_cache.protect_cupy()
     chosen = Path(os.environ["CUPY_CACHE_DIR"])
     assert stat.S_IMODE(chosen.stat().st_mode) == 0o700
     assert not chosen.is_relative_to(tmp_path)

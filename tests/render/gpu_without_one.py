@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.device import driver, nvrtc
-from cukern.device.base import Properties
-from cukern.signature import Unit
+from cukern.device import nvrtc
+from cukern.device.cuda import driver
+from cukern.device.interface import Properties
+from cukern.text.signature import Unit
 
 INDEX = 99
 # The name cukern.device is that of the context manager.
-devices, cublas = map(importlib.import_module, ("cukern.device", "cukern.device.cublas"))
+devices, cublas = map(importlib.import_module, ("cukern.device", "cukern.device.cuda.cublas"))
 
 
 class _Data(np.ndarray):

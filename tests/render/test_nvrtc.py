@@ -11,15 +11,18 @@ import pytest
 from gpu_without_one import Gpu, _Function, gpu_without_one
 
 import cukern as ck
-from cukern import dtypes, render
+from cukern import dtypes
+from cukern.array.operators import FUNCTIONS
 from cukern.device import nvrtc
-from cukern.device.base import CompilerFailure
-from cukern.nn import pool_launch
-from cukern.operators import FUNCTIONS
-from cukern.ops import reduce, reduction, search
-from cukern.ops.copying import Copies
-from cukern.ops.elementwise import Elementwise
-from cukern.ops.scan import recurrence
+from cukern.device.interface import CompilerFailure
+from cukern.elementwise.function import Elementwise
+from cukern.index import search
+from cukern.index.scan import recurrence
+from cukern.nn.pooling import plan as pool_launch
+from cukern.reduction import plan as reduction
+from cukern.reduction import rows as reduce
+from cukern.shape.copy import Copies
+from cukern.text import render
 
 try:
     nvrtc.version()

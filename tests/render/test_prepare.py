@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from cukern import signature
-from cukern.device import cuda, driver
+from cukern.device.cuda import backend as cuda
+from cukern.device.cuda import driver
+from cukern.text import signature
 
 TEXT = """
 struct Three { const float* of[3]; };

@@ -12,7 +12,7 @@ import pytest
 from gpu_without_one import cublas, gpu_without_one
 
 import cukern as ck
-from cukern.ops import products
+from cukern.linear import plan as products
 
 
 def _matrix(address: int, like: Any) -> np.ndarray:

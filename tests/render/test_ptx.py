@@ -6,9 +6,10 @@ import pytest
 from gpu_without_one import gpu_without_one
 
 import cukern as ck
-from cukern import signature
-from cukern.device import driver, nvrtc
-from cukern.nn.layer_norm_work import forward_shape
+from cukern.device import nvrtc
+from cukern.device.cuda import driver
+from cukern.nn.layer_norm.geometry import forward_shape
+from cukern.text import signature
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def packs_read(ptx):
 def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, itemsize):
     shape = forward_shape(1024, itemsize, clusters=1)
     assert shape.ahead and not forward_shape(4096, itemsize, clusters=1).ahead
-    ptx = ck.Kernel("nn/layer_norm.cu", name="layer_norm").ptx(
+    ptx = ck.Kernel("nn/layer_norm/forward.cu", name="layer_norm").ptx(
         **shape._asdict(),
         elem=dtype,
         index="int",

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cukern import errors, render
+from cukern import errors
+from cukern.text import render
 
 
 def rendered(source, **variables):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from cukern import errors
-from cukern.signature import parse
+from cukern.text.signature import parse
 
 C = 'extern "C" __global__ '
 

@@ -1,0 +1,471 @@
+"""The array: storage, dtype, shape and device. What can be done with one is in :mod:`.operators`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes
+from ..autodiff import tape
+from ..device import Device, capture_hooks, current, dlpack
+from ..device.transfer import carried, uploaded
+from ..errors import DeviceError
+from .layout import Layout, layout_of
+from .operators import FUNCTIONS, Operators
+
+#: What DLPack calls the host's memory, and CUDA's.
+_DLPACK_HOST, _DLPACK_CUDA = 1, 2
+
+
+_new = object.__new__
+
+
+class Storage:
+    """Memory that several views share, and a count of the writes to it.
+
+    Attributes:
+        version: how many writes there have been.
+        writer: what made the last one.
+        constant: whether there may be none, as it is shared by all arrays of a number.
+    """
+
+    # Of the class until the first write: an array is made in fewer steps so.
+    version = 0
+    writer = ""
+    constant = False
+
+
+class Array(Operators):
+    """An n-dimensional array on a device, made by :func:`cukern.asarray` and its like.
+
+    Attributes:
+        device: the device that its memory is on.
+    """
+
+    __slots__ = ("__weakref__", "_key", "_layout", "_memory", "_ndarray", "_operand", "_storage", "device")
+    __array_priority__ = 1000
+    # Whether every tape watches the array by itself, as it does a parameter.
+    _trainable = False
+    # Whether it is a parameter, trained or not: what refers to it refers to it by identity.
+    _is_parameter = False
+
+    _storage: Storage
+    _key: int | None
+    device: Device
+    # The ndarray, None until it is asked for where a launch made the memory; the layout and what a prepared
+    # launch takes for the array, None until they are asked for where an ndarray was given.
+    _ndarray: Any
+    _memory: Any
+    _layout: Layout | None
+    _operand: Any
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        raise TypeError("an Array is made by cukern.asarray, cukern.zeros and their like")
+
+    @classmethod
+    def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Array:
+        """An Array over an ndarray of the device; ``storage`` is that of the array it is a view of."""
+        made = object.__new__(cls)
+        made._ndarray = data
+        made._layout = made._memory = made._operand = None
+        made.device = device
+        made._storage = Storage() if storage is None else storage
+        made._key = None
+        return made
+
+    @staticmethod
+    def _made(layout: Layout) -> Array:
+        """A new Array of a layout, its elements not set; the current device is that of the layout."""
+        made = _new(Array)
+        made._memory = memory = layout.allocate()
+        if layout.on_host:
+            made._ndarray = memory
+            made._operand = id(memory)
+        else:
+            made._ndarray = None
+            made._operand = memory.ptr
+        made._layout = layout
+        made.device = layout.device
+        made._storage = Storage()
+        made._key = None
+        return made
+
+    def _seen(self, layout: Layout) -> Array:
+        """A view on a GPU, from the first element on, of another layout of the same dtype; no tape knows it."""
+        own = self._planned()
+        made = object.__new__(Array)
+        made._ndarray, made._layout, made._operand = None, layout, self._operand
+        made._memory = self._ndarray.data if self._memory is None else self._memory
+        made.device, made._storage, made._key = own.device, self._storage, None
+        return made
+
+    @property
+    def _data(self) -> Any:
+        """The elements as an ndarray of the device."""
+        data = self._ndarray
+        if data is None:
+            layout = self._layout
+            assert layout is not None
+            strides = None if layout.contiguous else layout.strides
+            data = self.device.xp.ndarray(layout.shape, layout.dtype, self._memory, strides=strides)
+            self._ndarray = data
+        return data
+
+    def _replace(self, other: Array) -> None:
+        """Become another array, its memory shared."""
+        if other is self:
+            return
+        for name in ("_ndarray", "_layout", "_memory", "_operand", "_storage", "device"):
+            setattr(self, name, getattr(other, name))
+        capture_hooks.replaced += 1
+
+    def _planned(self) -> Layout:
+        """The layout; the array is an operand of prepared launches from here on."""
+        layout = self._layout
+        if layout is None:
+            data = self._ndarray
+            layout = layout_of(self.device, data)
+            self._operand = self.device.backend.operand(data)
+            self._layout = layout
+        return layout
+
+    def _bump(self, writer: str) -> None:
+        """Count a write to the memory by ``writer``."""
+        self._storage.version += 1
+        self._storage.writer = writer
+        recorder = capture_hooks.recorder()
+        if recorder is not None:
+            recorder.written(self, writer)
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """The dtype of the elements."""
+        dtype: dtypes.DType = (self._layout or self._ndarray).dtype
+        return dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of elements along each axis."""
+        shape: tuple[int, ...] = (self._layout or self._ndarray).shape
+        return shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len((self._layout or self._ndarray).shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int((self._layout or self._ndarray).size)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int((self._layout or self._ndarray).dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int((self._layout or self._ndarray).nbytes)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
+        strides: tuple[int, ...] = (self._layout or self._ndarray).strides
+        return strides
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie one after another in C order."""
+        return bool(self._data.flags.c_contiguous)
+
+    @property
+    def at(self) -> Any:
+        """``x.at[key].set(value)``, ``.add``, ``.multiply``, ``.min``, ``.max``: the array changed, as a new array."""
+        return FUNCTIONS["at"](self)
+
+    def contiguous(self) -> Array:
+        """This array, or a copy of it in C order."""
+        if self.is_contiguous:
+            return self
+        made = Array._wrap(FUNCTIONS["in_order"](self.device, self._data), self.device)
+        if tape.recording((self,)):
+            tape.record("contiguous", (self,), (made,), lambda given, saved, needs: given)
+        return made
+
+    def to_device(self, device: Device | str, /, *, stream: None = None) -> Array:
+        """This array on ``device``: itself where it is there already, else a copy.
+
+        Raises:
+            DeviceError: there is no such device.
+            ValueError: ``stream`` is not None; copies are made on the current stream, between GPUs in order with
+                those of both.
+        """
+        if stream is not None:
+            raise ValueError(f"stream: expected None, got {stream!r}")
+        where, home = Device(device), self.device
+        if where is home:
+            return self
+        if where.kind == "host":
+            made = Array._wrap(self._fetched(), where)
+        elif home.kind == "host":
+            with where.activate():
+                made = Array._wrap(uploaded(self._data, where), where)
+        else:
+            with tape.stop_recording():
+                made = Array._wrap(carried(self.contiguous()._data, home, where), where)
+        if tape.recording((self,)):
+            tape.record(
+                "to_device", (self,), (made,), lambda given, saved, needs: (given[0].to_device(home),)
+            )
+        return made
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """A copy of the elements as a NumPy array on the host.
+
+        To a tape it is a constant, as is what :meth:`item`, :meth:`tolist`, ``float(x)``, ``numpy.asarray(x)``, DLPack
+        or a pickle make of the array: no gradient goes through. In :func:`cukern.testing.strict_tape` that is an error.
+        """
+        if capture_hooks.refuse is not None:
+            capture_hooks.refuse(self, "numpy()")
+        return np.array(self._data) if self.device.kind == "host" else self._fetched()
+
+    def _fetched(self) -> npt.NDArray[Any]:
+        """:meth:`numpy` for what a gradient is not lost by."""
+        if self.device.kind == "host":
+            return np.array(self._data)
+        with self.device.activate():
+            data: npt.NDArray[Any] = self._data.get()
+        return data
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False and (
+            self.device.kind != "host" or (dtype is not None and np.dtype(dtype) != self.dtype)
+        ):
+            raise ValueError(f"copy: a copy is needed to make a NumPy array of this array on {self.device}")
+        if capture_hooks.refuse is not None:
+            capture_hooks.refuse(self, "__array__, which NumPy's functions take it by,")
+        if self.device.kind == "host" and not copy:
+            # Read-only: a write through NumPy would not be counted, and a tape could miss it.
+            data: npt.NDArray[Any] = self._data.view()
+            data.flags.writeable = False
+        else:
+            data = self._fetched()
+        return data if dtype is None else data.astype(dtype, copy=False)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return FUNCTIONS["array_ufunc"](ufunc, method, inputs, options)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: object, args: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
+        return FUNCTIONS["array_function"](function, args, options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.device.kind == "host":
+            return _DLPACK_HOST, 0
+        with self.device.activate():
+            kind, index = self._data.__dlpack_device__()
+        return int(kind), int(index)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The DLPack capsule of the memory, shared. What is written to it there, no tape sees.
+
+        Args:
+            stream: what the consumer reads on; the host has none.
+            max_version: the newest version of the protocol that the consumer knows.
+            dl_device: where the consumer wants it.
+            copy: whether it must be a copy, or must not be.
+
+        Raises:
+            BufferError: the memory cannot be shared so.
+        """
+        if capture_hooks.refuse is not None:
+            capture_hooks.refuse(self, "DLPack")
+        data = self._data
+        if self.device.kind == "cuda":
+            moved = None if dl_device is None or tuple(dl_device) == self.__dlpack_device__() else dl_device
+            if moved and copy is False:
+                raise BufferError(
+                    f"copy: a copy is needed to give the memory of {self.device} to {dl_device}"
+                )
+            if moved and moved[0] == _DLPACK_CUDA:
+                try:
+                    there = self.to_device(f"cuda:{moved[1]}")
+                except DeviceError as error:
+                    raise BufferError(f"dl_device: {error}") from error
+                return there.__dlpack__(stream=stream, max_version=max_version)
+            # CuPy copies to the host only where it is asked, and never within a GPU.
+            if moved:
+                return self._fetched().__dlpack__(max_version=max_version, dl_device=dl_device)
+            with self.device.activate():
+                return (data.copy() if copy else data).__dlpack__(stream=stream, max_version=max_version)
+        return dlpack.exported(data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.device.kind != "cuda":
+            raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
+        if capture_hooks.refuse is not None:
+            capture_hooks.refuse(self, "__cuda_array_interface__")
+        with self.device.activate():  # whose stream it tells
+            interface: dict[str, Any] = self._data.__cuda_array_interface__
+        return interface
+
+    def item(self) -> Any:
+        """The one element as a Python number, a constant to tapes: see :meth:`numpy`.
+
+        Raises:
+            ValueError: there is not exactly one element.
+        """
+        if capture_hooks.refuse is not None:
+            capture_hooks.refuse(self, "item()")
+        return self._number()
+
+    def _number(self) -> Any:
+        """:meth:`item` for what a gradient is not lost by."""
+        if self.size != 1:
+            raise ValueError(f"item: expected an array of one element, got shape {self.shape}")
+        value = (self._data if self.device.kind == "host" else self._fetched()).item()
+        return float(value) if self.dtype == dtypes.bfloat16 else value
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers, constants to tapes: see :meth:`numpy`."""
+        if capture_hooks.refuse is not None:
+            capture_hooks.refuse(self, "tolist()")
+        data = self._fetched()
+        return (data.astype(np.float32) if data.dtype == dtypes.bfloat16 else data).tolist()
+
+    def _scalar(self, wanted: str) -> Any:
+        if self.ndim and self.size != 1:
+            raise TypeError(f"only an array of one element becomes {wanted}; this one has shape {self.shape}")
+        if capture_hooks.refuse is not None:
+            capture_hooks.refuse(self, wanted)
+        return self._number()
+
+    def __bytes__(self) -> bytes:
+        """The elements' memory, in C order."""
+        return self.numpy().tobytes()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous; use any() or all()")
+        return bool(self._number())
+
+    def __int__(self) -> int:
+        return int(self._scalar("an int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("a float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("a complex"))
+
+    def __index__(self) -> int:
+        if self.ndim or dtypes.info(self.dtype).kind not in "iu":
+            raise TypeError(
+                f"only a 0-d integer array is an index; this one is {self.dtype}, shape {self.shape}"
+            )
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a 0-d array")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: object) -> bool:
+        return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, value)))
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        body = np.array2string(self._fetched(), separator=", ", prefix=f"{name}(", threshold=1000)
+        return f"{name}({body}, dtype={dtypes.info(self.dtype).name}, device={str(self.device)!r})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self._number(), spec) if spec and self.size == 1 else format(str(self), spec)
+
+    def __dir__(self) -> list[str]:
+        # Without the names that only tell what to write instead.
+        return [name for name in super().__dir__() if name in self.__slots__ or hasattr(type(self), name)]
+
+    def __copy__(self) -> Array:
+        if type(self) is Array:
+            return copied(self)
+        with self.device.activate():  # a parameter's copy is a parameter, and no function of the first
+            return type(self)._wrap(self._data.copy(), self.device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if capture_hooks.refuse is not None:
+            capture_hooks.refuse(self, "a pickle")
+        return _restore, (type(self), self._fetched(), str(self.device))
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of the Array API functions: cukern itself.
+
+        Raises:
+            ValueError: ``api_version`` is no version of the standard.
+        """
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
+            raise ValueError(f"api_version: expected a version of the standard, got {api_version!r}")
+        return sys.modules["cukern"]
+
+
+def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
+    """Unpickle an array: on the device that it was on, or on the current one where that is not here."""
+    try:
+        where = Device(device)
+    except DeviceError:
+        where = current()
+    with where.activate():
+        return cls._wrap(uploaded(data, where), where)
+
+
+def copied(x: Array) -> Array:
+    """A copy of ``x``, recorded."""
+    with x.device.activate():
+        if x.device.kind != "host":
+            data = x._data.copy()
+        else:
+            data = x.device.backend.empty(x.shape, x.dtype)
+            data[...] = x._data
+        made = Array._wrap(data, x.device)
+    if tape.recording((x,)):
+        tape.record("copy", (x,), (made,), lambda given, saved, needs: given)
+    return made
+
+
+def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]) -> tuple[int, ...]:
+    """A shape as a tuple.
+
+    Raises:
+        TypeError: not integers.
+        ValueError: a negative size.
+    """
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        made = tuple(size.__index__() for size in sizes)
+    except AttributeError:
+        raise TypeError(f"shape: expected integers, got {shape!r}") from None
+    if any(size < 0 for size in made):
+        raise ValueError(f"shape: expected sizes of at least 0, got {made}")
+    return made

@@ -1,0 +1,446 @@
+"""Functions that make arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes
+from ..autodiff import tape
+from ..device import Device, current, dlpack
+from ..device.transfer import uploaded
+from .array import Array, copied, shape_of
+from .operators import FUNCTIONS
+
+__all__ = [
+    "arange",
+    "array",
+    "asarray",
+    "ascontiguousarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "identity",
+    "ones",
+    "ones_like",
+    "tri",
+    "zeros",
+    "zeros_like",
+]
+
+Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
+Scalar = bool | int | float
+
+
+def _device(device: Device | str | None) -> Device:
+    return current() if device is None else Device(device)
+
+
+def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], bool]:
+    """``obj`` as a NumPy array of a dtype that cukern has, and whether the memory may be another's.
+
+    Python floats get the default floating dtype.
+    """
+    listed = isinstance(obj, (list, tuple))
+    python = listed or (not hasattr(obj, "dtype") and isinstance(obj, (bool, int, float)))
+    with np.errstate(over="ignore"):
+        data = np.asarray(obj, dtype if python else None)
+        if python and dtype is None and data.dtype == np.float64:
+            dtype = _of_items(obj, data)
+            data = np.asarray(obj, dtype) if dtype == dtypes.uint64 else data
+        if data.dtype == object or (data.dtype.kind in "USVmM" and data.dtype != dtypes.bfloat16):
+            raise TypeError(f"obj: expected numbers that a dtype of cukern holds, got {data.dtype} data")
+        if data.dtype.kind == "c":
+            raise TypeError(f"obj: cukern has no dtype {data.dtype}")
+        if dtype is None:
+            dtype = dtypes.as_dtype(data.dtype, "obj")
+        cast = data.astype(dtype, copy=False)
+        return cast, cast is data and not python
+
+
+def holds_array(items: Any) -> bool:
+    """Whether an Array is among the items of nested lists and tuples."""
+    return any(holds_array(i) if isinstance(i, (list, tuple)) else isinstance(i, Array) for i in items)
+
+
+def _of_items(obj: Any, data: npt.NDArray[np.float64]) -> dtypes.DType:
+    """The dtype of a number or of lists of them, of which NumPy makes float64."""
+    kinds = _kinds([obj])
+    floats = [kind for kind in kinds if isinstance(kind, np.dtype) and kind in dtypes.FLOATS]
+    if floats:
+        return dtypes.result_type(*floats)
+    # NumPy has no integers for one beyond int64 beside another; these do where none is negative.
+    whole = bool(data.size) and float not in kinds and not (data < 0).any()
+    return dtypes.uint64 if whole else dtypes.get_default_dtype()
+
+
+def _kinds(items: list[Any]) -> set[Any]:
+    """The dtypes of what is in nested lists, and the types of the Python numbers."""
+    types = set(map(type, items))
+    kinds: set[Any] = types & {bool, int, float}
+    for item in items if types - kinds else ():
+        kinds |= (
+            _kinds(list(item)) if isinstance(item, (list, tuple)) else {getattr(item, "dtype", type(item))}
+        )
+    return kinds
+
+
+def asarray(
+    obj: Any,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    copy: bool | None = None,
+) -> Array:
+    """An array of ``obj``.
+
+    Args:
+        obj: an Array, a NumPy or CuPy array, numbers or nested lists of them. Arrays in lists are stacked, which is
+            differentiable, as is a copy and a cast.
+        dtype: the dtype; by default that of ``obj``, the default one (float32) for Python floats, int64
+            for Python ints. Integers of a list are taken as they are, to the last bit.
+        device: the device; by default that of an Array, in a list of the first, or a CuPy array, else the current one.
+        copy: True copies always; False raises where a copy is needed; None copies where needed.
+            An aligned NumPy array on the host is shared, not copied.
+
+    Raises:
+        TypeError: ``obj`` is not numeric, or is complex.
+        ValueError: ``copy`` is False and a copy is needed.
+
+    >>> asarray([1.5, 2.5]).dtype.name
+    'float32'
+    """
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(obj, Array):
+        return _of_array(obj, wanted, device, copy)
+    if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, np.ndarray):
+        return _of_cuda(obj, wanted, device, copy)
+    if (
+        hasattr(obj, "__dlpack__") and str(getattr(obj, "dtype", "")) == "torch.bfloat16"
+    ):  # which NumPy has not
+        return _of_array(from_dlpack(obj), wanted, _device(device), copy)
+    if isinstance(obj, (list, tuple)) and holds_array(obj):
+        if copy is False:
+            raise ValueError("copy: a copy is needed to make an array of a list of arrays")
+        made: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
+        return made
+    where = _device(device)
+    data, shares = _host_data(obj, wanted)
+    if shares and (where.kind != "host" or not (data.flags.aligned and data.flags.writeable) or copy):
+        if copy is False:
+            raise ValueError(f"copy: a copy is needed to put this array on {where}")
+        data = data.copy(order="C")
+    elif copy is False and not shares:
+        raise ValueError(f"copy: a copy is needed to make an array of this {type(obj).__name__}")
+    return _on(where, data)
+
+
+def beside(values: Any, x: Array) -> Array:
+    """``values`` as an array to be joined with ``x``, on its device; Python floats with the digits that ``x`` has."""
+    given = isinstance(values, Array)
+    if isinstance(values, (int, float)) and not isinstance(values, (bool, np.generic)):
+        return asarray(values, x.dtype if x.dtype in dtypes.FLOATS else None, x.device)
+    made = asarray(values, device=None if given else x.device)
+    if isinstance(values, (list, tuple)) and made.dtype in dtypes.FLOATS and x.dtype in dtypes.FLOATS:
+        return asarray(values, dtypes.promote(made.dtype, x.dtype), x.device)
+    return made
+
+
+def device_of(values: Iterable[Any]) -> Device | None:
+    """The device of the first Array among some values, on which the others are wanted; None where there is none."""
+    return next((value.device for value in values if isinstance(value, Array)), None)
+
+
+def _of_array(
+    obj: Array, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None
+) -> Array:
+    where = obj.device if device is None else Device(device)
+    # Not `dtype in (None, obj.dtype)`: to NumPy, float64 equals None.
+    cast = dtype is not None and dtype != obj.dtype
+    same = where is obj.device and not cast
+    if copy is False and not same:
+        raise ValueError(f"copy: a copy is needed to make this array {dtype or obj.dtype} on {where}")
+    if same and not copy:
+        return obj
+    made = obj.astype(dtype) if cast else obj
+    if where is not made.device:
+        return made.to_device(where)
+    return copied(made) if made is obj else made
+
+
+def _filled(shape: Shape, value: Any, dtype: npt.DTypeLike | None, device: Device | str | None) -> Array:
+    """:func:`full` of an array, which is broadcast."""
+    return copied(FUNCTIONS["broadcast_to"](asarray(value, dtype, device), shape_of(shape)))
+
+
+def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None) -> Array:
+    import cupy
+
+    if isinstance(obj, cupy.ndarray):
+        index = obj.device.id
+    elif hasattr(obj, "__dlpack_device__"):
+        index = obj.__dlpack_device__()[1]
+    else:
+        pointer = obj.__cuda_array_interface__["data"][0]  # 0 where there are no elements
+        index = cupy.cuda.UnownedMemory(pointer, 0, obj).device_id if pointer else cupy.cuda.Device().id
+    home = Device(f"cuda:{index}")
+    with home.activate():  # CuPy would copy to another
+        data = cupy.asarray(obj)
+    dtypes.as_dtype(data.dtype, "obj")
+    return _of_array(Array._wrap(data, home), dtype, device, copy)
+
+
+def array(
+    obj: Any,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    copy: bool | None = True,
+    ndmin: int = 0,
+) -> Array:
+    """An array of a copy of ``obj``; the arguments are those of :func:`asarray`, and axes are added up to ``ndmin``."""
+    made = asarray(obj, dtype, device, copy=copy)
+    return made.reshape((1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
+
+
+def ascontiguousarray(
+    obj: Any, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None
+) -> Array:
+    """An array of ``obj`` in C order, with one axis at least; copied only where it is not that already."""
+    made = asarray(obj, dtype, device).contiguous()
+    return made if made.ndim else made.reshape((1,))
+
+
+def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = None) -> Array:
+    """An array over the memory of another library's, through DLPack.
+
+    Raises:
+        TypeError: ``x`` has no DLPack protocol, or a dtype that cukern has not.
+        ValueError: ``copy`` is False and a copy is needed; memory that may not be written is copied.
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"x: expected an object with __dlpack__, got {type(x).__name__}")
+    if isinstance(x, Array):
+        shared = Array._wrap(x._data, x.device, x._storage)
+        if tape.recording((x,)):
+            tape.record("from_dlpack", (x,), (shared,), lambda given, saved, needs: given)
+        return _of_array(shared, None, device, copy)
+    kind, index = x.__dlpack_device__()
+    where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")
+    with where.activate():
+        data = dlpack.imported(x) if where.kind == "host" else where.xp.from_dlpack(x)
+    dtypes.as_dtype(data.dtype, "x")
+    if where.kind == "host" and not (data.flags.writeable and data.flags.aligned):
+        if copy is False:
+            raise ValueError("copy: a copy is needed, as the memory is read-only or misaligned")
+        data = data.copy()
+    return _of_array(Array._wrap(data, where), None, device, copy)
+
+
+def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """An array whose elements are not set.
+
+    Args:
+        shape: the sizes of the axes.
+        dtype: the default floating dtype if None.
+        device: the current one by default.
+    """
+    where = _device(device)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    with where.activate():
+        return Array._wrap(where.backend.empty(shape_of(shape), wanted), where)
+
+
+def full(
+    shape: Shape, fill_value: Any, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
+) -> Array:
+    """An array of ``shape`` whose every element is ``fill_value``, of its dtype by default.
+
+    Args:
+        shape: the sizes of the axes.
+        fill_value: a number; or an array or list, which is broadcast and by which it is differentiable.
+        dtype: that of ``fill_value`` by default.
+        device: that of an Array by default, else the current one.
+
+    Raises:
+        ValueError: an array does not broadcast to ``shape``.
+    """
+    if isinstance(fill_value, (Array, np.ndarray, list, tuple)):
+        return _filled(shape, fill_value, dtype, device)
+    where = _device(device)
+    if isinstance(fill_value, complex):
+        raise TypeError(f"fill_value: cukern has no complex numbers, got {fill_value!r}")
+    wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
+    if where.kind == "host":
+        made = where.backend.empty(shape_of(shape), wanted)
+        np.copyto(made, fill_value, casting="unsafe")
+        return Array._wrap(made, where)
+    return Array._wrap(FUNCTIONS["filled"](where, shape_of(shape), fill_value, wanted), where)
+
+
+def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """An array of zeros, of the default floating dtype if no other is named."""
+    where = _device(device)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    with where.activate():
+        return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
+
+
+def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
+    """An array of ones, of the default floating dtype if no other is named."""
+    return full(shape, 1, dtypes.get_default_dtype() if dtype is None else dtype, device)
+
+
+def _like(
+    name: str, x: Array, dtype: npt.DTypeLike | None, device: Device | str | None, shape: Shape | None
+) -> tuple[tuple[int, ...], npt.DTypeLike, Device]:
+    if not isinstance(x, Array):
+        x = FUNCTIONS["require_array"](x, name)
+    sizes = x.shape if shape is None else shape_of(shape)
+    return sizes, x.dtype if dtype is None else dtype, x.device if device is None else Device(device)
+
+
+def empty_like(
+    x: Array,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    shape: Shape | None = None,
+) -> Array:
+    """An array of the shape, dtype and device of ``x``, or of those given, whose elements are not set."""
+    sizes, wanted, where = _like("empty_like", x, dtype, device, shape)
+    return empty(sizes, wanted, where)
+
+
+def full_like(
+    x: Array,
+    fill_value: Any,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    shape: Shape | None = None,
+) -> Array:
+    """An array of the shape, dtype and device of ``x`` whose every element is ``fill_value``, as in :func:`full`."""
+    sizes, wanted, where = _like("full_like", x, dtype, device, shape)
+    return full(sizes, fill_value, wanted, where)
+
+
+def zeros_like(
+    x: Array,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    shape: Shape | None = None,
+) -> Array:
+    """Zeros of the shape, dtype and device of ``x``."""
+    sizes, wanted, where = _like("zeros_like", x, dtype, device, shape)
+    return zeros(sizes, wanted, where)
+
+
+def ones_like(
+    x: Array,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    *,
+    shape: Shape | None = None,
+) -> Array:
+    """Ones of the shape, dtype and device of ``x``."""
+    sizes, wanted, where = _like("ones_like", x, dtype, device, shape)
+    return ones(sizes, wanted, where)
+
+
+def _on(where: Device, data: npt.NDArray[Any]) -> Array:
+    with where.activate():
+        return Array._wrap(uploaded(data, where), where)
+
+
+def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> Array:
+    """What ``build`` makes with the array library of a device, as ``dtype``."""
+    if where.kind != "cuda":
+        return _on(where, build(np).astype(dtype, copy=False))
+    with where.activate():
+        made = Array._wrap(build(where.xp), where)
+    # CuPy does not cast to every dtype.
+    return made.astype(dtype, copy=False)
+
+
+def arange(
+    start: Scalar,
+    /,
+    stop: Scalar | None = None,
+    step: Scalar = 1,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+) -> Array:
+    """Evenly spaced numbers from ``start`` (0 if it is the only argument) up to, without, ``stop``.
+
+    Raises:
+        ValueError: ``step`` is 0.
+    """
+    low, high = (0, start) if stop is None else (start, stop)
+    if any(isinstance(n, Array) for n in (low, high, step)):
+        return _counted_from(low, high, step, dtype, device)
+    if step == 0:
+        raise ValueError("step: expected a number other than 0, got 0")
+    wanted = dtypes.result_type(low, high, step) if dtype is None else dtypes.as_dtype(dtype)
+    where = _device(device)
+    if not all(isinstance(n, int) for n in (low, high, step)):
+        return _on(where, np.arange(low, high, step).astype(wanted))
+    if max(abs(low), abs(high), abs(step)) < 2**62:
+        return _built(where, wanted, lambda xp: xp.arange(low, high, step))
+    # Of what int64 does not hold NumPy would make floats.
+    exact: Any = wanted if wanted in dtypes.INTS else None
+    return _on(where, np.arange(low, high, step, dtype=exact).astype(wanted))
+
+
+def _counted_from(
+    low: Any, high: Any, step: Any, dtype: npt.DTypeLike | None, device: Device | str | None
+) -> Array:
+    """:func:`arange` of arrays, whose values are read for the number of elements."""
+    numbers = [n._number() if isinstance(n, Array) else n for n in (low, high, step)]
+    wanted = dtypes.result_type(low, high, step) if dtype is None else dtype
+    where = Device(device) if device is not None else device_of((low, high, step))
+    arrays = [n for n in (low, step) if isinstance(n, Array)]
+    if not tape.recording(arrays):
+        return arange(*numbers, dtype=wanted, device=where)
+    places = arange(len(np.arange(*numbers)), dtype=dtypes.float64, device=where)
+    start, each = (n.astype(dtypes.float64) if isinstance(n, Array) else n for n in (low, step))
+    made: Array = places * each + start
+    return made.astype(wanted)
+
+
+def eye(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Array:
+    """Ones on the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    return _built(_device(device), wanted, lambda xp: xp.eye(N, M, k=k, dtype=bool))
+
+
+def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:
+    """The identity matrix of ``n`` rows, of the default floating dtype."""
+    return eye(n, dtype=dtype, device=device)
+
+
+def tri(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Array:
+    """Ones on and below the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    return _built(_device(device), wanted, lambda xp: xp.tri(N, M, k, dtype=bool))

@@ -1,0 +1,119 @@
+"""Layouts: what a launch depends on of an array, one object for all the arrays that agree in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..device import Device
+from ..dtypes import FLOATS, DType
+
+#: Bytes at whose multiples an address lies that a kernel may read by its widest loads.
+ALIGNMENT = 16
+_CAPACITY = 65536
+
+
+class Layout:
+    """Device, dtype, shape and strides of an array, and whether its address allows the widest loads.
+
+    Layouts that are equal are one object (but where very many have been made), so that a launch is found
+    by the identity of its operands' layouts.
+
+    Attributes:
+        strides: bytes from one element to the next along each axis.
+        allocate: makes memory for a new array of the layout, where it is in C order: an ndarray on the host,
+            a pointer of CuPy's on a GPU.
+        aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; on the host,
+            whose compilers look after that, always.
+        repeated: whether elements may share their memory, as those of a broadcast view do.
+    """
+
+    __slots__ = (
+        "aligned",
+        "allocate",
+        "contiguous",
+        "device",
+        "dtype",
+        "floating",
+        "nbytes",
+        "ndim",
+        "on_host",
+        "repeated",
+        "shape",
+        "size",
+        "strides",
+    )
+
+    device: Device
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    aligned: bool
+    contiguous: bool
+    ndim: int
+    size: int
+    nbytes: int
+    floating: bool
+    on_host: bool
+    repeated: bool
+    allocate: Callable[[], Any]
+
+
+_layouts: dict[tuple[Any, ...], Layout] = {}
+
+
+def layout_of(device: Device, data: Any) -> Layout:
+    """The layout of an ndarray of ``device``."""
+    aligned = device.kind == "host" or device.backend.operand(data) % ALIGNMENT == 0
+    return layout(device, data.dtype, data.shape, data.strides, aligned)
+
+
+def fresh_layout(device: Device, dtype: DType, shape: tuple[int, ...]) -> Layout:
+    """The layout of a new array in C order."""
+    strides = [dtype.itemsize] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return layout(device, dtype, shape, tuple(strides), True)
+
+
+def layout(
+    device: Device, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], aligned: bool
+) -> Layout:
+    """The layout of these properties."""
+    key = (device, dtype, shape, strides, aligned)
+    found = _layouts.get(key)
+    if found is None:
+        if len(_layouts) >= _CAPACITY:
+            _layouts.clear()
+        made = Layout()
+        made.device, made.dtype, made.shape, made.strides, made.aligned = key
+        made.ndim, made.size = len(shape), math.prod(shape)
+        made.nbytes = made.size * dtype.itemsize
+        made.contiguous = _contiguous(shape, strides, dtype.itemsize)
+        made.floating = dtype in FLOATS
+        made.on_host = device.kind == "host"
+        made.repeated = overlapping(shape, strides, dtype.itemsize)
+        made.allocate = device.backend.allocator(made.shape, dtype, made.nbytes)
+        found = _layouts.setdefault(key, made)
+    return found
+
+
+def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether the elements lie one after another in C order."""
+    expected = itemsize
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1 and stride != expected:
+            return 0 in shape
+        expected *= n
+    return True
+
+
+def overlapping(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether elements may share their memory: a step is shorter than what the axes of shorter steps span."""
+    span = itemsize
+    for stride, n in sorted((abs(stride), n) for n, stride in zip(shape, strides, strict=True) if n > 1):
+        if stride < span:
+            return 0 not in shape
+        span += stride * (n - 1)
+    return False

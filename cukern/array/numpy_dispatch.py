@@ -1,0 +1,254 @@
+"""NumPy's ufuncs and functions on cukern arrays: each is answered by cukern's function of the same name."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from ..autodiff import tape
+from ..device import Device
+from .array import Array
+from .creation import asarray, device_of, holds_array
+from .operators import FUNCTIONS
+
+#: The functions that ``ufunc.reduce`` and ``ufunc.accumulate`` are.
+_REDUCE = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+    "logaddexp": "logsumexp",
+}
+_ACCUMULATE = {
+    "add": "cumsum",
+    "multiply": "cumprod",
+    "maximum": "cummax",
+    "minimum": "cummin",
+    "logaddexp": "logcumsumexp",
+}
+#: Options that change nothing here, and the words for which that is so; () for any value.
+_IDLE: dict[str, tuple[str, ...]] = {
+    "casting": ("same_kind", "unsafe"),
+    "order": ("C", "K", "A"),
+    "subok": (),
+    "kind": (),
+    "like": (),
+    "overwrite_input": (),
+}
+
+
+def _namespace(module: str) -> Any:
+    """cukern's counterpart of a module of NumPy, None where there is none."""
+    root = sys.modules["cukern"]
+    if module == "numpy":
+        return root
+    return getattr(root, module.removeprefix("numpy."), None) if module.startswith("numpy.") else None
+
+
+def _refuse(name: str, reason: str) -> TypeError:
+    return TypeError(f"numpy.{name} on a cukern array: {reason}; numpy.asarray(x) is a NumPy array of it")
+
+
+def _is_idle(name: str, option: str, value: Any) -> bool:
+    """Whether an option changes nothing here.
+
+    Raises:
+        TypeError: it would, with this value.
+    """
+    if option not in _IDLE:
+        return False
+    if value is not None and _IDLE[option] and value not in _IDLE[option]:
+        raise _refuse(name, f"{option}={value!r} is not supported")
+    return True
+
+
+def _finish(name: str, made: Any, out: Any, dtype: Any) -> Any:
+    """The result as ``dtype``, written to ``out`` where that is given."""
+    if dtype is not None and isinstance(made, Array):
+        made = made.astype(dtype, copy=False)
+    if isinstance(out, tuple):
+        (out,) = out if len(out) == 1 else (out,)
+    if out is None:
+        return made
+    if not isinstance(out, (Array, np.ndarray)) or not isinstance(made, Array):
+        raise _refuse(name, f"out: expected an array, got {type(out).__name__}")
+    if not np.can_cast(made.dtype, out.dtype, "same_kind"):
+        raise TypeError(f"numpy.{name}: out: a result of {made.dtype} cannot be written to {out.dtype}")
+    if out.shape != made.shape:
+        raise ValueError(f"numpy.{name}: out: expected shape {made.shape}, got {out.shape}")
+    out[...] = made if isinstance(out, Array) else made.numpy()
+    return out
+
+
+def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """``ufunc`` or one of its methods on operands of which one is a cukern array.
+
+    Raises:
+        TypeError: cukern has no such function, or it has no such option.
+    """
+    name = ufunc.__name__
+    given = {key: value for key, value in options.items() if not _is_idle(name, key, value)}
+    out, dtype = given.pop("out", None), given.pop("dtype", None)
+    if given.get("where") is True:
+        del given["where"]
+    ours = _namespace("numpy")
+    device = device_of(_arrays(inputs))
+    inputs = inputs if device is None else _at_home(tuple(inputs), device)
+    along = {"reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method)
+    if along is not None and name in along:
+        made = getattr(ours, along[name])(*inputs, axis=given.pop("axis", 0), **given)
+    elif method in ("__call__", "outer") and hasattr(ours, name):
+        if given:
+            raise _refuse(name, f"the option {next(iter(given))} is not supported")
+        made = getattr(ours, name)(*(_outer(*inputs) if method == "outer" else inputs))
+    else:
+        raise _refuse(name if method == "__call__" else f"{name}.{method}", "cukern has no such function")
+    return _finish(name, made, out, dtype)
+
+
+def _listed(value: Any) -> Any:
+    held = isinstance(value, (list, tuple)) and holds_array(value)
+    return asarray(value) if held else np.asarray(value)
+
+
+def _outer(x: Any, y: Any) -> list[Any]:
+    """Operands for each pair of an element of ``x`` and one of ``y``."""
+    x, y = (value if hasattr(value, "reshape") else _listed(value) for value in (x, y))
+    return [x.reshape(tuple(x.shape) + (1,) * y.ndim), y]
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return {}
+
+
+#: NumPy's names of arguments, and the names that cukern has for them where they differ.
+_RENAMED = {"ddof": "correction", "newshape": "shape", "a_min": "min", "a_max": "max"}
+
+
+def _is_default(value: object, default: object) -> bool:
+    return value is default or (type(value) is type(default) and value in (default,))
+
+
+def _translated(
+    function: Callable[..., Any], ours: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments of a NumPy function as arguments of cukern's: those left at their defaults are left out.
+
+    Raises:
+        TypeError: an argument that cukern's function does not have.
+    """
+    theirs, taken = _parameters(function), _parameters(ours)
+    if not theirs or not taken:
+        return list(args), dict(options)
+    leading = max(1, sum(p.kind is p.POSITIONAL_ONLY for p in taken.values()))
+    free = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+    made: list[Any] = []
+    named: dict[str, Any] = {}
+    bound = inspect.signature(function).bind(*args, **options)
+    for i, (name, value) in enumerate(bound.arguments.items()):
+        kind = theirs[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            made += value
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif i == len(made) < leading:
+            made.append(value)
+        elif name in taken or free or _RENAMED.get(name) in taken:
+            named[name if name in taken else _RENAMED.get(name, name)] = value
+        elif not _is_default(value, theirs[name].default) and not _is_idle(function.__name__, name, value):
+            raise _refuse(function.__name__, f"the argument {name} is not supported")
+    return made, named
+
+
+def _arrays(tree: Any) -> list[Array]:
+    """The cukern arrays among arguments."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        return [x for one in tree for x in _arrays(one)]
+    return [tree] if isinstance(tree, Array) else []
+
+
+def _at_home(tree: Any, device: Device) -> Any:
+    """The arguments with NumPy's arrays put on the device of ours."""
+    if isinstance(tree, dict):
+        return {name: _at_home(one, device) for name, one in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(_at_home(one, device) for one in tree)
+    return asarray(tree, device=device) if isinstance(tree, np.ndarray) and tree.dtype != object else tree
+
+
+def _broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Any, ...]:
+    """numpy.broadcast_arrays: what no dtype of cukern holds, such as None, is broadcast as NumPy's array."""
+    ours = _namespace("numpy")
+    first = next(x for x in arrays if isinstance(x, Array))
+    shape = np.broadcast_shapes(*(x.shape if isinstance(x, Array) else np.shape(x) for x in arrays))
+    made: list[Any] = []
+    for x in arrays:
+        foreign = x if isinstance(x, Array) else np.asarray(x)
+        if foreign.dtype.kind in "OUS":
+            made.append(np.broadcast_to(foreign, shape))
+        else:
+            made.append(ours.broadcast_to(x if x is foreign else asarray(x, device=first.device), shape))
+    return tuple(made)
+
+
+def _shares_memory(x: Any, y: Any, max_work: object = None) -> bool:
+    return bool(_namespace("numpy").shares_memory(x, y))
+
+
+def _may_share_memory(x: Any, y: Any, max_work: object = None) -> bool:
+    return bool(_namespace("numpy").may_share_memory(x, y))
+
+
+def _at_least(name: str, *arrays: Any) -> Any:
+    """numpy.atleast_1d and the like convert as numpy.asarray does; what a tape tracks stays ours.
+
+    SciPy's optimizers take the NumPy array of a gradient so.
+    """
+    if tape.recording(_arrays(arrays)):
+        return getattr(_namespace("numpy"), name)(*arrays)
+    return getattr(np, name)(*(np.asarray(x) if isinstance(x, Array) else x for x in arrays))
+
+
+#: Functions of NumPy's whose arguments are not put on the device of our array first.
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "broadcast_arrays": _broadcast_arrays,
+    **{name: partial(_at_least, name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
+    "may_share_memory": _may_share_memory,
+    "shares_memory": _shares_memory,
+}
+
+
+def array_function(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """A function of NumPy on arguments of which one is a cukern array.
+
+    Raises:
+        TypeError: cukern has no such function, or it has no such argument.
+    """
+    name = function.__name__
+    if name in _ANSWERS and function is getattr(np, name):
+        return _ANSWERS[name](*args, **options)
+    namespace = _namespace(getattr(function, "__module__", None) or "numpy")
+    ours: Any = getattr(namespace, name, None) if namespace is not None else None
+    if ours is None:
+        raise _refuse(name, "cukern has no such function")
+    given = dict(options)
+    out = given.pop("out", None)
+    device = next(x.device for x in _arrays((args, given)))
+    made, named = _translated(function, ours, _at_home(args, device), _at_home(given, device))
+    return _finish(name, ours(*made, **named), out, None)
+
+
+FUNCTIONS.update(array_ufunc=array_ufunc, array_function=array_function)

@@ -1,0 +1,425 @@
+"""Operators and methods, each by the name of its public function: arrays and symbols share them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+#: Functions by name, the public ones and those of rooms below that this one needs; each room registers its own.
+FUNCTIONS: dict[str, Any] = {}
+
+
+#: The same of what operators call most, bound: an instance that is called takes a step more.
+CALLS: dict[str, Any] = {}
+#: Types of operands that need no closer look: arrays, symbols, Python's numbers.
+_PLAIN: set[type] = {bool, int, float}
+
+
+class Operators:
+    """Operators and methods of arrays and of symbols; each calls the public function of its name."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init_subclass__(cls) -> None:
+        _PLAIN.add(cls)
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Self:
+        """The public function ``name`` of this and other arguments."""
+        made: Self = FUNCTIONS[name](self, *args, **options)
+        return made
+
+    def _apply(self, name: str, x: Any, y: Any) -> Self:
+        """The public function ``name`` of two operands, one of which is this."""
+        plain = type(x) in _PLAIN and type(y) in _PLAIN
+        made: Self = FUNCTIONS[name](x, y) if plain or (_is_operand(x) and _is_operand(y)) else NotImplemented
+        return made
+
+    def _compare(self, name: str, other: Any) -> Self:
+        """The comparison ``name`` with another operand, which may be a list, None or text besides."""
+        made: Self = (
+            FUNCTIONS[name](self, other)
+            if _is_operand(other) and not isinstance(other, (list, tuple))
+            else FUNCTIONS["compare"](self, name, other)
+        )
+        return made
+
+    def __neg__(self) -> Self:
+        return self._call("negative")
+
+    def __pos__(self) -> Self:
+        return self._call("positive")
+
+    def __abs__(self) -> Self:
+        return self._call("abs")
+
+    def __invert__(self) -> Self:
+        return self._call("bitwise_invert")
+
+    def __add__(self, other: Any) -> Self:
+        if type(other) in _PLAIN:
+            made: Self = CALLS["add"](self, other)
+            return made
+        return self._apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Self:
+        return self._apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Self:
+        if type(other) in _PLAIN:
+            made: Self = CALLS["subtract"](self, other)
+            return made
+        return self._apply("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Self:
+        return self._apply("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Self:
+        if type(other) in _PLAIN:
+            made: Self = CALLS["multiply"](self, other)
+            return made
+        return self._apply("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Self:
+        return self._apply("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Self:
+        if type(other) in _PLAIN:
+            made: Self = CALLS["divide"](self, other)
+            return made
+        return self._apply("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Self:
+        return self._apply("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Self:
+        return self._apply("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Self:
+        return self._apply("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Self:
+        return self._apply("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Self:
+        return self._apply("remainder", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self._apply("divmod", self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return self._apply("divmod", other, self)
+
+    def __pow__(self, other: Any) -> Self:
+        return self._apply("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Self:
+        return self._apply("pow", other, self)
+
+    def __and__(self, other: Any) -> Self:
+        return self._apply("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Self:
+        return self._apply("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Self:
+        return self._apply("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Self:
+        return self._apply("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Self:
+        return self._apply("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Self:
+        return self._apply("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Self:
+        return self._apply("bitwise_left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Self:
+        return self._apply("bitwise_left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Self:
+        return self._apply("bitwise_right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Self:
+        return self._apply("bitwise_right_shift", other, self)
+
+    def __lt__(self, other: Any) -> Self:
+        return self._compare("less", other)
+
+    def __le__(self, other: Any) -> Self:
+        return self._compare("less_equal", other)
+
+    def __gt__(self, other: Any) -> Self:
+        return self._compare("greater", other)
+
+    def __ge__(self, other: Any) -> Self:
+        return self._compare("greater_equal", other)
+
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._compare("equal", other)
+
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._compare("not_equal", other)
+
+    # ----- in place: an array is written, a symbol stands for a new value -----
+
+    def __iadd__(self, other: Any) -> Self:
+        return self._call("inplace", "add", other)
+
+    def __isub__(self, other: Any) -> Self:
+        return self._call("inplace", "subtract", other)
+
+    def __imul__(self, other: Any) -> Self:
+        return self._call("inplace", "multiply", other)
+
+    def __itruediv__(self, other: Any) -> Self:
+        return self._call("inplace", "divide", other)
+
+    def __ifloordiv__(self, other: Any) -> Self:
+        return self._call("inplace", "floor_divide", other)
+
+    def __imod__(self, other: Any) -> Self:
+        return self._call("inplace", "remainder", other)
+
+    def __ipow__(self, other: Any) -> Self:
+        return self._call("inplace", "pow", other)
+
+    def __iand__(self, other: Any) -> Self:
+        return self._call("inplace", "bitwise_and", other)
+
+    def __ior__(self, other: Any) -> Self:
+        return self._call("inplace", "bitwise_or", other)
+
+    def __ixor__(self, other: Any) -> Self:
+        return self._call("inplace", "bitwise_xor", other)
+
+    def __ilshift__(self, other: Any) -> Self:
+        return self._call("inplace", "bitwise_left_shift", other)
+
+    def __irshift__(self, other: Any) -> Self:
+        return self._call("inplace", "bitwise_right_shift", other)
+
+    # ----- matrices and indices -----
+
+    def __matmul__(self, other: Any) -> Self:
+        return self._apply("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Self:
+        return self._apply("matmul", other, self)
+
+    def __getitem__(self, key: Any) -> Self:
+        return self._call("getitem", key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._call("setitem", key, value)
+
+    @property
+    def T(self) -> Self:
+        """The view with the axes reversed."""
+        return self._call("transpose")
+
+    @property
+    def mT(self) -> Self:
+        """The view with the last two axes exchanged."""
+        return self._call("matrix_transpose")
+
+    # ----- methods, each the function of its name -----
+
+    def astype(self, dtype: Any, *, copy: bool = True) -> Self:
+        """The elements as another dtype."""
+        return self._call("astype", dtype, copy=copy)
+
+    def copy(self) -> Self:
+        """A copy in C order."""
+        return self._call("copy")
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
+        """The elements in another shape, given as integers or as one tuple."""
+        return self._call("reshape", shape[0] if len(shape) == 1 else shape, order, copy=copy)
+
+    def ravel(self, order: str = "C") -> Self:
+        """The elements along one axis."""
+        return self._call("ravel", order)
+
+    def flatten(self, order: str = "C") -> Self:
+        """A copy of the elements along one axis."""
+        return self._call("reshape", (-1,), order, copy=True)
+
+    def repeat(self, repeats: Any, axis: int | None = None) -> Self:
+        """Each element repeated along an axis, along the flattened array without one."""
+        return self._call("repeat", repeats, axis)
+
+    def transpose(self, *axes: Any) -> Self:
+        """The view with the axes in another order, reversed by default."""
+        return self._call("transpose", (axes[0] if len(axes) == 1 else axes) or None)
+
+    def swapaxes(self, axis1: int, axis2: int, /) -> Self:
+        """The view with two axes exchanged."""
+        return self._call("swapaxes", axis1, axis2)
+
+    def squeeze(self, axis: Any = None) -> Self:
+        """The view without axes of size 1."""
+        return self._call("squeeze", axis)
+
+    def dot(self, other: Any, /) -> Self:
+        """The product with another array, of matrices and vectors."""
+        return self._call("dot", other)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The view of a diagonal of matrices, along the last axis."""
+        return self._call("diagonal", offset, axis1, axis2)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Self:
+        """The sum of a diagonal of matrices."""
+        return self._call("trace", offset, axis1, axis2, dtype)
+
+    def take(self, indices: Any, axis: int | None = None, mode: Any = "raise") -> Self:
+        """The elements at places along an axis."""
+        return self._call("take", indices, axis=axis, mode=mode)
+
+    def clip(self, min: Any = None, max: Any = None) -> Self:
+        """The elements, but at least ``min`` and at most ``max``."""
+        return self._call("clip", min, max)
+
+    def round(self, decimals: int = 0) -> Self:
+        """The nearest integers, halves to the even one, or numbers of so many decimal places."""
+        return self._call("round", decimals)
+
+    def sum(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Self:
+        """The sum over axes."""
+        return self._call("sum", axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+
+    def prod(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Self:
+        """The product over axes."""
+        return self._call("prod", axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
+        """The sums up to each element along an axis."""
+        return self._call("cumsum", axis, dtype)
+
+    def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
+        """The products up to each element along an axis."""
+        return self._call("cumprod", axis, dtype)
+
+    def mean(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
+        """The mean over axes."""
+        return self._call("mean", axis, dtype=dtype, keepdims=keepdims, where=where)
+
+    def max(
+        self, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Self:
+        """The largest element over axes."""
+        return self._call("max", axis, keepdims=keepdims, initial=initial, where=where)
+
+    def min(
+        self, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Self:
+        """The smallest element over axes."""
+        return self._call("min", axis, keepdims=keepdims, initial=initial, where=where)
+
+    def any(self, axis: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
+        """Whether an element is true, over axes."""
+        return self._call("any", axis, keepdims=keepdims, where=where)
+
+    def all(self, axis: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
+        """Whether every element is true, over axes."""
+        return self._call("all", axis, keepdims=keepdims, where=where)
+
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
+        """The place of the largest element along an axis."""
+        return self._call("argmax", axis, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
+        """The place of the smallest element along an axis."""
+        return self._call("argmin", axis, keepdims=keepdims)
+
+    def sort(
+        self, axis: int = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
+    ) -> None:
+        """Put the elements in order along an axis, in place; the sort is stable, whatever ``stable`` says."""
+        self._call("setitem", ..., self._call("sort", axis, descending=descending))
+
+    def argsort(
+        self, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
+    ) -> Self:
+        """The places along an axis that put the elements in order."""
+        return self._call("argsort", axis, descending=descending)
+
+    def partition(self, kth: Any, axis: int = -1, kind: Any = None) -> None:
+        """Put the elements in order along an axis, in place, with those before place ``kth`` no larger than it."""
+        self._call("setitem", ..., self._call("partition", kth, axis))
+
+    def argpartition(self, kth: Any, axis: int | None = -1, kind: Any = None) -> Self:
+        """The places along an axis that partition the elements."""
+        return self._call("argpartition", kth, axis)
+
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
+        """Where elements would have to be put in for the array to stay in order."""
+        return self._call("searchsorted", v, side=side, sorter=sorter)
+
+    def nonzero(self) -> tuple[Self, ...]:
+        """The places of the elements that are not zero, along each axis."""
+        made: tuple[Self, ...] = FUNCTIONS["nonzero"](self)
+        return made
+
+    def compress(self, condition: Any, axis: int | None = None) -> Self:
+        """The parts along an axis for which ``condition`` is true."""
+        made: Self = FUNCTIONS["compress"](condition, self, axis=axis)
+        return made
+
+    def var(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        correction: float = 0.0,
+        keepdims: bool = False,
+        ddof: float | None = None,
+        where: Any = None,
+    ) -> Self:
+        """The variance over axes."""
+        return self._call(
+            "var", axis, dtype=dtype, correction=correction, keepdims=keepdims, ddof=ddof, where=where
+        )
+
+    def std(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        correction: float = 0.0,
+        keepdims: bool = False,
+        ddof: float | None = None,
+        where: Any = None,
+    ) -> Self:
+        """The standard deviation over axes."""
+        return self._call(
+            "std", axis, dtype=dtype, correction=correction, keepdims=keepdims, ddof=ddof, where=where
+        )
+
+
+def is_foreign(value: object) -> bool:
+    """Whether ``value`` is an array of another library, or one of NumPy's scalars."""
+    return hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__")
+
+
+def _is_operand(value: object) -> bool:
+    return isinstance(value, (Operators, bool, int, float, list, tuple)) or is_foreign(value)

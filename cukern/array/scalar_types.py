@@ -1,0 +1,60 @@
+"""The public dtypes, such as ``ck.float32``: dtypes that make arrays when they are called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .. import dtypes
+from ..dtypes import DType
+from .creation import asarray
+
+
+class ScalarType:
+    """A dtype by its public name: everything that NumPy's dtype is, and a function that makes arrays of it.
+
+    It equals NumPy's dtype, hashes as that does, has its attributes, and goes wherever a dtype goes.
+
+    >>> import cukern as ck, numpy as np
+    >>> ck.float32(3).dtype == ck.float32 == np.dtype("float32"), ck.float32.itemsize
+    (True, 4)
+
+    Attributes:
+        dtype: NumPy's dtype.
+    """
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def __call__(self, x: Any = 0, /) -> Any:
+        """``x`` as an array of this dtype, as :func:`cukern.asarray` makes it."""
+        return asarray(x, self.dtype)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # isinstance(ck.float32, np.dtype) is true
+        return type(self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.dtype == (other.dtype if type(other) is ScalarType else other))
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dtype, name)
+
+    def __repr__(self) -> str:
+        return repr(self.dtype)
+
+    def __str__(self) -> str:
+        return str(self.dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _public, (dtypes.info(self.dtype).name,)
+
+
+def _public(name: str) -> Any:
+    """The public dtype of a name."""
+    return getattr(sys.modules["cukern"], name)

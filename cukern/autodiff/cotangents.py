@@ -1,0 +1,318 @@
+"""What the tape knows of arrays: what a record keeps of one, and the few operations that it needs itself.
+
+An array is whatever has ``shape``, ``dtype``, ``device``, ``_key`` and ``_storage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+
+from .. import dtypes, pytree
+from ..errors import GradientError
+
+if TYPE_CHECKING:
+    from ..array import Array
+    from ..array.layout import Layout
+    from ..device import Device
+
+ArrayFunction: TypeAlias = "Callable[..., Array]"
+
+#: The dtypes of arrays that have gradients.
+FLOATING = frozenset(dtypes.FLOATS)
+
+
+class Algebra(NamedTuple):
+    """The operations on arrays that the tape itself needs."""
+
+    add: ArrayFunction
+    sum_to_shape: ArrayFunction
+    zeros: ArrayFunction
+    ones: ArrayFunction
+    cast: ArrayFunction
+    own: ArrayFunction
+
+
+class Form(NamedTuple):
+    """What the tape asks of an array that it does not keep; a :class:`.layout.Layout` says it as well."""
+
+    shape: tuple[int, ...]
+    dtype: dtypes.DType
+    device: Device
+
+
+#: What has shape, dtype and device.
+Likeness: TypeAlias = "Form | Layout | Meta | Array"
+
+
+class Meta(NamedTuple):
+    """What stands for an array that is not kept alive."""
+
+    key: int | None
+    form: Form | Layout
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        return self.form.shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """The array's dtype."""
+        return self.form.dtype
+
+    @property
+    def device(self) -> Device:
+        """The array's device."""
+        return self.form.device
+
+
+_registered: Algebra | None = None
+
+
+def register_algebra(
+    add: ArrayFunction,
+    sum_to_shape: ArrayFunction,
+    zeros: ArrayFunction,
+    ones: ArrayFunction,
+    cast: ArrayFunction,
+    own: ArrayFunction = lambda array: array,
+) -> None:
+    """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
+
+    Args:
+        add: of two arrays of one shape and dtype.
+        sum_to_shape: of an array and the shape to undo the broadcasting of.
+        zeros: of a shape, a dtype and a device; only to be read.
+        ones: likewise.
+        cast: of an array and a dtype.
+        own: of an array that is given away: itself, or a copy where it has the memory of what ``zeros`` or
+            ``ones`` gave, and they give it again.
+    """
+    global _registered
+    _registered = Algebra(add, sum_to_shape, zeros, ones, cast, own)
+
+
+def registered() -> Algebra:
+    """The operations given to :func:`register_algebra`."""
+    if _registered is None:
+        raise GradientError("no algebra is registered: import cukern, not the tape alone")
+    return _registered
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    """Whether ``value`` is an array to the tape."""
+    return hasattr(value, "_storage")
+
+
+def is_float(dtype: dtypes.DType) -> bool:
+    """Whether arrays of ``dtype`` have gradients."""
+    return dtype in FLOATING
+
+
+def meta(array: Array) -> Meta:
+    """What a record keeps of ``array``."""
+    return Meta(array._key, form_of(array))
+
+
+def form_of(array: Array) -> Form | Layout:
+    """Shape, dtype and device of ``array``: its layout where that is known."""
+    return getattr(array, "_layout", None) or Form(array.shape, array.dtype, array.device)
+
+
+def zeros_like(like: Likeness) -> Array:
+    """Zeros of the shape, dtype and device of ``like``; they may share memory with one another."""
+    return registered().zeros(like.shape, like.dtype, like.device)
+
+
+def describe(array: Array) -> str:
+    """``array`` in an error."""
+    return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"
+
+
+def written(array: Array) -> GradientError:
+    """What is wrong where a tape meets ``array``, which it tracked before somebody wrote to it."""
+    return GradientError(
+        f"{describe(array)} was written by {array._storage.writer} after a tape began to track it, and the tape "
+        "has no record of that; build a new array instead, or watch it again"
+    )
+
+
+def conform(gradient: object, like: Likeness, name: str, argument: str | int) -> Array:
+    """``gradient`` with the shape and dtype of ``like``: broadcasting undone, then cast.
+
+    Raises:
+        GradientError: it is not a floating array, lies on another device, or has a shape that ``like``
+            does not broadcast to. The message names ``name`` and ``argument``, or the input of that number.
+    """
+    layout = getattr(gradient, "_layout", None)
+    if layout is not None and (
+        layout is like
+        or (layout.shape == like.shape and layout.dtype == like.dtype and layout.device == like.device)
+    ):
+        return gradient  # type: ignore[return-value]
+    problem = _mismatch(gradient, like)
+    if problem or not is_array(gradient):
+        what = f"input {argument}" if isinstance(argument, int) else argument
+        raise GradientError(f"{name}: the gradient of {what} {problem}")
+    if gradient.shape != like.shape:
+        gradient = registered().sum_to_shape(gradient, like.shape)
+    return gradient if gradient.dtype == like.dtype else registered().cast(gradient, like.dtype)
+
+
+def _mismatch(gradient: object, like: Likeness) -> str:
+    """What keeps ``gradient`` from being a gradient of ``like``, or the empty string."""
+    if not is_array(gradient):
+        return f"must be an array or None, got {type(gradient).__name__}"
+    if gradient.shape != like.shape and not _broadcasts(like.shape, gradient.shape):
+        return f"has shape {gradient.shape}; expected {like.shape}, or a shape that it broadcasts to"
+    if gradient.dtype != like.dtype and not is_float(gradient.dtype):
+        return f"has dtype {gradient.dtype}; expected {like.dtype}"
+    if gradient.device != like.device:
+        return f"is on {gradient.device}; expected {like.device}"
+    return ""
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    if len(shape) > len(to):
+        return False
+    return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
+
+
+def float_leaves(tree: Any, what: str) -> list[Array]:
+    """The leaves of ``tree``, each of which must be an array of a floating dtype."""
+    found = pytree.leaves(tree)
+    for value in found:
+        if not is_array(value) or value.dtype not in FLOATING:
+            _refuse(tree, what)
+    return found
+
+
+def _refuse(tree: Any, what: str) -> None:
+    """Name the leaf that is no array of a floating dtype."""
+    for path, value in pytree.leaves_with_path(tree, what):
+        if not is_array(value):
+            raise TypeError(f"{path}: expected an array, got {type(value).__name__}")
+        if not is_float(value.dtype):
+            raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
+
+
+#: ``vjp(cotangents, saved, needs)``: one gradient per input, None where there is none or none is needed.
+Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]], Sequence[Array | None]]"
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """What calls of one operation have in common that take and make arrays of the same forms.
+
+    Attributes:
+        input_forms, output_forms: shape, dtype and device of each.
+        materialize: whether ``vjp`` gets zeros for an output that has no cotangent.
+    """
+
+    name: str
+    input_forms: Sequence[Likeness]
+    output_forms: Sequence[Likeness]
+    vjp: Vjp
+    materialize: bool = True
+
+    def pull(
+        self,
+        cotangents: Sequence[Array | None],
+        saved: Sequence[Array | None],
+        versions: Sequence[int],
+        needs: tuple[bool, ...],
+    ) -> Sequence[Array | None]:
+        """The gradients of a call's inputs, as the rule gives them; ``saved`` had ``versions`` when it was recorded."""
+        for array, version in zip(saved, versions, strict=True):
+            if array is not None and array._storage.version != version:
+                raise GradientError(
+                    f"{self.name}: {describe(array)}, saved for its backward, was written since by "
+                    f"{array._storage.writer}; compute the gradient first, or write to a copy"
+                )
+        try:
+            gradients = self.vjp(tuple(cotangents), tuple(saved), needs)
+        except Exception as error:
+            error.add_note(f"while computing the gradient of {self.name}")
+            raise
+        expected = len(self.input_forms)
+        if len(gradients) != expected:
+            raise GradientError(f"{self.name}: expected {expected} gradients, got {len(gradients)}")
+        return gradients
+
+
+@dataclass(slots=True, eq=False)
+class Opaque:
+    """What kernels wrote to a storage that were launched with tracked arrays, as a tape remembers it.
+
+    Attributes:
+        name: the last kernel.
+        message: why there is no gradient through it.
+        inputs: the tracked arrays, by key.
+    """
+
+    name: str = ""
+    message: str = ""
+    inputs: dict[int, Form | Layout] = field(default_factory=dict)
+
+    def add(self, kernel: str, tracked: Sequence[tuple[str, int, Form | Layout]]) -> None:
+        """Note a launch with arrays, of each the name of its parameter, its key and its form."""
+        self.name = kernel
+        self.message = (
+            f"{kernel}: its argument {tracked[0][0]} is an array that a tape tracks, and a kernel has no derivative of "
+            "its own; call it in a ck.Function, which has a backward, or pass it ck.stop_gradient of the array"
+        )
+        self.inputs.update({key: form for _, key, form in tracked})
+
+    def operation(self, array: Array) -> Operation:
+        """What made ``array``: its rule raises."""
+        message = self.message
+
+        def vjp(cotangents: object, saved: object, needs: object) -> Sequence[Array | None]:
+            raise GradientError(message)
+
+        return Operation(self.name, list(self.inputs.values()), [form_of(array)], vjp, False)
+
+
+#: None for an array that no tape has met, or that has no gradient.
+Keys: TypeAlias = Sequence[int | None]
+#: A call on a tape: the operation, the keys of inputs and outputs, what its rule reads, the versions of that.
+#: A plain tuple, as one is made by every operation on tracked arrays.
+Record: TypeAlias = "tuple[Operation, Keys, Keys, Sequence[Array | None], Sequence[int]]"
+
+
+def walk(
+    records: list[Record],
+    reached: set[int | None],
+    keep: set[int | None],
+    cotangents: MutableMapping[int | None, Array],
+) -> None:
+    """Pull cotangents back through the records of a tape, from the last to the first, dropping each when it is done."""
+    while records:
+        operation, inputs, outputs, saved, versions = records.pop()
+        given: list[Array | None] = []
+        missing = 0
+        for key in outputs:
+            cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
+            given.append(cotangent)
+            if cotangent is None:
+                missing += 1
+        if missing == len(given):
+            continue
+        if missing and operation.materialize:
+            given = [
+                zeros_like(form) if one is None else one
+                for one, form in zip(given, operation.output_forms, strict=True)
+            ]
+        needs = tuple([key in reached for key in inputs])
+        gradients = operation.pull(given, saved, versions, needs)
+        for i, gradient in enumerate(gradients):
+            if gradient is not None and needs[i]:
+                one = conform(gradient, operation.input_forms[i], operation.name, i)
+                accumulate(cotangents, inputs[i], one)
+
+
+def accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:
+    before = cotangents.get(key)
+    cotangents[key] = cotangent if before is None else registered().add(before, cotangent)

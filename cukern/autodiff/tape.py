@@ -1,0 +1,537 @@
+"""The tape: which operations ran, in which order, and the gradients that follow from them.
+
+A tape keeps one list of records, in the order of execution. An array is known to it by an integer
+key, given when the array is first watched or produced; keys are never used twice. ``gradient`` walks
+the list backwards with a dictionary of cotangents by key, so it neither recurses nor sorts. Backward
+rules are written in cukern's own operations on the very arrays that were saved: whatever other tape
+is active records them, which is all that derivatives of higher order need.
+
+The tape knows arrays by what :mod:`.cotangents` says of them, and nothing of kernels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import MutableMapping, Sequence
+from operator import or_
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from weakref import WeakKeyDictionary, ref
+
+from .. import pytree
+from ..errors import GradientError
+from .cotangents import (
+    FLOATING,
+    Keys,
+    Likeness,
+    Meta,
+    Opaque,
+    Operation,
+    Record,
+    Vjp,
+    accumulate,
+    conform,
+    describe,
+    float_leaves,
+    form_of,
+    register_algebra,
+    registered,
+    walk,
+    written,
+    zeros_like,
+)
+
+if TYPE_CHECKING:
+    from ..array import Array, Storage
+
+__all__ = [
+    "Keys",
+    "Operation",
+    "Record",
+    "Tape",
+    "Vjp",
+    "record",
+    "recording",
+    "register_algebra",
+    "stop_recording",
+]
+
+#: Which inputs of a call are tracked, the keys of all, and the tapes that track one.
+Tracking: TypeAlias = "tuple[tuple[bool, ...], Keys, Sequence[Tape]]"
+
+
+class _State(threading.local):
+    """The tapes that record now in a thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.active: tuple[Tape, ...] = ()
+
+
+state = _State()
+_keys = itertools.count(1)
+_first_key = threading.Lock()
+#: Without a lock, as a signal's handler or a finalizer may make a tape at any time.
+_tapes: set[ref[Tape]] = set()
+#: In the place of a version: the array was written where another tape recorded it, and this one did not.
+_LOST = -1
+#: In the place of what kernels wrote, for the tapes that have met none; it stays empty.
+_NOTHING: dict[Storage, Opaque] = {}
+
+
+def _key_of(array: Array) -> int:
+    key = array._key
+    if key is None:
+        with _first_key:  # a parameter may meet the tapes of two threads at once
+            key = array._key
+            if key is None:
+                key = array._key = next(_keys)
+    return key
+
+
+def recording(inputs: Sequence[Array]) -> bool:
+    """Whether an active tape tracks one of ``inputs``, so that :func:`record` would record.
+
+    Every operation asks this first; when it is False there is nothing to save.
+    """
+    active = state.active
+    if not active:
+        return False
+    for array in inputs:
+        if getattr(array, "_trainable", False):
+            return True
+        key = array._key
+        if key is not None:
+            for tape in active:
+                if key in tape._tracked:
+                    return True
+    for tape in active:  # noqa: SIM110 - a generator takes twice as long
+        if tape._opaque and any(array._storage in tape._opaque for array in inputs):
+            return True
+    return False
+
+
+def tracked(inputs: Sequence[Array]) -> Tracking | None:
+    """What :func:`record_tracked` needs to know of ``inputs``; None where no active tape tracks one of them.
+
+    Raises:
+        GradientError: an input was written since a tape began to track it.
+    """
+    active = state.active
+    if not active:
+        return None
+    if len(active) == 1:
+        needs, keys = active[0]._needs(inputs)
+        return (needs, keys, active) if True in needs else None
+    tapes: list[Tape] = []
+    for tape in active:
+        found, keys = tape._needs(inputs)
+        if True in found:
+            needs = tuple(map(or_, needs, found)) if tapes else found
+            tapes.append(tape)
+    return (needs, keys, tapes) if tapes else None
+
+
+def active() -> tuple[Tape, ...]:
+    """The tapes that record in this thread, outermost first."""
+    return state.active
+
+
+def record(
+    name: str,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    vjp: Vjp,
+    saved: Sequence[Array | None] = (),
+    *,
+    materialize: bool = True,
+) -> None:
+    """Put an operation on every active tape that tracks one of its inputs.
+
+    Args:
+        name: the operation's name, for errors.
+        inputs: the arrays that it read.
+        outputs: the arrays that it made, already written.
+        vjp: the backward rule, written in cukern's operations. It gets a cotangent per output, the saved
+            arrays, and a bool per input, and returns a gradient or None per input. A gradient may have
+            the shape that the input was broadcast to, and another floating dtype.
+        saved: the arrays that ``vjp`` reads, handed to it as the same objects.
+        materialize: whether the cotangent of an unused output is zeros (the default) or None.
+
+    Raises:
+        GradientError: an input was written since a tape began to track it; an output was not made just now.
+    """
+    tracking = tracked(inputs)
+    if tracking is not None:
+        _, keys, tapes = tracking
+        _append(tapes, name, keys, list(map(form_of, inputs)), outputs, vjp, saved, materialize)
+
+
+def record_tracked(
+    operation: Operation,
+    keys: Keys,
+    outputs: Sequence[Array],
+    saved: Sequence[Array | None],
+    tapes: Sequence[Tape],
+) -> None:
+    """:func:`record` in fewer steps, with the keys of inputs and the tapes that :func:`tracked` has just given.
+
+    Args:
+        outputs: arrays of known layouts that a kernel has just made, one of them of a floating dtype.
+    """
+    made = []
+    for array in outputs:
+        if array._layout.floating:  # type: ignore[union-attr]
+            array._key = key = next(_keys)
+            for tape in tapes:
+                tape._tracked[key] = 0
+        made.append(array._key)
+    recorded = (operation, keys, made, saved, _versions(saved) if saved else ())
+    for tape in tapes:
+        tape._records.append(recorded)
+
+
+def _all_tapes() -> list[Tape]:
+    """The tapes of all threads."""
+    return [tape for found in tuple(_tapes) if (tape := found()) is not None]
+
+
+def is_leaf(array: Array) -> bool:
+    """Whether a tape watches ``array``, so that gradients with respect to it are of what it was then."""
+    return any(tape._watches(array._key) for tape in _all_tapes())
+
+
+def overwritten(array: Array, tapes: Sequence[Tape], differentiable: bool) -> None:
+    """Note that ``array``, just written, is a new value to ``tapes``, and lost to others that tracked it."""
+    before, array._key = array._key, next(_keys)
+    for tape in _all_tapes():
+        if tape not in tapes and before in tape._tracked:
+            tape._tracked[array._key] = _LOST
+        elif tape in tapes and differentiable:
+            tape._tracked[array._key] = array._storage.version
+
+
+def append(
+    operation: Operation, inputs: Keys, outputs: Keys, saved: Sequence[Array | None], tapes: Sequence[Tape]
+) -> None:
+    """Put a call on ``tapes``, which track its outputs already."""
+    recorded = (operation, inputs, outputs, saved, _versions(saved))
+    for tape in tapes:
+        tape._records.append(recorded)
+
+
+def _versions(saved: Sequence[Array | None]) -> list[int]:
+    versions = []
+    for array in saved:
+        versions.append(0 if array is None else array._storage.version)
+    return versions
+
+
+def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message: str) -> None:
+    """Record ``outputs`` as depending on ``inputs`` by a rule that raises :class:`GradientError`."""
+
+    def vjp(cotangents: object, saved: object, needs: object) -> Sequence[Array | None]:
+        raise GradientError(message)
+
+    tapes = [tape for tape in state.active if tape._knows(inputs)]
+    if tapes:
+        keys, forms = [one.key for one in inputs], [one.form for one in inputs]
+        _append(tapes, name, keys, forms, outputs, vjp, (), False)
+
+
+def launched(name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:
+    """Remember on every active tape that a kernel ran: a gradient through what it wrote is an error.
+
+    ``arguments`` are all its arrays, each with the name of its parameter; ``into`` those that it may have written.
+    """
+    for tape in state.active:
+        tape._launched(name, arguments, into)
+
+
+def overwritable(array: Array) -> bool:
+    """Whether a write to ``array`` needs no record: no active tape tracks it, but for what a kernel wrote there."""
+    return not array._trainable and all(
+        array._key not in tape._tracked or (array._storage in tape._opaque and not tape._watches(array._key))
+        for tape in state.active
+    )
+
+
+def remembered(array: Array) -> bool:
+    """Whether an active tape remembers that a kernel wrote to the memory of ``array`` (see :func:`launched`)."""
+    return any(array._storage in tape._opaque for tape in state.active)
+
+
+def _append(
+    tapes: Sequence[Tape],
+    name: str,
+    keys: Keys,
+    forms: Sequence[Likeness],
+    outputs: Sequence[Array],
+    vjp: Vjp,
+    saved: Sequence[Array | None],
+    materialize: bool,
+) -> None:
+    output_forms = list(map(form_of, outputs))
+    made: list[int | None] = []
+    for array, form in zip(outputs, output_forms, strict=True):
+        key = None
+        if form.dtype in FLOATING:
+            if array._key is not None:
+                raise GradientError(f"{name}: its output is {describe(array)} that a tape knows already")
+            array._key = key = next(_keys)
+            for tape in tapes:
+                tape._tracked[key] = array._storage.version
+        made.append(key)
+    if made != [None] * len(made):
+        operation = Operation(name, forms, output_forms, vjp, materialize)
+        append(operation, keys, made, tuple(saved), tapes)
+
+
+class _Pause:
+    """A with-block in which one tape, or every tape of the thread, does not record."""
+
+    __slots__ = ("_before", "_tape")
+
+    def __init__(self, tape: Tape | None = None) -> None:
+        self._tape = tape
+
+    def __enter__(self) -> None:
+        self._before = state.active
+        tape = self._tape
+        state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
+
+    def __exit__(self, *exc_info: object) -> None:
+        state.active = tuple(tape for tape in self._before if tape._recording)
+
+
+def stop_recording() -> _Pause:
+    """A with-block in which no tape of this thread records; a tape opened inside it does."""
+    return _Pause()
+
+
+class Tape:
+    """Records operations on watched arrays, and gives gradients.
+
+    Operations are recorded inside the ``with`` block, in the thread that entered it. Parameters are
+    watched by themselves. Tapes nest: a gradient taken inside an outer tape's block is recorded by the
+    outer tape, which gives derivatives of higher order.
+
+    Args:
+        persistent: whether ``gradient`` may be called more than once. If not, it frees what the tape holds.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([1.0, 2.0, 3.0])
+    >>> with ck.Tape() as tape:
+    ...     tape.watch(x)
+    ...     y = (x * x).sum()
+    >>> tape.gradient(y, x).tolist()
+    [2.0, 4.0, 6.0]
+    """
+
+    def __init__(self, persistent: bool = False) -> None:
+        self.persistent = persistent
+        self._tracked: MutableMapping[int | None, int] = {}
+        self._records: list[Record] = []
+        self._watched: set[int | None] = set()
+        self._opaque: MutableMapping[Storage, Opaque] = _NOTHING
+        self._recording = False
+        self._consumed = False
+        _tapes.add(ref(self, _tapes.discard))
+
+    def __enter__(self) -> Self:
+        if self._recording:
+            raise GradientError("this tape is already recording")
+        self._check_usable()
+        self._recording = True
+        state.active = (*state.active, self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self._recording = False
+        state.active = tuple(tape for tape in state.active if tape is not self)
+
+    def _check_usable(self) -> None:
+        if self._consumed:
+            raise GradientError(
+                "this tape has given its gradient and freed what it held; make a new one, or use "
+                "Tape(persistent=True)"
+            )
+
+    def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], Keys]:
+        """Which of ``inputs`` are tracked, and the keys of all; parameters are tracked from here on."""
+        tracked = self._tracked
+        keys = []
+        all_tracked = True
+        for array in inputs:
+            key = array._key
+            version = tracked.get(key)
+            if version is None:
+                if getattr(array, "_trainable", False):
+                    key = _key_of(array)
+                    tracked[key] = array._storage.version
+                elif self._opaque and array._storage in self._opaque:
+                    key = self._meet(array)
+                else:
+                    all_tracked = False
+            elif version != array._storage.version:
+                self._meet(array)
+            keys.append(key)
+        return (True,) * len(keys) if all_tracked else tuple([key in tracked for key in keys]), keys
+
+    def _meet(self, array: Array) -> int:
+        """The key of an array that was written since the tape met it, or that lies where a kernel wrote.
+
+        What a kernel wrote depends on what it was launched with, by a rule that raises, recorded when it is taken.
+
+        Raises:
+            GradientError: the array is watched or a parameter, or nothing is remembered of the write.
+        """
+        known = self._opaque.get(array._storage)
+        if known is None or self._watches(array._key) or getattr(array, "_trainable", False):
+            raise written(array)
+        key = _key_of(array)
+        self._tracked[key] = array._storage.version
+        self._records.append((known.operation(array), list(known.inputs), [key], (), ()))
+        return key
+
+    def _known(self, array: Array) -> int | None:
+        """The key of ``array`` where this tape tracks it, whatever was written to it since."""
+        if array._key not in self._tracked:
+            if getattr(array, "_trainable", False):
+                self._tracked[_key_of(array)] = array._storage.version
+            elif array._storage in self._opaque:
+                return self._meet(array)
+            else:
+                return None
+        return array._key
+
+    def _launched(self, name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:
+        keys = [(which, array, self._known(array)) for which, array in arguments if array.dtype in FLOATING]
+        found = [(which, key, form_of(array)) for which, array, key in keys if key is not None]
+        for array in into:
+            if found and array.dtype in FLOATING:
+                if self._opaque is _NOTHING:
+                    self._opaque = WeakKeyDictionary()
+                self._opaque.setdefault(array._storage, Opaque()).add(name, found)
+
+    def watch(self, *trees: Any) -> None:
+        """Track arrays from here on, as they are now.
+
+        Args:
+            trees: arrays of a floating dtype, or pytrees of them.
+
+        Raises:
+            TypeError: a leaf is not an array, or has no floating dtype.
+        """
+        self._check_usable()
+        for array in float_leaves(trees, "watch"):
+            if array._storage in self._opaque and not (array._trainable or self._watches(array._key)):
+                self._meet(array)
+            self._tracked[_key_of(array)] = array._storage.version
+            self._watched.add(array._key)
+
+    def _watches(self, key: int | None) -> bool:
+        return key in self._watched
+
+    def _knows(self, inputs: Sequence[Meta]) -> bool:
+        return any(one.key in self._tracked for one in inputs)
+
+    def stop_recording(self) -> _Pause:
+        """A with-block in which this tape does not record."""
+        return _Pause(self)
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected: Literal["none", "zero"] = "none",
+    ) -> Any:
+        """The gradient of ``target`` with respect to each of ``sources``.
+
+        May be called inside the tape's block: a tape that is not persistent then stops recording, and a
+        persistent one records the gradient as well. A gradient may share memory with another.
+
+        Args:
+            target: an array, or a pytree of arrays. The gradient of several elements is that of their sum.
+            sources: an array, or a pytree of arrays or modules.
+            output_gradients: the cotangents, of the same structure and shapes as ``target``; ones when None.
+            unconnected: what a source gets that ``target`` does not depend on, as far as the tape knows:
+                ``"none"`` for None, ``"zero"`` for zeros.
+
+        Returns:
+            A pytree like ``sources``; each gradient has the shape, dtype and device of its source.
+
+        Raises:
+            TypeError: a target or source is not an array of a floating dtype.
+            ValueError: a cotangent has not the shape of its target.
+            GradientError: the tape is used up; a saved array was written since; there is no derivative.
+        """
+        if unconnected not in ("none", "zero"):
+            raise ValueError(f"unconnected: expected 'none' or 'zero', got {unconnected!r}")
+        self._check_usable()
+        wanted = float_leaves(sources, "sources")
+        cotangents = self._seeds(target, output_gradients)
+        keys = {array._key for array in wanted if array._key in self._tracked}
+        for array in wanted:
+            if self._tracked.get(array._key) == _LOST:
+                raise written(array)
+        relevant, reached = self._relevant(keys)
+        if not self.persistent:
+            self._consumed = True
+            self._stop()
+            self._records, self._tracked, self._watched = [], {}, set()
+            self._opaque = _NOTHING
+        walk(relevant, reached, keys, cotangents)
+        own = registered().own
+        gradients: list[Array | None] = []
+        for array in wanted:
+            found = cotangents.get(array._key)
+            if found is None and unconnected == "zero":
+                found = zeros_like(array)
+            gradients.append(None if found is None else own(found))
+        return pytree.replace(sources, gradients)
+
+    def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
+        """The cotangents that the walk begins with."""
+        targets = float_leaves(target, "target")
+        for array in targets:
+            version = array._storage.version
+            unmet = array._storage in self._opaque and array._key not in self._tracked
+            if unmet or self._tracked.get(array._key, version) != version:
+                self._meet(array)
+        seeds: dict[int | None, Array] = {}
+        if output_gradients is None:
+            for array in targets:
+                if array._key in self._tracked:
+                    one = registered().ones(array.shape, array.dtype, array.device)
+                    accumulate(seeds, array._key, one)
+            return seeds
+        given = float_leaves(output_gradients, "output_gradients")
+        if len(given) != len(targets):
+            raise ValueError(f"output_gradients: expected {len(targets)} arrays, got {len(given)}")
+        for (path, array), cotangent in zip(pytree.leaves_with_path(target, "target"), given, strict=True):
+            if cotangent.shape != array.shape:
+                raise ValueError(
+                    f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"
+                )
+            if array._key in self._tracked:
+                accumulate(seeds, array._key, conform(cotangent, array, path, "output_gradients"))
+        return seeds
+
+    def _relevant(self, keys: set[int | None]) -> tuple[list[Record], set[int | None]]:
+        """The records that lie downstream of ``keys``, and the keys of all that does."""
+        reached = set(keys)
+        relevant = []
+        for recorded in self._records:
+            _, inputs, outputs, _, _ = recorded
+            if not reached.isdisjoint(inputs):
+                reached.update(outputs)
+                reached.discard(None)
+                relevant.append(recorded)
+        return relevant, reached

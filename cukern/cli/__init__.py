@@ -1,0 +1,181 @@
+"""The command line: ``python -m cukern info | render | demo | bench | functions``."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.metadata
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..device import Device, current, device, devices
+from ..errors import CukernError, DeviceError
+from ..kernel import Kernel
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status is returned."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cukern", description="GPU arrays from CUDA C++ templates."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("info", help="list devices, compilers, versions and caches").set_defaults(run=_info)
+    _add_render(commands.add_parser("render", help="print the text of a kernel that would be compiled"))
+    _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
+    _add_bench(commands.add_parser("bench", help="measure every kernel family beside other libraries"))
+    commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
+    options = parser.parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        status: int = options.run(options)
+    except (CukernError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return status
+
+
+def _functions(options: argparse.Namespace) -> int:
+    from .catalog import markdown
+
+    print(markdown(), end="")
+    return 0
+
+
+def _add_render(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("template", help="a template's name, such as nn/layer_norm/forward.cu, or a file")
+    parser.add_argument("variables", nargs="*", metavar="var=value", help="such as elem=float32 block=128")
+    parser.set_defaults(run=_render)
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", help="host or cuda:0; the GPU by default where there is one")
+    parser.add_argument("--steps", type=_positive, help="training steps (default: %(default)s)", default=800)
+    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="folder (default: %(default)s)")
+    parser.set_defaults(run=_demo)
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", help="host or cuda:0; the GPU by default where there is one")
+    parser.add_argument("--families", nargs="+", metavar="FAMILY", default=[], help="all by default")
+    parser.add_argument("--out", type=Path, help="a folder for the table, the numbers and the picture")
+    parser.set_defaults(run=_bench)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from ..bench.cases import CASES
+    from ..bench.report import measured
+
+    known = dict.fromkeys(case.family for case in CASES)
+    for family in options.families:
+        if family not in known:
+            print(f"--families: expected some of {', '.join(known)}, got {family}", file=sys.stderr)
+            return 2
+    where = current() if options.device is None else Device(options.device)
+    with device(where):
+        return measured(where, options.families, options.out)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from ..demo.run import run
+
+    return run(current() if options.device is None else Device(options.device), options.steps, options.out)
+
+
+def _render(options: argparse.Namespace) -> int:
+    variables = {}
+    for setting in options.variables:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.isidentifier():
+            print(f"render: expected var=value, got {setting!r}", file=sys.stderr)
+            return 2
+        variables[name] = _value(text)
+    path = Path(options.template)
+    try:
+        text = Kernel(path if path.is_file() else options.template).source(**variables)
+    except (TypeError, ValueError) as error:
+        print(f"render: {options.template}: {error}", file=sys.stderr)
+        return 2
+    sys.stdout.write(text)
+    return 0
+
+
+def _value(text: str) -> Any:
+    """A template variable's value: a Python literal, ``true`` or ``false``, else the text itself."""
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _info(options: argparse.Namespace) -> int:
+    for title, rows in (
+        ("versions", _versions()),
+        ("devices", _devices()),
+        ("compilers", _compilers()),
+        ("cache", _cache()),
+    ):
+        print(title)
+        for name, text in rows:
+            print(f"  {name:<12}{text}")
+    return 0
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "python", sys.version.split()[0]
+    yield "cukern", __version__
+    for name in ("numpy", "ml_dtypes", "jinja2", "tree-sitter", "cupy-cuda12x", "cupy-cuda13x"):
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            if not name.startswith("cupy"):
+                yield name, "not installed"
+
+
+def _devices() -> Iterator[tuple[str, str]]:
+    default = current()
+    for one in devices():
+        limits = one.properties
+        unit = "cores" if one.kind == "host" else "multiprocessors"
+        mark = " (default)" if one is default else ""
+        yield str(one), f"{limits.name}, {limits.multiprocessors} {unit}{mark}"
+
+
+def _compilers() -> Iterator[tuple[str, str]]:
+    from ..device import nvrtc
+    from ..device.host import compiler as host_compiler
+
+    try:
+        compiler = host_compiler.compiler()
+        yield "host", f"{' '.join(compiler.command)}: {compiler.version.splitlines()[0]}"
+    except DeviceError as error:
+        yield "host", f"none: {error}"
+    try:
+        yield "cuda", f"NVRTC {'.'.join(map(str, nvrtc.version()))}, {nvrtc.toolkit().library}"
+    except DeviceError as error:
+        yield "cuda", f"none: {error}"
+
+
+def _cache() -> Iterator[tuple[str, str]]:
+    from ..device import disk_cache
+
+    folder = disk_cache.default_folder()
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    yield "folder", str(folder)
+    yield "holds", f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"

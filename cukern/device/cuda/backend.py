@@ -1,0 +1,231 @@
+"""CUDA devices, through CuPy: its arrays, its memory pool, its compiler cache, its current stream."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...dtypes import DType
+from ...errors import DeviceError
+from ...text.signature import Param, Unit
+from .. import disk_cache
+from ..interface import FORMATS, CompilerFailure, Prepared, Properties
+from . import driver
+from .libraries import needed
+
+_INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
+# One tuple for every kernel: CuPy compiles an empty file for each distinct one in each process.
+_OPTIONS = ("--std=c++17",)
+
+
+class CudaFunction:
+    """A kernel of a loaded module."""
+
+    def __init__(
+        self,
+        function: Any,
+        attributes: Mapping[str, int],
+        unit: Unit,
+        index: int,
+        cupy: ModuleType,
+        overlap: bool,
+    ) -> None:
+        self._function = function
+        self.attributes = attributes
+        self._params = unit.signature.params
+        self._packers = [_packer(param) for param in unit.signature.params]
+        self._index = index
+        self._cupy = cupy
+        self._overlap = overlap
+
+    def __call__(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
+    ) -> None:
+        args = tuple(pack(value) for pack, value in zip(self._packers, values, strict=True))
+        if self._cupy.cuda.runtime.getDevice() == self._index:
+            self._function(grid, block, args, shared_mem=shared)
+        else:
+            with self._cupy.cuda.Device(self._index):
+                self._function(grid, block, args, shared_mem=shared)
+
+    def prepare(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        tail: Sequence[Any],
+        structs: Sequence[int] = (),
+    ) -> Prepared:
+        """See :class:`.base.CompiledFunction`: the driver's launch, its parameters in memory that is kept."""
+        leading = len(self._params) - len(tail)
+        bytes_of = iter(structs)
+        codes = [
+            _code(param, bytes(next(bytes_of)) if param.kind == "struct" else None)
+            for param in self._params[:leading]
+        ]
+        codes += [_code(param, value) for param, value in zip(self._params[leading:], tail, strict=True)]
+        ends = list(itertools.accumulate(struct.calcsize(f"={code}") for code in codes))
+        start = 8 * len(codes)  # the addresses of the parameters come first
+        memory = bytearray(start + (ends[-1] if ends else 1))
+        base = driver.address(memory)
+        struct.pack_into(f"={len(codes)}Q", memory, 0, *(base + start + end for end in [0, *ends][:-1]))
+        fixed = [_number(param, value) for param, value in zip(self._params[leading:], tail, strict=True)]
+        struct.pack_into("=" + "".join(codes[leading:]), memory, start + [0, *ends][leading], *fixed)
+        pack = partial(struct.Struct("=" + "".join(codes[:leading])).pack_into, memory, start)
+        kernel, sizes = self._function.ptr, (*grid, *block, shared)
+        return driver.launcher(self._cupy, self._index, kernel, sizes, memory, pack, self._overlap)
+
+
+def _code(param: Param, value: Any = None) -> str:
+    """How a parameter's value is packed, to a multiple of 8 bytes."""
+    if isinstance(value, bytes):
+        return f"{len(value)}s{-len(value) % 8}x"
+    if param.kind == "pointer":
+        return "Q"
+    if param.kind != "scalar" or param.dtype is None:
+        raise NotImplementedError(f"a prepared launch with the parameter {param.type_text} {param.name}")
+    return f"{FORMATS[param.dtype.name]}{-param.dtype.itemsize % 8}x"
+
+
+def _number(param: Param, value: Any) -> Any:
+    if param.dtype == dtypes.bfloat16 and param.kind == "scalar":
+        return int(_pack_bfloat16(value))
+    return value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _packer(param: Param) -> Callable[[Any], Any]:
+    """What turns a checked value into what CuPy passes with the parameter's exact size."""
+    if param.kind == "pointer":
+        return _pack_pointer
+    if param.kind == "view":
+        return _pack_view
+    if param.kind == "struct":
+        return _pack_struct
+    assert param.dtype is not None
+    if param.dtype == dtypes.int64:
+        return _same
+    if param.dtype == dtypes.bfloat16:
+        return _pack_bfloat16
+    return partial(_pack_float, param.dtype) if param.dtype in dtypes.FLOATS else param.dtype.type
+
+
+def _pack_pointer(value: Any) -> Any:
+    return 0 if value is None else value
+
+
+def _pack_float(dtype: dtypes.DType, value: float) -> Any:
+    with np.errstate(over="ignore"):
+        return dtype.type(value)
+
+
+def _pack_bfloat16(value: float) -> Any:
+    return np.array(value, dtypes.bfloat16).view(np.uint16)[()]
+
+
+def _pack_struct(value: bytes) -> Any:
+    return np.frombuffer(value, dtype=f"V{len(value)}")[0]
+
+
+def _pack_view(value: Any) -> Any:
+    size = value.itemsize
+    numbers = (*value.shape, *(stride // size for stride in value.strides))
+    return _pack_struct(struct.pack(f"Q{len(numbers)}q", value.data.ptr, *numbers))
+
+
+class CudaBackend:
+    """CUDA devices by their index."""
+
+    def __init__(self, cupy: ModuleType) -> None:
+        self.xp = cupy
+
+    @lru_cache(maxsize=1)  # noqa: B019 - there is one backend
+    def count(self) -> int:
+        try:
+            return int(self.xp.cuda.runtime.getDeviceCount())
+        except self.xp.cuda.runtime.CUDARuntimeError:
+            return 0
+
+    def properties(self, index: int) -> Properties:
+        found = self.xp.cuda.runtime.getDeviceProperties(index)
+        x, y, z = found["maxThreadsDim"]
+        gx, gy, gz = found["maxGridSize"]
+        optin = self.xp.cuda.Device(index).attributes.get(
+            "MaxSharedMemoryPerBlockOptin", found["sharedMemPerBlock"]
+        )
+        return Properties(
+            name=found["name"].decode(),
+            max_threads_per_block=found["maxThreadsPerBlock"],
+            max_block=(x, y, z),
+            max_grid=(gx, gy, gz),
+            max_shared_memory_per_block=int(optin),
+            warp_size=found["warpSize"],
+            multiprocessors=found["multiProcessorCount"],
+            # What every GPU of compute capability 9 and later can do, of any launch.
+            max_blocks_per_cluster=8 if found["major"] >= 9 else 1,
+        )
+
+    def compile(self, index: int, unit: Unit) -> CudaFunction:
+        name = unit.signature.name
+        compile_error = self.xp.cuda.compiler.CompileException
+        with self.xp.cuda.Device(index):
+            try:
+                overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
+                text = driver.waiting(unit) if overlap else unit.text
+                with needed(self.xp, "nvrtc"):
+                    module = self.xp.RawModule(code=text, options=_OPTIONS)
+                    function = module.get_function(name)
+            except compile_error as error:
+                raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
+            attributes = dict(function.attributes)
+            if unit.dynamic_shared:
+                limit = self.properties(index).max_shared_memory_per_block
+                function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
+            # The launch object below RawKernel, of the device that is active now: it skips a query a call.
+            return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
+
+    def ahead(self, job: Callable[[], object]) -> None:
+        """Never: see :class:`.base.Backend`."""
+
+    def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
+        """See :class:`.base.Backend`."""
+        return partial(self.xp.cuda.alloc, nbytes)
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """See :class:`.base.Backend`."""
+        return self.xp.empty(shape, dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """See :class:`.base.Backend`."""
+        return self.xp.zeros(shape, dtype)
+
+    def operand(self, data: Any) -> int:
+        """See :class:`.base.Backend`: the address."""
+        return 0 if data is None else int(data.data.ptr)
+
+    def synchronize(self, index: int) -> None:
+        self.xp.cuda.Device(index).synchronize()
+
+
+def backend() -> CudaBackend:
+    """The one CUDA backend.
+
+    Raises:
+        DeviceError: CuPy is not installed.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(f"device: CuPy cannot be imported ({error}); {_INSTALL}") from error
+    disk_cache.protect_cupy()
+    return CudaBackend(cupy)

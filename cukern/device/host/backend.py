@@ -1,0 +1,433 @@
+"""The host device: kernels compiled by the system's C++ compiler, their blocks run on all cores.
+
+A kernel is one small shared library: the names of CUDA C++ (``runtime/cukern_host.h``), the rendered
+text, and an entry point. Threads without barriers run as a plain loop that the compiler vectorises;
+threads with barriers run as fibers, switched by ``runtime/block.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import platform
+import re
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ... import dtypes
+from ...dtypes import DType
+from ...errors import DeviceError, KernelFault, LaunchError
+from ...text.signature import Param, Unit
+from ..interface import FORMATS, Prepared, Properties
+from .ahead import ahead
+from .compiler import build_kernel, build_runtime, machine, precompile
+from .lines import lines_at
+from .python import LARGEST_COPY, allocation, python_api, reraise
+from .translate import source
+
+_SHARED_BYTES = 232448
+_STATIC_SHARED_BYTES = 49152  # of which ptxas refuses more
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = (
+        ("abi", ctypes.c_uint),
+        ("param_count", ctypes.c_uint),
+        ("param_sizes", ctypes.POINTER(ctypes.c_uint)),
+    )
+
+
+class _Param(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_uint),
+        ("offset", ctypes.c_uint),
+        ("axes", ctypes.c_uint),
+        ("itemsize", ctypes.c_uint),
+        ("written", ctypes.c_uint),
+        ("name", ctypes.c_char_p),
+    )
+
+
+class _StaticShared(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_longlong), ("bytes", ctypes.c_longlong))
+
+
+def _quota() -> int:
+    """The cores that a container may use, by cgroup version 2; a large number if it may use all."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, -(-int(limit) // int(period)))
+    except (OSError, ValueError):
+        return 1 << 20
+
+
+def _thread_count() -> int:
+    chosen = os.environ.get("CUKERN_NUM_THREADS")
+    if chosen is None:
+        return min(len(os.sched_getaffinity(0)), _quota())
+    if not chosen.isdigit() or int(chosen) < 1:
+        raise DeviceError(f"CUKERN_NUM_THREADS: expected a number that is at least 1, got {chosen!r}")
+    return int(chosen)
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DeviceError(
+            f"what was compiled for the host cannot be loaded: {error}; where the cache's folder forbids "
+            "programs (noexec), set CUKERN_CACHE_DIR to one that allows them"
+        ) from error
+
+
+def _time_limit() -> int:
+    """The nanoseconds that a user's kernel may take; 0 for any time."""
+    chosen = os.environ.get("CUKERN_KERNEL_TIMEOUT", "60")
+    try:
+        seconds = float(chosen)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise DeviceError(f"CUKERN_KERNEL_TIMEOUT: expected seconds, 0 for no limit, got {chosen!r}")
+    return int(seconds * 1e9)
+
+
+@cache
+def _runtime_builder() -> threading.Thread:
+    """Compiles the runtime, if that is to be done, beside what all kernels share and the first kernel."""
+
+    def build() -> None:
+        with suppress(Exception):  # who needs the runtime tries again and says what is wrong
+            build_runtime()
+
+    thread = threading.Thread(target=build, name="cukern compiler")
+    thread.start()
+    ahead(precompile)
+    return thread
+
+
+@cache
+def _runtime() -> ctypes.CDLL:
+    """The runtime, compiled on this machine's first use and started once a process."""
+    _runtime_builder().join()
+    path = build_runtime()
+    library = _load(path)
+    library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+    library.cukern_last_error.restype = ctypes.c_char_p
+    library.cukern_register.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int),
+        *(ctypes.c_void_p, ctypes.c_uint),
+    )
+    library.cukern_register.restype = ctypes.c_void_p
+    library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
+    library.cukern_limit.restype = ctypes.c_ulonglong
+    library.cukern_raised.argtypes = (ctypes.c_void_p,)
+    library.cukern_probe.argtypes = (ctypes.c_ulonglong, ctypes.c_void_p)
+    library.cukern_allocate_method.restype = ctypes.c_void_p
+    limit = _time_limit()
+    if library.cukern_start(_thread_count(), ctypes.byref(python_api())):
+        raise DeviceError("the host device cannot start: the process has no thread key left")
+    library.cukern_set_limit(limit)
+    probe, out = np.zeros((3, 5), np.int16)[:, ::2], (ctypes.c_longlong * 4)()
+    library.cukern_probe(id(probe), out)
+    if list(out) != [probe.__array_interface__["data"][0], 2, 3, 10]:
+        raise DeviceError(f"the host device does not know how NumPy {np.__version__} lays out an array")
+    return library
+
+
+def _bfloat16_bits(value: float) -> int:
+    with np.errstate(over="ignore"):
+        return int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
+
+
+def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if len(value) != size:
+            raise LaunchError(
+                f"{kernel}: parameter {param.name}: {param.type_text} has {size} bytes, got {len(value)}"
+            )
+        return value
+
+    return check
+
+
+def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
+    """How a parameter of ``size`` bytes is packed: struct format, conversion, the size it should have."""
+    padding = -size % 8
+    if param.kind == "pointer":
+        return "Q", id, 8
+    if param.kind == "view":
+        expected = 8 + 16 * param.ndim
+        return f"Q{expected - 8}x", id, expected
+    if param.kind == "struct" or param.dtype is None:
+        return f"{size}s{padding}x", _struct_check(kernel, param, size), size
+    code = FORMATS[param.dtype.name]
+    convert = _bfloat16_bits if param.dtype == dtypes.bfloat16 else None
+    return f"{code}{padding}x", convert, param.dtype.itemsize
+
+
+#: What the headers themselves keep for each thread, by its symbol.
+_THREAD_INDEX = b"_ZL9threadIdx"
+_PLACE = b"_ZN6cukernL5placeE"
+_OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
+_OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
+
+
+def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
+    """The variables in static shared memory: how far behind what ``begin_block`` returns, and their bytes.
+
+    They are the thread-local symbols of a 64-bit ELF library.
+    """
+    own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
+    table, count = struct.unpack_from("<Q", library, 40)[0], struct.unpack_from("<H", library, 60)[0]
+    sections = [struct.unpack_from("<IIQQQQIIQQ", library, table + 64 * i) for i in range(count)]
+    found: list[tuple[int, int]] = []
+    anchors: dict[bytes, int] = {}
+    for _, kind, _, _, offset, size, link, *_ in sections:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        names = sections[link][4]
+        for name, info, _, _, value, length in struct.iter_unpack("<IBBHQQ", library[offset : offset + size]):
+            if info & 15 == 6:  # STT_TLS
+                start = names + name
+                symbol = library[start : library.index(b"\0", start)]
+                if symbol in own:
+                    anchors[symbol] = value
+                else:
+                    found.append((value, length))
+    anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
+    return [(value - anchor, length) for value, length in found]
+
+
+def _infinite_beyond(param: Param, value: Any) -> Any:
+    """A number as the parameter's float type rounds it: infinite when it is too large."""
+    if param.kind != "scalar" or param.dtype is None or param.dtype.name not in ("float16", "float32"):
+        return value
+    with np.errstate(over="ignore"):
+        return param.dtype.type(value)
+
+
+#: What a launch returns when a signal ended it, and when it ran too long.
+_INTERRUPTED, _TOO_LONG = 2, 3
+#: A place in the code, as the runtime writes it.
+_PC = re.compile(r" \[pc ([0-9a-f]+)\]")
+#: Grid, block and bytes of shared memory, which every launch begins with.
+_GRID = "6IQ"
+
+
+class HostFunction:
+    """A compiled kernel of the host device."""
+
+    def __init__(self, unit: Unit, path: Path) -> None:
+        runtime = _runtime()
+        self._library = _load(path)
+        kernel = _Kernel.in_dll(self._library, "cukern_kernel")
+        name = unit.signature.name
+        sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
+        offset, table = 0, (_Param * max(1, len(sizes)))()
+        self._codes: list[str] = []
+        self._converters: list[Callable[[Any], Any] | None] = []
+        for i, (param, size) in enumerate(zip(unit.signature.params, sizes, strict=True)):
+            code, convert, expected = _layout(name, param, size)
+            if size != expected:
+                raise LaunchError(
+                    f"{name}: parameter {param.name}: {param.type_text} has {size} bytes for the compiler "
+                    f"and {expected} by its signature"
+                )
+            itemsize = param.dtype.itemsize if param.dtype is not None else 0
+            kind = {"pointer": 1, "view": 2}.get(param.kind, 0)
+            written = kind != 0 and not param.const
+            table[i] = _Param(kind, offset, param.ndim, itemsize, written, param.name.encode())
+            self._codes.append(code)
+            offset += -(-size // 8) * 8
+            self._converters.append(convert)
+        self._pack = struct.Struct(f"={_GRID}{''.join(self._codes)}").pack
+        self._launch = runtime.cukern_launch
+        self._last_error = runtime.cukern_last_error
+        self._name = name
+        self._params = unit.signature.params
+        variables = _static_shared(path.read_bytes(), unit)
+        static_shared = sum(length for _, length in variables)
+        if static_shared > _STATIC_SHARED_BYTES:
+            raise LaunchError(
+                f"{name}: {static_shared} bytes of static __shared__ memory, where CUDA allows "
+                f"{_STATIC_SHARED_BYTES}: declare it extern and give its size at launch, shared=..."
+            )
+        prints = "printf" in unit.calls
+        poisoned = (_StaticShared * max(1, len(variables)))(*(_StaticShared(*found) for found in variables))
+        self._kept = table, poisoned  # which the runtime reads at every launch
+        self._handle = runtime.cukern_register(
+            ctypes.addressof(kernel),
+            offset,
+            table,
+            prints,
+            None if unit.trusted else poisoned,
+            len(variables),
+        )
+        self._unit = unit
+        self.attributes: Mapping[str, int] = {
+            "max_threads_per_block": 1024,
+            "shared_size_bytes": static_shared,
+        }
+
+    def __call__(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
+    ) -> None:
+        pairs = zip(self._converters, values, strict=True)
+        items = [value if convert is None else convert(value) for convert, value in pairs]
+        try:
+            packed = self._pack(*grid, *block, shared, *items)
+        except OverflowError:
+            items = [_infinite_beyond(param, item) for param, item in zip(self._params, items, strict=True)]
+            packed = self._pack(*grid, *block, shared, *items)
+        if status := self._launch(self._handle, packed):
+            raise self._fault(status)
+
+    def _fault(self, status: int) -> KernelFault:
+        """What ``status`` of a launch means; raises what a signal's handler raised."""
+        if status == _INTERRUPTED:
+            reraise(_runtime())
+        text = f"{self._name}: {self._last_error().decode(errors='replace')}"
+        return KernelFault(self._overtime(text) if status == _TOO_LONG else text)
+
+    def _overtime(self, text: str) -> str:
+        head, places = text.partition(": ")[::2]
+        places = places.replace("\n", "\n  ")
+        lines = lines_at(self._unit, [int(pc, 16) for pc in _PC.findall(places)])
+        places = _PC.sub(lambda found: lines.get(int(found[1], 16), ""), places)
+        limit = _runtime().cukern_limit() / 1e9
+        return (
+            f"{head}: stopped, as it ran longer than {limit:g} s (CUKERN_KERNEL_TIMEOUT sets the seconds, 0 for no "
+            f"limit)\n  {places}\nOn the host a thread runs until it waits at a barrier, a warp's function or "
+            "__nanosleep, and blocks begin in their order: to spin on what another thread or a later block writes "
+            "may never end"
+        )
+
+    def prepare(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        tail: Sequence[Any],
+        structs: Sequence[int] = (),
+    ) -> Prepared:
+        """See :class:`.base.CompiledFunction`: all but the leading arguments packed once."""
+        leading = len(self._codes) - len(tail)
+        items = [
+            value if convert is None else convert(value)
+            for convert, value in zip(self._converters[leading:], tail, strict=True)
+        ]
+        head = struct.pack(f"={_GRID}", *grid, *block, shared)
+        fixed = struct.pack("=" + "".join(self._codes[leading:]), *items)
+        codes = "".join(self._codes[:leading])
+        pack = struct.Struct(f"={len(head)}s{codes}{len(fixed)}s").pack
+        start, handle = self._launch, self._handle
+        # Most launches are of one or two operands and a result.
+        if leading == 2:
+
+            def launch_two(x: Any, y: Any) -> None:
+                if status := start(handle, pack(head, x, y, fixed)):
+                    raise self._fault(status)
+
+            return launch_two
+        if leading == 3:
+
+            def launch_three(x: Any, y: Any, z: Any) -> None:
+                if status := start(handle, pack(head, x, y, z, fixed)):
+                    raise self._fault(status)
+
+            return launch_three
+
+        def launch(*values: Any) -> None:
+            if status := start(handle, pack(head, *values, fixed)):
+                raise self._fault(status)
+
+        return launch
+
+
+@lru_cache(maxsize=1024)
+def _allocation(shape: tuple[int, ...], dtype: DType, zeroed: bool) -> Callable[[], Any]:
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes <= LARGEST_COPY:
+        return partial(np.zeros if zeroed else np.empty, shape, dtype)
+    return allocation(_runtime(), shape, dtype, nbytes, zeroed)
+
+
+class Host:
+    """The one device of kind ``host``."""
+
+    @property
+    def xp(self) -> ModuleType:
+        return np
+
+    def count(self) -> int:
+        return 1
+
+    def properties(self, index: int) -> Properties:
+        return Properties(
+            name=_cpu_name(),
+            max_threads_per_block=1024,
+            max_block=(1024, 1024, 64),
+            max_grid=(2**31 - 1, 65535, 65535),
+            max_shared_memory_per_block=_SHARED_BYTES,
+            warp_size=32,
+            multiprocessors=_thread_count(),
+            max_blocks_per_cluster=1,
+        )
+
+    def compile(self, index: int, unit: Unit) -> HostFunction:
+        """Compile a unit, or load what an earlier process compiled.
+
+        Raises:
+            CompilerFailure: the compiler refuses the text.
+            DeviceError: there is no compiler.
+        """
+        _runtime_builder()
+        return HostFunction(unit, build_kernel(source(unit)))
+
+    def ahead(self, job: Callable[[], object]) -> None:
+        """See :class:`.base.Backend`."""
+        ahead(job)
+
+    def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
+        """See :class:`.base.Backend`."""
+        if nbytes <= LARGEST_COPY:
+            return partial(np.empty, shape, dtype)
+        return allocation(_runtime(), shape, dtype, nbytes, False)
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """See :class:`.base.Backend`: what is large lies between red zones."""
+        return _allocation(shape, dtype, False)()
+
+    def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """See :class:`.base.Backend`: what is large lies between red zones."""
+        return _allocation(shape, dtype, True)()
+
+    def operand(self, data: Any) -> int:
+        """See :class:`.base.Backend`: the runtime reads address and size off the ndarray itself."""
+        return id(data)
+
+    def synchronize(self, index: int) -> None:
+        """Returns at once: a launch on the host ends when it returns."""
+
+
+def _cpu_name() -> str:
+    for line in machine().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def backend() -> Host:
+    return Host()

@@ -1,0 +1,249 @@
+"""The host device's C++ compiler: which one, how it is called, and the cache of what it made."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ...errors import DeviceError
+from ..disk_cache import DiskCache, default_folder
+from ..interface import CompilerFailure
+
+#: The names of CUDA C++ for the host's compiler, and the runtime that launches kernels.
+RUNTIME = Path(__file__).parent / "runtime"
+#: What a kernel's C++ includes, and nothing before it.
+HEADER = "cukern_kernel.h"
+
+_FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
+# No fast-math: NaN and infinity are NumPy's. Pointers may be cast as freely as in CUDA.
+_KERNEL_FLAGS = [
+    *shlex.split("-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
+    # The widest vectors that there are: compilers shun those of 512 bits, with which functions take half the time.
+    *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),
+    "-fno-strict-aliasing",
+    "-Wno-attributes",
+    f"-I{RUNTIME}",
+    f"-I{RUNTIME / 'include'}",
+]
+_RUNTIME_FLAGS = ["-O2", "-pthread", f"-I{RUNTIME}"]
+# A kernel has no use for the C++ library, whose start-up files cost half of the link. A thread has
+# CUDA's 512 KB of local memory. Functions that the entry point does not reach are left out.
+_GCC_KERNEL = shlex.split(
+    "-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs -lm -lc -lgcc"
+)
+_CLANG_KERNEL = [
+    *shlex.split("-Wframe-larger-than=524288 -Werror=frame-larger-than -nostdlib++ -lm"),
+    "-UNDEBUG",  # which zig defines when it optimises
+]
+_CLANG_RUNTIME = ["-nostdlib++"]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: how it is called, and what it says it is."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def is_gcc(self) -> bool:
+        return "Free Software Foundation" in self.version
+
+    def kernel_command(self, output: Path, precompiled: Path | None = None, lines: bool = False) -> list[str]:
+        """What compiles a kernel from standard input to the shared library ``output``.
+
+        Args:
+            precompiled: the folder of what :meth:`header_command` has made; it is used if it fits.
+            lines: whether the library has a table of the lines that its code comes from.
+        """
+        own = [*(_GCC_KERNEL if self.is_gcc else _CLANG_KERNEL), *(["-g1"] if lines else [])]
+        include = [] if precompiled is None else [f"-I{precompiled}"]
+        command = [*self.command, *_FLAGS, *include, *_KERNEL_FLAGS]
+        return [*command, "-x", "c++", "-", "-o", str(output), *own]
+
+    def header_command(self, output: Path) -> list[str]:
+        """What compiles :data:`HEADER` to ``output``, for GCC alone."""
+        command = [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-fwhole-program"]
+        return [*command, "-x", "c++-header", str(RUNTIME / HEADER), "-o", str(output)]
+
+    def runtime_command(self, output: Path) -> list[str]:
+        """What compiles the runtime likewise."""
+        own = [] if self.is_gcc else _CLANG_RUNTIME
+        return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
+
+
+def _run(command: Sequence[str], source: str, output: Path) -> None:
+    # zig keeps a cache of its own, by default in a home that may be read-only.
+    zig = str(output.parent.parent / "zig")
+    environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
+    # A process group of its own: an interrupt typed at the terminal is for Python to handle.
+    done = subprocess.run(
+        command,
+        input=source,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment,
+        process_group=0,
+    )
+    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
+    if not done.returncode and not output.stat().st_size:
+        raise DeviceError(f"{command[0]} made no file and is no C++ compiler: CXX may name another")
+    if done.returncode:
+        raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
+
+
+def _try_compiler(command: Sequence[str]) -> Compiler | None:
+    if not command or shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True)
+    except OSError:
+        return None
+    return None if done.returncode else Compiler(tuple(command), done.stdout.strip())
+
+
+@cache
+def _find(chosen: str | None, path: str | None) -> Compiler:
+    if chosen:
+        try:
+            found = _try_compiler(shlex.split(chosen))
+        except ValueError:  # a quotation that does not end
+            found = None
+        if found is None:
+            raise DeviceError(f"CXX is {chosen!r}, which is no compiler that runs here")
+        return found
+    for name in ("c++", "g++", "clang++"):
+        if found := _try_compiler([name]):
+            return found
+    zig = [sys.executable, "-m", "ziglang", "c++"]
+    if importlib.util.find_spec("ziglang") and (found := _try_compiler(zig)):
+        return found
+    raise DeviceError(
+        "the host device needs a C++ compiler and found none: install the system's (g++ or clang++; the "
+        'environment variable CXX may name another), or run: pip install "cukern[zig]"'
+    )
+
+
+def compiler() -> Compiler:
+    """The C++ compiler: ``$CXX``, or the first of c++, g++, clang++ and ziglang that is installed.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    return _find(os.environ.get("CXX"), os.environ.get("PATH"))
+
+
+@cache
+def machine() -> str:
+    """What ``-march=native`` and the C library mean here, as caches may be shared by machines."""
+    lines = []
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if not line.strip():
+                    break
+                if line.startswith(("model name", "flags", "Features", "CPU implementer", "CPU part", "isa")):
+                    lines.append(line)
+    except OSError:
+        lines.append(platform.processor())
+    return "".join([platform.machine(), "\n", " ".join(platform.libc_ver()), "\n", *lines])
+
+
+@cache
+def _headers_hash() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(RUNTIME.rglob("*.h")):
+        digest.update(f"{path.relative_to(RUNTIME)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@cache
+def _cache(folder: Path) -> DiskCache:
+    return DiskCache(folder)
+
+
+def _entry(
+    found: Compiler, options: list[str], source: str, make: Callable[[Path], None], name: str = ""
+) -> Path:
+    """The file that ``make`` makes of ``source``, kept under the hash of all that it depends on.
+
+    Args:
+        options: the command without the file's own path.
+        name: that of the file, if it has to have one.
+    """
+    # The package's folder stands in the command, and matters less than what is in it.
+    text = " ".join(options).replace(str(RUNTIME), "")
+    parts = "\0".join((text, found.version, machine(), _headers_hash(), source))
+    key = hashlib.sha256(parts.encode()).hexdigest()
+    return _cache(default_folder() / "host").get(f"{key}/{name}" if name else key, make)
+
+
+@cache
+def _precompiled(found: Compiler, folder: Path) -> Path | None:
+    """The folder of the precompiled :data:`HEADER`, a fifth of a kernel's compile time; None without it."""
+    if not found.is_gcc:
+        return None
+
+    def make(path: Path) -> None:
+        _run(found.header_command(path), "", path)
+
+    try:
+        return _entry(found, found.header_command(Path()), "", make, f"{HEADER}.gch").parent
+    except (CompilerFailure, DeviceError):
+        return None
+
+
+def precompile() -> None:
+    """Make what all kernels share, if there is a compiler that can.
+
+    Raises:
+        DeviceError: there is no compiler.
+    """
+    _precompiled(compiler(), default_folder())
+
+
+def build_kernel(source: str, lines: bool = False) -> Path:
+    """The shared library of a kernel's C++, from the cache or compiled.
+
+    Args:
+        source: the C++.
+        lines: whether it has a table of the lines that its code comes from.
+
+    Raises:
+        CompilerFailure: the compiler refuses it.
+        DeviceError: there is no compiler.
+    """
+    found = compiler()
+
+    def make(path: Path) -> None:
+        if not lines and (precompiled := _precompiled(found, default_folder())):
+            # What goes wrong with the precompiled header goes right without it, and else is said as it is.
+            with suppress(CompilerFailure):
+                return _run(found.kernel_command(path, precompiled), source, path)
+        _run(found.kernel_command(path, lines=lines), source, path)
+
+    return _entry(found, found.kernel_command(Path(), lines=lines), source, make)
+
+
+def build_runtime() -> Path:
+    """The shared library of the runtime, from the cache or compiled; raises as :func:`build_kernel`."""
+    found, source = compiler(), (RUNTIME / "runtime.cpp").read_text()
+
+    def make(path: Path) -> None:
+        _run(found.runtime_command(path), source, path)
+
+    return _entry(found, found.runtime_command(Path()), source, make)

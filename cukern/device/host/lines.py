@@ -1,0 +1,50 @@
+"""The template's lines that places in a kernel's compiled code come from, asked for when one is stopped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from ...text.signature import Unit
+from ..interface import CompilerFailure
+from .compiler import build_kernel
+from .translate import source
+
+_DIRECTIVE = re.compile(r'^#line \d+ "([^"]+)"', re.MULTILINE)
+
+
+def lines_at(unit: Unit, places: Sequence[int]) -> dict[int, str]:
+    """`` at template:line`` for offsets into the library of ``unit``, those that are known.
+
+    The kernel is compiled once more, with a table of lines, which changes none of its code.
+    """
+    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+    if not places or tool is None:
+        return {}
+    try:
+        path = build_kernel(source(unit), lines=True)
+    except CompilerFailure:
+        return {}
+    templates = sorted(
+        set(_DIRECTIVE.findall(unit.text)), key=lambda name: (name.startswith("prelude/"), -len(name))
+    )
+    found = {}
+    for place in places:
+        command = [tool, "-i", "-e", str(path), hex(place)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        at = _template_line(done.stdout.splitlines(), templates)
+        if at:
+            found[place] = f" at {at}"
+    return found
+
+
+def _template_line(frames: Sequence[str], templates: Sequence[str]) -> str | None:
+    """The first of addr2line's frames, innermost first, that is in a template."""
+    for template in templates:
+        for frame in frames:
+            file, _, number = frame.partition(" (")[0].rpartition(":")
+            if file.endswith(template) and number.isdigit():
+                return f"{template}:{number}"
+    return None

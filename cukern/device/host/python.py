@@ -1,0 +1,85 @@
+"""What the host runtime needs of Python's and NumPy's C interfaces, and the arrays that it makes by them."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...dtypes import DType
+
+#: Arrays of at most these bytes are copied to between red zones when a kernel writes them; see zones.h.
+LARGEST_COPY = 8192
+
+#: One object for each dtype, whose address stays good.
+_dtypes: dict[DType, DType] = {}
+# Places in the table of NumPy's C interface, which no release moves.
+_NEW_FROM_DESCR, _ZEROS, _SET_BASE_OBJECT = 94, 183, 282
+
+
+class _Python(ctypes.Structure):
+    """As ``Python`` in python.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            *(
+                "none",
+                "array_type",
+                "uint8",
+                "object_header_bytes",
+                "bytes_as_string",
+                "increase",
+                "decrease",
+            ),
+            *("take_lock", "release_lock", "run_signal_handlers", "fetch_error"),
+            *("new_array", "new_zeros", "set_base"),
+        )
+    )
+
+
+@cache
+def python_api() -> _Python:
+    """The functions and objects that the runtime calls and compares with."""
+    api = ctypes.pythonapi
+    pointer_of = api.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    table = (ctypes.c_void_p * (_SET_BASE_OBJECT + 1)).from_address(
+        pointer_of(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
+    )
+    names = (
+        *("PyBytes_AsString", "Py_IncRef", "Py_DecRef", "PyGILState_Ensure", "PyGILState_Release"),
+        *("PyErr_CheckSignals", "PyErr_Fetch"),
+    )
+    functions = [ctypes.cast(getattr(api, name), ctypes.c_void_p) for name in names]
+    return _Python(
+        *(id(None), id(np.ndarray), id(np.dtype(np.uint8)), object.__basicsize__),
+        *functions,
+        *(table[place] for place in (_NEW_FROM_DESCR, _ZEROS, _SET_BASE_OBJECT)),
+    )
+
+
+def allocation(
+    runtime: ctypes.CDLL, shape: tuple[int, ...], dtype: DType, nbytes: int, zeroed: bool
+) -> Callable[[], Any]:
+    """A function that makes an ndarray in C order between red zones, as fast as ``np.empty`` or ``np.zeros``."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    lasting = _dtypes.setdefault(dtype, dtype)
+    wanted = struct.pack(f"=Q{3 + len(shape)}q", id(lasting), nbytes, zeroed, len(shape), *shape)
+    made: Callable[[], Any] = make(runtime.cukern_allocate_method(), wanted, None)
+    return made
+
+
+def reraise(runtime: ctypes.CDLL) -> None:
+    """Raise what a signal's handler raised while the runtime asked Python to run it."""
+    error = (ctypes.c_void_p * 3)()
+    runtime.cukern_raised(error)
+    restore = ctypes.pythonapi.PyErr_Restore
+    restore.restype, restore.argtypes = None, (ctypes.c_void_p,) * 3
+    restore(*error)

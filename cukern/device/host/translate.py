@@ -1,0 +1,220 @@
+"""The C++ of a kernel for the host: its text, rewritten in two small ways, and an entry point."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import tree_sitter
+import tree_sitter_cuda
+
+from ...text.signature import DynamicShared, Unit, blanked
+from .compiler import HEADER
+
+#: A kernel that reaches one of these needs its threads to take turns.
+_COLLECTIVES = frozenset(
+    ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep"]
+    + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]
+    + [f"__shfl{kind}_sync" for kind in ("", "_up", "_down", "_xor")]
+    + [f"__{vote}_sync" for vote in ("ballot", "all", "any", "match_any", "match_all")]
+    + [f"__reduce_{op}_sync" for op in ("add", "min", "max", "and", "or", "xor")]
+)
+_BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
+
+#: Static shared memory whose alignment stands behind ``__shared__``.
+_SHARED_ALIGNED = re.compile(
+    rb"\b((?:(?:static|const|volatile)\s+)*)__shared__\s[^;{}()=]*?"
+    rb"(\balignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))"
+)
+
+#: Bytes from the first to before the second become the text.
+Edit = tuple[int, int, str]
+
+
+@cache
+def _language() -> tree_sitter.Language:
+    return tree_sitter.Language(tree_sitter_cuda.language())
+
+
+def _shared_edit(text: bytes, found: DynamicShared) -> Edit:
+    """A dynamic shared array as a pointer to the block's buffer, on as many lines."""
+    old = text[found.start : found.end].decode()
+    inner = old.rpartition(found.name)[2].partition("]")[2].rstrip().removesuffix(";").strip()
+    declared = f"cukern::Pointer<{found.type_text}{inner}> {found.name}"
+    # At file scope there is nothing yet to point at: the entry point sets it for each block.
+    here, later = f"const {declared} = cukern::dynamic_shared();", f"static thread_local {declared};"
+    return found.start, found.end, (later if found.at_file_scope else here) + "\n" * old.count("\n")
+
+
+def _index_terms(node: tree_sitter.Node) -> list[tree_sitter.Node] | None:
+    """The built-in variables of a sum of products of these and integers; None for anything else."""
+    text = (node.text or b"").decode()
+    if node.type == "number_literal":
+        return [] if text.isdigit() else None
+    if node.type == "parenthesized_expression" and len(node.named_children) == 1:
+        return _index_terms(node.named_children[0])
+    if node.type == "field_expression":
+        return [node] if text.partition(".")[0] in _BUILTINS else None
+    if node.type != "binary_expression" or node.children[1].type not in ("+", "*"):
+        return None
+    left, right = _index_terms(node.children[0]), _index_terms(node.children[2])
+    return None if left is None or right is None else left + right
+
+
+def _index_edits(text: bytes) -> Iterator[Edit]:
+    """``(int)`` before the built-in variables that an ``int`` is set to a sum of products of.
+
+    The sum is the same, as an ``int`` could not hold a larger one. Computed without wrapping around, it
+    lets the compiler see that neighbouring threads use neighbouring elements, and vectorise them.
+    """
+    nodes = [tree_sitter.Parser(_language()).parse(blanked(text)).root_node]
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(node.children)
+        if node.type != "init_declarator" or node.parent is None:
+            continue
+        declared, value = node.parent.child_by_field_name("type"), node.child_by_field_name("value")
+        if declared is None or value is None or declared.text != b"int":
+            continue
+        for term in _index_terms(value) or ():
+            yield term.start_byte, term.start_byte, "(int)"
+
+
+def _alignment_edits(text: bytes) -> Iterator[Edit]:
+    """``alignas`` moved before ``__shared__``: C++ wants it first, CUDA's own guide puts it second."""
+    for found in _SHARED_ALIGNED.finditer(text):
+        yield found.start(2), found.end(2), ""
+        yield found.start(), found.start(), found[2].decode() + " "
+
+
+def _rewritten(unit: Unit, fibers: bool) -> str:
+    text = unit.text.encode()
+    edits = [_shared_edit(text, found) for found in unit.dynamic_shared]
+    if not fibers and "blockIdx" in unit.text:
+        edits.extend(_index_edits(text))
+    edits.extend(_alignment_edits(text))
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new.encode() + text[end:]
+    return text.decode()
+
+
+_ENTRY = """
+#line 1 "cukern entry point"
+namespace cukern {{
+using Function = decltype(&::{name});
+static void enter_block(const Launch* launch, Dim block, void* shared) {{
+    begin_block(launch, block, shared);
+    {bindings}
+}}
+{run}
+}}
+extern "C" __attribute__((visibility("default"), externally_visible)) const cukern::Kernel cukern_kernel = {{
+    cukern::abi_version, cukern::Params<cukern::Function>::count, cukern::Params<cukern::Function>::sizes,
+    &cukern::runtime, {functions}}};
+"""
+
+_PLAIN = """
+static void run_blocks(
+    const Launch* launch, unsigned long long first, unsigned long long count, void* shared) {{
+    enter_block(launch, block_at(launch, first), shared);
+    {loads}{place}
+    const int x_end = launch->block.x, y_end = launch->block.y, z_end = launch->block.z;
+    for (unsigned long long done = 0; done < count; ++done) {{{mark_block}
+        for (int z = 0; z < z_end; ++z) {{
+            threadIdx.z = z;{mark_z}
+            for (int y = 0; y < y_end; ++y) {{
+                threadIdx.y = y;{mark_y}
+                for (int x = 0; x < x_end; ++x) {{
+                    threadIdx.x = x;{mark_x}
+                    ::{name}({arguments});
+                }}
+            }}
+        }}
+        next_block(launch);
+    }}
+}}"""
+
+#: The same of a kernel whose blocks have one thread, which a compiler takes a tenth less time for.
+_SINGLE = """
+static void run_blocks(
+    const Launch* launch, unsigned long long first, unsigned long long count, void* shared) {{
+    enter_block(launch, block_at(launch, first), shared);
+    {loads}
+    threadIdx = {{0, 0, 0}};
+    for (unsigned long long done = 0; done < count; ++done) {{
+        ::{name}({arguments});
+        next_block(launch);
+    }}
+}}"""
+
+# Where the runtime reads which thread it stopped, and of which block: threadIdx itself is in a register.
+_MARKED = """
+static thread_local Dim place[2];
+static Dim* begin_threads(const Launch* launch, Dim block, void* shared) {{
+    enter_block(launch, block, shared);
+    return place;
+}}"""
+_PLACE = """
+    volatile Dim* here = place;
+    __asm__("" : "+r"(here));"""
+_MARK_BLOCK = " here[1].x = blockIdx.x, here[1].y = blockIdx.y, here[1].z = blockIdx.z;"
+
+_FIBERS = """
+static Dim* begin_threads(const Launch* launch, Dim block, void* shared) {{
+    enter_block(launch, block, shared);
+    return (Dim*)&threadIdx;
+}}
+static void run_thread(const Launch* launch) {{
+    {loads}
+    ::{name}({arguments});
+}}"""
+
+
+def needs_fibers(unit: Unit) -> bool:
+    """Whether the threads of the unit's kernel wait for each other."""
+    return not _COLLECTIVES.isdisjoint(unit.calls)
+
+
+# What a thread may wait for another by, without a function that lets others run.
+_MAY_SPIN = re.compile(r"\b(volatile|goto|while)\b(?!\s*\(\s*0\s*\))|\bfor\s*\([^;()]*;\s*;")
+_COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
+_OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
+
+
+def keeps_place(unit: Unit) -> bool:
+    """Whether a user's kernel without barriers keeps its running thread known: it may wait for another thread.
+
+    So does one with shared memory, whose blocks are looked after one by one.
+    """
+    if unit.trusted or needs_fibers(unit):
+        return False
+    own = _OWN_LINES.search(unit.text)
+    text = _COMMENTS.sub(" ", unit.text[own.start() if own else 0 :])
+    atomic = any(name.startswith("atomic") for name in unit.calls)
+    return atomic or "__shared__" in text or _MAY_SPIN.search(text) is not None
+
+
+def source(unit: Unit) -> str:
+    """The C++ that is compiled for ``unit``, the included headers aside."""
+    name, count = unit.signature.name, len(unit.signature.params)
+    load = "const auto a{0} = load_param<{0}, Function>(launch->params);"
+    fibers = needs_fibers(unit)
+    alone = unit.signature.max_threads == 1
+    marked = keeps_place(unit)
+    parts = (_FIBERS,) if fibers else (_MARKED, _PLAIN) if marked else (_SINGLE,) if alone else (_PLAIN,)
+    run = "".join(parts).format(
+        name=name,
+        place=_PLACE if marked else "",
+        mark_block=_MARK_BLOCK if marked else "",
+        **{f"mark_{axis}": f" here->{axis} = {axis};" if marked else "" for axis in "xyz"},
+        loads="\n    ".join(load.format(i) for i in range(count)),
+        arguments=", ".join(f"a{i}" for i in range(count)),
+    )
+    bindings = " ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope)
+    functions = "nullptr, cukern::begin_threads, cukern::run_thread"
+    if not fibers:
+        functions = f"cukern::run_blocks, {'cukern::begin_threads' if marked else 'nullptr'}, nullptr"
+    entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
+    # In these brackets no file of that name in the current folder takes its place.
+    return f"#include <{HEADER}>\n{_rewritten(unit, fibers)}{entry}"

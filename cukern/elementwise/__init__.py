@@ -1,0 +1,1 @@
+"""Elementwise functions: rows, symbolic graphs, programs of several outputs, and their launches."""

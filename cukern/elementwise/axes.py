@@ -1,0 +1,184 @@
+"""Axis arguments, and the helper that records an operation."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from numpy.exceptions import AxisError
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray
+from ..array.creation import beside as joined
+from ..array.operators import FUNCTIONS, is_foreign
+from ..autodiff import tape
+from ..errors import GradientError
+from .graph import Expr
+from .row import is_scalar
+
+Axis = int | tuple[int, ...] | None
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def public(function: F) -> F:
+    """Register a function under its name, for methods and operators to find."""
+    FUNCTIONS[function.__name__] = function
+    return function
+
+
+def on_device(function: F) -> F:
+    """Run a function with the device of its first argument current, as CuPy's functions need."""
+
+    @functools.wraps(function)
+    def wrapper(x: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, Array):
+            x = require_array(x, function.__name__, beside=first_array(args))
+        if x.device.kind == "host":
+            return function(x, *args, **options)
+        with x.device.activate():
+            return function(x, *args, **options)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def require_array(x: object, name: str, argument: str = "x", beside: Array | None = None) -> Array:
+    """``x`` as an Array: one as it is; NumPy's arrays, numbers and nested lists as :func:`cukern.asarray` makes them.
+
+    Args:
+        x: the argument of a function.
+        name: the function, for the error.
+        argument: the argument's name, for the error.
+        beside: an operand of the same function: what is no Array goes to its device, and a Python number
+            takes its dtype, as it does in arithmetic.
+
+    Raises:
+        TypeError: no dtype of cukern holds it; a symbol of a fused function is none.
+    """
+    return x if isinstance(x, Array) else _made(x, name, argument, beside)
+
+
+FUNCTIONS["require_array"] = require_array
+
+
+def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = ()) -> list[Array]:
+    """Operands of one function as Arrays: what is none goes beside the first that is one.
+
+    Args:
+        values: the operands.
+        name: the function, for the error.
+        arguments: their names, for the error; ``arrays[0]`` and so on by default.
+    """
+    made = list(values)
+    for x in made:
+        if not isinstance(x, Array):
+            break
+    else:
+        return made
+    first = first_array(made)
+    names = arguments or [f"arrays[{i}]" for i in range(len(made))]
+    return [require_array(x, name, argument, first) for x, argument in zip(made, names, strict=True)]
+
+
+def first_array(values: Iterable[Any]) -> Array | None:
+    """The first Array among some values, beside which the others go; None where there is none."""
+    return next((value for value in values if isinstance(value, Array)), None)
+
+
+def require_written(x: object, name: str, argument: str = "x") -> Array:
+    """``x``, an Array that a function writes into; nothing else, as what were made of it would be written.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(x, Array):
+        return x
+    raise TypeError(f"{name}: {argument}: expected a cukern.Array to write into, got {type(x).__name__}")
+
+
+def _made(x: Any, name: str, argument: str, beside: Array | None) -> Array:
+    """An Array of what is none."""
+    if isinstance(x, Expr):
+        raise TypeError(f"{name}: a fused function is elementwise; apply {name} before or after it")
+    listed = isinstance(x, (list, tuple, range))
+    device = None if beside is None else beside.device
+    dtype = dtypes.result_type(beside.dtype, x) if beside is not None and is_scalar(x) else None
+    if is_scalar(x) or listed or is_foreign(x):
+        try:
+            return asarray(x, dtype, device) if beside is None or not listed else joined(x, beside)
+        except (TypeError, ValueError) as error:
+            reason = str(error).removeprefix("obj: ")
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{name}: {argument}: {reason}") from error
+    raise TypeError(
+        f"{name}: {argument}: expected an array, a number or nested lists of them, got {type(x).__name__}"
+    )
+
+
+def require_constant(name: str, **arguments: Any) -> None:
+    """Refuse arrays that a tape tracks as arguments by which there is no derivative.
+
+    Raises:
+        GradientError: an argument is one; the error names it.
+    """
+    for argument, value in arguments.items():
+        if isinstance(value, Array) and tape.recording((value,)):
+            raise GradientError(
+                f"{name}: {argument}: there is no derivative by it, and it is an array that a tape tracks; pass "
+                "cukern.stop_gradient of it"
+            )
+
+
+def normalize_axis(axis: Any, ndim: int, name: str) -> int:
+    """``axis`` counted from 0.
+
+    Raises:
+        TypeError: not an integer.
+        AxisError: out of range; a ValueError and an IndexError.
+    """
+    number = operator.index(axis)
+    if not -ndim <= number < ndim:
+        raise AxisError(f"{name}: axis {number} is out of bounds for an array with {ndim} axes")
+    return number % ndim
+
+
+def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
+    """``axis``, one or several, as distinct axes counted from 0; None is all.
+
+    Raises:
+        ValueError: an axis is named twice.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    axes = tuple(
+        normalize_axis(a, ndim, name) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))
+    )
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"{name}: an axis is named twice in {axis}")
+    return axes
+
+
+def view(x: Array, data: Any) -> Array:
+    """An Array over a view of the memory of ``x``."""
+    return Array._wrap(data, x.device, x._storage)
+
+
+def recorded(name: str, x: Array, made: Array, vjp: Callable[[Array], Array | None]) -> Array:
+    """``made``, recorded as a linear function of ``x`` where a tape tracks that."""
+    if tape.recording((x,)):
+        tape.record(name, (x,), (made,), lambda cotangents, saved, needs: (vjp(cotangents[0]),))
+    return made
+
+
+def recorded_many(
+    name: str,
+    xs: Sequence[Array],
+    made: Array,
+    vjp: Callable[[Array, tuple[bool, ...]], Sequence[Array | None]],
+) -> Array:
+    """``made``, recorded as a linear function of several arrays where a tape tracks one of them."""
+    if tape.recording(xs):
+        tape.record(name, xs, (made,), lambda cotangents, saved, needs: vjp(cotangents[0], needs))
+    return made

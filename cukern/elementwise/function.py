@@ -1,0 +1,483 @@
+"""Elementwise functions on arrays: a row of the table, or any program, evaluated and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray
+from ..array.operators import CALLS, FUNCTIONS
+from ..autodiff import tape
+from .axes import first_array, public, require_array
+from .graph import Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
+from .plan import Plan, plan_for, planned
+from .program import Backward, Program, program, remember
+from .row import FLOAT, Row, Scalar, is_scalar
+
+ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
+
+
+def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> list[Array]:
+    """The outputs of a program on arrays of one device, recorded where a tape tracks an input.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        ValueError: their shapes do not broadcast.
+    """
+    return _launched(planned(made, arrays), arrays, scalars)
+
+
+def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) -> list[Array]:
+    outs = plan.run(arrays, scalars)
+    tracking = tape.tracked(arrays)
+    if tracking is not None:
+        _record(plan, arrays, scalars, outs, tracking)
+    return outs
+
+
+def _record(
+    plan: Plan,
+    arrays: Sequence[Array],
+    scalars: Sequence[Scalar],
+    outs: Sequence[Array],
+    tracking: tape.Tracking,
+) -> None:
+    needs, keys, tapes = tracking
+    if len(arrays) == 2 and arrays[0] is arrays[1]:
+        arrays, keys, needs = arrays[:1], keys[:1], _TWICE
+    found = plan.backwards.get(needs)
+    if found is None:
+        shape = outs[0].shape
+        forward = _of_one(plan.program) if needs is _TWICE else plan.program
+        backward = forward.backward(needs[: len(arrays)], tuple([array.shape != shape for array in arrays]))
+        operation = None
+        if any(backward.results):
+            forms, pull = plan.operands[: len(arrays)], partial(pulled, backward, ())
+            operation = tape.Operation(plan.program.name, forms, plan.layouts, pull)
+            if backward.program is not None:
+                _expect(plan, backward, backward.program)
+        found = plan.backwards[needs] = (operation, backward.saved("input"), backward.saved("output"))
+    operation, inputs, outputs = found
+    if operation is None:
+        return
+    saved = []
+    for k in inputs:
+        saved.append(arrays[k])
+    for k in outputs:
+        saved.append(outs[k])
+    if scalars:
+        pull = partial(pulled, operation.vjp.args[0], scalars)  # type: ignore[attr-defined]
+        operation = replace(operation, vjp=pull)
+    tape.record_tracked(operation, keys, outs, saved, tapes)
+
+
+def _expect(plan: Plan, backward: Backward, derivative: Program) -> None:
+    """Have a derivative compiled that will soon be launched, on cotangents in C order."""
+    layouts = [plan.operands[k] if kind == "input" else plan.layouts[k] for kind, k in backward.sources]
+    plan.device.backend.ahead(partial(plan_for, derivative, plan.device, layouts))
+
+
+#: In the place of what is tracked: one array is both operands, and has one cotangent.
+_TWICE = (True, True, True)
+
+
+def _of_one(both: Program) -> Program:
+    """A program of two arrays as that of one, which is both."""
+    first, second = (input_node(k, dtype) for k, dtype in enumerate(both.inputs))
+    return program(both.name, substitute(both.outputs, {second: first}), both.inputs[:1], both.scalars)
+
+
+def pulled(
+    backward: Backward,
+    scalars: Sequence[Scalar],
+    cotangents: Sequence[Array],
+    saved: Sequence[Array],
+    needs: object,
+) -> list[Array | None]:
+    """The inputs' cotangents: one kernel at most."""
+    made: Sequence[Array] = ()
+    if backward.program is not None:
+        kept = iter(saved)
+        inputs = [cotangents[k] if kind == "cotangent" else next(kept) for kind, k in backward.sources]
+        made = evaluate(backward.program, inputs, [scalars[k] for k in backward.scalars])
+    found: list[Array | None] = []
+    for result in backward.results:
+        found.append(
+            None if result is None else (cotangents if result[0] == "cotangent" else made)[result[1]]
+        )
+    return found
+
+
+#: (row, default dtype, dtype or Python type of each operand) -> program
+_programs: dict[tuple[Any, ...], Program] = {}
+_SCALARS = (float, int, bool)
+
+
+class _ByDefault(NamedTuple):
+    """What a plan that the default dtype decided on is remembered with: that dtype, and as below."""
+
+    dtype: dtypes.DType
+    which: tuple[bool, ...] | None
+
+
+#: (row, layout or Python type of each operand) -> plan, and which operands are arrays if not all
+_quick: dict[tuple[Any, ...], tuple[Plan, tuple[bool, ...] | _ByDefault | None]] = {}
+
+
+class Elementwise(Row):
+    """A row of the table as a function of arrays."""
+
+    def __init__(self, *args: Any, defaults: tuple[Scalar, ...] = (), **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.defaults = defaults
+        FUNCTIONS[self.name] = self
+        CALLS[self.name] = self.__call__  # type: ignore[operator]
+
+    def apply(self, operands: tuple[Any, ...]) -> Any:
+        """The function of arrays, numbers, or the symbols of a fused function."""
+        if self.defaults and len(operands) < len(self.operands):
+            operands += self.defaults[len(operands) - len(self.operands) :]
+        key: list[Any] = [self]
+        for one in operands:
+            key.append(one._layout or one._planned() if isinstance(one, Array) else type(one))
+        found = _quick.get(tuple(key))
+        if found is None:
+            return self._apply(operands)
+        plan, which = found
+        if which is None:
+            outs = plan.run(operands)
+            tracking = tape.tracked(operands)
+            if tracking is not None:
+                _record(plan, operands, (), outs, tracking)
+            return outs[0]
+        if isinstance(which, _ByDefault):
+            if which.dtype is not dtypes.get_default_dtype():
+                return self._apply(operands)
+            if which.which is None:
+                return _launched(plan, operands, ())[0]
+            which = which.which
+        scalars = [one for one, is_array in zip(operands, which, strict=True) if not is_array]
+        try:
+            return _launched(
+                plan, [one for one, is_array in zip(operands, which, strict=True) if is_array], scalars
+            )[0]
+        except OverflowError:
+            return self._apply(operands)
+
+    def _apply(self, operands: tuple[Any, ...]) -> Any:
+        """:meth:`apply` of operands that it meets for the first time."""
+        row, simpler = self._simplified(operands)
+        if row is not self:
+            return row(*simpler)
+        kinds: list[Any] = []
+        arrays: list[Array] = []
+        scalars: list[Scalar] = []
+        for operand in operands:
+            if isinstance(operand, Array):
+                arrays.append(operand)
+                kinds.append(operand.dtype)
+            elif type(operand) in _SCALARS:
+                scalars.append(operand)
+                kinds.append(type(operand))
+            else:
+                return self._apply_other(operands)
+        if not arrays:
+            return self.apply((asarray(operands[0]), *operands[1:]))
+        made = self._program(tuple(kinds))
+        plan = planned(made, arrays)
+        if not scalars or self.simplify is None:
+            layouts = [one._layout if isinstance(one, Array) else type(one) for one in operands]
+            which: Any = tuple(isinstance(one, Array) for one in operands) if scalars else None
+            if _of_default(made):
+                which = _ByDefault(dtypes.get_default_dtype(), which)
+            remember(_quick, (self, *layouts), (plan, which))
+        try:
+            return _launched(plan, arrays, scalars)[0]
+        except OverflowError:
+            if self.operands == "xx" and self.result == "b":
+                return self._beyond(operands)
+            raise
+
+    def _simplified(self, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """The row and operands that compute the same at less cost."""
+        return (None if self.simplify is None else self.simplify(operands)) or (self, operands)
+
+    def _apply_other(self, operands: tuple[Any, ...]) -> Any:
+        """Symbols, or NumPy's arrays and scalars beside ours."""
+        if any(isinstance(operand, (Expr, Reduced)) for operand in operands):
+            return symbolic(self, operands)
+        return self.apply(as_operands(self.name, operands))
+
+    def _beyond(self, operands: tuple[Any, ...]) -> Any:
+        """A comparison with a Python integer that the array's dtype cannot hold: beyond every element."""
+        wide = [
+            operand.astype(dtypes.float64)
+            if isinstance(operand, Array)
+            else np.inf
+            if operand > 0
+            else -np.inf
+            for operand in operands
+        ]
+        return self.apply(tuple(wide))
+
+    def _program(self, kinds: tuple[Any, ...]) -> Program:
+        """The program for operands of these dtypes or Python types."""
+        key = (self, dtypes.get_default_dtype(), *kinds)
+        made = _programs.get(key)
+        return remember(_programs, key, self._made(kinds)) if made is None else made
+
+    def _made(self, kinds: tuple[Any, ...]) -> Program:
+        wanted, _ = self.resolve([kind() if isinstance(kind, type) else kind for kind in kinds])
+        nodes: list[Node] = []
+        inputs: list[dtypes.DType] = []
+        scalars: list[dtypes.DType] = []
+        for kind, dtype in zip(kinds, wanted, strict=True):
+            if isinstance(kind, type):
+                nodes.append(scalar_node(len(scalars), dtype))
+                scalars.append(dtype)
+            else:
+                nodes.append(input_node(len(inputs), kind))
+                inputs.append(kind)
+        return program(self.name, (call(self, nodes),), inputs, scalars)
+
+
+def _of_default(made: Program) -> bool:
+    """Whether a program makes floats of integers."""
+    kinds = [dtypes.info(dtype).kind for dtype in made.inputs]
+    return "f" not in kinds and dtypes.info(made.outputs[0].dtype).kind == "f"
+
+
+def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
+    """Whether NumPy casts a dtype to another so; NumPy does not know that bfloat16 is a float."""
+    if casting in ("same_kind", "unsafe"):
+        dtype, wanted = (dtypes.float32 if one == dtypes.bfloat16 else one for one in (dtype, wanted))
+    return bool(np.can_cast(dtype, wanted, casting))
+
+
+def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Operands as arrays and Python numbers; what is neither goes beside the first array, as everywhere.
+
+    Raises:
+        TypeError: an operand is no array, number or nested list of them.
+    """
+    made: list[Any] = []
+    for i, operand in enumerate(operands):
+        if isinstance(operand, Array):
+            made.append(operand)
+        elif is_scalar(operand):
+            made.append(next(kind(operand) for kind in (bool, int, float) if isinstance(operand, kind)))
+        else:
+            made.append(
+                require_array(
+                    operand, name, "xyz"[i] if len(operands) < 4 else f"operands[{i}]", first_array(operands)
+                )
+            )
+    return tuple(made)
+
+
+#: Which operands are arrays, of an array and a number.
+_NUMBER_LAST = (True, False)
+
+
+class Unary(Elementwise):
+    """An elementwise function of one array."""
+
+    @overload
+    def __call__(self, x: Expr, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /) -> Array: ...
+    def __call__(self, x: Any, /) -> Any:
+        if type(x) is Array:
+            found = _quick.get((self, x._layout))
+            if found is not None and found[1] is None:
+                plan = found[0]
+                made = plan.single(x)
+                if tape.state.active and (tracking := tape.tracked((x,))) is not None:
+                    _record(plan, (x,), (), (made,), tracking)
+                return made
+        return self.apply((x,))
+
+
+class Rounding(Unary):
+    """An elementwise function of one array that rounds to decimal places, of the whole number by default."""
+
+    @overload
+    def __call__(self, x: Expr, /, decimals: int = 0) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, decimals: int = 0) -> Array: ...
+    def __call__(self, x: Any, /, decimals: int = 0) -> Any:
+        if decimals == 0 or (isinstance(x, Array) and dtypes.info(x.dtype).kind != "f" and decimals > 0):
+            return self.apply((x,))
+        multiply, divide = FUNCTIONS["multiply"], FUNCTIONS["divide"]
+        if decimals > 0:
+            return divide(self.apply((multiply(x, 10.0**decimals),)), 10.0**decimals)
+        rounded = multiply(self.apply((divide(x, 10.0**-decimals),)), 10.0**-decimals)
+        return astype(rounded, x.dtype, copy=False) if isinstance(x, (Array, Expr)) else rounded
+
+
+class Binary(Elementwise):
+    """An elementwise function of two arrays, broadcast against each other."""
+
+    @overload
+    def __call__(self, x: Expr, y: Expr | Scalar, /) -> Expr: ...
+    @overload
+    def __call__(self, x: Scalar, y: Expr, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+    def __call__(self, x: Any, y: Any, /) -> Any:
+        if type(x) is not Array:
+            return self.apply((x, y))
+        kind = type(y)
+        found = _quick.get((self, x._layout, y._layout if kind is Array else kind))
+        if found is None:
+            return self.apply((x, y))
+        plan, which = found
+        arrays: tuple[Array, ...]
+        scalars: tuple[Scalar, ...]
+        if which is None:
+            made, arrays, scalars = plan.pair(x, y), (x, y), ()
+        elif type(which) is tuple and which == _NUMBER_LAST:
+            try:
+                made, arrays, scalars = plan.beside_number(x, y), (x,), (y,)
+            except OverflowError:
+                return self._apply((x, y))
+        else:
+            return self.apply((x, y))
+        if tape.state.active and (tracking := tape.tracked(arrays)) is not None:
+            _record(plan, arrays, scalars, (made,), tracking)
+        return made
+
+
+class Ternary(Elementwise):
+    """An elementwise function of three arrays, broadcast against each other."""
+
+    @overload
+    def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
+    def __call__(self, x: Any, y: Any, z: Any, /) -> Any:
+        return self.apply((x, y, z))
+
+
+class Choice(Ternary):
+    """Elements of one array or another, or the places of what is true."""
+
+    @overload
+    def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
+    @overload
+    def __call__(self, x: ArrayLike, /) -> tuple[Array, ...]: ...
+    def __call__(self, x: Any, y: Any = None, z: Any = None, /) -> Any:
+        if y is None and z is None:
+            return FUNCTIONS["nonzero"](x)
+        return self.apply((x, y, z))
+
+
+class Parametric(Elementwise):
+    """An elementwise function of one array with parameters that have defaults."""
+
+    @overload
+    def __call__(self, x: Expr, /, *parameters: Expr | Scalar) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, *parameters: ArrayLike) -> Array: ...
+    def __call__(self, x: Any, /, *parameters: Any) -> Any:
+        return self.apply((x, *parameters))
+
+
+class Bounded(Elementwise):
+    """An elementwise function of one array between two bounds, either of which may be absent."""
+
+    @overload
+    def __call__(
+        self,
+        x: Expr,
+        /,
+        min: Expr | Scalar | None = None,
+        max: Expr | Scalar | None = None,
+        *,
+        a_min: Expr | Scalar | None = None,
+        a_max: Expr | Scalar | None = None,
+    ) -> Expr: ...
+    @overload
+    def __call__(
+        self,
+        x: ArrayLike,
+        /,
+        min: ArrayLike | None = None,
+        max: ArrayLike | None = None,
+        *,
+        a_min: ArrayLike | None = None,
+        a_max: ArrayLike | None = None,
+    ) -> Array: ...
+    def __call__(
+        self, x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
+    ) -> Any:
+        if a_min is not None or a_max is not None:
+            if min is not None or max is not None:
+                raise TypeError(
+                    f"{self.name}: min and a_min, max and a_max are names of one argument: give one"
+                )
+            min, max = a_min, a_max
+        return self.apply((x, min, max))
+
+
+def unary(name: str, code: str, types: str = FLOAT, signature: str = "x->x", **options: Any) -> Unary:
+    """A row with one operand."""
+    return Unary(name, code, types, signature, **options)
+
+
+def binary(name: str, code: str, types: str = FLOAT, signature: str = "xx->x", **options: Any) -> Binary:
+    """A row with two operands."""
+    return Binary(name, code, types, signature, **options)
+
+
+def ternary(name: str, code: str, types: str = FLOAT, signature: str = "xxx->x", **options: Any) -> Ternary:
+    """A row with three operands."""
+    return Ternary(name, code, types, signature, **options)
+
+
+def parametric(
+    name: str,
+    code: str,
+    types: str = FLOAT,
+    signature: str = "xx->x",
+    *,
+    defaults: tuple[Scalar, ...],
+    **options: Any,
+) -> Parametric:
+    """A row with one operand and parameters."""
+    return Parametric(name, code, types, signature, defaults=defaults, **options)
+
+
+@public
+def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
+    """The elements of ``x`` as another dtype; differentiable between floating dtypes.
+
+    Args:
+        x: any array.
+        dtype: the dtype of the result. Numbers are rounded to the nearest for floating dtypes, towards 0
+            for integers; every number but 0 is True.
+        copy: whether an array of that dtype already is copied.
+        device: where the result is; that of ``x`` by default.
+
+    Raises:
+        TypeError: ``dtype`` is no dtype of cukern.
+    """
+    if isinstance(x, Expr):
+        return x.astype(dtype)
+    x = require_array(x, "astype")
+    if device is not None and x.device != device:
+        x = x.to_device(device)
+    wanted = dtypes.as_dtype(dtype)
+    if wanted == x.dtype and not copy:
+        return x
+    made = program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,))
+    return evaluate(made, (x,))[0]

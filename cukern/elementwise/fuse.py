@@ -1,0 +1,311 @@
+"""``fuse``: a Python function of arrays as one elementwise kernel, its derivative as another."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from .. import dtypes, pytree
+from ..array import Array
+from ..array.creation import asarray, device_of
+from .function import evaluate
+from .graph import Expr, Node, Reduced, cast, input_node, order, scalar_node
+from .plan import remember, source
+from .program import Program, compact
+from .row import convert_scalar, is_scalar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The outputs of one shape, or one that is a reduction.
+
+    Attributes:
+        program: what computes them, or the value that is reduced.
+        arrays: the arrays of a call that it takes.
+        scalars: the numbers that it takes.
+        places: where the outputs stand in the result.
+        reduced: the reduction.
+        integers: the numbers of a call that must be integers of a dtype.
+    """
+
+    program: Program
+    arrays: tuple[int, ...]
+    scalars: tuple[int, ...]
+    places: tuple[int, ...]
+    reduced: Reduced | None = None
+    integers: tuple[tuple[int, dtypes.DType], ...] = ()
+
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> tuple[Array, ...]:
+        """The outputs, of the arguments of a call."""
+        for k, dtype in self.integers:
+            convert_scalar(scalars[k], dtype)
+        inputs, numbers = [arrays[k] for k in self.arrays], [scalars[k] for k in self.scalars]
+        end = self.reduced
+        if end is None:
+            return tuple(evaluate(self.program, inputs, numbers))
+        return (
+            end.reduction.evaluate(
+                self.program, inputs, numbers, end.axes, end.keepdims, end.dtype, end.parameter
+            ),
+        )
+
+    def source(self, arrays: Sequence[Array]) -> str:
+        """The text of the kernel."""
+        datas, device = [arrays[k]._data for k in self.arrays], arrays[self.arrays[0]].device
+        if self.reduced is None:
+            return source(self.program, device, datas)
+        end = self.reduced
+        text: str = end.reduction.source(self.program, device, datas, frozenset(end.axes), end.dtype)
+        return text
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A traced function: a kernel for each shape of outputs, and what it returned, symbols for leaves."""
+
+    kernels: tuple[_Kernel, ...]
+    outputs: Any
+
+
+@dataclass
+class _Call:
+    """The arguments of a call, sorted.
+
+    Attributes:
+        tree: the arguments that are not static, as a pytree.
+        static: the static arguments by name.
+        leaves: its leaves.
+        key: what the trace depends on.
+        arrays: the leaves that are arrays.
+        scalars: the leaves that are numbers which the kernel takes as arguments.
+        symbolic: whether a leaf is a symbol of an outer fused function.
+    """
+
+    tree: Any
+    static: dict[str, Any]
+    leaves: list[Any]
+    key: tuple[Any, ...]
+    arrays: list[Array]
+    scalars: list[Any]
+    symbolic: bool = False
+
+
+class Fused(Generic[P, R]):
+    """An elementwise function that runs as one kernel; made by :func:`fuse`."""
+
+    def __init__(self, function: Callable[P, R], static: Sequence[str] = ()) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._name = getattr(function, "__name__", "fused").strip("<>")
+        self._signature = inspect.signature(function) if static else None
+        self._static = frozenset(static)
+        unknown = self._static - set(self._signature.parameters if self._signature else ())
+        if unknown:
+            raise ValueError(f"static: {self._name} has no parameter {', '.join(sorted(unknown))}")
+        self._traces: dict[tuple[Any, ...], _Traced] = {}
+
+    def __repr__(self) -> str:
+        return f"<fused function {self._name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the kernel for arrays of these dtypes; within another fused function, become part of that."""
+        call = self._sort(args, kwargs)
+        if call.symbolic:
+            return self._function(*args, **kwargs)
+        traced = self._traced(call)
+        made: dict[int, Array] = {}
+        for kernel in traced.kernels:
+            made.update(zip(kernel.places, kernel.run(call.arrays, call.scalars), strict=True))
+        if len(made) == 1 and isinstance(traced.outputs, (Expr, Reduced)):
+            return made[0]  # type: ignore[return-value]
+        result: R = pytree.replace(traced.outputs, [made[i] for i in range(len(made))])
+        return result
+
+    def source(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """The text of the kernel, or kernels, that a call with these arguments runs."""
+        call = self._sort(args, kwargs)
+        return "\n".join(kernel.source(call.arrays) for kernel in self._traced(call).kernels)
+
+    def _sort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        tree: Any = (args, kwargs)
+        if self._signature is None and not kwargs and _PLAIN.issuperset(map(type, args)):
+            return _sorted(tree, args)
+        static: dict[str, Any] = {}
+        if self._signature is not None:
+            bound = self._signature.bind(*args, **kwargs)
+            static = {k: v for k, v in bound.arguments.items() if k in self._static}
+            tree = {k: v for k, v in bound.arguments.items() if k not in self._static}
+        key: list[Any] = [dtypes.get_default_dtype(), pytree.containers(tree)]
+        key += ((k, _typed(v)) for k, v in static.items())
+        call = _Call(tree, static, [], (), [], [])
+        for _, leaf in pytree.leaves_with_path(tree):
+            value = leaf
+            if isinstance(leaf, (np.ndarray, np.generic)):
+                value = asarray(leaf, device=device_of(pytree.leaves(tree)))
+            call.leaves.append(value)
+            if isinstance(value, Array):
+                call.arrays.append(value)
+                key += [value.dtype, value.shape]
+            elif type(value) in (int, float):
+                call.scalars.append(value)
+                key.append(type(value))
+            else:
+                call.symbolic = call.symbolic or isinstance(value, (Expr, Reduced))
+                key.append(_typed(value))
+        call.key = tuple(key)
+        return call
+
+    def _traced(self, call: _Call) -> _Traced:
+        try:
+            found = self._traces.get(call.key)
+        except TypeError as error:
+            raise TypeError(
+                f"{self._name}: expected arrays, numbers, and hashable static arguments; {error}"
+            ) from None
+        if found is None:
+            found = remember(self._traces, call.key, self._trace(call))
+        return found
+
+    def _trace(self, call: _Call) -> _Traced:
+        """Run the function on symbols."""
+        symbols: list[Any] = []
+        arrays = scalars = 0
+        for leaf in call.leaves:
+            if isinstance(leaf, Array):
+                symbols.append(Expr(input_node(arrays, leaf.dtype), leaf.shape))
+                arrays += 1
+            elif type(leaf) in (int, float):
+                dtype = dtypes.int64 if type(leaf) is int else dtypes.float64
+                symbols.append(Expr(scalar_node(scalars, dtype, weak=True)))
+                scalars += 1
+            else:
+                symbols.append(leaf)
+        tree = pytree.replace(call.tree, symbols)
+        if self._signature is None:
+            outputs: Any = self._function(*tree[0], **tree[1])
+        else:
+            bound = self._signature.bind_partial()
+            bound.arguments.update({**tree, **call.static})
+            outputs = self._function(*bound.args, **bound.kwargs)
+        return _Traced(self._kernels(outputs), outputs)
+
+    def _kernels(self, outputs: Any) -> tuple[_Kernel, ...]:
+        """A program for each shape that outputs have."""
+        groups: dict[tuple[int, ...], list[tuple[int, Node]]] = {}
+        ends: list[tuple[int, Reduced]] = []
+        for i, (path, value) in enumerate(pytree.leaves_with_path(outputs)):
+            if isinstance(value, Reduced):
+                ends.append((i, value))
+                continue
+            if not isinstance(value, Expr):
+                raise TypeError(
+                    f"{self._name}: expected to return functions of its array arguments, got "
+                    f"{type(value).__name__} at result{path}"
+                )
+            groups.setdefault(value.shape, []).append((i, _strong(value.node)))
+        kernels = [
+            self._kernel([node for _, node in members], tuple(i for i, _ in members))
+            for members in groups.values()
+        ]
+        kernels += [self._kernel([_strong(end.value.node)], (i,), end) for i, end in ends]
+        return tuple(kernels)
+
+    def _kernel(self, nodes: list[Node], places: tuple[int, ...], reduced: Reduced | None = None) -> _Kernel:
+        made, arrays, scalars = compact(self._name, nodes)
+        if not arrays:
+            raise TypeError(f"{self._name}: a result depends on no array argument")
+        return _Kernel(made, arrays, scalars, places, reduced, _integers(nodes))
+
+
+#: The types of the arguments of most calls.
+_PLAIN = frozenset((Array, int, float, type(None)))
+
+
+def _sorted(tree: Any, args: tuple[Any, ...]) -> _Call:
+    """The arguments of a call that are arrays, numbers and None, without a walk."""
+    key: list[Any] = [dtypes.get_default_dtype()]
+    call = _Call(tree, {}, [], (), [], [])
+    for value in args:
+        if type(value) is Array:
+            call.arrays.append(value)
+            key.append((value.dtype, value.shape))
+        else:
+            key.append(type(value))
+            if value is None:
+                continue
+            call.scalars.append(value)
+        call.leaves.append(value)
+    call.key = tuple(key)
+    return call
+
+
+def _integers(nodes: list[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
+    """The integer arguments that graphs take in a dtype of integers, which must hold them."""
+    found = {
+        (int(node.args[0].value), node.dtype): None
+        for node in order(nodes)
+        if node.kind == "cast" and node.args[0].kind == "scalar" and dtypes.info(node.dtype).kind in "iu"
+        if node.args[0].dtype == dtypes.int64
+    }
+    return tuple(found)
+
+
+def _typed(value: Any) -> Any:
+    """``value`` in a key: 1, 1.0 and True are equal, but do not trace alike; nor do 0.0 and -0.0."""
+    if isinstance(value, tuple):
+        return type(value), *map(_typed, value)
+    return type(value), str(value) if isinstance(value, float) else value
+
+
+def _strong(node: Node) -> Node:
+    return cast(node, dtypes.result_type(0.0) if is_scalar(node.value) else node.dtype) if node.weak else node
+
+
+@overload
+def fuse(function: Callable[P, R], /) -> Fused[P, R]: ...
+@overload
+def fuse(*, static: Sequence[str] = ()) -> Callable[[Callable[P, R]], Fused[P, R]]: ...
+def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
+    """Run an elementwise function as one kernel, its derivative as one, and so the derivative of that.
+
+    The function is run once on symbols for each set of dtypes and shapes of its array arguments. Array
+    arguments, in pytrees if need be, become inputs; ``int`` and ``float`` arguments become arguments of
+    the kernel; other arguments, and those named in ``static``, may steer Python control flow. Numbers
+    that the function writes itself are compiled into the kernel.
+
+    The function may end with reductions, ``ck.mean((x - y) ** 2)`` say, over any axes: each becomes a kernel with
+    what it reduces (and a small one that joins the parts of a long reduction). Its derivative is one kernel, after
+    one more reduction for ``var`` and ``std``, and a sum where an argument was broadcast. A tape that records ``max``,
+    ``min`` or ``prod`` has the values computed first, by a kernel of their own.
+    What is computed from a reduction, ``x - ck.mean(x)`` say, is computed outside.
+
+    float16 and bfloat16 values are kept in float32 from the inputs to the results.
+
+    Args:
+        function: computes with elementwise functions and operators, may end with reductions, and returns one result
+            or a pytree.
+        static: names of parameters whose numbers the function is traced for anew.
+
+    Raises:
+        OverflowError: when called: an integer is out of the range of the dtype that it is computed in.
+        TypeError: when called: the function branches on values, or uses what is not elementwise, or arrays
+            that are not its arguments.
+
+    >>> import cukern as ck
+    >>> @ck.fuse
+    ... def swish(x, beta):
+    ...     return x * ck.sigmoid(beta * x)
+    >>> swish(ck.asarray([0.0, 1.0]), 2.0).tolist()
+    [0.0, 0.8807970285415649]
+    """
+    if function is None:
+        return lambda function: Fused(function, static)
+    return Fused(function, static)

@@ -1,0 +1,333 @@
+"""How the threads of a launch share the elements of a program: which template, its variables, the grid."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..kernel import Kernel
+
+Strides = tuple[int, ...]
+
+LINES = Kernel("elementwise/lines.cu", block=256)
+FLAT = Kernel("elementwise/flat.cu", block=256)
+ROWS = Kernel("elementwise/rows.cu", block=256)
+TILES = Kernel("elementwise/tiles.cu", block=256)
+
+#: Bytes of a thread's widest access.
+WIDEST = 16
+
+
+class Shape(NamedTuple):
+    """What one thread of a GPU does, where the accesses are wide.
+
+    An H200 needs some 32 KB under way in each multiprocessor to hide its memory's latency: 1,024 threads, as many as
+    registers leave, with 32 bytes each. Small blocks start and end at more different times.
+
+    Attributes:
+        block: threads of a block.
+        flight: bytes that a thread loads before it computes, or stores then where these are more; one pack of each
+            input may be more.
+        unroll: packs of an input that a thread loads at most before it computes.
+        items: elements of an input, likewise.
+        rounds: how often a thread does so where an input is the same for all rows, which it loads once.
+        streaming: whether stores tell the cache that nothing will read them soon.
+    """
+
+    block: int = 128
+    flight: int = 32
+    unroll: int = 4
+    items: int = 32
+    rounds: int = 4
+    streaming: bool = False
+
+
+class Tile(NamedTuple):
+    """The side of a tile that is turned in shared memory, and the threads of its block."""
+
+    side: int
+    block: int
+
+
+SHAPE = Shape()
+#: Of rows. More on the way hides the computing of the longer formulas that are met here; more than 16 elements take the
+#: registers of other threads.
+ROW_SHAPE = Shape(flight=64, items=16)
+#: By the bytes of an element of what is staged. A row of a tile is at least 128 bytes, over which the groups of 16 are
+#: exchanged; 16 elements a thread keep registers free for 1,024 threads a multiprocessor.
+TILE = {1: Tile(128, 512), 2: Tile(64, 256), 4: Tile(64, 256), 8: Tile(32, 128)}
+#: The host's: what is staged stays in the first cache.
+HOST_TILE = {1: Tile(64, 1), 2: Tile(64, 1), 4: Tile(64, 1), 8: Tile(32, 1)}
+_SHARED_BYTES = 49152
+#: Statements of a kernel's unrolled body at most, beyond which fewer elements are done at a time.
+_STATEMENTS = 384
+#: Statements of one element from which its computing takes longer than its memory: one at a time, in a short text.
+_LONG = 96
+#: Elements from which the host turns tiles: below, the lines that are stepped over stay in its caches.
+HOST_TURNS = 1 << 21
+#: Bytes between neighbours from which an access along a line wastes most of what it fetches.
+_APART = 32
+#: The least size of both axes that are exchanged.
+_LEAST_SIDE = 16
+
+
+class Operand(NamedTuple):
+    """An input or output: bytes of an element, steps along the axes in elements, whether its address is aligned."""
+
+    size: int
+    steps: Strides
+    aligned: bool = True
+
+
+class Task(NamedTuple):
+    """What is to be done: sizes of the axes (at least one), slowest first, and the operands.
+
+    Attributes:
+        inputs: how many of the operands are read; the others are written.
+        statements: the length of what is computed of an element.
+        wide: whether an index or offset takes 64 bits.
+    """
+
+    shape: tuple[int, ...]
+    operands: tuple[Operand, ...]
+    inputs: int
+    statements: int
+    wide: bool
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A launch.
+
+    Attributes:
+        kernel: the template.
+        variables: what it is rendered with beside the program's own; ``places`` has those of each operand.
+        places: for each operand, the variables that say where it is.
+        grid: blocks.
+        block: threads of a block.
+        tail: the kernel's last arguments.
+    """
+
+    kernel: Kernel
+    variables: dict[str, Any]
+    places: list[dict[str, Any]]
+    grid: tuple[int, int, int]
+    block: int
+    tail: tuple[Any, ...]
+
+
+def contiguous_steps(shape: Sequence[int]) -> Strides:
+    """The steps in elements of an array in C order."""
+    steps = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        steps[i] = steps[i + 1] * shape[i + 1]
+    return tuple(steps)
+
+
+def spread(task: Task) -> Work | None:
+    """The launch of a task on a GPU; None where it is best done element by element."""
+    if task.statements > _LONG:
+        return None
+    flat = contiguous_steps(task.shape)
+    lying = [one for one in task.operands if one.steps == flat]
+    apart = [one for one in task.operands if one.steps != flat and any(one.steps)]
+    width = WIDEST // max((one.size for one in lying), default=WIDEST)
+    aligned = all(one.aligned for one in lying)
+    if not apart:
+        return _flat(task, width if aligned else 1)
+    work = tiled(task, TILE)
+    if work is not None:
+        return work
+    along = _row_width(task)
+    if along > 1 and task.shape[-1] >= 32 * along:
+        return _rows(task, along)
+    if aligned and len(lying) > 0 and not any(_is_large(task, one) for one in apart):
+        return _flat(task, width)
+    return _rows(task, 1) if len(task.shape) > 1 and task.shape[-1] >= 64 else _flat(task, 1)
+
+
+def _is_large(task: Task, one: Operand) -> bool:
+    """Whether an operand has about as many elements as the task."""
+    own = math.prod(n for n, step in zip(task.shape, one.steps, strict=True) if step)
+    return 2 * own > task.size
+
+
+def _row_width(task: Task) -> int:
+    """Elements that all accesses along the inner axis may take at a time: all that a pack holds, or 1."""
+    units = [one for one in task.operands if one.steps[-1] == 1]
+    if len(task.shape) == 1 or not units or any(one.steps[-1] not in (0, 1) for one in task.operands):
+        return 1
+    if any(one.steps[-1] != 1 for one in task.operands[task.inputs :]):
+        return 1
+    width = WIDEST // max(one.size for one in units)
+    sizes = [task.shape[-1], *(step for one in units for step in one.steps[:-1])]
+    return width if all(one.aligned for one in units) and not any(n % width for n in sizes) else 1
+
+
+def _unroll(task: Task, width: int, loads: Sequence[Operand], shape: Shape) -> tuple[int, int]:
+    """Elements of a pack, and packs that a thread loads at a time."""
+    most = max(1, _STATEMENTS // max(1, task.statements))
+    while width > 1 and width > most:
+        width //= 2
+    stores = task.operands[task.inputs :]
+    each = width * max(sum(one.size for one in side) for side in (loads, stores))
+    unroll = shape.unroll * (4 if width == 1 else 1)
+    most = min(most, max(width, shape.items))
+    while unroll > 1 and (unroll * width > most or (unroll - 1) * each >= shape.flight):
+        unroll //= 2
+    return width, unroll
+
+
+def _divisors(shape: Sequence[int]) -> list[int]:
+    """The divisors of a kernel with 32-bit indices: size, factor and shift of each axis."""
+    numbers: list[int] = []
+    for n in shape:
+        shift = (n - 1).bit_length()
+        numbers += [n, (2**32 * (2**shift - n)) // n + 1, shift]
+    return numbers
+
+
+def _layout(task: Task, shape: Sequence[int], placed: Sequence[Operand]) -> bytes:
+    """The struct of sizes and steps that flat and row kernels take."""
+    steps = [step for one in placed for step in one.steps]
+    if task.wide:
+        return struct.pack(f"{len(shape) + len(steps)}q", *shape, *steps)
+    numbers = _divisors(shape)
+    return struct.pack(f"{len(numbers)}I{len(steps)}i", *numbers, *steps)
+
+
+def _common(task: Task, block: int, width: int, unroll: int, streaming: bool) -> dict[str, Any]:
+    index = "long long" if task.wide else "int"
+    return {"block": block, "index": index, "width": width, "unroll": unroll, "streaming": streaming}
+
+
+def _flat(task: Task, width: int) -> Work:
+    """All axes as one line."""
+    flat = contiguous_steps(task.shape)
+    kinds = ["flat" if one.steps == flat else "any" if any(one.steps) else "one" for one in task.operands]
+    loads = [
+        one for one, kind in zip(task.operands[: task.inputs], kinds, strict=False) if kind != "one"
+    ] or list(task.operands[task.inputs :])
+    width, unroll = _unroll(task, width, loads, SHAPE)
+    placed = [one for one, kind in zip(task.operands, kinds, strict=True) if kind == "any"]
+    chunk = SHAPE.block * width * unroll
+    table = iter(range(len(placed)))
+    places = [{"place": kind, "table": next(table) if kind == "any" else 0} for kind in kinds]
+    variables = _common(task, SHAPE.block, width, unroll, SHAPE.streaming) | {
+        "chunk": chunk,
+        "axes": len(task.shape),
+    }
+    tail = ((_layout(task, task.shape, placed),) if placed else ()) + (task.size,)
+    return Work(FLAT, variables, places, (-(-task.size // chunk), 1, 1), SHAPE.block, tail)
+
+
+def _lanes(columns: int, width: int, block: int) -> int:
+    """Threads along a row: as many as leave few idle at its end."""
+    packs = -(-columns // width)
+    idle = {lanes: -(-packs // lanes) * lanes / packs for lanes in (256, 128, 64, 32) if lanes <= block}
+    return next((lanes for lanes, share in idle.items() if share <= 1.125), min(idle, key=lambda n: idle[n]))
+
+
+def _rows(task: Task, width: int) -> Work:
+    """Rows along the inner axis."""
+    flat = contiguous_steps(task.shape)
+    rows, columns = math.prod(task.shape[:-1]), task.shape[-1]
+    places: list[dict[str, Any]] = []
+    placed: list[Operand] = []
+    for one in task.operands:
+        kind = {0: "zero", 1: "unit"}.get(one.steps[-1], "any") if any(one.steps) else "one"
+        fixed = not any(one.steps[:-1])
+        places.append({"place": kind, "flat": one.steps == flat, "fixed": fixed, "table": len(placed)})
+        if kind != "one" and one.steps != flat:
+            placed.append(one)
+    inputs = [*zip(task.operands[: task.inputs], places, strict=False)]
+    loads = [one for one, place in inputs if place["place"] in ("unit", "any") and not place["fixed"]]
+    width, unroll = _unroll(task, width, loads or list(task.operands[task.inputs :]), ROW_SHAPE)
+    lanes = _lanes(columns, width, ROW_SHAPE.block)
+    pieces, steps = -(-columns // (lanes * width)), -(-rows // (ROW_SHAPE.block // lanes * unroll))
+    held = any(place["fixed"] and place["place"] != "one" for _, place in inputs)
+    rounds = max(1, min(ROW_SHAPE.rounds, steps * pieces // 2048)) if held else 1
+    variables = _common(task, ROW_SHAPE.block, width, unroll, ROW_SHAPE.streaming)
+    variables |= {"lanes": lanes, "outer": len(task.shape) - 1}
+    tail = ((_layout(task, task.shape[:-1], placed),) if placed else ()) + (rows, columns)
+    return Work(ROWS, variables, places, (pieces, min(65535, -(-steps // rounds)), 1), ROW_SHAPE.block, tail)
+
+
+def _exchanged(task: Task) -> tuple[int, set[int]] | None:
+    """The axis that inputs step fastest along, where it is not the outputs' inner one, and these inputs."""
+    inner = len(task.shape) - 1
+    axis, staged = -1, set()
+    if task.shape[inner] < _LEAST_SIDE or any(one.steps[inner] != 1 for one in task.operands[task.inputs :]):
+        return None
+    for k, one in enumerate(task.operands[: task.inputs]):
+        if abs(one.steps[inner]) * one.size < _APART:
+            continue
+        fastest = next((i for i, step in enumerate(one.steps) if step == 1), None)
+        if fastest is not None and task.shape[fastest] >= _LEAST_SIDE and axis in (-1, fastest):
+            axis = fastest
+            staged.add(k)
+    return (axis, staged) if staged else None
+
+
+def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
+    """Tiles of the two axes that operands step fastest along; None where all do along the same."""
+    found = _exchanged(task)
+    if found is None:
+        return None
+    axis, staged = found
+    tile = table[min(task.operands[k].size for k in staged)]
+    on_host = tile.block == 1
+    if sum(task.operands[k].size for k in staged) * tile.side**2 > _SHARED_BYTES * (16 if on_host else 1):
+        return None
+    order = [i for i in range(len(task.shape) - 1) if i != axis] + [axis, len(task.shape) - 1]
+    task = task._replace(
+        shape=tuple(task.shape[i] for i in order),
+        operands=tuple(one._replace(steps=tuple(one.steps[i] for i in order)) for one in task.operands),
+    )
+    packs = [one for k, one in enumerate(task.operands) if k not in staged and one.steps[-1] == 1]
+    width = WIDEST // max(one.size for one in (*packs, *(task.operands[k] for k in staged)))
+    whole = not on_host and task.statements * tile.side**2 // tile.block <= _STATEMENTS
+    whole = whole and all(_in_packs(one, -1, width) for one in packs)
+    whole = whole and all(_in_packs(task.operands[k], -2, WIDEST // task.operands[k].size) for k in staged)
+    places = _tile_places(task, staged)
+    *batch, rows, columns = task.shape
+    down, across = -(-rows // tile.side), -(-columns // tile.side)
+    paired = not on_host and not batch and down == across and _mirrored(task, staged)
+    variables = _common(task, tile.block, width, 1, SHAPE.streaming)
+    variables |= {"tile": tile.side, "batches": len(batch), "whole": whole, "paired": paired}
+    blocks = down * (down + 1) if paired else down * across * math.prod(batch)
+    divisors = _divisors([across + 1 - across % 2 if paired else across, down, *(batch or [1])])
+    steps = [step for one in task.operands if any(one.steps) for step in one.steps]
+    layout = struct.pack(f"{len(divisors)}I{len(steps)}{'q' if task.wide else 'i'}", *divisors, *steps)
+    return Work(TILES, variables, places, (blocks, 1, 1), tile.block, (layout, rows, columns))
+
+
+def _in_packs(one: Operand, unit: int, width: int) -> bool:
+    """Whether packs of an operand along the axis ``unit``, in which it steps by 1, are aligned."""
+    others = [step for i, step in enumerate(one.steps) if i != len(one.steps) + unit]
+    return one.aligned and not any(step % width for step in others)
+
+
+def _mirrored(task: Task, staged: set[int]) -> bool:
+    """Whether an input seems to be the transpose of another, of the same memory."""
+    inputs = task.operands[: task.inputs]
+    turned = {(inputs[k].size, inputs[k].steps[::-1]) for k in staged}
+    return any((one.size, one.steps) in turned for one in inputs)
+
+
+def _tile_places(task: Task, staged: set[int]) -> list[dict[str, Any]]:
+    places: list[dict[str, Any]] = []
+    table = 0
+    for k, one in enumerate(task.operands):
+        kind = "staged" if k in staged else {0: "zero", 1: "unit"}.get(one.steps[-1], "any")
+        place = kind if any(one.steps) else "one"
+        places.append({"place": place, "table": table, "size": one.size, "pack": WIDEST // one.size})
+        table += place != "one"
+    return places

@@ -1,0 +1,352 @@
+"""Elementwise expressions: typed, hash-consed graphs, which :mod:`.print_cxx` prints as C++.
+
+A graph's leaves are inputs (arrays), scalars (kernel arguments) and constants (text). Its nodes are
+casts and rows of :mod:`.table`. float16 and bfloat16 values are computed in float32; only a
+cast, or a store to an array, rounds them.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from .. import dtypes
+from ..array.operators import FUNCTIONS, Operators
+from ..dtypes import DType
+from .row import FLOAT, Row, Scalar, convert_scalar, is_scalar
+
+
+class Node:
+    """A node of a graph; two equal nodes are the same object.
+
+    Attributes:
+        kind: ``"input"``, ``"scalar"``, ``"constant"``, ``"cast"`` or ``"call"``.
+        row: the row of a call.
+        args: the operands.
+        dtype: the dtype of the value.
+        value: the number of an input or a scalar; the value of a constant.
+        weak: whether it takes the dtype of what it meets, as a Python number does.
+    """
+
+    __slots__ = ("__weakref__", "args", "dtype", "kind", "row", "value", "weak")
+
+    kind: str
+    row: Row | None
+    args: tuple[Node, ...]
+    dtype: DType
+    value: Any
+    weak: bool
+
+
+_nodes: WeakValueDictionary[Any, Node] = WeakValueDictionary()
+_making = threading.Lock()
+
+
+def _node(
+    kind: str,
+    dtype: DType,
+    args: tuple[Node, ...] = (),
+    row: Row | None = None,
+    value: Any = None,
+    weak: bool = False,
+) -> Node:
+    key = (kind, dtype, tuple(map(id, args)), row, repr(value), weak)
+    found = _nodes.get(key)
+    if found is not None:
+        return found
+    with _making:
+        found = _nodes.get(key)
+        if found is None:
+            found = Node()
+            found.kind, found.dtype, found.args = kind, dtype, args
+            found.row, found.value, found.weak = row, value, weak
+            _nodes[key] = found
+        return found
+
+
+def input_node(k: int, dtype: DType) -> Node:
+    """The ``k``-th array."""
+    return _node("input", dtype, value=k)
+
+
+def scalar_node(k: int, dtype: DType, weak: bool = False) -> Node:
+    """The ``k``-th scalar argument."""
+    return _node("scalar", dtype, value=k, weak=weak)
+
+
+def constant(value: Scalar, dtype: DType) -> Node:
+    """A number that stands in the text."""
+    return _node("constant", dtype, value=convert_scalar(value, dtype))
+
+
+def cast(node: Node, dtype: DType) -> Node:
+    """``node`` as another dtype."""
+    if node.dtype == dtype and not node.weak:
+        return node
+    if node.kind == "constant":
+        return constant(node.value, dtype)
+    return _node("cast", dtype, (node,))
+
+
+def _sample(node: Node) -> DType | Scalar:
+    """What promotion sees of a node: its dtype, or a Python number of its kind."""
+    if not node.weak:
+        return node.dtype
+    return {"b": False, "i": 0, "f": 0.0}[dtypes.info(node.dtype).kind]
+
+
+def _weak_constant(value: Scalar) -> Node:
+    kinds = ((bool, dtypes.bool_), (int, dtypes.int64), (float, dtypes.float64))
+    dtype = next(dtype for kind, dtype in kinds if isinstance(value, kind))
+    return _node("constant", dtype, value=value, weak=True)
+
+
+def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
+    """``row`` applied to nodes and Python numbers, the casts that promotion asks for put in.
+
+    Raises:
+        TypeError: ``row`` has no meaning for these dtypes.
+        OverflowError: a Python integer is out of the range of the dtype computed in.
+    """
+    nodes = [o if isinstance(o, Node) else _weak_constant(o) for o in operands]
+    if row.name in _OF_NEGATIVE and _differ_in_sign(nodes):
+        return _compared(row, nodes)
+    wanted, result = row.resolve([_sample(node) for node in nodes])
+    weak = all(node.weak for node in nodes)
+    if weak:
+        # As Python computes: in double, whatever the dtype that the value will be met in.
+        whole = row.types == FLOAT
+        wanted, result = row.resolve([dtypes.float64 if whole else node.dtype for node in nodes])
+    args = tuple(cast(node, dtype) for node, dtype in zip(nodes, wanted, strict=True))
+    folded = _fold(row, args)
+    return _node("call", result, args, row, weak=weak) if folded is None else folded
+
+
+#: Whether each comparison holds of a negative number and one that is not, the negative one first or second.
+_OF_NEGATIVE = {
+    "less": (True, False),
+    "less_equal": (True, False),
+    "greater": (False, True),
+    "greater_equal": (False, True),
+    "equal": (False, False),
+    "not_equal": (True, True),
+}
+
+
+def _differ_in_sign(nodes: Sequence[Node]) -> bool:
+    """Whether one is a signed integer and the other a uint64."""
+    kinds = sorted(dtypes.info(node.dtype).kind for node in nodes if not node.weak)
+    return kinds == ["i", "u"] and any(node.dtype == dtypes.uint64 for node in nodes)
+
+
+def _compared(row: Row, nodes: Sequence[Node]) -> Node:
+    """The comparison of a signed integer and a uint64: as float64, to which they promote, they would be rounded."""
+    first = 0 if dtypes.info(nodes[0].dtype).kind == "i" else 1
+    negative = call(FUNCTIONS["less"], (nodes[first], 0))
+    same_sign = call(row, [cast(node, dtypes.uint64) for node in nodes])
+    if _OF_NEGATIVE[row.name][first]:
+        return call(FUNCTIONS["logical_or"], (negative, same_sign))
+    return call(FUNCTIONS["logical_and"], (call(FUNCTIONS["logical_not"], (negative,)), same_sign))
+
+
+def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
+    """x * 1, 1 * x and x / 1 are x, whatever x is."""
+    if row.name in ("multiply", "divide") and dtypes.info(args[0].dtype).kind == "f":
+        if args[1].kind == "constant" and args[1].value == 1:
+            return args[0]
+        if row.name == "multiply" and args[0].kind == "constant" and args[0].value == 1:
+            return args[1]
+    return None
+
+
+class Expr(Operators):
+    """A symbol: what a fused function and a row's derivative compute with.
+
+    Attributes:
+        node: the node of the graph.
+        shape: the shape that the value will have.
+    """
+
+    __slots__ = ("node", "shape")
+
+    def __init__(self, node: Node, shape: tuple[int, ...] = ()) -> None:
+        self.node = node
+        self.shape = shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype that the value will have."""
+        return self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes that the value will have."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements that the value will have."""
+        return math.prod(self.shape)
+
+    def astype(self, dtype: Any, /, *, copy: bool = True) -> Expr:
+        """The symbol as another dtype."""
+        return Expr(cast(self.node, dtypes.as_dtype(dtype)), self.shape)
+
+    def __repr__(self) -> str:
+        return f"Expr({dtypes.info(self.dtype).name}, shape={self.shape})"
+
+    def _refuse(self, what: str) -> TypeError:
+        return TypeError(
+            f"{what} of a fused function's value is not known when it is traced; Python control flow may "
+            "depend on shapes, dtypes and static arguments only: use cukern.where for values"
+        )
+
+    def __bool__(self) -> bool:
+        raise self._refuse("the truth")
+
+    def __int__(self) -> int:
+        raise self._refuse("the integer")
+
+    def __float__(self) -> float:
+        raise self._refuse("the number")
+
+    def __iter__(self) -> Any:
+        raise self._refuse("an element")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return FUNCTIONS["array_ufunc"](ufunc, method, inputs, options)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array with 0 axes")
+        return self.shape[0]
+
+    def __getitem__(self, key: object) -> Any:
+        raise TypeError("a fused function is elementwise: index the array before or after it")
+
+
+class Reduced(Operators):
+    """The symbol of a reduction that a fused function ends with: it is returned, and not computed with.
+
+    Attributes:
+        reduction: the public reduction.
+        value: what is reduced, in the dtype it is reduced in.
+        axes: the reduced axes.
+        keepdims: whether they stay, with size 1.
+        dtype: the dtype that the result will have.
+        parameter: the reduction's parameter.
+        shape: the shape that the result will have.
+    """
+
+    __slots__ = ("axes", "dtype", "keepdims", "parameter", "reduction", "shape", "value")
+
+    def __init__(
+        self,
+        reduction: Any,
+        value: Expr,
+        axes: tuple[int, ...],
+        keepdims: bool,
+        dtype: DType,
+        parameter: float,
+    ) -> None:
+        self.reduction, self.value, self.axes, self.keepdims = reduction, value, axes, keepdims
+        self.dtype, self.parameter = dtype, parameter
+        kept = (1 if i in axes else n for i, n in enumerate(value.shape) if keepdims or i not in axes)
+        self.shape = tuple(kept)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes that the result will have."""
+        return len(self.shape)
+
+    def _refused(self, name: str) -> TypeError:
+        return TypeError(
+            f"{name} of {self.reduction.name}: a fused function may end with a reduction, and returns it; "
+            "compute with it outside of the function"
+        )
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        raise self._refused(name)
+
+    def _apply(self, name: str, x: Any, y: Any) -> Any:
+        raise self._refused(name)
+
+    def __repr__(self) -> str:
+        return f"Reduced({self.reduction.name}, {dtypes.info(self.dtype).name}, shape={self.shape})"
+
+    def __bool__(self) -> bool:
+        raise self._refused("the truth")
+
+    def __int__(self) -> int:
+        raise self._refused("the integer")
+
+    def __float__(self) -> float:
+        raise self._refused("the number")
+
+
+def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
+    """``row`` on symbols and Python numbers.
+
+    Raises:
+        TypeError: an operand is an array, which a fused function must take as an argument.
+        ValueError: the shapes do not broadcast.
+    """
+    nodes: list[Node | Scalar] = []
+    shapes: list[tuple[int, ...]] = []
+    for operand in operands:
+        if isinstance(operand, Expr):
+            nodes.append(operand.node)
+            shapes.append(operand.shape)
+        elif is_scalar(operand):
+            nodes.append(operand)
+        elif isinstance(operand, Reduced):
+            raise operand._refused(row.name)
+        else:
+            raise TypeError(
+                f"{row.name}: a fused function computes with its arguments and Python numbers; got "
+                f"{type(operand).__name__} from elsewhere: pass it as an argument"
+            )
+    try:
+        shape = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"{row.name}: shapes {', '.join(map(str, shapes))} do not broadcast") from None
+    return Expr(call(row, nodes), shape)
+
+
+def order(roots: Iterable[Node]) -> list[Node]:
+    """Every node that the roots reach, operands before users."""
+    done: dict[Node, None] = {}
+    stack = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, seen = stack.pop()
+        if node in done:
+            continue
+        if seen:
+            done[node] = None
+        else:
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args))
+    return list(done)
+
+
+def substitute(roots: Sequence[Node], replaced: dict[Node, Node]) -> tuple[Node, ...]:
+    """The roots with some nodes replaced by others."""
+    made = dict(replaced)
+    pending = [(root, False) for root in roots]
+    while pending:
+        node, seen = pending.pop()
+        if node in made:
+            continue
+        if seen or not node.args:
+            args = tuple(made[arg] for arg in node.args)
+            same = args == node.args
+            made[node] = node if same else _node(node.kind, node.dtype, args, node.row, node.value, node.weak)
+        else:
+            pending.append((node, True))
+            pending.extend((arg, False) for arg in node.args)
+    return tuple(made[root] for root in roots)

@@ -1,0 +1,135 @@
+"""In-place operators: an array overwritten by a row of the table, recorded where a tape tracks an operand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..array import Array
+from ..array.operators import FUNCTIONS
+from ..autodiff import tape
+from ..autodiff.cotangents import form_of
+from ..errors import DeviceError, GradientError
+from .axes import public
+from .function import Elementwise, as_operands, can_cast, pulled
+from .graph import Expr, cast
+from .plan import repeated, run_into
+from .program import Program, program
+
+
+@public
+def inplace(x: Array, name: str, other: Any, /) -> Array:
+    """``x`` overwritten by the row ``name`` of ``x`` and ``other``.
+
+    Where a tape tracks one of them, that is recorded, and ``x`` stands for the result from there on. A value that
+    an earlier operation saved for its backward is lost, which is an error when its gradient is asked for.
+
+    Raises:
+        GradientError: the write would have to be recorded, and ``x`` is watched, a parameter, or shares its memory with
+            another array.
+        TypeError: the result's dtype does not fit that of ``x``.
+        ValueError: the result's shape is not that of ``x``, or ``x`` is a repeated view.
+    """
+    row: Elementwise = FUNCTIONS[name]
+    if isinstance(x, Expr):
+        return row.apply((x, other))
+    row, (x_, *rest) = row._simplified(as_operands(name, (x, other)))
+    arrays = [x, *(o for o in rest if isinstance(o, Array))]
+    recording = tape.recording(arrays)
+    if recording:
+        _check_recordable(x, name)
+    if repeated(x._data) or x._storage.constant:
+        raise ValueError(f"in-place {name} on a repeated view, such as broadcast_to's: write to a copy")
+    made = _program(row, x, (x_, *rest))
+    for array in arrays[1:]:
+        if array.device is not x.device:
+            raise DeviceError(f"{row.name}: expected arrays on one device, got {x.device} and {array.device}")
+    scalars = [o for o in rest if not isinstance(o, Array)]
+    tracking = tape.tracked(arrays) if recording else None
+    if tracking is None:
+        _write(made, arrays, scalars)
+    else:
+        _recorded(made, arrays, scalars, tracking)
+    return x
+
+
+def _program(row: Elementwise, x: Array, operands: Sequence[Any]) -> Program:
+    """The program of a row whose result has the dtype of ``x``."""
+    made = row._program(tuple([o.dtype if isinstance(o, Array) else type(o) for o in operands]))
+    dtype = made.outputs[0].dtype
+    if dtype == x.dtype:
+        return made
+    if not can_cast(dtype, x.dtype, "same_kind"):
+        raise TypeError(f"{row.name}: a result of {dtype} cannot be written to an array of {x.dtype}")
+    return program(row.name, (cast(made.outputs[0], x.dtype),), made.inputs, made.scalars)
+
+
+def _write(made: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> None:
+    """Overwrite the first of ``arrays``."""
+    x = arrays[0]
+    run_into(made, x.device, [_apart(array, x) for array in arrays], scalars, x._data)
+    x._bump(made.name)
+
+
+def _apart(array: Array, written: Array) -> Any:
+    """The ndarray of ``array``, copied if its memory may be that of ``written`` at other places."""
+    if array is written:
+        return array._data
+    if not array.device.xp.may_share_memory(array._data, written._data):
+        return array._data
+    with array.device.activate():
+        return array._data.copy()
+
+
+def _holders(x: Array) -> int:
+    """How many references there are to the storage of ``x``: one of each array on its memory, and a constant."""
+    return sys.getrefcount(x._storage)
+
+
+_ALONE = _holders(Array._wrap(np.empty(0), None))  # type: ignore[arg-type]
+
+
+def _check_recordable(x: Array, name: str) -> None:
+    """Refuse what a record of a write could not tell: it is of one array, which no gradient is asked with respect to.
+
+    Raises:
+        GradientError: see above.
+    """
+    message = f"in-place {name} on an array that a tape tracks: write x = cukern.{name}(x, y)"
+    if type(x) is not Array or tape.is_leaf(x):
+        raise GradientError(message)
+    if _holders(x) > _ALONE:
+        raise GradientError(f"{message}, or x.at[key] for a part of one: other arrays share its memory")
+
+
+def _recorded(
+    made: Program, arrays: Sequence[Array], scalars: Sequence[Any], tracking: tape.Tracking
+) -> None:
+    """:func:`_write`, put on the tapes that track one of ``arrays``."""
+    needs, keys, tapes = tracking
+    x = arrays[0]
+    backward = made.backward(needs, tuple([array.shape != x.shape for array in arrays]))
+    # Copies of what the backward reads of x: it may be overwritten again.
+    before = [_kept(one) if one is x else one for one in (arrays[k] for k in backward.saved("input"))]
+    _write(made, arrays, scalars)
+    differentiable = any(backward.results)
+    tape.overwritten(x, tapes, differentiable)
+    if differentiable:
+        after = [_kept(x) for _ in backward.saved("output")]
+        forms = [form_of(array) for array in arrays]
+        rule = partial(pulled, backward, scalars)
+        operation = tape.Operation(f"in-place {made.name}", forms, forms[:1], rule)
+        tape.append(operation, keys, (x._key,), [*before, *after], tapes)
+
+
+def _kept(x: Array) -> Array:
+    """A copy that stands for ``x`` as it is now, to the tapes as well."""
+    with x.device.activate():
+        made = Array._wrap(x._data.copy(), x.device)
+    made._key = x._key
+    made._storage.version = x._storage.version
+    return made

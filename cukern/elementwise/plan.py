@@ -1,0 +1,445 @@
+"""Launches of programs: axes collapsed, steps found, a launch shape chosen, all of it once per layout."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout, fresh_layout, layout_of, overlapping
+from ..autodiff import tape
+from ..device import Device
+from ..device.interface import Prepared
+from ..dtypes import DType
+from ..errors import DeviceError
+from .geometry import HOST_TILE, HOST_TURNS, LINES, Operand, Task, Work, spread, tiled
+from .geometry import contiguous_steps as contiguous_steps
+from .print_cxx import compute_type, statements
+from .program import Program
+from .program import remember as remember
+from .row import convert_scalar
+
+Strides = tuple[int, ...]
+#: Elements that one host thread does in a row; enough that starting it costs nothing beside them.
+_HOST_PIECE = 16384
+_LIMIT_32 = 2**31 - 2**20
+_HERE = nullcontext()
+
+
+def on(device: Device) -> AbstractContextManager[object]:
+    """A with-block in which ``device`` is the current one, at no cost where it is that already."""
+    if device.kind == "host" or device.index == device.xp.cuda.runtime.getDevice():
+        return _HERE
+    return device.activate()
+
+
+def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Memory of ``device`` as an ndarray in C order, its elements not set."""
+    with on(device):
+        return device.backend.empty(shape, dtype)
+
+
+def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Memory of ``device`` as an ndarray in C order, its bytes 0."""
+    made = allocate(device, shape, dtype)
+    with device.activate():
+        raw(made)[...] = 0
+    return made
+
+
+def raw(data: Any) -> Any:
+    """The same memory in a dtype that every array library moves about: bfloat16 as uint16."""
+    return data.view(dtypes.uint16) if data.dtype == dtypes.bfloat16 else data
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axes that a kernel walks: sizes, and for each operand its steps in elements."""
+
+    shape: tuple[int, ...]
+    steps: tuple[Strides, ...]
+
+
+def collapse(shape: Sequence[int], steps: Sequence[Strides], by: Strides | None = None) -> Axes:
+    """The same elements with as few axes as do.
+
+    Axes of size 1 are dropped, and neighbours merged that every operand steps through as one.
+
+    Args:
+        shape: the sizes of the axes, none 0.
+        steps: the steps of each operand.
+        by: an operand's steps; the axes are put in the order of their sizes, largest first.
+    """
+    axes = [i for i, n in enumerate(shape) if n != 1]
+    if by is not None:
+        axes.sort(key=lambda i: -abs(by[i]))
+    sizes: list[int] = []
+    kept: list[list[int]] = [[] for _ in steps]
+    for i in axes:
+        if sizes and all(have[-1] == step[i] * shape[i] for have, step in zip(kept, steps, strict=True)):
+            sizes[-1] *= shape[i]
+            for have, step in zip(kept, steps, strict=True):
+                have[-1] = step[i]
+            continue
+        sizes.append(shape[i])
+        for have, step in zip(kept, steps, strict=True):
+            have.append(step[i])
+    return Axes(tuple(sizes), tuple(map(tuple, kept)))
+
+
+def broadcast_steps(data: Any, shape: tuple[int, ...]) -> Strides:
+    """The steps in elements of ``data`` broadcast to ``shape``."""
+    size = data.dtype.itemsize
+    own = [0 if n == 1 else stride // size for n, stride in zip(data.shape, data.strides, strict=True)]
+    return (0,) * (len(shape) - len(own)) + tuple(own)
+
+
+def needs_64_bits(axes: Axes) -> bool:
+    """Whether an index or an offset may pass what 32 bits hold."""
+    spans = [math.prod(axes.shape)]
+    spans += [sum(abs(s) * n for s, n in zip(steps, axes.shape, strict=True)) for steps in axes.steps]
+    return max(spans) > _LIMIT_32
+
+
+def repeated(data: Any) -> bool:
+    """Whether elements of an ndarray may share their memory, as those of a broadcast view do."""
+    return overlapping(data.shape, data.strides, data.dtype.itemsize)
+
+
+def step_kind(step: int) -> str:
+    """How a template writes a step: ``"unit"``, ``"zero"`` or ``"any"``."""
+    return {1: "unit", 0: "zero"}.get(step, "any")
+
+
+def divide_up(a: int, b: int) -> int:
+    """``a / b``, rounded up."""
+    return -(-a // b)
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is at least ``n``."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How threads share an elementwise kernel's work.
+
+    Attributes:
+        block: threads of a block.
+        lanes: threads that share a row.
+        rows_piece: rows of a group of ``lanes`` threads.
+        piece: columns of a group.
+    """
+
+    block: int
+    lanes: int
+    rows_piece: int
+    piece: int
+
+
+def geometry(kind: str, rows: int, columns: int) -> Geometry:
+    """The launch shape for a kind of device: long plain loops on the host, coalesced threads on a GPU."""
+    if kind == "host":
+        return Geometry(1, 1, max(1, _HOST_PIECE // columns), _HOST_PIECE)
+    if rows == 1:
+        return Geometry(256, 256, 1, 1024 if columns > 2**20 else 256)
+    lanes = 1 if columns <= 4 else 8 if columns <= 16 else 32 if columns <= 128 else 256
+    return Geometry(256, lanes, 1, max(4 * lanes, -(-columns // 65535)))
+
+
+class Plan:
+    """A launch of a program for arrays of given layouts.
+
+    Attributes:
+        program: what is launched.
+        device: where.
+        current: tells the index of the current GPU; None on the host.
+        launch: the kernel, prepared; it takes inputs, numbers and outputs. None where there is nothing to do.
+        operands: the layouts of the inputs.
+        layouts: the layouts of the outputs.
+        converters: what makes each Python number fit the dtype it is computed in.
+        backwards: for the inputs that are tracked, what a tape records of a call without numbers, None where there
+            is no derivative, and which inputs and outputs that reads.
+    """
+
+    __slots__ = ("backwards", "converters", "current", "device", "launch", "layouts", "operands", "program")
+
+    program: Program
+    device: Device
+    current: Callable[[], int] | None
+    launch: Prepared | None
+    operands: tuple[Layout, ...]
+    layouts: tuple[Layout, ...]
+    converters: tuple[Callable[[Any], Any], ...]
+    backwards: dict[tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...]]]
+
+    def single(self, x: Array) -> Array:
+        """:meth:`run` of one input and one output, in fewer steps."""
+        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+            return self.run((x,))[0]
+        made = Array._made(self.layouts[0])
+        self.launch(x._operand, made._operand)
+        return made
+
+    def pair(self, x: Array, y: Array) -> Array:
+        """:meth:`run` of two inputs and one output, in fewer steps."""
+        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+            return self.run((x, y))[0]
+        made = Array._made(self.layouts[0])
+        self.launch(x._operand, y._operand, made._operand)
+        return made
+
+    def beside_number(self, x: Array, number: Any) -> Array:
+        """:meth:`run` of one input, one number and one output, in fewer steps."""
+        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+            return self.run((x,), (number,))[0]
+        number = self.converters[0](number)
+        made = Array._made(self.layouts[0])
+        self.launch(x._operand, number, made._operand)
+        return made
+
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
+        """The outputs, new arrays."""
+        if self.current is not None and self.current() != self.device.index:
+            with self.device.activate():
+                return self.run(arrays, scalars)
+        made = []  # in loops, as before Python 3.12 a comprehension is a call of its own
+        for layout in self.layouts:
+            made.append(Array._made(layout))
+        if self.launch is not None:
+            values = []
+            for one in arrays:
+                values.append(one._operand)
+            if scalars:
+                values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+            for one in made:
+                values.append(one._operand)
+            self.launch(*values)
+        return made
+
+
+def _converter(dtype: DType) -> Callable[[Any], Any]:
+    if dtype in (dtypes.float32, dtypes.float64):
+        return float
+    return partial(convert_scalar, dtype=dtype)
+
+
+def _wide(axes: Axes, shape: Geometry) -> bool:
+    """Whether an index, an offset or the number of a thread may pass what 32 bits hold."""
+    return needs_64_bits(axes) or math.prod(axes.shape[:-1]) * shape.lanes > _LIMIT_32
+
+
+def variables(program: Program, work: Work, inplace: Sequence[bool]) -> dict[str, Any]:
+    """The template variables of a program's kernel; ``inplace`` says which inputs are the output's memory."""
+    body, values = statements(program.outputs)
+    first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
+    k = len(program.inputs)
+    inputs = [
+        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": inplace[i], **place}
+        for i, (d, place) in enumerate(zip(program.inputs, work.places, strict=False))
+    ]
+    outputs = [
+        {"k": k + i, "type": dtypes.info(node.dtype).cxx, "value": value, **place}
+        for i, (node, value, place) in enumerate(zip(program.outputs, values, work.places[k:], strict=True))
+    ]
+    return {
+        "name": f"{program.name}_{dtypes.info(first).name}_{work.block}",
+        "inputs": inputs,
+        "outputs": outputs,
+        "scalars": [compute_type(d) for d in program.scalars],
+        "body": body,
+        **work.variables,
+    }
+
+
+def _axes(outputs: int, datas: Sequence[Any], shape: tuple[int, ...], out: Any) -> Axes:
+    """The axes of ``shape`` and the steps of inputs and outputs along them."""
+    steps = [broadcast_steps(data, shape) for data in datas]
+    fresh = [contiguous_steps(shape)] * outputs
+    steps += fresh if out is None else [broadcast_steps(out, shape)]
+    axes = collapse(shape, steps, steps[-1])
+    return axes if axes.shape else Axes((1,), ((1,),) * len(steps))
+
+
+def _lines(axes: Axes, kind: str) -> Work:
+    """Plain loops: for the host, and for long computations."""
+    outer, columns = axes.shape[:-1], axes.shape[-1]
+    rows = math.prod(outer)
+    shape = geometry(kind, rows, columns)
+    wide = _wide(axes, shape)
+    places = [{"step": step_kind(step[-1])} for step in axes.steps]
+    bound: dict[str, Any] = {"block": shape.block, "lanes": shape.lanes, "outer": len(outer)}
+    pieces, groups = divide_up(columns, shape.piece), shape.block // shape.lanes
+    grid = (divide_up(pieces, groups), 1, 1)
+    tail: tuple[Any, ...] = (columns, shape.piece)
+    if outer:
+        grid, tail = (divide_up(rows, groups * shape.rows_piece), pieces, 1), (rows, shape.rows_piece, *tail)
+    if outer or any(place["step"] == "any" for place in places):
+        numbers = [*outer, *(s for one in axes.steps for s in one[:-1]), *(one[-1] for one in axes.steps)]
+        tail = (struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers), *tail)
+    bound["index"] = "long long" if wide else "int"
+    return Work(LINES, bound, places, grid, shape.block, tail)
+
+
+def _kind(device: Device) -> str:
+    return device.kind
+
+
+def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool]) -> Work:
+    """How a launch's threads share the elements."""
+    dtype_of = [*program.inputs, *(node.dtype for node in program.outputs)]
+    operands = tuple(
+        Operand(dtype.itemsize, steps, *more)
+        for dtype, steps, *more in zip(dtype_of, axes.steps, aligned, strict=True)
+    )
+    length = len(statements(program.outputs)[0])
+    task = Task(axes.shape, operands, len(program.inputs), length, needs_64_bits(axes))
+    if _kind(device) != "host":
+        return spread(task) or _lines(axes, "cuda")
+    turned = tiled(task, HOST_TILE) if task.size >= HOST_TURNS else None
+    return turned or _lines(axes, "host")
+
+
+def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
+    """The text of the kernel that runs ``program`` on ndarrays like these; empty where there is nothing to do."""
+    shape = broadcast_shapes(program.name, [data.shape for data in datas])
+    if 0 in shape:
+        return ""
+    axes = _axes(len(program.outputs), datas, shape, None)
+    work = _work(program, device, axes, _aligned([layout_of(device, data) for data in datas], program, None))
+    return work.kernel.source(device=device, **variables(program, work, [False] * len(datas)))
+
+
+def _aligned(operands: Sequence[Layout], program: Program, out: Layout | None) -> list[bool]:
+    made = [True] * len(program.outputs) if out is None else [out.aligned]
+    return [one.aligned for one in operands] + made
+
+
+def make_plan(
+    program: Program,
+    device: Device,
+    operands: Sequence[Layout],
+    out: Layout | None,
+    inplace: Sequence[bool],
+) -> Plan:
+    """Choose and compile the launch of ``program`` on arrays like these.
+
+    Args:
+        operands: the inputs' layouts, on ``device``.
+        out: the output's layout where it is given; else outputs will be new, in C order.
+        inplace: which inputs are the output's memory.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    plan = Plan()
+    plan.program, plan.device, plan.operands = program, device, tuple(operands)
+    shape = broadcast_shapes(program.name, [one.shape for one in operands] or [()])
+    plan.layouts = tuple(fresh_layout(device, node.dtype, shape) for node in program.outputs)
+    plan.converters = tuple(map(_converter, program.scalars))
+    plan.current = None if device.kind == "host" else device.xp.cuda.runtime.getDevice
+    plan.launch, plan.backwards = None, {}
+    if out is not None:
+        if broadcast_shapes(program.name, [shape, out.shape]) != out.shape:
+            raise ValueError(
+                f"{program.name}: a result of shape {shape} does not fit an array of shape {out.shape}"
+            )
+        shape, plan.layouts = out.shape, (out,)
+    if 0 not in shape:
+        axes = _axes(len(program.outputs), operands, shape, out)
+        work = _work(program, device, axes, _aligned(operands, program, out))
+        plan.launch = _prepare(device, work, variables(program, work, inplace))
+    return plan
+
+
+def _prepare(device: Device, work: Work, bound: dict[str, Any]) -> Prepared:
+    """The compiled launch."""
+    with on(device):
+        function = work.kernel.bind(device, **bound).function
+        return function.prepare(work.grid, (work.block, 1, 1), 0, work.tail)
+
+
+def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that the shapes broadcast to.
+
+    Raises:
+        ValueError: they do not.
+    """
+    made = list(shapes[0])
+    for shape in shapes[1:]:
+        longer, shorter = (made, shape) if len(made) >= len(shape) else (list(shape), made)
+        at = len(longer) - len(shorter)
+        for i, n in enumerate(shorter, at):
+            if n != longer[i] and 1 not in (n, longer[i]):
+                raise ValueError(f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast")
+            longer[i] = n if longer[i] == 1 else longer[i]
+        made = longer
+    return tuple(made)
+
+
+_plans: dict[Any, Plan] = {}
+
+
+def one_device(name: str, arrays: Sequence[Array]) -> Device:
+    """The device of all the arrays.
+
+    Raises:
+        DeviceError: they are on different devices.
+    """
+    device = arrays[0].device
+    for array in arrays:
+        if array.device is not device:
+            raise DeviceError(f"{name}: expected arrays on one device, got {device} and {array.device}")
+    return device
+
+
+def planned(program: Program, arrays: Sequence[Array]) -> Plan:
+    """The plan of ``program`` for these arrays.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        ValueError: their shapes do not broadcast.
+    """
+    layouts = [one._layout or one._planned() for one in arrays]
+    plan = _plans.get((program, *layouts))
+    if plan is None:
+        plan = plan_for(program, one_device(program.name, arrays), layouts)
+    return plan
+
+
+def plan_for(program: Program, device: Device, layouts: Sequence[Layout]) -> Plan:
+    """Make and remember the plan of ``program`` for arrays like these; raises as :func:`make_plan`."""
+    return remember(
+        _plans,
+        (program, *layouts),
+        make_plan(program, device, layouts, None, [False] * len(layouts)),
+    )
+
+
+def run_into(
+    program: Program, device: Device, datas: Sequence[Any], scalars: Sequence[Any], out: Any
+) -> None:
+    """Launch ``program`` on ndarrays of ``device``, its one output written to ``out``.
+
+    Args:
+        out: one of ``datas``, or an ndarray that shares no memory with any.
+    """
+    layouts = [layout_of(device, data) for data in (*datas, out)]
+    same = [data is out for data in datas]
+    key = (program, *layouts, *same)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = remember(_plans, key, make_plan(program, device, layouts[:-1], layouts[-1], same))
+    if plan.launch is not None:
+        operand = device.backend.operand
+        numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]
+        inputs = [operand(data) for data in datas if data is not out]
+        with on(device):
+            plan.launch(*inputs, *numbers, operand(out))

@@ -1,0 +1,90 @@
+"""The C++ of an expression's graph: a line for each of its nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .. import dtypes
+from ..dtypes import DType
+from .graph import Node, order
+from .row import Scalar
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A line of a kernel: ``const type name = code;``."""
+
+    type: str
+    name: str
+    code: str
+
+
+def compute_type(dtype: DType) -> str:
+    """The C++ type that values of ``dtype`` have inside a kernel."""
+    return dtypes.info(dtypes.info(dtype).acc).cxx
+
+
+def literal(value: Scalar, dtype: DType) -> str:
+    """A constant as C++ text, exact."""
+    name = compute_type(dtype)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        if dtype.itemsize < 4:
+            return f"(({name}){value})"
+        if dtype == dtypes.int32:
+            return str(value) if value > -(2**31) else "(-2147483647 - 1)"
+        if dtype == dtypes.uint32:
+            return f"{value}u"
+        if value == -(2**63):
+            return "(-9223372036854775807LL - 1)"
+        return f"{value}{'ULL' if dtype == dtypes.uint64 else 'LL'}"
+    if math.isnan(value):
+        return f"limits<{name}>::quiet_nan()"
+    if math.isinf(value):
+        return ("-" if value < 0 else "") + f"limits<{name}>::infinity()"
+    return f"{name}({value!r})"
+
+
+def _cast_code(name: str, source: DType, target: DType) -> str | None:
+    """The C++ of a cast of values; None where nothing changes."""
+    from_type, to_type = compute_type(source), compute_type(target)
+    narrow = dtypes.info(target).cxx
+    if narrow != to_type and source != target:
+        return f"cast<{to_type}>(cast<{narrow}>({name}))"
+    return None if from_type == to_type else f"cast<{to_type}>({name})"
+
+
+def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
+    """The body of a kernel that computes the roots, and the names that hold them.
+
+    The ``k``-th input's value is named ``a{k}``, the ``k``-th scalar ``s{k}``.
+    """
+    names: dict[Node, str] = {}
+    body: list[Statement] = []
+    for node in order(roots):
+        if node.kind == "input":
+            names[node] = f"a{node.value}"
+            continue
+        if node.kind == "scalar":
+            names[node] = f"s{node.value}"
+            continue
+        if node.kind == "constant":
+            names[node] = literal(node.value, node.dtype)
+            continue
+        if node.kind == "cast":
+            made = _cast_code(names[node.args[0]], node.args[0].dtype, node.dtype)
+            if made is None:
+                names[node] = names[node.args[0]]
+                continue
+        else:
+            assert node.row is not None
+            operand = next(
+                (a for a, m in zip(node.args, node.row.operands, strict=True) if m == "x"), node.args[0]
+            )
+            made = node.row.print([names[arg] for arg in node.args], operand.dtype)
+        names[node] = f"v{len(body)}"
+        body.append(Statement(compute_type(node.dtype), names[node], made))
+    return body, [names[root] for root in roots]

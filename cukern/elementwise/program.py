@@ -1,0 +1,207 @@
+"""Programs: a graph with several outputs as one kernel, and the program of its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from .. import dtypes
+from ..array.operators import FUNCTIONS
+from ..dtypes import DType
+from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute
+
+Source = tuple[Literal["cotangent", "input", "output"], int]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What one elementwise kernel computes; two equal programs are the same object.
+
+    Attributes:
+        name: what the kernel is called.
+        outputs: the values that it stores.
+        inputs: the dtypes of the arrays.
+        scalars: the dtypes of the scalar arguments.
+    """
+
+    name: str
+    outputs: tuple[Node, ...]
+    inputs: tuple[DType, ...]
+    scalars: tuple[DType, ...]
+    _backward: dict[Any, Backward] = field(default_factory=dict)
+
+    def backward(self, needs: tuple[bool, ...], wide: tuple[bool, ...]) -> Backward:
+        """The program that computes the inputs' cotangents from the outputs'.
+
+        Args:
+            needs: for each input, whether its cotangent is wanted.
+            wide: for each input, whether its cotangent is stored in the accumulator's dtype,
+                because it will be summed.
+        """
+        key = (needs, wide)
+        found = self._backward.get(key)
+        if found is None:
+            found = self._backward[key] = _derive(self, needs, wide)
+        return found
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+#: What a cache holds before it starts anew: a process that meets ever new shapes must not grow on.
+_CAPACITY = 8192
+
+
+def remember(cache: dict[K, V], key: K, value: V) -> V:
+    """Put ``value`` in a cache of programs or plans."""
+    if len(cache) >= _CAPACITY:
+        cache.clear()
+    cache[key] = value
+    return value
+
+
+_programs: dict[Any, Program] = {}
+
+
+def program(
+    name: str, outputs: Sequence[Node], inputs: Sequence[DType], scalars: Sequence[DType] = ()
+) -> Program:
+    """The program of these outputs."""
+    key = (name, tuple(outputs), tuple(inputs), tuple(scalars))
+    found = _programs.get(key)
+    if found is None:
+        found = remember(_programs, key, Program(*key))
+    return found
+
+
+@dataclass(frozen=True)
+class Backward:
+    """How the cotangents of a program's inputs follow from those of its outputs.
+
+    Attributes:
+        program: what computes them; None if they are all cotangents of the outputs as they come.
+        sources: what each input of ``program`` is.
+        scalars: which of the forward program's scalars are its scalars.
+        results: for each forward input: None (no derivative), ``("cotangent", m)`` for an output's
+            cotangent as it comes, or ``("output", j)`` of ``program``.
+    """
+
+    program: Program | None
+    sources: tuple[Source, ...]
+    scalars: tuple[int, ...]
+    results: tuple[Source | None, ...]
+
+    def saved(self, what: str) -> tuple[int, ...]:
+        """The forward inputs or outputs that it reads."""
+        return tuple(k for kind, k in self.sources if kind == what)
+
+
+def _is_float(node: Node) -> bool:
+    return dtypes.info(node.dtype).kind == "f"
+
+
+def _active(outputs: Sequence[Node], needs: Sequence[bool]) -> set[Node]:
+    """The nodes through which a cotangent reaches a wanted input."""
+    active: set[Node] = set()
+    for node in order(outputs):
+        wanted = (node.kind == "input" and needs[node.value]) or any(arg in active for arg in node.args)
+        if wanted and _is_float(node):
+            active.add(node)
+    return active
+
+
+def _contributions(node: Node, g: Node) -> Sequence[Node | None]:
+    """The cotangents of a node's operands from its own."""
+    if node.kind == "cast":
+        return (g,)
+    assert node.row is not None
+    if node.row.vjp is None:
+        return (None,) * len(node.args)
+    made = node.row.vjp(Expr(g), *(Expr(arg) for arg in node.args), Expr(node))
+    each = made if isinstance(made, tuple) else (made,)
+    return [None if part is None else part.node for part in each]
+
+
+def _reverse(outputs: Sequence[Node], seeds: Sequence[Node], needs: Sequence[bool]) -> dict[Node, Node]:
+    """The cotangent of every node that one reaches."""
+    active = _active(outputs, needs)
+    cotangents: dict[Node, Node] = {}
+
+    def accumulate(node: Node, part: Node) -> None:
+        part = cast(part, node.dtype)
+        have = cotangents.get(node)
+        cotangents[node] = part if have is None else call(FUNCTIONS["add"], (have, part))
+
+    for node, seed in zip(outputs, seeds, strict=True):
+        if node in active:
+            accumulate(node, seed)
+    for node in reversed(order(outputs)):
+        if node not in active or node not in cotangents or not node.args:
+            continue
+        for arg, part in zip(node.args, _contributions(node, cotangents[node]), strict=True):
+            if part is not None and arg in active:
+                accumulate(arg, part)
+    return cotangents
+
+
+def _derive(forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]) -> Backward:
+    k, m = len(forward.inputs), len(forward.outputs)
+    seeds = [input_node(k + i, node.dtype) for i, node in enumerate(forward.outputs)]
+    roots, results = roots_from(forward, seeds, needs, wide)
+    if not roots:
+        return Backward(None, (), (), results)
+    roots = _saving_least(roots, forward.outputs, k, m)
+    made, inputs, scalars = compact(f"{forward.name}_vjp", roots)
+    sources: list[Source] = [
+        ("input", at) if at < k else ("cotangent", at - k) if at < k + m else ("output", at - k - m)
+        for at in inputs
+    ]
+    return Backward(made, tuple(sources), scalars, results)
+
+
+def roots_from(
+    forward: Program, seeds: Sequence[Node], needs: tuple[bool, ...], wide: tuple[bool, ...]
+) -> tuple[list[Node], tuple[Source | None, ...]]:
+    """The nodes of the inputs' cotangents, from those of the outputs; results as of :class:`Backward`."""
+    cotangents = _reverse(forward.outputs, seeds, needs)
+    inputs = [seed if seed.kind == "input" else None for seed in seeds]
+    roots: list[Node] = []
+    results: list[Source | None] = []
+    for i, dtype in enumerate(forward.inputs):
+        root = cotangents.get(input_node(i, dtype)) if needs[i] else None
+        if root is None:
+            results.append(None)
+        elif root in inputs:
+            results.append(("cotangent", inputs.index(root)))
+        else:
+            results.append(("output", len(roots)))
+            roots.append(cast(root, dtypes.info(dtype).acc if wide[i] else dtype))
+    return roots, tuple(results)
+
+
+def _saving_least(roots: list[Node], outputs: Sequence[Node], k: int, m: int) -> list[Node]:
+    """The roots with the forward outputs read instead of computed again, unless that saves more arrays."""
+    stored = {
+        node: input_node(k + m + i, node.dtype) for i, node in enumerate(outputs) if node.kind == "call"
+    }
+    reading = list(substitute(roots, stored))
+
+    def count(nodes: list[Node]) -> int:
+        return sum(node.kind == "input" and not k <= node.value < k + m for node in order(nodes))
+
+    return reading if count(reading) <= count(roots) else roots
+
+
+def compact(name: str, roots: Sequence[Node]) -> tuple[Program, tuple[int, ...], tuple[int, ...]]:
+    """The program of the roots that takes only what they read.
+
+    Returns:
+        The program, and for each of its inputs and of its scalars the number that it had in the roots.
+    """
+    leaves = [node for node in order(roots) if not node.args]
+    inputs = sorted((n for n in leaves if n.kind == "input"), key=lambda n: int(n.value))
+    scalars = sorted((n for n in leaves if n.kind == "scalar"), key=lambda n: int(n.value))
+    renamed = {node: input_node(i, node.dtype) for i, node in enumerate(inputs)}
+    renamed |= {node: scalar_node(i, node.dtype, node.weak) for i, node in enumerate(scalars)}
+    made = program(name, substitute(roots, renamed), [n.dtype for n in inputs], [n.dtype for n in scalars])
+    return made, tuple(int(n.value) for n in inputs), tuple(int(n.value) for n in scalars)

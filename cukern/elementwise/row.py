@@ -1,0 +1,201 @@
+"""The rows of the table of elementwise operations, and the Python numbers that they take beside arrays."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..dtypes import DType
+
+Scalar = bool | int | float
+#: The dtype kinds that a row computes in; operands of other kinds are promoted or refused.
+ALL, NUMERIC, INTEGER, FLOAT = "biuf", "iuf", "biu", "f"
+_KINDS = {
+    ALL: "any dtype",
+    NUMERIC: "numbers",
+    INTEGER: "integers or bool",
+    FLOAT: "floats",
+    "iu": "integers",
+}
+
+
+def is_scalar(value: object) -> bool:
+    """Whether ``value`` is a Python number, which takes the dtype of the arrays beside it."""
+    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
+
+
+def convert_scalar(value: Scalar, dtype: DType) -> Scalar:
+    """``value`` as a Python number that ``dtype`` holds exactly.
+
+    Raises:
+        OverflowError: an integer out of the range of ``dtype``.
+    """
+    kind = dtypes.info(dtype).kind
+    if kind == "f":
+        if dtype == dtypes.float64:
+            return float(value)
+        with np.errstate(over="ignore"):
+            return float(dtype.type(value))
+    if kind == "b":
+        return bool(value)
+    limits = np.iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        raise OverflowError(f"Python integer {value} out of bounds for {dtype.name}")
+    return int(value)
+
+
+class Row:
+    """One elementwise operation: its name, its C++, its derivative, and what else follows from them.
+
+    Args:
+        name: the public name.
+        code: a C++ expression over the operands ``x``, ``y``, ``z``, of type ``T``. ``U`` is the
+            unsigned type whose arithmetic wraps for ``T``.
+        types: the kinds of dtype it computes in, of ``"biuf"``.
+        signature: the operands' types and the result's: ``x`` for the common one, ``b`` for bool.
+        vjp: from the cotangent ``g``, the operands and the result, all symbols, the cotangent of each
+            operand; None where the derivative is zero or not defined.
+        codes: another ``code`` for some kinds of dtype, of ``"biuf"`` or ``"h"`` for floats of 16 bits.
+        integers: the dtype that NumPy computes integers in; None for the float of its math functions.
+        halves: whether it has a meaning for float16 and bfloat16, whose values are computed in float32.
+        simplify: may name another row and operands for special Python numbers.
+        oracle: the NumPy function of the same values, where its name is another.
+        domain: the open interval that tests and gradient checks draw operands from.
+        operator: the Python operator's method.
+        doc: the first line of the docstring; the rest follows from the row.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        code: str,
+        types: str,
+        signature: str,
+        vjp: Callable[..., Any] | None = None,
+        *,
+        codes: dict[str, str] | None = None,
+        integers: DType | None = None,
+        bools: DType | None = None,
+        halves: bool = True,
+        simplify: Callable[..., tuple[Callable[..., Any], tuple[Any, ...]] | None] | None = None,
+        oracle: str | Callable[..., Any] | None = None,
+        domain: tuple[float, float] = (-2.0, 2.0),
+        operator: str = "",
+        doc: str = "",
+    ) -> None:
+        self.name = self.__name__ = name
+        self.code, self.codes = code, codes or {}
+        self.types = types
+        operands, _, result = signature.partition("->")
+        self.operands, self.result = operands, result
+        self.vjp = vjp
+        self.integers, self.bools, self.halves = integers, bools, halves
+        self.simplify = simplify
+        self.oracle = name if oracle is None else oracle
+        self.domain = domain
+        self.operator = operator
+        self.__doc__ = f"{doc}\n\n{self._rules()}"
+
+    def __repr__(self) -> str:
+        return f"<elementwise function {self.name}>"
+
+    def _rules(self) -> str:
+        """What a docstring says of dtypes, shapes and derivatives."""
+        kinds = _KINDS[self.types] if "x" in self.operands else "any dtype, taken as bool"
+        rules = [f"Takes arrays of {kinds}, and Python numbers."]
+        if len(self.operands) > 1:
+            rules.append(
+                "Operands are broadcast, and promoted to a common dtype."
+                if self.result == "b"
+                else "Operands are broadcast, and promoted to a common dtype, the floating one beside integers."
+            )
+        if self.types == FLOAT and self.result == "x":
+            smaller = "" if self.integers else ", or in NumPy's dtype where that is smaller"
+            rules.append(f"Integers alone are computed in the default floating dtype{smaller}.")
+        rules.append("The result is bool." if self.result == "b" else "The result has the dtype computed in.")
+        rules.append("Differentiable to any order." if self.differentiable else "Has no derivative.")
+        refused = "" if self.types in (ALL, FLOAT) else " Raises TypeError for other dtypes."
+        if len(self.operands) > 1:
+            refused += " Raises ValueError if the shapes do not broadcast."
+        return " ".join(rules) + refused
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has a derivative."""
+        return self.vjp is not None
+
+    def resolve(self, operands: Sequence[DType | Scalar]) -> tuple[tuple[DType, ...], DType]:
+        """The dtypes that the operands are cast to, and the result's.
+
+        Raises:
+            TypeError: the operation has no meaning for these dtypes.
+        """
+        common = [o for o, mark in zip(operands, self.operands, strict=True) if mark == "x"]
+        dtype = self._computed(common) if common else dtypes.bool_
+        if not self.halves and dtype in (dtypes.float16, dtypes.bfloat16):
+            raise TypeError(f"{self.name}: expected float32 or float64, got {dtypes.info(dtype).name}")
+        cast = tuple(dtype if mark == "x" else dtypes.bool_ for mark in self.operands)
+        return cast, dtype if self.result == "x" else dtypes.bool_
+
+    def _computed(self, operands: Sequence[DType | Scalar]) -> DType:
+        truth = self.result == "b"
+        dtype = (dtypes.comparable if truth else dtypes.result_type)(*operands)
+        kind = dtypes.info(dtype).kind
+        if kind in self.types:
+            return dtype
+        if kind == "b" and self.bools is not None:
+            return self.bools
+        if self.types == FLOAT:
+            strong = [operand for operand in operands if isinstance(operand, np.dtype)]
+            each = strong if len(strong) == len(operands) else [dtype]
+            floats = [self.integers or _float_of(one) for one in each]
+            if truth:
+                return dtypes.comparable(*floats)
+            return dtypes.result_type(*map(dtypes.of_integers, floats))
+        raise TypeError(f"{self.name}: expected {_KINDS[self.types]}, got {dtypes.info(dtype).name}")
+
+    def print(self, operands: Sequence[str], dtype: DType) -> str:
+        """The C++ expression over named operands of ``dtype``."""
+        info = dtypes.info(dtype)
+        names = dict(zip("xyz", operands, strict=False))
+        names["T"] = dtypes.info(info.acc).cxx
+        names["U"] = "unsigned long long" if info.itemsize == 8 else "unsigned int"
+        code = self.codes.get(info.kind, self.code)
+        return _substitute(
+            self.codes.get("h", code) if info.kind == "f" and info.itemsize == 2 else code, names
+        )
+
+
+def scipys(name: str) -> Callable[..., Any]:
+    """The function of ``scipy.special`` of a name, imported when it is called: an oracle for tests."""
+
+    def oracle(*operands: Any) -> Any:
+        return getattr(importlib.import_module("scipy.special"), name)(*operands)
+
+    vars(oracle)["scipys"] = True
+    return oracle
+
+
+_WORD = re.compile(r"\b([xyzTU])\b(\(?)")
+
+
+def _substitute(code: str, names: dict[str, str]) -> str:
+    def replaced(found: re.Match[str]) -> str:
+        name = names[found[1]]
+        # C++ has no long long(x), but (long long)(x).
+        return (f"({name})" if found[2] and " " in name else name) + found[2]
+
+    return _WORD.sub(replaced, code)
+
+
+@cache
+def _float_of(dtype: DType) -> DType:
+    """The float that NumPy's math functions compute an integer dtype in."""
+    size = dtype.itemsize
+    return dtypes.float16 if size == 1 else dtypes.float32 if size == 2 else dtypes.float64

@@ -1,0 +1,406 @@
+"""Further rows of the elementwise table: special functions, and what NumPy has beside the Array API."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import full_like, zeros_like
+from .axes import public, require_array
+from .function import astype, binary, parametric, ternary, unary
+from .fuse import fuse
+from .row import ALL, NUMERIC, scipys
+from .table import (
+    _log_add_exp_vjp,
+    _logistic_density,
+    abs,
+    cos,
+    equal,
+    erfc,
+    exp,
+    expm1,
+    floor_divide,
+    isnan,
+    log,
+    remainder,
+    sigmoid,
+    sign,
+    trunc,
+    where,
+)
+
+_PI, _LN2, _ROOT_HALF = math.pi, math.log(2.0), math.sqrt(0.5)
+_ERFC = np.vectorize(math.erfc, otypes="d")
+_LGAMMA = np.vectorize(
+    lambda x: math.inf if x <= 0 and (x == -math.inf or x == math.floor(x)) else math.lgamma(x), otypes="d"
+)
+
+
+def _digamma_oracle(x: Any) -> Any:
+    """The derivative of lgamma by differences of a sum that converges fast: psi(x + 20) less 20 reciprocals."""
+    big = np.asarray(x, np.float64) + 20
+    series = np.log(big) - 0.5 / big - 1 / (12 * big**2) + 1 / (120 * big**4) - 1 / (252 * big**6)
+    return series - np.sum([1 / (big - k) for k in range(1, 21)], axis=0)
+
+
+# ----- floating point -----
+
+copysign: Any = binary(
+    "copysign",
+    "copysign(x, y)",
+    vjp=lambda g, x, y, r: (g * copysign(1.0, x) * copysign(1.0, y), None),
+    doc="The size of x with the sign of y.",
+)
+fabs = unary(
+    "fabs", "fabs(x)", vjp=lambda g, x, r: g * sign(x), doc="The absolute value, of integers as a float."
+)
+rint = unary("rint", "rint(x)", doc="The nearest integer, halves to the even one, as a float.")
+signbit = unary(
+    "signbit",
+    "x < T(0)",
+    ALL,
+    "x->b",
+    codes={"f": "signbit(x)", "u": "false", "b": "false"},
+    doc="Whether the sign of x is minus; -0.0 and NaN have one.",
+)
+
+
+nextafter = binary(
+    "nextafter",
+    "nextafter(x, y)",
+    vjp=lambda g, x, y, r: (g, None),
+    halves=False,
+    doc="The number after x towards y; float32 and float64.",
+)
+fmod = binary(
+    "fmod",
+    "fmod(x, y)",
+    NUMERIC,
+    codes={"i": "y == T(0) || y == T(-1) ? T(0) : T(x % y)", "u": "y == T(0) ? T(0) : T(x % y)"},
+    bools=dtypes.int8,
+    vjp=lambda g, x, y, r: (g, -g * trunc(x / y)),
+    doc="The remainder of the division rounded towards 0, with the sign of x; integers modulo 0 give 0.",
+)
+fmax = binary(
+    "fmax",
+    "x != x ? y : y != y ? x : maximum(x, y)",
+    ALL,
+    codes={"b": "x || y"},
+    vjp=lambda g, x, y, r: (_chosen(g, x, y, x > y), _chosen(g, y, x, y > x)),
+    doc="The larger of the two, or the one that is not NaN; equal operands share the derivative.",
+)
+fmin = binary(
+    "fmin",
+    "x != x ? y : y != y ? x : minimum(x, y)",
+    ALL,
+    codes={"b": "x && y"},
+    vjp=lambda g, x, y, r: (_chosen(g, x, y, x < y), _chosen(g, y, x, y < x)),
+    doc="The smaller of the two, or the one that is not NaN; equal operands share the derivative.",
+)
+
+
+def _chosen(g: Any, x: Any, y: Any, wins: Any) -> Any:
+    """The cotangent of ``x`` where it wins or ``y`` is NaN."""
+    return where(wins | isnan(y), g, where(equal(x, y), 0.5 * g, 0))
+
+
+heaviside = binary(
+    "heaviside",
+    "x != x ? x : x == T(0) ? y : x < T(0) ? T(0) : T(1)",
+    vjp=lambda g, x, y, r: (None, where(equal(x, 0), g, 0)),
+    doc="0 where x is below 0, 1 above, y at 0.",
+)
+isposinf = unary(
+    "isposinf",
+    "false",
+    ALL,
+    "x->b",
+    codes={"f": "x == limits<T>::infinity()"},
+    doc="Whether x is +infinity.",
+)
+isneginf = unary(
+    "isneginf",
+    "false",
+    ALL,
+    "x->b",
+    codes={"f": "x == -limits<T>::infinity()"},
+    doc="Whether x is -infinity.",
+)
+gcd = binary(
+    "gcd",
+    "greatest_divisor(x, y)",
+    "iu",
+    domain=(-2, 40),
+    doc="The greatest common divisor, at least 0.",
+)
+lcm = binary(
+    "lcm", "least_multiple(x, y)", "iu", domain=(-2, 9), doc="The least common multiple, at least 0."
+)
+deg2rad = unary(
+    "deg2rad", f"x * T({_PI / 180!r})", vjp=lambda g, x, r: g * (_PI / 180), doc="Degrees in radians."
+)
+rad2deg = unary(
+    "rad2deg", f"x * T({180 / _PI!r})", vjp=lambda g, x, r: g * (180 / _PI), doc="Radians in degrees."
+)
+lerp = ternary(
+    "lerp",
+    "x + z * (y - x)",
+    vjp=lambda g, x, y, z, r: (g * (1 - z), g * z, g * (y - x)),
+    oracle=lambda x, y, z: x + z * (y - x),
+    doc="The point between x and y at the fraction z of the way.",
+)
+
+# ----- special functions -----
+
+cbrt = unary(
+    "cbrt",
+    "cbrt(x)",
+    vjp=lambda g, x, r: g / (3 * r * r),
+    domain=(0.2, 4.0),
+    doc="The cube root, of any sign.",
+)
+logaddexp2 = binary(
+    "logaddexp2",
+    f"log_add_exp(x * T({_LN2!r}), y * T({_LN2!r})) * T({1 / _LN2!r})",
+    vjp=lambda g, x, y, r: _log_add_exp_vjp(g, _LN2 * x, _LN2 * y, r),
+    doc="log2(2**x + 2**y), without overflow.",
+)
+xlogy = binary(
+    "xlogy",
+    "x == T(0) && y == y ? T(0) : x * log(y)",
+    domain=(0.2, 3.0),
+    vjp=lambda g, x, y, r: (g * log(where(equal(x, 0) & (y <= 0), 1, y)), where(equal(x, 0), 0, g * x / y)),
+    oracle=lambda x, y: x * np.log(y),
+    doc="x * log(y), and 0 where x is 0.",
+)
+
+
+def _sinc_vjp(g: Any, x: Any, r: Any) -> Any:
+    s = x * x
+    near = x * (-(_PI**2) / 3 + s * (_PI**4 / 30 - s * (_PI**6 / 840 - s * (_PI**8 / 45360))))
+    small = abs(x) < 0.05
+    return g * where(small, near, (cos(_PI * x) - r) / where(small, 1, x))
+
+
+sinc = unary(
+    "sinc",
+    integers=dtypes.float64,
+    code=f"x == T(0) ? T(1) : sin(T({_PI!r}) * x) / (T({_PI!r}) * x)",
+    vjp=_sinc_vjp,
+    doc="sin(pi * x) / (pi * x), and 1 at 0.",
+)
+lgamma = unary(
+    "lgamma",
+    "lgamma(x)",
+    vjp=lambda g, x, r: g * digamma(x),
+    oracle=_LGAMMA,
+    domain=(0.3, 6.0),
+    doc="The logarithm of the size of the gamma function.",
+)
+digamma: Any = unary(
+    "digamma",
+    "T(digamma_of(double(x)))",
+    vjp=lambda g, x, r: g * _polygamma(1, x),
+    oracle=_digamma_oracle,
+    domain=(0.3, 6.0),
+    doc="The derivative of lgamma.",
+)
+_polygamma: Any = binary(
+    "polygamma",
+    "T(polygamma_of(double(x), double(y)))",
+    vjp=lambda g, n, x, r: (None, g * _polygamma(n + 1, x)),
+    doc="The x-th derivative of digamma at y, for whole numbers x.",
+)
+
+
+@public
+def polygamma(n: int, x: Any, /) -> Any:
+    """The ``n``-th derivative of digamma; digamma itself for 0.
+
+    Args:
+        n: at least 0.
+        x: an array or a number; the result is NaN below -2**20. Integers are computed in float64.
+
+    Raises:
+        ValueError: ``n`` is no whole number of at least 0.
+    """
+    if not (isinstance(n, int) and n >= 0):
+        raise ValueError(f"polygamma: n: expected an int of at least 0, got {n!r}")
+    return _polygamma(n, x)
+
+
+erfinv = unary(
+    "erfinv",
+    "erfinv(x)",
+    vjp=lambda g, x, r: g * (math.sqrt(_PI) / 2) * exp(r * r),
+    domain=(-0.9, 0.9),
+    oracle=lambda x: _erfinv_oracle(x),
+    doc="The inverse of the error function.",
+)
+
+
+def _erfinv_oracle(y: Any) -> Any:
+    """Newton's method on math.erf."""
+    y = np.asarray(y, np.float64)
+    x = np.zeros_like(y)
+    for _ in range(60):
+        x = x - (np.vectorize(math.erf, otypes="d")(x) - y) * math.sqrt(_PI) / 2 * np.exp(x * x)
+    return x
+
+
+erfcinv = unary(
+    "erfcinv",
+    "erfcinv(x)",
+    vjp=lambda g, x, r: -g * (math.sqrt(_PI) / 2) * exp(r * r),
+    domain=(0.1, 1.9),
+    oracle=scipys("erfcinv"),
+    doc="The inverse of the complementary error function.",
+)
+
+# ----- activations -----
+
+
+def _elu_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    below = where(x > 0, 0, x)  # no infinity in the branch that is not taken
+    return where(x > 0, g, g * y * exp(below)), where(x > 0, 0, g * expm1(below))
+
+
+elu = parametric(
+    "elu",
+    "x > T(0) ? x : y * expm1(x)",
+    defaults=(1.0,),
+    vjp=_elu_vjp,
+    oracle=lambda x, y: np.where(x > 0, x, y * np.expm1(np.minimum(x, 0))),
+    doc="x where it is positive, else y * (exp(x) - 1); y is 1 by default.",
+)
+gelu = unary(
+    "gelu",
+    "T(0.5) * x * erfc_of(x * T(-0.7071067811865476))",
+    codes={"h": "T(0.5) * x * erfc_of_half(x * T(-0.7071067811865476))"},
+    vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
+    oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
+    doc="x times the standard normal distribution function of x.",
+)
+
+_TANH_SCALE = math.sqrt(2 / _PI)
+
+
+def _gelu_tanh_vjp(g: Any, x: Any, r: Any) -> Any:
+    s = 2 * _TANH_SCALE * (x + 0.044715 * x * x * x)
+    return g * (sigmoid(s) + x * _logistic_density(s) * (2 * _TANH_SCALE * (1 + 3 * 0.044715 * x * x)))
+
+
+gelu_tanh = unary(
+    "gelu_tanh",
+    f"x * sigmoid(T({2 * _TANH_SCALE!r}) * (x + T(0.044715) * x * x * x))",
+    vjp=_gelu_tanh_vjp,
+    oracle=lambda x: 0.5 * x * (1 + np.tanh(_TANH_SCALE * (x + 0.044715 * x**3))),
+    doc="An approximation of gelu by tanh (Hendrycks and Gimpel, 2016).",
+)
+leaky_relu = parametric(
+    "leaky_relu",
+    "x > T(0) ? x : y * x",
+    defaults=(0.01,),
+    vjp=lambda g, x, y, r: (where(x > 0, g, g * y), where(x > 0, 0, g * x)),
+    oracle=lambda x, y: np.where(x > 0, x, y * x),
+    doc="x where it is positive, else y * x; y is 0.01 by default.",
+)
+log_sigmoid = unary(
+    "log_sigmoid",
+    "-softplus(-x)",
+    vjp=lambda g, x, r: g * sigmoid(-x),
+    oracle=lambda x: -np.logaddexp(0, -x),
+    doc="The logarithm of sigmoid(x), exact where that is small.",
+)
+softsign = unary(
+    "softsign",
+    "x / (T(1) + fabs(x))",
+    vjp=lambda g, x, r: g / ((1 + abs(x)) * (1 + abs(x))),
+    oracle=lambda x: x / (1 + np.abs(x)),
+    doc="x / (1 + |x|).",
+)
+
+# ----- functions over rows -----
+
+
+@public
+def real(x: Array, /) -> Array:
+    """``x`` itself: cukern has no complex dtype."""
+    return require_array(x, "real")
+
+
+@public
+def imag(x: Array, /) -> Array:
+    """Zeros like ``x``: cukern has no complex dtype."""
+    x = require_array(x, "imag")
+    return zeros_like(x)
+
+
+@public
+def isreal(x: Array, /) -> Array:
+    """True for every element of ``x``: cukern has no complex dtype."""
+    x = require_array(x, "isreal")
+    return full_like(x, True, dtype=dtypes.bool_)
+
+
+@public
+def iscomplex(x: Array, /) -> Array:
+    """False for every element of ``x``: cukern has no complex dtype."""
+    x = require_array(x, "iscomplex")
+    return full_like(x, False, dtype=dtypes.bool_)
+
+
+@public
+def conj(x: Array, /) -> Array:
+    """``x`` itself: cukern has no complex dtype."""
+    return require_array(x, "conj")
+
+
+@public
+def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
+    """The quotient rounded down, and the remainder with the sign of y."""
+    return floor_divide(x, y), remainder(x, y)
+
+
+@public
+def modf(x: Array, /) -> tuple[Array, Array]:
+    """The fractional and the whole part, both with the sign of x."""
+    x = require_array(x, "modf")
+    whole = trunc(x)
+    return copysign(where(equal(x, whole), 0, x - whole), x), whole
+
+
+@fuse
+def _replaced(x: Any, nan: Any, high: Any, low: Any) -> Any:
+    return where(isnan(x), nan, where(isposinf(x), high, where(isneginf(x), low, x)))
+
+
+@public
+def nan_to_num(
+    x: Array, /, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Array:
+    """``x`` with numbers in place of NaN and of the infinities: by default 0, and the dtype's largest and smallest.
+
+    Differentiable by ``x`` and by what is in place of its elements, which may be arrays that broadcast to its shape.
+
+    Args:
+        x: any array; integers stay as they are.
+        copy: of no effect: ``x`` is never written.
+        nan: in place of NaN.
+        posinf: in place of +infinity.
+        neginf: in place of -infinity.
+    """
+    x = require_array(x, "nan_to_num")
+    if dtypes.info(x.dtype).kind != "f":
+        return astype(x, x.dtype)
+    limits: Any = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]
+    given = (nan, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf)
+    made: Array = _replaced(x, *(astype(n, x.dtype) if isinstance(n, Array) else float(n) for n in given))
+    if made.shape != x.shape:
+        raise ValueError(f"nan_to_num: nan, posinf, neginf: they do not broadcast to shape {x.shape}")
+    return made

@@ -1,0 +1,495 @@
+"""The elementwise table: one row per operation, from which all else follows: the function, its derivatives of
+any order, operator, documentation and tests. Adding an operation is adding a row.
+
+``code`` is C++ over the operands ``x``, ``y``, ``z`` of type ``T``. ``vjp`` takes the cotangent ``g``, the
+operands and the result, as symbols. Where a derivative jumps, the row says what it is at the jump.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from .function import Bounded, Choice, Rounding, Unary, binary, unary
+from .row import ALL, INTEGER, NUMERIC
+
+_LN2, _LN10 = math.log(2.0), math.log(10.0)
+_ROOT_HALF = math.sqrt(0.5)
+_ERF, _ERFC = np.vectorize(math.erf, otypes="d"), np.vectorize(math.erfc, otypes="d")
+
+
+def _wrapping(operator: str, **more: str) -> dict[str, str]:
+    """Integer arithmetic that wraps around, as NumPy's: C++ leaves it undefined for signed types."""
+    return {"i": f"T(U(x) {operator} U(y))", "u": f"T(U(x) {operator} U(y))", **more}
+
+
+def _ties(g: Any, x: Any, y: Any, chosen: Any) -> Any:
+    """The cotangent of ``x`` where it is ``chosen`` over ``y``: shared equally where they are the same."""
+    return where(chosen, g, where(x == y, 0.5 * g, 0))
+
+
+# ----- arithmetic -----
+
+add = binary(
+    "add",
+    "x + y",
+    ALL,
+    codes=_wrapping("+", b="x || y"),
+    vjp=lambda g, x, y, r: (g, g),
+    operator="__add__",
+    doc="The sum x + y; of bools, logical or.",
+)
+subtract = binary(
+    "subtract",
+    "x - y",
+    NUMERIC,
+    codes=_wrapping("-"),
+    vjp=lambda g, x, y, r: (g, -g),
+    operator="__sub__",
+    doc="The difference x - y.",
+)
+multiply = binary(
+    "multiply",
+    "x * y",
+    ALL,
+    codes=_wrapping("*", b="x && y"),
+    vjp=lambda g, x, y, r: (g * y, g * x),
+    operator="__mul__",
+    doc="The product x * y; of bools, logical and.",
+)
+divide = binary(
+    "divide",
+    "x / y",
+    integers=dtypes.float64,
+    vjp=lambda g, x, y, r: (g / y, -(g / y) * r),
+    operator="__truediv__",
+    doc="The quotient x / y; of integers, in the default floating dtype.",
+)
+floor_divide = binary(
+    "floor_divide",
+    "floor_divide(x, y)",
+    NUMERIC,
+    bools=dtypes.int8,
+    operator="__floordiv__",
+    doc="The quotient rounded down; integers divided by 0 give 0. Infinities follow the Array API, not NumPy.",
+)
+remainder = binary(
+    "remainder",
+    "remainder_of(x, y)",
+    NUMERIC,
+    bools=dtypes.int8,
+    vjp=lambda g, x, y, r: (g, -g * floor_divide(x, y)),
+    operator="__mod__",
+    doc="The remainder of floor division, with the sign of y; integers modulo 0 give 0.",
+)
+
+
+def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+    """Exponents with a cheaper row of the same value."""
+    x, y = operands
+    if type(y) not in (int, float):
+        return None
+    kind = dtypes.info(dtypes.as_dtype(x.dtype, "x")).kind if hasattr(x, "dtype") else ""
+    if kind in ("i", "u", "b") and isinstance(y, int) and y < 0:
+        raise ValueError("pow: integers to negative integer powers are not allowed; make one a float")
+    if y == 2 and (kind == "f" or (kind in ("i", "u") and isinstance(y, int))):
+        return square, (x,)
+    if kind == "f" and y in _POWERS:
+        return _POWERS[y], (x,)
+    return None
+
+
+def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    flat = (x == 0) & (y >= 0)
+    below = where(y == 0, 0, y - 1)  # no infinity in the branch that is not taken
+    return where(y == 0, 0, g * y * pow(x, below)), where(flat, 0, g * r * log(where(flat, 1, x)))
+
+
+pow = binary(
+    "pow",
+    "power(x, y)",
+    NUMERIC,
+    bools=dtypes.int8,
+    simplify=_simple_power,
+    vjp=_power_vjp,
+    oracle="power",
+    domain=(0.1, 3.0),
+    operator="__pow__",
+    doc="x to the power y. Negative integer powers of integer arrays are truncated towards 0.",
+)
+negative = unary(
+    "negative",
+    "-x",
+    NUMERIC,
+    codes={"i": "T(U(0) - U(x))", "u": "T(U(0) - U(x))"},
+    vjp=lambda g, x, r: -g,
+    operator="__neg__",
+    doc="-x.",
+)
+positive = unary("positive", "x", NUMERIC, vjp=lambda g, x, r: g, operator="__pos__", doc="A copy of x.")
+abs = unary(
+    "abs",
+    "fabs(x)",
+    ALL,
+    codes={"i": "x < T(0) ? T(U(0) - U(x)) : x", "u": "x", "b": "x"},
+    vjp=lambda g, x, r: g * sign(x),
+    operator="__abs__",
+    doc="The absolute value; its derivative at 0 is 0.",
+)
+sign: Unary = unary("sign", "sign_of(x)", NUMERIC, doc="-1, 0 or 1; NaN of NaN.")
+square = unary(
+    "square",
+    "x * x",
+    NUMERIC,
+    codes={"i": "T(U(x) * U(x))", "u": "T(U(x) * U(x))"},
+    bools=dtypes.int8,
+    vjp=lambda g, x, r: g * (2 * x),
+    doc="x * x.",
+)
+reciprocal = unary(
+    "reciprocal",
+    "T(1) / x",
+    vjp=lambda g, x, r: -g * (r * r),
+    domain=(0.3, 3.0),
+    oracle=lambda x: 1 / x,
+    doc="1 / x.",
+)
+sqrt = unary("sqrt", "sqrt(x)", vjp=lambda g, x, r: g * 0.5 / r, domain=(0.1, 4.0), doc="The square root.")
+rsqrt = unary(
+    "rsqrt",
+    "T(1) / sqrt(x)",
+    vjp=lambda g, x, r: -0.5 * g * r / x,
+    domain=(0.2, 4.0),
+    oracle=lambda x: 1 / np.sqrt(x),
+    doc="1 / sqrt(x).",
+)
+_POWERS: dict[float, Unary] = {-1: reciprocal, 0.5: sqrt, 1: positive}
+
+# ----- exponentials and logarithms -----
+
+exp = unary("exp", "exp(x)", codes={"h": "__expf(x)"}, vjp=lambda g, x, r: g * r, doc="e to the power x.")
+exp2 = unary("exp2", "exp2(x)", vjp=lambda g, x, r: g * r * _LN2, doc="2 to the power x.")
+expm1 = unary("expm1", "expm1(x)", vjp=lambda g, x, r: g * exp(x), doc="exp(x) - 1, exact near 0.")
+log = unary("log", "log(x)", vjp=lambda g, x, r: g / x, domain=(0.2, 4.0), doc="The natural logarithm.")
+log1p = unary(
+    "log1p",
+    "log1p(x)",
+    vjp=lambda g, x, r: g / (x + 1),
+    domain=(-0.8, 3.0),
+    doc="log(1 + x), exact near 0.",
+)
+log2 = unary(
+    "log2",
+    "log2(x)",
+    vjp=lambda g, x, r: g / (x * _LN2),
+    domain=(0.2, 4.0),
+    doc="The logarithm to base 2.",
+)
+log10 = unary(
+    "log10",
+    "log10(x)",
+    vjp=lambda g, x, r: g / (x * _LN10),
+    domain=(0.2, 4.0),
+    doc="The logarithm to base 10.",
+)
+
+
+def _log_add_exp_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    distance = where((x == y) & isinf(x), 0, x - y)
+    return g * sigmoid(distance), g * sigmoid(-distance)
+
+
+logaddexp = binary(
+    "logaddexp",
+    "log_add_exp(x, y)",
+    vjp=_log_add_exp_vjp,
+    doc="log(exp(x) + exp(y)), without overflow.",
+)
+
+# ----- trigonometric and hyperbolic functions -----
+
+sin = unary("sin", "sin(x)", vjp=lambda g, x, r: g * cos(x), doc="The sine.")
+cos: Unary = unary("cos", "cos(x)", vjp=lambda g, x, r: -g * sin(x), doc="The cosine.")
+tan = unary("tan", "tan(x)", vjp=lambda g, x, r: g * (r * r + 1), domain=(-1.2, 1.2), doc="The tangent.")
+asin = unary(
+    "asin",
+    "asin(x)",
+    vjp=lambda g, x, r: g * rsqrt((1 - x) * (1 + x)),
+    domain=(-0.9, 0.9),
+    oracle="arcsin",
+    doc="The angle in [-pi/2, pi/2] whose sine is x.",
+)
+acos = unary(
+    "acos",
+    "acos(x)",
+    vjp=lambda g, x, r: -g * rsqrt((1 - x) * (1 + x)),
+    domain=(-0.9, 0.9),
+    oracle="arccos",
+    doc="The angle in [0, pi] whose cosine is x.",
+)
+atan = unary(
+    "atan",
+    "atan(x)",
+    vjp=lambda g, x, r: g / (x * x + 1),
+    oracle="arctan",
+    doc="The angle in [-pi/2, pi/2] whose tangent is x.",
+)
+
+
+def _inverse(h: Any) -> Any:
+    """1 / h, and 0 where h is 0."""
+    return where(h == 0, 0, 1 / where(h == 0, 1, h))
+
+
+def _direction_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    across = g * _direction(y, x) * _inverse(hypot(x, y))
+    return across * _direction(y, x), -across * r
+
+
+_direction: Any = binary(
+    "direction",
+    f"""x != x || y != y ? x + y : x == T(0) ? x
+    : fabs(x) == limits<T>::infinity() ? copysign(fabs(y) == fabs(x) ? T({_ROOT_HALF!r}) : T(1), x)
+    : fabs(x) > T(1) ? T(0.5) * x / hypot(T(0.5) * x, T(0.5) * y) : x / hypot(x, y)""",
+    vjp=_direction_vjp,
+    domain=(0.2, 2.0),
+    oracle=lambda x, y: np.where((x == 0) & (y == y), x, np.cos(np.arctan2(y, x))),
+    doc="x / hypot(x, y), and 0 at (0, 0): the cosine of the angle between the point (x, y) and the first axis.",
+)
+atan2 = binary(
+    "atan2",
+    "atan2(x, y)",
+    vjp=lambda g, x, y, r: (g * _direction(y, x) * _inverse(hypot(x, y)), -g * _direction(x, y) * _inverse(hypot(x, y))),
+    oracle="arctan2",
+    domain=(0.2, 2.0),
+    doc="The angle of the point (y, x), in [-pi, pi]; its derivatives at (0, 0) are 0.",
+)
+hypot: Any = binary(
+    "hypot",
+    "hypot(x, y)",
+    vjp=lambda g, x, y, r: (g * _direction(x, y), g * _direction(y, x)),
+    domain=(0.2, 2.0),
+    doc="sqrt(x * x + y * y), without overflow; its derivatives at (0, 0) are 0.",
+)
+sinh = unary("sinh", "sinh(x)", vjp=lambda g, x, r: g * cosh(x), doc="The hyperbolic sine.")
+cosh: Unary = unary("cosh", "cosh(x)", vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")
+# Of x and not of the result, which has no digits left of 1 - r * r where that is small.
+tanh = unary(
+    "tanh",
+    "tanh(x)",
+    vjp=lambda g, x, r: g * (4 * _logistic_density(2 * x)),
+    doc="The hyperbolic tangent.",
+)
+_logistic_density: Any = unary(
+    "logistic_density",
+    "T(1) / (T(2) + exp(x) + exp(-x))",
+    vjp=lambda g, x, r: -g * r * tanh(0.5 * x),
+    oracle=lambda x: 1 / (2 + 2 * np.cosh(x)),
+    doc="The derivative of sigmoid, sigmoid(x) * sigmoid(-x), exact where that is small.",
+)
+asinh = unary(
+    "asinh",
+    "asinh(x)",
+    vjp=lambda g, x, r: g / hypot(x, 1),
+    oracle="arcsinh",
+    doc="The inverse hyperbolic sine.",
+)
+acosh = unary(
+    "acosh",
+    "acosh(x)",
+    vjp=lambda g, x, r: g * rsqrt(x - 1) * rsqrt(x + 1),
+    domain=(1.2, 4.0),
+    oracle="arccosh",
+    doc="The inverse hyperbolic cosine.",
+)
+atanh = unary(
+    "atanh",
+    "atanh(x)",
+    vjp=lambda g, x, r: g / ((1 - x) * (1 + x)),
+    domain=(-0.9, 0.9),
+    oracle="arctanh",
+    doc="The inverse hyperbolic tangent.",
+)
+
+# ----- activations and special functions -----
+
+relu = unary(
+    "relu",
+    "maximum(x, T(0))",
+    NUMERIC,
+    vjp=lambda g, x, r: where(r > 0, g, 0),
+    bools=dtypes.int8,
+    oracle=lambda x: x * (x > 0),
+    doc="The larger of x and 0; its derivative at 0 is 0.",
+)
+sigmoid = unary(
+    "sigmoid",
+    "sigmoid(x)",
+    vjp=lambda g, x, r: g * _logistic_density(x),
+    oracle=lambda x: 1 / (1 + np.exp(-x)),
+    doc="1 / (1 + exp(-x)).",
+)
+softplus = unary(
+    "softplus",
+    "softplus(x)",
+    vjp=lambda g, x, r: g * sigmoid(x),
+    oracle=lambda x: np.logaddexp(x, 0),
+    doc="log(1 + exp(x)), without overflow.",
+)
+silu = unary(
+    "silu",
+    "x * sigmoid(x)",
+    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * sigmoid(-x))),
+    oracle=lambda x: x / (1 + np.exp(-x)),
+    doc="x * sigmoid(x), also known as swish.",
+)
+erf = unary(
+    "erf",
+    "erf(x)",
+    vjp=lambda g, x, r: g * (2 / math.sqrt(math.pi)) * exp(-x * x),
+    oracle=_ERF,
+    doc="The error function.",
+)
+erfc: Unary = unary(
+    "erfc",
+    "erfc_of(x)",
+    codes={"h": "erfc_of_half(x)"},
+    vjp=lambda g, x, r: -g * (2 / math.sqrt(math.pi)) * exp(-x * x),
+    oracle=_ERFC,
+    doc="1 - erf(x), exact where that is small.",
+)
+
+# ----- rounding -----
+
+floor = unary("floor", "floor(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The largest integer at most x.")
+ceil = unary("ceil", "ceil(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The smallest integer at least x.")
+trunc = unary("trunc", "trunc(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="x rounded towards 0.")
+round = Rounding(
+    "round",
+    "rint(x)",
+    NUMERIC,
+    "x->x",
+    codes=dict.fromkeys("iu", "x"),
+    bools=dtypes.float16,
+    doc="The nearest integer, halves to the even one; or the nearest number of ``decimals`` decimal places.",
+)
+
+# ----- comparison and choice -----
+
+maximum = binary(
+    "maximum",
+    "maximum(x, y)",
+    ALL,
+    codes={"b": "x || y"},
+    vjp=lambda g, x, y, r: (_ties(g, x, y, x > y), _ties(g, x, y, y > x)),
+    doc="The larger of the two, NaN if either is; equal operands share the derivative.",
+)
+minimum = binary(
+    "minimum",
+    "minimum(x, y)",
+    ALL,
+    codes={"b": "x && y"},
+    vjp=lambda g, x, y, r: (_ties(g, x, y, x < y), _ties(g, x, y, y < x)),
+    doc="The smaller of the two, NaN if either is; equal operands share the derivative.",
+)
+where: Choice = Choice(
+    "where",
+    "x ? y : z",
+    ALL,
+    "bxx->x",
+    vjp=lambda g, c, x, y, r: (None, where(c, g, 0), where(c, 0, g)),
+    doc="y where x is true, else z; of x alone, the places where it is true, as nonzero gives them.",
+)
+
+
+def _one_bound(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+    """``clip`` without one bound or both; Python integers that no element is beyond are none, as in NumPy."""
+    x, low, high = operands
+    if (type(low) is int or type(high) is int) and getattr(x, "dtype", None) in dtypes.INTS:
+        limits = np.iinfo(x.dtype)
+        low = None if type(low) is int and low < limits.min else low
+        high = None if type(high) is int and high > limits.max else high
+    if low is not None and high is not None:
+        return None
+    if high is not None:
+        return minimum, (x, high)
+    return (positive, (x,)) if low is None else (maximum, (x, low))
+
+
+clip = Bounded(
+    "clip",
+    "minimum(maximum(x, y), z)",
+    NUMERIC,
+    "xxx->x",
+    simplify=_one_bound,
+    vjp=lambda g, x, low, high, r: (
+        where((x >= low) & (x <= high), g, 0),
+        where((x < low) & (low <= high), g, 0),
+        where((x > high) | (low > high), g, 0),
+    ),
+    doc="x, but at least min and at most max; its derivative at a bound is 1.",
+)
+equal = binary("equal", "x == y", ALL, "xx->b", operator="__eq__", doc="Whether x == y.")
+not_equal = binary("not_equal", "x != y", ALL, "xx->b", operator="__ne__", doc="Whether x != y.")
+less = binary("less", "x < y", ALL, "xx->b", operator="__lt__", doc="Whether x < y.")
+less_equal = binary("less_equal", "x <= y", ALL, "xx->b", operator="__le__", doc="Whether x <= y.")
+greater = binary("greater", "x > y", ALL, "xx->b", operator="__gt__", doc="Whether x > y.")
+greater_equal = binary("greater_equal", "x >= y", ALL, "xx->b", operator="__ge__", doc="Whether x >= y.")
+isnan = unary("isnan", "false", ALL, "x->b", codes={"f": "x != x"}, doc="Whether x is NaN.")
+isinf = unary(
+    "isinf",
+    "false",
+    ALL,
+    "x->b",
+    codes={"f": "fabs(x) == limits<T>::infinity()"},
+    doc="Whether x is infinite.",
+)
+isfinite = unary(
+    "isfinite",
+    "true",
+    ALL,
+    "x->b",
+    codes={"f": "fabs(x) < limits<T>::infinity()"},
+    doc="Whether x is neither infinite nor NaN.",
+)
+
+# ----- logic and bits -----
+
+logical_and = binary("logical_and", "x && y", ALL, "bb->b", doc="Whether both are true.")
+logical_or = binary("logical_or", "x || y", ALL, "bb->b", doc="Whether one or both are true.")
+logical_xor = binary("logical_xor", "x != y", ALL, "bb->b", doc="Whether one and not both is true.")
+logical_not = unary("logical_not", "!x", ALL, "b->b", doc="Whether x is false.")
+bitwise_and = binary("bitwise_and", "T(x & y)", INTEGER, operator="__and__", doc="The bits set in both.")
+bitwise_or = binary("bitwise_or", "T(x | y)", INTEGER, operator="__or__", doc="The bits set in one or both.")
+bitwise_xor = binary("bitwise_xor", "T(x ^ y)", INTEGER, operator="__xor__", doc="The bits set in one only.")
+bitwise_invert = unary(
+    "bitwise_invert",
+    "T(~x)",
+    INTEGER,
+    codes={"b": "!x"},
+    operator="__invert__",
+    doc="The bits that are not set.",
+)
+bitwise_left_shift = binary(
+    "bitwise_left_shift",
+    "left_shift(x, y)",
+    "iu",
+    bools=dtypes.int8,
+    oracle="left_shift",
+    domain=(0, 7),
+    operator="__lshift__",
+    doc="The bits of x moved y places up.",
+)
+bitwise_right_shift = binary(
+    "bitwise_right_shift",
+    "right_shift(x, y)",
+    "iu",
+    bools=dtypes.int8,
+    oracle="right_shift",
+    domain=(0, 7),
+    operator="__rshift__",
+    doc="The bits of x moved y places down; the sign stays.",
+)

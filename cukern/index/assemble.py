@@ -1,0 +1,479 @@
+"""Arrays put together from others: stacked, repeated, padded, turned, cut. Everything here is linear."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import arange, asarray, beside
+from ..elementwise.axes import normalize_axes, normalize_axis, public, require_array, require_arrays
+from ..elementwise.function import astype
+from ..elementwise.row import is_scalar
+from ..elementwise.table import not_equal
+from ..reduction.rows import any as any_of
+from ..shape.views import (
+    broadcast_arrays,
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    moveaxis,
+    reshape,
+    split,
+    swapaxes,
+)
+from .scan import cumulative_prod, cumulative_sum
+from .search import searchsorted
+from .take import take
+
+__all__ = [
+    "append",
+    "array_split",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block",
+    "column_stack",
+    "copy",
+    "delete",
+    "dsplit",
+    "dstack",
+    "fliplr",
+    "flipud",
+    "hsplit",
+    "hstack",
+    "insert",
+    "meshgrid",
+    "repeat",
+    "resize",
+    "rollaxis",
+    "rot90",
+    "tile",
+    "trim_zeros",
+    "vander",
+    "vsplit",
+    "vstack",
+]
+
+
+@public
+def copy(x: Array, /) -> Array:
+    """A copy of ``x`` in C order; differentiable."""
+    x = require_array(x, "copy")
+    return astype(x, x.dtype)
+
+
+def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
+    """The arrays with axes added as NumPy does: the third last of all, the others in front."""
+    made = []
+    for x in require_arrays(xs, name):
+        while x.ndim < ndim:
+            x = expand_dims(x, -1 if ndim == 3 and x.ndim == 2 else 0)
+        made.append(x)
+    return made[0] if len(made) == 1 else made
+
+
+@public
+def atleast_1d(*xs: Array) -> Any:
+    """The array, or a list of the arrays, with one axis at least."""
+    return _atleast(xs, 1, "atleast_1d")
+
+
+@public
+def atleast_2d(*xs: Array) -> Any:
+    """The array, or a list of the arrays, with two axes at least, new ones in front."""
+    return _atleast(xs, 2, "atleast_2d")
+
+
+@public
+def atleast_3d(*xs: Array) -> Any:
+    """The array, or a list of the arrays, with three axes at least: (n,) becomes (1, n, 1)."""
+    return _atleast(xs, 3, "atleast_3d")
+
+
+def _listed(arrays: Sequence[Array], name: str) -> list[Array]:
+    made = require_arrays(arrays, name)
+    if not made:
+        raise ValueError(f"{name}: expected at least one array")
+    return made
+
+
+@public
+def hstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
+    """The arrays joined along the second axis, or the first where they have one; ``dtype`` as of :func:`concat`.
+
+    Raises:
+        ValueError: there is no array, or the shapes do not fit.
+    """
+    made = [atleast_1d(x) for x in _listed(arrays, "hstack")]
+    return concat(made, axis=0 if made[0].ndim == 1 else 1, dtype=dtype)
+
+
+@public
+def vstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
+    """The arrays as rows, joined along the first axis. Errors as :func:`hstack`."""
+    return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0, dtype=dtype)
+
+
+@public
+def dstack(arrays: Sequence[Array], /) -> Array:
+    """The arrays joined along the third axis. Errors as :func:`hstack`."""
+    return concat([atleast_3d(x) for x in _listed(arrays, "dstack")], axis=2)
+
+
+@public
+def column_stack(arrays: Sequence[Array], /) -> Array:
+    """Arrays of one axis as columns, matrices as they are, joined along the second axis."""
+    made = _listed(arrays, "column_stack")
+    return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in made], axis=1)
+
+
+@public
+def block(arrays: Any, /) -> Array:
+    """Nested lists of arrays put together: the innermost along the last axis, the outer ones each along one before it.
+
+    Raises:
+        ValueError: a list is empty, the lists are not nested evenly, or the shapes do not fit.
+
+    >>> import cukern as ck
+    >>> ck.block([[ck.ones((1, 2)), ck.zeros((1, 1))], [ck.zeros((1, 3))]]).tolist()
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    depth, ndim = _nested(arrays)
+    made = _joined(arrays, depth, max(depth, ndim))
+    return made if depth else copy(made)
+
+
+def _nested(arrays: Any) -> tuple[int, int]:
+    """How deep lists of arrays are nested, and the most axes of an array in them."""
+    if not isinstance(arrays, list):
+        arrays = require_array(arrays, "block")
+        return 0, arrays.ndim
+    found = [_nested(part) for part in arrays]
+    if len({depth for depth, _ in found}) != 1:
+        raise ValueError("block: expected lists that are not empty and nested evenly")
+    return found[0][0] + 1, max(ndim for _, ndim in found)
+
+
+def _joined(arrays: Any, depth: int, ndim: int) -> Array:
+    """Lists nested to a depth joined along as many last axes."""
+    if not depth:
+        return reshape(arrays, (1,) * (ndim - arrays.ndim) + arrays.shape)
+    return concat([_joined(part, depth - 1, ndim) for part in arrays], ndim - depth)
+
+
+@public
+def vander(x: Array, /, N: int | None = None, increasing: bool = False) -> Array:
+    """The matrix whose columns are the powers of ``x``, the highest first unless ``increasing``.
+
+    Args:
+        x: of one axis. The powers of integers are int64.
+        N: the number of columns, that of rows by default.
+        increasing: whether the power 0 comes first.
+
+    Raises:
+        ValueError: ``x`` has not one axis, or ``N`` is negative.
+    """
+    x = require_array(x, "vander")
+    if x.ndim != 1:
+        raise ValueError(f"vander: x: expected one axis, got shape {x.shape}")
+    count = x.size if N is None else operator.index(N)
+    if count < 0:
+        raise ValueError(f"vander: N: expected at least 0, got {N}")
+    floating = dtypes.info(x.dtype).kind == "f"
+    values = x if floating else astype(x, dtypes.promote(x.dtype, dtypes.default_int), copy=False)
+    factors = broadcast_to(expand_dims(values, 1), (x.size, max(0, count - 1)))
+    powers = cumulative_prod(factors, axis=1, include_initial=True, dtype=values.dtype)[:, :count]
+    return powers if increasing else flip(powers, 1)
+
+
+@public
+def trim_zeros(x: Array, /, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
+    """A view without the zeros at the ends of axes. Where they end is read back from the device.
+
+    Args:
+        x: any array; what is trimmed is 0 along all the other axes.
+        trim: "f" for the front, "b" for the back, "fb" for both.
+        axis: the axis or axes, all by default.
+
+    Raises:
+        ValueError: ``trim`` has another letter.
+    """
+    x = require_array(x, "trim_zeros")
+    axes = normalize_axes(axis, x.ndim, "trim_zeros")
+    letters = trim.lower()
+    if letters not in ("f", "b", "fb", "bf"):
+        raise ValueError(f"trim_zeros: trim: expected 'f', 'b' or 'fb', got {trim!r}")
+    filled, key = not_equal(x, 0), [slice(None)] * x.ndim
+    for place in axes:
+        others = tuple(i for i in range(x.ndim) if i != place)
+        ends = any_of(filled, others).numpy().nonzero()[0]
+        if ends.size:
+            key[place] = slice(
+                int(ends[0]) if "f" in letters else None, int(ends[-1]) + 1 if "b" in letters else None
+            )
+        else:
+            key[place] = slice(0, 0)
+    part: Array = x[tuple(key)]
+    return part
+
+
+@public
+def array_split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
+    """:func:`split` into parts whose sizes may differ by one, the larger ones first.
+
+    Raises:
+        ValueError: there is not at least one part.
+    """
+    x = require_array(x, "array_split")
+    place = normalize_axis(axis, x.ndim, "array_split")
+    if not isinstance(indices_or_sections, (int, np.integer)):
+        return split(x, indices_or_sections, place)
+    sections = operator.index(indices_or_sections)
+    if sections < 1:
+        raise ValueError(f"array_split: expected at least one section, got {sections}")
+    each, more = divmod(x.shape[place], sections)
+    sizes = [each + (i < more) for i in range(sections)]
+    return split(x, [sum(sizes[:i]) for i in range(1, sections)], place)
+
+
+def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, name: str) -> list[Array]:
+    x = require_array(x, name)
+    if x.ndim < least:
+        raise ValueError(f"{name}: expected at least {least} axes, got shape {x.shape}")
+    return split(x, cuts, axis)
+
+
+@public
+def hsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
+    """:func:`split` along the second axis, or the first of an array with one."""
+    x = require_array(x, "hsplit")
+    return _split_along(x, indices_or_sections, 1 if x.ndim > 1 else 0, 1, "hsplit")
+
+
+@public
+def vsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
+    """:func:`split` along the first axis of an array with two or more."""
+    return _split_along(x, indices_or_sections, 0, 2, "vsplit")
+
+
+@public
+def dsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
+    """:func:`split` along the third axis."""
+    return _split_along(x, indices_or_sections, 2, 3, "dsplit")
+
+
+@public
+def fliplr(x: Array, /) -> Array:
+    """A view with the order of the second axis reversed."""
+    return flip(x, 1)
+
+
+@public
+def flipud(x: Array, /) -> Array:
+    """A view with the order of the first axis reversed."""
+    return flip(x, 0)
+
+
+@public
+def rot90(x: Array, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """A view turned ``k`` times by 90 degrees, from the first of ``axes`` towards the second.
+
+    Raises:
+        ValueError: ``axes`` are not two.
+    """
+    x = require_array(x, "rot90")
+    first, second = (normalize_axis(axis, x.ndim, "rot90") for axis in axes)
+    if first == second:
+        raise ValueError(f"rot90: axes: expected two different axes, got {axes}")
+    turns = operator.index(k) % 4
+    if turns == 2:
+        return flip(x, (first, second))
+    if turns == 1:
+        return swapaxes(flip(x, second), first, second)
+    return x if turns == 0 else flip(swapaxes(x, first, second), second)
+
+
+@public
+def rollaxis(x: Array, /, axis: int, start: int = 0) -> Array:
+    """A view with ``axis`` moved to stand before ``start``; :func:`moveaxis` says it better."""
+    x = require_array(x, "rollaxis")
+    place = normalize_axis(axis, x.ndim, "rollaxis")
+    target = normalize_axis(start, x.ndim + 1, "rollaxis")
+    return moveaxis(x, place, target - (target > place))
+
+
+@public
+def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
+    """``x`` repeated as a whole along each axis.
+
+    Args:
+        x: any array.
+        reps: how often along each of the last axes; more than ``x`` has make new ones.
+
+    Raises:
+        ValueError: a number is negative.
+
+    >>> import cukern as ck
+    >>> ck.tile(ck.asarray([1, 2]), (2, 2)).tolist()
+    [[1, 2, 1, 2], [1, 2, 1, 2]]
+    """
+    x = require_array(x, "tile")
+    given = reps if isinstance(reps, (Sequence, np.ndarray)) else (reps,)
+    times = tuple(map(operator.index, given))
+    if any(n < 0 for n in times):
+        raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
+    ndim = max(x.ndim, len(times))
+    sizes, times = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - len(times)) + times
+    apart = reshape(x, tuple(n for size in sizes for n in (1, size)))
+    spread = broadcast_to(apart, tuple(n for pair in zip(times, sizes, strict=True) for n in pair))
+    return reshape(spread, tuple(n * size for n, size in zip(times, sizes, strict=True)), copy=True)
+
+
+@public
+def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None = None) -> Array:
+    """Each element repeated along an axis.
+
+    Args:
+        x: any array.
+        repeats: how often each, one number or one for every place along the axis. The sum of an array's
+            is read back from the device, which this waits for.
+        axis: the axis; without it ``x`` is flattened.
+
+    Raises:
+        ValueError: a number is negative, or there is not one for every place.
+
+    >>> import cukern as ck
+    >>> ck.repeat(ck.asarray([1, 2, 3]), ck.asarray([0, 2, 1])).tolist()
+    [2, 2, 3]
+    """
+    x = require_array(x, "repeat")
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    place = normalize_axis(axis, x.ndim, "repeat")
+    size = x.shape[place]
+    if isinstance(repeats, SupportsIndex) and not isinstance(repeats, (Array, np.ndarray)):
+        times = operator.index(repeats)
+        if times < 0:
+            raise ValueError(f"repeat: repeats: expected at least 0, got {times}")
+        apart = expand_dims(x, place + 1)
+        spread = broadcast_to(apart, (*x.shape[: place + 1], times, *x.shape[place + 1 :]))
+        return reshape(spread, (*x.shape[:place], size * times, *x.shape[place + 1 :]), copy=True)
+    counts = asarray(repeats, device=x.device)
+    if dtypes.info(counts.dtype).kind not in "iu":
+        if counts.size:
+            raise TypeError(f"repeat: repeats: expected integers, got {counts.dtype}")
+        counts = astype(counts, dtypes.int64)
+    if counts.ndim > 1 or counts.size not in (1, size):
+        raise ValueError(f"repeat: repeats: expected {size} numbers, got shape {counts.shape}")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError("repeat: repeats: expected numbers of at least 0")
+    ends = cumulative_sum(broadcast_to(reshape(counts, (-1,)), (size,)), axis=0, dtype=dtypes.int64)
+    total = int(ends[-1]) if size else 0
+    places = searchsorted(ends, arange(total, device=x.device), side="right")
+    return take(x, places, axis=place)
+
+
+@public
+def append(x: Array, /, values: Any, axis: int | None = None) -> Array:
+    """``x`` with ``values`` after it along an axis; both flattened without one."""
+    x = require_array(x, "append")
+    return concat([x, beside(values, x)], axis=axis)
+
+
+def _flattened(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
+    x = require_array(x, name)
+    return (reshape(x, (-1,)), 0) if axis is None else (x, normalize_axis(axis, x.ndim, name))
+
+
+def _key(obj: Any) -> Any:
+    return obj.numpy() if isinstance(obj, Array) else obj
+
+
+@public
+def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
+    """``x`` without the parts at the places ``obj`` along an axis; flattened without one.
+
+    Raises:
+        IndexError: a place is out of range.
+    """
+    x, place = _flattened(x, axis, "delete")
+    return take(x, np.delete(np.arange(x.shape[place]), _key(obj)), axis=place)
+
+
+@public
+def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array:
+    """``x`` with ``values`` inserted before the places ``obj`` along an axis; flattened without one.
+
+    Raises:
+        IndexError: a place is out of range.
+        OverflowError: the dtype of ``x`` does not hold a Python integer.
+        ValueError: the shapes do not fit.
+    """
+    x, place = _flattened(x, axis, "insert")
+    size, key = x.shape[place], _key(obj)
+    own = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
+    added = asarray(values, own, x.device).astype(x.dtype)
+    if added.ndim == x.ndim and np.ndim(key) and not isinstance(key, slice):
+        count = added.shape[place]
+    else:
+        count = len(range(*key.indices(size))) if isinstance(key, slice) else np.asarray(key).size
+        if not np.ndim(key) and not isinstance(key, slice) and added.ndim:
+            added = moveaxis(added, 0, place) if added.ndim == x.ndim else expand_dims(added, place)
+            count = added.shape[place]
+    rows = broadcast_to(added, (*x.shape[:place], count, *x.shape[place + 1 :]))
+    order = np.insert(np.arange(size), key, np.arange(size, size + count))
+    return take(concat([x, rows], axis=place), order, axis=place)
+
+
+@public
+def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
+    """The elements of ``x`` in C order, again and again, in a shape of any size.
+
+    Raises:
+        ValueError: ``x`` is empty and the shape is not.
+    """
+    x = require_array(x, "resize")
+    given = new_shape if isinstance(new_shape, Sequence) else (new_shape,)
+    sizes = tuple(map(operator.index, given))
+    count = math.prod(sizes)
+    if count and not x.size:
+        raise ValueError(f"resize: x: an array of shape {x.shape} has no element to repeat for {sizes}")
+    times = -(-count // max(1, x.size))
+    return reshape(tile(reshape(x, (-1,)), times)[:count], sizes)
+
+
+@public
+def meshgrid(
+    *arrays: Array, indexing: str = "xy", sparse: bool = False, copy: bool = True
+) -> tuple[Array, ...]:
+    """The coordinates of a grid, from those along each axis.
+
+    Args:
+        arrays: of one axis, or none, each.
+        indexing: ``"xy"``, where the first two axes of the grid are those of the second and the first array, or
+            ``"ij"``.
+        sparse: whether the grid is left to broadcasting.
+        copy: whether the results are copies, not views.
+
+    Raises:
+        ValueError: an array has several axes, or there is no such ``indexing``.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing: expected 'xy' or 'ij', got {indexing!r}")
+    made: list[Array] = []
+    for i, x in enumerate(arrays):
+        x = require_array(x, "meshgrid", f"arrays[{i}]")
+        if x.ndim > 1:
+            raise ValueError(f"meshgrid: arrays[{i}]: expected one axis, got shape {x.shape}")
+        place = {0: 1, 1: 0}.get(i, i) if indexing == "xy" and len(arrays) > 1 else i
+        made.append(reshape(x, tuple(-1 if axis == place else 1 for axis in range(len(arrays)))))
+    if not sparse:
+        made = list(broadcast_arrays(*made))
+    return tuple(astype(x, x.dtype) if copy else x for x in made)

@@ -1,0 +1,221 @@
+"""Arrays extended beyond the ends of their axes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import arange, asarray, holds_array
+from ..elementwise.axes import normalize_axis, on_device, public, recorded, require_array
+from ..elementwise.function import astype
+from ..elementwise.table import floor
+from ..elementwise.table import round as rint
+from ..reduction.rows import max as largest
+from ..reduction.rows import mean
+from ..reduction.rows import min as smallest
+from ..shape.remap import remap
+from ..shape.views import broadcast_to, concat, reshape
+from .take import scatter
+
+__all__ = ["pad"]
+
+#: Modes that take what they add from the elements.
+_CHOOSE = ("edge", "reflect", "symmetric", "wrap")
+_STATISTICS: dict[str, Callable[..., Array]] = {"maximum": largest, "mean": mean, "minimum": smallest}
+_MODES = ("constant", "empty", "linear_ramp", *_CHOOSE, *_STATISTICS)
+
+Pairs = Sequence[tuple[Any, Any]]
+
+
+@public
+def pad(
+    x: Array,
+    /,
+    pad_width: Any,
+    mode: str = "constant",
+    *,
+    constant_values: Any = 0,
+    end_values: Any = 0,
+    stat_length: Any = None,
+    reflect_type: str = "even",
+) -> Array:
+    """``x`` with elements added before and after it along each axis; differentiable.
+
+    Args:
+        x: any array.
+        pad_width: how many: a number, a pair ``(before, after)``, a pair for each axis, or a dictionary of axes.
+        mode: ``"constant"``; the elements at the ``"edge"``, in ``"reflect"`` without and ``"symmetric"`` with
+            the edge, or from the other end with ``"wrap"``; ``"maximum"``, ``"mean"`` or ``"minimum"`` of
+            elements at the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for any numbers.
+        constant_values: what a constant pad is, as ``pad_width``; numbers or arrays of one number, differentiable.
+        end_values: what a ramp ends at, likewise.
+        stat_length: of how many elements at the edge the statistic is, likewise; of all by default.
+        reflect_type: ``"even"``, the only one there is.
+
+    Raises:
+        OverflowError: the dtype of ``x`` does not hold an integer of ``constant_values``.
+        ValueError: a width is negative, there is no such mode, or nothing to repeat.
+
+    >>> import cukern as ck
+    >>> ck.pad(ck.asarray([1, 2, 3]), (2, 1), "reflect").tolist()
+    [3, 2, 1, 2, 3, 2]
+    """
+    x = require_array(x, "pad")
+    widths = _widths(pad_width, x.ndim)
+    if mode not in _MODES:
+        raise ValueError(f"pad: mode: expected one of {_MODES}, got {mode!r}")
+    if reflect_type != "even":
+        raise ValueError(f"pad: reflect_type: expected 'even', got {reflect_type!r}")
+    for axis, width in enumerate(widths):
+        if mode not in ("constant", "empty") and any(width) and not x.shape[axis]:
+            raise ValueError(f"pad: axis {axis} of shape {x.shape} has nothing to repeat")
+    if mode == "constant" and _holds(constant_values):
+        values = _pairs(constant_values, x.ndim, "constant_values")
+        return _along_axes(x, widths, lambda x, axis, side: astype(values[axis][side], x.dtype))
+    if mode in ("constant", "empty"):
+        return _constant(x, widths, _pairs(constant_values, x.ndim, "constant_values"))
+    if mode in _CHOOSE:
+        return _extended(x, widths, mode)
+    if mode == "linear_ramp":
+        ends = _pairs(end_values, x.ndim, "end_values")
+        return _along_axes(
+            x, widths, lambda x, axis, side: _ramp(x, axis, side, widths[axis], ends[axis][side])
+        )
+    lengths = _pairs(stat_length, x.ndim, "stat_length")
+    return _along_axes(x, widths, lambda x, axis, side: _statistic(x, axis, side, mode, lengths[axis][side]))
+
+
+def _pairs(value: Any, ndim: int, name: str) -> list[tuple[Any, Any]]:
+    """A number, a pair, or a pair for each axis, as NumPy takes them."""
+    try:
+        if _holds(value):
+            table = broadcast_to(asarray(value), (ndim, 2))
+            return [(table[axis, 0], table[axis, 1]) for axis in range(ndim)]
+        return [tuple(pair) for pair in np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()]
+    except ValueError:
+        raise ValueError(f"pad: {name}: expected a number or pairs for {ndim} axes, got {value!r}") from None
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, Array) or (isinstance(value, (list, tuple)) and holds_array(value))
+
+
+def _widths(value: Any, ndim: int) -> list[tuple[int, int]]:
+    """How many places are added before and after each axis.
+
+    Raises:
+        TypeError: not integers.
+        ValueError: negative numbers, or too many.
+    """
+    if isinstance(value, dict):
+        spread = [(0, 0)] * ndim
+        for axis, width in value.items():
+            spread[normalize_axis(axis, ndim, "pad")] = _pairs(width, 1, "pad_width")[0]
+        value = spread
+    try:
+        widths = [(operator.index(a), operator.index(b)) for a, b in _pairs(value, ndim, "pad_width")]
+    except TypeError:
+        raise TypeError(f"pad: pad_width: expected integers, got {value!r}") from None
+    if any(n < 0 for pair in widths for n in pair):
+        raise ValueError(f"pad: pad_width: expected numbers of at least 0, got {value!r}")
+    return widths
+
+
+def _shape(x: Array, widths: Pairs) -> tuple[int, ...]:
+    return tuple(n + before + after for n, (before, after) in zip(x.shape, widths, strict=True))
+
+
+def _within(x: Array, axis: int, start: int, count: int) -> Array:
+    """``count`` places along an axis, a view."""
+    part: Array = x[(slice(None),) * axis + (slice(start, start + count),)]
+    return part
+
+
+def _constant(x: Array, widths: Pairs, values: Pairs) -> Array:
+    """One launch where all the constants are the same, else one for each axis."""
+    padded = [axis for axis, width in enumerate(widths) if any(width)]
+    if len({value for axis in padded for value in values[axis]}) > 1 and len(padded) > 1:
+        for axis in padded:
+            one = [width if i == axis else (0, 0) for i, width in enumerate(widths)]
+            x = _constant(x, one, values)
+        return x
+    ends = values[padded[0]] if padded else (0, 0)
+    before = [width[0] for width in widths]
+    data = remap(x.device, x._data, _shape(x, widths), before, "constant", ends)
+    key = tuple(slice(start, start + n) for start, n in zip(before, x.shape, strict=True))
+    return recorded("pad", x, Array._wrap(data, x.device), lambda g: g[key])
+
+
+def _extended(x: Array, widths: Pairs, mode: str) -> Array:
+    before = [width[0] for width in widths]
+    data = remap(x.device, x._data, _shape(x, widths), before, mode)
+    sizes = x.shape
+    return recorded("pad", x, Array._wrap(data, x.device), lambda g: _folded(g, sizes, before, mode))
+
+
+@on_device
+def _folded(g: Array, sizes: tuple[int, ...], before: Sequence[int], mode: str) -> Array:
+    """What stands in an extended array added up at the places that it was taken from, axis by axis."""
+    for axis, (n, start) in enumerate(zip(sizes, before, strict=True)):
+        count = g.shape[axis]
+        if count == n:
+            continue
+        places = g.device.xp.asarray(_places(np.arange(-start, count - start), n, mode))
+        outer, inner = g.shape[:axis], g.shape[axis + 1 :]
+        flat = reshape(g, (math.prod(outer), count, math.prod(inner)))
+        g = reshape(scatter(flat, places, flat.shape[0], n, flat.shape[2]), (*outer, n, *inner))
+    return g
+
+
+def _places(p: Any, n: int, mode: str) -> Any:
+    """The places in an axis of ``n`` that stand for the places ``p``, as the kernel has them."""
+    if mode == "edge":
+        return np.clip(p, 0, n - 1)
+    if mode == "wrap" or n == 1:
+        return p % n
+    overlap = 1 if mode == "reflect" else 0
+    p = p % (2 * (n - overlap))
+    return np.where(p < n, p, 2 * n - 1 - overlap - p)
+
+
+def _along_axes(x: Array, widths: Pairs, end: Callable[[Array, int, int], Array]) -> Array:
+    """``x`` with what ``end`` makes of it, an axis and a side, put at both ends of each axis in turn."""
+    for axis, width in enumerate(widths):
+        if any(width):
+            before, after = (
+                broadcast_to(end(x, axis, side), (*x.shape[:axis], width[side], *x.shape[axis + 1 :]))
+                for side in (0, 1)
+            )
+            x = concat([before, x, after], axis, dtype=x.dtype, casting="unsafe")
+    return x
+
+
+def _ramp(x: Array, axis: int, side: int, width: tuple[int, int], end: Any) -> Array:
+    """Evenly spaced numbers from the edge, which is not one of them, to ``end``, which is."""
+    count, floating = width[side], dtypes.info(x.dtype).kind == "f"
+    edge = _within(x, axis, 0 if side == 0 else x.shape[axis] - 1, 1)
+    edge = astype(edge, dtypes.info(x.dtype).acc if floating else dtypes.float64, copy=False)
+    places = arange(count, device=x.device) if side == 0 else arange(count - 1, -1, -1, device=x.device)
+    end = astype(end, edge.dtype) if isinstance(end, Array) else end
+    steps = reshape(astype(places, edge.dtype), (-1, *(1,) * (x.ndim - axis - 1)))
+    made: Array = (edge - end) / max(1, count) * steps + end
+    return made if floating else floor(made)
+
+
+def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) -> Array:
+    """A statistic of ``length`` elements at an edge, along an axis of size 1."""
+    n, floating = x.shape[axis], dtypes.info(x.dtype).kind == "f"
+    count = n if length is None else min(n, operator.index(length))
+    if count < 1:
+        raise ValueError(f"pad: stat_length: expected at least 1, got {length}")
+    part = _within(x, axis, 0 if side == 0 else n - count, count)
+    if mode != "mean" or floating:
+        return _STATISTICS[mode](part, axis, keepdims=True)
+    made = mean(part, axis, dtype=dtypes.float64, keepdims=True)
+    return made if x.dtype == dtypes.bool_ else rint(made)

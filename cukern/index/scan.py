@@ -1,0 +1,265 @@
+"""Scans: running sums, products, extremes and log-sums along an axis, in either direction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import arange, zeros_like
+from ..autodiff import tape
+from ..dtypes import DType
+from ..elementwise.axes import normalize_axis, public, require_array
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.table import equal, exp, isfinite, isinf, isnan, minimum, where
+from ..shape.views import concat, reshape
+from .scan_plan import Scan, scanned
+from .take import take_along_axis
+
+__all__ = [
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
+    "logcumsumexp",
+    "nancumprod",
+    "nancumsum",
+]
+
+_SUM = Scan("cumsum", "a + b", "T(0)", wide=True)
+_PRODUCT = Scan("cumprod", "a * b", "T(1)", wide=True)
+_MAX = Scan("cummax", "maximum(a, b)", "limits<T>::lowest()")
+_MIN = Scan("cummin", "minimum(a, b)", "limits<T>::highest()")
+_LOG_SUM = Scan("logcumsumexp", "log_add_exp(a, b)", "limits<T>::lowest()")
+_RECURRENCE = Scan("recurrence", "", "", wide=True, pair=True)
+
+
+def _prepared(x: Array, axis: int | None, name: str, flat: bool) -> tuple[Array, int]:
+    """The array and the axis to scan; without an axis NumPy's functions flatten."""
+    x = require_array(x, name)
+    if axis is None and flat:
+        return reshape(x, (-1,)), 0
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"{name}: axis: needed for an array with {x.ndim} axes")
+        axis = 0
+    return x, normalize_axis(axis, x.ndim, name)
+
+
+def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> DType:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    kind = dtypes.info(x.dtype).kind
+    return x.dtype if kind == "f" else dtypes.uint64 if kind == "u" else dtypes.int64
+
+
+def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
+    with tape.stop_recording():
+        made = scanned(_SUM, (x,), axis, dtype, reverse, lead)
+    if tape.recording((x,)):
+        n = x.shape[axis]
+        inside = (slice(None),) * axis + (slice(0, n) if reverse else slice(int(lead), None),)
+        tape.record(
+            "cumulative_sum",
+            (x,),
+            (made,),
+            lambda given, saved, needs: (_sum(given[0][inside], axis, dtype, not reverse, False),),
+        )
+    return made
+
+
+def _product(x: Array, axis: int, dtype: DType, lead: bool) -> Array:
+    with tape.stop_recording():
+        made = scanned(_PRODUCT, (x,), axis, dtype, lead=lead)
+    if tape.recording((x,)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
+            inside = (slice(None),) * axis + (slice(int(lead), None),)
+            return (_product_cotangent(astype(given[0][inside], x_dtype, copy=False), saved[0], axis),)
+
+        x_dtype = x.dtype
+        tape.record("cumulative_prod", (x,), (made,), vjp, (x,))
+    return made
+
+
+def _product_cotangent(g: Array, x: Array, axis: int) -> Array:
+    """What comes before an element, times what comes after it: no division, so zeros do no harm.
+
+    What comes after is ``s[i] = g[i] + x[i + 1] * s[i + 1]``.
+    """
+    before = _part(_product(x, axis, x.dtype, True), axis, slice(0, x.shape[axis]))
+    after = recurrence(shifted(x, axis, True), g, axis, True)
+    made: Array = _before_after(before, after)
+    return made
+
+
+@fuse
+def _before_after(before: Any, after: Any) -> Any:
+    # A product that has overflowed does no harm either where nothing that follows counts.
+    return where(isinf(before) & (after == 0), 0, before) * after
+
+
+def _part(x: Array, axis: int, part: slice) -> Array:
+    return x[(slice(None),) * axis + (part,)]
+
+
+def shifted(x: Array, axis: int, back: bool) -> Array:
+    """The element after each along an axis where ``back``, else the one before; zero at the end."""
+    n = x.shape[axis]
+    end = zeros_like(_part(x, axis, slice(0, min(n, 1))))
+    rest = _part(x, axis, slice(1, None) if back else slice(0, max(n - 1, 0)))
+    return concat([rest, end] if back else [end, rest], axis=axis)
+
+
+def recurrence(a: Array, b: Array, axis: int, reverse: bool) -> Array:
+    """``y[j] = a[j] * y[j - 1] + b[j]`` along an axis; with ``reverse``, of ``y[j + 1]``.
+
+    A value of 0 times an infinity is 0. The derivative is the recurrence in the other direction.
+    """
+    with tape.stop_recording():
+        y = scanned(_RECURRENCE, (a, b), axis, b.dtype, reverse)
+    if tape.recording((a, b)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            h = recurrence(shifted(saved[0], axis, not reverse), given[0], axis, not reverse)
+            return [h * shifted(saved[1], axis, reverse) if needs[0] else None, h]
+
+        tape.record("recurrence", (a, b), (y,), vjp, (a, y))
+    return y
+
+
+@public
+def cumulative_sum(
+    x: Array,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: npt.DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
+    """The sums of the elements up to each along an axis.
+
+    Args:
+        x: any array; bool and integers are summed in int64 or uint64, float32 in float64.
+        axis: the axis; may be left out for an array with one.
+        dtype: what the values are cast to, and the dtype of the result.
+        include_initial: whether the result begins with a 0, and has an element more.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: ``axis`` is left out for an array with several axes, or none.
+
+    >>> import cukern as ck
+    >>> ck.cumulative_sum(ck.asarray([1, 2, 3]), include_initial=True).tolist()
+    [0, 1, 3, 6]
+    """
+    x, place = _prepared(x, axis, "cumulative_sum", False)
+    return _sum(x, place, _sum_dtype(x, dtype), False, bool(include_initial))
+
+
+@public
+def cumulative_prod(
+    x: Array,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: npt.DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
+    """The products of the elements up to each along an axis. Arguments as :func:`cumulative_sum`, 1 to begin with."""
+    x, place = _prepared(x, axis, "cumulative_prod", False)
+    wanted = _sum_dtype(x, dtype)
+    return _product(astype(x, wanted, copy=False), place, wanted, bool(include_initial))
+
+
+@public
+def cumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+    """:func:`cumulative_sum` by NumPy's name; without ``axis``, of the flattened array."""
+    x, place = _prepared(x, axis, "cumsum", True)
+    return _sum(x, place, _sum_dtype(x, dtype), False, False)
+
+
+@public
+def cumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+    """:func:`cumulative_prod` by NumPy's name; without ``axis``, of the flattened array."""
+    x, place = _prepared(x, axis, "cumprod", True)
+    wanted = _sum_dtype(x, dtype)
+    return _product(astype(x, wanted, copy=False), place, wanted, False)
+
+
+@public
+def nancumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+    """:func:`cumsum` with NaN taken as 0."""
+    x = require_array(x, "nancumsum")
+    return cumsum(where(isnan(x), 0, x), axis, dtype)
+
+
+@public
+def nancumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+    """:func:`cumprod` with NaN taken as 1."""
+    x = require_array(x, "nancumprod")
+    return cumprod(where(isnan(x), 1, x), axis, dtype)
+
+
+def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:
+    x, place = _prepared(x, axis, scan.name, True)
+    with tape.stop_recording():
+        made = scanned(scan, (x,), place, x.dtype)
+    if not tape.recording((x,)):
+        return made
+    # The last of equal elements is the one that the derivative goes to.
+    with tape.stop_recording():
+        numbers = reshape(arange(x.shape[place], device=x.device), (-1,) + (1,) * (x.ndim - place - 1))
+        found = scanned(_MAX, (where(equal(x, made) | isnan(x), numbers, 0),), place, dtypes.int64)
+    return take_along_axis(x, found, axis=place)
+
+
+@public
+def cummax(x: Array, /, axis: int | None = None) -> Array:
+    """The largest of the elements up to each along an axis, NaN from the first NaN on.
+
+    Args:
+        x: any array.
+        axis: the axis; without it the array is flattened.
+
+    Raises:
+        AxisError: there is no such axis.
+    """
+    return _extreme(_MAX, x, axis)
+
+
+@public
+def cummin(x: Array, /, axis: int | None = None) -> Array:
+    """The smallest of the elements up to each along an axis. Arguments as :func:`cummax`."""
+    return _extreme(_MIN, x, axis)
+
+
+@public
+def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
+    """``log(cumsum(exp(x)))`` along an axis, without overflow; of integers, in the default floating dtype.
+
+    Arguments as :func:`cummax`.
+    """
+    x, place = _prepared(x, axis, "logcumsumexp", True)
+    if dtypes.info(x.dtype).kind != "f":
+        x = astype(x, dtypes.get_default_dtype())
+    with tape.stop_recording():
+        made = scanned(_LOG_SUM, (x,), place, x.dtype)
+    if tape.recording((x,)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
+            (g,), (x, y) = given, saved
+            finite = where(isfinite(y), y, 0)
+            # y never falls, so that no factor is above 1: t[i] = g[i] + exp(y[i] - y[i + 1]) * t[i + 1].
+            rise = y - shifted(finite, place, True)
+            factors = exp(minimum(rise, 0))
+            return (exp(x - finite) * recurrence(factors, g, place, True),)
+
+        tape.record("logcumsumexp", (x,), (made,), vjp, (x, made))
+    return made

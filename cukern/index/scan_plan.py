@@ -1,0 +1,422 @@
+"""The launches of scans: columns in turn on the host, rows and columns in tiles on a GPU.
+
+A GPU reads each element once and writes it once. Few long rows, and long columns, are cut into tiles that are
+scanned at the same time and wait for what those before them make. What they add up is grouped by place, not by who
+came first: every run gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout, fresh_layout
+from ..device import Device
+from ..device.interface import Prepared
+from ..dtypes import DType
+from ..elementwise.plan import divide_up, on, power_of_two, remember
+from ..elementwise.print_cxx import compute_type
+from ..kernel import Kernel
+from ..shape.views import permute_dims, reshape
+
+_SERIAL = Kernel("index/scan.cu", block=1)
+_ROWS = Kernel("index/scan_rows.cu", block=256)
+_TILES = Kernel("index/scan_tiles.cu", block=256)
+_COLUMNS = Kernel("index/scan_columns.cu", block=256)
+#: Elements that a host thread scans at least, in one column or in several.
+_PIECE = 1 << 16
+#: Neighbouring columns that a host thread scans together where a column is not contiguous.
+_TILE = 64
+#: Threads that keep a GPU busy: 1024 in each of 128 multiprocessors, with four packs of 16 bytes on the way in each.
+_BUSY = 1 << 17
+#: Rows that keep it busy with a block each; fewer are cut into tiles.
+_ROWS_BUSY = 264
+#: Packs of a thread by the elements of a pack, in a row that is walked: two steps of it are in registers, of which 64 a
+#: thread leave room for 1024 threads a multiprocessor.
+_WALK_PACKS = {1: 4, 2: 4, 4: 4, 8: 4, 16: 2}
+#: A row with fewer packs is walked by a block; a longer one of few is cut into tiles.
+_TILED = 1 << 13
+#: Threads of a tile, bytes of shared memory for what each has of it, and tiles in a multiprocessor: 192 KiB of them
+#: under way hide the wait for memory and for other tiles. Where that leaves few tiles, each is half as large.
+_TILE_BLOCK, _TILE_BYTES, _RESIDENT, _FEW_TILES = 256, 128, 6, 264
+#: Nanoseconds between two looks at what is waited for.
+_PAUSE = 20
+#: Columns below which the wait from tile to tile takes longer than to move the axis to the end, scan and move it back.
+_FEW_COLUMNS = 1024
+_LIMIT_32 = 2**31 - 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """How a scan combines two numbers: C++ over ``a``, what came before, and ``b``.
+
+    Attributes:
+        name: the public name.
+        combine: both together.
+        identity: the number that changes nothing.
+        wide: whether float32 accumulates in float64.
+        pair: whether its elements are pairs, of two arrays.
+    """
+
+    name: str
+    combine: str
+    identity: str
+    wide: bool = False
+    pair: bool = False
+
+
+class Serial(NamedTuple):
+    """Columns one after another, for the host, and for rows that are shorter than a pack.
+
+    Attributes:
+        block: threads of a block.
+        tile: neighbouring columns that one thread scans together.
+        columns_piece: columns of a thread.
+    """
+
+    block: int
+    tile: int
+    columns_piece: int
+
+
+class Rows(NamedTuple):
+    """Rows of contiguous elements.
+
+    Attributes:
+        block: threads of a block.
+        lanes: threads that walk along a row together: a power of two up to 32, or the block.
+        packs: packs of up to 16 bytes that each of them has at a time.
+    """
+
+    block: int
+    lanes: int
+    packs: int
+
+
+class Tiles(NamedTuple):
+    """Few long rows of contiguous elements, cut into tiles in shared memory.
+
+    Attributes:
+        block: threads of a block, which has a tile: whole warps.
+        packs: packs of up to 16 bytes of a thread.
+        resident: blocks that a multiprocessor has at a time, by their registers.
+    """
+
+    block: int
+    packs: int
+    resident: int
+
+
+class Columns(NamedTuple):
+    """Columns, whose elements lie apart.
+
+    Attributes:
+        block: threads of a block.
+        lanes: threads side by side, a power of two up to 32.
+        items: rows of a thread.
+        width: neighbouring columns of a thread.
+    """
+
+    block: int
+    lanes: int
+    items: int
+    width: int
+
+
+Shape: TypeAlias = Serial | Rows | Tiles | Columns
+
+
+class Task(NamedTuple):
+    """What is to be done.
+
+    Attributes:
+        outer, n, inner: the array's shape, scanned along the axis in the middle.
+        source, result: bytes of an element.
+        pair: whether there are two arrays.
+        aligned: whether their addresses are multiples of 16 bytes.
+    """
+
+    outer: int
+    n: int
+    inner: int
+    source: int
+    result: int
+    pair: bool = False
+    aligned: bool = True
+
+
+def shape_for(kind: str, task: Task) -> Shape:
+    """The launch shape for a kind of device."""
+    if kind == "host":
+        tile = _TILE if task.inner > 1 else 1
+        return Serial(1, tile, max(tile, _PIECE // max(1, task.n)))
+    if task.inner == 1 and task.n < pack_width(task.source, task.result):
+        return Serial(256, 1, 1)
+    return _rows_shape(task) if task.inner == 1 else _columns_shape(task)
+
+
+def pack_width(source: int, result: int) -> int:
+    """Elements of a pack: 16 bytes of the wider type, but no less than 4 of the other."""
+    return max(16 // max(source, result), 4 // source)
+
+
+def _shared_bytes(task: Task) -> int:
+    """Bytes of a pack in shared memory: results take the place of elements of their size."""
+    width = pack_width(task.source, task.result)
+    return width * (
+        task.source * (2 if task.pair else 1) + (task.result if task.result != task.source else 0)
+    )
+
+
+def _rows_shape(task: Task) -> Rows | Tiles:
+    width = pack_width(task.source, task.result)
+    packs = divide_up(task.n, width) + (task.n % width > 0)
+    if task.outer < _ROWS_BUSY and packs > _TILED // (2 if task.pair else 1):
+        each = _TILE_BYTES // _shared_bytes(task)
+        if packs * task.outer < _FEW_TILES * _TILE_BLOCK * each:
+            each //= 2
+        return Tiles(_TILE_BLOCK, 1 << max(each, 1).bit_length() - 1, _RESIDENT)
+    held = _WALK_PACKS[width] // (2 if task.pair else 1)
+    if packs <= 32:
+        return Rows(256, power_of_two(packs), 1)
+    lanes = 32
+    while lanes < 512 and task.outer * lanes < _BUSY and lanes * held < packs:
+        lanes *= 2
+    return Rows(256 if lanes == 32 else lanes, lanes, min(held, divide_up(packs, lanes)))
+
+
+def _columns_shape(task: Task) -> Columns:
+    width = max(1, 4 // max(task.source, task.result))
+    while width > 1 and (task.inner % width or not task.aligned):
+        width //= 2
+    lanes = min(32, power_of_two(divide_up(task.inner, width)))
+    items = min(16 if task.pair else 32, max(4, power_of_two(task.n)))
+    groups = min(256 // lanes, power_of_two(divide_up(task.n, items)))
+    return Columns(max(32, groups * lanes), lanes, items, width)
+
+
+def _moves_axis(task: Task, shape: Shape) -> bool:
+    """Whether columns are too few for their tiles to wait for each other."""
+    if not isinstance(shape, Columns) or task.inner * task.outer >= _FEW_COLUMNS:
+        return False
+    return task.n > 16 * shape.items * (shape.block // shape.lanes)
+
+
+def accumulator_of(scan: Scan, value: DType) -> DType:
+    """The dtype that a scan of a dtype is accumulated in; integers wrap around, as unsigned ones do."""
+    if dtypes.info(value).kind in "iu" and scan.wide:
+        return dtypes.uint64
+    if value == dtypes.float32 and scan.wide:
+        return dtypes.float64
+    return dtypes.info(value).acc
+
+
+class Plan:
+    """A launch for arrays of one layout.
+
+    Attributes:
+        layout: of the result.
+        launch: the kernel; it takes the arrays, the result and the marks. None where there is nothing to do.
+        marks: 64-bit words of zeros that it takes, 0 for none.
+    """
+
+    __slots__ = ("launch", "layout", "marks")
+
+    layout: Layout
+    launch: Prepared | None
+    marks: int
+
+    def __call__(self, sources: Sequence[Array]) -> Array:
+        """The scan of the arrays, whose device is the current one."""
+        made = Array._made(self.layout)
+        if self.launch is None:
+            return made
+        values = [x._operand for x in sources]
+        values.append(made._operand)
+        if self.marks:
+            device = made.device
+            # Memory of this launch alone: others may be under way on other streams.
+            marks = device.xp.zeros(self.marks, dtypes.uint64)
+            values.append(device.backend.operand(marks))
+        self.launch(*values)
+        return made
+
+
+class _Launch(NamedTuple):
+    """A kernel, what it is rendered with, and what it is launched with."""
+
+    kernel: Kernel
+    variables: dict[str, Any]
+    grid: int
+    marks: int
+    tail: tuple[int, ...]
+
+
+def _serial(task: Task, shape: Serial, lead: int) -> _Launch:
+    columns = task.outer * task.inner
+    tail = (columns, shape.columns_piece, task.n, task.inner, lead)
+    variables = {"block": shape.block, "tile": shape.tile}
+    return _Launch(_SERIAL, variables, divide_up(columns, shape.block * shape.columns_piece), 0, tail)
+
+
+def _row_launch(task: Task, shape: Rows, lead: int) -> _Launch:
+    width = pack_width(task.source, task.result)
+    # A row may begin anywhere in a pack of memory.
+    total = task.n + width - 1
+    variables = {
+        "block": shape.block,
+        "lanes": shape.lanes,
+        "team": min(32, shape.lanes),
+        "packs": shape.packs,
+        "width": width,
+        "single": total <= shape.lanes * width * shape.packs,
+        "index": _index(task),
+    }
+    grid = divide_up(task.outer, shape.block // shape.lanes)
+    return _Launch(_ROWS, variables, grid, 0, (task.outer, task.n, total, lead))
+
+
+def _tile_launch(task: Task, shape: Tiles, lead: int, words: int) -> _Launch:
+    width = pack_width(task.source, task.result)
+    tiles = divide_up(task.n + width - 1, shape.block * shape.packs * width)
+    variables = {
+        "block": shape.block,
+        "packs": shape.packs,
+        "resident": shape.resident,
+        "width": width,
+        "in_place": task.source == task.result,
+        "pause": _PAUSE,
+        "index": _index(task),
+    }
+    marks = 2 + task.outer * (tiles + divide_up(tiles, 32) + tiles // 1024 + 1) * words
+    return _Launch(_TILES, variables, task.outer * tiles, marks, (task.outer, task.n, lead, tiles))
+
+
+def _index(task: Task) -> str:
+    return "int" if task.n <= _LIMIT_32 else "long long"
+
+
+def _column_launch(task: Task, shape: Columns, lead: int, words: int) -> _Launch:
+    groups, columns = shape.block // shape.lanes, shape.lanes * shape.width
+    strips = task.outer * divide_up(task.inner, columns)
+    pieces = max(1, divide_up(task.n, groups * shape.items))
+    variables = {
+        "block": shape.block,
+        "lanes": shape.lanes,
+        "items": shape.items,
+        "groups": groups,
+        "width": shape.width,
+        "chained": pieces > 1,
+        "pause": _PAUSE,
+    }
+    marks = 2 + pieces * strips * columns * words if pieces > 1 else 0
+    return _Launch(_COLUMNS, variables, strips * pieces, marks, (task.n, task.inner, strips, lead))
+
+
+def _absent(scan: Scan, source: DType) -> str:
+    """C++ of an element S that changes nothing."""
+    if scan.pair:
+        return "S(1)"
+    if dtypes.info(source).kind == "f":
+        return f"cast<S>({scan.identity})"
+    return scan.identity.replace("T(", "S(").replace("<T>", "<S>")
+
+
+def _make_plan(
+    device: Device,
+    scan: Scan,
+    task: Task,
+    shape: Shape,
+    layout: Layout,
+    source: DType,
+    reverse: bool,
+    lead: bool,
+) -> Plan:
+    plan = Plan()
+    plan.layout, plan.launch, plan.marks = layout, None, 0
+    if not layout.size:
+        return plan
+    accumulator = dtypes.info(accumulator_of(scan, layout.dtype))
+    words = divide_up(accumulator.itemsize * (2 if scan.pair else 1), 4)
+    if isinstance(shape, Serial):
+        made = _serial(task, shape, lead)
+    elif isinstance(shape, Rows):
+        made = _row_launch(task, shape, lead)
+    elif isinstance(shape, Tiles):
+        made = _tile_launch(task, shape, lead, words)
+    else:
+        made = _column_launch(task, shape, lead, words)
+    block = made.variables["block"]
+    bound = made.kernel.bind(
+        device,
+        name=f"{scan.name}_{dtypes.info(source).name}_{block}",
+        scan=scan.name,
+        pair=scan.pair,
+        combine=scan.combine,
+        identity=scan.identity,
+        absent=_absent(scan, source),
+        reverse=reverse,
+        source=dtypes.info(source).cxx,
+        compute=compute_type(layout.dtype),
+        result=dtypes.info(layout.dtype).cxx,
+        accumulator=accumulator.cxx,
+        **made.variables,
+    )
+    plan.marks = made.marks
+    plan.launch = bound.function.prepare((made.grid, 1, 1), (block, 1, 1), 0, made.tail)
+    return plan
+
+
+_plans: dict[tuple[Any, ...], Plan] = {}
+
+
+def scanned(
+    scan: Scan,
+    xs: Sequence[Array],
+    axis: int,
+    value: DType,
+    reverse: bool = False,
+    lead: bool = False,
+    shape: Shape | None = None,
+) -> Array:
+    """The scan of an array, or of a pair of one shape, along an axis in the dtype ``value``.
+
+    With ``lead`` the start of the scan is included. The order of what is combined is the same in every run.
+    """
+    sources = [x if x._planned().contiguous else x.contiguous() for x in xs]
+    layouts = tuple(x._planned() for x in sources)
+    key = (scan, axis, value, reverse, lead, type(shape), shape, *layouts)
+    plan, device = _plans.get(key), sources[0].device
+    with on(device):
+        if plan is not None:
+            return plan(sources)
+        source, sizes = layouts[0].dtype, layouts[0].shape
+        task = Task(
+            math.prod(sizes[:axis]),
+            sizes[axis],
+            math.prod(sizes[axis + 1 :]),
+            source.itemsize,
+            value.itemsize,
+            scan.pair,
+            all(one.aligned for one in layouts),
+        )
+        chosen = shape or shape_for(device.kind, task)
+        if shape is None and _moves_axis(task, chosen):
+            return _with_axis_moved(scan, sources, task, value, reverse, lead, axis)
+        made = fresh_layout(device, value, (*sizes[:axis], sizes[axis] + lead, *sizes[axis + 1 :]))
+        plan = _make_plan(device, scan, task, chosen, made, source, reverse, lead)
+        return remember(_plans, key, plan)(sources)
+
+
+def _with_axis_moved(
+    scan: Scan, xs: Sequence[Array], task: Task, value: DType, reverse: bool, lead: bool, axis: int
+) -> Array:
+    flat = [reshape(x, (task.outer, task.n, task.inner)) for x in xs]
+    made = scanned(scan, [permute_dims(x, (0, 2, 1)) for x in flat], 2, value, reverse, lead)
+    shape = xs[0].shape
+    whole = (*shape[:axis], shape[axis] + lead, *shape[axis + 1 :])
+    return reshape(permute_dims(made, (0, 2, 1)).contiguous(), whole)

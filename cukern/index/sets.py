@@ -1,0 +1,321 @@
+"""Sets: the distinct elements of arrays, and what two arrays have in common. All by a stable sort."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import arange, asarray, device_of, full, ones
+from ..autodiff import tape
+from ..elementwise.axes import normalize_axis, public, require_array
+from ..elementwise.function import as_operands, astype
+from ..elementwise.row import is_scalar
+from ..elementwise.table import equal, isnan, logical_not, minimum, not_equal, subtract
+from ..errors import DeviceError
+from ..reduction.rows import any
+from ..shape.views import concat, moveaxis, reshape
+from .scan import cumulative_sum
+from .search import flat_places, searchsorted
+from .sort import lexsort, permuted, sort, sorted_along
+from .take import take
+
+__all__ = [
+    "intersect1d",
+    "isin",
+    "setdiff1d",
+    "setxor1d",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+]
+
+
+class UniqueAll(NamedTuple):
+    """Distinct elements, where each is first, where each element is among them, and how often each is there."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """Distinct elements, and how often each is there."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """Distinct elements, and where each element is among them."""
+
+    values: Array
+    inverse_indices: Array
+
+
+class _Runs(NamedTuple):
+    """Elements in order; or the parts of an array along an axis, one after another in the first.
+
+    Attributes:
+        ordered: the elements.
+        order: the places they come from; None where they are not wanted.
+        starts: the places where a new element begins.
+        fresh: whether one does, at each place.
+    """
+
+    ordered: Array
+    order: Array | None
+    starts: Array
+    fresh: Array
+
+
+def _runs(x: Array, indexed: bool, equal_nan: bool) -> _Runs:
+    """The elements of ``x`` (n) in order, or its rows (n, m), and where they change."""
+    order = None
+    if x.ndim == 2:
+        columns = [x[:, j] for j in reversed(range(x.shape[1]))]
+        order = lexsort(columns) if columns else arange(x.shape[0], dtype=dtypes.int64, device=x.device)
+        ordered = take(x, order, axis=0)
+    elif indexed:
+        ordered, order = sorted_along(x, 0, False)
+    else:
+        ordered = sort(x)
+    differs = not_equal(ordered[1:], ordered[:-1])
+    if x.ndim == 2:
+        differs = any(differs, axis=1)
+    elif equal_nan and x.dtype in dtypes.FLOATS:
+        differs = differs & logical_not(isnan(ordered[:-1]))
+    fresh = concat([ones(min(len(x), 1), dtypes.bool_, x.device), differs])
+    return _Runs(ordered, order, flat_places(fresh), fresh)
+
+
+def _counts(runs: _Runs) -> Array:
+    ends = concat([runs.starts[1:], full(1, len(runs.ordered), dtypes.int64, runs.starts.device)])
+    return subtract(ends, runs.starts) if runs.starts.size else runs.starts
+
+
+def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: str) -> UniqueAll:
+    x = require_array(x, name)
+    if tape.recording((x,)) and x.dtype in dtypes.FLOATS:
+        with tape.stop_recording():
+            made = _unique(x, axis, True, equal_nan, name)
+        # The elements are taken again, which is recorded.
+        again = take(reshape(x, (-1,)) if axis is None else x, made.indices, axis=axis or 0)
+        return made._replace(values=again)
+    with tape.stop_recording():
+        place = 0 if axis is None else normalize_axis(axis, x.ndim, name)
+        axis = None if x.ndim == 1 else axis
+        parts = moveaxis(x, place, 0) if axis is not None else reshape(x, (-1,))
+        rows = parts if axis is None else reshape(parts, (len(parts), math.prod(parts.shape[1:])))
+        runs = _runs(rows, indexed, equal_nan)
+        found = reshape(take(runs.ordered, runs.starts, axis=0), (runs.starts.size, *parts.shape[1:]))
+        values, counts = moveaxis(found, 0, place), _counts(runs)
+        if not indexed or runs.order is None:
+            return UniqueAll(values, runs.starts, runs.starts, counts)
+        numbers = subtract(cumulative_sum(astype(runs.fresh, dtypes.int64), axis=0), 1)
+        inverse = permuted(numbers, runs.order, "scatter")
+        # The sort is stable, so that the first of a run is the first in the array.
+        first = take(runs.order, runs.starts)
+        return UniqueAll(values, first, reshape(inverse, x.shape) if axis is None else inverse, counts)
+
+
+@public
+def unique_all(x: Array, /) -> UniqueAll:
+    """The distinct elements of the flattened ``x``, in order; each NaN is distinct.
+
+    How many there are is read back from the device, which this waits for. The values are differentiable: of equal
+    elements the first has the derivative.
+
+    Returns:
+        A named tuple: ``values``; ``indices`` of the first of each; ``inverse_indices``, of the shape of ``x``,
+        which make ``x`` of the values; and ``counts``. All but the values are int64.
+
+    >>> import cukern as ck
+    >>> ck.unique_all(ck.asarray([3, 1, 3])).inverse_indices.tolist()
+    [1, 0, 1]
+    """
+    return _unique(x, None, True, False, "unique_all")
+
+
+@public
+def unique_counts(x: Array, /) -> UniqueCounts:
+    """The distinct elements of the flattened ``x``, in order, and how often each is there. See :func:`unique_all`."""
+    found = _unique(x, None, False, False, "unique_counts")
+    return UniqueCounts(found.values, found.counts)
+
+
+@public
+def unique_inverse(x: Array, /) -> UniqueInverse:
+    """The distinct elements of the flattened ``x``, in order, and the indices that make ``x`` of them."""
+    found = _unique(x, None, True, False, "unique_inverse")
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+@public
+def unique_values(x: Array, /) -> Array:
+    """The distinct elements of the flattened ``x``, in order; each NaN is distinct."""
+    return _unique(x, None, False, False, "unique_values").values
+
+
+@public
+def unique(
+    x: Array,
+    /,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    """The distinct elements of ``x``, or its distinct parts along an axis, in order, as ``numpy.unique``.
+
+    Args:
+        x: any array.
+        return_index: whether the place of the first of each is returned as well.
+        return_inverse: whether the indices that make ``x`` are.
+        return_counts: whether how often each is there is.
+        axis: the axis along which whole parts are compared; None flattens the array.
+        equal_nan: whether all NaN are one, without an axis or along the only one.
+        sorted: the result is in order, whatever this says.
+
+    Returns:
+        The elements, or a tuple of them and what is asked for.
+
+    Raises:
+        AxisError: there is no such axis.
+
+    >>> import cukern as ck
+    >>> ck.unique(ck.asarray([[1, 0], [0, 1], [1, 0]]), axis=0).tolist()
+    [[0, 1], [1, 0]]
+    """
+    found = _unique(x, axis, return_index or return_inverse, equal_nan, "unique")
+    wanted = (return_index, return_inverse, return_counts)
+    more = [one for one, want in zip(found[1:], wanted, strict=True) if want]
+    return (found.values, *more) if more else found.values
+
+
+def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]:
+    """Two operands as arrays of one dtype on one device, that of the result if elements are ``kept``."""
+    first, second = as_operands(name, (x1, x2))
+    if not isinstance(first, Array) and not isinstance(second, Array):
+        first = asarray(first)
+    device = device_of((first, second))
+    common = dtypes.result_type if kept else dtypes.comparable
+    dtype = common(*(x.dtype if isinstance(x, Array) else x for x in (first, second)))
+    made = []
+    for x in (first, second):
+        array = x if isinstance(x, Array) else asarray(x, dtype=dtype, device=device)
+        if array.device is not device:
+            raise DeviceError(f"{name}: expected arrays on one device, got {device} and {array.device}")
+        made.append(astype(array, dtype, copy=False))
+    return made[0], made[1]
+
+
+@public
+def isin(
+    x1: Any, x2: Any, /, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Array:
+    """Whether each element of ``x1`` is one of ``x2``; NaN is none.
+
+    Args:
+        x1: an array or a number.
+        x2: an array or a number.
+        assume_unique: of no effect.
+        invert: whether it is none of them instead.
+        kind: NumPy's name of an algorithm, of no effect.
+
+    Returns:
+        bool, of the shape of ``x1``.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        TypeError: an operand is no array, number or list, or the dtypes have no common one.
+
+    >>> import cukern as ck
+    >>> ck.isin(ck.asarray([1, 2, 3]), ck.asarray([3, 1])).tolist()
+    [True, False, True]
+    """
+    with tape.stop_recording():
+        elements, among = _pair(x1, x2, "isin", kept=False)
+        if not among.size:
+            return full(elements.shape, bool(invert), dtypes.bool_, elements.device)
+        ordered = sort(among, axis=None)
+        places = searchsorted(ordered, elements)
+        found = equal(take(ordered, minimum(places, among.size - 1)), elements)
+        return logical_not(found) if invert else found
+
+
+def _flat(x: Array, assume_unique: bool) -> Array:
+    return reshape(x, (-1,)) if assume_unique else unique(x)
+
+
+@public
+def union1d(x1: Any, x2: Any, /) -> Array:
+    """The distinct elements of both arrays, in order. Raises as :func:`isin`.
+
+    >>> import cukern as ck
+    >>> ck.union1d(ck.asarray([3, 1]), ck.asarray([2, 3])).tolist()
+    [1, 2, 3]
+    """
+    values: Array = unique(concat(_pair(x1, x2, "union1d"), axis=None))
+    return values
+
+
+@public
+def intersect1d(x1: Any, x2: Any, /, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    """The distinct elements that are in both arrays, in order; NaN is in none.
+
+    Args:
+        x1: an array; it is flattened.
+        x2: an array; it is flattened.
+        assume_unique: whether neither holds an element twice.
+        return_indices: whether the places of the first of each in ``x1`` and in ``x2`` are returned as well.
+
+    Returns:
+        The elements, or a tuple of them and two int64 arrays. Raises as :func:`isin`.
+
+    >>> import cukern as ck
+    >>> ck.intersect1d(ck.asarray([3, 1, 2]), ck.asarray([2, 3, 3])).tolist()
+    [2, 3]
+    """
+    arrays = [reshape(x, (-1,)) for x in _pair(x1, x2, "intersect1d")]
+    if not return_indices:
+        first, second = (_flat(x, assume_unique) for x in arrays)
+        return sort(first[isin(first, second)])
+    made: list[Array] = []
+    for x, other in (arrays, arrays[::-1]):
+        with tape.stop_recording():
+            values, places = sorted_along(x, 0, False) if assume_unique else unique(x, True)
+            made.append(places[isin(values, other)])
+    return take(arrays[0], made[0]), *made
+
+
+@public
+def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
+    """The distinct elements of ``x1`` that are not in ``x2``, in order.
+
+    With ``assume_unique`` all of them, in the order of ``x1``. Raises as :func:`isin`.
+    """
+    first, second = _pair(x1, x2, "setdiff1d", kept=False)
+    # The elements keep their dtype, and with it their last digits: only the comparison is in the common one.
+    own = first if is_scalar(x1) else require_array(x1, "setdiff1d", "x1", second)
+    kept = _flat(own, assume_unique)
+    return kept[isin(kept, second, invert=True)]
+
+
+@public
+def setxor1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
+    """The distinct elements that are in one array only, in order; ``assume_unique``: neither holds one twice.
+
+    Raises as :func:`isin`.
+    """
+    first, second = (_flat(x, assume_unique) for x in _pair(x1, x2, "setxor1d"))
+    apart = [first[isin(first, second, invert=True)], second[isin(second, first, invert=True)]]
+    return sort(concat(apart))

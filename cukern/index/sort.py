@@ -1,0 +1,382 @@
+"""Sorting: a stable merge sort along any axis, of values, of places, or of both."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray, device_of
+from ..autodiff import tape
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..dtypes import DType
+from ..elementwise.axes import normalize_axis, public, recorded, require_array
+from ..elementwise.function import astype
+from ..elementwise.plan import allocate, divide_up, on, power_of_two
+from ..errors import DeviceError
+from ..kernel import Kernel
+from ..shape.views import moveaxis, reshape
+
+__all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "topk"]
+
+_KERNEL = Kernel("index/sort.cu", block=256)
+_PERMUTE = Kernel("shape/permute.cu", block=256)
+#: The length of a row from which on its places need 64 bits: sums of a few places still fit.
+_LIMIT_32 = 2**29
+#: Of a host thread: tiles that it sorts, neighbouring stretches that it merges at a time and the elements of one,
+#: and elements that it puts in another order.
+_TILES, _CHAINS, _STRETCH, _HOST_PIECE = 1024, 4, 4096, 16384
+#: The bits of infinity, the largest that are no NaN.
+_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
+class Shape(NamedTuple):
+    """How a launch deals out tiles.
+
+    Attributes:
+        block: threads of a block, 1 or a multiple of 32.
+        lanes: threads that sort a tile together, a power of two; all of the block where a row has several tiles.
+        items: elements of a tile for each of them, a power of two.
+    """
+
+    block: int
+    lanes: int
+    items: int
+
+    @property
+    def tile(self) -> int:
+        """Elements of a tile."""
+        return self.lanes * self.items
+
+
+def shape_for(kind: str, n: int) -> Shape:
+    """The launch shape for rows of ``n`` elements on a kind of device."""
+    return Shape(1, 1, 16) if kind == "host" else Shape(256, min(256, power_of_two(divide_up(n, 8))), 8)
+
+
+def _bits(dtype: DType) -> DType:
+    """The integers that have the bits of a dtype."""
+    kind = "u" if dtypes.info(dtype).kind in "bu" else "i"
+    return np.dtype(f"{kind}{dtype.itemsize}")
+
+
+@cache
+def _bound(
+    device: Device, dtype: DType, index: str, shape: Shape, stage: str, indexed: bool, descending: bool
+) -> CompiledFunction:
+    bits = _bits(dtype)
+    what = ("argsort" if indexed else "sort") + ("_descending" if descending else "")
+    named = dtypes.info(dtype).name if dtype in dtypes.FLOATS else bits.name
+    # Narrow integers are computed with as int, as C++ has it.
+    width = "long long" if bits.itemsize == 8 else "int"
+    return _KERNEL.bind(
+        device,
+        name=f"{what}_{stage}_{named}_{shape.block}",
+        elem=bits,
+        order=f"unsigned {width}" if bits.kind == "u" and bits.itemsize >= 4 else width,
+        index=index,
+        infinity=_INFINITY.get(named, 0),
+        serial=shape.block == 1,
+        chains=_CHAINS,
+        tile=shape.tile,
+        stage=stage,
+        indexed=indexed,
+        descending=descending,
+        **shape._asdict(),
+    ).function
+
+
+def sorted_rows(
+    x: Array, indexed: bool, descending: bool, shape: Shape | None = None
+) -> tuple[Array, Array | None]:
+    """The sorted rows of ``x`` (..., n), in C order, and the places that their elements come from, in int64."""
+    n, device = x.shape[-1], x.device
+    shape = shape or shape_for(device.kind, n)
+    wide = n > _LIMIT_32
+    index, place = ("long long", dtypes.int64) if wide else ("int", dtypes.int32)
+    made = allocate(device, x.shape, x.dtype)
+    buffers = [(made.view(_bits(x.dtype)), *([allocate(device, x.shape, place)] if indexed else []))]
+    if x.size:
+        rows, tiles = x.size // n, divide_up(n, shape.tile)
+        kernel = _bound(device, x.dtype, index, shape, "tile", indexed, descending)
+        piece = (_TILES,) if shape.block == 1 else ()
+        blocks = divide_up(rows * tiles, shape.block // shape.lanes * math.prod(piece))
+        bits = x.contiguous()._data.view(_bits(x.dtype))
+        with on(device):
+            kernel((blocks, 1, 1), (shape.block, 1, 1), 0, (bits, *buffers[0], rows, n, tiles, *piece))
+        if tiles > 1:
+            kernel = _bound(device, x.dtype, index, shape, "merge", indexed, descending)
+            buffers.append(tuple(allocate(device, x.shape, one.dtype) for one in buffers[0]))
+            _merge(kernel, device, buffers, rows, n, shape)
+    keys = Array._wrap(buffers[0][0].view(x.dtype), device)
+    return keys, astype(Array._wrap(buffers[0][1], device), dtypes.int64, copy=False) if indexed else None
+
+
+def _merge(
+    kernel: CompiledFunction, device: Device, buffers: list[Any], rows: int, n: int, shape: Shape
+) -> None:
+    """Merge sorted tiles, to and fro between two buffers; the first is the one that holds the result."""
+    run, tiles = shape.tile, divide_up(n, shape.tile)
+    piece = _CHAINS * _STRETCH
+    tail: tuple[int, ...]
+    while run < n:
+        if shape.block == 1:
+            pieces = divide_up(n, piece)
+            blocks, tail = rows * pieces, (rows, n, run, min(2 * run, _STRETCH), pieces, piece)
+        else:
+            blocks, tail = rows * tiles, (n, tiles, run)
+        with on(device):
+            kernel((blocks, 1, 1), (shape.block, 1, 1), 0, (*buffers[0], *buffers[1], *tail))
+        buffers.reverse()
+        run *= 2
+
+
+@cache
+def _permuting(device: Device, dtype: DType, mode: str) -> tuple[CompiledFunction, int]:
+    block = 1 if device.kind == "host" else 256
+    name = f"{mode}_rows_{dtypes.info(dtype).name}_{block}"
+    return _PERMUTE.bind(device, name=name, elem=dtype, block=block, mode=mode).function, block
+
+
+def permuted(x: Array, places: Array, mode: Literal["gather", "scatter"]) -> Array:
+    """The rows of ``x`` in another order: ``y[places] = x`` for each row, or ``y = x[places]``; differentiable.
+
+    Args:
+        x: (..., n).
+        places: int64, of the shape of ``x``, in each row every place once, as of :func:`argsort`.
+        mode: ``"gather"`` takes from the places, ``"scatter"`` puts to them: each undoes the other.
+    """
+    device = x.device
+    made = allocate(device, x.shape, x.dtype)
+    if x.size:
+        kernel, block = _permuting(device, x.dtype, mode)
+        piece = _HOST_PIECE if block == 1 else 1
+        arrays = (x.contiguous()._data, places.contiguous()._data, made)
+        with on(device):
+            blocks = divide_up(x.size, block * piece)
+            kernel((blocks, 1, 1), (block, 1, 1), 0, (*arrays, x.size, x.shape[-1], piece))
+    back: Literal["gather", "scatter"] = "scatter" if mode == "gather" else "gather"
+    return recorded("permuted", x, Array._wrap(made, device), lambda g: permuted(g, places, back))
+
+
+def _along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
+    """``x`` and the axis to sort along, counted from 0; without an axis, ``x`` flattened."""
+    x = require_array(x, name)
+    if axis is None:
+        return reshape(x, (-1,)), 0
+    if not x.ndim and axis in (0, -1):
+        return reshape(x, (1,)), 0
+    return x, normalize_axis(axis, x.ndim, name)
+
+
+def sorted_along(x: Array, place: int, descending: bool) -> tuple[Array, Array]:
+    """``x`` in order along an axis, differentiable, and the places that its elements come from."""
+    rows = moveaxis(x, place, -1)
+    with tape.stop_recording():
+        keys, places = sorted_rows(rows, True, descending)
+        assert places is not None
+    made = recorded("sort", rows, keys, lambda g: permuted(g, places, "scatter"))
+    return moveaxis(made, -1, place), moveaxis(places, -1, place)
+
+
+@public
+def argsort(
+    x: Array,
+    /,
+    axis: int | None = -1,
+    kind: Any = None,
+    order: None = None,
+    *,
+    descending: bool = False,
+    stable: bool | None = True,
+) -> Array:
+    """The places along an axis that put ``x`` in order; equal elements keep their order, in both directions.
+
+    NaN counts as larger than any number, so that it comes last, and first of a descending order; -0.0 equals 0.0.
+
+    Args:
+        x: any array.
+        axis: the axis; None sorts the flattened array.
+        kind: NumPy's name of an algorithm, of no effect.
+        order: NumPy's names of fields, which no array here has.
+        descending: whether the largest comes first.
+        stable: the sort is stable, whatever this says.
+
+    Returns:
+        int64, of the shape of ``x``; (1,) for a 0-d ``x``.
+
+    Raises:
+        AxisError: there is no such axis.
+
+    >>> import cukern as ck
+    >>> ck.argsort(ck.asarray([3, 1, 2])).tolist()
+    [1, 2, 0]
+    """
+    x, place = _along(x, axis, "argsort")
+    _no_fields(order, "argsort")
+    with tape.stop_recording():
+        return sorted_along(x, place, bool(descending))[1]
+
+
+@public
+def sort(
+    x: Array,
+    /,
+    axis: int | None = -1,
+    kind: Any = None,
+    order: None = None,
+    *,
+    descending: bool = False,
+    stable: bool | None = True,
+) -> Array:
+    """``x`` in order along an axis. Arguments and order as of :func:`argsort`; differentiable.
+
+    Every NaN of the result has the same bits.
+
+    >>> import cukern as ck
+    >>> ck.sort(ck.asarray([3, 1, 2]), descending=True).tolist()
+    [3, 2, 1]
+    """
+    x = require_array(x, "sort")
+    shape = x.shape if not x.ndim else None
+    x, place = _along(x, axis, "sort")
+    _no_fields(order, "sort")
+    if tape.recording((x,)):
+        made = sorted_along(x, place, bool(descending))[0]
+    else:
+        made = moveaxis(sorted_rows(moveaxis(x, place, -1), False, bool(descending))[0], -1, place)
+    return made if shape is None or axis is None else reshape(made, shape)
+
+
+def _no_fields(order: object, name: str) -> None:
+    if order is not None:
+        raise ValueError(f"{name}: order: expected None, for an array without fields, got {order!r}")
+
+
+@public
+def topk(x: Array, /, k: int, axis: int | None = -1, *, largest: bool = True) -> tuple[Array, Array]:
+    """The ``k`` largest or smallest elements along an axis, in order, and their places.
+
+    Args:
+        x: any array. NaN counts as larger than any number.
+        k: how many, at most the size of the axis.
+        axis: the axis; None takes of the flattened array.
+        largest: whether they are the largest, the largest first, or the smallest, the smallest first.
+
+    Returns:
+        The values, and their places in int64; of equal elements the first come first. The values are
+        differentiable.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: there are fewer than ``k`` elements.
+
+    >>> import cukern as ck
+    >>> values, places = ck.topk(ck.asarray([3, 1, 2]), 2)
+    >>> values.tolist(), places.tolist()
+    ([3, 2], [0, 2])
+    """
+    x, place = _along(x, axis, "topk")
+    count = operator.index(k)
+    if not 0 <= count <= x.shape[place]:
+        raise ValueError(f"topk: k: expected 0 to {x.shape[place]}, the size of axis {place}, got {k}")
+    values, places = sorted_along(x, place, bool(largest))
+    first = (slice(None),) * place + (slice(count),)
+    return values[first], places[first]
+
+
+def _check_kth(kth: Any, size: int, name: str) -> None:
+    """Refuse places that an axis of ``size`` has not."""
+    for one in kth if isinstance(kth, (tuple, list, np.ndarray)) else (kth,):
+        if not -size <= operator.index(one) < size:
+            raise ValueError(f"{name}: kth: {one} is out of bounds for an axis of size {size}")
+
+
+@public
+def msort(x: Array, /) -> Array:
+    """:func:`sort` along the first axis."""
+    return sort(x, 0)
+
+
+@public
+def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
+    """``x`` with the elements before place ``kth`` of the order no larger than it, those after no smaller.
+
+    The whole axis is in order, as of :func:`sort`.
+
+    Args:
+        x: any array.
+        kth: a place along the axis, or several.
+        axis: the axis; None takes the flattened array.
+        kind: NumPy's name of an algorithm, of no effect.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: ``kth`` is out of bounds.
+    """
+    x, place = _along(x, axis, "partition")
+    _check_kth(kth, x.shape[place], "partition")
+    return sort(x, place)
+
+
+@public
+def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
+    """The places that :func:`partition` takes its elements from, in int64. Arguments as there."""
+    x, place = _along(x, axis, "argpartition")
+    _check_kth(kth, x.shape[place], "argpartition")
+    return argsort(x, place)
+
+
+@public
+def lexsort(keys: Any, /, axis: int = -1) -> Array:
+    """The places that sort by several keys, the last the first to look at, as ``numpy.lexsort``.
+
+    Args:
+        keys: arrays of one shape, or an array whose first axis numbers the keys.
+        axis: the axis to sort along.
+
+    Returns:
+        int64, of the shape of a key.
+
+    Raises:
+        AxisError: there is no such axis.
+        DeviceError: the arrays are on different devices.
+        TypeError: there is no key.
+        ValueError: the shapes differ.
+
+    >>> import cukern as ck
+    >>> ck.lexsort((ck.asarray([2, 1, 0]), ck.asarray([1, 0, 1]))).tolist()
+    [1, 2, 0]
+    """
+    given = list(keys)
+    home = device_of(given)
+    columns = [key if isinstance(key, Array) else asarray(key, device=home) for key in given]
+    if not columns:
+        raise TypeError("lexsort: keys: expected at least one")
+    if any(key.shape != columns[0].shape for key in columns):
+        raise ValueError(f"lexsort: keys: expected one shape, got {[key.shape for key in columns]}")
+    if any(key.device is not columns[0].device for key in columns):
+        raise DeviceError(f"lexsort: keys: expected one device, got {[str(key.device) for key in columns]}")
+    with tape.stop_recording():
+        place = _along(columns[0], axis, "lexsort")[1]
+        if not columns[0].ndim:
+            return asarray(0, dtype=dtypes.int64, device=columns[0].device)
+        rows = [moveaxis(key, place, -1) for key in columns]
+        made = _order(rows[0])
+        for key in rows[1:]:
+            made = permuted(made, _order(permuted(key, made, "gather")), "gather")
+        return moveaxis(made, -1, place)
+
+
+def _order(rows: Array) -> Array:
+    """The places that put each row in order."""
+    found = sorted_rows(rows, True, False)[1]
+    assert found is not None
+    return found

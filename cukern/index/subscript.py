@@ -1,0 +1,433 @@
+"""``x[key]`` and ``x[key] = value``: basic indices make views, integer arrays and masks gather."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..array import Array
+from ..array.creation import asarray, holds_array
+from ..autodiff import tape
+from ..elementwise.axes import (
+    normalize_axis,
+    on_device,
+    public,
+    recorded,
+    recorded_many,
+    require_written,
+    view,
+)
+from ..elementwise.function import astype
+from ..elementwise.plan import on, raw, repeated, zeros
+from ..elementwise.row import convert_scalar, is_scalar
+from ..errors import GradientError
+from ..shape.views import moveaxis, reshape
+from .places import picked_along, put_rows
+from .search import places_of
+from .take import along_axis, gather, integers, places_in, settled_in
+
+__all__ = ["put_along_axis"]
+
+
+class _Places(NamedTuple):
+    """Integer places along an axis.
+
+    Attributes:
+        data: the integers, an ndarray.
+        size: the size that a mask had along the axis; None for integers that were given.
+        new: whether the axis is a new one of size 1, which a 0-d mask indexes.
+    """
+
+    data: Any
+    size: int | None = None
+    new: bool = False
+
+
+def _parts(key: Any, x: Array) -> list[Any]:
+    """The parts of an index: None, integer, slice or places, the ellipsis spelled out.
+
+    An ellipsis that stands for no axis is left where there are places: it keeps those on its sides apart.
+
+    Raises:
+        IndexError: more parts than axes, two ellipses, or a part that is no index.
+    """
+    parts: list[Any] = []
+    for part in key if isinstance(key, tuple) else (key,):
+        parts += _part(part, x)
+    used = sum(
+        part is not None and part is not Ellipsis and not (_advanced(part) and part.new) for part in parts
+    )
+    if used > x.ndim:
+        raise IndexError(f"too many indices: the array has {x.ndim} axes, and {used} were indexed")
+    ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(ellipses) > 1:
+        raise IndexError("an index can only have one ellipsis ('...')")
+    at = ellipses[0] if ellipses else len(parts)
+    middle: list[Any] = [slice(None)] * (x.ndim - used)
+    if ellipses and not middle and any(map(_advanced, parts)):
+        middle = [Ellipsis]
+    return parts[:at] + middle + parts[at + 1 :]
+
+
+def _part(part: Any, x: Array) -> list[Any]:
+    if part is None or part is Ellipsis or isinstance(part, slice):
+        return [part]
+    if isinstance(part, Array):
+        part = part.to_device(x.device)
+    if isinstance(part, (list, tuple, range, np.ndarray, Array, bool, np.bool_)):
+        data = part._data if isinstance(part, Array) else x.device.xp.asarray(part)
+        if data.dtype == np.bool_:
+            return _mask(data, x)
+        if data.ndim == 0 and data.dtype.kind in "iu":
+            return [int(data)]
+        return [_Places(integers(part, x, "index"))]
+    try:
+        return [operator.index(part)]
+    except TypeError:
+        raise IndexError(
+            f"expected integers, slices, '...', None, and integer or boolean arrays as indices, got {part!r}"
+        ) from None
+
+
+def _mask(data: Any, x: Array) -> list[Any]:
+    if data.ndim == 0:
+        return [_Places(x.device.xp.zeros(int(bool(data)), np.int64), 1, True)]
+    found = places_of(Array._wrap(data, x.device))
+    return [_Places(places._data, size) for places, size in zip(found, data.shape, strict=True)]
+
+
+def _advanced(part: Any) -> bool:
+    return isinstance(part, _Places)
+
+
+@public
+def getitem(x: Array, key: Any, /) -> Array:
+    """The part of ``x`` that an index names.
+
+    Integers, slices, ``None`` and ``...`` give a view; integer arrays and boolean masks a copy.
+
+    Raises:
+        IndexError: the index does not fit the shape.
+    """
+    parts = key if isinstance(key, tuple) else (key,)
+    if _PLAIN.issuperset(map(type, parts)) and tape.tracked((x,)) is None:
+        try:
+            return view(x, x._data[parts if ... in parts else (*parts, ...)])
+        except IndexError:
+            pass  # which is told below
+    return _getitem(x, key)
+
+
+#: The types of the parts of most indices of views.
+_PLAIN = frozenset((int, slice, type(None), type(...)))
+
+
+@on_device
+def _getitem(x: Array, key: Any) -> Array:
+    parts = _parts(key, x)
+    if not any(map(_advanced, parts)):
+        return _basic(x, tuple(parts))
+    return _gathered(x, _picked(parts))
+
+
+def _picked(parts: Sequence[Any]) -> list[Any]:
+    """The parts of an index that has places, in which an integer is one too."""
+    return [_Places(np.int64(part)) if isinstance(part, int) else part for part in parts]
+
+
+def _basic(x: Array, key: tuple[Any, ...]) -> Array:
+    made = view(x, x._data[(*key, ...)])
+    shape = x.shape
+    return recorded("getitem", x, made, lambda g: _embedded(g, shape, key))
+
+
+@on_device
+def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
+    """Zeros of a shape, but for ``g`` at an index: what the derivative of a view is."""
+    data = zeros(g.device, shape, g.dtype)
+    raw(data)[(*key, ...)] = raw(g._data)
+    return recorded("embed", g, Array._wrap(data, g.device), lambda gg: _basic(gg, key))
+
+
+class _Joint(NamedTuple):
+    """What an index with places in it names.
+
+    Attributes:
+        basic: the index of the view that the places are picked from, along ``axes`` of it.
+        axes: the axes that are picked from, whose places are joint.
+        start: the axis of the result where those of the places start.
+        arrays: the places along each of the axes, of one shape, as :func:`.index.settled_in` has them.
+    """
+
+    basic: tuple[Any, ...]
+    axes: tuple[int, ...]
+    start: int
+    arrays: tuple[Any, ...]
+
+
+def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
+    basic: list[Any] = []
+    axes: list[int] = []
+    arrays: list[Any] = []
+    at = [i for i, part in enumerate(parts) if _advanced(part)]
+    settle = settled_in if len(at) == 1 else places_in
+    sizes = iter(x.shape)
+    for part in parts:
+        if part is Ellipsis:
+            continue
+        size = 1 if part is None or (_advanced(part) and part.new) else next(sizes)
+        if not _advanced(part):
+            basic.append(part)
+            continue
+        if part.size not in (None, 0, size):  # of size 0 it chooses nothing, as in NumPy
+            raise IndexError(f"a boolean index of size {part.size} does not match an axis of size {size}")
+        basic.append(None if part.new else slice(None))
+        axes.append(len(basic) - 1)
+        arrays.append(settle(x.device.xp.asarray(part.data), size, x, "index"))
+    try:
+        arrays = x.device.xp.broadcast_arrays(*arrays) if len(arrays) > 1 else arrays
+    except ValueError:
+        shapes = ", ".join(str(tuple(a.shape)) for a in arrays)
+        raise IndexError(f"index arrays of shapes {shapes} do not broadcast") from None
+    # The places stand where the indexed axes stood if those were neighbours, else in front.
+    start = axes[0] if at[-1] - at[0] == len(at) - 1 else 0
+    return _Joint(tuple(basic), tuple(axes), start, tuple(arrays))
+
+
+def _gathered(x: Array, parts: Sequence[Any]) -> Array:
+    joint = _joint(x, parts)
+    start, count = joint.start, len(joint.axes)
+    moved = moveaxis(_basic(x, joint.basic), joint.axes, tuple(range(start, start + count)))
+    rows = _rows(moved.shape, joint)
+    made = gather(reshape(moved, rows.sizes), rows.places, *rows.sizes)
+    return reshape(made, rows.shape)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A part that is whole rows of an array.
+
+    Attributes:
+        places: the place of each row in the axes that are picked from, which count as one.
+        sizes: the array's axes before these, these, and the axes after them, multiplied.
+        shape: of the part.
+    """
+
+    places: Any
+    sizes: tuple[int, int, int]
+    shape: tuple[int, ...]
+
+
+def _rows(shape: tuple[int, ...], joint: _Joint) -> Rows:
+    """The rows of an array of ``shape`` whose axes from ``joint.start`` on are those that are picked from."""
+    start, end = joint.start, joint.start + len(joint.arrays)
+    places = joint.arrays[0]
+    for size, array in zip(shape[start + 1 : end], joint.arrays[1:], strict=True):
+        places = places * size + array
+    sizes = (math.prod(shape[:start]), math.prod(shape[start:end]), math.prod(shape[end:]))
+    # The kernels read the places one after another.
+    flat = places.reshape(-1)
+    flat = flat if flat.flags.c_contiguous else flat.copy()
+    return Rows(flat, sizes, (*shape[:start], *places.shape, *shape[end:]))
+
+
+@on_device
+def named(x: Array, key: Any) -> tuple[Any, ...] | Rows | None:
+    """What a key names: the key of a view, rows, or None where it is a mixture of both."""
+    parts = _parts(key, x)
+    if not any(map(_advanced, parts)):
+        return tuple(parts)
+    parts = _picked(parts)
+    # An array that is indexed is one view and one pick of it; the pick is of rows where the view is all of the array.
+    whole = [part for part in parts if not _advanced(part) and part is not Ellipsis]
+    at = [i for i, part in enumerate(parts) if _advanced(part)]
+    together = at[-1] - at[0] == len(at) - 1 and not any(parts[i].new for i in at)
+    if not together or any(part != slice(None) for part in whole):
+        return None
+    return _rows(x.shape, _joint(x, parts))
+
+
+def _writable(x: Array, value: Any, name: str) -> None:
+    """Refuse to write where that would be lost, or missed by a tape."""
+    arrays = [x, value] if isinstance(value, Array) else [x]
+    if tape.recording(arrays) and not (tape.overwritable(x) and not tape.recording(arrays[1:])):
+        what = "on an array" if tape.recording((x,)) else "of a value"
+        raise GradientError(
+            f"{name} {what} that a tape tracks: use x.at[key].set(value), which is a new array"
+        )
+    if repeated(x._data) or x._storage.constant:
+        raise ValueError(f"{name} on a repeated view, such as broadcast_to's: write to a copy")
+
+
+def _stacked(x: Array, value: Any) -> Any:
+    """``value``, a list that holds arrays as one array, which a tape may track."""
+    if isinstance(value, (list, tuple)) and holds_array(value):
+        return asarray(value, device=x.device)
+    return value
+
+
+def _source(x: Array, value: Any) -> Array:
+    """``value`` as an array of the dtype and device of ``x``."""
+    if is_scalar(value):
+        return asarray(convert_scalar(value, x.dtype), dtype=x.dtype, device=x.device)
+    # NumPy too converts the items of a list to the array's dtype, which must hold them.
+    listed = x.dtype if isinstance(value, (list, tuple)) else None
+    return astype(asarray(value, listed, x.device), x.dtype, copy=False)
+
+
+@public
+def setitem(x: Array, key: Any, value: Any, /) -> None:
+    """Write ``value``, broadcast, to the part of ``x`` that an index names; the last of several for one place stays.
+
+    Raises:
+        GradientError: a tape tracks ``x`` or ``value``.
+        IndexError: the index does not fit the shape.
+        OverflowError: the dtype of ``x`` does not hold a Python integer.
+        ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
+    """
+    if not (type(value) in _NUMBERS and _written_number(x, key, value)):
+        _setitem(x, key, value)
+
+
+_NUMBERS = frozenset((bool, int, float))
+
+
+def _written_number(x: Array, key: Any, value: Any) -> bool:
+    """Write a number that needs no rounding to the view that a plain index names; False for all that needs more."""
+    layout = x._layout or x._planned()
+    limits = _PLAIN_NUMBERS.get((layout.dtype, type(value)))
+    if limits is None or layout.repeated or x._storage.constant or tape.recording((x,)):
+        return False
+    if not limits[0] <= value <= limits[1] or not _PLAIN.issuperset(
+        map(type, key if type(key) is tuple else (key,))
+    ):
+        return False
+    try:
+        if layout.on_host:
+            x._data[key] = value
+        else:
+            with on(layout.device):
+                x._data[key] = value
+    except IndexError:
+        return False  # it is told there
+    x._bump("setitem")
+    return True
+
+
+#: By an array's dtype and a number's type: the range that NumPy and CuPy write such numbers of as they are meant.
+_PLAIN_NUMBERS: dict[tuple[Any, type], tuple[float, float]] = {
+    **{
+        (d, kind): (-float(np.finfo(d).max), float(np.finfo(d).max))
+        for d in map(np.dtype, "efd")
+        for kind in _NUMBERS
+    },
+    **{
+        (d, kind): (np.iinfo(d).min, np.iinfo(d).max)
+        for d in map(np.dtype, "bhilBHIL")
+        for kind in (bool, int)
+    },
+    (np.dtype(bool), bool): (False, True),
+}
+
+
+@on_device
+def _setitem(x: Array, key: Any, value: Any) -> None:
+    value = _stacked(x, value)
+    _writable(x, value, "x[key] = value")
+    part = named(x, key)
+    if isinstance(part, Rows):
+        _put(x, part.places, part.sizes, part.shape, value, "x[key] = value")
+    elif part is not None:
+        source = _source(x, value)
+        data = raw(source._data)
+        raw(x._data)[(*part, ...)] = data.copy() if source._storage is x._storage else data
+        x._bump("setitem")
+    else:
+        with tape.stop_recording():
+            numbers = Array._wrap(x.device.xp.arange(x.size, dtype=np.int64).reshape(x.shape), x.device)
+            found = getitem(numbers, key)._data
+        put(x, found, value, "x[key] = value")
+
+
+@on_device
+def put(x: Array, places: Any, value: Any, name: str) -> None:
+    """Write ``value``, broadcast to ``places``, to these places of the flattened ``x``."""
+    value = _stacked(x, value)
+    _writable(x, value, name)
+    _put(x, x.device.xp.ascontiguousarray(places).reshape(-1), (1, x.size, 1), places.shape, value, name)
+
+
+def _put(
+    x: Array, places: Any, sizes: tuple[int, int, int], shape: tuple[int, ...], value: Any, name: str
+) -> None:
+    """Write ``value``, broadcast to ``shape``, to rows of ``x``, which has ``sizes``."""
+    source = _source(x, value)
+    try:
+        data = x.device.xp.broadcast_to(raw(source._data), shape)
+    except ValueError:
+        # NumPy lets values have more axes of size 1 than the part has.
+        extra = source.ndim - len(shape)
+        if extra <= 0 or any(n != 1 for n in source.shape[:extra]):
+            raise ValueError(
+                f"{name}: a value of shape {source.shape} does not broadcast to shape {shape}"
+            ) from None
+        return _put(x, places, sizes, shape, reshape(source, source.shape[extra:]), name)
+    if not data.size:
+        return None
+    # Rows of the memory, in its order: a view is written by a copy.
+    target = x._data if x.is_contiguous else x.device.xp.ascontiguousarray(raw(x._data)).view(x.dtype)
+    values = x.device.xp.ascontiguousarray(data).view(x.dtype)
+    if source._storage is x._storage and values is source._data:
+        values = values.copy()
+    put_rows(Array._wrap(values, x.device), places, target, *sizes)
+    if target is not x._data:
+        raw(x._data)[...] = raw(target)
+    x._bump(name)
+    return None
+
+
+@on_device
+def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
+    """A new array: ``x`` with ``value``, of its dtype, in the place of the view that a basic key names."""
+    with tape.stop_recording():
+        made = astype(x, x.dtype)
+        made = Array._wrap(made._data, x.device)
+    raw(made._data)[(*key, ...)] = raw(value._data)
+
+    def vjp(g: Array, needs: tuple[bool, ...]) -> tuple[Array | None, Array | None]:
+        nothing = Array._wrap(zeros(x.device, value.shape, x.dtype), x.device)
+        return replaced(g, key, nothing) if needs[0] else None, _basic(g, key) if needs[1] else None
+
+    return recorded_many("replace", (x, value), made, vjp)
+
+
+@public
+def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> None:
+    """Write ``values`` to places along an axis, in place; the last of several for one place stays.
+
+    Args:
+        x: any array that no tape tracks; ``x.at`` makes a new one.
+        indices: integers, as of :func:`take_along_axis`.
+        values: broadcast to ``indices``.
+        axis: the axis.
+
+    Raises:
+        GradientError: a tape tracks ``x``.
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+        ValueError: the shapes do not fit.
+    """
+    _put_along(require_written(x, "put_along_axis"), indices, values, axis)
+
+
+@on_device
+def _put_along(x: Array, indices: Any, values: Any, axis: int) -> None:
+    place = normalize_axis(axis, x.ndim, "put_along_axis")
+    data = along_axis(x, indices, place, "put_along_axis")
+    before, after = x.shape[:place], x.shape[place + 1 :]
+    flat = picked_along(None, data, x.device, math.prod(before), x.shape[place], math.prod(after))
+    put(x, flat, values, "put_along_axis")

@@ -1,0 +1,243 @@
+"""Indexing: views, gathers, and the deterministic scatter-add that is a gather's derivative.
+
+Places out of range raise IndexError on the host. On a GPU a check would wait for the device, so a
+place out of range is clipped to the nearest end, for reads and for writes alike, but within
+:func:`check_indices`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..autodiff import tape
+from ..elementwise.axes import (
+    normalize_axis,
+    on_device,
+    public,
+    recorded,
+    recorded_many,
+    require_array,
+)
+from ..elementwise.function import astype
+from ..errors import DeviceError
+from ..shape.views import broadcast_to, reshape
+from .places import added_along, gathered, picked_along, summed
+
+__all__ = ["index_add", "take", "take_along_axis"]
+
+_checked: ContextVar[bool] = ContextVar(
+    "check_indices", default=os.environ.get("CUKERN_CHECK_INDICES") == "1"
+)
+
+
+@contextmanager
+def check_indices(on: bool = True) -> Iterator[None]:
+    """A with-block in which places out of range raise IndexError on a GPU too, which waits for it each time.
+
+    ``CUKERN_CHECK_INDICES=1`` asks for it everywhere. On the host they always raise.
+
+    Args:
+        on: False stops the checking that is asked for around the block.
+
+    >>> import cukern as ck
+    >>> with ck.check_indices():
+    ...     ck.take(ck.asarray([1, 2, 3]), ck.asarray([2])).item()
+    3
+    """
+    before = _checked.set(bool(on))
+    try:
+        yield
+    finally:
+        _checked.reset(before)
+
+
+def places_in(places: Any, size: int, x: Array, name: str) -> Any:
+    """Integer places counted from 0, as an int64 ndarray of the device of ``x``, in range."""
+    xp = x.device.xp
+    data = places.astype(np.int64, copy=False)
+    if x.device.kind == "cuda" and not _checked.get():
+        return xp.clip(xp.where(data < 0, data + size, data), 0, max(0, size - 1))
+    low, high = (int(data.min()), int(data.max())) if data.size else (0, -1)
+    if low < -size or high >= size:
+        bad = low if low < -size else high
+        raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
+    return xp.where(data < 0, data + size, data) if low < 0 else xp.ascontiguousarray(data)
+
+
+def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
+    """Places as the kernels of :mod:`.places` take them: those of a GPU settle them as they read them."""
+    if x.device.kind == "host" or _checked.get():
+        return x.device.xp.ascontiguousarray(places_in(places, size, x, name))
+    if places.size and not size:
+        raise IndexError(f"{name}: index out of bounds for an axis of size 0")
+    kept = places.dtype in (dtypes.int32, dtypes.int64)
+    return x.device.xp.ascontiguousarray(places if kept else places.astype(np.int64))
+
+
+def integers(indices: Any, x: Array, name: str) -> Any:
+    """An integer index argument as an ndarray of the device of ``x``.
+
+    Raises:
+        IndexError: not integers.
+    """
+    data = indices._data if isinstance(indices, Array) else x.device.xp.asarray(indices)
+    if isinstance(indices, Array) and indices.device is not x.device:
+        data = indices.to_device(x.device)._data
+    if data.size == 0 and not isinstance(indices, (Array, np.ndarray)):
+        data = data.astype(np.int64)
+    if data.dtype.kind not in "iu":
+        raise IndexError(f"{name}: expected integer indices, got {data.dtype}")
+    return data
+
+
+def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
+    """x (outer, size, inner) at ``places`` (count): (outer, count, inner)."""
+    made = Array._wrap(gathered(x, places, outer, size, inner), x.device)
+    return recorded("take", x, made, lambda g: scatter(g, places, outer, size, inner))
+
+
+def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
+    """g (outer, count, inner) added up at ``places`` (count): (outer, size, inner)."""
+    made = summed(g, places, outer, size, inner)
+    return recorded("scatter_add", g, made, lambda gg: gather(gg, places, outer, size, inner))
+
+
+def scatter_into(x: Array, g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
+    """x (outer, size, inner) with g (outer, count, inner) added at ``places`` (count)."""
+    made = summed(g, places, outer, size, inner, x)
+
+    def vjp(c: Array, needs: tuple[bool, ...]) -> tuple[Array, Array | None]:
+        return c, gather(c, places, outer, size, inner) if needs[1] else None
+
+    return recorded_many("index_add", (x, g), made, vjp)
+
+
+@public
+@on_device
+def take(
+    x: Array, /, indices: Any, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
+) -> Array:
+    """The elements of ``x`` at places along an axis.
+
+    Args:
+        x: any array.
+        indices: integers; negative ones count from the end.
+        axis: the axis; None (for one axis only the same) takes from the flattened array.
+        mode: what becomes of places out of range: an error, the place counted on in a circle, or the nearest end.
+
+    Returns:
+        An array with the axes of ``indices`` in the place of ``axis``.
+
+    Raises:
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+    """
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    place = normalize_axis(axis, x.ndim, "take")
+    data = integers(indices, x, "take")
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"take: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
+    if mode != "raise" and x.shape[place]:
+        data = data % x.shape[place] if mode == "wrap" else data.clip(0, x.shape[place] - 1)
+    return _take(x, data, place)
+
+
+def _take(x: Array, data: Any, axis: int) -> Array:
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    size = x.shape[axis]
+    places = settled_in(data.reshape(-1), size, x, "take")
+    made = gather(
+        reshape(x, (math.prod(before), size, math.prod(after))),
+        places,
+        math.prod(before),
+        size,
+        math.prod(after),
+    )
+    return reshape(made, before + data.shape + after)
+
+
+@public
+@on_device
+def take_along_axis(x: Array, /, indices: Array, axis: int = -1) -> Array:
+    """For each element of ``indices``, the element of ``x`` at that place along an axis.
+
+    Args:
+        x: any array.
+        indices: integers, of the shape of ``x`` but for ``axis``, along which any size goes; axes
+            of size 1 are repeated.
+        axis: the axis.
+
+    Raises:
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+        ValueError: the shapes do not fit.
+    """
+    place = normalize_axis(axis, x.ndim, "take_along_axis")
+    places = along_axis(x, indices, place, "take_along_axis")
+    return _along(x, places, place, x.shape[place], "gather")
+
+
+def along_axis(x: Array, indices: Any, axis: int, name: str) -> Any:
+    """The places of an index argument that has one for each element, or for several where its axes have size 1.
+
+    Raises:
+        IndexError: a place is out of range.
+        ValueError: the shapes do not fit.
+    """
+    data = integers(indices, x, name)
+    wanted = (*x.shape[:axis], data.shape[axis] if data.ndim == x.ndim else -1, *x.shape[axis + 1 :])
+    try:
+        data = x.device.xp.broadcast_to(data, wanted)
+    except ValueError:
+        raise ValueError(
+            f"{name}: indices of shape {data.shape} do not fit shape {x.shape} along axis {axis}"
+        ) from None
+    return settled_in(data, x.shape[axis], x, name)
+
+
+def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:
+    """Gather from, or add to, an axis of ``size``, a place per element; each is the other's derivative."""
+    before, after = places.shape[:axis], places.shape[axis + 1 :]
+    sizes = (math.prod(before), size, math.prod(after))
+    if mode == "gather":
+        made = Array._wrap(picked_along(x, places, x.device, *sizes), x.device)
+        return recorded("take_along_axis", x, made, lambda g: _along(g, places, axis, size, "add"))
+    with tape.stop_recording():
+        made = reshape(added_along(x, places, *sizes), (*before, size, *after))
+    return recorded("add_along_axis", x, made, lambda g: _along(g, places, axis, size, "gather"))
+
+
+@public
+@on_device
+def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
+    """``x`` with ``values`` added at places along an axis; what shares a place adds up, the same bits in every run.
+
+    Sums are taken in the order of the indices, those of a place that is named very often in parts.
+
+    Args:
+        x: any array.
+        indices: integers along one axis.
+        values: of the shape of ``x``, with as many elements along ``axis`` as there are ``indices``.
+        axis: the axis.
+
+    Raises:
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+    """
+    values = require_array(values, "index_add", "values", x)
+    if values.device is not x.device:
+        raise DeviceError(f"index_add: expected arrays on one device, got {x.device} and {values.device}")
+    place = normalize_axis(axis, x.ndim, "index_add")
+    places = settled_in(integers(indices, x, "index_add").reshape(-1), x.shape[place], x, "index_add")
+    before, after = x.shape[:place], x.shape[place + 1 :]
+    sizes = (math.prod(before), x.shape[place], math.prod(after))
+    spread = broadcast_to(astype(values, x.dtype, copy=False), (*before, places.size, *after))
+    rows = reshape(spread, (sizes[0], places.size, sizes[2]))
+    return reshape(scatter_into(reshape(x, sizes), rows, places, *sizes), x.shape)

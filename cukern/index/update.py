@@ -1,0 +1,260 @@
+"""``x.at[key]``: a part of an array changed in a new array, differentiable by the array and by what it is changed to.
+
+The places that a key names are those that it picks of an array of numbers 0, 1, ...: every kind of key is
+handled by indexing itself, but views and whole rows, which are changed as they are. What shares a place is taken in an
+order that the places alone decide, so that every run gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray
+from ..autodiff import tape
+from ..device import Device
+from ..elementwise.axes import public, require_written
+from ..elementwise.function import astype
+from ..elementwise.plan import on
+from ..elementwise.row import is_scalar
+from ..elementwise.table import (
+    add,
+    divide,
+    equal,
+    less,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    not_equal,
+    where,
+)
+from ..errors import DeviceError
+from ..shape.views import broadcast_to, concat, reshape
+from .places import best_of_each, last_of_each, ordered
+from .scan import recurrence, shifted
+from .sort import permuted
+from .subscript import Rows, getitem, named, replaced
+from .take import scatter, scatter_into, take
+
+__all__: list[str] = []
+
+
+def numbers(x: Array) -> Array:
+    """0, 1, ... in the shape of ``x``, on its device."""
+    with on(x.device):
+        return Array._wrap(x.device.xp.arange(x.size, dtype=dtypes.int64).reshape(x.shape), x.device)
+
+
+class _Places:
+    """Where the values of a change go.
+
+    Attributes:
+        flat: the place of each value in the flattened array, an ndarray.
+        size: of the array.
+    """
+
+    def __init__(self, flat: Any, size: int, device: Device) -> None:
+        self.flat, self.size, self._device = flat, size, device
+
+    def best(self, values: Array, mode: Literal["min", "max"]) -> Array:
+        """For each place the number of the least or largest of its values, -1 where there is none."""
+        return Array._wrap(best_of_each(values, mode, self.flat, self.size), self._device)
+
+    def products(self, values: Array) -> Array:
+        """For each place the product of its values, 1 where there is none; differentiable to any order."""
+        placed = ordered(self._device, self.flat, self.size)
+        (keys, order), starts = placed, placed.starts(self.size)
+        in_order = take(values, order)
+        with tape.stop_recording():
+            apart = not_equal(keys[1:], keys[:-1])
+            end = asarray([True], device=values.device)
+            fresh, final = concat([end, apart]), concat([apart, end])
+        # p[j] = in_order[j - 1] * p[j - 1], and 1 where a place begins, is the product of what comes before.
+        before = recurrence(
+            where(fresh, 0, shifted(in_order, 0, False)), astype(fresh, values.dtype), 0, False
+        )
+        last = permuted(where(final, before * in_order, 0), order, "scatter")
+        found = scatter(reshape(last, (1, -1, 1)), self.flat, 1, self.size, 1)
+        return where(equal(starts[1:], starts[:-1]), 1, reshape(found, (-1,)))
+
+
+class At:
+    """``x.at``: index it."""
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Array) -> None:
+        self._x = x
+
+    def __getitem__(self, key: Any) -> Change:
+        return Change(self._x, key)
+
+    def __repr__(self) -> str:
+        return f"<at of an array of shape {self._x.shape}>"
+
+
+class Change:
+    """``x.at[key]``: the methods return a new array like ``x``, changed at ``key``.
+
+    Values are broadcast to the part, and cast to the dtype of ``x``, which must hold Python integers. Where
+    the key names a place several times, ``set`` takes the last of its values, and the others take all.
+    """
+
+    __slots__ = ("_key", "_x")
+
+    def __init__(self, x: Array, key: Any) -> None:
+        self._x, self._key = x, key
+
+    def _values(self, value: Any, shape: tuple[int, ...], name: str) -> Array:
+        x = self._x
+        if isinstance(value, Array):
+            if value.device is not x.device:
+                raise DeviceError(
+                    f"at.{name}: expected arrays on one device, got {x.device} and {value.device}"
+                )
+            made = astype(value, x.dtype, copy=False)
+        else:
+            dtype = x.dtype if is_scalar(value) or isinstance(value, (list, tuple)) else None
+            made = astype(asarray(value, dtype, x.device), x.dtype, copy=False)
+        try:
+            return broadcast_to(made, shape)
+        except ValueError:
+            raise ValueError(
+                f"at.{name}: values of shape {made.shape} do not broadcast to the part's shape {shape}"
+            ) from None
+
+    def _apply(
+        self,
+        value: Any,
+        name: str,
+        row: Callable[[Array, Array], Array],
+        change: Callable[[Array, _Places, Array], Array],
+        rows: Callable[[Array, Rows, Array], Array] | None = None,
+    ) -> Array:
+        """The array, changed.
+
+        Args:
+            row: of an element and the one value for its place.
+            change: of the flattened array, the places and the flattened values.
+            rows: of the array as rows, what names some of these, and the rows of values.
+        """
+        x = self._x
+        part = named(x, self._key)
+        if isinstance(part, Rows) and rows is not None:
+            values = self._values(value, part.shape, name)
+            outer, _, inner = part.sizes
+            if not values.size:
+                return astype(x, x.dtype)
+            values = reshape(values, (outer, part.places.size, inner))
+            return reshape(rows(reshape(x, part.sizes), part, values), x.shape)
+        if isinstance(part, tuple):
+            old = getitem(x, part)
+            return replaced(x, part, row(old, self._values(value, old.shape, name)))
+        if isinstance(part, Rows) and part.sizes[0] == part.sizes[2] == 1:
+            flat, shape = part.places, part.shape
+        else:
+            with tape.stop_recording():
+                found = getitem(numbers(x), self._key)
+                flat, shape = reshape(found, (-1,)).contiguous()._data, found.shape
+        values = reshape(self._values(value, shape, name), (-1,))
+        if not values.size:
+            return astype(x, x.dtype)
+        return reshape(change(reshape(x, (-1,)), _Places(flat, x.size, x.device), values), x.shape)
+
+    def get(self) -> Array:
+        """The part: ``x[key]``."""
+        return getitem(self._x, self._key)
+
+    def set(self, value: Any) -> Array:
+        """The part as ``value``; of several values for one place the last stays."""
+
+        def rows(x: Array, part: Rows, values: Array) -> Array:
+            winners = last_of_each(x.device, part.places, part.sizes[1])
+            return _chosen(x, values, Array._wrap(winners, x.device), 1, second)
+
+        def change(x: Array, places: _Places, values: Array) -> Array:
+            winners = last_of_each(x.device, places.flat, places.size)
+            return _chosen(x, values, Array._wrap(winners, x.device), 0, second)
+
+        def second(x: Array, value: Array) -> Array:
+            return value
+
+        return self._apply(value, "set", second, change, rows)
+
+    def add(self, value: Any) -> Array:
+        """The part with ``value`` added.
+
+        >>> import cukern as ck
+        >>> ck.zeros(3).at[ck.asarray([0, 2, 2])].add(1.0).tolist()
+        [1.0, 0.0, 2.0]
+        """
+
+        def rows(x: Array, part: Rows, values: Array) -> Array:
+            return scatter_into(x, values, part.places, *part.sizes)
+
+        def change(x: Array, places: _Places, values: Array) -> Array:
+            sizes = (1, places.size, 1)
+            made = scatter_into(reshape(x, sizes), reshape(values, (1, -1, 1)), places.flat, *sizes)
+            return reshape(made, (-1,))
+
+        return self._apply(value, "add", add, change, rows)
+
+    def subtract(self, value: Any) -> Array:
+        """The part with ``value`` taken from it."""
+        if not isinstance(value, Array):
+            own = is_scalar(value) or isinstance(value, (list, tuple))
+            value = asarray(value, self._x.dtype if own else None, self._x.device)
+        return self.add(negative(value))
+
+    def multiply(self, value: Any) -> Array:
+        """The part times ``value``."""
+        return self._apply(
+            value, "multiply", multiply, lambda x, places, values: multiply(x, places.products(values))
+        )
+
+    def divide(self, value: Any) -> Array:
+        """The part divided by ``value``; of floating dtypes.
+
+        Raises:
+            TypeError: the array is of another dtype.
+        """
+        if self._x.dtype not in dtypes.FLOATS:
+            raise TypeError(f"at.divide: expected a floating array, got {dtypes.info(self._x.dtype).name}")
+        return self._apply(
+            value, "divide", divide, lambda x, places, values: divide(x, places.products(values))
+        )
+
+    def min(self, value: Any) -> Array:
+        """The part, but at most ``value``; an element and a value that are equal share the derivative."""
+        return self._extreme(value, "min", minimum)
+
+    def max(self, value: Any) -> Array:
+        """The part, but at least ``value``; an element and a value that are equal share the derivative."""
+        return self._extreme(value, "max", maximum)
+
+    def _extreme(
+        self, value: Any, name: Literal["min", "max"], row: Callable[[Array, Array], Array]
+    ) -> Array:
+        def change(x: Array, places: _Places, values: Array) -> Array:
+            return _chosen(x, values, places.best(values, name), 0, row)
+
+        return self._apply(value, name, row, change)
+
+
+def _chosen(
+    x: Array, values: Array, winners: Array, axis: int, row: Callable[[Array, Array], Array]
+) -> Array:
+    """``row`` of each element and the value that stays for its place along an axis; the element where there is none."""
+    with tape.stop_recording():
+        untouched = reshape(less(winners, 0), (-1,) + (1,) * (x.ndim - 1 - axis))
+        places = maximum(winners, 0)
+    return where(untouched, x, row(x, take(values, places, axis=axis)))
+
+
+@public
+def at(x: Array, /) -> At:
+    """``x.at[key].set(value)`` and its like: the array changed at a part, as a new array. See :class:`Change`."""
+    return At(require_written(x, "at"))

@@ -1,0 +1,257 @@
+"""What a launch may pass: each argument checked against its parameter, once, before anything runs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import ALIGNMENT
+from ..device import Device
+from ..errors import LaunchError
+from ..text.signature import Param, Signature
+
+Converter = Callable[[Any], Any]
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, Array):
+        return f"an array of {dtypes.info(value.dtype).name}, shape {value.shape}, on {value.device}"
+    if isinstance(value, np.ndarray):
+        return f"a numpy.ndarray of {value.dtype}; wrap it with cukern.asarray"
+    return f"{type(value).__name__} {value!r}"[:120]
+
+
+def _integer(param: Param, dtype: dtypes.DType, where: str) -> Converter:
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max)
+
+    def convert(value: Any) -> int:
+        if type(value) is not int:
+            value = _number(value, where)
+            if isinstance(value, float) and not value.is_integer():
+                raise LaunchError(f"{where}: expected an integer for {param.type_text}, got {value!r}")
+            value = int(value)
+        if not low <= value <= high:
+            raise LaunchError(f"{where}: {value} is out of range for {param.type_text}, {low} to {high}")
+        return int(value)
+
+    return convert
+
+
+def _number(value: Any, where: str) -> bool | int | float:
+    """A Python number of anything that is one, 0-d arrays included."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, (np.generic, np.ndarray, Array)):
+        masked = isinstance(value, np.ma.MaskedArray)
+        if value.ndim == 0 and value.dtype in dtypes.ALL and not masked:
+            # A launch tells the tapes of its arguments.
+            number = value._number() if isinstance(value, Array) else value.item()
+            return number if isinstance(number, (bool, int)) else float(number)
+    elif hasattr(value, "__index__"):
+        return operator.index(value)
+    raise LaunchError(f"{where}: expected a number, got {_describe(value)}")
+
+
+def _scalar(param: Param, where: str) -> Converter:
+    dtype = param.dtype
+    assert dtype is not None
+    kind = dtypes.info(dtype).kind
+    if kind in "iu":
+        return _integer(param, dtype, where)
+    if kind == "b":
+        return lambda value: bool(_number(value, where))
+
+    def convert(value: Any) -> float:
+        if type(value) is float:
+            return value
+        try:
+            return float(_number(value, where))
+        except OverflowError:
+            raise LaunchError(f"{where}: {value} is out of range for {param.type_text}") from None
+
+    return convert
+
+
+def _check_array(value: Any, param: Param, device: Device, where: str) -> None:
+    if not isinstance(value, Array):
+        raise LaunchError(f"{where}: expected an array for {param.type_text}, got {_describe(value)}")
+    # An array of a type that is the kernel's own goes by its bytes.
+    wanted = dtypes.uint8 if param.dtype is None else param.dtype
+    if value.dtype != wanted:
+        raise LaunchError(
+            f"{where}: expected dtype {dtypes.info(wanted).name} for {param.type_text}, "
+            f"got {_describe(value)}"
+        )
+    if value.device is not device:
+        raise LaunchError(f"{where}: expected an array on {device}, got {_describe(value)}")
+    if not param.const and value._storage.constant:
+        raise LaunchError(
+            f"{where}: {param.type_text} is written, and {_describe(value)} is a constant that others share; "
+            "write to a copy"
+        )
+
+
+def _pointer(param: Param, device: Device, where: str) -> Converter:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        _check_array(value, param, device, where)
+        data = value._data
+        if not data.flags.c_contiguous:
+            if not param.const:
+                raise LaunchError(
+                    f"{where}: {param.type_text} is written and must be contiguous; got strides "
+                    f"{value.strides} for shape {value.shape}"
+                )
+            with device.activate():
+                data = device.xp.ascontiguousarray(data)
+        if param.alignment > data.itemsize and address(data) % param.alignment:
+            raise LaunchError(
+                f"{where}: {param.type_text} needs data aligned to {param.alignment} bytes, "
+                f"got address {address(data):#x}"
+            )
+        return data
+
+    return convert
+
+
+def _view(param: Param, device: Device, where: str) -> Converter:
+    def convert(value: Any) -> Any:
+        _check_array(value, param, device, where)
+        if value.ndim != param.ndim:
+            raise LaunchError(
+                f"{where}: expected {param.ndim} axes for {param.type_text}, got {_describe(value)}"
+            )
+        data = value._data
+        if not param.const and _overlaps_itself(data):
+            raise LaunchError(
+                f"{where}: {param.type_text} is written, and elements share memory: strides {value.strides}"
+            )
+        return data
+
+    return convert
+
+
+def _overlaps_itself(data: Any) -> bool:
+    """Whether two elements of an ndarray may lie on the same memory."""
+    reach = int(data.itemsize)
+    for step, size in sorted((abs(s), n) for n, s in zip(data.shape, data.strides, strict=True) if n > 1):
+        if step < reach:
+            return True
+        reach += step * (size - 1)
+    return False
+
+
+def _struct(param: Param, where: str) -> Converter:
+    def convert(value: Any) -> bytes:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise LaunchError(
+                f"{where}: expected bytes for the struct {param.type_text}, got {_describe(value)}"
+            )
+        return bytes(value)
+
+    return convert
+
+
+def converters(signature: Signature, device: Device) -> list[Converter]:
+    """For each parameter, what turns an argument into the value that a device launches with."""
+    made: list[Converter] = []
+    for param in signature.params:
+        where = f"{signature.name}: argument {param.name}"
+        if param.kind == "scalar":
+            made.append(_scalar(param, where))
+        elif param.kind == "pointer":
+            made.append(_pointer(param, device, where))
+        elif param.kind == "view":
+            made.append(_view(param, device, where))
+        else:
+            made.append(_struct(param, where))
+    return made
+
+
+def address(data: Any) -> int:
+    """The address of an ndarray's first element."""
+    if isinstance(data, np.ndarray):
+        return int(data.__array_interface__["data"][0])
+    return int(data.data.ptr)
+
+
+def _bounds(data: Any) -> tuple[int, int]:
+    """The addresses that the elements of a CuPy array lie between."""
+    start = int(data.data.ptr)
+    spans = [(n - 1) * step for n, step in zip(data.shape, data.strides, strict=True)]
+    low = start + sum(span for span in spans if span < 0)
+    return low, start + sum(span for span in spans if span > 0) + data.itemsize
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether two ndarrays of one device lie in overlapping spans of memory."""
+    if isinstance(a, np.ndarray):
+        return np.may_share_memory(a, b)
+    if not (a.size and b.size):
+        return False
+    low, high = _bounds(a)
+    start, end = _bounds(b)
+    return low < end and start < high
+
+
+def plain(signature: Signature, args: Sequence[Any], values: Sequence[Any]) -> bool:
+    """Whether arguments of the same layouts and types can be launched as they are, by addresses and numbers."""
+    for param, arg, value in zip(signature.params, args, values, strict=True):
+        if param.kind not in ("pointer", "scalar") or (
+            param.kind == "scalar" and param.dtype == dtypes.bfloat16
+        ):
+            return False
+        if isinstance(arg, Array):
+            layout = arg._planned()
+            if value is not arg._data or param.alignment > (ALIGNMENT if layout.aligned else arg.itemsize):
+                return False
+    return True
+
+
+def check_spans(signature: Signature, args: Sequence[Any], written: Sequence[int]) -> None:
+    """:func:`check_overlap` of contiguous arrays of a GPU, by their addresses.
+
+    Raises:
+        LaunchError: naming both arguments.
+    """
+    spans = [
+        (i, arg._operand, arg._operand + arg._layout.nbytes)
+        for i, arg in enumerate(args)
+        if isinstance(arg, Array) and arg._layout is not None
+    ]
+    for i, low, high in spans:
+        if i in written:
+            for j, start, end in spans:
+                if low < end and start < high and i != j and low < high and start < end:
+                    raise _overlapping(signature, i, j)
+
+
+def _overlapping(signature: Signature, i: int, j: int) -> LaunchError:
+    params = signature.params
+    return LaunchError(
+        f"{signature.name}: argument {params[i].name} is written, and its memory overlaps that "
+        f"of argument {params[j].name}"
+    )
+
+
+def check_overlap(signature: Signature, values: Sequence[Any], written: Sequence[int]) -> None:
+    """Refuse a launch whose written arrays share memory with another argument.
+
+    Raises:
+        LaunchError: naming both arguments.
+    """
+    params = signature.params
+    arrays = [
+        i for i, param in enumerate(params) if param.kind in ("pointer", "view") and values[i] is not None
+    ]
+    for i in written:
+        for j in arrays:
+            if i != j and values[i] is not None and _overlap(values[i], values[j]):
+                raise _overlapping(signature, i, j)

@@ -1,0 +1,454 @@
+"""Kernels: templates, rendered per dtype and block size, compiled for a device, launched typed."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..autodiff import tape
+from ..device import Device, current
+from ..device.interface import CompiledFunction, CompilerFailure, Prepared
+from ..errors import CompileError, LaunchError
+from ..text import render, signature
+from . import arguments
+
+Dim3 = tuple[int, int, int]
+# The last block's threads count on past the last element.
+_LARGEST_INT_INDEX = 2**31 - 1 - 2**16
+#: Forms of arguments that a kernel remembers to have checked.
+_CAPACITY = 4096
+
+
+def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
+    """``value``, an integer or a tuple, list or 1-D array of them, as three sizes, the missing ones 1.
+
+    Raises:
+        LaunchError: not one to three integers that are at least 0.
+    """
+    several = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    given: tuple[Any, ...] = tuple(cast("Sequence[int]", value)) if several else (value,)
+    try:
+        sizes = [operator.index(n) for n in given]
+    except TypeError:
+        sizes = []
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+        raise LaunchError(f"{argument}: expected one to three integers that are at least 0, got {value!r}")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+_BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
+
+
+class BoundKernel:
+    """A kernel whose template variables are all bound, compiled for one device.
+
+    Attributes:
+        device: the device that it runs on.
+        rendered: the text and the variables that it was rendered from.
+        signature: the parsed name and parameters.
+        block: threads of a block along x, y and z.
+        function: what the device compiled; it launches checked values without a check of its own.
+    """
+
+    def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
+        unit = signature.parse(rendered.text, render.is_own(rendered.template))
+        self.device = device
+        self.rendered = rendered
+        self.signature = unit.signature
+        self.block = block
+        _check_block(block, device, self.signature.name)
+        try:
+            self.function: CompiledFunction = device.backend.compile(device.index, unit)
+        except CompilerFailure as failure:
+            raise _compile_error(failure.log, rendered, device) from None
+        _check_bounds(block, self.attributes, self.signature)
+        self._prepared: dict[tuple[Any, ...], Prepared] = {}
+        self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
+        self._converters = arguments.converters(unit.signature, device)
+        self._written = [i for i, p in enumerate(unit.signature.params) if not p.const and p.kind != "scalar"]
+
+    @property
+    def attributes(self) -> Mapping[str, int]:
+        """CUDA's function attributes, those that the device knows."""
+        return self.function.attributes
+
+    def __call__(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> None:
+        """Launch on the current stream.
+
+        Args:
+            args: one argument a parameter: an Array (or None, a null pointer), a number, or ``bytes``.
+            grid: blocks along x, y and z; a zero launches nothing.
+            shared: bytes of dynamic shared memory a block.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the launch its device.
+            KernelFault: the kernel failed while it ran.
+        """
+        if not self.device.is_current():
+            with self.device.activate():
+                return self(args, grid, shared)
+        name = self.signature.name
+        if len(args) != len(self._converters):
+            wanted = ", ".join(f"{p.type_text} {p.name}" for p in self.signature.params)
+            raise LaunchError(
+                f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
+            )
+        key: tuple[Any, ...] = ()
+        if self.device.kind == "cuda":
+            if not isinstance(grid, (int, tuple)):
+                grid = as_dim3(grid, "grid")
+            key = (grid, shared, *_forms(args))
+            launch = self._prepared.get(key)
+            if launch is not None and self._launch_again(launch, args):
+                return
+        values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
+        if self._written:
+            arguments.check_overlap(self.signature, values, self._written)
+        blocks = as_dim3(grid, "grid")
+        if 0 in blocks:
+            return
+        self._check_launch(blocks, shared)
+        try:
+            self.function(blocks, self.block, shared, values)
+        finally:  # a kernel that fails on the way has written what it has
+            self._bump(args)
+        if key and arguments.plain(self.signature, args, values):
+            if len(self._prepared) >= _CAPACITY:
+                self._prepared.clear()
+            made = self.function.prepare(blocks, self.block, shared, ())
+            self._prepared[grid, shared, *_forms(args)] = made
+
+    def _launch_again(self, launch: Prepared, args: Sequence[Any]) -> bool:
+        """Launch on a GPU what a call of the same form has checked; False where a number needs more care."""
+        arguments.check_spans(self.signature, args, self._written)
+        pairs = zip(self._converters, args, strict=True)
+        values = [
+            arg._operand if isinstance(arg, Array) else 0 if arg is None else convert(arg)
+            for convert, arg in pairs
+        ]
+        try:
+            launch(*values)
+        except OverflowError:
+            return False
+        self._bump(args)
+        return True
+
+    def _bump(self, args: Sequence[Any]) -> None:
+        for i in self._written:
+            if args[i] is not None:
+                args[i]._bump(self.signature.name)
+        if tape.active():
+            arrays = [
+                (p.name, a) for p, a in zip(self.signature.params, args, strict=True) if isinstance(a, Array)
+            ]
+            tape.launched(
+                self.signature.name, arrays, [args[i] for i in self._written if args[i] is not None]
+            )
+
+    def _check_launch(self, grid: Dim3, shared: int) -> None:
+        limits = self.device.properties
+        for axis, size, limit in zip("xyz", grid, limits.max_grid, strict=True):
+            if size > limit:
+                raise LaunchError(
+                    f"{self.signature.name}: grid.{axis} is {size}, and {limits.name} takes {limit} at most"
+                )
+        if not isinstance(shared, int) or shared < 0:
+            raise LaunchError(f"{self.signature.name}: shared: expected bytes, at least 0, got {shared!r}")
+        if self._static_shared + shared > limits.max_shared_memory_per_block:
+            raise LaunchError(
+                f"{self.signature.name}: shared is {shared} bytes beside {self._static_shared} static ones, "
+                f"and {limits.name} has {limits.max_shared_memory_per_block} a block"
+            )
+
+
+def _forms(args: Sequence[Any]) -> list[Any]:
+    """What the checks of a launch depend on: layouts, and the types of what are no arrays."""
+    return [arg._layout or arg._planned() if isinstance(arg, Array) else type(arg) for arg in args]
+
+
+def _check_block(block: Dim3, device: Device, name: str) -> None:
+    limits = device.properties
+    threads = block[0] * block[1] * block[2]
+    if threads > limits.max_threads_per_block or any(
+        n > m for n, m in zip(block, limits.max_block, strict=True)
+    ):
+        raise LaunchError(
+            f"{name}: block is {block}, {threads} threads; {limits.name} takes "
+            f"{limits.max_threads_per_block} at most, and {limits.max_block} along x, y and z"
+        )
+    if threads == 0:
+        raise LaunchError(f"{name}: block is {block}; expected at least one thread")
+
+
+def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.Signature) -> None:
+    threads = block[0] * block[1] * block[2]
+    given = (attributes.get("max_threads_per_block"), parsed.max_threads)
+    allowed = min((n for n in given if n is not None), default=threads)
+    if threads > allowed:
+        raise LaunchError(
+            f"{parsed.name}: block is {block}, {threads} threads; this kernel, by its __launch_bounds__ or "
+            f"its registers, takes {allowed} at most"
+        )
+
+
+def _compile_error(log: str, rendered: render.Rendered, target: object) -> CompileError:
+    parts = [f"{rendered.template} does not compile for {target}", log.strip()]
+    spot = render.locate(log)
+    if spot is not None:
+        name, line = spot
+        parts += [f"{name}, line {line}:", render.excerpt(render.source_of(name), line)]
+    parts.append(f"bound variables: {render.describe(rendered.variables)}")
+    return CompileError("\n".join(parts), log, rendered.text)
+
+
+class Kernel:
+    """A CUDA C++ kernel as a Jinja2 template, the same for both devices.
+
+    Kernels of a stream run in the order of their launches. On GPUs of compute capability 9 and later (driver 12.3 and
+    later) a launch begins while the kernel before it ends, unless its text has ``__restrict__`` or ``__ldg``, which
+    allow reading too early: compiled for them, such a kernel begins with a wait (``griddepcontrol.wait``), which
+    neither :meth:`source` nor :meth:`ptx` show.
+
+    A kernel has no derivative. Where an argument is an array that a tape tracks, the tape remembers what the kernel
+    wrote: its values are free to use, and a gradient through it is a :class:`GradientError`. Call the kernel in the
+    ``forward`` of a :class:`Function`, or pass it :func:`stop_gradient` of what is constant.
+
+    Args:
+        source: the kernel's text (anything with a line break or a brace), the name of a template,
+            or a ``Path`` to a file.
+        block: threads of a block: an integer, or up to three for x, y and z.
+        name: what the compiled symbol is called, for a template that writes ``<< name >>``.
+        variables: template variables. ``elem`` may be a dtype; unset, it is the dtype of the first
+            array of each call. ``acc``, ``index``, ``vec``, ``block``, ``block_x``, ``block_y``,
+            ``block_z`` and ``name`` are set from the rest unless they are given.
+
+    Raises:
+        TemplateError: there is no such template.
+        TypeError: ``source`` is neither a string nor a path.
+
+    >>> import cukern as ck
+    >>> axpy = ck.Kernel('''
+    ... extern "C" __global__ void << name >>(<< elem >> a, const << elem >>* x, << elem >>* y, int n) {
+    ...     int i = blockIdx.x * << block >> + threadIdx.x;
+    ...     if (i < n) y[i] = a * x[i] + y[i];
+    ... }''', name="axpy")
+    >>> x, y = ck.asarray([1.0, 2.0]), ck.asarray([10.0, 20.0])
+    >>> axpy(3, x, y, x.size)
+    >>> y.tolist()
+    [13.0, 26.0]
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        block: int | Sequence[int] = 256,
+        name: str | None = None,
+        **variables: Any,
+    ) -> None:
+        if isinstance(source, Path):
+            self.name = name or source.stem
+            self.template = render.add_source(source.read_text(), str(source))
+        elif not isinstance(source, str):
+            raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")
+        elif any(mark in source for mark in "\n{"):
+            self.name = name or "kernel"
+            self.template = render.add_source(source, self.name)
+        else:
+            self.name = name or Path(source).stem
+            self.template = source
+            render.source_of(source)
+        self.block = as_dim3(block, "block")
+        self.variables = copy.deepcopy(variables)
+        self._bound: dict[Any, BoundKernel] = {}
+        #: Held by the thread that compiles a form, while others want the same.
+        self._making: dict[Any, threading.Lock] = {}
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.template!r}, block={self.block}, {render.describe(self.variables)})"
+
+    def _resolve(self, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], Dim3]:
+        """All template variables, and the block."""
+        bound = {**self.variables, **overrides}
+        block = as_dim3(bound.pop("block", self.block), "block")
+        words = [self.name]
+        if "elem" in bound:
+            row = dtypes.info(_element(bound["elem"], "elem"))
+            words.append(row.name)
+            bound["elem"] = row.cxx
+            bound.setdefault("acc", row.acc)
+            bound.setdefault("vec", 16 // row.itemsize)
+        if "acc" in bound:
+            bound["acc"] = dtypes.info(_element(bound["acc"], "acc")).cxx
+        for size, axis in zip(block, "xyz", strict=True):
+            if f"block_{axis}" in bound:
+                raise LaunchError(f"{self.name}: block_{axis}: give block=(x, y, z), from which it follows")
+            bound[f"block_{axis}"] = size
+        bound.setdefault("index", "int")
+        bound["block"] = block[0] * block[1] * block[2]
+        symbol = "_".join([*words, str(bound["block"])])
+        symbol = "".join(c if c.isascii() and c.isalnum() else "_" for c in symbol)
+        bound.setdefault("name", symbol if not symbol[0].isdigit() else f"_{symbol}")
+        return bound, block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = render.source_of(self.template) if self.template.startswith("<") else self.template
+        return _remake, (type(self), source, self.block, self.name, self.variables)
+
+    def bind(self, device: Device | str | None = None, /, **overrides: Any) -> BoundKernel:
+        """Render and compile, or find what an earlier call compiled.
+
+        Args:
+            device: where it will run; the current device if None.
+            overrides: template variables, and ``block``.
+
+        Raises:
+            TemplateError: the template cannot be rendered.
+            CompileError: the rendered text does not compile.
+            LaunchError: the block is more than the device takes.
+        """
+        device = current() if device is None else Device(device)
+        if not isinstance(overrides.get("block", 0), int):
+            overrides["block"] = as_dim3(overrides["block"], "block")
+        key = (device, *sorted((k, _freeze(v, k)) for k, v in overrides.items()))
+        found = self._bound.get(key)
+        if found is None:
+            variables, block = self._resolve(overrides)
+            with self._making.setdefault(key, threading.Lock()):
+                found = self._bound.get(key)
+                if found is None:
+                    rendered = render.render(self.template, variables)
+                    found = self._bound[key] = BoundKernel(rendered, device, block)
+        return found
+
+    def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:
+        arrays = [arg for arg in args if isinstance(arg, Array)]
+        if not arrays:
+            self._refuse_packed(args)
+        if "elem" not in overrides and "elem" not in self.variables and arrays:
+            overrides["elem"] = arrays[0].dtype
+        given = overrides.keys() | self.variables.keys()
+        if "index" not in given and any(a.size > _LARGEST_INT_INDEX for a in arrays):
+            overrides["index"] = "long long"
+        return (arrays[0].device if arrays else current()), overrides
+
+    def _refuse_packed(self, args: Sequence[Any]) -> None:
+        """Say how arguments that come in a tuple, as in CuPy's order, are written here."""
+        if len(args) == 3 and isinstance(args[2], (tuple, list)):
+            raise LaunchError(
+                f"{self.name}: arguments come one by one, and the grid and the block by name: CuPy's "
+                "kernel(grid, block, (x, y, n)) is kernel(x, y, n, grid=grid, block=block) here"
+            )
+        if len(args) == 1 and isinstance(args[0], (tuple, list)):
+            raise LaunchError(
+                f"{self.name}: arguments come one by one: kernel(x, y, n), not kernel((x, y, n))"
+            )
+
+    def __call__(
+        self, *args: Any, grid: int | Sequence[int] | None = None, shared: int = 0, **overrides: Any
+    ) -> None:
+        """Launch on the device of the arrays.
+
+        Args:
+            args: one argument a parameter. ``const T*`` and ``T*`` take an Array of that dtype, made
+                contiguous for a read, or None; ``View`` takes any strides; a scalar is cast to the
+                declared type; a struct takes ``bytes``.
+            grid: blocks along x, y and z. None: one thread for each element of the first written
+                array, or of the first array.
+            shared: bytes of dynamic shared memory a block.
+            overrides: template variables, and ``block``, for this call.
+
+        Raises:
+            TemplateError, CompileError: as :meth:`bind`.
+            LaunchError: an argument does not fit its parameter, or the launch its device.
+            KernelFault: the kernel failed while it ran; on the host also if it wrote beside an array or beyond
+                ``shared``, or took longer than ``CUKERN_KERNEL_TIMEOUT`` (60 seconds).
+        """
+        device, overrides = self._defaults(args, overrides)
+        bound = self.bind(device, **overrides)
+        if grid is None:
+            written = [args[i] for i in bound._written if i < len(args) and isinstance(args[i], Array)]
+            sized = written or [arg for arg in args if isinstance(arg, Array)]
+            threads = bound.block[0] * bound.block[1] * bound.block[2]
+            if not sized:
+                raise LaunchError(
+                    f"{bound.signature.name}: grid: expected a grid, as no argument is an array"
+                )
+            grid = -(-sized[0].size // threads)
+        try:
+            bound(args, grid, shared)
+        except LaunchError as error:
+            named = [p.name for p in bound.signature.params[len(args) :] if p.name in overrides]
+            if named:
+                raise LaunchError(f"{error}; {_BY_POSITION}, not {named[0]}=") from None
+            raise
+
+    def source(self, *args: Any, **overrides: Any) -> str:
+        """The text that a call with these arguments compiles.
+
+        Raises:
+            TemplateError: the template cannot be rendered.
+        """
+        _, overrides = self._defaults(args, overrides)
+        return render.render(self.template, self._resolve(overrides)[0]).text
+
+    def ptx(self, *args: Any, arch: str = "sm_90", **overrides: Any) -> str:
+        """The PTX that NVRTC makes of :meth:`source`; needs no GPU.
+
+        Args:
+            arch: the virtual architecture to compile for.
+
+        Raises:
+            TemplateError, CompileError: as :meth:`bind`.
+            DeviceError: no NVRTC is installed.
+        """
+        from ..device import nvrtc
+
+        _, overrides = self._defaults(args, overrides)
+        rendered = render.render(self.template, self._resolve(overrides)[0])
+        try:
+            return nvrtc.compile(rendered.text, arch=arch).ptx
+        except CompilerFailure as failure:
+            raise _compile_error(failure.log, rendered, arch) from None
+
+    def attributes(self, *args: Any, **overrides: Any) -> Mapping[str, int]:
+        """CUDA's function attributes of the kernel that a call with these arguments launches."""
+        device, overrides = self._defaults(args, overrides)
+        return self.bind(device, **overrides).attributes
+
+
+def _remake(cls: type[Kernel], source: str, block: Dim3, name: str, variables: dict[str, Any]) -> Kernel:
+    return cls(source, block, name, **variables)
+
+
+def _element(elem: Any, argument: str) -> dtypes.DType:
+    known = dtypes.from_cxx(elem) if isinstance(elem, str) else None
+    return known if known is not None else dtypes.as_dtype(elem, argument)
+
+
+def _freeze(value: Any, name: str) -> Any:
+    """A hashable stand-in of a template variable, different for what renders differently."""
+    if isinstance(value, dict):
+        return dict, tuple((key, _freeze(item, name)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(_freeze(item, name) for item in value)
+    if isinstance(value, float):
+        return float, repr(value)
+    if isinstance(value, Array):
+        raise TypeError(f"{name}: {_BY_POSITION}; what is given by name is a template variable")
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"{name}: a template variable is a number, a string, a dtype, or a list, tuple or dict of these; "
+            f"got {type(value).__name__}"
+        ) from None
+    return type(value), value

@@ -1,0 +1,190 @@
+"""Einstein's sums: contracted pair by pair, in the order that opt_einsum finds, by transposes and matrix products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..elementwise.axes import public, require_arrays
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..reduction.rows import sum
+from ..shape.views import permute_dims, reshape, squeeze
+from .products import diagonal, matmul
+
+__all__ = ["einsum"]
+
+
+@lru_cache(maxsize=4096)
+def _plan(key: tuple[Any, ...], optimize: Any) -> tuple[list[str], str, list[tuple[int, ...]]]:
+    """The labels of each operand and of the result, and the pairs to contract."""
+    from opt_einsum import contract_path
+    from opt_einsum.parser import parse_einsum_input
+
+    inputs, output, shapes = parse_einsum_input(list(key), shapes=True)
+    terms = inputs.split(",")
+    for term, shape in zip(terms, shapes, strict=True):
+        if len(term) != len(shape):
+            raise ValueError(f"einsum: the labels {term!r} do not fit an operand of shape {shape}")
+    if len(terms) < 3:
+        return terms, output, [tuple(range(len(terms)))]
+    path, _ = contract_path(f"{inputs}->{output}", *shapes, shapes=True, optimize=optimize)
+    return terms, output, [tuple(pair) for pair in path]
+
+
+def _sizes(terms: Sequence[str], operands: Sequence[Array]) -> dict[str, int]:
+    """The size of each label; of 1 and another size, the other.
+
+    Raises:
+        ValueError: two sizes of one label differ.
+    """
+    found: dict[str, int] = {}
+    for term, x in zip(terms, operands, strict=True):
+        for label, size in zip(term, x.shape, strict=True):
+            have = found.setdefault(label, size)
+            if have != size and 1 not in (have, size):
+                raise ValueError(f"einsum: the axes {label!r} have sizes {have} and {size}")
+            found[label] = max(have, size) if 0 not in (have, size) else 0
+    return found
+
+
+def _diagonals(x: Array, term: str) -> tuple[Array, str]:
+    """``x`` with repeated labels as diagonals."""
+    for label in dict.fromkeys(term):
+        while term.count(label) > 1:
+            first = term.index(label)
+            second = term.index(label, first + 1)
+            if x.shape[first] != x.shape[second]:
+                raise ValueError(
+                    f"einsum: the axes {label!r} have sizes {x.shape[first]} and {x.shape[second]}"
+                )
+            x = diagonal(x, 0, first, second)
+            term = term[:first] + term[first + 1 : second] + term[second + 1 :] + label
+    return x, term
+
+
+def _narrowed(x: Array, term: str, sizes: dict[str, int]) -> tuple[Array, str]:
+    """``x`` without the axes of size 1 that another operand has longer: what it broadcasts along."""
+    gone = tuple(i for i, label in enumerate(term) if x.shape[i] != sizes[label])
+    return (squeeze(x, gone), _without(term, gone)) if gone else (x, term)
+
+
+def _summed(x: Array, term: str, keep: frozenset[str]) -> tuple[Array, str]:
+    """``x`` summed over the labels that nobody else wants."""
+    gone = tuple(i for i, label in enumerate(term) if label not in keep)
+    return (sum(x, gone, dtype=x.dtype), _without(term, gone)) if gone else (x, term)
+
+
+def _without(term: str, places: tuple[int, ...]) -> str:
+    return "".join(label for i, label in enumerate(term) if i not in places)
+
+
+def _ordered(x: Array, term: str, wanted: str) -> Array:
+    return permute_dims(x, [term.index(label) for label in wanted]) if term != wanted else x
+
+
+def _aligned(x: Array, term: str, labels: str) -> Array:
+    """``x`` with its axes in the order of ``labels``, of size 1 where it has not the label."""
+    have = "".join(label for label in labels if label in term)
+    x = _ordered(x, term, have)
+    sizes = dict(zip(have, x.shape, strict=True))
+    return reshape(x, tuple(sizes.get(label, 1) for label in labels))
+
+
+@fuse(static=["axes", "dtype"])
+def _sum_of_products(x: Array, y: Array, axes: tuple[int, ...], dtype: dtypes.DType) -> Array:
+    return sum(x * y, axes, dtype=dtype)
+
+
+def _pair(
+    a: Array, s: str, b: Array, t: str, keep: frozenset[str], sizes: dict[str, int]
+) -> tuple[Array, str]:
+    """Two operands contracted: elementwise where a matrix product has no use, else as one of a batch."""
+    a, s = _summed(a, s, keep | frozenset(t))
+    b, t = _summed(b, t, keep | frozenset(s))
+    batch = "".join(label for label in s if label in t and label in keep)
+    inner = "".join(label for label in s if label in t and label not in keep)
+    rows = "".join(label for label in s if label not in t)
+    columns = "".join(label for label in t if label not in s)
+    if not inner:
+        labels = batch + rows + columns
+        return _aligned(a, s, labels) * _aligned(b, t, labels), labels
+    if batch and not rows and not columns:
+        axes = tuple(range(len(batch), len(batch + inner)))
+        return _sum_of_products(
+            _ordered(a, s, batch + inner), _ordered(b, t, batch + inner), axes, a.dtype
+        ), batch
+    shape = [sizes[label] for label in batch]
+    m, n, k = (math.prod(sizes[label] for label in part) for part in (rows, columns, inner))
+    left = reshape(_ordered(a, s, batch + rows + inner), (*shape, m, k))
+    right = reshape(_ordered(b, t, batch + inner + columns), (*shape, k, n))
+    labels = batch + rows + columns
+    return reshape(matmul(left, right), tuple(sizes[label] for label in labels)), labels
+
+
+def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]:
+    """What the subscripts say of which shapes, and the arrays, in their common dtype.
+
+    Raises:
+        TypeError: an operand is no array.
+        ValueError: there is none.
+    """
+    key: list[Any] = list(operands)
+    named = bool(operands) and isinstance(operands[0], str)
+    # Without a string, lists of labels stand behind each array, and behind them those of the result.
+    places = range(1, len(operands)) if named else range(0, len(operands) - len(operands) % 2, 2)
+    given = [operands[i] for i in places]
+    if not given:
+        raise ValueError("einsum: expected at least one array")
+    arrays = require_arrays(given, "einsum", [f"operands[{i}]" for i in places])
+    for i, x in zip(places, arrays, strict=True):
+        key[i] = x.shape
+    key = [one.replace(" ", "") if isinstance(one, str) else tuple(one) for one in key]
+    dtype = dtypes.result_type(*(x.dtype for x in arrays))
+    return tuple(key), [astype(x, dtype, copy=False) for x in arrays]
+
+
+@public
+def einsum(*operands: Any, optimize: Any = "auto") -> Array:
+    """The sum of products over labelled axes, as ``numpy.einsum``; differentiable.
+
+    Args:
+        operands: a string of subscripts such as ``"ij,jk->ik"`` and the arrays, or arrays and lists of labels by
+            turns.
+        optimize: how opt_einsum looks for the order of three operands or more, such as ``"greedy"`` or ``"optimal"``;
+            False takes them from left to right, and a list of pairs as ``numpy.einsum_path`` gives them in that order.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        TypeError: an operand is no array.
+        ValueError: the subscripts do not fit the operands.
+
+    >>> import cukern as ck
+    >>> ck.einsum("ij,ij->i", ck.ones((2, 3)), ck.ones((2, 3))).tolist()
+    [3.0, 3.0]
+    """
+    key, arrays = _arguments(operands)
+    order = optimize
+    if isinstance(optimize, (list, tuple)):
+        order = tuple(tuple(pair) for pair in optimize if not isinstance(pair, str))
+    try:
+        terms, output, path = _plan(key, order)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"einsum: {str(error).removeprefix('einsum: ')}") from None
+    diagonals = [_diagonals(x, term) for x, term in zip(arrays, terms, strict=True)]
+    sizes = _sizes([term for _, term in diagonals], [x for x, _ in diagonals])
+    parts = [_narrowed(x, term, sizes) for x, term in diagonals]
+    for chosen in path:
+        taken = [parts[i] for i in chosen]
+        parts = [part for i, part in enumerate(parts) if i not in chosen]
+        keep = frozenset(output).union(*(term for _, term in parts))
+        x, term = taken[0]
+        for k, (y, other) in enumerate(taken[1:], 2):
+            x, term = _pair(x, term, y, other, keep.union(*(t for _, t in taken[k:])), sizes)
+        parts.append(_summed(x, term, keep))
+    ((x, term),) = parts
+    return _ordered(x, term, output)

@@ -1,0 +1,211 @@
+"""LAPACK by the device's library: what every factorisation needs, inverses and linear equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import empty, ones
+from ..autodiff import tape
+from ..device.cuda.libraries import needed
+from ..elementwise.axes import on_device, require_array, require_arrays
+from ..elementwise.function import astype
+from ..elementwise.plan import broadcast_shapes
+from ..errors import DeviceError
+from ..shape.views import (
+    broadcast_to,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    reshape,
+    squeeze,
+    tril,
+    triu,
+)
+from .products import from_diagonal, matmul
+
+Vjp = Callable[[Sequence[Any], Sequence[Array]], Array | None]
+
+
+def matrices(x: Any, name: str, square: bool = False) -> Array:
+    """``x`` as matrices of float32 or float64; integers get the default floating dtype, or float32 for a half one.
+
+    Raises:
+        TypeError: half types, which LAPACK has not.
+        ValueError: there are not two axes.
+        LinAlgError: the matrices are not square, and must be.
+    """
+    x = require_array(x, name)
+    if x.ndim < 2:
+        raise LinAlgError(f"{name}: x: expected at least two axes, got shape {x.shape}")
+    if square and x.shape[-1] != x.shape[-2]:
+        raise LinAlgError(f"{name}: x: expected square matrices, got shape {x.shape}")
+    return floating(x, name)
+
+
+def floating(x: Array, name: str) -> Array:
+    """``x`` in a dtype of LAPACK."""
+    _refuse_halves(x, name)
+    if x.dtype in dtypes.FLOATS:
+        return x
+    default = dtypes.get_default_dtype()
+    return astype(x, default if default == dtypes.float64 else dtypes.float32)
+
+
+def _refuse_halves(x: Array, name: str) -> None:
+    if x.dtype in (dtypes.float16, dtypes.bfloat16):
+        raise TypeError(
+            f"{name}: expected float32 or float64, got {dtypes.info(x.dtype).name}; cast it first"
+        )
+
+
+def promoted(x1: Any, x2: Any, name: str, arguments: tuple[str, str] = ("x1", "x2")) -> tuple[Array, Array]:
+    """Two arrays in the dtype that they promote to."""
+    x1, x2 = require_arrays((x1, x2), name, arguments)
+    for x in (x1, x2):
+        _refuse_halves(x, name)
+    dtype = dtypes.result_type(x1.dtype, x2.dtype)
+    return astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
+
+
+@on_device
+def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
+    """The results of a function of numpy.linalg or cupy.linalg.
+
+    Raises:
+        DeviceError: the GPU's library cannot be loaded.
+    """
+    xp = x.device.xp
+    others = [one._data if isinstance(one, Array) else one for one in args]
+    with np.errstate(all="ignore"), nullcontext() if x.device.kind == "host" else needed(xp, "cusolver"):
+        made = getattr(xp.linalg, name)(x._data, *others, **options)
+    parts = made if isinstance(made, tuple) else (made,)
+    return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]
+
+
+def differentiable(name: str, x: Array, outputs: Sequence[Array], saved: Sequence[Array], vjp: Vjp) -> None:
+    """Record outputs with a derivative of their cotangents, None where there is none, and of what is saved."""
+    if tape.recording((x,)):
+
+        def rule(given: Sequence[Any], kept: Sequence[Array], needs: object) -> tuple[Array | None]:
+            return (vjp(given, kept),)
+
+        tape.record(name, (x,), outputs, rule, saved, materialize=False)
+
+
+def identity(n: int, like: Array) -> Array:
+    """The identity matrix of the dtype and on the device of another array."""
+    return from_diagonal(ones(n, like.dtype, like.device), n, n, 0)
+
+
+def total(*parts: Array | None) -> Array | None:
+    """The sum of what there is."""
+    made: Array | None = None
+    for part in parts:
+        if part is not None:
+            made = part if made is None else made + part
+    return made
+
+
+def transposed(x: Array) -> Array:
+    return matrix_transpose(x)
+
+
+def inv(x: Array, /) -> Array:
+    """The inverses of square matrices.
+
+    Raises:
+        LinAlgError: a matrix is not square, or, on the host, singular.
+        TypeError: ``x`` is of a half type.
+    """
+    a = matrices(x, "inv", square=True)
+    (y,) = library(a, "inv")
+    differentiable(
+        "inv", a, (y,), (y,), lambda g, s: -matmul(matmul(transposed(s[0]), g[0]), transposed(s[0]))
+    )
+    return y
+
+
+def _equations(x1: Array, x2: Array, name: str) -> tuple[Array, Array]:
+    """Square matrices and right sides that fit, in one dtype of LAPACK."""
+    x1, x2 = promoted(x1, x2, name)
+    a, b = matrices(x1, name, square=True), floating(x2, name)
+    if a.device is not b.device:
+        raise DeviceError(f"{name}: expected arrays on one device, got {a.device} and {b.device}")
+    if not b.ndim or b.shape[-2 if b.ndim > 1 else -1] != a.shape[-1]:
+        raise ValueError(f"{name}: x2 of shape {x2.shape} does not fit x1 of shape {x1.shape}")
+    return a, b
+
+
+def solve(x1: Array, x2: Array, /) -> Array:
+    """The ``y`` for which ``x1 @ y`` is ``x2``.
+
+    Args:
+        x1: shape (..., n, n).
+        x2: shape (..., n, k), or (n,).
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        LinAlgError: a matrix is not square, or, on the host, singular.
+        ValueError: the shapes do not fit.
+    """
+    a, b = _equations(x1, x2, "solve")
+    if b.ndim == 1:
+        return squeeze(solve(a, expand_dims(b, 1)), -1)
+    if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right sides
+        columns = moveaxis(b, -2, 0)
+        return moveaxis(reshape(solve(a, reshape(columns, (b.shape[-2], -1))), columns.shape), 0, -2)
+    batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
+    a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
+    y = library(a, "solve", b)[0] if b.size else empty(b.shape, b.dtype, b.device)
+    if tape.recording((a, b)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            a, y = saved
+            above = solve(transposed(a), given[0])
+            return [-matmul(above, transposed(y)) if needs[0] else None, above]
+
+        tape.record("solve", (a, b), (y,), vjp, (a, y))
+    return y
+
+
+def solve_triangular(
+    x1: Array, x2: Array, /, *, lower: bool = False, trans: bool = False, unit_diagonal: bool = False
+) -> Array:
+    """The ``y`` for which ``x1 @ y`` is ``x2``, where ``x1`` is triangular.
+
+    Args:
+        x1: shape (..., n, n); of each matrix one triangle is read.
+        x2: shape (..., n, k), or (n,).
+        lower: whether that is the lower one.
+        trans: whether the transpose of ``x1`` is meant.
+        unit_diagonal: whether the diagonal is taken as ones, and not read.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        LinAlgError: a matrix is not square, or, on the host, singular.
+        TypeError: an argument is of a half type.
+        ValueError: the shapes do not fit.
+
+    >>> import cukern as ck
+    >>> solve_triangular(ck.asarray([[2.0, 1.0], [9.0, 4.0]]), ck.asarray([4.0, 8.0])).tolist()
+    [1.0, 2.0]
+    """
+    a, b = _equations(x1, x2, "solve_triangular")
+    triangle = (tril if lower else triu)(a, k=(-1 if lower else 1) if unit_diagonal else 0)
+    if unit_diagonal:
+        triangle = triangle + identity(a.shape[-1], a)
+    if trans:
+        triangle, lower = transposed(triangle), not lower
+    if not lower:
+        return solve(triangle, b)
+    # Backwards, it is an upper triangle: elimination finds nothing to do in that, and exchanges no rows.
+    rows = -1 if b.ndim == 1 else -2
+    return flip(solve(flip(triangle, axis=(-2, -1)), flip(b, axis=rows)), axis=rows)

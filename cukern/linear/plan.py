@@ -1,0 +1,319 @@
+"""Products of ndarrays, by the library of their device: cuBLAS as it is, or NumPy's and CuPy's ``matmul``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout, fresh_layout
+from ..device import Device
+from ..device.cuda import cublas
+from ..elementwise.plan import Axes, Strides, broadcast_shapes, collapse, divide_up, raw, remember
+from ..kernel import Kernel
+from ..shape.copy import in_order
+
+#: The sizes that the libraries take: C's int.
+_LIMIT = 2**31 - 1
+
+
+def multiply(device: Device, a: Any, b: Any, out: Any = None) -> Any:
+    """``a @ b`` for ndarrays of one dtype on ``device``, which is the current one.
+
+    Args:
+        a: shape (..., m, k).
+        b: shape (..., k, n).
+        out: an ndarray (..., m, n) in C order to write to, of float32 where it is not of their dtype;
+            none of its sizes exceeds what C's int holds.
+
+    Returns:
+        The product, of shape (..., m, n).
+    """
+    xp = device.xp
+    if device.kind == "host":
+        with np.errstate(all="ignore"):
+            return xp.matmul(a, b, out=out)
+    if a.dtype not in dtypes.FLOATS:
+        return xp.matmul(a, b) if out is None else xp.matmul(a, b, out=out)
+    return in_pieces(xp, a, b, _LIMIT) if out is None else _blas(xp, a, b, out)
+
+
+class Plan:
+    """A product of GPU arrays of given layouts: one call of the library, behind copies of what it cannot read.
+
+    Attributes:
+        layout: of the result.
+    """
+
+    __slots__ = ("_call", "_copied", "_current", "_device", "layout")
+
+    def __init__(self, a: Layout, b: Layout) -> None:
+        self._device = a.device
+        self._current = a.device.xp.cuda.runtime.getDevice
+        batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+        self.layout = fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+        self._copied = tuple(cublas.read(one) is None for one in (a, b))
+        call = _call(a.device.xp, *self._read(a, b), self.layout)
+        if call is None and (b.ndim == 2 or math.prod(batch) > _MOST_POINTERS):
+            # One product of all rows makes up for the copy.
+            self._copied = (True, b.ndim > 2 or self._copied[1])
+            call = _call(a.device.xp, *self._read(a, b), self.layout)
+        elif call is None:
+            call = _by_pointers(*self._read(a, b), self.layout)
+        assert call is not None
+        self._call = call
+
+    def _read(self, *layouts: Layout) -> tuple[Layout, Layout]:
+        """The layouts of what the library reads."""
+        a, b = (
+            fresh_layout(one.device, one.dtype, one.shape) if copied else one
+            for one, copied in zip(layouts, self._copied, strict=True)
+        )
+        return a, b
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        """The product, a new array."""
+        if self._current() != self._device.index:
+            with self._device.activate():
+                return self(a, b)
+        if self._copied[0]:
+            a = _copy(a)
+        if self._copied[1]:
+            b = _copy(b)
+        made = Array._made(self.layout)
+        self._call(a._operand, b._operand, made._operand)
+        return made
+
+
+def _copy(x: Array) -> Array:
+    made = Array._wrap(in_order(x.device, x._data), x.device)
+    made._planned()
+    return made
+
+
+_plans: dict[tuple[Layout, Layout], Plan | None] = {}
+
+
+def planned(a: Array, b: Array) -> Plan | None:
+    """The plan for two GPU arrays of one floating dtype whose shapes fit; None where a size is 0 or beyond C's int.
+
+    Raises:
+        ValueError: the batches do not broadcast.
+    """
+    key = (a._layout or a._planned(), b._layout or b._planned())
+    if key not in _plans:
+        made = Plan(*key) if _plain(*key) else None
+        remember(_plans, key, made)
+        return made
+    return _plans[key]
+
+
+def known(a: object, b: object) -> Plan | None:
+    """The plan that there is for two arguments, where they are arrays like those of an earlier product."""
+    if isinstance(a, Array) and isinstance(b, Array):
+        return _plans.get((a._layout or a._planned(), b._layout or b._planned()))
+    return None
+
+
+def _plain(a: Layout, b: Layout) -> bool:
+    sizes = (*a.shape, *b.shape, a.size // max(1, a.shape[-1]), b.size // max(1, b.shape[-1]))
+    return min(sizes) > 0 and max(sizes) <= _LIMIT
+
+
+class Part(NamedTuple):
+    """A matrix in the memory of an array: the array's layout, and what makes the matrix of an ndarray."""
+
+    whole: Layout
+    view: Callable[[Any], Any] = lambda whole: whole
+
+
+class Product:
+    """``out = a @ b`` for matrices in arrays of given layouts, worked out once.
+
+    Args:
+        a: a matrix of a floating dtype that the device's library reads as it is (:func:`readable`).
+        b: likewise.
+        out: its rows contiguous; of the dtype of ``a`` and ``b``, or of their accumulator's.
+    """
+
+    __slots__ = ("_call", "_convert", "_device", "_offsets", "_views")
+
+    def __init__(self, a: Part, b: Part, out: Part) -> None:
+        parts = (a, b, out)
+        self._device = a.whole.device
+        self._views = [part.view for part in parts]
+        self._call: Callable[[int, int, int], None] | None = None
+        # NumPy has no product of half types.
+        self._convert = out.whole.dtype if a.whole.on_host and out.whole.dtype != a.whole.dtype else None
+        matrices = [_stand_in(part) for part in parts]
+        if not a.whole.on_host and all(one.size for one, _ in matrices):
+            self._offsets = tuple(offset for _, offset in matrices)
+            self._call = cublas.prepare(self._device.xp, *(one for one, _ in matrices))
+
+    def __call__(self, a: Array, b: Array, out: Array) -> None:
+        """Write the product; the current device is that of the arrays."""
+        if self._call is not None:
+            i, j, k = self._offsets
+            self._call(a._operand + i, b._operand + j, out._operand + k)
+            return
+        left, right, made = (view(one._data) for view, one in zip(self._views, (a, b, out), strict=True))
+        if self._convert is not None:
+            left, right = left.astype(self._convert), right.astype(self._convert)
+        multiply(self._device, left, right, made)
+
+
+def _stand_in(part: Part) -> tuple[Any, int]:
+    """The matrix as a NumPy array of no memory of its own, and how many bytes into the array it begins."""
+    whole = np.lib.stride_tricks.as_strided(
+        np.empty(1, part.whole.dtype), part.whole.shape, part.whole.strides
+    )
+    matrix = part.view(whole)
+    begin, start = (one.__array_interface__["data"][0] for one in (whole, matrix))
+    return matrix, start - begin
+
+
+def readable(x: Array) -> Array:
+    """A matrix that the library of its device reads as it is: itself, or a copy in C order."""
+    layout = x._layout or x._planned()
+    return x if layout.on_host or cublas.read(layout) else x.contiguous()
+
+
+def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:
+    """The product of two ndarrays in as many products as it takes for no size, and no batch, to exceed ``limit``."""
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]]) if a.ndim > 2 or b.ndim > 2 else ()
+    if max(m, k, n, math.prod(batch)) <= limit:
+        return np.matmul(a, b) if xp is np else _blas(xp, a, b, xp.empty((*batch, m, n), a.dtype))
+    if k > limit:
+        half = k // 2
+        return in_pieces(xp, a[..., :half], b[..., :half, :], limit) + in_pieces(
+            xp, a[..., half:], b[..., half:, :], limit
+        )
+    # Places are counted from the last axis, as batches broadcast.
+    at = (
+        -2
+        if m > limit
+        else -1
+        if n > limit
+        else max(range(len(batch)), key=batch.__getitem__) - len(batch) - 2
+    )
+    size = (*batch, m, n)[at]
+    parts = []
+    for start, end in ((0, size // 2), (size // 2, size)):
+        left = a if at == -1 else _cut(a, at, start, end)
+        right = b if at == -2 else _cut(b, at, start, end)
+        parts.append(raw(in_pieces(xp, left, right, limit)))
+    return xp.concatenate(parts, axis=at).view(a.dtype)
+
+
+def _cut(data: Any, axis: int, start: int, end: int) -> Any:
+    """Part of an axis, counted from the last; all of one that broadcasts."""
+    if -axis > data.ndim or data.shape[axis] == 1:
+        return data
+    return data[(..., slice(start, end)) + (slice(None),) * (-axis - 1)]
+
+
+def _blas(xp: Any, a: Any, b: Any, out: Any) -> Any:
+    """``a @ b`` in ``out`` by one call of cuBLAS, with copies where it takes several steps through a batch."""
+    if not out.size:
+        return out
+    if not a.shape[-1]:
+        raw(out)[...] = 0
+        return out
+    a, b = cublas.readable(xp, a), cublas.readable(xp, b)
+    call = _call(xp, a, b, out)
+    if call is None:
+        a, b = (xp.ascontiguousarray(raw(one)).view(one.dtype) for one in (a, b))
+        call = _call(xp, a, b, out)
+    assert call is not None
+    call(*(one.data.ptr for one in (a, b, out)))
+    return out
+
+
+class _Matrix(NamedTuple):
+    """What describes a matrix in memory, as an ndarray does."""
+
+    dtype: dtypes.DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+Call = Callable[[int, int, int], None]
+_prepared: dict[tuple[Any, ...], Call] = {}
+
+
+def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
+    """The call of cuBLAS, of three addresses, for ``out = a @ b``; None where no single step leads through the batch.
+
+    Args:
+        a: an ndarray or a layout that :func:`cublas.read` reads.
+        b: likewise.
+        out: likewise, in C order.
+    """
+    if b.ndim == 2 and a.ndim > 2:
+        rows = _rows(a)
+        if rows is not None:  # one product of all rows
+            a, out = rows, _rows(out)
+    axes = _batch(a, b, out)
+    if len(axes.shape) > 1:
+        return None
+    inner = tuple([one[-1] if one else 0 for one in axes.steps])
+    count = axes.shape[0] if axes.shape else 1
+    left, right, made = (_Matrix(one.dtype, one.shape[-2:], one.strides[-2:]) for one in (a, b, out))
+    key = (left, right, made, count, inner)
+    call = _prepared.get(key)
+    if call is None:
+        call = remember(_prepared, key, cublas.prepare(xp, left, right, made, count, inner))
+    return call
+
+
+def _rows(x: Any) -> _Matrix | None:
+    """An array of several axes as one matrix of all its rows, where one step leads from each to the next."""
+    axes = collapse(x.shape[:-1], [_steps(x, x.shape[:-1], x.strides[:-1])])
+    if len(axes.shape) > 1:
+        return None
+    (step,) = axes.steps[0] or (x.shape[-1],)
+    made = _Matrix(x.dtype, (math.prod(x.shape[:-1]), x.shape[-1]), (step * x.dtype.itemsize, x.strides[-1]))
+    return None if cublas.read(made) is None else made
+
+
+def _batch(a: Any, b: Any, out: Any) -> Axes:
+    """The axes of a batch, and the steps through it, in elements, in the three."""
+    shape = out.shape[:-2]
+    return collapse(shape, [_steps(one, shape, one.strides[:-2]) for one in (a, b, out)])
+
+
+def _steps(x: Any, shape: tuple[int, ...], strides: Sequence[int]) -> Strides:
+    """Steps in elements along axes that the leading ones of ``x`` are broadcast to."""
+    sizes, size = x.shape[: len(strides)], x.dtype.itemsize
+    own = [0 if n == 1 else stride // size for n, stride in zip(sizes, strides, strict=True)]
+    return (0,) * (len(shape) - len(own)) + tuple(own)
+
+
+#: Matrices of a product at most whose addresses are written down: a grid's second and third axes count no further.
+_MOST_POINTERS = 65535
+_POINTERS = Kernel("linear/pointers.cu", block=128)
+
+
+def _by_pointers(a: Layout, b: Layout, out: Layout) -> Call:
+    """:func:`_call` for a batch that takes several steps: one launch writes a table of addresses, one multiplies."""
+    device, axes = out.device, _batch(a, b, out)
+    count, size = math.prod(axes.shape), out.dtype.itemsize
+    bound = _POINTERS.bind(device, axes=len(axes.shape))
+    steps = [size * step for one in axes.steps for step in one]
+    write = bound.function.prepare(
+        (divide_up(count, 128), 1, 1), bound.block, 0, (*axes.shape, *steps, count)
+    )
+    table = fresh_layout(device, dtypes.uint64, (3 * count,))
+    multiply = cublas.prepare_pointers(device.xp, a, b, out, count)
+
+    def call(at: int, of: int, to: int) -> None:
+        memory = Array._made(table)
+        write(memory._operand, at, of, to)
+        multiply(memory._operand)
+
+    return call

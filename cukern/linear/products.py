@@ -1,0 +1,378 @@
+"""Products of vectors, matrices and tensors, through the device's BLAS, and diagonals."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..autodiff import tape
+from ..elementwise.axes import (
+    normalize_axes,
+    normalize_axis,
+    on_device,
+    public,
+    recorded,
+    require_array,
+    require_arrays,
+    view,
+)
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.plan import on, raw, zeros
+from ..errors import DeviceError
+from ..reduction.rows import sum
+from ..shape.views import (
+    expand_dims,
+    moveaxis,
+    permute_dims,
+    ravel,
+    reshape,
+    squeeze,
+    stack,
+    swapaxes,
+    unstack,
+)
+from .plan import known, multiply, planned
+
+__all__ = [
+    "cross",
+    "diag",
+    "diagflat",
+    "diagonal",
+    "dot",
+    "inner",
+    "kron",
+    "matmul",
+    "matvec",
+    "outer",
+    "tensordot",
+    "trace",
+    "vdot",
+    "vecdot",
+    "vecmat",
+]
+
+
+def _product(a: Array, b: Array) -> Array:
+    """The product of two arrays of one dtype; half types by float32 where the library has no such product."""
+    if a.device.kind == "cuda" and a.dtype in dtypes.FLOATS:
+        plan = planned(a, b)
+        if plan is not None:
+            return plan(a, b)
+    if a.device.kind == "host" and a.dtype in (dtypes.bfloat16, dtypes.float16):
+        with tape.stop_recording():
+            return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), a.dtype)
+    with on(a.device):
+        return Array._wrap(multiply(a.device, a._data, b._data), a.device)
+
+
+@public
+def matmul(x1: Array, x2: Array, /) -> Array:
+    """The matrix product, over the last two axes; the axes before them broadcast.
+
+    Args:
+        x1: shape (..., m, k), or (k,) for a row.
+        x2: shape (..., k, n), or (k,) for a column.
+
+    Returns:
+        Shape (..., m, n), without the axis that a one-axis operand lacks. float16 and bfloat16 products
+        accumulate in float32.
+
+    Raises:
+        ValueError: an operand has no axis, or the shapes do not fit.
+        DeviceError: the operands are on different devices.
+    """
+    plan = known(x1, x2)
+    if plan is not None:
+        return _recorded_product(x1, x2, plan(x1, x2))
+    x1, x2 = require_arrays((x1, x2), "matmul", ("x1", "x2"))
+    if x1.device is not x2.device:
+        raise DeviceError(f"matmul: expected arrays on one device, got {x1.device} and {x2.device}")
+    if not x1.ndim or not x2.ndim:
+        raise ValueError(f"matmul: expected at least one axis each, got shapes {x1.shape} and {x2.shape}")
+    a, b = x1, x2
+    if x1.dtype != x2.dtype:
+        dtype = dtypes.result_type(x1.dtype, x2.dtype)
+        a, b = astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
+    if a.ndim == 1:
+        return squeeze(matmul(expand_dims(a, 0), b), -2 if b.ndim > 1 else 0)
+    if b.ndim == 1:
+        return squeeze(matmul(a, expand_dims(b, 1)), -1)
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(
+            f"matmul: shapes {x1.shape} and {x2.shape} do not fit: {a.shape[-1]} is not {b.shape[-2]}"
+        )
+    try:
+        made = _product(a, b)
+    except ValueError:
+        raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not broadcast") from None
+    return _recorded_product(a, b, made)
+
+
+def _recorded_product(a: Array, b: Array, made: Array) -> Array:
+    """The product, recorded where a tape tracks a factor."""
+    tracking = tape.tracked((a, b))
+    if tracking is not None:
+        needs, keys, tapes = tracking
+        saved = (a if needs[1] else None, b if needs[0] else None)
+        pull = _pull_flat if b.ndim == 2 else _pull_batched
+        forms = (a._planned(), b._planned())
+        operation = tape.Operation("matmul", forms, (made._planned(),), pull)
+        tape.record_tracked(operation, keys, (made,), saved, tapes)
+    return made
+
+
+def _pull(flat: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+    (g,), (a, b) = cotangents, saved
+    left = None if b is None else matmul(g, swapaxes(b, -2, -1))
+    return [left, None if a is None else _right_cotangent(a, g, flat)]
+
+
+_pull_flat, _pull_batched = partial(_pull, True), partial(_pull, False)
+
+
+def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:
+    """The cotangent of the right operand: one product over all rows where that had no batch axes."""
+    if flat and a.ndim > 2:
+        rows = math.prod(a.shape[:-1])
+        a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
+    return matmul(swapaxes(a, -2, -1), g)
+
+
+@public
+def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
+    """The sum of products along an axis that both have, counted in the last axes.
+
+    Raises:
+        AxisError: an operand has no such axis.
+        ValueError: the sizes of the axis differ, or the other axes do not broadcast.
+    """
+    x1, x2 = require_arrays((x1, x2), "vecdot", ("x1", "x2"))
+    place1 = normalize_axis(axis, x1.ndim, "vecdot")
+    place2 = normalize_axis(axis, x2.ndim, "vecdot")
+    if x1.shape[place1] != x2.shape[place2]:
+        raise ValueError(f"vecdot: shapes {x1.shape} and {x2.shape} differ along axis {axis}")
+    return _dot(moveaxis(x1, place1, -1), moveaxis(x2, place2, -1), dtypes.result_type(x1.dtype, x2.dtype))
+
+
+@fuse(static=["dtype"])
+def _dot(x: Array, y: Array, dtype: dtypes.DType) -> Array:
+    return sum(x * y, -1, dtype=dtype)
+
+
+@public
+def matvec(x1: Array, x2: Array, /) -> Array:
+    """The products of matrices (..., m, n) with vectors (..., n): (..., m).
+
+    Raises:
+        ValueError: an operand has too few axes, or the shapes do not fit.
+    """
+    x1, x2 = require_arrays((x1, x2), "matvec", ("x1", "x2"))
+    if x1.ndim < 2 or not x2.ndim:
+        raise ValueError(f"matvec: expected a matrix and a vector, got shapes {x1.shape} and {x2.shape}")
+    return squeeze(matmul(x1, expand_dims(x2, -1)), -1)
+
+
+@public
+def vecmat(x1: Array, x2: Array, /) -> Array:
+    """The products of vectors (..., m) with matrices (..., m, n): (..., n).
+
+    Raises:
+        ValueError: an operand has too few axes, or the shapes do not fit.
+    """
+    x1, x2 = require_arrays((x1, x2), "vecmat", ("x1", "x2"))
+    if not x1.ndim or x2.ndim < 2:
+        raise ValueError(f"vecmat: expected a vector and a matrix, got shapes {x1.shape} and {x2.shape}")
+    return squeeze(matmul(expand_dims(x1, -2), x2), -2)
+
+
+@public
+def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
+    """The sum of products over axes of both.
+
+    Args:
+        x1: any array.
+        x2: any array.
+        axes: how many of the last of ``x1`` and the first of ``x2``, or a pair of sequences of axes.
+
+    Returns:
+        The other axes of ``x1``, then those of ``x2``.
+
+    Raises:
+        ValueError: the sizes of the axes differ, or there are not as many.
+    """
+    x1, x2 = require_arrays((x1, x2), "tensordot", ("x1", "x2"))
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x1.ndim, x2.ndim):
+            raise ValueError(f"tensordot: axes: {axes} are more than {x1.shape} or {x2.shape} has")
+        first, second = tuple(range(x1.ndim - axes, x1.ndim)), tuple(range(axes))
+    else:
+        given = [(one,) if isinstance(one, int) else tuple(one) for one in axes]
+        first = normalize_axes(given[0], x1.ndim, "tensordot")
+        second = normalize_axes(given[1], x2.ndim, "tensordot")
+    sizes1, sizes2 = [x1.shape[i] for i in first], [x2.shape[i] for i in second]
+    if sizes1 != sizes2:
+        raise ValueError(f"tensordot: axes: shapes {x1.shape} and {x2.shape} differ along {axes}")
+    rows = [i for i in range(x1.ndim) if i not in first]
+    columns = [i for i in range(x2.ndim) if i not in second]
+    inner = math.prod(sizes1)
+    left = reshape(permute_dims(x1, (*rows, *first)), (math.prod(x1.shape[i] for i in rows), inner))
+    right = reshape(permute_dims(x2, (*second, *columns)), (inner, math.prod(x2.shape[i] for i in columns)))
+    return reshape(matmul(left, right), (*(x1.shape[i] for i in rows), *(x2.shape[i] for i in columns)))
+
+
+@public
+def outer(x1: Array, x2: Array, /) -> Array:
+    """The products of each element of one array with each of another, both flattened: a matrix."""
+    x1, x2 = require_arrays((x1, x2), "outer", ("x1", "x2"))
+    first, second = ravel(x1), ravel(x2)
+    return expand_dims(first, 1) * second
+
+
+@public
+def inner(x1: Array, x2: Array, /) -> Array:
+    """The sum of products over the last axis of both."""
+    x1, x2 = require_arrays((x1, x2), "inner", ("x1", "x2"))
+    if not x1.ndim or not x2.ndim:
+        return x1 * x2
+    return tensordot(x1, x2, axes=((-1,), (-1,)))
+
+
+@public
+def dot(x1: Array, x2: Array, /) -> Array:
+    """The product of matrices and vectors; else the sum over the last axis of ``x1`` and the second last of ``x2``."""
+    x1, x2 = require_arrays((x1, x2), "dot", ("x1", "x2"))
+    if not x1.ndim or not x2.ndim:
+        return x1 * x2
+    return tensordot(x1, x2, axes=((-1,), (-2,) if x2.ndim > 1 else (0,)))
+
+
+@public
+def vdot(x1: Array, x2: Array, /) -> Array:
+    """The sum of products of all elements, both flattened."""
+    x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
+    return vecdot(ravel(x1), ravel(x2))
+
+
+@public
+def kron(x1: Array, x2: Array, /) -> Array:
+    """The Kronecker product: ``x2`` times each element of ``x1``, side by side."""
+    x1, x2 = require_arrays((x1, x2), "kron", ("x1", "x2"))
+    ndim = max(x1.ndim, x2.ndim)
+    sizes = [(1,) * (ndim - x.ndim) + x.shape for x in (x1, x2)]
+    left = reshape(x1, tuple(n for size in sizes[0] for n in (size, 1)))
+    right = reshape(x2, tuple(n for size in sizes[1] for n in (1, size)))
+    return reshape(left * right, tuple(a * b for a, b in zip(*sizes, strict=True)))
+
+
+def _diagonal_view(data: Any, xp: Any, offset: int) -> Any:
+    """The diagonal of the last two axes of an ndarray, in the same memory."""
+    rows, columns = data.shape[-2:]
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    start = data[..., max(0, -offset) :, max(0, offset) :] if count else data[..., :0, :0]
+    steps = (*data.strides[:-2], data.strides[-2] + data.strides[-1])
+    return xp.lib.stride_tricks.as_strided(start, (*data.shape[:-2], count), steps)
+
+
+@on_device
+def from_diagonal(x: Array, rows: int, columns: int, offset: int) -> Array:
+    """Matrices of zeros but for ``x`` (..., n) on a diagonal."""
+    data = zeros(x.device, (*x.shape[:-1], rows, columns), x.dtype)
+    _diagonal_view(raw(data), x.device.xp, offset)[...] = raw(x._data)
+    made = Array._wrap(data, x.device)
+    return recorded("from_diagonal", x, made, lambda g: diagonal(g, offset, -2, -1))
+
+
+@public
+@on_device
+def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """A view of a diagonal of matrices, along the last axis; :func:`cukern.linalg.diagonal` takes the last axes.
+
+    Args:
+        x: two axes at least.
+        offset: how far above the main diagonal.
+        axis1: the axis of the matrices' rows.
+        axis2: the axis of their columns.
+
+    Raises:
+        ValueError: there are not two axes, or both are the same.
+    """
+    x = require_array(x, "diagonal")
+    if x.ndim < 2:
+        raise ValueError(f"diagonal: expected at least two axes, got shape {x.shape}")
+    axes = normalize_axes((axis1, axis2), x.ndim, "diagonal")
+    moved = moveaxis(x, axes, (-2, -1))
+    rows, columns = moved.shape[-2:]
+    made = view(x, _diagonal_view(moved._data, x.device.xp, offset))
+    return recorded("diagonal", moved, made, lambda g: from_diagonal(g, rows, columns, offset))
+
+
+@public
+def trace(
+    x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: npt.DTypeLike | None = None
+) -> Array:
+    """The sum of a diagonal of matrices. Arguments as :func:`diagonal`, ``dtype`` as of :func:`sum`."""
+    return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
+
+
+@public
+def diag(x: Array, /, k: int = 0) -> Array:
+    """The ``k``-th diagonal of a matrix, or a matrix of zeros with ``x``, of one axis, on it.
+
+    Raises:
+        ValueError: ``x`` has other axes.
+    """
+    x = require_array(x, "diag")
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ValueError(f"diag: expected one axis or two, got shape {x.shape}")
+    n = x.size + abs(k)
+    return from_diagonal(x, n, n, k)
+
+
+@public
+def diagflat(x: Array, /, k: int = 0) -> Array:
+    """A matrix of zeros with the elements of ``x`` on the ``k``-th diagonal."""
+    x = require_array(x, "diagflat")
+    return diag(ravel(x), k)
+
+
+@fuse
+def _cross(a0: Array, a1: Array, a2: Array, b0: Array, b1: Array, b2: Array) -> tuple[Array, Array, Array]:
+    return a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
+
+
+@public
+def cross(
+    x1: Array, x2: Array, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Array:
+    """The cross product of vectors of three elements along an axis.
+
+    Args:
+        x1: any array.
+        x2: any array.
+        axisa: the axis of ``x1``.
+        axisb: the axis of ``x2``.
+        axisc: the axis of the result.
+        axis: all three.
+
+    Raises:
+        ValueError: the axis has another size, or the shapes do not broadcast.
+    """
+    x1, x2 = require_arrays((x1, x2), "cross", ("x1", "x2"))
+    given = (axisa, axisb) if axis is None else (axis, axis)
+    places = [normalize_axis(one, x.ndim, "cross") for one, x in zip(given, (x1, x2), strict=True)]
+    for name, x, place in (("x1", x1, places[0]), ("x2", x2, places[1])):
+        if x.shape[place] != 3:
+            raise ValueError(f"cross: {name}: expected 3 elements along axis {place}, got shape {x.shape}")
+    parts = [part for x, place in zip((x1, x2), places, strict=True) for part in unstack(x, axis=place)]
+    made = stack(list(_cross(*parts)), axis=-1)
+    if axis is not None:
+        axisc = axis if axis < 0 else places[0] + made.ndim - x1.ndim
+    return moveaxis(made, -1, axisc)

@@ -1,0 +1,333 @@
+"""Determinants, generalised inverses, least squares and powers of matrices."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import empty
+from ..autodiff import tape
+from ..autodiff.cotangents import meta
+from ..elementwise.axes import normalize_axes, require_array, require_arrays
+from ..elementwise.function import astype
+from ..elementwise.table import abs, ceil, divide, equal, exp2, isfinite, log2, maximum, multiply, where
+from ..errors import DeviceError
+from ..index.assemble import atleast_2d
+from ..reduction.rows import any, max, prod, sum
+from ..shape.views import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tril
+from .decompositions import eigh, svd, svdvals
+from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, transposed
+from .products import matmul
+
+
+class SlogdetResult(NamedTuple):
+    """The sign of a determinant, and the logarithm of its size."""
+
+    sign: Array
+    logabsdet: Array
+
+
+class LstsqResult(NamedTuple):
+    """A solution, the sums of squared residuals, the rank, and the singular values of the matrix."""
+
+    x: Array
+    residuals: Array
+    rank: Array
+    singular_values: Array
+
+
+def det(x: Array, /) -> Array:
+    """The determinants of square matrices.
+
+    The derivative, the matrix of cofactors, is that of singular matrices as well; the second derivative is
+    not, and raises there. To see whether a matrix is singular, the derivative waits for the device.
+
+    Raises:
+        LinAlgError: a matrix is not square.
+        TypeError: ``x`` is of a half type.
+    """
+    a = matrices(x, "det", square=True)
+    (y,) = library(a, "det")
+    differentiable("det", a, (y,), (a, y), lambda g, s: expand_dims(g[0], (-2, -1)) * _cofactors(*s))
+    return y
+
+
+def _cofactors(a: Array, value: Array) -> Array:
+    """The derivative of determinants whose values are ``value``."""
+    singular = equal(value, 0)
+    if not bool(any(singular)):
+        return expand_dims(value, (-2, -1)) * transposed(inv(a))
+    n = a.shape[-1]
+    with tape.stop_recording():
+        u, s, vh = svd(a)
+        kept = where(identity(n, s) == 1, 1, expand_dims(s, -2))
+        others = prod(kept, -1) * expand_dims(det(u) * det(vh), -1)
+        flat = matmul(u * expand_dims(others, -2), vh)
+        wide = expand_dims(singular, (-2, -1))
+        regular = expand_dims(value, (-2, -1)) * transposed(inv(where(wide, identity(n, a), a)))
+        made = where(wide, flat, regular)
+    message = "det: the second derivative needs matrices that have an inverse, and one is singular"
+    tape.poison("det", [meta(a)], [made], message)
+    return made
+
+
+def slogdet(x: Array, /) -> SlogdetResult:
+    """The sign of the determinants of square matrices, and the logarithm of their size, without overflow.
+
+    Raises:
+        LinAlgError: a matrix is not square; in the derivative, on the host, it is singular.
+    """
+    a = matrices(x, "slogdet", square=True)
+    sign, size = library(a, "slogdet")
+    differentiable(
+        "slogdet", a, (size,), (a,), lambda g, s: expand_dims(g[0], (-2, -1)) * transposed(inv(s[0]))
+    )
+    return SlogdetResult(sign, size)
+
+
+def _tolerance(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
+    """What singular values must be above, for each matrix."""
+    if rtol is None:
+        rtol = np.finfo(s.dtype).eps * float(np.max(shape[-2:]))
+    if isinstance(rtol, Array) and rtol.ndim:
+        rtol = expand_dims(rtol, -1)
+    return max(s, -1, keepdims=True) * rtol if s.shape[-1] else s
+
+
+def _reciprocals(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
+    """1 / s, 0 where that counts as 0."""
+    kept = s > _tolerance(s, rtol, shape)
+    return where(kept, divide(1, where(kept, s, 1)), 0)
+
+
+def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
+    """The Moore-Penrose inverses of matrices.
+
+    Args:
+        x: shape (..., m, n).
+        rcond: NumPy's older name of ``rtol``.
+        hermitian: whether the matrices are symmetric: only their lower halves are read, and eigenvalues take the
+            place of singular values.
+        rtol: singular values below this share of the largest count as 0; ``max(m, n) * eps`` when None.
+
+    Raises:
+        LinAlgError: ``hermitian``, and a matrix is not square.
+        TypeError: ``x`` is of a half type.
+        ValueError: ``rcond`` and ``rtol`` are both given.
+
+    Source of the derivative, which is that at constant rank: Golub and Pereyra, "The differentiation of
+    pseudo-inverses and nonlinear least squares problems whose variables separate", 1973.
+
+    >>> import cukern as ck
+    >>> pinv(ck.asarray([[2.0, 0.0], [0.0, 0.0]]), hermitian=True).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    if rcond is not None and rtol is not None:
+        raise ValueError("pinv: rcond and rtol are two names of one argument: give one of them")
+    rtol = rcond if rtol is None else rtol
+    a = matrices(x, "pinv", square=hermitian)
+    with tape.stop_recording():
+        if hermitian:
+            values, left = eigh(a)
+            inverse = _reciprocals(abs(values), rtol, a.shape) * where(values < 0, -1, 1)
+            y = matmul(left * expand_dims(inverse, -2), transposed(left))
+        else:
+            u, s, vh = svd(a, full_matrices=False)
+            y = matmul(transposed(vh) * expand_dims(_reciprocals(s, rtol, a.shape), -2), transposed(u))
+    pull = _symmetric_pinv_cotangent if hermitian else _pinv_cotangent
+    differentiable("pinv", a, (y,), (a, y), lambda g, s: pull(g[0], *s))
+    return y
+
+
+def _symmetric_pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
+    """:func:`_pinv_cotangent` of matrices whose lower halves count; it is symmetric."""
+    made = _pinv_cotangent(g, tril(a) + transposed(tril(a, k=-1)), p)
+    return 0.5 * (made + transposed(made))
+
+
+def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
+    """The cotangent of ``a``, whose inverse is ``p``."""
+    back, above = transposed(p), transposed(g)
+    made = -matmul(matmul(back, g), back)
+    made = made + matmul(above - matmul(a, matmul(p, above)), matmul(p, back))
+    return made + matmul(matmul(back, p), above - matmul(matmul(above, p), a))
+
+
+def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
+    """How many singular values of matrices are above ``rtol`` times the largest; int64. See :func:`pinv`."""
+    with tape.stop_recording():
+        s = svdvals(matrices(atleast_2d(x), "matrix_rank"))
+        return sum(s > _tolerance(s, rtol, atleast_2d(x).shape), -1, dtype=dtypes.int64)
+
+
+def matrix_power(x: Array, /, n: int) -> Array:
+    """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative.
+
+    Raises:
+        LinAlgError: a matrix is not square; for negative ``n``, on the host, it is singular.
+        TypeError: ``n`` is no integer; for negative ``n``, ``x`` is of a half type.
+    """
+    a = require_array(x, "matrix_power")
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise LinAlgError(f"matrix_power: x: expected square matrices, got shape {a.shape}")
+    n = operator.index(n)
+    if n < 0:
+        a, n = inv(a), -n
+    if n == 0:
+        return astype(broadcast_to(identity(a.shape[-1], a), a.shape), a.dtype)
+    made: Array | None = None
+    while n:
+        if n % 2:
+            made = a if made is None else matmul(made, a)
+        n //= 2
+        a = matmul(a, a) if n else a
+    assert made is not None
+    return made
+
+
+def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
+    """The ``x`` of the least ``|a @ x - b|``, the smallest one where there are several.
+
+    Args:
+        a: shape (m, n).
+        b: shape (m,) or (m, k).
+        rcond: as ``rtol`` of :func:`pinv`.
+
+    Returns:
+        The solution, of shape (n,) or (n, k); the sums of squared residuals, of shape (1,) or (k,), or of
+        shape (0,) where ``m <= n`` or the rank is not ``n``, for which the function waits for the device; the
+        rank; the singular values.
+
+    Raises:
+        LinAlgError: the shapes do not fit.
+
+    Source of the derivative, which is that at constant rank: as of :func:`pinv`.
+    """
+    a, b = promoted(a, b, "lstsq", ("a", "b"))
+    matrix, target = matrices(a, "lstsq"), floating(b, "lstsq")
+    if matrix.device is not target.device:
+        raise DeviceError(f"lstsq: expected arrays on one device, got {matrix.device} and {target.device}")
+    if matrix.ndim != 2 or target.ndim not in (1, 2) or target.shape[0] != matrix.shape[0]:
+        raise LinAlgError(f"lstsq: expected shapes (m, n) and (m,) or (m, k), got {a.shape} and {b.shape}")
+    if target.ndim == 1:
+        made = lstsq(matrix, expand_dims(target, 1), rcond)
+        return LstsqResult(squeeze(made.x, 1), made.residuals, made.rank, made.singular_values)
+    u, s, vh = svd(matrix, full_matrices=False)
+    with tape.stop_recording():
+        inverse = _reciprocals(s, rcond, matrix.shape)
+        x = matmul(transposed(vh) * inverse, matmul(transposed(u), target))
+        rank = sum(inverse != 0, -1, dtype=dtypes.int64)
+    if tape.recording((matrix, target)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            (g,), (matrix, target) = given, saved
+            p = pinv(matrix, rtol=rcond)
+            above = matmul(g, transposed(target))
+            return [_pinv_cotangent(above, matrix, p) if needs[0] else None, matmul(transposed(p), g)]
+
+        tape.record("lstsq", (matrix, target), (x,), vjp, (matrix, target))
+    m, n = matrix.shape
+    if m > n and int(rank) == n:
+        apart = matmul(matrix, x) - target
+        return LstsqResult(x, sum(multiply(apart, apart), 0), rank, s)
+    return LstsqResult(x, empty(0, x.dtype, x.device), rank, s)
+
+
+def tensorinv(a: Array, /, ind: int = 2) -> Array:
+    """The inverse of a tensor as a map of its last axes to its first ``ind`` ones.
+
+    Returns:
+        Shape ``a.shape[ind:] + a.shape[:ind]``.
+
+    Raises:
+        LinAlgError: the axes on both sides have not as many elements.
+        ValueError: ``ind`` is not positive.
+    """
+    a = require_array(a, "tensorinv", "a")
+    if ind <= 0:
+        raise ValueError(f"tensorinv: ind: expected a positive number, got {ind}")
+    rows, columns = a.shape[:ind], a.shape[ind:]
+    return reshape(inv(reshape(a, (math.prod(rows), math.prod(columns)))), columns + rows)
+
+
+def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Array:
+    """The ``x`` for which ``tensordot(a, x, x.ndim)`` is ``b``.
+
+    Args:
+        a: its first axes, after ``axes`` were moved to the end, are those of ``b``.
+        b: any array.
+        axes: axes of ``a`` to move to the end, none by default.
+
+    Raises:
+        LinAlgError: the axes of ``a`` on both sides have not as many elements.
+    """
+    a, b = require_arrays((a, b), "tensorsolve", ("a", "b"))
+    if axes is not None:
+        last = normalize_axes(tuple(axes), a.ndim, "tensorsolve")
+        a = permute_dims(a, [i for i in range(a.ndim) if i not in last] + list(last))
+    shape = a.shape[b.ndim :]
+    if b.size != math.prod(shape) or a.size != b.size**2:
+        raise LinAlgError(f"tensorsolve: a of shape {a.shape} is no square map to b of shape {b.shape}")
+    return reshape(solve(reshape(a, (b.size, b.size)), reshape(b, (b.size,))), shape)
+
+
+#: The largest 1-norms for which the Padé approximants of the exponential are exact in a dtype, and their coefficients.
+_PADE: dict[dtypes.DType, tuple[float, tuple[float, ...]]] = {
+    dtypes.float32: (3.925724783138660, (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1)),
+    dtypes.float64: (
+        5.371920351148152,
+        (
+            *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000),
+            *(10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1),
+        ),
+    ),
+}
+
+
+def expm(x: Array, /) -> Array:
+    """The exponentials of square matrices, by scaling, a Padé approximant and squaring.
+
+    To see how often to square, it waits for the device. Differentiable to any order.
+
+    Args:
+        x: shape (..., n, n); integers are computed in the default floating dtype.
+
+    Raises:
+        LinAlgError: a matrix is not square.
+        TypeError: ``x`` is of a half type.
+
+    Source: Higham, "The scaling and squaring method for the matrix exponential revisited", 2005.
+
+    >>> import cukern as ck
+    >>> expm(ck.asarray([[0.0, 1.0], [0.0, 0.0]])).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    a = matrices(x, "expm", square=True)
+    if not a.size:
+        return astype(a, a.dtype)
+    limit, coefficients = _PADE[a.dtype]
+    with tape.stop_recording():
+        norm = max(sum(abs(a), -2), -1)
+        squarings = ceil(log2(maximum(where(isfinite(norm), norm / limit, 1.0), 1.0)))
+        most = int(max(squarings))
+        scale = expand_dims(exp2(-squarings), (-2, -1))
+        squarings = expand_dims(squarings, (-2, -1))
+    a = a * scale
+    square = matmul(a, a)
+    one = identity(a.shape[-1], a)
+    even, odd, power = coefficients[0] * one, coefficients[1] * one, one
+    for i in range(2, len(coefficients), 2):
+        power = square if i == 2 else matmul(power, square)
+        even, odd = even + coefficients[i] * power, odd + coefficients[i + 1] * power
+    odd = matmul(a, odd)
+    made = solve(even - odd, even + odd)
+    for i in range(most):
+        made = where(squarings > i, matmul(made, made), made)
+    return made

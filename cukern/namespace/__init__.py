@@ -1,0 +1,59 @@
+"""The array namespace: every public function of arrays, gathered from the tables and families."""
+
+from __future__ import annotations
+
+from ..array.operators import FUNCTIONS
+from ..autodiff import tape
+from ..elementwise import inplace as _inplace  # noqa: F401 - registers x += y
+from ..elementwise.constants import constant, owned
+from ..elementwise.function import astype as astype
+from ..elementwise.fuse import fuse as fuse
+from ..elementwise.special import *  # noqa: F403
+from ..elementwise.table import *  # noqa: F403
+from ..index import update as _at  # noqa: F401 - registers x.at
+from ..index.assemble import *  # noqa: F403
+from ..index.padding import *  # noqa: F403
+from ..index.scan import *  # noqa: F403
+from ..index.search import *  # noqa: F403
+from ..index.sets import *  # noqa: F403
+from ..index.sort import *  # noqa: F403
+from ..index.subscript import *  # noqa: F403
+from ..index.take import *  # noqa: F403
+from ..index.take import check_indices as check_indices
+from ..linear.einsum import *  # noqa: F403
+from ..linear.products import *  # noqa: F403
+from ..ops.bessel_functions import *  # noqa: F403
+from ..ops.calculus import *  # noqa: F403
+from ..ops.comparisons import *  # noqa: F403
+from ..ops.fitting import *  # noqa: F403
+from ..ops.gamma_functions import *  # noqa: F403
+from ..ops.histogram import *  # noqa: F403
+from ..ops.slices import *  # noqa: F403
+from ..ops.spaces import *  # noqa: F403
+from ..ops.statistics import *  # noqa: F403
+from ..reduction.nan import *  # noqa: F403
+from ..reduction.rows import *  # noqa: F403
+from ..reduction.rows import sum_to_shape
+from ..reduction.softmax import *  # noqa: F403
+from ..shape import nested as _nested  # noqa: F401 - registers arrays of nested lists
+from ..shape.views import *  # noqa: F403
+
+#: Functions that arrays have as methods or operators, under another public name or none; rows of derivatives alone.
+INTERNAL = frozenset(
+    {
+        *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),
+        *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
+    }
+)
+
+
+tape.register_algebra(
+    add=FUNCTIONS["add"],
+    sum_to_shape=sum_to_shape,
+    zeros=constant(0.0),
+    ones=constant(1.0),
+    cast=astype,
+    own=owned,
+)
+
+__all__ = sorted(set(FUNCTIONS) - INTERNAL | {"check_indices", "fuse"})

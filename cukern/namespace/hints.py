@@ -1,0 +1,256 @@
+"""Names of CuPy, PyTorch and JAX that cukern does not have, and what is written here instead.
+
+The attributes of arrays are descriptors and no ``__getattr__``, which would slow every other attribute down.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..array import Array
+from ..array.operators import FUNCTIONS
+from ..function import Context
+from . import INTERNAL
+
+_NO_COMPLEX = "a transform makes complex numbers, and cukern has no complex dtype: numpy.fft or cupy.fft have"
+_GENERATOR = "write rng = cukern.random.default_rng(seed), then rng"
+_TAPE = "write with cukern.Tape() as tape: ..., then tape.gradient(y, x), or cukern.grad(f)(x)"
+_STREAM = "launches are on CuPy's current stream: with cupy.cuda.Stream(): ..."
+
+#: Of the module ``cukern``.
+NAMESPACE: Mapping[str, str] = {
+    "ElementwiseKernel": "write @cukern.fuse above a function of arrays, or cukern.Kernel",
+    "RawKernel": "write kernel = cukern.Kernel(source), then kernel(x, y, n, grid=blocks)",
+    "RawModule": "write cukern.Kernel(source) for each kernel",
+    "ReductionKernel": "write @cukern.fuse above a function that ends with a reduction",
+    "Tensor": "the class is cukern.Array, made by cukern.asarray",
+    "as_tensor": "write cukern.asarray",
+    "asnumpy": "write x.numpy()",
+    "autograd": _TAPE,
+    "bmm": "write cukern.matmul, or x @ y",
+    "cat": "write cukern.concat",
+    "clamp": "write cukern.clip",
+    "compile": "write @cukern.fuse, of one kernel, or @cukern.capture, of one CUDA graph",
+    "cuda": "write with cukern.device('cuda:0'): ..., or x.to_device('cuda:0'); " + _STREAM,
+    "custom_jvp": "write a subclass of cukern.Function",
+    "custom_vjp": "write a subclass of cukern.Function",
+    "dataclass": "dicts, tuples and cukern.nn.Module hold arrays",
+    "device_put": "write x.to_device(device)",
+    "div": "write cukern.divide, or x / y",
+    "double": "the dtype is cukern.float64",
+    "dtype": "dtypes are NumPy's: write numpy.dtype, or cukern.float32 and the other names",
+    "enable_grad": "write with cukern.Tape() as tape: ...",
+    "float": "the dtype is cukern.float32",
+    "from_numpy": "write cukern.asarray, which shares the memory of a NumPy array on the host",
+    "gather": "write cukern.take_along_axis",
+    "get_default_memory_pool": "the memory of a GPU is CuPy's: cupy.get_default_memory_pool()",
+    "half": "the dtype is cukern.float16",
+    "index_select": "write cukern.take",
+    "inference_mode": "write with cukern.stop_recording(): ...; outside of a tape nothing is recorded",
+    "is_tensor": "write isinstance(x, cukern.Array)",
+    "jacfwd": "write cukern.jacobian",
+    "jacrev": "write cukern.jacobian",
+    "jit": "write @cukern.fuse, of one kernel, or @cukern.capture, of one CUDA graph",
+    "lax": "the functions stand in cukern itself",
+    "long": "the dtype is cukern.int64",
+    "manual_seed": "write cukern.random.seed(seed), and cukern.nn.init.seed(seed) for parameters",
+    "masked_select": "write x[mask]",
+    "mm": "write cukern.matmul, or x @ y",
+    "mul": "write cukern.multiply, or x * y",
+    "ndarray": "the class is cukern.Array, made by cukern.asarray",
+    "no_grad": "write with cukern.stop_recording(): ...; outside of a tape nothing is recorded",
+    "numpy": "the functions stand in cukern itself",
+    "permute": "write cukern.permute_dims",
+    "pmap": "functions run on one device, that of their arrays",
+    "rand": "write cukern.random.random(size)",
+    "randint": "write cukern.random.integers(low, high, size)",
+    "randn": "write cukern.random.normal(size=size)",
+    "randperm": "write cukern.random.permutation(n)",
+    "row_stack": "write cukern.vstack",
+    "scatter_add": "write x.at[places].add(values)",
+    "set_grad_enabled": "write with cukern.stop_recording(): ...",
+    "sub": "write cukern.subtract, or x - y",
+    "tensor": "write cukern.asarray, or cukern.array for a copy",
+    "tree_map": "write cukern.tree.map",
+    "unsqueeze": "write cukern.expand_dims",
+    "utils": "cukern.optim.clip_by_global_norm, cukern.checkpoint and cukern.save_safetensors stand where they say",
+    "vmap": "functions take leading axes: write them for a batch, with axis=-1 for the last axis",
+}
+
+#: Of ``cukern.random``, ``cukern.nn`` and the other modules.
+MODULES: Mapping[str, Mapping[str, str]] = {
+    "random": {
+        "PRNGKey": f"{_GENERATOR}.normal(size=size) and the like; it goes on by itself",
+        "RandomState": "write cukern.random.default_rng(seed)",
+        "key": f"{_GENERATOR}.normal(size=size) and the like; it goes on by itself",
+        "manual_seed": "write cukern.random.seed(seed)",
+        "rand": "write cukern.random.random(size)",
+        "randint": "write cukern.random.integers(low, high, size)",
+        "randn": "write cukern.random.normal(size=size)",
+        "split": "a generator goes on by itself; write another default_rng(seed) for another stream",
+    },
+    "nn": {
+        "BatchNorm1d": "write cukern.nn.BatchNorm, for any number of axes",
+        "BatchNorm2d": "write cukern.nn.BatchNorm, for any number of axes",
+        "Buffer": "an array that is an attribute of a module is a buffer",
+        "Identity": "write lambda x: x",
+        "ModuleDict": "a dict of modules is an attribute like any other",
+        "ModuleList": "a list of modules is an attribute like any other",
+        "ParameterDict": "a dict of parameters is an attribute like any other",
+        "ParameterList": "a list of parameters is an attribute like any other",
+        "utils": "gradients are clipped by cukern.optim.clip_by_global_norm",
+    },
+    "nn.functional": {
+        "normalize": "write x / cukern.linalg.vector_norm(x, axis=axis, keepdims=True)",
+        "pad": "write cukern.pad",
+    },
+    "fft": dict.fromkeys(("fft2", "ifft2", "irfft2", "rfft2"), _NO_COMPLEX),
+}
+
+#: Of arrays.
+ARRAY: Mapping[str, str] = {
+    "add_": "write x += y",
+    "backward": _TAPE,
+    "block_until_ready": "write x.device.synchronize()",
+    "bool": "write x.astype(cukern.bool)",
+    "clone": "write x.copy()",
+    "copy_": "write x[...] = y",
+    "cpu": "write x.to_device('host'), or x.numpy() for a NumPy array",
+    "cuda": "write x.to_device('cuda')",
+    "data_ptr": "cupy.asarray(x).data.ptr, or numpy.asarray(x).ctypes.data on the host",
+    "detach": "write cukern.stop_gradient(x)",
+    "dim": "write x.ndim",
+    "div_": "write x /= y",
+    "double": "write x.astype(cukern.float64)",
+    "expand": "write cukern.broadcast_to(x, shape)",
+    "fill": "write x[...] = value",
+    "fill_": "write x[...] = value",
+    "float": "write x.astype(cukern.float32)",
+    "gather": "write cukern.take_along_axis(x, indices, axis)",
+    "get": "write x.numpy()",
+    "grad": _TAPE,
+    "grad_fn": _TAPE,
+    "half": "write x.astype(cukern.float16)",
+    "index_select": "write x.take(indices, axis)",
+    "int": "write x.astype(cukern.int32)",
+    "is_cuda": "write x.device.kind == 'cuda'",
+    "is_leaf": "a tape watches parameters, and tape.watch(x) others",
+    "long": "write x.astype(cukern.int64)",
+    "masked_fill": "write cukern.where(mask, value, x)",
+    "masked_select": "write x[mask]",
+    "mul_": "write x *= y",
+    "norm": "write cukern.linalg.norm(x)",
+    "numel": "write x.size",
+    "permute": "write cukern.permute_dims(x, axes), or x.transpose(*axes)",
+    "register_hook": _TAPE,
+    "requires_grad": "write tape.watch(x), or cukern.nn.Parameter(x); " + _TAPE,
+    "requires_grad_": "write tape.watch(x), or cukern.nn.Parameter(x); " + _TAPE,
+    "retain_grad": "write tape.gradient(y, x), of any x that went into y",
+    "scatter_add": "write x.at[places].add(values)",
+    "scatter_add_": "write x = x.at[places].add(values)",
+    "sub_": "write x -= y",
+    "t": "write x.T",
+    "to": "write x.to_device(device), or x.astype(dtype)",
+    "type": "write x.astype(dtype)",
+    "unsqueeze": "write cukern.expand_dims(x, axis), or x[:, None]",
+    "view": "write x.reshape(shape), or cukern.asarray(x.numpy().view(dtype)) for the bits as another dtype",
+    "view_as": "write x.reshape(y.shape)",
+    "zero_": "write x[...] = 0",
+}
+
+#: Of the ``ctx`` of a :class:`cukern.Function`.
+CONTEXT: Mapping[str, str] = {
+    "mark_dirty": "an output is a new array; forward writes to no argument",
+    "save_for_forward": "there is no forward mode; backward is differentiated",
+    "saved_tensors": "write ctx.saved_arrays",
+    "saved_variables": "write ctx.saved_arrays",
+}
+
+
+#: Of modules of :mod:`cukern.nn`.
+MODULE: Mapping[str, str] = {
+    "add_module": "a module that is an attribute is a submodule",
+    "apply": "write a loop over the modules of model.named_modules()",
+    "bfloat16": "write model.astype(cukern.bfloat16)",
+    "buffers": "write dict(model.named_buffers())",
+    "children": "write model.named_modules()",
+    "cpu": "write model.to_device('host')",
+    "cuda": "write model.to_device('cuda')",
+    "double": "write model.astype(cukern.float64)",
+    "float": "write model.astype(cukern.float32)",
+    "half": "write model.astype(cukern.float16)",
+    "modules": "write model.named_modules()",
+    "register_buffer": "an array that is an attribute of a module is a buffer",
+    "register_module": "a module that is an attribute is a submodule",
+    "register_parameter": "a cukern.nn.Parameter that is an attribute is a parameter",
+    "requires_grad_": "write model.freeze() or model.unfreeze()",
+    "to": "write model.to_device(device), or model.astype(dtype)",
+    "zero_grad": "tape.gradient gives new gradients each time",
+}
+
+#: Of optimizers.
+OPTIMIZER: Mapping[str, str] = {
+    "add_param_group": "write a new optimizer with all groups, and load_state_dict",
+    "apply_gradients": "write optimizer.step(gradients)",
+    "init": "an optimizer keeps its state itself: write optimizer.step(gradients)",
+    "param_groups": "write optimizer.groups; options such as optimizer.lr may be set between steps",
+    "update": "write optimizer.step(gradients)",
+    "zero_grad": "tape.gradient gives new gradients each time: write optimizer.step(gradients)",
+}
+
+
+class Elsewhere:
+    """An attribute that objects do not have: reading it is an AttributeError that says what to write."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name, self._hint = name, hint
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise _absent(owner, self._name, self._hint)
+
+
+def _absent(owner: type, name: str, hint: str) -> AttributeError:
+    return AttributeError(f"{owner.__name__!r} object has no attribute {name!r}{'; ' if hint else ''}{hint}")
+
+
+def hinting(hints: Mapping[str, str]) -> Callable[[object, str], Any]:
+    """The method ``__getattr__`` of a class whose objects say what to write for names that they lack."""
+
+    def get(self: object, name: str) -> Any:
+        raise _absent(type(self), name, hints.get(name, ""))
+
+    return get
+
+
+def _install(owner: type, hints: Mapping[str, str]) -> None:
+    for name, hint in hints.items():
+        if name not in dir(owner):
+            setattr(owner, name, Elsewhere(name, hint))
+
+
+def missing(
+    module: str, public: Sequence[str], hints: Mapping[str, str] | None = None, numpys: str = ""
+) -> Any:
+    """The functions ``__getattr__`` and ``__dir__`` of a module: a hint for names it lacks, and its public names.
+
+    Args:
+        module: the module's name.
+        public: its public names.
+        hints: what is written instead of other names.
+        numpys: the module of NumPy's of the same kind, whose other names are told.
+    """
+
+    def get(name: str) -> object:
+        hint = (hints or {}).get(name, "")
+        if not hint and numpys and hasattr(importlib.import_module(numpys), name):
+            hint = f"NumPy has it: {numpys}.{name} takes x.numpy()"
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{'; ' if hint else ''}{hint}")
+
+    return get, lambda: list(public)
+
+
+_install(Array, ARRAY)
+_install(Array, {name: f"write cukern.{name}(x)" for name in FUNCTIONS.keys() - INTERNAL})
+_install(Context, CONTEXT)

@@ -1,0 +1,340 @@
+"""Layer normalization: the forward pass, its gradients and the module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from numbers import Real
+from typing import Any
+
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import empty, ones, zeros
+from ...device import Device
+from ...elementwise.axes import first_array, require_array
+from ...elementwise.plan import divide_up
+from ...function import Function
+from ...kernel import BoundKernel, Kernel
+from ...reduction.function import load
+from .. import reference
+from ..fused import common_dtype, fused_vjp, index_type, is_int
+from ..module import Module, Parameter
+from .geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape, host_shape
+
+_forward = Kernel("nn/layer_norm/forward.cu", name="layer_norm")
+_backward = Kernel("nn/layer_norm/backward.cu", name="layer_norm_backward")
+_backward_rows = Kernel("nn/layer_norm/backward_rows.cu", name="layer_norm_backward")
+_backward_sums = Kernel("nn/layer_norm/backward_sums.cu", name="layer_norm_backward")
+
+#: Rows that the host sums the gradients of weight and bias over, each into a row of its own.
+_HOST_SLOTS = 32
+#: Turns of a group at least where it has sums for weight and bias, written once, and all multiprocessors work.
+_ROWS_EACH = 8
+
+
+def _shape(arrays: Sequence[Array | None], columns: int, registers: int) -> Shape:
+    x = arrays[0]
+    assert x is not None
+    if x.device.kind == "host":
+        return host_shape(dtypes.info(x.dtype).acc)
+    width = 16 // x.itemsize if _packed(arrays, columns) else 1
+    return gpu_shape(columns, width, registers, x.device.properties.max_blocks_per_cluster)
+
+
+def _packed(arrays: Sequence[Array | None], columns: int) -> bool:
+    """Whether all rows are packs of 16 bytes, aligned."""
+    aligned = all(one is None or one._planned().aligned for one in arrays)
+    return aligned and all(one is None or columns * one.itemsize % 16 == 0 for one in arrays)
+
+
+def _limits(device: Device) -> Limits:
+    limits = device.properties
+    return Limits(limits.max_blocks_per_cluster, limits.max_shared_memory_per_block)
+
+
+@cache
+def _bound(
+    kernel: Kernel,
+    device: Device,
+    elem: dtypes.DType,
+    index: str,
+    columns: int,
+    shape: Shape | Rows,
+    **variables: bool,
+) -> BoundKernel:
+    return kernel.bind(
+        device,
+        elem=elem,
+        index=index,
+        half=dtypes.info(elem).acc != elem,
+        exact=shape.threads * shape.chunks * shape.width == columns,
+        **shape._asdict(),
+        **variables,
+    )
+
+
+@cache
+def _expect_backward(device: Device, elem: dtypes.DType, rows: int, columns: int) -> None:
+    """Have the host's derivative compiled beside the forward pass: all of its kernels run on a few rows."""
+
+    def rehearse() -> None:
+        x = zeros((rows, columns), elem, device)
+        launch_backward(x, x, None, zeros((rows, 2), dtypes.info(elem).acc, device), columns)
+
+    if device.kind == "host":
+        device.backend.ahead(rehearse)
+
+
+def _dense(x: Array | None) -> Array | None:
+    return None if x is None else x.contiguous()
+
+
+def launch_forward(
+    x: Array, weight: Array | None, bias: Array | None, eps: float, columns: int, shape: Shape | None = None
+) -> tuple[Array, Array]:
+    """The normalized ``x`` and its statistics (rows, 2); the arrays are of one dtype."""
+    x, weight, bias = x.contiguous(), _dense(weight), _dense(bias)
+    rows = x.size // columns
+    acc = dtypes.info(x.dtype).acc
+    y = empty(x.shape, x.dtype, x.device)
+    statistics = empty((rows, 2), acc, x.device)
+    if shape is None and x.device.kind != "host" and _packed((x, weight, bias), columns):
+        shape = forward_shape(columns, x.itemsize, x.device.properties.max_blocks_per_cluster)
+    shape = shape or _shape((x, weight, bias), columns, registers=32)
+    bound = _bound(
+        _forward,
+        x.device,
+        x.dtype,
+        index_type(x.size, 2 * rows),
+        columns,
+        shape,
+        weighted=weight is not None,
+        biased=bias is not None,
+    )
+    grid = divide_up(rows, shape.groups) * shape.cluster
+    bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
+    return y, statistics
+
+
+def launch_backward(
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    statistics: Array,
+    columns: int,
+    wanted: tuple[bool, bool, bool] = (True, True, True),
+    shape: Shape | Rows | None = None,
+) -> tuple[Array, Array | None, Array | None]:
+    """The gradients of x, weight and bias, the last two (columns,) or None where they are not wanted."""
+    x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
+    rows = x.size // columns
+    if shape is None and x.device.kind != "host" and _packed((x, dy, weight), columns):
+        shape = backward_rows(columns, x.itemsize, _limits(x.device), any(wanted[1:]), weight is not None)
+    if isinstance(shape, Rows):
+        return _launch_rows(x, dy, weight, statistics, columns, wanted, shape)
+    acc = dtypes.info(x.dtype).acc
+    dx = empty(x.shape, x.dtype, x.device)
+    shape = shape or _shape((x, dy, weight), columns, registers=64 // acc.itemsize)
+    most = (
+        _HOST_SLOTS if x.device.kind == "host" else 4 * x.device.properties.multiprocessors // shape.cluster
+    )
+    teams = min(divide_up(rows, shape.groups), most)
+    sizes = (teams * shape.groups, columns)
+    if shape.chunks:
+        sums = [empty(sizes, acc, x.device) if want else None for want in wanted[1:]]
+    else:
+        sums = [zeros(sizes, acc, x.device) for _ in wanted[1:]]
+    bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 2 * rows), columns, shape)
+    bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
+    dweight, dbias = (
+        ops.astype(ops.sum(one, axis=0), x.dtype, copy=False) if want and one is not None else None
+        for want, one in zip(wanted[1:], sums, strict=True)
+    )
+    return dx, dweight, dbias
+
+
+def _launch_rows(
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    statistics: Array,
+    columns: int,
+    wanted: tuple[bool, bool, bool],
+    shape: Rows,
+) -> tuple[Array, Array | None, Array | None]:
+    """:func:`launch_backward` by rows in registers or in shared memory."""
+    rows, acc = x.size // columns, dtypes.info(x.dtype).acc
+    dx = empty(x.shape, x.dtype, x.device)
+    bound = _bound(
+        _backward_sums if shape.stages else _backward_rows,
+        x.device,
+        x.dtype,
+        index_type(x.size, 2 * rows),
+        columns,
+        shape,
+        groups=shape.groups,
+        keeps_row=shape.keeps_row,
+        weighted=weight is not None,
+    )
+    if not shape.stages:
+        bound((x, dy, weight, statistics, dx, rows, columns), divide_up(rows, shape.groups) * shape.cluster)
+        return dx, None, None
+    groups = shape.groups * shape.turn
+    busy = max(1, x.device.properties.multiprocessors // shape.cluster)
+    teams = divide_up(rows, groups)
+    teams = min(teams, shape.resident * busy, max(busy, divide_up(teams, _ROWS_EACH)))
+    # The sums of all that is wanted lie together, so that one launch adds up both.
+    parts = empty((sum(wanted[1:]), teams, columns), acc, x.device)
+    places = iter(range(sum(wanted[1:])))
+    sums = [parts[next(places)] if want else None for want in wanted[1:]]
+    bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster, shape.shared)
+    found = ops.sum.evaluate(load(acc, acc), (parts,), (), (1,), False, x.dtype)
+    made = iter(range(found.shape[0]))
+    dweight, dbias = (found[next(made)] if want else None for want in wanted[1:])
+    return dx, dweight, dbias
+
+
+class _LayerNorm(Function):
+    _only_reads = True
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Array, weight: Array | None, bias: Array | None, normalized_ndim: int, eps: float
+    ) -> Array:
+        columns = math.prod(x.shape[x.ndim - normalized_ndim :])
+        if any(ctx.needs_input_grad):
+            _expect_backward(x.device, x.dtype, min(x.size // columns, _HOST_SLOTS), columns)
+        y, statistics = launch_forward(x, weight, bias, eps, columns)
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(x, weight, bias, statistics)
+            ctx.normalized_ndim, ctx.eps, ctx.columns = normalized_ndim, eps, columns
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
+        *primals, statistics = ctx.saved_arrays
+        x, weight, _ = primals
+        wanted = ctx.needs_input_grad[:3]
+
+        def kernels() -> list[Array | None]:
+            found = launch_backward(x, dy, weight, statistics, ctx.columns, wanted)
+            return [
+                None if gradient is None else ops.reshape(gradient, one.shape)
+                for one, gradient in zip(primals, found, strict=True)
+            ]
+
+        def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
+            return reference.layer_norm(x, ctx.normalized_ndim, weight, bias, ctx.eps)
+
+        return (*fused_vjp(kernels, composed, primals, [dy], wanted), None, None)
+
+
+def layer_norm(
+    x: Array,
+    normalized_shape: int | Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+) -> Array:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias``, mean and variance over the trailing axes.
+
+    A GPU reads ``x`` once where a block keeps a row (32,768 elements), or from compute capability 9 on a cluster
+    of eight (262,144); its gradient reads ``x`` and that of the result once up to half as many elements, a
+    quarter in float64. Longer rows, and those of the host, are read twice: once for the mean and the variance
+    together, or the sums of the gradient, and once for the result. The mean is taken off before anything is
+    squared, so that a mean that is large beside the spread does no harm. The gradient takes off the row's first
+    element: where that is k standard deviations from the mean, it computes with a rounding of k times the dtype's.
+
+    Args:
+        x: shape (..., *normalized_shape), a floating dtype.
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        weight: shape ``normalized_shape``; ones when None.
+        bias: shape ``normalized_shape``; zeros when None.
+        eps: added to the variance, which is the one divided by the number of elements.
+
+    Returns:
+        the shape of ``x``, in the dtype that the arguments promote to.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or ``eps`` is negative.
+
+    Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+
+    >>> import cukern as ck
+    >>> ck.nn.layer_norm(ck.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
+    [[-1.0, 1.0]]
+    """
+    x = require_array(x, "layer_norm", "x", first_array((weight, bias)))
+    weight = None if weight is None else require_array(weight, "layer_norm", "weight", x)
+    bias = None if bias is None else require_array(bias, "layer_norm", "bias", x)
+    dtype = common_dtype("layer_norm", {"x": x}, {"weight": weight, "bias": bias})
+    sizes = require_normalized_shape(normalized_shape)
+    if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
+        raise ValueError(f"layer_norm: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
+    for name, one in (("weight", weight), ("bias", bias)):
+        if one is not None and one.shape != sizes:
+            raise ValueError(f"layer_norm: {name}: expected shape {sizes}, got {one.shape}")
+    if not (isinstance(eps, Real) and eps >= 0):
+        raise ValueError(f"layer_norm: eps: expected a number of at least 0, got {eps!r}")
+    x = ops.astype(x, dtype, copy=False)
+    weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in (weight, bias))
+    if not x.size:
+        return reference.layer_norm(x, len(sizes), weight, bias, eps) if all(sizes) else x
+    y: Array = _LayerNorm.apply(x, weight, bias, len(sizes), float(eps))
+    return y
+
+
+def require_normalized_shape(
+    normalized_shape: int | Sequence[int], name: str = "layer_norm"
+) -> tuple[int, ...]:
+    """The sizes of the trailing axes.
+
+    Raises:
+        ValueError: there is none, or one is no size.
+    """
+    given = normalized_shape if isinstance(normalized_shape, Sequence) else (normalized_shape,)
+    if not given or not all(is_int(n) and n >= 0 for n in given):
+        raise ValueError(f"{name}: normalized_shape: expected one size or more, got {normalized_shape!r}")
+    return tuple(map(int, given))
+
+
+class LayerNorm(Module):
+    """:func:`layer_norm` with a weight of ones and a bias of zeros to be trained.
+
+    Args:
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        eps: added to the variance.
+        affine: whether there are a weight and a bias.
+        bias: whether there is a bias beside the weight.
+        dtype: of the parameters; the default floating dtype when None.
+        device: of the parameters; the current one when None.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = True,
+        dtype: Any = None,
+        device: Device | str | None = None,
+    ) -> None:
+        self.normalized_shape = require_normalized_shape(normalized_shape)
+        self.eps = eps
+        sizes = self.normalized_shape
+        self.weight = Parameter(ones(sizes, dtype, device)) if affine else None
+        self.bias = Parameter(zeros(sizes, dtype, device)) if affine and bias else None
+
+    def forward(self, x: Array) -> Array:
+        """The normalized ``x``, of its shape."""
+        return layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The options that are not to be seen in the parameters."""
+        return f"{self.normalized_shape}, eps={self.eps}"
+
+
+__all__ = ["LayerNorm", "layer_norm"]

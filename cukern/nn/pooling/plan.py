@@ -1,0 +1,345 @@
+"""How windows lie on planes, and the launches of the kernels that pool them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import dtypes
+from ...array import Array
+from ...array.creation import empty
+from ...device import Device
+from ...elementwise.plan import divide_up
+from ...kernel import BoundKernel, Kernel
+from ...kernel.arguments import address
+from ..fused import index_type
+
+Pair = tuple[int, int]
+Sizes = tuple[int, int, int, int, int]
+
+_forward = Kernel("nn/pooling/forward.cu", name="pool2d")
+_backward = Kernel("nn/pooling/backward.cu", name="pool2d_backward")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How windows lie on a plane; each pair is (rows, columns).
+
+    Attributes:
+        kernel: places of a window.
+        stride: from one window to the next.
+        padding: positions added on each side, at most half of what a window spans.
+        dilation: from one place of a window to the next.
+        ceil_mode: whether the number of windows is rounded up.
+        count_padding: whether an average also counts the padding.
+    """
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair = (1, 1)
+    ceil_mode: bool = False
+    count_padding: bool = True
+
+    @property
+    def span(self) -> Pair:
+        """The positions from a window's first place to its last."""
+        (a, b), (c, d) = self.kernel, self.dilation
+        return c * (a - 1) + 1, d * (b - 1) + 1
+
+    def output_shape(self, height: int, width: int) -> Pair:
+        """The number of windows down and across: with ``span = dilation * (kernel - 1) + 1``,
+        ``(size + 2 * padding - span) / stride + 1`` rounded down, or up with ``ceil_mode``, where a window
+        that would start beyond the plane and its leading padding is dropped again.
+        """
+        counts = []
+        for axis, size in enumerate((height, width)):
+            stride, padding = self.stride[axis], self.padding[axis]
+            room = size + 2 * padding - self.span[axis]
+            count = (divide_up(room, stride) if self.ceil_mode else room // stride) + 1
+            if self.ceil_mode and (count - 1) * stride >= size + padding:
+                count -= 1
+            counts.append(count)
+        return counts[0], counts[1]
+
+    def are_inside(self, height: int, width: int, padded: bool = False) -> bool:
+        """Whether every window lies inside the plane, or inside the padded plane."""
+        counts = self.output_shape(height, width)
+        return (padded or self.padding == (0, 0)) and all(
+            (counts[axis] - 1) * self.stride[axis] + self.span[axis] <= size + 2 * self.padding[axis]
+            for axis, size in enumerate((height, width))
+        )
+
+    def positions(self, height: int, width: int) -> npt.NDArray[np.int64]:
+        """For each window and each of its places, the flat position in the plane, or -1 outside of it."""
+        rows, columns = (
+            (np.arange(count) * self.stride[axis] - self.padding[axis])[:, None]
+            + np.arange(self.kernel[axis]) * self.dilation[axis]
+            for axis, count in enumerate(self.output_shape(height, width))
+        )
+        row, column = rows[:, None, :, None], columns[None, :, None, :]
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        flat = np.where(inside, row * width + column, -1)
+        return flat.reshape(len(rows) * len(columns), -1).astype(np.int64)
+
+    def divisors(self, height: int, width: int) -> npt.NDArray[np.int64]:
+        """For each window, what its sum is divided by in an average."""
+        counts = []
+        for axis, (size, number) in enumerate(
+            zip((height, width), self.output_shape(height, width), strict=True)
+        ):
+            first = np.arange(number) * self.stride[axis] - self.padding[axis]
+            last = first + self.kernel[axis]
+            if self.count_padding:
+                counts.append(np.minimum(last, size + self.padding[axis]) - first)
+            else:
+                counts.append(np.minimum(last, size) - np.maximum(first, 0))
+        return (counts[0][:, None] * counts[1]).reshape(-1).astype(np.int64)
+
+    @property
+    def winner_dtype(self) -> dtypes.DType:
+        """The dtype that the place of a window's largest element fits into."""
+        return dtypes.uint8 if math.prod(self.kernel) < 256 else dtypes.int32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a thread does at once.
+
+    Attributes:
+        run: bytes of a row of the plane that it reads, or as a gradient writes, side by side.
+        rows: rows of the result that it computes.
+        block: threads of a block.
+        stride: what windows may lie apart across for a thread to read several of them at once.
+    """
+
+    run: int
+    rows: int
+    block: int = 256
+    stride: int = 16
+
+
+#: The shapes of the forward and the backward kernel on each kind of device; None for a plain loop over each window.
+#: On a GPU a thread takes the widest access of a row, and so many rows that their reads on the way keep the memory
+#: busy: k2s2 with 4 rows are 128 bytes a thread. A gradient reads little, and waits for none of what it writes.
+#: On the host a plain loop is as quick where windows lie far apart.
+SHAPES: dict[str, tuple[Shape | None, Shape | None]] = {
+    "host": (Shape(32, 2, stride=4), Shape(32, 2)),
+    "cuda": (Shape(16, 4), Shape(16, 4)),
+    # Of half types 16 bytes are 8 elements, whose windows' sums cost more than the wider access saves.
+    "cuda, half": (Shape(8, 4), Shape(16, 8)),
+}
+
+
+def _kind(device: Device, dtype: dtypes.DType) -> str:
+    """The key of :data:`SHAPES`."""
+    return "cuda, half" if device.kind == "cuda" and dtype.itemsize == 2 else device.kind
+
+
+#: Threads a multiprocessor below which a thread takes fewer rows.
+_BUSY = 1024
+#: What a tile's text is written out for at most: places of a window, registers of a thread, and steps.
+_PLACES, _HELD, _STEPS = 64, 160, 2048
+_ACCESS = 16
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A thread's part of the result: ``items`` neighbours in each of ``rows`` rows, and elements of an access.
+
+    Attributes:
+        pack: elements of a read; 0 for a plain loop over each window.
+        store: elements of a write.
+    """
+
+    rows: int
+    items: int
+    pack: int = 0
+    store: int = 1
+
+    def threads(self, planes: int, height: int, width: int) -> int:
+        """How many compute planes of this size."""
+        return planes * divide_up(height, self.rows) * divide_up(width, self.items)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What a plan is made for."""
+
+    device: Device
+    dtype: dtypes.DType
+    shape: tuple[int, ...]
+    windows: Windows
+    maximum: bool
+    keep: bool
+    aligned: bool
+
+    @property
+    def sizes(self) -> Sizes:
+        """Planes, height, width, output height, output width."""
+        height, width = self.shape[-2:]
+        return math.prod(self.shape[:-2]), height, width, *self.windows.output_shape(height, width)
+
+
+def touched(windows: Windows, rows: int) -> tuple[tuple[int, tuple[Pair, ...]], ...]:
+    """The rows, from the first one's of a window, that this many windows down read.
+
+    Returns:
+        each with its uses: the window, and which of the window's rows it is.
+    """
+    uses: dict[int, list[Pair]] = {}
+    for window in range(rows):
+        for a in range(windows.kernel[0]):
+            uses.setdefault(window * windows.stride[0] + a * windows.dilation[0], []).append((window, a))
+    return tuple((row, tuple(uses[row])) for row in sorted(uses))
+
+
+def reaching(windows: Windows, rows: int, items: int) -> Pair:
+    """How many windows down and across reach one of so many rows and neighbours of the gradient."""
+    counts = []
+    for axis, size in enumerate((rows, items)):
+        stride, padding, reach = windows.stride[axis], windows.padding[axis], windows.span[axis] - 1
+        counts.append((size - 1 + padding) // stride + (reach - padding) // stride + 1)
+    return counts[0], counts[1]
+
+
+def _halves(n: int, most: int) -> list[int]:
+    """``n``, its half and so on down to 1, those that are not twice as many as there are."""
+    return [one for one in (n >> k for k in range(n.bit_length())) if one < 2 * most] or [1]
+
+
+def _chosen(
+    call: _Call,
+    rows: list[int],
+    items: list[int],
+    sizes: tuple[int, int, int],
+    fits: Callable[[int, int], bool],
+) -> Pair | None:
+    """Of the rows and the items a row that a thread could compute, given from most to fewest: as many items as fit into
+    its registers, and as many rows as leave threads enough.
+    """
+    widest = next((n for n in items if fits(rows[-1], n)), None)
+    if widest is None:
+        return None
+    fitting = [n for n in rows if fits(n, widest)]
+    enough = _BUSY * call.device.properties.multiprocessors
+    return next((n for n in fitting if Tile(n, widest).threads(*sizes) >= enough), fitting[-1]), widest
+
+
+def _forward_tile(call: _Call, shape: Shape | None) -> Tile:
+    planes, _, width, out_height, out_width = call.sizes
+    windows, stride, most = call.windows, call.windows.stride[1], _ACCESS // call.dtype.itemsize
+    loop, words = Tile(1, 1 if out_width < 4 else 4), divide_up(call.dtype.itemsize, 4)
+    if shape is None or math.prod(windows.kernel) > _PLACES or stride > shape.stride:
+        return loop
+
+    def fits(rows: int, items: int) -> bool:
+        return len(touched(windows, rows)) * ((items - 1) * stride + windows.span[1]) * words <= _HELD
+
+    items = _halves(max(1, shape.run // call.dtype.itemsize // stride), out_width)
+    found = _chosen(call, _halves(shape.rows, out_height), items, (planes, out_height, out_width), fits)
+    if found is None:
+        return loop
+    pack, store = math.gcd(most, found[1] * stride, width), math.gcd(most, found[1], out_width)
+    return Tile(*found, pack, store) if call.aligned else Tile(*found, 1)
+
+
+def _backward_tile(call: _Call, shape: Shape | None) -> Tile:
+    planes, height, width, _, out_width = call.sizes
+    windows, (down, across), most = call.windows, call.windows.stride, _ACCESS // call.dtype.itemsize
+    if shape is None or max(down, across) > _ACCESS:
+        return Tile(1, 1)
+    words = divide_up(call.dtype.itemsize, 4)
+
+    def fits(rows: int, items: int) -> bool:
+        held = math.prod(reaching(windows, rows, items))
+        return (rows * items + 2 * held) * words <= _HELD and held * math.prod(windows.kernel) <= _STEPS
+
+    rows = [down * n for n in _halves(max(1, shape.rows // down), divide_up(height, down))]
+    items = [math.lcm(n, across) for n in _halves(shape.run // call.dtype.itemsize, width)]
+    found = _chosen(call, rows, items, (planes, height, width), fits)
+    if found is None:
+        return Tile(1, 1)
+    pack, store = math.gcd(most, found[1] // across, out_width), math.gcd(most, found[1], width)
+    return Tile(*found, pack, store) if call.aligned else Tile(*found, 1)
+
+
+def variables(kernel: Kernel, call: _Call, tile: Tile) -> dict[str, Any]:
+    """The template variables of a kernel beside its block."""
+    planes, height, width, out_height, out_width = call.sizes
+    windows, winner = call.windows, call.windows.winner_dtype
+    bound: dict[str, Any] = {
+        "elem": call.dtype,
+        "index": index_type(planes * height * width, planes * out_height * out_width),
+        "kernel": windows.kernel,
+        "stride": windows.stride,
+        "padding": windows.padding,
+        "dilation": windows.dilation,
+        "count_padding": windows.count_padding,
+        "kind": "maximum" if call.maximum else "average",
+        "full": windows.are_inside(height, width),
+        "even": windows.are_inside(height, width, windows.count_padding),
+        "tile": bool(tile.pack),
+        "rows": tile.rows,
+        "items": tile.items,
+        "pack": tile.pack,
+        "store": tile.store,
+    }
+    if call.maximum:
+        bound |= {"winner": dtypes.info(winner).cxx, "no_winner": 255 if winner == dtypes.uint8 else -1}
+    if kernel is _forward:
+        bound |= {"keep": call.keep, "touched": touched(windows, tile.rows) if tile.pack else ()}
+    return bound
+
+
+@lru_cache(maxsize=1024)
+def _plan(kernel: Kernel, call: _Call) -> tuple[BoundKernel, int, Sizes]:
+    """The compiled kernel, its grid, and its arguments after the arrays."""
+    shape = SHAPES[_kind(call.device, call.dtype)][kernel is _backward]
+    tile = (_backward_tile if kernel is _backward else _forward_tile)(call, shape)
+    block = 256 if shape is None else shape.block
+    planes, *sizes = call.sizes
+    result = sizes[:2] if kernel is _backward else sizes[2:]
+    bound = kernel.bind(call.device, block=block, **variables(kernel, call, tile))
+    return bound, divide_up(tile.threads(planes, *result), block), call.sizes
+
+
+def _launch(
+    kernel: Kernel,
+    arrays: tuple[Array, ...],
+    x_shape: tuple[int, ...],
+    windows: Windows,
+    maximum: bool,
+    keep: bool,
+) -> None:
+    device = arrays[0].device
+    tiled = SHAPES[_kind(device, arrays[0].dtype)] != (None, None)
+    aligned = tiled and not any(address(one._data) % _ACCESS for one in arrays)
+    call = _Call(device, arrays[0].dtype, x_shape, windows, maximum, keep, aligned)
+    bound, grid, sizes = _plan(kernel, call)
+    bound((*arrays, *sizes), grid)
+
+
+def forward(x: Array, windows: Windows, maximum: bool, keep: bool = False) -> tuple[Array, Array | None]:
+    """What pooling makes of ``x``; with ``keep`` also the place of each window's largest element."""
+    x = x.contiguous()
+    shape = (*x.shape[:-2], *windows.output_shape(*x.shape[-2:]))
+    y = empty(shape, x.dtype, x.device)
+    winners = empty(shape, windows.winner_dtype, x.device) if keep else None
+    _launch(_forward, (x, y) if winners is None else (x, y, winners), x.shape, windows, maximum, keep)
+    return y, winners
+
+
+def backward(dy: Array, x_shape: tuple[int, ...], windows: Windows, winners: Array | None = None) -> Array:
+    """The gradient of x; of a maximum where the winners are given."""
+    dy = dy.contiguous()
+    dx = empty(x_shape, dy.dtype, dy.device)
+    arrays = (dy, dx) if winners is None else (dy, winners, dx)
+    _launch(_backward, arrays, x_shape, windows, winners is not None, winners is not None)
+    return dx

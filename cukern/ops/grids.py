@@ -1,0 +1,196 @@
+"""Arrays of places: grids, diagonals and triangles, as indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array.array import Array, shape_of
+from ..array.creation import Shape, arange, asarray, device_of
+from ..device import Device
+from ..elementwise.axes import require_array
+from ..index.search import flatnonzero
+from ..shape.views import broadcast_to, concat, reshape, stack
+from .spaces import linspace
+
+__all__ = [
+    "c_",
+    "diag_indices",
+    "diag_indices_from",
+    "fromfunction",
+    "indices",
+    "ix_",
+    "r_",
+    "tril_indices",
+    "tril_indices_from",
+    "triu_indices",
+    "triu_indices_from",
+]
+
+
+class _Joined:
+    """``r_[...]`` and ``c_[...]``: slices, numbers and arrays, joined along an axis."""
+
+    def __init__(self, columns: bool) -> None:
+        self._columns = columns
+
+    def __repr__(self) -> str:
+        return "c_" if self._columns else "r_"
+
+    def __getitem__(self, key: Any) -> Array:
+        parts = list(key) if isinstance(key, tuple) else [key]
+        if isinstance(parts[0], str):
+            raise TypeError(
+                f"{self!r}: directives are not read, got {parts[0]!r}; use concat, stack or reshape"
+            )
+        device = device_of(parts)
+        made = [_line(part, device) for part in parts]
+        if not self._columns:
+            return concat([reshape(one, (-1,)) if not one.ndim else one for one in made])
+        return concat([reshape(one, (-1, 1)) if one.ndim < 2 else one for one in made], axis=-1)
+
+
+def _line(part: Any, device: Device | None) -> Array:
+    """One part: a slice as the numbers that it counts; as many as an imaginary step says, with both ends."""
+    if not isinstance(part, slice):
+        return asarray(part, device=device)
+    start = 0 if part.start is None else part.start
+    if isinstance(part.step, complex):
+        made: Array = linspace(start, part.stop, int(abs(part.step)), device=device)
+        return made
+    return arange(start, part.stop, 1 if part.step is None else part.step, device=device)
+
+
+#: Slices, numbers and arrays joined along the first axis: ``r_[1:4, 0, x]``, as ``numpy.r_``.
+r_ = _Joined(columns=False)
+#: The same as columns of a matrix: ``c_[x, y]``, as ``numpy.c_``.
+c_ = _Joined(columns=True)
+
+
+def indices(
+    dimensions: Shape,
+    dtype: npt.DTypeLike | None = None,
+    sparse: bool = False,
+    *,
+    device: Device | str | None = None,
+) -> Any:
+    """The places of a grid: shape (axes, *dimensions), of which part i counts along axis i; int64 by default.
+
+    Args:
+        dimensions: the sizes of the grid's axes.
+        dtype: that of the places.
+        sparse: whether the result is one array for each axis instead, left to broadcasting.
+        device: the current one by default.
+    """
+    sizes = shape_of(dimensions)
+    wanted = dtypes.default_int if dtype is None else dtypes.as_dtype(dtype)
+    lines = [arange(n, dtype=wanted, device=device) for n in sizes]
+    made = [
+        reshape(x, tuple(-1 if i == axis else 1 for i in range(len(sizes)))) for axis, x in enumerate(lines)
+    ]
+    if sparse or not made:
+        return tuple(made) if sparse else reshape(arange(0, dtype=wanted, device=device), (0,))
+    return stack([broadcast_to(x, sizes) for x in made])
+
+
+def fromfunction(
+    function: Any,
+    shape: Shape,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | str | None = None,
+    **options: Any,
+) -> Any:
+    """What ``function`` makes of the coordinates of a grid: an array for each axis of ``shape``, float32."""
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    grid = indices(shape, wanted, device=device)
+    return function(*(grid[i] for i in range(grid.shape[0])), **options)
+
+
+def diag_indices(n: int, ndim: int = 2, *, device: Device | str | None = None) -> tuple[Array, ...]:
+    """The places of the main diagonal of an array of ``ndim`` axes of ``n`` elements."""
+    return (arange(n, device=device),) * ndim
+
+
+def diag_indices_from(x: Array, /) -> tuple[Array, ...]:
+    """The places of the main diagonal of ``x``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes, or axes of different sizes.
+    """
+    x = require_array(x, "diag_indices_from")
+    shape = x.shape
+    if len(shape) < 2 or len(set(shape)) > 1:
+        raise ValueError(f"diag_indices_from: x: expected two equal axes at least, got shape {shape}")
+    return diag_indices(shape[0], len(shape), device=x.device)
+
+
+def _places(mask: npt.NDArray[Any], device: Device | str | None) -> tuple[Array, ...]:
+    return tuple(asarray(places, device=device) for places in mask.nonzero())
+
+
+def tril_indices(
+    n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
+) -> tuple[Array, ...]:
+    """The rows and columns of the places on and below the ``k``-th diagonal of ``n`` rows and ``m`` columns.
+
+    >>> [places.tolist() for places in tril_indices(2)]
+    [[0, 1, 1], [0, 0, 1]]
+    """
+    return _places(np.tri(n, m, k, dtype=bool), device)
+
+
+def triu_indices(
+    n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
+) -> tuple[Array, ...]:
+    """The rows and columns of the places on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
+    return _places(~np.tri(n, m, k - 1, dtype=bool), device)
+
+
+def _matrix(x: Array, name: str) -> tuple[int, int]:
+    x = require_array(x, name)
+    rows_and_columns = x.shape
+    if len(rows_and_columns) != 2:
+        raise ValueError(f"{name}: x: expected two axes, got shape {rows_and_columns}")
+    return rows_and_columns
+
+
+def tril_indices_from(x: Array, /, k: int = 0) -> tuple[Array, ...]:
+    """:func:`tril_indices` of a matrix of the shape of ``x``.
+
+    Raises:
+        ValueError: ``x`` has not two axes.
+    """
+    rows, columns = _matrix(x, "tril_indices_from")
+    return tril_indices(rows, k, columns, device=x.device)
+
+
+def triu_indices_from(x: Array, /, k: int = 0) -> tuple[Array, ...]:
+    """:func:`triu_indices` of a matrix of the shape of ``x``.
+
+    Raises:
+        ValueError: ``x`` has not two axes.
+    """
+    rows, columns = _matrix(x, "triu_indices_from")
+    return triu_indices(rows, k, columns, device=x.device)
+
+
+def ix_(*places: Any) -> tuple[Array, ...]:
+    """Integers, or a mask, for each axis, as an index of the places that any of these together name.
+
+    Raises:
+        ValueError: an argument has not one axis.
+    """
+    home = device_of(places)
+    made = []
+    for i, given in enumerate(places):
+        x = asarray(given, dtype=dtypes.default_int if not len(given) else None, device=home)
+        if x.ndim != 1:
+            raise ValueError(f"ix_: places[{i}]: expected one axis, got shape {x.shape}")
+        if x.dtype == dtypes.bool_:
+            x = flatnonzero(x)
+        made.append(reshape(x, (1,) * i + (-1,) + (1,) * (len(places) - i - 1)))
+    return tuple(made)

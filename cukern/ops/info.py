@@ -1,0 +1,290 @@
+"""What the namespace can do, asked by its user: dtypes, devices, and shapes broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray, device_of
+from ..array.operators import is_foreign
+from ..device import Device, current, devices
+from ..dtypes import DType
+from ..elementwise.plan import broadcast_shapes as _broadcast_shapes
+
+__all__ = [
+    "broadcast_shapes",
+    "can_cast",
+    "e",
+    "finfo",
+    "iinfo",
+    "inf",
+    "isdtype",
+    "isscalar",
+    "may_share_memory",
+    "nan",
+    "ndim",
+    "newaxis",
+    "pi",
+    "promote_types",
+    "shape",
+    "shares_memory",
+    "size",
+]
+
+__array_api_version__ = "2025.12"
+
+e, inf, nan, pi = math.e, math.inf, math.nan, math.pi
+newaxis = None
+
+#: The Array API's kinds of dtype, as kinds of the table.
+_KINDS = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "",
+    "numeric": "iuf",
+}
+
+
+@dataclass(frozen=True)
+class FloatInfo:
+    """The limits of a floating dtype.
+
+    Attributes:
+        bits: how many an element has.
+        eps: the distance from 1 to the next number.
+        max: the largest number.
+        min: the smallest, below 0.
+        smallest_normal: the smallest number above 0 with full precision.
+        dtype: the dtype.
+    """
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class IntegerInfo:
+    """The limits of an integer dtype: its bits, its largest and its smallest number."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def _dtype_of(value: Any, argument: str) -> DType:
+    return value.dtype if isinstance(value, Array) else dtypes.as_dtype(value, argument)
+
+
+def finfo(type: Any, /) -> FloatInfo:
+    """The limits of a floating dtype, or of that of an array.
+
+    Raises:
+        ValueError: the dtype is not floating.
+
+    >>> finfo("float32").bits
+    32
+    """
+    dtype = _dtype_of(type, "type")
+    if dtypes.info(dtype).kind != "f":
+        raise ValueError(f"finfo: type: expected a floating dtype, got {dtype}")
+    found: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    limits = (float(found.eps), float(found.max), float(found.min), float(found.smallest_normal))
+    return FloatInfo(8 * dtype.itemsize, *limits, dtype)
+
+
+def iinfo(type: Any, /) -> IntegerInfo:
+    """The limits of an integer dtype, or of that of an array.
+
+    Raises:
+        ValueError: the dtype is not an integer's.
+    """
+    dtype = _dtype_of(type, "type")
+    if dtypes.info(dtype).kind not in "iu":
+        raise ValueError(f"iinfo: type: expected an integer dtype, got {dtype}")
+    found = np.iinfo(dtype)
+    return IntegerInfo(found.bits, int(found.max), int(found.min), dtype)
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind.
+
+    Args:
+        dtype: a dtype.
+        kind: a dtype, a kind of the Array API such as ``"real floating"``, or a tuple of these.
+
+    Raises:
+        ValueError: there is no such kind.
+
+    >>> isdtype("float32", "real floating"), isdtype("int8", ("bool", "unsigned integer"))
+    (True, False)
+    """
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)
+    mine = dtypes.as_dtype(dtype)
+    if isinstance(kind, str) and kind in _KINDS:
+        return dtypes.info(mine).kind in tuple(_KINDS[kind])
+    if isinstance(kind, str):
+        raise ValueError(f"isdtype: kind: expected a dtype or one of {', '.join(_KINDS)}, got {kind!r}")
+    return mine == dtypes.as_dtype(kind, "kind")
+
+
+def promote_types(type1: Any, type2: Any, /) -> DType:
+    """The dtype of an operation on arrays of two dtypes.
+
+    >>> promote_types("int16", "uint16").name
+    'int32'
+    """
+    return dtypes.promote(dtypes.as_dtype(type1, "type1"), dtypes.as_dtype(type2, "type2"))
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether promotion takes a dtype, or that of an array, to another: int64 to float32, too.
+
+    >>> can_cast("int8", "int16"), can_cast("float64", "float32")
+    (True, False)
+    """
+    target = dtypes.as_dtype(to, "to")
+    return dtypes.promote(_dtype_of(from_, "from_"), target) == target
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that shapes broadcast to.
+
+    Raises:
+        ValueError: they do not.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    given = [
+        one if isinstance(one, tuple) else tuple(one) if isinstance(one, Sequence) else (one,)
+        for one in shapes
+    ]
+    return _broadcast_shapes("broadcast_shapes", given) if given else ()
+
+
+def shape(x: Any, /) -> tuple[int, ...]:
+    """The shape of an array, or of what would become one."""
+    return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
+
+
+def ndim(x: Any, /) -> int:
+    """The number of axes of an array, or of what would become one."""
+    return len(shape(x))
+
+
+def size(x: Any, /, axis: int | None = None) -> int:
+    """The number of elements of an array, or along one of its axes."""
+    sizes = shape(x)
+    return math.prod(sizes) if axis is None else sizes[axis]
+
+
+def isscalar(element: Any) -> bool:
+    """Whether ``element`` is a number or a string, of Python's or of NumPy's; an array without axes is none.
+
+    >>> import cukern as ck
+    >>> isscalar(3.0), isscalar(ck.asarray(3.0))
+    (True, False)
+    """
+    return bool(np.isscalar(element))
+
+
+def may_share_memory(x: Any, y: Any, /) -> bool:
+    """Whether the memory that two arrays span overlaps; quick, and true of some that share no element.
+
+    Args:
+        x: an array, of cukern's or of another library.
+        y: likewise.
+
+    Raises:
+        TypeError: an argument is no array.
+    """
+    return _overlap("may_share_memory", x, y)
+
+
+def shares_memory(x: Any, y: Any, /) -> bool:
+    """Whether two arrays have an element in common, as a view has with its source. See :func:`may_share_memory`.
+
+    >>> import cukern as ck
+    >>> x = ck.zeros(4)
+    >>> shares_memory(x, x[1:]), shares_memory(x[::2], x[1::2])
+    (True, False)
+    """
+    return _overlap("shares_memory", x, y)
+
+
+def _overlap(name: str, x: Any, y: Any) -> bool:
+    """What the function ``name`` of the arrays' library says of their memory; on two devices they share none."""
+    arrays = []
+    for argument, value in (("x", x), ("y", y)):
+        # NumPy reads arrays of other libraries where they are; a number or a list has no memory to share.
+        if not isinstance(value, (Array, np.ndarray)) and not is_foreign(value):
+            raise TypeError(f"{name}: {argument}: expected an array, got {type(value).__name__}")
+        arrays.append(value if isinstance(value, (Array, np.ndarray)) else asarray(value))
+    first, second = arrays
+    device = device_of(arrays)
+    if device is None:
+        return bool(getattr(np, name)(first, second))
+    homes = [one.device if isinstance(one, Array) else Device("host") for one in arrays]
+    if homes[0] is not homes[1]:
+        return False
+    with device.activate():
+        datas = [one._data if isinstance(one, Array) else one for one in arrays]
+        return bool(getattr(device.xp, name)(*datas))
+
+
+class NamespaceInfo:
+    """What the Array API standard asks of a namespace, of version 2025.12."""
+
+    def capabilities(self) -> dict[str, bool | int | None]:
+        """Boolean indices and shapes that depend on data work; arrays have 64 axes at most."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> Device:
+        """The device that arrays are made on where none is named."""
+        return current()
+
+    def default_dtypes(self, *, device: Device | str | None = None) -> dict[str, DType]:
+        """The dtypes of Python numbers, and of indices; there are no complex ones."""
+        return {
+            "real floating": dtypes.get_default_dtype(),
+            "integral": dtypes.default_int,
+            "indexing": dtypes.default_int,
+        }
+
+    def dtypes(
+        self, *, device: Device | str | None = None, kind: str | tuple[str, ...] | None = None
+    ) -> dict[str, DType]:
+        """The standard's dtypes of a kind, or all, by name; :mod:`cukern.dtypes` has the halves too."""
+        if device is not None:
+            Device(device)
+        standard = [d for d in dtypes.ALL if d not in (dtypes.float16, dtypes.bfloat16)]
+        return {dtypes.info(d).name: d for d in standard if kind is None or isdtype(d, kind)}
+
+    def devices(self) -> tuple[Device, ...]:
+        """Every device there is."""
+        return tuple(devices())
+
+
+def __array_namespace_info__() -> NamespaceInfo:
+    """What the namespace can do.
+
+    >>> sorted(__array_namespace_info__().dtypes(kind="real floating"))
+    ['float32', 'float64']
+    """
+    return NamespaceInfo()

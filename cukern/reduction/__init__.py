@@ -1,0 +1,1 @@
+"""Reductions: rows, plans, and what is made of them (moments, softmax)."""

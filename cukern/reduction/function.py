@@ -1,0 +1,421 @@
+"""A reduction as a function of arrays and of symbols, and its derivative: one kernel with what it reduces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray
+from ..array.operators import FUNCTIONS
+from ..autodiff import tape
+from ..device import Device
+from ..dtypes import DType
+from ..elementwise.axes import normalize_axes, require_array
+from ..elementwise.function import evaluate
+from ..elementwise.graph import Expr, Reduced, call, cast, input_node, scalar_node
+from ..elementwise.plan import remember
+from ..elementwise.program import Program, compact, program, roots_from
+from ..elementwise.row import Scalar
+from ..shape.broadcast import repeated
+from ..shape.views import broadcast_to, reshape
+from .plan import Plan, Reduction, keep, known, planned, source
+
+
+class Span(NamedTuple):
+    """What a derivative knows of a reduction: its axes, the values that make one result, the parameter."""
+
+    axes: tuple[int, ...]
+    n: int
+    parameter: float
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """The derivative of a reduction, an expression that becomes part of one elementwise kernel.
+
+    Attributes:
+        cotangent: of a value, from symbols: ``g`` and ``y`` of the result, the value ``x``, another reduction ``e``
+            of the values, and a number ``s``.
+        number: ``s``.
+        other: what ``e`` is: the ``"mean"`` of the values, or the ``"count"`` of those that equal ``y``.
+    """
+
+    cotangent: Callable[[Any, Any, Any, Any, Any], Any]
+    number: Callable[[Span], float] = lambda span: float(span.n)
+    other: Literal["", "mean", "count"] = ""
+
+
+#: A derivative in functions of arrays: from ``g`` and ``y`` that keep the reduced axes with size 1.
+Vjp = Callable[[Array, Array, Array, Span], Array]
+
+
+def load(source: DType, value: DType) -> Program:
+    """The program of a reduction's input as it is."""
+    return program("load", (cast(input_node(0, source), value),), (source,))
+
+
+def _load_where(source: DType, value: DType, fill: Scalar) -> Program:
+    """The program of a reduction's input where a mask, the second array, is true."""
+    operands = (input_node(1, dtypes.bool_), cast(input_node(0, source), value), fill)
+    return program("where", (call(FUNCTIONS["where"], operands),), (source, dtypes.bool_))
+
+
+def _number(value: float, dtype: DType) -> Scalar:
+    """A number of ``dtype``, its least or largest for an infinite one."""
+    kind = dtypes.info(dtype).kind
+    if kind == "f":
+        return value
+    if kind == "b":
+        return value > 0
+    if math.isinf(value):
+        limits = np.iinfo(dtype)
+        return int(limits.min if value < 0 else limits.max)
+    return int(value)
+
+
+def masked(x: Array, mask: Any, name: str) -> Array:
+    """The argument ``where`` as an array of the shape of ``x``.
+
+    Raises:
+        TypeError: it is not bool.
+        ValueError: it does not broadcast to the shape of ``x``.
+    """
+    made = mask if isinstance(mask, Array) else asarray(mask, device=x.device)
+    if made.dtype != dtypes.bool_:
+        raise TypeError(f"{name}: where: expected an array of bool, got {made.dtype}")
+    return made if made.shape == x.shape else broadcast_to(made, x.shape)
+
+
+class Pulled(NamedTuple):
+    """How the cotangents of a reduction's inputs follow: a program, what it reads, and the result for each input.
+
+    ``inputs`` numbers the arrays; then follow the cotangent, the result and the other reduction.
+    """
+
+    program: Program | None
+    inputs: tuple[int, ...]
+    scalars: tuple[int, ...]
+    results: tuple[Any, ...]
+
+
+_rules: dict[Any, Pulled] = {}
+
+
+def _pulled(
+    rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
+) -> Pulled:
+    key = (rule, forward, result, needs, wide)
+    found = _rules.get(key)
+    return remember(_rules, key, _derive(*key)) if found is None else found
+
+
+def _derive(
+    rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
+) -> Pulled:
+    k, value = len(forward.inputs), forward.outputs[0]
+    acc = dtypes.info(value.dtype).acc
+    given = input_node(k, result)
+    # A half type would round the number of values, or overflow.
+    g, x, y = (cast(node, acc) for node in (given, value, input_node(k + 1, result)))
+    number = scalar_node(len(forward.scalars), dtypes.float64, weak=True)
+    made = rule.cotangent(*map(Expr, (g, x, y, input_node(k + 2, acc), number))).node
+    seed = given if made is g else cast(made, value.dtype)
+    roots, results = roots_from(forward, [seed], needs, wide)
+    if not roots:
+        return Pulled(None, (), (), results)
+    return Pulled(*compact(f"{forward.name}_vjp", roots), results)
+
+
+class Reduce:
+    """A reduction as a function of arrays, and of the symbols of a fused function that ends with it.
+
+    Args:
+        row: how values combine.
+        result: the kind of its result's dtype: that of a ``"sum"``, the ``"same"``, a ``"float"``, ``"bool"``
+            or ``"index"``.
+        rule: the derivative, a rule, or a function of arrays; None where there is none.
+        neutral: the number that changes no result, for what ``where`` leaves out.
+        join: the function that takes ``initial`` in.
+        without: the reduction that it is for dtypes without NaN, where it leaves NaN out.
+        oracle: the NumPy function of the same values, where its name is another.
+        doc: the first line of the docstring; the rest follows from the class and the row.
+    """
+
+    arguments = """
+    Args:
+        x: any array.
+        axis: the axis or axes; all by default.
+        keepdims: whether the axes stay, with size 1.
+
+    Raises:
+        AxisError: an axis is out of range.
+        ValueError: an axis is named twice, or there is no value and the reduction of none has no result.
+    """
+
+    def __init__(
+        self,
+        row: Reduction,
+        result: Literal["sum", "same", "float", "bool", "index"],
+        rule: Rule | Vjp | None = None,
+        neutral: float = 0.0,
+        join: str = "",
+        without: Reduce | None = None,
+        oracle: str = "",
+        doc: str = "",
+    ) -> None:
+        self.row, self.result, self.rule = row, result, rule
+        self.neutral, self.join, self.without = neutral, join, without
+        self.name = self.__name__ = row.name
+        self.oracle = oracle or row.name
+        self.__doc__ = f"{doc}\n{self.arguments}"
+        FUNCTIONS[row.name] = self
+
+    def __repr__(self) -> str:
+        return f"<reduction {self.name}>"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has a derivative."""
+        return self.rule is not None
+
+    def dtypes_of(self, dtype: DType, wanted: npt.DTypeLike | None = None) -> tuple[DType, DType]:
+        """The dtypes that values of ``dtype`` are reduced in and that the result has, ``wanted`` if that is given."""
+        kind = dtypes.info(dtype).kind
+        if wanted is not None:
+            result = dtypes.as_dtype(wanted)
+            # A float is computed as one whatever dtype it is wanted in.
+            return (
+                dtypes.float64 if self.result == "float" and result not in dtypes.FLOATS else result,
+                result,
+            )
+        if self.result == "bool":
+            return dtypes.bool_, dtypes.bool_
+        if self.result == "index":
+            return dtype, dtypes.int64
+        if self.result == "float" and kind != "f":
+            return dtypes.float64, dtypes.get_default_dtype()
+        if self.result == "sum" and kind != "f":
+            wide = dtypes.uint64 if kind == "u" else dtypes.int64
+            return wide, wide
+        return dtype, dtype
+
+    def _apply(
+        self,
+        x: Any,
+        axis: Any,
+        keepdims: bool,
+        dtype: npt.DTypeLike | None = None,
+        parameter: float = 0.0,
+        where: Any = None,
+        initial: Any = None,
+    ) -> Array:
+        plain = dtype is None and where is None and initial is None and type(keepdims) is bool
+        if plain and isinstance(x, Array) and (axis is None or type(axis) is int):
+            layout = x._layout or x._planned()
+            plan = known(self, layout, axis, keepdims)
+            if plan is None and self.result == "float":
+                plan = known(dtypes.get_default_dtype(), self, layout, axis, keepdims)
+            if plan is not None:
+                tracking = None if self.rule is None else tape.tracked((x,))
+                return self._run(plan, (x,), (), parameter, tracking)
+        if isinstance(x, Reduced):
+            raise x._refused(self.name)
+        if not isinstance(x, Expr):
+            x = require_array(x, self.name)
+        if self.without is not None and dtypes.info(x.dtype).kind != "f":
+            return self.without._apply(x, axis, keepdims, dtype, parameter, where, initial)
+        axes = normalize_axes(axis, x.ndim, self.name)
+        value, result = self.dtypes_of(x.dtype, dtype)
+        if isinstance(x, Expr):
+            if initial is not None:
+                raise TypeError(f"{self.name}: initial: not taken in a fused function; take it in outside")
+            if where is not None:
+                x = FUNCTIONS["where"](where, x.astype(value), _number(self.neutral, value))
+            end: Any = Reduced(self, x.astype(value), axes, bool(keepdims), result, parameter)
+            return end  # type: ignore[no-any-return]
+        arrays: tuple[Array, ...] = (x,)
+        made = load(x.dtype, value)
+        if where is not None:
+            arrays = (x, masked(x, where, self.name))
+            made = _load_where(x.dtype, value, _number(self.neutral, value))
+        empty = initial is not None
+        y = self.evaluate(made, arrays, (), axes, keepdims, result, parameter, empty)
+        if initial is None:
+            if plain:
+                plan = planned(self.row, made, arrays, axes, keepdims, result)
+                by_default = self.result == "float" and dtypes.info(x.dtype).kind != "f"
+                default = (dtypes.get_default_dtype(),) if by_default else ()
+                keep(plan, *default, self, x._planned(), axis, keepdims)
+            return y
+        joined: Array = FUNCTIONS[self.join](y, initial)
+        return joined.astype(result, copy=False)
+
+    def _reads_values(self) -> bool:
+        """Whether the derivative needs the very values that were reduced, kept in an array.
+
+        It does if it is no expression of them, and if it looks for those that equal the result: computed again, in
+        another kernel, a value may differ by a rounding.
+        """
+        if isinstance(self.rule, Rule):
+            return self.rule.other == "count"
+        return self.rule is not None
+
+    def source(
+        self, made: Program, device: Device, datas: Sequence[Any], axes: frozenset[int], result: DType
+    ) -> str:
+        """The text of the kernels that reduce a program's one value over ndarrays like these."""
+        return source(self.row, made, device, datas, axes, result)
+
+    def evaluate(
+        self,
+        made: Program,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        axes: tuple[int, ...],
+        keepdims: bool,
+        result: DType,
+        parameter: float = 0.0,
+        empty: bool = False,
+    ) -> Array:
+        """The reduction of a program's one value, recorded where a tape tracks an input.
+
+        Args:
+            empty: whether there may be no value, though the reduction of none has no result.
+
+        Raises:
+            DeviceError: the arrays are on different devices.
+            ValueError: the shapes do not broadcast, or there is no value and the reduction of none has no result.
+        """
+        tracking = None if self.rule is None else tape.tracked(arrays)
+        if tracking is not None and made.name != "load" and self._reads_values():
+            arrays, scalars = evaluate(made, arrays, scalars), ()
+            made = load(arrays[0].dtype, arrays[0].dtype)
+            tracking = tape.tracked(arrays)
+        plan = planned(self.row, made, arrays, axes, keepdims, result)
+        if plan.count == 0 and not (self.row.empty or empty):
+            raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {plan.shape}")
+        return self._run(plan, arrays, scalars, parameter, tracking)
+
+    def _run(
+        self,
+        plan: Plan,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        parameter: float,
+        tracking: tape.Tracking | None,
+    ) -> Array:
+        """The reduction by its plan, recorded where ``tracking`` says that a tape tracks an input."""
+        y = plan.run(arrays, scalars, parameter)
+        if tracking is not None and plan.layout.floating:
+            needs, keys, tapes = tracking
+            call: _Call | None = None if scalars or parameter else plan.pulls.get(needs)
+            if call is None:
+                call = _Call(self, plan, tuple(scalars), parameter, needs)
+                if not scalars and not parameter:
+                    plan.pulls[needs] = call
+            saved = [arrays[i] for i in call.reads]
+            if call.keeps_y:
+                saved.append(y)
+            tape.record_tracked(call.operation, keys, (y,), saved, tapes)
+        return y
+
+
+class _Call:
+    """A reduction that was made, for its derivative.
+
+    Attributes:
+        reads: which inputs the derivative reads.
+        keeps_y: whether it reads the result.
+        operation: what a tape records, with the backward rule.
+    """
+
+    def __init__(
+        self, reduce: Reduce, plan: Plan, scalars: tuple[Any, ...], parameter: float, needs: tuple[bool, ...]
+    ) -> None:
+        self.program, self.scalars, self.inputs = plan.program, scalars, len(plan.operands)
+        self.shape, self.kept = plan.shape, plan.kept
+        self.span = Span(plan.axes, plan.count, parameter)
+        rule = reduce.rule
+        assert rule is not None
+        self.rule = rule
+        k = len(plan.operands)
+        pull = self._pull if isinstance(rule, Rule) else self._pull_function
+        self.operation = tape.Operation(reduce.name, plan.operands, (plan.layout,), pull)
+        if not isinstance(rule, Rule):
+            self.reads: tuple[int, ...] = (0,)
+            self.keeps_y = True
+            return
+        wide = tuple(one.shape != plan.shape for one in plan.operands)
+        self.pulled = _pulled(rule, plan.program, plan.layout.dtype, needs, wide)
+        self.reads = tuple(i for i in range(k) if i in self.pulled.inputs or rule.other)
+        self.keeps_y = k + 1 in self.pulled.inputs or rule.other == "count"
+        self._numbers = (*scalars, rule.number(self.span))
+
+    def _pull(self, given: Sequence[Array], saved: Sequence[Array], wanted: object) -> list[Array | None]:
+        """One elementwise kernel, and what ``rule.other`` takes."""
+        rule, pulled = self.rule, self.pulled
+        assert isinstance(rule, Rule)
+        k, g = self.inputs, given[0]
+        read: dict[int, Array] = dict(zip(self.reads, saved, strict=False))
+        if pulled.program is None:
+            return [None if one is None else self._spread(g) for one in pulled.results]
+        read[k] = self._kept(g)
+        if self.keeps_y:
+            read[k + 1] = self._kept(saved[-1])
+        if rule.other:
+            read[k + 2] = self._other(rule.other, [read[i] for i in range(k)], read.get(k + 1))
+        inputs = [read[i] for i in pulled.inputs]
+        outs = evaluate(pulled.program, inputs, [self._numbers[i] for i in pulled.scalars])
+        return [
+            None
+            if one is None
+            else self._spread(g)
+            if one[0] == "cotangent"
+            else repeated(outs[one[1]], self.shape)
+            for one in pulled.results
+        ]
+
+    def _kept(self, g: Array) -> Array:
+        """An array of the result's shape with size 1 for the reduced axes; one of no axes does as it is."""
+        return g if not g.ndim or g.shape == self.kept else reshape(g, self.kept)
+
+    def _spread(self, g: Array) -> Array:
+        """An array of the result's shape, repeated along the reduced axes."""
+        if not g.ndim or g.shape == self.kept:
+            return repeated(g, self.shape)
+        return repeated(reshape(g, self.kept), self.shape)
+
+    def _other(self, which: str, arrays: Sequence[Array], y: Array | None) -> Array:
+        """The reduction of the same values that a rule reads, in the accumulator's dtype."""
+        value = self.program.outputs[0]
+        acc = dtypes.info(value.dtype).acc
+        axes = self.span.axes
+        if which == "mean":
+            reduce: Reduce = FUNCTIONS["mean"]
+            return reduce.evaluate(self.program, arrays, self.scalars, axes, True, acc)
+        assert y is not None
+        chosen = call(FUNCTIONS["equal"], (value, input_node(len(arrays), y.dtype)))
+        made = program(
+            f"{self.program.name}_equal",
+            (cast(chosen, acc),),
+            (*self.program.inputs, y.dtype),
+            self.program.scalars,
+        )
+        reduce = FUNCTIONS["sum"]
+        with tape.stop_recording():
+            return reduce.evaluate(made, (*arrays, y), self.scalars, axes, True, acc)
+
+    def _pull_function(
+        self, given: Sequence[Array], saved: Sequence[Array], wanted: object
+    ) -> list[Array | None]:
+        """What a function of arrays computes."""
+        assert not isinstance(self.rule, Rule)
+        g, y = reshape(given[0], self.kept), reshape(saved[1], self.kept)
+        return [broadcast_to(self.rule(g, saved[0], y, self.span), self.shape)]

@@ -1,0 +1,376 @@
+"""How the threads of a reduction share its values: which template, its variables, the grid."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..elementwise.geometry import WIDEST, Strides
+from ..kernel import Kernel
+
+SERIAL = Kernel("reduction/reduce.cu", block=1)
+ROWS = Kernel("reduction/rows.cu", block=256)
+COLUMNS = Kernel("reduction/columns.cu", block=256)
+PARTS = Kernel("reduction/parts.cu", block=256)
+
+
+class RowShape(NamedTuple):
+    """What the threads of a GPU do where the inner reduced axis is that of neighbours.
+
+    Attributes:
+        block: threads of a block.
+        flight: bytes that a thread loads before it computes.
+        warp: packs of a row at most that a warp does; a longer one is a block's.
+        blocks: how many blocks keep the GPU busy to its end, some four times as many as run at a time. Rows that are
+            fewer are cut into pieces, whose states a second launch joins.
+        whole: loads of a thread at most of a row that is not cut though it leaves multiprocessors idle: a second
+            launch takes as long.
+        long: threads of a block that has such a row.
+    """
+
+    block: int = 256
+    flight: int = 64
+    warp: int = 512
+    blocks: int = 4096
+    whole: int = 4
+    long: int = 1024
+
+
+class ColumnShape(NamedTuple):
+    """What the threads of a GPU do where neighbouring results read neighbouring elements.
+
+    Attributes:
+        block: threads of a block.
+        flight: bytes that a thread loads before it computes.
+        down: threads that share a column: the others lie side by side, 32 of them for a line of 512 bytes.
+        blocks: how many blocks keep the GPU busy. Each leaves a state for every column.
+        few: loads of all threads of a column at most where its places are not cut into pieces.
+    """
+
+    block: int = 256
+    flight: int = 64
+    down: int = 8
+    blocks: int = 512
+    few: int = 128
+
+
+ROW_SHAPE = RowShape()
+#: Where places are kept beside values, which costs more than to tell another thread: a warp has longer rows.
+ORDERED_ROW_SHAPE = RowShape(warp=4096)
+COLUMN_SHAPE = ColumnShape()
+#: Values that the host reduces in a row, and results that one of its threads reduces together where reduced places are
+#: far apart.
+_HOST_PIECE = 65536
+_HOST_TILE = 64
+#: Bytes of the values that a thread hands on together, and of the states that it keeps: what registers hold.
+_VALUES, _STATES = 128, 128
+#: Bytes of shared memory for the states of a block.
+_SHARED = 32768
+#: Statements of an unrolled loop at most.
+_STATEMENTS = 512
+
+
+class Source(NamedTuple):
+    """An input: bytes of an element; steps in elements along kept axes, the outer reduced ones and the inner one."""
+
+    size: int
+    kept: Strides
+    over: Strides
+    step: int
+    aligned: bool
+
+
+class Task(NamedTuple):
+    """A reduction: sizes of the kept axes, of the outer reduced ones and of the inner one.
+
+    Attributes:
+        statements: the length of what is computed of an element.
+        value: bytes of a value.
+        state: bytes of a state.
+        batch: whether several values are handed on together.
+        ordered: whether their places matter.
+        wide: whether an index or offset takes 64 bits.
+    """
+
+    kept: tuple[int, ...]
+    over: tuple[int, ...]
+    inner: int
+    sources: tuple[Source, ...]
+    statements: int
+    value: int
+    state: int
+    batch: bool
+    ordered: bool
+    wide: bool
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.kept)
+
+    @property
+    def outer(self) -> int:
+        return math.prod(self.over)
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether the neighbours of the largest input's elements belong to another result."""
+        sizes = (*self.kept, *self.over, self.inner)
+
+        def own(one: Source) -> int:
+            steps = (*one.kept, *one.over, one.step)
+            return math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
+
+        one = max(self.sources, key=own)
+        if not self.kept or not one.kept[-1]:
+            return False
+        return not one.step or abs(one.kept[-1]) < abs(one.step)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A launch.
+
+    Attributes:
+        kernel: the template.
+        variables: what it is rendered with beside what the reduction says.
+        grid: blocks; along y the pieces of each result.
+        block: threads of a block.
+        tail: the kernel's last arguments; the number of values is put in behind the layout.
+    """
+
+    kernel: Kernel
+    variables: dict[str, Any]
+    grid: tuple[int, int, int]
+    block: int
+    layout: bytes
+    tail: tuple[int, ...]
+
+    @property
+    def pieces(self) -> int:
+        return self.grid[1]
+
+
+def _divide_up(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _kind(step: int) -> str:
+    return {1: "unit", 0: "zero"}.get(step, "any")
+
+
+def _layout(task: Task, kept: int, columns: bool) -> bytes:
+    """The kernel's struct: of the first ``kept`` of the kept axes, and of the reduced ones."""
+    numbers: list[int] = []
+    if kept:
+        numbers += [*task.kept[:kept], *(s for one in task.sources for s in one.kept[:kept])]
+    if task.over:
+        numbers += [*task.over, *(s for one in task.sources for s in one.over)]
+    numbers += [one.step for one in task.sources]
+    if columns:
+        numbers += [one.kept[-1] if one.kept else 0 for one in task.sources]
+    return struct.pack(f"{len(numbers)}{'q' if task.wide else 'i'}", *numbers)
+
+
+def _common(task: Task, block: int, kept: int) -> dict[str, Any]:
+    return {
+        "block": block,
+        "index": "long long" if task.wide else "int",
+        "kept": kept,
+        "over": len(task.over),
+        "places": [
+            {"step": _kind(one.step), "column": _kind(one.kept[-1] if one.kept else 0)}
+            for one in task.sources
+        ],
+    }
+
+
+def _cut(outer: int, inner: int, pieces: int) -> tuple[int, int]:
+    """Sizes of about ``pieces`` pieces: the outer axes are cut first."""
+    outer_pieces = min(outer, pieces)
+    inner_pieces = max(1, min(inner, -(-pieces // outer_pieces)))
+    return -(-outer // outer_pieces), max(1, -(-inner // inner_pieces))
+
+
+def serial(task: Task) -> Work:
+    """Long plain loops, for the host."""
+    rows, outer, inner = task.rows, task.outer, task.inner
+    tile = _HOST_TILE if task.in_columns and task.kept[-1] >= 8 else 1
+    size = outer * inner
+    pieces = max(1, min(size // _HOST_PIECE, 256)) if rows < 64 * tile else 1
+    unroll = 64 if inner >= 256 else 32 if inner >= 64 else 8 if inner >= 8 else 1
+    rows_piece = max(1, _HOST_PIECE // max(1, size * tile))
+    outer_piece, inner_piece = _cut(outer, inner, pieces)
+    pieces = -(-outer // outer_piece) * -(-inner // inner_piece) if size else 1
+    kept = len(task.kept) - (tile > 1)
+    tasks = math.prod(task.kept[:kept]) * (_divide_up(task.kept[-1], tile) if tile > 1 else 1)
+    rows_piece = rows_piece if pieces == 1 else 1
+    tail: tuple[int, ...] = (outer, inner, outer_piece, inner_piece)
+    if tile > 1:
+        tail += (task.kept[-1], _divide_up(task.kept[-1], tile))
+    variables = _common(task, 1, kept) | {"tile": tile, "unroll": unroll}
+    grid = (_divide_up(tasks, rows_piece), pieces, 1)
+    return Work(SERIAL, variables, grid, 1, _layout(task, kept, True), (*tail, tasks, rows_piece))
+
+
+def on_gpu(task: Task) -> Work:
+    """The threads of a GPU."""
+    return _columns(task) if task.in_columns else _rows(task)
+
+
+def _packed(task: Task, steps: Sequence[int]) -> list[Source]:
+    """The inputs that may be read in packs along an axis; none if the steps of one prevent it."""
+    if any(step not in (0, 1) for step in steps):
+        return []
+    return [one for one, step in zip(task.sources, steps, strict=True) if step == 1]
+
+
+def _narrow(width: int, numbers: Sequence[int]) -> int:
+    """The largest power of two up to ``width`` that divides all numbers."""
+    while width > 1 and any(n % width for n in numbers):
+        width //= 2
+    return width
+
+
+def _row_width(task: Task) -> tuple[int, bool]:
+    """Elements of a pack along the inner axis, and whether rows start between packs."""
+    packed = _packed(task, [one.step for one in task.sources])
+    if not packed:
+        return 1, False
+    full = WIDEST // max(one.size for one in packed)
+    full = _narrow(full, [1 << max(0, (_STATEMENTS // max(1, task.statements)).bit_length() - 1)])
+    aligned = all(one.aligned for one in packed)
+    steps = [step for one in packed for step in (*one.kept, *one.over)]
+    if task.over:
+        return (_narrow(full, [task.inner, *steps]) if aligned else 1), False
+    width = _narrow(full, steps) if aligned else 1
+    if width == full or task.inner < 64 * full or width * min(one.size for one in packed) >= 8:
+        return width, False
+    first = packed[0]
+    alike = len(packed) == 1 or (
+        aligned
+        and all(one.size == first.size for one in packed)
+        and all((a - b) % full == 0 for one in packed for a, b in zip(one.kept, first.kept, strict=True))
+    )
+    return (full, True) if alike else (width, False)
+
+
+def _unroll(task: Task, width: int, flight: int) -> int:
+    """Packs that a thread loads before it computes."""
+    each = width * sum(one.size for one in task.sources if one.step or one.over or one.kept)
+    unroll = 8
+    while unroll > 1 and (
+        unroll * each > flight or unroll * width * max(1, task.statements) > 2 * _STATEMENTS
+    ):
+        unroll //= 2
+    return unroll
+
+
+class _Rows(NamedTuple):
+    """How a row's packs are shared: threads of a block and of a row, loads at once, rows at once, packs of a piece."""
+
+    block: int
+    lanes: int
+    unroll: int
+    rows: int
+    piece: int
+
+
+def _share_rows(rows: int, packs: int, most: int, peel: bool, shape: RowShape) -> _Rows:
+    block = shape.block
+    if packs <= shape.warp and (rows * 32 >= 2**17 or packs <= 32 * most):
+        lanes = min(32, _power_of_two(packs))
+        unroll = min(most, _power_of_two(_divide_up(packs, lanes)))
+        single = packs <= lanes * unroll and not peel
+        at_once = most // unroll if single and rows * lanes >= 2**17 else 1
+        return _Rows(block, lanes, unroll, at_once, packs)
+    long = block * most < packs <= shape.long * most * shape.whole
+    if long and rows < shape.blocks // 2 and rows * packs <= shape.blocks * block * most:
+        return _Rows(shape.long, shape.long, most, 1, packs)
+    pieces = 1
+    if rows < shape.blocks // 2:
+        pieces = min(_divide_up(packs, block * most), _divide_up(shape.blocks, rows))
+    rounds = _divide_up(packs, block * most * pieces)
+    unroll = min(most, _power_of_two(_divide_up(packs, block)))
+    return _Rows(block, block, unroll, 1, rounds * block * most if pieces > 1 else packs)
+
+
+def _rows(task: Task) -> Work:
+    """Threads along the inner reduced axis."""
+    width, peel = _row_width(task)
+    shape = ORDERED_ROW_SHAPE if task.ordered else ROW_SHAPE
+    most = _unroll(task, width, shape.flight)
+    packs = task.outer * (task.inner // width)
+    shared = _share_rows(task.rows, max(1, packs), most, peel, shape)
+    step = shared.lanes * shared.unroll
+    pieces = max(1, _divide_up(packs, max(1, shared.piece)))
+    variables = _common(task, shared.block, len(task.kept)) | {
+        "width": width,
+        "lanes": shared.lanes,
+        "unroll": shared.unroll,
+        "rows_at_once": shared.rows,
+        "peel": peel,
+        "tail": peel or (not task.over and task.inner % width != 0),
+        "exact": not peel and packs % step == 0 and shared.piece % step == 0 and packs > 0,
+        "rounded": shared.unroll * width * task.value <= _VALUES,
+    }
+    grid = (_divide_up(task.rows, shared.block // shared.lanes * shared.rows), pieces, 1)
+    tail = (task.rows, task.inner, packs, max(1, shared.piece))
+    return Work(ROWS, variables, grid, shared.block, _layout(task, len(task.kept), False), tail)
+
+
+def _column_width(task: Task) -> int:
+    """Elements of a pack along the columns."""
+    packed = _packed(task, [one.kept[-1] for one in task.sources])
+    if not packed or not all(one.aligned for one in packed):
+        return 1
+    numbers = [task.kept[-1], *(s for one in packed for s in (*one.kept[:-1], *one.over, one.step))]
+    width = _narrow(WIDEST // max(one.size for one in packed), numbers)
+    while width > 1 and (width * task.state > _STATES or width * task.state * COLUMN_SHAPE.block > _SHARED):
+        width //= 2
+    return width
+
+
+def _columns(task: Task) -> Work:
+    """Threads along the last kept axis."""
+    shape, places = COLUMN_SHAPE, task.outer * task.inner
+    width = _column_width(task)
+    unroll = min(_unroll(task, width, shape.flight), _power_of_two(max(1, places)))
+    columns = task.kept[-1]
+    packs = columns // width
+    down = min(shape.down, _power_of_two(_divide_up(max(1, places), unroll)))
+    tiles = _divide_up(packs, shape.block // down)
+    # A few hundred places are one launch's: more threads one below the other instead of a second launch.
+    few = places <= shape.few * unroll
+    while few and task.rows // columns * tiles < shape.blocks // 2 and down < 32 and down * unroll < places:
+        down *= 2
+        tiles = _divide_up(packs, shape.block // down)
+    across = _divide_up(packs, tiles)
+    down = min(shape.block // across, _power_of_two(_divide_up(max(1, places), unroll)))
+    blocks = task.rows // columns * tiles
+    pieces = 1
+    if blocks < shape.blocks // 2 and not few:
+        pieces = max(1, min(_divide_up(shape.blocks, blocks), places // (2 * down * unroll)))
+    rounds = max(1, _divide_up(places, down * unroll * pieces))
+    piece = rounds * down * unroll if pieces > 1 else max(1, places)
+    kept = len(task.kept) - 1
+    variables = _common(task, shape.block, kept)
+    variables |= {"width": width, "unroll": unroll, "across": across, "down": down}
+    grid = (blocks, max(1, _divide_up(places, piece)), 1)
+    tail = (columns, tiles, task.inner, places, piece)
+    return Work(COLUMNS, variables, grid, shape.block, _layout(task, kept, True), tail)
+
+
+def joined(rows: int, pieces: int, on_host: bool) -> tuple[int, int, int]:
+    """Of the launch that joins states: threads of a block, threads that share a row, blocks."""
+    if on_host:
+        return 1, 1, rows
+    block = 256 if pieces <= 2048 else 1024
+    lanes = min(32, _power_of_two(_divide_up(pieces, 4))) if pieces <= 128 else block
+    return block, lanes, _divide_up(rows * lanes, block)

@@ -1,0 +1,113 @@
+"""Moments of some of the elements: those where a mask is true, or those that are not NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..array.operators import FUNCTIONS
+from ..dtypes import DType
+from ..elementwise.axes import normalize_axes, require_array, require_constant
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.table import equal, isnan, logical_not, sqrt, square, where
+from ..shape.views import squeeze
+from .function import masked
+
+_STATIC = ("axes", "dtype")
+
+
+def _valid(x: Any, mask: Any) -> Any:
+    return logical_not(isnan(x)) if mask is None else mask
+
+
+@fuse(static=_STATIC)
+def _total(x: Any, mask: Any, axes: Any, dtype: Any) -> Any:
+    return FUNCTIONS["sum"](where(_valid(x, mask), x, 0), axes, dtype=dtype, keepdims=True)
+
+
+@fuse(static=_STATIC)
+def _count(x: Any, mask: Any, axes: Any, dtype: Any) -> Any:
+    return FUNCTIONS["sum"](_valid(x, mask), axes, dtype=dtype, keepdims=True)
+
+
+@fuse(static=_STATIC)
+def _squares(x: Any, mask: Any, middle: Any, axes: Any, dtype: Any) -> Any:
+    # The choice comes before the square, whose derivative at NaN is NaN.
+    chosen = square(where(_valid(x, mask), x, middle) - middle)
+    return FUNCTIONS["sum"](chosen, axes, dtype=dtype, keepdims=True)
+
+
+def _prepared(
+    name: str, x: Array, axis: Any, dtype: npt.DTypeLike | None, mask: Any
+) -> tuple[Array, Array | None, tuple[int, ...], DType]:
+    """The values as floats, the mask, the axes, and the dtype of the result."""
+    x = require_array(x, name)
+    axes = normalize_axes(axis, x.ndim, name)
+    chosen = None if mask is None else masked(x, mask, name)
+    value, result = FUNCTIONS["mean"].dtypes_of(x.dtype, dtype)
+    return astype(x, value, copy=False), chosen, axes, result
+
+
+def _mean(x: Array, mask: Array | None, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """The mean and the number of the elements, in the accumulator's dtype, the axes kept."""
+    acc = dtypes.info(x.dtype).acc
+    count = astype(_count(x, mask, axes, dtypes.int64), acc)
+    return _total(x, mask, axes, acc) / count, count
+
+
+def _finished(y: Array, dtype: DType, axes: tuple[int, ...], keepdims: bool) -> Array:
+    made = astype(y, dtype, copy=False)
+    return made if keepdims else squeeze(made, axes)
+
+
+def masked_mean(
+    name: str, x: Array, axis: Any, keepdims: bool, dtype: npt.DTypeLike | None, mask: Any
+) -> Array:
+    """The mean of the elements where ``mask`` is true; of those that are not NaN where it is None."""
+    values, chosen, axes, result = _prepared(name, x, axis, dtype, mask)
+    return _finished(_mean(values, chosen, axes)[0], result, axes, keepdims)
+
+
+def masked_spread(
+    name: str,
+    x: Array,
+    axis: Any,
+    keepdims: bool,
+    dtype: npt.DTypeLike | None,
+    mask: Any,
+    correction: float,
+    root: bool,
+    none: float = 0.0,
+) -> Array:
+    """The variance of such elements, or its root; ``none`` is divided by where there is no degree of freedom."""
+    values, chosen, axes, result = _prepared(name, x, axis, dtype, mask)
+    middle, count = _mean(values, chosen, axes)
+    total = _squares(values, chosen, middle, axes, middle.dtype)
+    return _finished(_spread(total, count, correction, none, root), result, axes, keepdims)
+
+
+@fuse(static=("root",))
+def _spread(total: Any, count: Any, correction: float, none: float, root: bool) -> Any:
+    squares = total / where(count > correction, count - correction, none)
+    if not root:
+        return squares
+    zero = equal(squares, 0)
+    return where(zero, 0, sqrt(where(zero, 1, squares)))
+
+
+def one_correction(name: str, correction: float, ddof: float | None) -> float:
+    """The correction, by either of its names.
+
+    Raises:
+        ValueError: both are given.
+    """
+    require_constant(name, correction=correction, ddof=ddof)
+    if ddof is None:
+        return float(correction)
+    if correction != 0:
+        raise ValueError(f"{name}: correction and ddof are two names of one argument: give one")
+    return float(ddof)

@@ -1,0 +1,248 @@
+"""Reductions that leave NaN out, and others that are a map before a reduction, fused in one launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray, ones
+from ..elementwise.axes import Axis, normalize_axes, public, require_array
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.graph import Expr
+from ..elementwise.table import equal, isnan, logical_and, logical_not, multiply, not_equal, subtract, where
+from ..shape.views import broadcast_to, permute_dims, reshape, squeeze
+from .function import masked
+from .masked import masked_mean, masked_spread, one_correction
+from .rows import max, mean, min, prod, sum
+
+__all__ = ["average", "count_nonzero", "nanmean", "nanprod", "nanstd", "nansum", "nanvar", "ptp"]
+
+_OPTIONS = ("axis", "dtype", "keepdims")
+
+
+@fuse(static=_OPTIONS)
+def _sum(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    return sum(where(isnan(x), 0, x), axis, dtype=dtype, keepdims=keepdims)
+
+
+@fuse(static=_OPTIONS)
+def _prod(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    return prod(where(isnan(x), 1, x), axis, dtype=dtype, keepdims=keepdims)
+
+
+@fuse(static=_OPTIONS)
+def _nonzero(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    return sum(not_equal(x, 0), axis, dtype=dtype, keepdims=keepdims)
+
+
+def _taken(x: Any, name: str) -> Any:
+    """``x`` as an array; a symbol of a fused function as it is."""
+    return x if isinstance(x, Expr) else require_array(x, name)
+
+
+def _replaced(x: Any, number: int) -> Any:
+    return where(isnan(x), number, x)
+
+
+def _numbers(x: Any, mask: Any, name: str) -> Any:
+    """Where ``mask`` is true and ``x`` is not NaN; None for no mask."""
+    return None if mask is None else logical_and(masked(x, mask, name), logical_not(isnan(x)))
+
+
+def _dtype(dtype: npt.DTypeLike | None) -> Any:
+    return None if dtype is None else dtypes.as_dtype(dtype)
+
+
+@public
+def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """How many elements are not zero, over axes; int64.
+
+    Args:
+        x: any array.
+        axis: the axis or axes; all by default.
+        keepdims: whether the axes stay, with size 1.
+
+    Raises:
+        AxisError: an axis is out of range.
+
+    >>> import cukern as ck
+    >>> ck.count_nonzero(ck.asarray([0, 3, 4])).item()
+    2
+    """
+    x = _taken(x, "count_nonzero")
+    made: Array = _nonzero(x, normalize_axes(axis, x.ndim, "count_nonzero"), dtypes.int64, bool(keepdims))
+    return made
+
+
+@public
+def nansum(
+    x: Array,
+    /,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Array:
+    """:func:`sum` with NaN taken as 0, in one launch."""
+    x = _taken(x, "nansum")
+    if where is not None or initial is not None:
+        return sum(_replaced(x, 0), axis, dtype, keepdims=keepdims, initial=initial, where=where)
+    made: Array = _sum(x, normalize_axes(axis, x.ndim, "nansum"), _dtype(dtype), bool(keepdims))
+    return made
+
+
+@public
+def nanprod(
+    x: Array,
+    /,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Array:
+    """:func:`prod` with NaN taken as 1, in one launch."""
+    x = _taken(x, "nanprod")
+    if where is not None or initial is not None:
+        return prod(_replaced(x, 1), axis, dtype, keepdims=keepdims, initial=initial, where=where)
+    made: Array = _prod(x, normalize_axes(axis, x.ndim, "nanprod"), _dtype(dtype), bool(keepdims))
+    return made
+
+
+@public
+def nanmean(
+    x: Array,
+    /,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    where: Any = None,
+) -> Array:
+    """:func:`mean` of what is not NaN; NaN where there is nothing else."""
+    x = _taken(x, "nanmean")
+    if isinstance(x, Array) and x.dtype not in dtypes.FLOATS:
+        return mean(x, axis, dtype, keepdims=keepdims, where=where)
+    return masked_mean("nanmean", x, axis, keepdims, dtype, _numbers(x, where, "nanmean"))
+
+
+@public
+def nanvar(
+    x: Array,
+    /,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    ddof: float | None = None,
+    where: Any = None,
+) -> Array:
+    """:func:`var` of what is not NaN; NaN where there are not more numbers than ``correction``."""
+    taken = one_correction("nanvar", correction, ddof)
+    x = _taken(x, "nanvar")
+    mask = _numbers(x, where, "nanvar")
+    return masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"))
+
+
+@public
+def nanstd(
+    x: Array,
+    /,
+    axis: Axis = None,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    ddof: float | None = None,
+    where: Any = None,
+) -> Array:
+    """:func:`std` of what is not NaN, the root of :func:`nanvar`; where it is 0 its derivative is 0."""
+    taken = one_correction("nanstd", correction, ddof)
+    x = _taken(x, "nanstd")
+    mask = _numbers(x, where, "nanstd")
+    return masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"))
+
+
+@public
+def ptp(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    """The distance from the smallest to the largest element, over axes."""
+    return subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
+
+
+@fuse(static=("axis", "dtype"))
+def _weighted(x: Any, weights: Any, axis: Any, dtype: Any) -> Any:
+    return sum(multiply(x, weights), axis, dtype=dtype, keepdims=True)
+
+
+def _weights(x: Array, weights: Any, axis: Any, axes: tuple[int, ...]) -> Array:
+    """The weights, their axes those of ``x``."""
+    shares = asarray(weights, device=x.device)
+    if shares.shape == x.shape:
+        return shares
+    if axis is None:
+        raise TypeError(f"average: weights: expected shape {x.shape}, got {shares.shape}, or an axis as well")
+    if shares.shape != tuple(x.shape[i] for i in axes):
+        raise ValueError(
+            f"average: weights: expected shape {x.shape} or that of axis {axis}, got {shares.shape}"
+        )
+    if axes != tuple(sorted(axes)):
+        shares = permute_dims(shares, tuple(axes.index(i) for i in sorted(axes)))
+    return reshape(shares, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
+
+
+@public
+def average(
+    x: Array,
+    /,
+    axis: Axis = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+) -> Any:
+    """The weighted mean over axes; of integers, in the default floating dtype.
+
+    Args:
+        x: any array.
+        axis: the axis or axes; all by default.
+        weights: of the shape of ``x``, or of the sizes of ``axis`` in its order; all equal when None.
+        returned: whether the sum of the weights is returned as well.
+        keepdims: whether the axes stay, with size 1.
+
+    Raises:
+        AxisError: an axis is out of range.
+        TypeError: the weights have another shape, and no axis is given.
+        ValueError: the weights have not the sizes of the axes.
+        ZeroDivisionError: weights add up to 0, on the host; a GPU is not waited for, and divides.
+
+    >>> import cukern as ck
+    >>> ck.average(ck.asarray([1.0, 4.0]), weights=[2.0, 1.0]).item()
+    2.0
+    """
+    x = _taken(x, "average")
+    axes = normalize_axes(axis, x.ndim, "average")
+    dtype = dtypes.float_of(x.dtype)
+    shares = ones((1,) * x.ndim, dtype, device=x.device)
+    if weights is not None:
+        shares = _weights(x, weights, axis, axes)
+        dtype = dtypes.float_of(x.dtype, shares.dtype)
+    elif not returned:
+        return mean(x, axes, keepdims=keepdims)
+    acc = dtypes.info(dtype).acc if x.dtype in dtypes.FLOATS else dtypes.float64
+    total = sum(broadcast_to(shares, x.shape), axes, dtype=acc, keepdims=True)
+    if total.size and x.device.kind == "host" and bool(equal(total, 0).any()):
+        raise ZeroDivisionError("average: weights: they add up to 0")
+    wide = dtype if x.dtype in dtypes.FLOATS else acc
+    made = _weighted(astype(x, wide, copy=False), astype(shares, wide, copy=False), axes, acc) / total
+    found = [astype(one, dtype, copy=False) for one in (made, total)]
+    if not keepdims:
+        found = [squeeze(one, axes) for one in found]
+    return tuple(found) if returned else found[0]

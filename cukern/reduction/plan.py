@@ -1,0 +1,343 @@
+"""Reductions: a row says how values are combined, templates walk the axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout, fresh_layout, layout_of
+from ..device import Device
+from ..device.interface import Prepared
+from ..dtypes import DType
+from ..elementwise.plan import (
+    Axes,
+    broadcast_shapes,
+    broadcast_steps,
+    collapse,
+    needs_64_bits,
+    on,
+    one_device,
+    remember,
+)
+from ..elementwise.print_cxx import compute_type, statements
+from ..elementwise.program import Program
+from ..elementwise.row import convert_scalar
+from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """How a reduction combines values: C++ over a state.
+
+    ``T`` is the type of the values, ``A`` that of the accumulator, ``State`` the state, ``Place`` that of places.
+
+    Attributes:
+        name: the public name.
+        push: the state ``a`` with the value ``x`` at place ``i`` added.
+        combine: the states ``a`` and ``b`` together.
+        identity: the state of no value.
+        finish: the result, of the state ``a`` of ``n`` values, and the parameter ``p`` where there is one.
+        state: the type of the state.
+        wide: whether float32 accumulates in float64, and integers modulo 2**64.
+        parameter: whether there is a parameter ``p``.
+        ordered: whether the places of the values matter.
+        empty: whether the reduction of no value has a result.
+        batch: the state ``a`` with the values of the array ``v`` added, whose places are ``i``, ``i + step``
+            and so on; by default values are added to a state of their own, one by one.
+    """
+
+    name: str
+    push: str
+    combine: str
+    identity: str
+    finish: str = "a"
+    state: str = "A"
+    wide: bool = False
+    parameter: bool = False
+    ordered: bool = False
+    empty: bool = True
+    batch: str = ""
+
+
+class Plan:
+    """The launches of a reduction for arrays of one layout.
+
+    Attributes:
+        device: where.
+        current: tells the index of the current GPU; None on the host.
+        shape: the shape of the values.
+        kept: that shape with size 1 for the reduced axes.
+        count: values of a result.
+        layout: of the result.
+        launch: the kernel, prepared; None where there is no result.
+        parts: the memory for the states of pieces, where there are several.
+        final: the kernel that joins them.
+        converters: what makes each Python number fit the dtype it is computed in.
+        parameter: whether the result takes a parameter.
+        program: what makes the values.
+        operands: the inputs' layouts.
+        axes: those that are reduced.
+        pulls: the derivatives of calls without numbers, by the inputs that are tracked.
+        rendered: what each kernel is rendered from.
+    """
+
+    __slots__ = (
+        "axes",
+        "converters",
+        "count",
+        "current",
+        "device",
+        "final",
+        "kept",
+        "launch",
+        "layout",
+        "operands",
+        "parameter",
+        "parts",
+        "program",
+        "pulls",
+        "rendered",
+        "shape",
+    )
+
+    device: Device
+    current: Callable[[], int] | None
+    shape: tuple[int, ...]
+    kept: tuple[int, ...]
+    count: int
+    layout: Layout
+    launch: Prepared | None
+    parts: Layout | None
+    final: Prepared | None
+    converters: tuple[Callable[[Any], Any], ...]
+    parameter: bool
+    program: Program
+    operands: tuple[Layout, ...]
+    axes: tuple[int, ...]
+    pulls: dict[tuple[bool, ...], Any]
+    rendered: list[tuple[Any, dict[str, Any]]]
+
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
+        """The result, a new array."""
+        if self.current is not None and self.current() != self.device.index:
+            with self.device.activate():
+                return self.run(arrays, scalars, parameter)
+        made = Array._made(self.layout)
+        if self.launch is None:
+            return made
+        values: list[Any] = [one._operand for one in arrays]
+        if scalars:
+            values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+        end = (parameter, made._operand) if self.parameter else (made._operand,)
+        if self.parts is None:
+            self.launch(*values, *end)
+        else:
+            parts = Array._made(self.parts)
+            self.launch(*values, parts._operand)
+            assert self.final is not None
+            self.final(parts._operand, *end)
+        return made
+
+
+def _accumulator(reduction: Reduction, value: DType) -> str:
+    """The C++ type that values of a dtype accumulate in."""
+    if reduction.wide:
+        kind = dtypes.info(value).kind
+        if kind in "iu":
+            return "unsigned long long"
+        if value == dtypes.float32:
+            return "double"
+    return compute_type(value)
+
+
+_BYTES = {"bool": 1, "float": 4, "double": 8, "unsigned long long": 8}
+
+
+def _state_bytes(reduction: Reduction, value: DType, wide: bool) -> int:
+    """The bytes of a state."""
+    accumulator = _accumulator(reduction, value)
+    number = _BYTES.get(accumulator, value.itemsize)
+    place = 8 if wide else max(4, value.itemsize)
+    sizes = {"T": value.itemsize, "int": 4, "Moments<A>": 3 * number, "LogSum<A>": 2 * number}
+    if value in (dtypes.float16, dtypes.bfloat16):
+        sizes["T"], place = 4, max(4, place)
+    sizes["Indexed<T, Place>"] = 2 * max(place, sizes["T"])
+    return sizes.get(reduction.state, number)
+
+
+def _kind(device: Device) -> str:
+    return device.kind
+
+
+def _task(
+    reduction: Reduction,
+    program: Program,
+    operands: Sequence[Layout],
+    shape: tuple[int, ...],
+    axes: frozenset[int],
+) -> Task:
+    """What a reduction has to do, with as few axes as do; None of them empty."""
+    steps = [broadcast_steps(one, shape) for one in operands]
+    kept_axes, over_axes = [i for i in range(len(shape)) if i not in axes], sorted(axes)
+    kept = collapse([shape[i] for i in kept_axes], [tuple(step[i] for i in kept_axes) for step in steps])
+    over_steps = [tuple(step[i] for i in over_axes) for step in steps]
+    if any(shape[i] == 0 for i in over_axes):
+        # With steps of 0 one element would be read for all, and there is none.
+        over = Axes((0,), ((1,),) * len(operands))
+    else:
+        by = None if reduction.ordered else over_steps[0]
+        over = collapse([shape[i] for i in over_axes], over_steps, by)
+    if not over.shape:
+        over = Axes((1,), ((0,),) * len(operands))
+    size, inner = math.prod(over.shape), over.shape[-1]
+    reach = [abs(one[-1]) * inner for one in over.steps]
+    reach += [abs(one[-1]) * kept.shape[-1] for one in kept.steps if one]
+    wide = any(needs_64_bits(one) for one in (Axes((math.prod(kept.shape), max(size, 1024)), ()), kept, over))
+    wide = wide or max(reach) > 2**30
+    value = program.outputs[0].dtype
+    sources = tuple(
+        Source(one.dtype.itemsize, kept_steps, reduced[:-1], reduced[-1], one.aligned)
+        for one, kept_steps, reduced in zip(operands, kept.steps, over.steps, strict=True)
+    )
+    return Task(
+        kept.shape,
+        over.shape[:-1],
+        inner,
+        sources,
+        len(statements(program.outputs)[0]),
+        max(4, value.itemsize),
+        _state_bytes(reduction, value, wide),
+        bool(reduction.batch),
+        reduction.ordered,
+        wide,
+    )
+
+
+def make_plan(
+    reduction: Reduction,
+    program: Program,
+    operands: Sequence[Layout],
+    axes: frozenset[int],
+    keepdims: bool,
+    result: DType,
+) -> Plan:
+    """Choose and compile the launches of ``reduction`` over ``axes`` of ``program``'s value."""
+    plan = Plan()
+    plan.device = device = operands[0].device
+    plan.current = None if device.kind == "host" else device.xp.cuda.runtime.getDevice
+    plan.shape = shape = broadcast_shapes(program.name, [one.shape for one in operands])
+    plan.kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    plan.count = math.prod(shape[i] for i in axes)
+    left = plan.kept if keepdims else tuple(n for i, n in enumerate(shape) if i not in axes)
+    plan.layout = fresh_layout(device, result, left)
+    plan.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
+    plan.parameter = reduction.parameter
+    plan.launch = plan.final = plan.parts = None
+    plan.program, plan.operands = program, tuple(operands)
+    plan.axes, plan.pulls, plan.rendered = tuple(sorted(axes)), {}, []
+    if 0 in left:
+        return plan
+    on_host = _kind(device) == "host"
+    task = _task(reduction, program, operands, shape, axes)
+    work = serial(task) if on_host else on_gpu(task)
+    bound = _variables(reduction, program, result, work)
+    tail = (work.layout, plan.count, *work.tail)
+    plan.launch = _prepare(plan, work, bound, tail)
+    if work.pieces > 1:
+        bytes_of_parts = task.rows * work.pieces * task.state
+        plan.parts = fresh_layout(device, dtypes.uint8, (bytes_of_parts,))
+        block, lanes, blocks = joined(task.rows, work.pieces, on_host)
+        final = {**bound, "name": bound["name"] + "_final", "stage": "final", "block": block, "lanes": lanes}
+        final["state_bytes"] = task.state
+        last = Work(PARTS, {}, (blocks, 1, 1), block, b"", ())
+        plan.final = _prepare(plan, last, final, (plan.count, task.rows, work.pieces))
+    return plan
+
+
+def _prepare(plan: Plan, work: Work, bound: dict[str, Any], tail: Sequence[Any]) -> Prepared:
+    """The compiled launch."""
+    plan.rendered.append((work.kernel, bound))
+    with on(plan.device):
+        function = work.kernel.bind(plan.device, **bound).function
+        return function.prepare(work.grid, (work.block, 1, 1), 0, tail)
+
+
+def _variables(reduction: Reduction, program: Program, result: DType, work: Work) -> dict[str, Any]:
+    """The template variables of a reduction's kernel."""
+    body, (value,) = statements(program.outputs)
+    dtype = program.outputs[0].dtype
+    name = reduction.name if program.name == "load" else f"{reduction.name}_{program.name}"
+    inputs = [
+        {"k": k, "type": dtypes.info(d).cxx, "compute": compute_type(d), **place}
+        for k, (d, place) in enumerate(zip(program.inputs, work.variables["places"], strict=True))
+    ]
+    return {
+        **work.variables,
+        "name": f"{name}_{dtypes.info(program.inputs[0]).name}_{work.block}",
+        "stage": "whole" if work.pieces == 1 else "partial",
+        "inputs": inputs,
+        "scalars": [compute_type(d) for d in program.scalars],
+        "body": body,
+        "value": value,
+        "value_type": compute_type(dtype),
+        "accumulator": _accumulator(reduction, dtype),
+        "result": dtypes.info(result).cxx,
+        "reduction": reduction,
+        "half": all(d in (dtypes.float16, dtypes.bfloat16) for d in program.inputs),
+    }
+
+
+_plans: dict[Any, Plan] = {}
+
+
+def known(*key: Any) -> Plan | None:
+    """The plan that :func:`keep` was given for a key."""
+    return _plans.get(key)
+
+
+def keep(plan: Plan, *key: Any) -> None:
+    """Keep a plan under a key that is quicker to make than that of :func:`planned`."""
+    remember(_plans, key, plan)
+
+
+def source(
+    reduction: Reduction,
+    program: Program,
+    device: Device,
+    datas: Sequence[Any],
+    reduced: frozenset[int],
+    result: DType,
+) -> str:
+    """The text of the kernel that a plan launches, or of the two."""
+    operands = [layout_of(device, data) for data in datas]
+    plan = make_plan(reduction, program, operands, reduced, False, result)
+    return "\n".join(kernel.source(**bound) for kernel, bound in plan.rendered)
+
+
+def planned(
+    reduction: Reduction,
+    program: Program,
+    arrays: Sequence[Array],
+    axes: tuple[int, ...],
+    keepdims: bool,
+    result: DType,
+) -> Plan:
+    """The plan of ``reduction`` over ``axes`` of ``program``'s value for these arrays.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        ValueError: their shapes do not broadcast.
+    """
+    layouts = [one._layout or one._planned() for one in arrays]
+    key = (reduction, program, axes, keepdims, result, *layouts)
+    plan = _plans.get(key)
+    if plan is None:
+        one_device(reduction.name, arrays)
+        made = make_plan(reduction, program, layouts, frozenset(axes), keepdims, result)
+        plan = remember(_plans, key, made)
+    return plan

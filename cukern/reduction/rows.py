@@ -1,0 +1,441 @@
+"""The reduction table. A row says how values combine, and the derivative."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import ones_like
+from ..elementwise.axes import Axis, require_array
+from ..elementwise.graph import Expr, Reduced
+from ..elementwise.table import equal, exp, isfinite, where
+from ..shape.views import concat, moveaxis, reshape, stack
+from .function import Reduce, Rule, Span
+from .masked import masked_mean, masked_spread, one_correction
+from .plan import Reduction
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmin",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]
+
+_WHERE = """
+        where: a mask that broadcasts to ``x``; only elements where it is true take part."""
+_INITIAL = """
+        initial: a number that takes part as well, cast to the result's dtype."""
+_RAISES = """
+    Raises:
+        AxisError: an axis is out of range.
+        TypeError: ``where`` is not bool.
+        ValueError: an axis is named twice"""
+_AXES = """
+        axis: the axis or axes; all by default."""
+_KEEP = """
+        keepdims: whether the axes stay, with size 1."""
+
+
+class Accumulation(Reduce):
+    """A sum or a product."""
+
+    arguments = f"""
+    Args:
+        x: any array. Of a float dtype it is reduced in that (float32 in float64), else in int64 or uint64.{_AXES}
+        dtype: what the values are cast to first, and the dtype of the result.{_KEEP}{_INITIAL}{_WHERE}
+{_RAISES}, or ``where`` does not broadcast.
+    """
+
+    def __call__(
+        self,
+        x: Array,
+        /,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Array:
+        return self._apply(x, axis, keepdims, dtype, where=where, initial=initial)
+
+
+class Statistic(Reduce):
+    """A reduction with no further argument."""
+
+    def __call__(self, x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+        return self._apply(x, axis, keepdims)
+
+
+class Truth(Reduce):
+    """A reduction to a truth."""
+
+    arguments = f"""
+    Args:
+        x: any array; what is not 0 is true, NaN too.{_AXES}{_KEEP}{_WHERE}
+{_RAISES}, or ``where`` does not broadcast.
+    """
+
+    def __call__(self, x: Array, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
+        return self._apply(x, axis, keepdims, where=where)
+
+
+class Extreme(Reduce):
+    """A largest or smallest value."""
+
+    arguments = f"""
+    Args:
+        x: any array.{_AXES}{_KEEP}{_INITIAL}{_WHERE} It needs ``initial``.
+{_RAISES}; or there is no value, and no ``initial``.
+    """
+
+    def __call__(
+        self,
+        x: Array,
+        /,
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Array:
+        if where is not None and initial is None:
+            raise ValueError(f"{self.name}: where: give initial as well, the result of no value")
+        return self._apply(x, axis, keepdims, where=where, initial=initial)
+
+
+class Search(Reduce):
+    """The place of an element along an axis, or in the flattened array."""
+
+    arguments = """
+    Args:
+        x: any array.
+        axis: the axis; by default the place is that in the flattened array.
+        keepdims: whether the axis stays, with size 1.
+
+    Raises:
+        AxisError: the axis is out of range.
+        TypeError: ``axis`` is no integer.
+        ValueError: there is no value.
+    """
+
+    def __call__(self, x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        return self._apply(x, None if axis is None else operator.index(axis), keepdims)
+
+
+class NumberSearch(Search):
+    """The place of an element, NaN left out."""
+
+    arguments = f"""{Search.arguments.rstrip()} To see that there is no value but NaN, the device is waited for;
+            in a fused function the place is -1 then.
+    """
+
+    def __call__(self, x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        if not isinstance(x, (Expr, Reduced)):
+            x = require_array(x, self.name)
+        made = super().__call__(x, axis, keepdims=keepdims)
+        if isinstance(made, Array) and made.size and x.dtype in dtypes.FLOATS and min(made).item() < 0:
+            raise ValueError(f"{self.name}: x: all elements are NaN along axis {axis}")
+        return made
+
+
+class Mean(Reduce):
+    """A mean."""
+
+    arguments = f"""
+    Args:
+        x: any array; integers are computed in float64 for a result of the default floating dtype.{_AXES}
+        dtype: what the values are cast to first, if that is a float, and the dtype of the result.{_KEEP}{_WHERE}
+{_RAISES}, or ``where`` does not broadcast.
+    """
+
+    def __call__(
+        self,
+        x: Array,
+        /,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        where: Any = None,
+    ) -> Array:
+        if where is not None:
+            return masked_mean(self.name, x, axis, keepdims, dtype, where)
+        return self._apply(x, axis, keepdims, dtype)
+
+
+class Spread(Reduce):
+    """A variance or its root."""
+
+    arguments = f"""
+    Args:
+        x: any array; integers are computed in float64 for a result of the default floating dtype.{_AXES}
+        dtype: what the values are cast to first, if that is a float, and the dtype of the result.
+        correction: what is taken from the number of values that it divides by.{_KEEP}
+        ddof: another name of ``correction``.{_WHERE}
+{_RAISES}, ``where`` does not broadcast, or both ``correction`` and ``ddof`` are given.
+    """
+
+    def __call__(
+        self,
+        x: Array,
+        /,
+        axis: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        *,
+        correction: float = 0.0,
+        keepdims: bool = False,
+        ddof: float | None = None,
+        where: Any = None,
+    ) -> Array:
+        taken = one_correction(self.name, correction, ddof)
+        if where is not None:
+            root = self.name == "std"
+            return masked_spread(self.name, x, axis, keepdims, dtype, where, taken, root)
+        return self._apply(x, axis, keepdims, dtype, taken)
+
+
+def _product_of_others(x: Array) -> Array:
+    """Along the last axis, the product of all elements but each: right for zeros, and to any order.
+
+    The product of pairs is taken down a tree, and what is outside of a pair comes back up.
+    """
+    n = x.shape[-1]
+    if n <= 1:
+        return ones_like(x)
+    if n % 2:
+        rest, last = x[..., : n - 1], x[..., n - 1 :]
+        return concat([_product_of_others(rest) * last, prod(rest, -1, keepdims=True)], axis=-1)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    outside = _product_of_others(even * odd)
+    return reshape(stack([outside * odd, outside * even], axis=-1), x.shape)
+
+
+def _product_vjp(g: Array, x: Array, y: Any, span: Span) -> Array:
+    last = tuple(range(x.ndim - len(span.axes), x.ndim))
+    moved = moveaxis(x, span.axes, last)
+    others = _product_of_others(reshape(moved, (*moved.shape[: x.ndim - len(span.axes)], span.n)))
+    return g * moveaxis(reshape(others, moved.shape), last, span.axes)
+
+
+def _freedom(span: Span) -> float:
+    """What a variance divides by."""
+    return span.n - span.parameter if span.n > span.parameter else 0.0
+
+
+_INF, _NAN = float("inf"), float("nan")
+#: An extreme's cotangent goes to the values that equal it, in equal parts.
+_SHARED = Rule(lambda g, x, y, e, s: where(equal(x, y), g / where(e > 0, e, 1), 0), other="count")
+_VARIANCE = Rule(lambda g, x, y, e, s: (x - e) * (2 * g / s), number=_freedom, other="mean")
+_DEVIATION = Rule(
+    lambda g, x, y, e, s: (x - e) * where(y > 0, g / s / where(y > 0, y, 1), 0), number=_freedom, other="mean"
+)
+_LOG_SUM = Rule(lambda g, x, y, e, s: g * exp(x - where(isfinite(y), y, 0)))
+
+
+sum = Accumulation(
+    Reduction("sum", push="a + A(x)", combine="a + b", identity="A(0)", wide=True),
+    "sum",
+    Rule(lambda g, x, y, e, s: g),
+    join="add",
+    doc="The sum over axes, 0 of no value.",
+)
+prod = Accumulation(
+    Reduction("prod", push="a * A(x)", combine="a * b", identity="A(1)", wide=True),
+    "sum",
+    _product_vjp,
+    neutral=1.0,
+    join="multiply",
+    doc="The product over axes, 1 of no value.",
+)
+mean = Mean(
+    Reduction("mean", push="a + A(x)", combine="a + b", identity="A(0)", finish="a / n", wide=True),
+    "float",
+    Rule(lambda g, x, y, e, s: g / s),
+    doc="The mean over axes, NaN of no value; of integers, in the default floating dtype.",
+)
+max = Extreme(
+    Reduction(
+        "max",
+        push="maximum(a, x)",
+        combine="maximum(a, b)",
+        identity="limits<T>::lowest()",
+        state="T",
+        empty=False,
+    ),
+    "same",
+    _SHARED,
+    neutral=-_INF,
+    join="maximum",
+    doc="The largest value over axes, NaN if one is; equal values share the derivative.",
+)
+min = Extreme(
+    Reduction(
+        "min",
+        push="minimum(a, x)",
+        combine="minimum(a, b)",
+        identity="limits<T>::highest()",
+        state="T",
+        empty=False,
+    ),
+    "same",
+    _SHARED,
+    neutral=_INF,
+    join="minimum",
+    doc="The smallest value over axes, NaN if one is; equal values share the derivative.",
+)
+any = Truth(
+    Reduction("any", push="a | int(x)", combine="a | b", identity="0", finish="a != 0", state="int"),
+    "bool",
+    doc="Whether a value is true, False of no value.",
+)
+all = Truth(
+    Reduction("all", push="a & int(x)", combine="a & b", identity="1", finish="a != 0", state="int"),
+    "bool",
+    neutral=1.0,
+    doc="Whether every value is true, True of no value.",
+)
+argmax = Search(
+    Reduction(
+        "argmax",
+        push="largest(a, x, i)",
+        combine="largest(a, b)",
+        identity="State{limits<T>::lowest(), -1}",
+        finish="a.at",
+        state="Indexed<T, Place>",
+        ordered=True,
+        empty=False,
+        batch="largest(a, v, i, step)",
+    ),
+    "index",
+    doc="The place of the largest value, the first of several; a NaN counts as the largest.",
+)
+argmin = Search(
+    Reduction(
+        "argmin",
+        push="smallest(a, x, i)",
+        combine="smallest(a, b)",
+        identity="State{limits<T>::highest(), -1}",
+        finish="a.at",
+        state="Indexed<T, Place>",
+        ordered=True,
+        empty=False,
+        batch="smallest(a, v, i, step)",
+    ),
+    "index",
+    doc="The place of the smallest value, the first of several; a NaN counts as the smallest.",
+)
+nanmax = Extreme(
+    Reduction(
+        "nanmax",
+        push="x > a || a != a ? x : a",
+        combine="b > a || a != a ? b : a",
+        identity="limits<T>::quiet_nan()",
+        state="T",
+        empty=False,
+    ),
+    "same",
+    _SHARED,
+    neutral=_NAN,
+    join="fmax",
+    without=max,
+    doc="The largest value over axes that is not NaN; NaN where there is none. Equal values share the derivative.",
+)
+nanmin = Extreme(
+    Reduction(
+        "nanmin",
+        push="x < a || a != a ? x : a",
+        combine="b < a || a != a ? b : a",
+        identity="limits<T>::quiet_nan()",
+        state="T",
+        empty=False,
+    ),
+    "same",
+    _SHARED,
+    neutral=_NAN,
+    join="fmin",
+    without=min,
+    doc="The smallest value over axes that is not NaN; NaN where there is none. Equal values share the derivative.",
+)
+nanargmax = NumberSearch(
+    replace(argmax.row, name="nanargmax", push="x != x ? a : largest(a, x, i)", batch=""),
+    "index",
+    without=argmax,
+    doc="The place of the largest value that is not NaN, the first of several.",
+)
+nanargmin = NumberSearch(
+    replace(argmin.row, name="nanargmin", push="x != x ? a : smallest(a, x, i)", batch=""),
+    "index",
+    without=argmin,
+    doc="The place of the smallest value that is not NaN, the first of several.",
+)
+var = Spread(
+    Reduction(
+        "var",
+        push="extended(a, A(x))",
+        combine="joined(a, b)",
+        identity="State{A(0), A(0), A(0)}",
+        finish="a.squares / maximum(n - A(p), A(0))",
+        state="Moments<A>",
+        batch="extended(a, v)",
+        wide=True,
+        parameter=True,
+    ),
+    "float",
+    _VARIANCE,
+    doc="The variance over axes: the mean squared difference from the mean, divided by n - correction.",
+)
+std = Spread(
+    Reduction(
+        "std",
+        push="extended(a, A(x))",
+        combine="joined(a, b)",
+        identity="State{A(0), A(0), A(0)}",
+        finish="sqrt(a.squares / maximum(n - A(p), A(0)))",
+        state="Moments<A>",
+        batch="extended(a, v)",
+        wide=True,
+        parameter=True,
+    ),
+    "float",
+    _DEVIATION,
+    doc="The standard deviation over axes, the root of the variance; where it is 0 its derivative is 0.",
+)
+logsumexp = Statistic(
+    Reduction(
+        "logsumexp",
+        push="extended(a, A(x))",
+        combine="joined(a, b)",
+        identity="State{limits<A>::lowest(), A(0)}",
+        finish="a.peak + log(a.sum)",
+        state="LogSum<A>",
+        batch="extended(a, v)",
+    ),
+    "float",
+    _LOG_SUM,
+    doc="log(sum(exp(x))) over axes, without overflow; -inf of no value, and where every value is -inf.",
+)
+
+
+def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:
+    """``x`` summed over the axes along which an array of ``shape`` is repeated to give its shape."""
+    extra = x.ndim - len(shape)
+    axes = tuple(i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra])
+    return reshape(sum(x, axes), shape)

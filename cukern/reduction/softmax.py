@@ -1,0 +1,422 @@
+"""The normalised exponentials along an axis, and their derivatives: one launch each."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout, fresh_layout
+from ..autodiff import tape
+from ..device import Device
+from ..device.interface import Prepared
+from ..elementwise.axes import normalize_axis, public, require_array
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.plan import (
+    Axes,
+    broadcast_steps,
+    collapse,
+    contiguous_steps,
+    divide_up,
+    needs_64_bits,
+    on,
+    power_of_two,
+    remember,
+    step_kind,
+)
+from ..elementwise.table import exp, multiply, negative, subtract
+from ..kernel import Kernel
+from .rows import logsumexp, sum
+
+__all__ = ["log_softmax", "softmax"]
+
+Kind = Literal["softmax", "log_softmax", "softmax_vjp", "log_softmax_vjp"]
+_KERNEL = Kernel("reduction/softmax.cu", block=256)
+_ROWS = Kernel("reduction/softmax_rows.cu", block=256)
+#: Bytes of a thread's widest access.
+_ACCESS = 16
+_LIMIT_32 = 2**31 - 2**20
+_PIECE = 65536
+#: Neighbouring rows that one host thread does together, where the elements of a row are far apart.
+_TILE = 64
+#: Elements of a row from which on a few rows are cut up, which takes several launches.
+_LONG = 1 << 20
+
+
+class Geometry(NamedTuple):
+    """How threads share the work.
+
+    Attributes:
+        block: threads of a block.
+        lanes: threads that share a row.
+        tile: neighbouring rows of a task.
+        unroll: elements that a thread takes at once.
+        keep: elements that a thread keeps in registers, 0 for none.
+        rows_piece: tasks of a group of ``lanes`` threads.
+    """
+
+    block: int
+    lanes: int
+    tile: int
+    unroll: int
+    keep: int
+    rows_piece: int
+
+
+def geometry(kind: str, rows: int, columns: int, n: int) -> Geometry:
+    """The launch shape for a kind of device.
+
+    Args:
+        rows: how many there are.
+        columns: how many neighbouring rows have neighbouring elements; 1 where those of a row are nearer.
+        n: elements of a row.
+    """
+    if kind == "host":
+        tile = _TILE if columns >= 8 else 1
+        unroll = 32 if n >= 64 else 8 if n >= 8 else 1
+        return Geometry(1, 1, tile, unroll, 0, max(1, _PIECE // (n * tile)))
+    lanes = 1 if n <= 4 or (columns > 1 and rows >= 4096) else 32 if n <= 256 else 256 if n <= 2048 else 1024
+    keep = power_of_two(divide_up(n, lanes))
+    return Geometry(max(lanes, 256), lanes, 1, 4, keep if keep <= 16 else 0, 1)
+
+
+class Packs(NamedTuple):
+    """How threads of a GPU share rows that they hold in registers.
+
+    Attributes:
+        block: threads of a block.
+        threads: threads of a row.
+        chunks: packs of each array that a thread holds.
+        cluster: blocks that share a row.
+        resident: blocks of a multiprocessor at least, which have no more registers than it has.
+    """
+
+    block: int
+    threads: int
+    chunks: int
+    cluster: int = 1
+    resident: int = 1
+
+
+class Tuning(NamedTuple):
+    """How rows are dealt out.
+
+    Attributes:
+        chunks: packs of 16 bytes that a thread holds of each array.
+        block: threads of a block at most, each with `most` packs if that takes.
+        most: packs of a thread of a block that has a row alone, which is quicker than a cluster.
+        resident: threads of a multiprocessor at least, by the registers that they get.
+    """
+
+    chunks: int
+    block: int
+    most: int
+    resident: int
+
+
+#: By the bytes of an element, for a result and for a derivative, which has two arrays.
+TUNING = {
+    2: (Tuning(4, 512, 8, 1024), Tuning(4, 512, 8, 512)),
+    4: (Tuning(8, 1024, 8, 1024), Tuning(4, 256, 4, 512)),
+    8: (Tuning(8, 1024, 8, 512), Tuning(4, 256, 4, 512)),
+}
+#: Threads of a block where a cluster has a row: small blocks read while others write.
+CLUSTERED = 256
+
+
+def packs(n: int, itemsize: int, arrays: int, clusters: int) -> Packs | None:
+    """The shape for rows of ``n`` elements in C order, aligned to 16 bytes; None where no threads hold one."""
+    width = _ACCESS // itemsize
+    if n % width:
+        return None
+    tuning = TUNING[itemsize][arrays - 1]
+    threads = power_of_two(divide_up(n // width, tuning.chunks))
+    if threads > tuning.block:
+        threads = power_of_two(divide_up(n // width, tuning.most))
+    cluster = 1
+    if threads > tuning.block:
+        # Without clusters larger blocks are better than to read a row twice.
+        largest = CLUSTERED if clusters > 1 else 1024
+        cluster = divide_up(threads, largest)
+    if cluster > clusters:
+        return None
+    block = 128 if threads <= 32 else threads // cluster
+    return Packs(block, threads, divide_up(n // width, threads), cluster, max(1, tuning.resident // block))
+
+
+class Plan:
+    """A launch for arrays of one layout.
+
+    Attributes:
+        layout: of the result, in C order.
+        launch: the kernel, prepared; it takes the arrays and the result.
+    """
+
+    __slots__ = ("current", "device", "launch", "layout")
+
+    device: Device
+    current: Callable[[], int] | None
+    layout: Layout
+    launch: Prepared
+
+    def __call__(self, arrays: Sequence[Array]) -> Array:
+        """The result, a new array."""
+        if self.current is not None and self.current() != self.device.index:
+            with self.device.activate():
+                return self(arrays)
+        made = Array._made(self.layout)
+        self.launch(*[one._operand for one in arrays], made._operand)
+        return made
+
+
+def _kind(device: Device) -> str:
+    return device.kind
+
+
+def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
+    """Choose and compile the launch for arrays of one shape and dtype, which is not empty."""
+    plan = Plan()
+    first = layouts[0]
+    plan.device = device = first.device
+    plan.current = None if first.on_host else device.xp.cuda.runtime.getDevice
+    plan.layout = fresh_layout(device, first.dtype, first.shape)
+    shape = None
+    if (
+        _kind(device) != "host"
+        and axis == first.ndim - 1
+        and all(one.contiguous and one.aligned for one in layouts)
+    ):
+        clusters = device.properties.max_blocks_per_cluster
+        shape = packs(first.shape[axis], first.dtype.itemsize, len(layouts), clusters)
+    with on(device):
+        plan.launch = _general(kind, layouts, axis) if shape is None else _packed(kind, first, shape)
+    return plan
+
+
+def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
+    """The launch for rows in registers."""
+    info, n = dtypes.info(layout.dtype), layout.shape[-1]
+    width, rows = _ACCESS // layout.dtype.itemsize, layout.size // n
+    wide = layout.size > _LIMIT_32
+    function = _ROWS.bind(
+        layout.device,
+        name=f"{kind}_{info.name}_{shape.block}",
+        kind=kind,
+        elem=info.dtype,
+        index="long long" if wide else "int",
+        width=width,
+        half=info.acc != info.dtype,
+        exact=shape.threads * shape.chunks * width == n,
+        **shape._asdict(),
+    ).function
+    groups = max(1, shape.block // shape.threads)
+    grid = divide_up(rows, groups) * shape.cluster
+    return function.prepare((grid, 1, 1), (shape.block, 1, 1), 0, (rows, n))
+
+
+def _general(kind: Kind, layouts: Sequence[Layout], axis: int) -> Prepared:
+    """The launch for any strides and axis."""
+    device, shape = layouts[0].device, layouts[0].shape
+    steps = [*(broadcast_steps(one, shape) for one in layouts), contiguous_steps(shape)]
+    kept = collapse(
+        [size for i, size in enumerate(shape) if i != axis],
+        [[step[i] for i in range(len(shape)) if i != axis] for step in map(list, steps)],  # type: ignore[misc]
+    )
+    if not kept.shape:
+        kept = Axes((1,), ((0,),) * len(steps))
+    n, rows = shape[axis], math.prod(kept.shape)
+    step = [one[axis] for one in steps]
+    column = [one[-1] for one in kept.steps]
+    columns = kept.shape[-1] if 0 < abs(column[0]) < abs(step[0]) else 1
+    form = geometry(device.kind, rows, columns, n)
+    wide = needs_64_bits(Axes((*shape,), tuple(steps))) or needs_64_bits(Axes((rows, max(n, form.lanes)), ()))
+    tiles, tasks = 1, rows
+    walked = kept
+    if form.tile > 1:
+        tiles = divide_up(columns, form.tile)
+        tasks = rows // columns * tiles
+        walked = Axes(kept.shape[:-1], tuple(one[:-1] for one in kept.steps))
+    bound = _variables(kind, layouts, form, walked, step, column, wide)
+    groups = form.block // form.lanes
+    numbers = [*walked.shape, *(s for one in walked.steps for s in one), *step, *column]
+    layout = struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
+    tail = (layout, n, columns, tiles, tasks, form.rows_piece)
+    grid = (divide_up(tasks, groups * form.rows_piece), 1, 1)
+    return _KERNEL.bind(device, **bound).function.prepare(grid, (form.block, 1, 1), 0, tail)
+
+
+def _variables(
+    kind: Kind,
+    layouts: Sequence[Layout],
+    form: Geometry,
+    kept: Axes,
+    step: Sequence[int],
+    column: Sequence[int],
+    wide: bool,
+) -> dict[str, Any]:
+    """The template variables of a kernel."""
+    info = dtypes.info(layouts[0].dtype)
+    host = layouts[0].on_host
+    return {
+        "name": f"{kind}_{info.name}_{form.block}",
+        "kind": kind,
+        "elem": info.dtype,
+        "total": "double" if host else dtypes.info(info.acc).cxx,
+        "index": "long long" if wide else "int",
+        "arrays": len(layouts) + 1,
+        "kept": len(kept.shape),
+        "steps": [step_kind(one) for one in step],
+        "columns": [step_kind(one) for one in column],
+        # A half would round what is stored between two passes over a row.
+        "stored": kind == "softmax" and not form.keep and info.acc == info.dtype,
+        **form._asdict(),
+    }
+
+
+_plans: dict[Any, Plan] = {}
+_DERIVATIVES: dict[Kind, Kind] = {"softmax": "softmax_vjp", "log_softmax": "log_softmax_vjp"}
+
+
+def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
+    layouts = [one._layout or one._planned() for one in arrays]
+    key = (kind, axis, *layouts)
+    plan = _plans.get(key)
+    if plan is None:
+        first = layouts[0]
+        if not first.size:
+            with on(first.device):
+                return Array._made(fresh_layout(first.device, first.dtype, first.shape))
+        plan = _plan_for(kind, axis, *layouts)
+        derivative = _DERIVATIVES.get(kind)
+        if derivative is not None and tape.recording(arrays):
+            plan.device.backend.ahead(partial(_plan_for, derivative, axis, plan.layout, plan.layout))
+    return plan(arrays)
+
+
+def _plan_for(kind: Kind, axis: int, *layouts: Layout) -> Plan:
+    """Make and remember a plan."""
+    return remember(_plans, (kind, axis, *layouts), make_plan(kind, layouts, axis))
+
+
+# What the second derivative, and rows too long for one block, are computed with.
+
+
+@fuse(static=("axis",))
+def _dot(x: Array, y: Array, axis: int) -> Array:
+    # In the accumulator's dtype: a half type would round it, or overflow.
+    return sum(multiply(x, y), axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
+
+
+@fuse(static=("axis",))
+def _dot_exp(x: Array, y: Array, axis: int) -> Array:
+    return sum(multiply(x, exp(y)), axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
+
+
+@fuse
+def _below(x: Array, total: Array) -> Array:
+    return subtract(x, total).astype(x.dtype)
+
+
+@fuse
+def _exp_below(x: Array, total: Array) -> Array:
+    return exp(subtract(x, total)).astype(x.dtype)
+
+
+@fuse
+def _centred(g: Array, y: Array, total: Array) -> Array:
+    return multiply(y, subtract(g, total)).astype(y.dtype)
+
+
+@fuse
+def _log_centred(g: Array, y: Array, total: Array) -> Array:
+    return subtract(g, multiply(exp(y), total)).astype(y.dtype)
+
+
+@fuse
+def _centred_by_y(h: Array, g: Array, gy: Array, hy: Array) -> Array:
+    return subtract(multiply(h, subtract(g, gy)), multiply(g, hy)).astype(g.dtype)
+
+
+@fuse
+def _log_centred_by_y(h: Array, y: Array, total: Array) -> Array:
+    return negative(multiply(multiply(h, exp(y)), total)).astype(y.dtype)
+
+
+def _sum(x: Array, axis: int) -> Array:
+    return sum(x, axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
+
+
+def _is_long(x: Array, axis: int) -> bool:
+    """Whether one block a row would leave most of the device idle."""
+    n = x.shape[axis]
+    return n >= _LONG and x.size // n < 64
+
+
+def _derived(kind: Kind, g: Array, y: Array, axis: int) -> Array:
+    """The cotangent of the argument from that of the result, and the result; recorded."""
+    logs = kind == "log_softmax"
+    if _is_long(y, axis):
+        return _log_centred(g, y, _sum(g, axis)) if logs else _centred(g, y, _dot(g, y, axis))
+    made = _run("log_softmax_vjp" if logs else "softmax_vjp", axis, g, y)
+    if tape.recording((g, y)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            (h,), (g, y) = given, saved
+            if logs:
+                return [
+                    _below(h, _dot_exp(h, y, axis)) if needs[0] else None,
+                    _log_centred_by_y(h, y, _sum(g, axis)) if needs[1] else None,
+                ]
+            return [
+                _derived("softmax", h, y, axis) if needs[0] else None,
+                _centred_by_y(h, g, _dot(g, y, axis), _dot(h, y, axis)) if needs[1] else None,
+            ]
+
+        tape.record(f"{kind}_vjp", (g, y), (made,), vjp, (g, y))
+    return made
+
+
+def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array], Array]) -> Array:
+    x = require_array(x, kind)
+    axis = normalize_axis(axis, x.ndim, kind)
+    if dtypes.info(x.dtype).kind != "f":
+        x = astype(x, dtypes.get_default_dtype())
+    if x.size and _is_long(x, axis):
+        return end(x, logsumexp._apply(x, axis, True, dtypes.info(x.dtype).acc))
+    y = _run(kind, axis, x)
+    if tape.recording((x,)):
+        tape.record(
+            kind, (x,), (y,), lambda given, saved, needs: (_derived(kind, given[0], saved[0], axis),), (y,)
+        )
+    return y
+
+
+@public
+def softmax(x: Array, /, axis: int = -1) -> Array:
+    """exp(x) divided by its sum along an axis; NaN where all of the axis is -inf, or some of it inf.
+
+    One kernel, and so its derivative. A few rows of a million elements and more take several.
+
+    Args:
+        x: an array; integers are computed in the default floating dtype.
+        axis: the axis.
+
+    Raises:
+        AxisError: there is no such axis.
+
+    >>> import cukern as ck
+    >>> ck.softmax(ck.asarray([0.0, 0.0])).tolist()
+    [0.5, 0.5]
+    """
+    return _normalized("softmax", x, axis, _exp_below)
+
+
+@public
+def log_softmax(x: Array, /, axis: int = -1) -> Array:
+    """The logarithm of :func:`softmax`, exact where that is small. Arguments and errors as there."""
+    return _normalized("log_softmax", x, axis, _below)

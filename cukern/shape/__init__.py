@@ -1,0 +1,1 @@
+"""Shapes: views, copies, and what puts elements elsewhere."""

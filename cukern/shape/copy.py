@@ -1,0 +1,91 @@
+"""Memory filled with a number, and copied in C order: the bytes as they are, in one launch each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.operators import FUNCTIONS
+from ..device import Device
+from ..dtypes import DType
+from ..elementwise.graph import input_node, scalar_node
+from ..elementwise.plan import allocate, divide_up, run_into
+from ..elementwise.program import Program, program
+from ..kernel import Kernel
+
+_COPIES = Kernel("shape/copies.cu", block=256)
+#: Arrays of a launch at most: their addresses and sizes are parameters, of which there are 4096 bytes.
+_TOGETHER = 64
+#: Bytes that a block copies, and the blocks of an array at most.
+_PIECE, _BLOCKS = 16384, 1024
+
+#: What elements of a size are moved as: a half type would lose what NaN carries on its way through float32.
+BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+
+
+@cache
+def _copy(bits: DType) -> Program:
+    return program("copy", (input_node(0, bits),), (bits,))
+
+
+@cache
+def _fill(bits: DType) -> Program:
+    return program("fill", (scalar_node(0, bits),), (), (bits,))
+
+
+#: Elements from which on NumPy's own copy is slower than a kernel's on the host.
+_LARGE = 1 << 21
+
+
+def in_order(device: Device, data: Any) -> Any:
+    """A copy of an ndarray in C order."""
+    if device.kind == "host" and data.size < _LARGE:
+        return np.array(data, order="C")
+    bits, made = BITS[data.dtype.itemsize], allocate(device, data.shape, data.dtype)
+    run_into(_copy(bits), device, (data.view(bits),), (), made.view(bits))
+    return made
+
+
+def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
+    """A new ndarray whose every element is ``value``, cast as NumPy's ``full`` casts."""
+    bits, made = BITS[dtype.itemsize], allocate(device, shape, dtype)
+    number = int(np.full((), value, dtype).view(bits))
+    run_into(_fill(bits), device, (), (number,), made.view(bits))
+    return made
+
+
+FUNCTIONS.update(in_order=in_order, filled=filled)
+
+
+class Copies:
+    """Copies of arrays to others that are kept, of the same layouts, or of these to others: all in one launch.
+
+    Args:
+        device: of the arrays.
+        kept: arrays in C order.
+        into: whether the copies are made to ``kept``, or of it.
+    """
+
+    def __init__(self, device: Device, kept: Sequence[Array], into: bool) -> None:
+        self._kept = list(kept)
+        sizes = [one._planned().nbytes for one in kept]
+        block = 1 if device.kind == "host" else 256
+        self._launches = []
+        for start in range(0, len(kept), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            count, most = len(sizes[part]), max(sizes[part])
+            name = f"copies_{'into' if into else 'of'}_{count}"
+            bound = _COPIES.bind(device, count=count, into=into, block=block, name=name)
+            blocks = 1 if block == 1 else min(_BLOCKS, max(1, divide_up(most, _PIECE)))
+            launch = bound.function.prepare((blocks, count, 1), (block, 1, 1), 0, ())
+            self._launches.append((launch, part, [one._operand for one in kept[part]] + sizes[part]))
+
+    def __call__(self, given: Sequence[Array]) -> None:
+        """Copy each; the current device is that of the arrays."""
+        for launch, part, fixed in self._launches:
+            launch(*[one._operand for one in given[part]], *fixed)

@@ -1,0 +1,69 @@
+"""Nested lists that hold arrays, put together as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray, full, holds_array
+from ..array.operators import FUNCTIONS
+from ..autodiff import tape
+from ..device import Device
+from ..elementwise.function import astype
+from .views import stack
+
+
+def _leaves(items: Any) -> Iterator[Any]:
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            yield from _leaves(item)
+        else:
+            yield item
+
+
+def _plain(items: Any) -> Any:
+    """Lists and tuples as lists, the arrays in them as NumPy's."""
+    if isinstance(items, (list, tuple)):
+        return [_plain(item) for item in items]
+    return items.numpy() if isinstance(items, Array) else items
+
+
+def _stacked(items: Any, dtype: dtypes.DType, device: Device) -> Array:
+    if isinstance(items, (list, tuple)) and holds_array(items):
+        parts = [_stacked(item, dtype, device) for item in items]
+        if any(part.shape != parts[0].shape for part in parts):
+            shapes = ", ".join(str(part.shape) for part in parts)
+            raise ValueError(f"obj: expected arrays and lists of one shape in a list, got shapes {shapes}")
+        return stack(parts)
+    if isinstance(items, Array):
+        return astype(asarray(items, device=device), dtype, copy=False)
+    if isinstance(items, (bool, int, float)):
+        return full((), items, dtype, device)  # which waits for no GPU
+    return asarray(items, dtype, device)
+
+
+def assembled(items: Any, dtype: dtypes.DType | None, device: Device | None) -> Array:
+    """The array of nested lists with arrays in them, which :func:`stack` stacks; numbers beside them take their dtype.
+
+    Args:
+        items: lists and tuples of arrays, numbers and such lists.
+        dtype: of the result; the one that they promote to when None.
+        device: of the result; that of the first array when None.
+
+    Raises:
+        ValueError: the parts of a list have different shapes.
+    """
+    leaves = list(_leaves(items))
+    arrays = [leaf for leaf in leaves if isinstance(leaf, Array)]
+    where = arrays[0].device if device is None else device
+    wanted = dtypes.result_type(*leaves) if dtype is None else dtype
+    if where.kind == "host" and not tape.recording(arrays):
+        return asarray(np.asarray(_plain(items)).astype(wanted, copy=False), device=where)
+    return _stacked(items, wanted, where)
+
+
+FUNCTIONS["assembled"] = assembled

@@ -1,0 +1,93 @@
+"""Many arrays as one vector, and back: the pytree of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import dtypes, pytree
+from ..array import Array
+from ..array.creation import asarray, device_of, zeros
+from ..autodiff import tape
+from ..elementwise.axes import on_device, require_array, view
+from ..elementwise.function import astype
+from ..elementwise.row import is_scalar
+from ..pytree import Leaf
+from .views import concat, reshape
+
+
+def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
+    """The arrays of ``tree`` one after another as one vector, and the function that makes such a tree of a vector.
+
+    Differentiable, both ways. What JAX calls ``ravel_pytree`` and autograd ``misc.flatten``.
+
+    Args:
+        tree: a pytree of arrays of one device, and of numbers.
+
+    Returns:
+        ``(vector, unravel)``. The vector has the dtype that those of the arrays promote to; ``unravel`` takes a
+        vector of that length, of any dtype, and gives each array its shape and dtype.
+
+    Raises:
+        TypeError: a leaf is neither an array nor a number.
+        ValueError: in ``unravel``, the vector has another length.
+
+    >>> import cukern as ck
+    >>> vector, unravel = ck.tree.ravel({"w": ck.asarray([[1.0, 2.0]]), "b": ck.asarray(3.0)})
+    >>> vector.tolist()
+    [1.0, 2.0, 3.0]
+    >>> unravel(2 * vector)["w"].tolist()
+    [[2.0, 4.0]]
+    """
+    given = list(pytree.leaves_with_path(tree, "tree"))
+    vector, parts = _raveled(given)
+    made = pytree.Structure(tree)
+    return vector, lambda new: made.unflatten(parts(new))
+
+
+def _raveled(leaves: Sequence[Leaf]) -> tuple[Array, Callable[[Array], list[Array]]]:
+    """The leaves as one vector, and what makes a list of arrays like them of such a vector.
+
+    Raises:
+        TypeError: a leaf is neither an array nor a number.
+    """
+    device = device_of(value for _, value in leaves)
+    arrays: list[Array] = []
+    for path, value in leaves:
+        if not isinstance(value, Array) and not is_scalar(value):
+            raise TypeError(f"ravel: {path}: expected an array or a number, got {type(value).__name__}")
+        arrays.append(value if isinstance(value, Array) else asarray(value, device=device))
+    dtype = dtypes.result_type(*(array.dtype for array in arrays)) if arrays else dtypes.get_default_dtype()
+    rows = [reshape(astype(array, dtype, copy=False), (-1,)) for array in arrays]
+    vector = concat(rows) if rows else zeros(0, dtype)
+    shapes = [array.shape for array in arrays]
+    ends = list(itertools.accumulate((array.size for array in arrays), initial=0))
+    kinds = [array.dtype for array in arrays]
+
+    def parts(new: Array) -> list[Array]:
+        new = require_array(new, "unravel", "vector")
+        if new.shape != (ends[-1],):
+            raise ValueError(f"unravel: expected a vector of shape ({ends[-1]},), got shape {new.shape}")
+        made = _cut(new, shapes, ends)
+        return [astype(one, kind, copy=False) for one, kind in zip(made, kinds, strict=True)]
+
+    return vector, parts
+
+
+@on_device
+def _cut(x: Array, shapes: Sequence[tuple[int, ...]], ends: Sequence[int]) -> list[Array]:
+    """The parts of a vector between ``ends``, each of its shape.
+
+    One record, whose derivative is one vector; one per part would make a vector of zeros for each.
+    """
+    data = x._data
+    spans = zip(itertools.pairwise(ends), shapes, strict=True)
+    made = [view(x, data[start:end].reshape(shape)) for (start, end), shape in spans]
+    if made and tape.recording((x,)):
+
+        def vjp(cotangents: tuple[Any, ...], saved: object, needs: object) -> tuple[Array]:
+            return (concat([reshape(one, (-1,)) for one in cotangents]),)
+
+        tape.record("unravel", (x,), made, vjp)
+    return made

@@ -1,0 +1,482 @@
+"""Shapes: views, which share memory, and arrays joined and taken apart. Everything here is linear."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import arange
+from ..autodiff import tape
+from ..dtypes import DType
+from ..elementwise.axes import (
+    normalize_axes,
+    normalize_axis,
+    on_device,
+    public,
+    recorded,
+    recorded_many,
+    require_array,
+    require_arrays,
+    view,
+)
+from ..elementwise.function import astype, can_cast
+from ..elementwise.fuse import fuse
+from ..elementwise.plan import allocate, broadcast_shapes, collapse, one_device
+from ..elementwise.table import where
+from .remap import remap, write
+
+Shape = SupportsIndex | Sequence[SupportsIndex]
+
+__all__ = [
+    "broadcast_arrays",
+    "broadcast_to",
+    "concat",
+    "expand_dims",
+    "flip",
+    "matrix_transpose",
+    "moveaxis",
+    "permute_dims",
+    "ravel",
+    "reshape",
+    "roll",
+    "split",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "transpose",
+    "tril",
+    "triu",
+    "unstack",
+]
+
+
+def _sizes(shape: Shape, name: str, argument: str = "shape") -> tuple[int, ...]:
+    """An integer or several as a tuple.
+
+    Raises:
+        TypeError: they are none.
+    """
+    try:
+        return tuple(map(operator.index, shape if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)))
+    except TypeError:
+        raise TypeError(f"{name}: {argument}: expected integers, got {shape!r}") from None
+
+
+@public
+def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = None) -> Array:
+    """The elements of ``x`` in another shape; a view where that needs no copy.
+
+    Args:
+        x: any array.
+        shape: the sizes of the axes; one may be -1, which follows from the others.
+        order: "F" reads and writes the elements with the first axis fastest, instead of the last.
+        copy: True copies always; False raises where a copy is needed.
+
+    Raises:
+        ValueError: the shape has another number of elements, or needs a copy that ``copy`` forbids.
+    """
+    x = require_array(x, "reshape")
+    sizes = _resolved(_sizes(shape, "reshape"), x.shape)
+    if order == "F":
+        turned = reshape(transpose(x), sizes[::-1], copy=copy)
+        return transpose(turned)
+    if order != "C":
+        raise ValueError(f"reshape: order: expected 'C' or 'F', got {order!r}")
+    shared = _is_view(x, sizes)
+    if copy is False and not shared:
+        raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
+    if copy or not shared:
+        x = astype(x, x.dtype)
+    before = x.shape
+    return recorded("reshape", x, view(x, x._data.reshape(sizes)), lambda g: reshape(g, before))
+
+
+def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape for as many elements as ``shape`` has, its -1 worked out.
+
+    Raises:
+        ValueError: there is none.
+    """
+    count, known = math.prod(shape), math.prod(sizes)
+    if known == count and min(sizes, default=0) >= 0:
+        return sizes
+    unknown = -known
+    if sizes.count(-1) != 1 or min(sizes) < -1 or unknown == 0 or count % unknown:
+        raise ValueError(f"reshape: an array of shape {shape} has no shape {sizes}")
+    return tuple(count // unknown if n == -1 else n for n in sizes)
+
+
+def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
+    """Whether the elements in another shape are a view: where a step between axes changes, an axis must end."""
+    if x.is_contiguous:
+        return True
+    steps = tuple(stride // x.itemsize for stride in x.strides)
+    ends = set(accumulate(sizes, operator.mul, initial=1))
+    return ends.issuperset(accumulate(collapse(x.shape, [steps]).shape, operator.mul, initial=1))
+
+
+@public
+def ravel(x: Array, /, order: str = "C") -> Array:
+    """The elements of ``x`` along one axis, a view where that needs no copy; "F" takes the first axis fastest."""
+    return reshape(x, (-1,), order)
+
+
+@public
+def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
+    """A view with the axes in another order: axis ``i`` is axis ``axes[i]`` of ``x``.
+
+    Raises:
+        ValueError: ``axes`` is not a permutation of the axes.
+    """
+    x = require_array(x, "permute_dims")
+    order = normalize_axes(tuple(axes), x.ndim, "permute_dims")
+    if len(order) != x.ndim:
+        raise ValueError(f"permute_dims: axes: expected a permutation of {x.ndim} axes, got {tuple(axes)}")
+    back = tuple(sorted(range(x.ndim), key=order.__getitem__))
+    return recorded("permute_dims", x, view(x, x._data.transpose(order)), lambda g: permute_dims(g, back))
+
+
+@public
+def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
+    """A view with the axes reversed, or in the order ``axes``."""
+    x = require_array(x, "transpose")
+    return permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else axes)
+
+
+@public
+def matrix_transpose(x: Array, /) -> Array:
+    """A view with the last two axes exchanged.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+    """
+    x = require_array(x, "matrix_transpose")
+    if x.ndim < 2:
+        raise ValueError(f"matrix_transpose: expected at least two axes, got shape {x.shape}")
+    return swapaxes(x, -2, -1)
+
+
+@public
+def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
+    """A view with two axes exchanged."""
+    x = require_array(x, "swapaxes")
+    order = list(range(x.ndim))
+    i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
+    order[i], order[j] = j, i
+    return permute_dims(x, order)
+
+
+@public
+def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Array:
+    """A view with axes moved to other places, the others in their order.
+
+    Raises:
+        ValueError: as many sources as destinations are needed.
+    """
+    x = require_array(x, "moveaxis")
+    sources = normalize_axes(source, x.ndim, "moveaxis")
+    targets = normalize_axes(destination, x.ndim, "moveaxis")
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"moveaxis: expected as many destinations as sources, got {destination} and {source}"
+        )
+    order = [i for i in range(x.ndim) if i not in sources]
+    for target, axis in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, axis)
+    return permute_dims(x, order)
+
+
+@public
+def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
+    """A view with axes of size 1 inserted, where they will stand in the result.
+
+    Raises:
+        AxisError: an axis is out of range.
+    """
+    x = require_array(x, "expand_dims")
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    places = normalize_axes(axes, x.ndim + len(axes), "expand_dims")
+    sizes = list(x.shape)
+    for place in sorted(places):
+        sizes.insert(place, 1)
+    return reshape(x, tuple(sizes)) if x.is_contiguous else _expanded(x, places)
+
+
+def _expanded(x: Array, places: tuple[int, ...]) -> Array:
+    key = tuple(None if i in places else slice(None) for i in range(x.ndim + len(places)))
+    return recorded("expand_dims", x, view(x, x._data[(*key, ...)]), lambda g: squeeze(g, places))
+
+
+@public
+def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
+    """A view without axes of size 1: those named, or all.
+
+    Raises:
+        ValueError: a named axis has another size.
+    """
+    x = require_array(x, "squeeze")
+    if axis is None:
+        axes = tuple(i for i, n in enumerate(x.shape) if n == 1)
+    else:
+        axes = normalize_axes(axis, x.ndim, "squeeze")
+    if any(x.shape[i] != 1 for i in axes):
+        raise ValueError(f"squeeze: axis {axis} of shape {x.shape} has a size other than 1")
+    data = x._data.squeeze(axes) if axes else x._data.view()
+    return recorded("squeeze", x, view(x, data), lambda g: expand_dims(g, axes))
+
+
+@public
+def broadcast_to(x: Array, /, shape: Shape) -> Array:
+    """A view of ``x`` repeated to a shape, with steps of 0 along the repeated axes.
+
+    Raises:
+        ValueError: ``x`` does not broadcast to the shape.
+    """
+    x = require_array(x, "broadcast_to")
+    sizes = _sizes(shape, "broadcast_to")
+    try:
+        data = x.device.xp.broadcast_to(x._data, sizes)
+    except ValueError:
+        raise ValueError(f"broadcast_to: shape {x.shape} does not broadcast to {sizes}") from None
+    # The tape sums a gradient to the shape of its input.
+    return recorded("broadcast_to", x, view(x, data), lambda g: g)
+
+
+@public
+def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
+    """Views of the arrays in the shape that all broadcast to.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    if not arrays:
+        return ()
+    made = require_arrays(arrays, "broadcast_arrays")
+    shape = broadcast_shapes("broadcast_arrays", [x.shape for x in made])
+    return tuple(broadcast_to(x, shape) for x in made)
+
+
+@public
+def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
+    """A view with the elements in reverse order along axes, all by default."""
+    x = require_array(x, "flip")
+    axes = normalize_axes(axis, x.ndim, "flip")
+    key = tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim))
+    return recorded("flip", x, view(x, x._data[(*key, ...)]), lambda g: flip(g, axes))
+
+
+@public
+def roll(x: Array, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
+    """The elements moved along axes, in a circle; along the flattened array by default.
+
+    Args:
+        x: any array.
+        shift: by how many places; one for every axis, or one for all.
+        axis: the axis or axes; shifts of an axis named twice add up.
+
+    Raises:
+        AxisError: an axis is out of range.
+        ValueError: there are not as many shifts as axes.
+    """
+    x = require_array(x, "roll")
+    if axis is None:
+        flat = reshape(x, (-1,))
+        total = sum(_sizes(shift, "roll", "shift"))
+        return reshape(_rolled(flat, (total,)), x.shape)
+    axes, shifts = _sizes(axis, "roll", "axis"), _sizes(shift, "roll", "shift")
+    if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
+        raise ValueError(f"roll: expected as many shifts as axes, got {shift} and {axis}")
+    count = max(len(axes), len(shifts)) if axes and shifts else 0
+    places = [0] * x.ndim
+    for i in range(count):
+        place = normalize_axis(axes[i % len(axes)], x.ndim, "roll")
+        places[place] += shifts[i % len(shifts)]
+    return _rolled(x, tuple(places))
+
+
+def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
+    """``x`` moved in a circle by a number of places along each axis."""
+    before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]
+    made = Array._wrap(remap(x.device, x._data, x.shape, before, "wrap"), x.device)
+    return recorded("roll", x, made, lambda g: _rolled(g, tuple(-shift for shift in shifts)))
+
+
+def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
+    """The arrays, which must be on one device, and their common dtype.
+
+    Raises:
+        ValueError: there is none.
+        DeviceError: they are on different devices.
+    """
+    made = require_arrays(arrays, name)
+    if not made:
+        raise ValueError(f"{name}: expected at least one array")
+    one_device(name, made)
+    kinds = {x.dtype for x in made}
+    return made, made[0].dtype if len(kinds) == 1 else dtypes.result_type(*kinds)
+
+
+def _castable(arrays: Sequence[Array], dtype: Any, casting: str, name: str) -> DType:
+    """The dtype that is asked for, to which every array may be cast."""
+    wanted = dtypes.as_dtype(dtype)
+    for x in arrays:
+        if not can_cast(x.dtype, wanted, casting):
+            raise TypeError(f"{name}: dtype: {x.dtype} is not cast to {wanted} by casting={casting!r}")
+    return wanted
+
+
+@public
+def concat(
+    arrays: Sequence[Array], /, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind"
+) -> Array:
+    """The arrays joined along an axis that they have; flattened first if ``axis`` is None.
+
+    Args:
+        arrays: of one shape but for ``axis``.
+        axis: the axis.
+        dtype: that of the result; what the arrays' dtypes promote to by default.
+        casting: which casts to ``dtype`` there may be: ``"same_kind"``, ``"unsafe"``, or another of NumPy's names.
+
+    Raises:
+        TypeError: an array may not be cast to ``dtype``.
+        ValueError: no array, or sizes that differ along another axis.
+    """
+    joined, common = _joinable(arrays, "concat")
+    wanted = common if dtype is None else _castable(joined, dtype, casting, "concat")
+    if axis is None:
+        joined, axis = [ravel(x) for x in joined], 0
+    place = normalize_axis(axis, joined[0].ndim, "concat")
+    shapes = [x.shape for x in joined]
+    if any(len(s) != len(shapes[0]) or _without(s, place) != _without(shapes[0], place) for s in shapes):
+        raise ValueError(
+            f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {place}"
+        )
+    ends = list(accumulate((shape[place] for shape in shapes), initial=0))
+    keys = [(*(slice(None),) * place, slice(*pair)) for pair in pairwise(ends)]
+    return _assembled("concat", joined, (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :]), wanted, keys)
+
+
+def _assembled(
+    name: str, arrays: Sequence[Array], shape: tuple[int, ...], dtype: DType, keys: Sequence[tuple[Any, ...]]
+) -> Array:
+    """An array whose part at each of ``keys`` is one of ``arrays``, cast; the parts make up the whole."""
+    device = arrays[0].device
+    data = allocate(device, shape, dtype)
+    for x, key in zip(arrays, keys, strict=True):
+        write(device, data[key], x._data)
+
+    def vjp(g: Array, needs: tuple[bool, ...]) -> list[Array | None]:
+        return [g[key] if need else None for key, need in zip(keys, needs, strict=True)]
+
+    return recorded_many(name, arrays, Array._wrap(data, device), vjp)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _part(x: Array, axis: int, start: int, end: int) -> Array:
+    """The elements from ``start`` to ``end`` along an axis, a view."""
+    part: Array = x[(slice(None),) * axis + (slice(start, end),)]
+    return part
+
+
+@public
+def stack(
+    arrays: Sequence[Array], /, axis: int = 0, *, dtype: Any = None, casting: str = "same_kind"
+) -> Array:
+    """Arrays of one shape joined along a new axis, of ``dtype`` by ``casting`` as :func:`concat`.
+
+    Raises:
+        TypeError: an array may not be cast to ``dtype``.
+        ValueError: no array, or different shapes.
+    """
+    joined, common = _joinable(arrays, "stack")
+    if any(x.shape != joined[0].shape for x in joined):
+        raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
+    place = normalize_axis(axis, joined[0].ndim + 1, "stack")
+    wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
+    before, after = joined[0].shape[:place], joined[0].shape[place:]
+    keys = [(*(slice(None),) * place, i, ...) for i in range(len(joined))]
+    return _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
+
+
+@public
+def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
+    """The views of ``x`` at each place along an axis."""
+    x = require_array(x, "unstack")
+    place = normalize_axis(axis, x.ndim, "unstack")
+    return tuple(
+        _taken_apart(x, "unstack", [(*(slice(None),) * place, i, ...) for i in range(x.shape[place])])
+    )
+
+
+@public
+def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
+    """Views of ``x`` cut along an axis: into equal parts, or before each of the given places.
+
+    Raises:
+        ValueError: the axis has no such number of equal parts.
+    """
+    x = require_array(x, "split")
+    place = normalize_axis(axis, x.ndim, "split")
+    size = x.shape[place]
+    if isinstance(indices_or_sections, (int, np.integer)):
+        sections = int(indices_or_sections)
+        if sections < 1 or size % sections:
+            raise ValueError(f"split: an axis of size {size} has no {sections} equal parts")
+        ends = [size // sections * i for i in range(1, sections)]
+    else:
+        ends = [min(max(e + size if e < 0 else e, 0), size) for e in map(operator.index, indices_or_sections)]
+    parts = [(a, max(a, b)) for a, b in pairwise([0, *ends, size])]
+    if ends != sorted(ends):  # parts that overlap
+        return [_part(x, place, *part) for part in parts]
+    return _taken_apart(x, "split", [(*(slice(None),) * place, slice(*part)) for part in parts])
+
+
+@on_device
+def _taken_apart(x: Array, name: str, keys: Sequence[tuple[Any, ...]]) -> list[Array]:
+    """The views of ``x`` at ``keys``, which make up the whole: one operation, whose derivative joins theirs."""
+    views = [view(x, x._data[key]) for key in keys]
+    if views and tape.recording((x,)):
+        shape = x.shape
+
+        def vjp(cotangents: Any, saved: object, needs: object) -> tuple[Array]:
+            return (_assembled(name, cotangents, shape, cotangents[0].dtype, keys),)
+
+        tape.record(name, (x,), views, vjp)
+    return views
+
+
+@fuse(static=("lower",))
+def _chosen(x: Any, rows: Any, columns: Any, k: int, lower: bool) -> Any:
+    return where(rows + k >= columns, x, False) if lower else where(rows + k <= columns, x, False)
+
+
+def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
+    x = require_array(x, name)
+    if x.ndim < 2:
+        raise ValueError(f"{name}: expected at least two axes, got shape {x.shape}")
+    n, m = x.shape[-2:]
+    rows, columns = arange(n, device=x.device), arange(m, device=x.device)
+    made: Array = _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
+    return made
+
+
+@public
+def tril(x: Array, /, k: int = 0) -> Array:
+    """The elements on and below the ``k``-th diagonal of each matrix, zeros elsewhere."""
+    return _triangle(x, k, "tril", True)
+
+
+@public
+def triu(x: Array, /, k: int = 0) -> Array:
+    """The elements on and above the ``k``-th diagonal of each matrix, zeros elsewhere."""
+    return _triangle(x, k, "triu", False)

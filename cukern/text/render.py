@@ -1,0 +1,254 @@
+"""The one Jinja environment: a template and its variables give the text of a kernel.
+
+``<< value >>`` writes a value, ``<% statement %>`` runs one, ``<# comment #>`` is left out. An
+unbound variable is an error. The text carries ``#line`` directives, so that a compiler's message
+names the template's own line.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from ..errors import TemplateError
+from .line_directives import SourceLines, place_directives
+
+_PACKAGE = Path(__file__).parent.parent
+#: The library's own templates: inside the installed package, or beside it in a source tree.
+TEMPLATES = _PACKAGE / "templates" if (_PACKAGE / "templates").is_dir() else _PACKAGE.parent / "templates"
+PRELUDE = "prelude/base.cuh"
+_HALF_WORDS = ("__half", "__half2", "half", "half2")
+_BFLOAT16_WORDS = ("__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat162")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The text of a kernel and what it was rendered from."""
+
+    text: str
+    template: str
+    variables: Mapping[str, Any] = field(compare=False)
+
+
+class _Sources(jinja2.BaseLoader):
+    """Templates given as strings, and folders that a user adds, before the library's own."""
+
+    def __init__(self) -> None:
+        self.strings: dict[str, str] = {}
+        self.folders: list[Path] = [TEMPLATES]
+
+    def find(self, template: str) -> Path | None:
+        parts = Path(template)
+        if parts.is_absolute() or ".." in parts.parts:
+            return None
+        return next((folder / parts for folder in self.folders if (folder / parts).is_file()), None)
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str | None, Any]:
+        if template in self.strings:
+            source = self.strings[template]
+            return source, None, lambda: self.strings.get(template) == source
+        path = self.find(template)
+        if path is None:
+            raise jinja2.TemplateNotFound(template)
+        return path.read_text(encoding="utf-8"), str(path), _unchanged(path)
+
+
+def _unchanged(path: Path) -> Callable[[], bool]:
+    stamp = path.stat().st_mtime_ns
+    return lambda: path.is_file() and path.stat().st_mtime_ns == stamp
+
+
+_sources = _Sources()
+_lock = threading.RLock()
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """The environment that renders every kernel."""
+    return jinja2.Environment(
+        variable_start_string="<<",
+        variable_end_string=">>",
+        block_start_string="<%",
+        block_end_string="%>",
+        comment_start_string="<#",
+        comment_end_string="#>",
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        loader=_sources,
+        extensions=[SourceLines],
+    )
+
+
+def add_templates(folder: str | Path) -> None:
+    """Look for templates in ``folder`` before the library's own.
+
+    Raises:
+        NotADirectoryError: ``folder`` is not a folder.
+    """
+    path = Path(folder).expanduser().resolve()
+    if not path.is_dir():
+        raise NotADirectoryError(f"folder: expected an existing folder, got {path}")
+    with _lock:
+        if path in _sources.folders:
+            _sources.folders.remove(path)
+        _sources.folders.insert(0, path)
+
+
+def add_source(source: str, label: str) -> str:
+    """Make a string a template; the name it is known by is returned, the same for the same string."""
+    with _lock:
+        name = f"<{label}>"
+        if _sources.strings.setdefault(name, source) != source:
+            name = f"<{label} {sha256(source.encode()).hexdigest()[:8]}>"
+            _sources.strings[name] = source
+        return name
+
+
+def source_of(template: str) -> str:
+    """The text of a template, before rendering.
+
+    Raises:
+        TemplateError: there is no such template, or it is not UTF-8.
+    """
+    try:
+        return _sources.get_source(environment(), template)[0]
+    except jinja2.TemplateNotFound as error:
+        raise _missing(str(error.name or template)) from None
+    except UnicodeDecodeError as error:
+        raise TemplateError(f"{template}: expected UTF-8 text; {error}") from None
+
+
+def _missing(name: str) -> TemplateError:
+    folders = ", ".join(str(folder) for folder in _sources.folders)
+    return TemplateError(f"no template named {name!r} in {folders}")
+
+
+def is_own(template: str) -> bool:
+    """Whether a template is the library's own, and not a user's string or file."""
+    path = _sources.find(template)
+    return template not in _sources.strings and path is not None and path.is_relative_to(TEMPLATES)
+
+
+def excerpt(text: str, line: int, around: int = 3) -> str:
+    """The lines about ``line`` (counted from 1), numbered, that line marked."""
+    lines = text.split("\n")
+    shown = range(max(1, line - around), min(len(lines), line + around) + 1)
+    return "\n".join(f"{'>' if n == line else ' '} {n:4d} | {lines[n - 1]}" for n in shown)
+
+
+def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> TemplateError:
+    """What went wrong, the template's line about it, and the variables."""
+    name, line = template, None
+    syntax = isinstance(error, jinja2.TemplateSyntaxError)
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        name, line = error.name or template, error.lineno
+    else:
+        trace = error.__traceback__
+        while trace is not None:
+            found = _template_of(trace.tb_frame.f_code.co_filename, template)
+            if found is not None:
+                name, line = found, trace.tb_lineno
+            trace = trace.tb_next
+    if isinstance(error, jinja2.TemplateNotFound):
+        message = str(_missing(str(error.name or error)))
+    elif isinstance(error, jinja2.TemplateError):
+        message = str(error.message)
+    else:
+        message = f"{type(error).__name__}: {error}"
+    parts = [f"{name}{'' if line is None else f', line {line}'}: {message}"]
+    if line is not None:
+        text = source_of(name)
+        opened = [n for n, code in enumerate(text.split("\n")[:line], 1) if "<<" in code]
+        if syntax and opened:
+            parts.append(
+                f"'<<' (last on line {opened[-1]}) opens an expression that '>>' closes; "
+                "for a left shift write shl(x, n)"
+            )
+        parts.append(excerpt(text, line))
+    parts.append(f"bound variables: {describe(variables)}")
+    return TemplateError("\n".join(parts))
+
+
+def _template_of(filename: str, template: str) -> str | None:
+    """The name of the template that Jinja's frames give ``filename`` to; strings have none of their own."""
+    if filename == "<template>":
+        return template
+    for folder in _sources.folders:
+        if Path(filename).is_relative_to(folder):
+            return Path(filename).relative_to(folder).as_posix()
+    return None
+
+
+def describe(variables: Mapping[str, Any]) -> str:
+    """The variables of a rendering on one line, long values shortened."""
+    shown = []
+    for key in sorted(variables):
+        value = repr(variables[key])
+        shown.append(f"{key}={value if len(value) <= 60 else value[:57] + '...'}")
+    return ", ".join(shown) or "none"
+
+
+# Comments and strings are passed over.
+_WORD = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|(\w+)""")
+
+
+def _words(text: str) -> set[str]:
+    """The identifiers and numbers of a text."""
+    return set(_WORD.findall(text))
+
+
+def render(template: str, variables: Mapping[str, Any]) -> Rendered:
+    """Render a template, the prelude before it.
+
+    Args:
+        template: the name of a template, from a folder or from :func:`add_source`.
+        variables: the template's variables.
+
+    Raises:
+        TemplateError: no such template, a syntax error, a variable that is not bound, or an
+            expression that fails.
+    """
+    source_of(template)
+    try:
+        with _lock:
+            body = environment().get_template(template).render(variables)
+            words = _words(body)
+            bound = {
+                "uses_half": not words.isdisjoint(_HALF_WORDS),
+                "uses_bfloat16": not words.isdisjoint(_BFLOAT16_WORDS),
+            }
+            prelude = environment().get_template(PRELUDE).render(bound)
+    except Exception as error:
+        raise _explain(error, template, variables) from None
+    return Rendered(place_directives(prelude + body), template, dict(variables))
+
+
+def locate(log: str) -> tuple[str, int] | None:
+    """The template and line of the first error in a compiler's log, as its ``#line`` made it."""
+    for line in log.split("\n"):
+        for name in _named_in(line):
+            rest = line[len(name) :]
+            number, _, message = rest[1:].replace(")", ":", 1).partition(":")
+            if rest[:1] in ("(", ":") and number.isdigit() and "error" in message:
+                return name, int(number)
+    return None
+
+
+def _named_in(line: str) -> list[str]:
+    """The templates that a compiler's message may start with, the longest name first."""
+    heads = {line[:at] for at, mark in enumerate(line) if mark in "(:"}
+    return sorted((head for head in heads if head and _exists(head)), key=len, reverse=True)
+
+
+def _exists(name: str) -> bool:
+    return name in _sources.strings or _sources.find(name) is not None

@@ -1,0 +1,412 @@
+"""The signature of a kernel, read from its text with a C++ parser.
+
+What a launch may pass, what it reads and what it writes all follow from here: ``const T*`` is a
+read, ``T*`` a write, ``View<T, N>`` a strided accessor, an arithmetic type a scalar, and any other
+type a struct passed by value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import tree_sitter
+import tree_sitter_cuda
+
+from .. import dtypes
+from ..errors import TemplateError
+
+_ALIASES = {
+    "char": "signed char",
+    "long": "long long",
+    "size_t": "unsigned long long",
+    "ptrdiff_t": "long long",
+    "unsigned": "unsigned int",
+    "half": "__half",
+    "nv_bfloat16": "__nv_bfloat16",
+    **{f"int{n}_t": cxx for n, cxx in ((8, "signed char"), (16, "short"), (32, "int"), (64, "long long"))},
+    **{
+        f"uint{n}_t": f"unsigned {cxx}"
+        for n, cxx in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
+    },
+}
+# CUDA's vector types: the element type, and the alignment in bytes.
+_VECTORS = {
+    f"{cuda}{n}": (cxx, size * (n if n != 3 else 1) if size * n <= 16 else 16)
+    for cuda, cxx, size in (
+        ("char", "signed char", 1),
+        ("uchar", "unsigned char", 1),
+        ("short", "short", 2),
+        ("ushort", "unsigned short", 2),
+        ("int", "int", 4),
+        ("uint", "unsigned int", 4),
+        ("longlong", "long long", 8),
+        ("ulonglong", "unsigned long long", 8),
+        ("float", "float", 4),
+        ("double", "double", 8),
+    )
+    for n in (1, 2, 3, 4)
+} | {"__half2": ("__half", 4), "half2": ("__half", 4), "__nv_bfloat162": ("__nv_bfloat16", 4)}
+_NOISE = {"const", "volatile", "__restrict__", "__restrict", "__grid_constant__", "restrict"}
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of a kernel.
+
+    Attributes:
+        name: the parameter's name.
+        kind: ``"scalar"``, ``"pointer"``, ``"view"`` or ``"struct"``.
+        dtype: the element dtype; None for a struct or a pointer to one.
+        const: whether the kernel only reads what the pointer or view points at.
+        ndim: the number of axes of a view, else 0.
+        type_text: the type as it is written.
+        alignment: bytes that the address of a pointer's array is a multiple of.
+    """
+
+    name: str
+    kind: str
+    dtype: dtypes.DType | None
+    const: bool
+    ndim: int
+    type_text: str
+    alignment: int = 1
+
+
+@dataclass(frozen=True)
+class DynamicShared:
+    """A declaration ``extern __shared__ T name[];`` and the bytes of the text that it covers."""
+
+    start: int
+    end: int
+    type_text: str
+    name: str
+    at_file_scope: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's name and parameters.
+
+    Attributes:
+        name: the symbol that a launch looks up.
+        params: the parameters in order.
+        max_threads: the first argument of ``__launch_bounds__``; None without it, or where it is no number.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    max_threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One translation unit: a rendered text and what was parsed from it.
+
+    Attributes:
+        text: CUDA C++ with the prelude included and ``#line`` directives in it.
+        signature: the kernel's name and parameters.
+        body: the byte of the text at which the kernel's first statement may stand.
+        calls: the name of every function reachable from the kernel.
+        dynamic_shared: the declarations ``extern __shared__ T name[];``.
+        trusted: whether it is the library's own, which the host does not watch as it runs.
+    """
+
+    text: str
+    signature: Signature
+    body: int
+    calls: frozenset[str]
+    dynamic_shared: tuple[DynamicShared, ...]
+    trusted: bool = False
+
+
+# A word of C++; comments, strings and characters are passed over. Much faster than the nodes of a body one by one.
+_WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
+
+
+@lru_cache(maxsize=1)
+def _language() -> tree_sitter.Language:
+    return tree_sitter.Language(tree_sitter_cuda.language())
+
+
+def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The node and all that are named within it, in the text's order."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(node.named_children))
+
+
+def _text(node: tree_sitter.Node | None) -> str:
+    return "" if node is None or node.text is None else node.text.decode()
+
+
+def blanked(source: bytes) -> bytes:
+    """``source``, as long as before, without ``#line`` directives and what the grammar lacks."""
+    lines = source.split(b"\n")
+    source = b"\n".join(b" " * len(line) if line.startswith(b"#line ") else line for line in lines)
+    for word in (b"__align__", b"__cluster_dims__", b"__maxnreg__", b"alignas"):
+        at = source.find(word)
+        while at >= 0:
+            end, depth = source.find(b"(", at) + 1, 1
+            while depth and end < len(source):
+                depth += {40: 1, 41: -1}.get(source[end], 0)
+                end += 1
+            kept = bytes(c if c == 10 else 32 for c in source[at:end])
+            source = source[:at] + kept + source[end:]
+            at = source.find(word, end)
+    return source
+
+
+def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
+    """The words of a type, its aliases and macros replaced by what they stand for."""
+    words = type_text.split()
+    for _ in range(8):
+        if not any(word in typedefs for word in words):
+            break
+        words = [part for word in words for part in typedefs.get(word, word).split()]
+    return words
+
+
+def _canonical(type_text: str, typedefs: dict[str, str]) -> str:
+    """A C++ arithmetic type in the dtype table's spelling, or the type's own text."""
+    text = " ".join(word for word in _expanded(type_text, typedefs) if word not in _NOISE)
+    if text in _ALIASES:
+        return _ALIASES[text]
+    words = text.split()
+    if set(words) <= {"unsigned", "signed", "char", "short", "int", "long"} and words:
+        prefix = "unsigned " if "unsigned" in words else ""
+        if "char" in words:
+            return prefix + "char" if prefix else "signed char"
+        if "short" in words:
+            return prefix + "short"
+        return prefix + ("long long" if "long" in words else "int")
+    return text
+
+
+def _declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") -> tuple[str, int]:
+    """The declared name and how many pointer or array levels surround it."""
+    levels = 0
+    while node is not None and node.type != kind:
+        if node.type in ("pointer_declarator", "array_declarator", "abstract_pointer_declarator"):
+            levels += 1
+        inner = node.child_by_field_name("declarator")
+        if inner is None:
+            inner = next(
+                (c for c in node.named_children if c.type.endswith(("declarator", "identifier"))), None
+            )
+        node = inner
+    return _text(node), levels
+
+
+def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DType | None, bool, int]:
+    arguments = node.child_by_field_name("arguments")
+    parts = [] if arguments is None else arguments.named_children
+    if len(parts) != 2 or not _text(parts[1]).strip().isdigit():
+        raise TemplateError(f"{_text(node)}: expected View<element type, number of axes>")
+    element = _text(parts[0])
+    return dtypes.from_cxx(_canonical(element, typedefs)), "const" in element.split(), int(_text(parts[1]))
+
+
+def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
+    declarator = node.child_by_field_name("declarator")
+    type_node = node.child_by_field_name("type")
+    name, levels = _declarator_name(declarator)
+    qualifiers = [_text(child) for child in node.children if child.type == "type_qualifier"]
+    base = _text(type_node)
+    qualifiers += _expanded(base, typedefs)
+    words = [word for word in base.split() if word != "const"]
+    type_text = " ".join([*(["const"] if "const" in qualifiers else []), *words]) + "*" * levels
+    if type_node is not None and type_node.type == "template_type":
+        is_view = _text(type_node.child_by_field_name("name")) == "View"
+        if is_view and levels == 0:
+            dtype, const, ndim = _view(type_node, typedefs)
+            return Param(name, "view", dtype, const, ndim, type_text)
+    plain = _canonical(base, typedefs)
+    dtype = dtypes.from_cxx(plain)
+    if (
+        any(mark in plain for mark in "*&")
+        or plain.startswith("View")
+        or _has(declarator, "reference_declarator", "function_declarator")
+    ):
+        raise TemplateError(
+            f"parameter {name}: {_text(node)} is none of what a launch can pass: write a number type, T* or "
+            "const T*, View<T, N>, or a plain struct"
+        )
+    if levels == 1:
+        vector = _VECTORS.get(plain)
+        size = vector[1] if vector else 16 if dtype is None else dtypes.info(dtype).itemsize
+        dtype = dtypes.from_cxx(vector[0]) if vector else dtype
+        return Param(name, "pointer", dtype, "const" in qualifiers, 0, type_text, size)
+    if levels > 1:
+        raise TemplateError(
+            f"parameter {name}: {type_text} is a pointer to a pointer; pass one array a parameter"
+        )
+    return Param(name, "struct" if dtype is None else "scalar", dtype, True, 0, type_text)
+
+
+def _has(node: tree_sitter.Node | None, *kinds: str) -> bool:
+    return node is not None and any(found.type in kinds for found in _walk(node))
+
+
+def _function_name(node: tree_sitter.Node) -> str:
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator")
+    return _text(None if declarator is None else declarator.child_by_field_name("declarator"))
+
+
+def _called(body: tree_sitter.Node) -> set[str]:
+    """Every word of a function's body: a superset of what it calls, macros and templates included."""
+    return set(_WORDS.findall(_text(body))) - {""}
+
+
+def _reachable(start: str, bodies: dict[str, set[str]]) -> frozenset[str]:
+    seen = {start}
+    queue = [start]
+    while queue:
+        for name in bodies.get(queue.pop(), ()):
+            if name not in seen:
+                seen.add(name)
+                queue.append(name)
+    return frozenset(seen)
+
+
+def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
+    words = [_text(child) for child in node.children]
+    declarator = node.child_by_field_name("declarator")
+    if "extern" not in words or "__shared__" not in words or declarator is None:
+        return None
+    name, levels = _declarator_name(declarator)
+    if levels == 0:
+        return None
+    at_file_scope = node.parent is not None and node.parent.type != "compound_statement"
+    type_text = _text(node.child_by_field_name("type"))
+    return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
+
+
+def parse(text: str, trusted: bool = False) -> Unit:
+    """Read the kernel of a rendered text.
+
+    Args:
+        text: CUDA C++ with exactly one ``__global__`` function.
+        trusted: whether it is the library's own.
+
+    Raises:
+        TemplateError: there is no kernel, more than one, or a parameter that no launch can pass.
+
+    >>> p = parse('extern "C" __global__ void twice(const float* x, float* y, int n) {}')
+    >>> p.signature.name, [(q.name, q.kind, q.const) for q in p.signature.params]
+    ('twice', [('x', 'pointer', True), ('y', 'pointer', False), ('n', 'scalar', True)])
+    """
+    root = tree_sitter.Parser(_language()).parse(blanked(text.encode())).root_node
+    kernels: list[tree_sitter.Node] = []
+    bodies: dict[str, set[str]] = {}
+    typedefs: dict[str, str] = {}
+    shared: list[DynamicShared] = []
+    for node in _walk(root):
+        kind = node.type
+        if kind == "function_definition":
+            name, body = _function_name(node), node.child_by_field_name("body")
+            bodies.setdefault(name.split("::")[-1], set()).update(_called(node if body is None else body))
+            if any(child.type == "__global__" for child in node.children):
+                kernels.append(node)
+        elif kind in ("preproc_function_def", "preproc_def"):
+            if kind == "preproc_def":
+                typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("value"))
+            value = node.child_by_field_name("value")
+            words = _text(value)
+            table = {ord(c): " " for c in words if not (c.isalnum() or c == "_")}
+            bodies.setdefault(_text(node.child_by_field_name("name")), set()).update(
+                words.translate(table).split()
+            )
+        elif kind == "alias_declaration":
+            typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("type"))
+        elif kind == "type_definition":
+            declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
+            kept = [_text(child) for child in node.children if child.type == "type_qualifier"]
+            typedefs[declared] = " ".join([*kept, _text(node.child_by_field_name("type"))]) + " *" * levels
+        elif kind == "declaration" and (found := _dynamic_shared(node)):
+            shared.append(found)
+    if len(kernels) != 1:
+        names = ", ".join(_function_name(kernel) for kernel in kernels) or "none"
+        raise TemplateError(
+            f"expected one __global__ function in a kernel's text, found {names}{_first_problem(root)}; "
+            "what must differ from case to case is written with <% if %>, not with #if"
+        )
+    _check_linkage(kernels[0])
+    _check_result(kernels[0], typedefs)
+    declarator = kernels[0].child_by_field_name("declarator")
+    listed = None if declarator is None else declarator.child_by_field_name("parameters")
+    params = tuple(
+        _param(node, typedefs)
+        for node in ([] if listed is None else listed.named_children)
+        if node.type in ("parameter_declaration", "optional_parameter_declaration")
+        and _text(node).strip() != "void"
+    )
+    signature = Signature(_function_name(kernels[0]), params, _launch_bound(kernels[0]))
+    # A text that the grammar does not follow everywhere may call anything that it names.
+    calls = frozenset(_called(root)) if root.has_error else _reachable(signature.name, bodies)
+    return Unit(text, signature, _body(kernels[0]), calls, tuple(shared), trusted)
+
+
+def _body(kernel: tree_sitter.Node) -> int:
+    body = kernel.child_by_field_name("body")
+    if body is None or not _text(body).startswith("{"):
+        raise TemplateError(f"{_function_name(kernel)}: expected a kernel with a body in braces")
+    return body.start_byte + 1
+
+
+def _first_problem(root: tree_sitter.Node) -> str:
+    """Where the parser first lost the text, for an error."""
+    for node in _walk(root):
+        if node.type == "ERROR" or any(child.is_missing for child in node.children):
+            return f" (the text stops making sense at {' '.join(_text(node).split())[:60]!r})"
+    return ""
+
+
+def _launch_bound(kernel: tree_sitter.Node) -> int | None:
+    for node in kernel.children:
+        if node.type == "launch_bounds":
+            first = _text(node.named_children[0]) if node.named_children else ""
+            return int(first) if first.isdigit() else None
+    return None
+
+
+def _check_result(kernel: tree_sitter.Node, typedefs: dict[str, str]) -> None:
+    """A launch takes no result back.
+
+    Raises:
+        TemplateError: the kernel returns something.
+    """
+    declarator = kernel.child_by_field_name("declarator")
+    pointer = declarator is not None and declarator.type != "function_declarator"
+    result = _text(kernel.child_by_field_name("type"))
+    if pointer or _expanded(result, typedefs) not in (["void"], ["auto"]):
+        raise TemplateError(
+            f"{_function_name(kernel)}: a kernel returns void, and this one {result}{'*' * pointer}: write void, and "
+            "the result into an argument, such as int* result"
+        )
+
+
+def _check_linkage(kernel: tree_sitter.Node) -> None:
+    """A launch finds a kernel by its plain name.
+
+    Raises:
+        TemplateError: the kernel is a template, in a namespace, or without ``extern "C"``.
+    """
+    name = _function_name(kernel)
+    outer, linked = kernel.parent, False
+    while outer is not None:
+        linked = linked or outer.type == "linkage_specification"
+        if outer.type in ("namespace_definition", "template_declaration"):
+            where = outer.type.split("_")[0]
+            raise TemplateError(
+                f"{name}: a kernel in a C++ {where} has no plain name; use template variables"
+            )
+        outer = outer.parent
+    if not linked:
+        raise TemplateError(f'{name}: write extern "C" before __global__, so that the kernel keeps its name')

@@ -1,0 +1,126 @@
+"""The order of the rooms of ``cukern``: each imports only from those above it, and no modules import each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cukern
+
+PACKAGE = Path(cukern.__file__).parent
+
+#: Packages and modules of ``cukern``, each of which imports only from itself and from what stands above it.
+ORDER = """
+    errors dtypes pytree
+    text
+    device
+    autodiff
+    array
+    kernel
+    elementwise
+    shape
+    reduction
+    index
+    linear
+    ops
+    function transforms
+    namespace tree
+    linalg fft io capture random
+    nn
+    optim testing
+    __init__
+    bench demo
+    cli __main__
+""".split()
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its name without ``cukern.``; that of the package itself is ``__init__``."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+        found[name] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name: str) -> Iterator[tuple[str, bool]]:
+    """The modules of the package that one imports, each with whether it does so within a function."""
+    path = MODULES[name]
+    package = path.relative_to(PACKAGE).parent.parts
+
+    def walk(node: ast.AST, within: bool) -> Iterator[tuple[str, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            if isinstance(child, ast.ImportFrom) and child.level:
+                base = [*package[: len(package) - child.level + 1], *(child.module or "").split(".")]
+                where = ".".join(part for part in base if part)
+                for one in child.names:
+                    full = f"{where}.{one.name}" if where else one.name
+                    yield full if full in MODULES else where or "__init__", within
+            elif isinstance(child, ast.ImportFrom) and (child.module or "").split(".")[0] == "cukern":
+                yield (child.module or "").partition(".")[2] or "__init__", within
+            elif isinstance(child, ast.Import):
+                for one in child.names:
+                    if one.name.split(".")[0] == "cukern":
+                        yield one.name.partition(".")[2] or "__init__", within
+            yield from walk(child, within or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+    return ((found, within) for found, within in walk(ast.parse(path.read_text()), False) if found != name)
+
+
+def room(name: str) -> int:
+    return ORDER.index(name.partition(".")[0])
+
+
+def test_every_module_has_its_place_in_the_order() -> None:
+    assert {name.partition(".")[0] for name in MODULES} == set(ORDER)
+    assert len(set(ORDER)) == len(ORDER)
+
+
+def test_rooms_import_only_from_those_above() -> None:
+    upward = [
+        f"{name} imports {other}"
+        for name in MODULES
+        for other, _ in imports(name)
+        if room(other) > room(name)
+    ]
+    assert not upward
+
+
+def test_no_modules_import_each_other() -> None:
+    """Also not where an import within a function would hide it; a package's own file counts as any other."""
+    reached: dict[str, set[str]] = {}
+
+    def visit(name: str, way: tuple[str, ...]) -> set[str]:
+        assert name not in way, " imports ".join((*way[way.index(name) :], name))
+        if name not in reached:
+            found = {other for other, _ in imports(name)}
+            reached[name] = found.union(*(visit(other, (*way, name)) for other in sorted(found)))
+        return reached[name]
+
+    for name in MODULES:
+        visit(name, ())
+
+
+def test_the_page_of_the_architecture_names_what_is_there() -> None:
+    root = PACKAGE.parent
+    page = root / "docs" / "pages" / "architecture.md"
+    if not page.exists():
+        pytest.skip("needs the source tree: the page is no part of the package")
+    text = page.read_text()
+    paths = re.findall(r"`((?:cukern|templates|tests)/[\w/.]*)`", text)
+    assert len(paths) > 20
+    assert [path for path in paths if not (root / path).exists()] == []
+    picture = text.partition("```text")[2].partition("```")[0]
+    told = re.findall(r"^[a-z][\w/ ]*?(?=  |$)", picture, re.M)
+    words = [word.strip("/") for line in told for word in line.split()]
+    assert words == [name for name in ORDER if name not in ("__init__", "__main__")]

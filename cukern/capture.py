@@ -114,8 +114,8 @@ class Captured(Generic[P, R]):
         leaves = pytree.leaves(tree)
         inputs = [leaf for leaf in leaves if _is_input(leaf)]
         homes = [leaf.device for leaf in leaves if is_array(leaf)] or [current()]
-        device = next((home for home in homes if home.kind != "host"), homes[0])
-        if device.kind == "host" or tape.active() or capture_hooks.recorder() is not None:
+        device = next((home for home in homes if not home.addressable), homes[0])
+        if device.addressable or tape.active() or capture_hooks.recorder() is not None:
             return self._step(*args, **kwargs)
         other = next((home for home in homes if home is not device), None)
         if other is not None:

@@ -60,7 +60,7 @@ def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
 def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
     """The kernel of a kind of number, and its threads a block."""
     info = dtypes.info(dtype)
-    block = 1 if device.kind == "host" else 256
+    block = 1 if device.style == "serial" else 256
     variables = {"elem": dtype, "block": block, "kind": kind, "each": _each(dtype, kind), "live": in_memory}
     if info.kind == "f":
         variables["digits"] = _DIGITS.get(info.cxx, 53)

@@ -124,3 +124,16 @@ def test_the_page_of_the_architecture_names_what_is_there() -> None:
     told = re.findall(r"^[a-z][\w/ ]*?(?=  |$)", picture, re.M)
     words = [word.strip("/") for line in told for word in line.split()]
     assert words == [name for name in ORDER if name not in ("__init__", "__main__")]
+
+
+def test_only_devices_know_their_kinds() -> None:
+    """Others ask a device for its style, and whether its memory is addressable."""
+    test = re.compile(r"""kind\s*(==|!=|in|not in)\s*[("']*(host|cuda)\b""")
+    found = [
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for path in MODULES.values()
+        if path.relative_to(PACKAGE).parts[0] != "device"
+        for line in path.read_text().splitlines()
+        if test.search(line) and "write x.device.kind" not in line
+    ]
+    assert not found

@@ -211,9 +211,9 @@ class Array(Operators):
         where, home = Device(device), self.device
         if where is home:
             return self
-        if where.kind == "host":
+        if where.addressable:
             made = Array._wrap(self._fetched(), where)
-        elif home.kind == "host":
+        elif home.addressable:
             with where.activate():
                 made = Array._wrap(uploaded(self._data, where), where)
         else:
@@ -233,11 +233,11 @@ class Array(Operators):
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "numpy()")
-        return np.array(self._data) if self.device.kind == "host" else self._fetched()
+        return np.array(self._data) if self.device.addressable else self._fetched()
 
     def _fetched(self) -> npt.NDArray[Any]:
         """:meth:`numpy` for what a gradient is not lost by."""
-        if self.device.kind == "host":
+        if self.device.addressable:
             return np.array(self._data)
         with self.device.activate():
             data: npt.NDArray[Any] = self._data.get()
@@ -245,12 +245,12 @@ class Array(Operators):
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False and (
-            self.device.kind != "host" or (dtype is not None and np.dtype(dtype) != self.dtype)
+            not self.device.addressable or (dtype is not None and np.dtype(dtype) != self.dtype)
         ):
             raise ValueError(f"copy: a copy is needed to make a NumPy array of this array on {self.device}")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "__array__, which NumPy's functions take it by,")
-        if self.device.kind == "host" and not copy:
+        if self.device.addressable and not copy:
             # Read-only: a write through NumPy would not be counted, and a tape could miss it.
             data: npt.NDArray[Any] = self._data.view()
             data.flags.writeable = False
@@ -267,7 +267,7 @@ class Array(Operators):
         return FUNCTIONS["array_function"](function, args, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        if self.device.kind == "host":
+        if self.device.addressable:
             return _DLPACK_HOST, 0
         with self.device.activate():
             kind, index = self._data.__dlpack_device__()
@@ -295,7 +295,7 @@ class Array(Operators):
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "DLPack")
         data = self._data
-        if self.device.kind == "cuda":
+        if not self.device.addressable:
             moved = None if dl_device is None or tuple(dl_device) == self.__dlpack_device__() else dl_device
             if moved and copy is False:
                 raise BufferError(
@@ -316,7 +316,7 @@ class Array(Operators):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        if self.device.kind != "cuda":
+        if self.device.addressable:
             raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "__cuda_array_interface__")
@@ -338,7 +338,7 @@ class Array(Operators):
         """:meth:`item` for what a gradient is not lost by."""
         if self.size != 1:
             raise ValueError(f"item: expected an array of one element, got shape {self.shape}")
-        value = (self._data if self.device.kind == "host" else self._fetched()).item()
+        value = (self._data if self.device.addressable else self._fetched()).item()
         return float(value) if self.dtype == dtypes.bfloat16 else value
 
     def tolist(self) -> Any:
@@ -443,7 +443,7 @@ def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
 def copied(x: Array) -> Array:
     """A copy of ``x``, recorded."""
     with x.device.activate():
-        if x.device.kind != "host":
+        if not x.device.addressable:
             data = x._data.copy()
         else:
             data = x.device.backend.empty(x.shape, x.dtype)

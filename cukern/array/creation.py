@@ -131,7 +131,7 @@ def asarray(
         return made
     where = _device(device)
     data, shares = _host_data(obj, wanted)
-    if shares and (where.kind != "host" or not (data.flags.aligned and data.flags.writeable) or copy):
+    if shares and (not where.addressable or not (data.flags.aligned and data.flags.writeable) or copy):
         if copy is False:
             raise ValueError(f"copy: a copy is needed to put this array on {where}")
         data = data.copy(order="C")
@@ -233,9 +233,9 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
     kind, index = x.__dlpack_device__()
     where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")
     with where.activate():
-        data = dlpack.imported(x) if where.kind == "host" else where.xp.from_dlpack(x)
+        data = dlpack.imported(x) if where.addressable else where.xp.from_dlpack(x)
     dtypes.as_dtype(data.dtype, "x")
-    if where.kind == "host" and not (data.flags.writeable and data.flags.aligned):
+    if where.addressable and not (data.flags.writeable and data.flags.aligned):
         if copy is False:
             raise ValueError("copy: a copy is needed, as the memory is read-only or misaligned")
         data = data.copy()
@@ -276,7 +276,7 @@ def full(
     if isinstance(fill_value, complex):
         raise TypeError(f"fill_value: cukern has no complex numbers, got {fill_value!r}")
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
-    if where.kind == "host":
+    if where.addressable:
         made = where.backend.empty(shape_of(shape), wanted)
         np.copyto(made, fill_value, casting="unsafe")
         return Array._wrap(made, where)
@@ -361,7 +361,7 @@ def _on(where: Device, data: npt.NDArray[Any]) -> Array:
 
 def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> Array:
     """What ``build`` makes with the array library of a device, as ``dtype``."""
-    if where.kind != "cuda":
+    if where.addressable:
         return _on(where, build(np).astype(dtype, copy=False))
     with where.activate():
         made = Array._wrap(build(where.xp), where)

@@ -65,7 +65,7 @@ _layouts: dict[tuple[Any, ...], Layout] = {}
 
 def layout_of(device: Device, data: Any) -> Layout:
     """The layout of an ndarray of ``device``."""
-    aligned = device.kind == "host" or device.backend.operand(data) % ALIGNMENT == 0
+    aligned = device.addressable or device.backend.operand(data) % ALIGNMENT == 0
     return layout(device, data.dtype, data.shape, data.strides, aligned)
 
 
@@ -92,7 +92,7 @@ def layout(
         made.nbytes = made.size * dtype.itemsize
         made.contiguous = _contiguous(shape, strides, dtype.itemsize)
         made.floating = dtype in FLOATS
-        made.on_host = device.kind == "host"
+        made.on_host = device.addressable
         made.repeated = overlapping(shape, strides, dtype.itemsize)
         made.allocate = device.backend.allocator(made.shape, dtype, made.nbytes)
         found = _layouts.setdefault(key, made)

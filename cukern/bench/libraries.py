@@ -62,7 +62,7 @@ def _compared(case: Case, arrays: Arrays, out: Any, arange: Call) -> Any:
 def libraries(device: ck.Device) -> list[Library]:
     """cukern first, and what it is compared with: PyTorch and CuPy on a GPU, NumPy on the host."""
     found: list[Library] = [Cukern(device)]
-    if device.kind == "cuda" and importlib.util.find_spec("torch"):
+    if not device.addressable and importlib.util.find_spec("torch"):
         found.append(PyTorch())
     return [*found, NumPyLike(device)]
 

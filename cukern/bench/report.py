@@ -89,7 +89,7 @@ def machine(bench: Bench) -> dict[str, Any]:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         **{library.name: library.version for library in bench.libraries},
     }
-    if bench.device.kind == "cuda":
+    if not bench.device.addressable:
         runtime = bench.device.xp.cuda.runtime
         about["driver"] = _driver()
         about["its CUDA"] = _version(runtime.driverGetVersion())
@@ -120,7 +120,7 @@ def markdown(bench: Bench, results: Sequence[Result]) -> str:
         "",
         f"{about}.",
         "",
-        f"Medians{' by events around ten calls' if bench.device.kind == 'cuda' else ''}; of a copy: the share of the",
+        f"Medians{' by events around ten calls' if not bench.device.addressable else ''}; of a copy: the share of the",
         "bandwidth of a large copy measured in the same run, each byte of input and output counted once (of a",
         "product: of the library's bare product). Each result was compared with float64 in the same run: `error` is",
         "the norm of the difference over the norm. Others: their time, and how many times that of cukern it is.",

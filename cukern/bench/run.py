@@ -59,13 +59,13 @@ class Bench:
         self.device = device
         self.libraries = libraries(device)
         self.references = [one for one in self.libraries if isinstance(one, (PyTorch, NumPyLike))]
-        self.clock = HostClock() if device.kind == "host" else DeviceClock(device)
+        self.clock = HostClock() if device.addressable else DeviceClock(device)
         self.copy = self._copy_rate()
 
     def _copy_rate(self) -> float:
         """GB/s of a large copy within the device, read and written bytes counted."""
         xp: Any = self.device.xp
-        n = 2**24 if self.device.kind == "host" else 2**29
+        n = 2**24 if self.device.addressable else 2**29
         source, target = xp.ones(n, "float32"), xp.zeros(n, "float32")
         (seconds,) = median_seconds(self.clock, [[partial(xp.copyto, target, source)]])
         return 2 * float(source.nbytes) / seconds / 1e9
@@ -83,19 +83,19 @@ class Bench:
     def dtypes(self, case: Case) -> list[str]:
         """The dtypes that a case is run in here: NumPy has no quick half types to compare with."""
         every = case.dtypes.split()
-        if self.device.kind == "host" and case.kind == "memory":
+        if self.device.addressable and case.kind == "memory":
             return []
-        return every if self.device.kind != "host" else [one for one in every if one == "float32"]
+        return every if not self.device.addressable else [one for one in every if one == "float32"]
 
     def goal(self, case: Case) -> float | None:
         """The goal of a case, which is one for GPUs alone."""
-        return case.goal if self.device.kind == "cuda" else None
+        return case.goal if not self.device.addressable else None
 
     def measure(self, case: Case, dtype: str) -> Result:
         """Prepare, check and time a case."""
         nbytes = case.nbytes(self.device.kind, dtype)
         sets = max(1, min(16, math.ceil(_ROTATED / max(1.0, nbytes)))) if case.kind == "device" else 1
-        if self.device.kind == "host":
+        if self.device.addressable:
             sets = 1
         datas = [
             {one.name: self.random(one, 10 * k + i) for i, one in enumerate(case.arguments(self.device.kind))}

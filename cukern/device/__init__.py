@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, lru_cache
 from types import ModuleType
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from ..errors import DeviceError
 from . import capture_hooks
-from .interface import Backend, Properties
+from .interface import Backend, Properties, Style
 
 _MODULES = {"host": ".host.backend", "cuda": ".cuda.backend"}
 
@@ -41,6 +41,12 @@ class Device:
     _made: ClassVar[dict[tuple[str, int], Device]] = {}
     kind: str
     index: int
+    #: How a kernel's work is dealt out: long loops of a few threads, or many threads side by side.
+    style: Style
+    #: Whether Python reads an array's memory in place, as NumPy's, without waiting for the device.
+    addressable: bool
+    #: Tells the index of the device of this kind that is current; None where there is only one.
+    which: Callable[[], int] | None
 
     def __new__(cls, name: str | Device = "host") -> Device:
         if isinstance(name, Device):
@@ -60,6 +66,8 @@ class Device:
                 raise DeviceError(f"device: {name!r} is not here; this machine has {count} of kind {kind}")
             made = super().__new__(cls)
             made.kind, made.index = key
+            of_kind = backend(kind)
+            made.style, made.addressable, made.which = of_kind.style, of_kind.addressable, of_kind.which
             found = cls._made.setdefault(key, made)
         return found
 
@@ -89,7 +97,7 @@ class Device:
 
     def is_current(self) -> bool:
         """Whether :attr:`xp` works on this device now."""
-        return self.kind == "host" or bool(self.xp.cuda.runtime.getDevice() == self.index)
+        return self.which is None or bool(self.which() == self.index)
 
     def activate(self) -> AbstractContextManager[object]:
         """A with-block in which :attr:`xp` works on this device.
@@ -97,7 +105,7 @@ class Device:
         Raises:
             CaptureError: a step of another GPU is being recorded.
         """
-        if self.kind == "host":
+        if self.which is None:
             return nullcontext()
         recorder = capture_hooks.recorder()
         if recorder is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ..dtypes import DType
 from ..text.signature import Unit
@@ -79,8 +79,24 @@ class CompiledFunction(Protocol):
         """
 
 
+#: How a kernel's work is dealt out: a few threads with long loops, or many threads side by side (CUDA's SIMT).
+Style = Literal["serial", "simt"]
+
+
 class Backend(Protocol):
-    """One kind of device; ``index`` numbers the devices of that kind."""
+    """One kind of device; ``index`` numbers the devices of that kind.
+
+    Attributes:
+        style: how a kernel's work is dealt out.
+        addressable: whether Python reads an array's memory in place, as NumPy's, without waiting for the device.
+    """
+
+    style: Style
+    addressable: bool
+
+    @property
+    def which(self) -> Callable[[], int] | None:
+        """What tells the index of the current device; None where there is only one."""
 
     @property
     def xp(self) -> ModuleType: ...

@@ -12,7 +12,7 @@ def uploaded(data: Any, where: Device) -> Any:
 
     CuPy makes a 0-d array by filling with its number, which loses the sign of -0.0.
     """
-    if where.kind == "host":
+    if where.addressable:
         return data
     flat = where.xp.array(data.reshape(1) if not data.ndim else data)
     return flat.reshape(data.shape)

@@ -36,7 +36,7 @@ def on_device(function: F) -> F:
     def wrapper(x: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(x, Array):
             x = require_array(x, function.__name__, beside=first_array(args))
-        if x.device.kind == "host":
+        if x.device.addressable:
             return function(x, *args, **options)
         with x.device.activate():
             return function(x, *args, **options)

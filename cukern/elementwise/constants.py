@@ -67,7 +67,7 @@ def _element(value: float, dtype: DType, device: Device) -> Array:
     made = _fresh(value, (), dtype, device)
     made._storage = Shared(value, made._data)
     made._planned()
-    if device.kind != "host":  # other streams will read it
+    if not device.addressable:  # other streams will read it
         with device.activate():
             device.xp.cuda.get_current_stream().synchronize()
     return made

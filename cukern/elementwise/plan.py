@@ -15,7 +15,7 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout_of, overlapping
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import Prepared
+from ..device.interface import Prepared, Style
 from ..dtypes import DType
 from ..errors import DeviceError
 from .geometry import HOST_TILE, HOST_TURNS, LINES, Operand, Task, Work, spread, tiled
@@ -34,7 +34,7 @@ _HERE = nullcontext()
 
 def on(device: Device) -> AbstractContextManager[object]:
     """A with-block in which ``device`` is the current one, at no cost where it is that already."""
-    if device.kind == "host" or device.index == device.xp.cuda.runtime.getDevice():
+    if device.which is None or device.index == device.which():
         return _HERE
     return device.activate()
 
@@ -144,9 +144,9 @@ class Geometry:
     piece: int
 
 
-def geometry(kind: str, rows: int, columns: int) -> Geometry:
+def geometry(style: Style, rows: int, columns: int) -> Geometry:
     """The launch shape for a kind of device: long plain loops on the host, coalesced threads on a GPU."""
-    if kind == "host":
+    if style == "serial":
         return Geometry(1, 1, max(1, _HOST_PIECE // columns), _HOST_PIECE)
     if rows == 1:
         return Geometry(256, 256, 1, 1024 if columns > 2**20 else 256)
@@ -268,11 +268,11 @@ def _axes(outputs: int, datas: Sequence[Any], shape: tuple[int, ...], out: Any) 
     return axes if axes.shape else Axes((1,), ((1,),) * len(steps))
 
 
-def _lines(axes: Axes, kind: str) -> Work:
+def _lines(axes: Axes, style: Style) -> Work:
     """Plain loops: for the host, and for long computations."""
     outer, columns = axes.shape[:-1], axes.shape[-1]
     rows = math.prod(outer)
-    shape = geometry(kind, rows, columns)
+    shape = geometry(style, rows, columns)
     wide = _wide(axes, shape)
     places = [{"step": step_kind(step[-1])} for step in axes.steps]
     bound: dict[str, Any] = {"block": shape.block, "lanes": shape.lanes, "outer": len(outer)}
@@ -288,8 +288,8 @@ def _lines(axes: Axes, kind: str) -> Work:
     return Work(LINES, bound, places, grid, shape.block, tail)
 
 
-def _kind(device: Device) -> str:
-    return device.kind
+def _style(device: Device) -> Style:
+    return device.style
 
 
 def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool]) -> Work:
@@ -301,10 +301,10 @@ def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool])
     )
     length = len(statements(program.outputs)[0])
     task = Task(axes.shape, operands, len(program.inputs), length, needs_64_bits(axes))
-    if _kind(device) != "host":
-        return spread(task) or _lines(axes, "cuda")
+    if _style(device) != "serial":
+        return spread(task) or _lines(axes, "simt")
     turned = tiled(task, HOST_TILE) if task.size >= HOST_TURNS else None
-    return turned or _lines(axes, "host")
+    return turned or _lines(axes, "serial")
 
 
 def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
@@ -344,7 +344,7 @@ def make_plan(
     shape = broadcast_shapes(program.name, [one.shape for one in operands] or [()])
     plan.layouts = tuple(fresh_layout(device, node.dtype, shape) for node in program.outputs)
     plan.converters = tuple(map(_converter, program.scalars))
-    plan.current = None if device.kind == "host" else device.xp.cuda.runtime.getDevice
+    plan.current = device.which
     plan.launch, plan.backwards = None, {}
     if out is not None:
         if broadcast_shapes(program.name, [shape, out.shape]) != out.shape:

@@ -15,7 +15,7 @@ from .. import dtypes
 from ..array import Array
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import CompiledFunction
+from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.plan import allocate, divide_up, on, power_of_two, zeros
@@ -80,13 +80,13 @@ class Adding(NamedTuple):
     fan: int = 64
 
 
-def moving(kind: str, words: int) -> Moving:
+def moving(style: Style, words: int) -> Moving:
     """The launch shape for rows of ``words``.
 
     A GPU hides 650 ns with 32 KB on the way in each multiprocessor: 2048 threads of four words of 16 bytes have four
     times that, which leaves room for the place being read first.
     """
-    if kind == "host":
+    if style == "serial":
         return Moving(1, 1, 1, 1)
     items = 4 if words >= 32 else 2 if words >= 8 else 1
     return Moving(256, min(256, power_of_two(divide_up(words, items))), 4 // items, items)
@@ -131,12 +131,12 @@ def _name(data: Any) -> str:
 
 def _serial(device: Device) -> bool:
     """Whether a thread goes through many elements in turn, as on the host."""
-    return device.kind == "host"
+    return device.style == "serial"
 
 
 def _clip(device: Device) -> bool:
     """Whether kernels settle places: those of the host, which has looked for errors, are settled."""
-    return device.kind != "host"
+    return device.style != "serial"
 
 
 class _Launch(NamedTuple):
@@ -191,7 +191,7 @@ def gathered(x: Array, places: Any, outer: int, size: int, inner: int, shape: Mo
         if not _serial(device) or shape is not None:
             unit = _aligned(inner * x.itemsize, unit, 16, (data, made))
             words = inner * x.itemsize // unit
-        shape = shape or moving("host" if _serial(device) else "cuda", words)
+        shape = shape or moving("serial" if _serial(device) else "simt", words)
         found = _gathering(device, unit, places.dtype, outer, size, words, count, shape)
         found.function(found.grid, found.block, 0, (data, places, made, *found.tail))
     return made
@@ -446,7 +446,7 @@ def put_rows(x: Array, places: Any, made: Any, outer: int, size: int, inner: int
         data = x.contiguous()._data
         unit = _aligned(inner * itemsize, itemsize, 16, (data, made))
         words = inner * itemsize // unit
-        lanes = moving("cuda", words).lanes
+        lanes = moving("simt", words).lanes
         dense = size <= _SPARSE * count
         turns = last_of_each(device, places, size) if dense else ordered(device, places, size).order._data
         kernel = _bound(

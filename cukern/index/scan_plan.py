@@ -16,7 +16,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..device import Device
-from ..device.interface import Prepared
+from ..device.interface import Prepared, Style
 from ..dtypes import DType
 from ..elementwise.plan import divide_up, on, power_of_two, remember
 from ..elementwise.print_cxx import compute_type
@@ -149,9 +149,9 @@ class Task(NamedTuple):
     aligned: bool = True
 
 
-def shape_for(kind: str, task: Task) -> Shape:
+def shape_for(style: Style, task: Task) -> Shape:
     """The launch shape for a kind of device."""
-    if kind == "host":
+    if style == "serial":
         tile = _TILE if task.inner > 1 else 1
         return Serial(1, tile, max(tile, _PIECE // max(1, task.n)))
     if task.inner == 1 and task.n < pack_width(task.source, task.result):
@@ -404,7 +404,7 @@ def scanned(
             scan.pair,
             all(one.aligned for one in layouts),
         )
-        chosen = shape or shape_for(device.kind, task)
+        chosen = shape or shape_for(device.style, task)
         if shape is None and _moves_axis(task, chosen):
             return _with_axis_moved(scan, sources, task, value, reverse, lead, axis)
         made = fresh_layout(device, value, (*sizes[:axis], sizes[axis] + lead, *sizes[axis + 1 :]))

@@ -41,13 +41,13 @@ _SEARCH = Kernel("index/search.cu", block=256)
 _COMPACT = Kernel("index/compact.cu", block=256)
 #: Queries of a host thread, and flags of a tile: a thread of the host has one, a warp of a GPU.
 _HOST_PIECE = 1024
-_TILE = {"host": 1 << 15, "cuda": 1 << 10}
+_TILE = {"serial": 1 << 15, "simt": 1 << 10}
 
 
 @cache
 def _searching(device: Device, dtype: DType, right: bool, indirect: bool) -> tuple[CompiledFunction, int]:
     info = dtypes.info(dtype)
-    block = 1 if device.kind == "host" else 256
+    block = 1 if device.style == "serial" else 256
     made = _SEARCH.bind(
         device,
         name=f"searchsorted_{info.name}_{block}",
@@ -158,8 +158,8 @@ def flat_places(flags: Array, tile: int | None = None, block: int | None = None)
     n, device = flags.size, flags.device
     if not n:
         return Array._wrap(allocate(device, (0,), dtypes.int64), device)
-    tile = tile or _TILE[device.kind]
-    block = block or (1 if device.kind == "host" else 256)
+    tile = tile or _TILE[device.style]
+    block = block or (1 if device.style == "serial" else 256)
     tiles = divide_up(n, tile)
     blocks = divide_up(tiles, max(1, block // 32))
     counts = allocate(device, (tiles,), dtypes.int64)

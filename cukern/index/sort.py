@@ -15,7 +15,7 @@ from ..array import Array
 from ..array.creation import asarray, device_of
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import CompiledFunction
+from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.axes import normalize_axis, public, recorded, require_array
 from ..elementwise.function import astype
@@ -56,9 +56,9 @@ class Shape(NamedTuple):
         return self.lanes * self.items
 
 
-def shape_for(kind: str, n: int) -> Shape:
+def shape_for(style: Style, n: int) -> Shape:
     """The launch shape for rows of ``n`` elements on a kind of device."""
-    return Shape(1, 1, 16) if kind == "host" else Shape(256, min(256, power_of_two(divide_up(n, 8))), 8)
+    return Shape(1, 1, 16) if style == "serial" else Shape(256, min(256, power_of_two(divide_up(n, 8))), 8)
 
 
 def _bits(dtype: DType) -> DType:
@@ -98,7 +98,7 @@ def sorted_rows(
 ) -> tuple[Array, Array | None]:
     """The sorted rows of ``x`` (..., n), in C order, and the places that their elements come from, in int64."""
     n, device = x.shape[-1], x.device
-    shape = shape or shape_for(device.kind, n)
+    shape = shape or shape_for(device.style, n)
     wide = n > _LIMIT_32
     index, place = ("long long", dtypes.int64) if wide else ("int", dtypes.int32)
     made = allocate(device, x.shape, x.dtype)
@@ -140,7 +140,7 @@ def _merge(
 
 @cache
 def _permuting(device: Device, dtype: DType, mode: str) -> tuple[CompiledFunction, int]:
-    block = 1 if device.kind == "host" else 256
+    block = 1 if device.style == "serial" else 256
     name = f"{mode}_rows_{dtypes.info(dtype).name}_{block}"
     return _PERMUTE.bind(device, name=name, elem=dtype, block=block, mode=mode).function, block
 

@@ -64,7 +64,7 @@ def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Integer places counted from 0, as an int64 ndarray of the device of ``x``, in range."""
     xp = x.device.xp
     data = places.astype(np.int64, copy=False)
-    if x.device.kind == "cuda" and not _checked.get():
+    if not x.device.addressable and not _checked.get():
         return xp.clip(xp.where(data < 0, data + size, data), 0, max(0, size - 1))
     low, high = (int(data.min()), int(data.max())) if data.size else (0, -1)
     if low < -size or high >= size:
@@ -75,7 +75,7 @@ def places_in(places: Any, size: int, x: Array, name: str) -> Any:
 
 def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Places as the kernels of :mod:`.places` take them: those of a GPU settle them as they read them."""
-    if x.device.kind == "host" or _checked.get():
+    if x.device.addressable or _checked.get():
         return x.device.xp.ascontiguousarray(places_in(places, size, x, name))
     if places.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")

@@ -103,7 +103,7 @@ class BoundKernel:
                 f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
             )
         key: tuple[Any, ...] = ()
-        if self.device.kind == "cuda":
+        if self.device.style == "simt":
             if not isinstance(grid, (int, tuple)):
                 grid = as_dim3(grid, "grid")
             key = (grid, shared, *_forms(args))

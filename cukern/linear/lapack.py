@@ -84,7 +84,7 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
     """
     xp = x.device.xp
     others = [one._data if isinstance(one, Array) else one for one in args]
-    with np.errstate(all="ignore"), nullcontext() if x.device.kind == "host" else needed(xp, "cusolver"):
+    with np.errstate(all="ignore"), nullcontext() if x.device.addressable else needed(xp, "cusolver"):
         made = getattr(xp.linalg, name)(x._data, *others, **options)
     parts = made if isinstance(made, tuple) else (made,)
     return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]

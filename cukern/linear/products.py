@@ -60,11 +60,11 @@ __all__ = [
 
 def _product(a: Array, b: Array) -> Array:
     """The product of two arrays of one dtype; half types by float32 where the library has no such product."""
-    if a.device.kind == "cuda" and a.dtype in dtypes.FLOATS:
+    if not a.device.addressable and a.dtype in dtypes.FLOATS:
         plan = planned(a, b)
         if plan is not None:
             return plan(a, b)
-    if a.device.kind == "host" and a.dtype in (dtypes.bfloat16, dtypes.float16):
+    if a.device.addressable and a.dtype in (dtypes.bfloat16, dtypes.float16):
         with tape.stop_recording():
             return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), a.dtype)
     with on(a.device):

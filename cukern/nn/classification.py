@@ -39,7 +39,7 @@ def require_classes(name: str, logits: Array, targets: Array, ignore_index: Any)
     if not is_int(ignore_index):
         raise TypeError(f"{name}: ignore_index: expected an int or None, got {ignore_index!r}")
     named = ops.astype(targets, dtypes.int64, copy=False)
-    if classes and named.device.kind == "host":
+    if classes and named.device.addressable:
         require_ids(name, "targets", ops.where(ops.equal(named, ignore_index), 0, named), classes)
     return named.to_device(logits.device)
 

@@ -49,7 +49,7 @@ def require_ids(name: str, argument: str, ids: object, size: int | None = None) 
     if not isinstance(ids, Array) or dtypes.info(ids.dtype).kind not in "iu":
         got = ids.dtype if isinstance(ids, Array) else type(ids).__name__
         raise TypeError(f"{name}: {argument}: expected an integer array, got {got}")
-    if size is None or ids.device.kind != "host" or not ids.size:
+    if size is None or not ids.device.addressable or not ids.size:
         return
     low, high = int(ids._data.min()), int(ids._data.max())
     if low < 0 or high >= size:

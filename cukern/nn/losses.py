@@ -192,14 +192,14 @@ _forwards: dict[tuple[Layout, Layout], _Forward] = {}
 _backwards: dict[tuple[Layout, Layout, bool], tuple[Prepared, Layout]] = {}
 
 
-def _on_host(device: Device) -> bool:
-    return device.kind == "host"
+def _serial(device: Device) -> bool:
+    return device.style == "serial"
 
 
 def _is_cut(logits: Layout) -> bool:
     """Whether other functions are faster: on the host, and for a few long rows."""
     columns = logits.shape[-1]
-    return _on_host(logits.device) or (columns >= _LONG and logits.size // columns < _FEW)
+    return _serial(logits.device) or (columns >= _LONG and logits.size // columns < _FEW)
 
 
 def _types(logits: Layout, targets: Layout) -> dict[str, Any]:
@@ -245,12 +245,12 @@ def _backward_for(logits: Layout, targets: Layout, by_rows: bool) -> tuple[Prepa
 
 def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> tuple[Prepared, Layout]:
     device, columns = logits.device, logits.shape[-1]
-    rows, on_host = logits.size // columns, _on_host(device)
-    block, width = (1, 1) if on_host else (SHAPE.block, _width(logits))
+    rows, serial = logits.size // columns, _serial(device)
+    block, width = (1, 1) if serial else (SHAPE.block, _width(logits))
     lanes = min(power_of_two(divide_up(columns, width * SHAPE.unroll)), SHAPE.lanes, block)
     shape = {"block": block, "lanes": lanes, "width": width, "unroll": SHAPE.unroll, "by_rows": by_rows}
     function = _backward.bind(device, **_types(logits, targets), **shape).function
-    along = 1 if on_host else divide_up(columns, lanes * SHAPE.unroll * width)
+    along = 1 if serial else divide_up(columns, lanes * SHAPE.unroll * width)
     down = min(divide_up(rows, block // lanes), _MOST_BLOCKS)
     tail = (rows, columns) if by_rows else (rows, columns, 1 / rows)
     launch = function.prepare((along, down, 1), (block, 1, 1), 0, tail)

@@ -70,7 +70,7 @@ _THREAD_BYTES = 512
 
 def _tile(device: Device, elem: dtypes.DType, batches: int, rows: int, columns: int) -> Tile:
     """The tile of the least time: that of the busiest multiprocessor."""
-    if device.kind == "host":
+    if device.style == "serial":
         return HOST_TILE
     size, processors = dtypes.info(elem).acc.itemsize, device.properties.multiprocessors
 

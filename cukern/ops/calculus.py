@@ -15,7 +15,7 @@ from ..array import Array
 from ..array.creation import asarray, beside, zeros
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import CompiledFunction
+from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.axes import (
     first_array,
@@ -254,18 +254,18 @@ class Shape(NamedTuple):
     part: int
 
 
-def shape_for(kind: str, count: int, m: int) -> Shape:
+def shape_for(style: Style, count: int, m: int) -> Shape:
     """The launch shape for ``count`` sums of ``m`` products: few and long ones are cut into parts."""
     parts = min(divide_up(m, _PART), max(1, _PARTIAL // count))
     part = divide_up(m, parts)
-    return Shape(1, 32, 4096, part) if kind == "host" else Shape(256, 1, 1, part)
+    return Shape(1, 32, 4096, part) if style == "serial" else Shape(256, 1, 1, part)
 
 
 def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
     """``y[i] = sum over j of x[i + j] * kernel[j]``, as long as ``kernel`` lies within ``x``; both of one dtype."""
     x, kernel = x.contiguous(), kernel.contiguous()
     count, m = x.size - kernel.size + 1, kernel.size
-    shape = shape or shape_for(x.device.kind, count, m)
+    shape = shape or shape_for(x.device.style, count, m)
     parts = divide_up(m, shape.part)
     _, wide = _sum_dtypes(x.dtype)
     result = x.dtype if parts == 1 else wide

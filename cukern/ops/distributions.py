@@ -37,7 +37,7 @@ Parameter = Any
 @cache
 def _bound(device: Device, dtype: DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
     """The kernel of a kind of variate, and its threads a block."""
-    block = 1 if device.kind == "host" else 256
+    block = 1 if device.style == "serial" else 256
     name = f"random_{kind}_{dtypes.info(dtype).name}_{block}"
     bound = _KERNEL.bind(device, name=name, elem=dtype, block=block, kind=kind, live=in_memory)
     return bound.function, block

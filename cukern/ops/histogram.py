@@ -16,7 +16,7 @@ from ..array.creation import arange, asarray
 from ..array.creation import zeros as zeros_of
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import CompiledFunction
+from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.axes import public, require_array
 from ..elementwise.function import astype
@@ -47,9 +47,9 @@ class Shape(NamedTuple):
     piece: int
 
 
-def shape_for(kind: str, n: int, bins: int) -> Shape:
+def shape_for(style: Style, n: int, bins: int) -> Shape:
     """The launch shape for ``n`` elements on a kind of device."""
-    if kind == "host":
+    if style == "serial":
         blocks = int(np.clip(n >> 16, 1, np.clip((1 << 22) // bins, 1, 16)))
         return Shape(1, "own", divide_up(n, blocks))
     return Shape(256, "shared" if bins <= _SHARED else "global", int(np.maximum(4096, divide_up(n, 2048))))
@@ -88,7 +88,7 @@ def counted(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape | 
     """How many elements are in each of the bins, int64; of the numbers 0 to ``bins - 1`` without edges."""
     if not x.size or not bins:
         return Array._wrap(zeros(x.device, (bins,), dtypes.int64), x.device)
-    shape = shape or shape_for(x.device.kind, x.size, bins)
+    shape = shape or shape_for(x.device.style, x.size, bins)
     rows = divide_up(x.size, shape.piece) if shape.mode == "own" else 1
     made = zeros(x.device, (rows, bins), dtypes.int64)
     _launch(x, edges, bins, rule, shape, made)
@@ -100,7 +100,7 @@ def _weighed(x: Array, edges: Array | None, bins: int, rule: str, weights: Array
     """The weights added up in each bin in the order of the elements, in float64 or an integer dtype."""
     places = allocate(x.device, (x.size,), dtypes.int64)
     if x.size:
-        block, piece = (1, 16384) if x.device.kind == "host" else (256, 2048)
+        block, piece = (1, 16384) if x.device.style == "serial" else (256, 2048)
         _launch(x, edges, bins, rule, Shape(block, "place", piece), places)
     kind = dtypes.info(weights.dtype).kind
     wide = dtypes.float64 if kind == "f" else dtypes.int64 if kind == "b" else weights.dtype
@@ -128,7 +128,7 @@ def _outer(name: str, x: Array, range: Any) -> tuple[Any, Any]:
     """
     if range is None and x.size:
         low, high = min(x), max(x)
-        if x.device.kind != "host":
+        if not x.device.addressable:
             return low, high
     else:
         low, high = (
@@ -150,7 +150,7 @@ def _even(name: str, x: Array, bins: int, range: Any) -> Array:
     low, high = _outer(name, x, range)
     k = arange(bins + 1, dtype=dtypes.float64, device=x.device)
     edges = astype(_spaced(k, low, high, float(bins)), dtype, copy=False)
-    if x.device.kind == "host" and bool(any(greater_equal(edges[:-1], edges[1:]))):
+    if x.device.addressable and bool(any(greater_equal(edges[:-1], edges[1:]))):
         raise ValueError(f"{name}: bins: {bins} are too many for the range of the data in {dtype}")
     return edges
 
@@ -231,7 +231,7 @@ def _edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Ar
     edges = asarray(bins, device=x.device)
     if edges.ndim != 1:
         raise ValueError(f"{name}: bins: expected edges along one axis, got shape {edges.shape}")
-    if edges.device.kind == "host" and bool(any(greater(edges[:-1], edges[1:]))):
+    if edges.device.addressable and bool(any(greater(edges[:-1], edges[1:]))):
         raise ValueError(f"{name}: bins: expected edges in ascending order")
     return edges, "search"
 
@@ -426,7 +426,7 @@ def digitize(x: Any, /, bins: Any, right: bool = False) -> Array:
         side: Any = "left" if right else "right"
         if edges.size < 2:
             return searchsorted(edges, values, side=side)
-        if edges.device.kind == "host" and not (
+        if edges.device.addressable and not (
             bool(all(edges[:-1] <= edges[1:])) or bool(all(edges[:-1] >= edges[1:]))
         ):
             raise ValueError("digitize: bins: expected edges in ascending or in descending order")

@@ -195,6 +195,6 @@ def geomspace(
     if device_of(ends) is None:
         made = np.geomspace(*ends, count, endpoint, axis=axis)
         return asarray(made.astype(wanted), device=there)
-    if there.kind == "host" and any(bool(any_of(equal(asarray(end, device=there), 0))) for end in ends):
+    if there.addressable and any(bool(any_of(equal(asarray(end, device=there), 0))) for end in ends):
         raise ValueError("geomspace: start, stop: expected numbers other than 0")
     return _spaced(ends, count, bool(endpoint), wanted, there, axis, _ratios)

@@ -143,7 +143,7 @@ class _Sample:
     def middle(self) -> tuple[Array, Array]:
         """The two elements in the middle of each row, (..., 1), one of them NaN where the row has one."""
         place = self.n // 2
-        if not self.tracked and self.rows.device.kind == "host" and self.rows.dtype != dtypes.bfloat16:
+        if not self.tracked and self.rows.device.addressable and self.rows.dtype != dtypes.bfloat16:
             # NumPy's selection of one place takes a fraction of the time of sorting.
             parts = np.split(np.partition(self.rows._data, place, axis=-1), [place], axis=-1)
             low = (parts[0] if self.n % 2 == 0 else parts[1][..., :1]).max(-1, keepdims=True)
@@ -238,7 +238,7 @@ def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:
     given = asarray(q) if listed else q if isinstance(q, Array) else np.asarray(q, np.float64)
     if given.ndim > 2:
         raise ValueError(f"{name}: q: expected at most two axes, got shape {given.shape}")
-    if not isinstance(given, Array) or given.device.kind == "host":
+    if not isinstance(given, Array) or given.device.addressable:
         with np.errstate(invalid="ignore"):
             known = np.asarray(given._fetched() if isinstance(given, Array) else given, np.float64)
             if not np.all((known >= 0) & (known <= whole)):
@@ -387,7 +387,7 @@ def _weights(name: str, weights: Any, x: Array, kind: str) -> Array:
     made = asarray(weights, device=x.device)
     if made.ndim > 1 or made.shape != x.shape[1:]:
         raise RuntimeError(f"{name}: {kind}: expected shape {x.shape[1:]}, got {made.shape}")
-    if made.device.kind == "host":
+    if made.device.addressable:
         values = made._fetched()
         if kind == "fweights" and not np.all(values == np.around(values)):
             raise TypeError(f"{name}: fweights: expected integers, got {made.dtype}")

@@ -103,10 +103,10 @@ class _Clipping:
         self._squares: list[tuple[Batch, tuple[int, ...], Any]] = []
         self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
-        root: dict[str, Any] = {"elem": wide, "block": 1 if device.kind == "host" else 1024}
+        root: dict[str, Any] = {"elem": wide, "block": 1 if device.style == "serial" else 1024}
         device.backend.ahead(partial(_NORM.bind, device, **root))
         parts = 0
-        sums = {"vec": _HOST_SUMS} if device.kind == "host" else {}
+        sums = {"vec": _HOST_SUMS} if device.style == "serial" else {}
         cut = {
             dtype: [batches(device, dtype, dtype, [layouts[i].size for i in places], n) for n in (1, 2)]
             for dtype, places in by_dtype.items()

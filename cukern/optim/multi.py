@@ -32,7 +32,7 @@ class Geometry:
     vec: int | None
 
 
-_GEOMETRY = {"cuda": Geometry(4096, 256, None), "host": Geometry(16384, 1, 1)}
+_GEOMETRY = {"simt": Geometry(4096, 256, None), "serial": Geometry(16384, 1, 1)}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Batch:
         device = arrays[0].device
         found = (
             [address(one._data) for one in arrays]
-            if device.kind == "host"
+            if device.style == "serial"
             else [one._operand for one in arrays]
         )
         packed: bytes = _PACK[self.capacity](*found, *[0] * (self.capacity - len(found)))
@@ -105,7 +105,7 @@ def batches(device: Device, dtype: DType, widest: DType, sizes: Sequence[int], p
         sizes: the elements of each array, none 0.
         pointers: how many arrays there are of each size.
     """
-    geometry = _GEOMETRY[device.kind]
+    geometry = _GEOMETRY[device.style]
     most = (_PARAMETERS - _NUMBERS) // (8 * pointers + 12) // 2 * 2
     capacity = _FEW if len(sizes) <= _FEW else most
     variables = {

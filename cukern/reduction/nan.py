@@ -238,7 +238,7 @@ def average(
         return mean(x, axes, keepdims=keepdims)
     acc = dtypes.info(dtype).acc if x.dtype in dtypes.FLOATS else dtypes.float64
     total = sum(broadcast_to(shares, x.shape), axes, dtype=acc, keepdims=True)
-    if total.size and x.device.kind == "host" and bool(equal(total, 0).any()):
+    if total.size and x.device.addressable and bool(equal(total, 0).any()):
         raise ZeroDivisionError("average: weights: they add up to 0")
     wide = dtype if x.dtype in dtypes.FLOATS else acc
     made = _weighted(astype(x, wide, copy=False), astype(shares, wide, copy=False), axes, acc) / total

@@ -12,7 +12,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout_of
 from ..device import Device
-from ..device.interface import Prepared
+from ..device.interface import Prepared, Style
 from ..dtypes import DType
 from ..elementwise.plan import (
     Axes,
@@ -170,8 +170,8 @@ def _state_bytes(reduction: Reduction, value: DType, wide: bool) -> int:
     return sizes.get(reduction.state, number)
 
 
-def _kind(device: Device) -> str:
-    return device.kind
+def _style(device: Device) -> Style:
+    return device.style
 
 
 def _task(
@@ -229,7 +229,7 @@ def make_plan(
     """Choose and compile the launches of ``reduction`` over ``axes`` of ``program``'s value."""
     plan = Plan()
     plan.device = device = operands[0].device
-    plan.current = None if device.kind == "host" else device.xp.cuda.runtime.getDevice
+    plan.current = device.which
     plan.shape = shape = broadcast_shapes(program.name, [one.shape for one in operands])
     plan.kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     plan.count = math.prod(shape[i] for i in axes)
@@ -242,7 +242,7 @@ def make_plan(
     plan.axes, plan.pulls, plan.rendered = tuple(sorted(axes)), {}, []
     if 0 in left:
         return plan
-    on_host = _kind(device) == "host"
+    on_host = _style(device) == "serial"
     task = _task(reduction, program, operands, shape, axes)
     work = serial(task) if on_host else on_gpu(task)
     bound = _variables(reduction, program, result, work)

@@ -13,7 +13,7 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import Prepared
+from ..device.interface import Prepared, Style
 from ..elementwise.axes import normalize_axis, public, require_array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -68,7 +68,7 @@ class Geometry(NamedTuple):
     rows_piece: int
 
 
-def geometry(kind: str, rows: int, columns: int, n: int) -> Geometry:
+def geometry(style: Style, rows: int, columns: int, n: int) -> Geometry:
     """The launch shape for a kind of device.
 
     Args:
@@ -76,7 +76,7 @@ def geometry(kind: str, rows: int, columns: int, n: int) -> Geometry:
         columns: how many neighbouring rows have neighbouring elements; 1 where those of a row are nearer.
         n: elements of a row.
     """
-    if kind == "host":
+    if style == "serial":
         tile = _TILE if columns >= 8 else 1
         unroll = 32 if n >= 64 else 8 if n >= 8 else 1
         return Geometry(1, 1, tile, unroll, 0, max(1, _PIECE // (n * tile)))
@@ -174,8 +174,8 @@ class Plan:
         return made
 
 
-def _kind(device: Device) -> str:
-    return device.kind
+def _style(device: Device) -> Style:
+    return device.style
 
 
 def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
@@ -183,11 +183,11 @@ def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
     plan = Plan()
     first = layouts[0]
     plan.device = device = first.device
-    plan.current = None if first.on_host else device.xp.cuda.runtime.getDevice
+    plan.current = device.which
     plan.layout = fresh_layout(device, first.dtype, first.shape)
     shape = None
     if (
-        _kind(device) != "host"
+        _style(device) != "serial"
         and axis == first.ndim - 1
         and all(one.contiguous and one.aligned for one in layouts)
     ):
@@ -233,7 +233,7 @@ def _general(kind: Kind, layouts: Sequence[Layout], axis: int) -> Prepared:
     step = [one[axis] for one in steps]
     column = [one[-1] for one in kept.steps]
     columns = kept.shape[-1] if 0 < abs(column[0]) < abs(step[0]) else 1
-    form = geometry(device.kind, rows, columns, n)
+    form = geometry(device.style, rows, columns, n)
     wide = needs_64_bits(Axes((*shape,), tuple(steps))) or needs_64_bits(Axes((rows, max(n, form.lanes)), ()))
     tiles, tasks = 1, rows
     walked = kept

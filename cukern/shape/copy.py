@@ -44,7 +44,7 @@ _LARGE = 1 << 21
 
 def in_order(device: Device, data: Any) -> Any:
     """A copy of an ndarray in C order."""
-    if device.kind == "host" and data.size < _LARGE:
+    if device.addressable and data.size < _LARGE:
         return np.array(data, order="C")
     bits, made = BITS[data.dtype.itemsize], allocate(device, data.shape, data.dtype)
     run_into(_copy(bits), device, (data.view(bits),), (), made.view(bits))
@@ -74,7 +74,7 @@ class Copies:
     def __init__(self, device: Device, kept: Sequence[Array], into: bool) -> None:
         self._kept = list(kept)
         sizes = [one._planned().nbytes for one in kept]
-        block = 1 if device.kind == "host" else 256
+        block = 1 if device.style == "serial" else 256
         self._launches = []
         for start in range(0, len(kept), _TOGETHER):
             part = slice(start, start + _TOGETHER)

@@ -61,7 +61,7 @@ def assembled(items: Any, dtype: dtypes.DType | None, device: Device | None) -> 
     arrays = [leaf for leaf in leaves if isinstance(leaf, Array)]
     where = arrays[0].device if device is None else device
     wanted = dtypes.result_type(*leaves) if dtype is None else dtype
-    if where.kind == "host" and not tape.recording(arrays):
+    if where.addressable and not tape.recording(arrays):
         return asarray(np.asarray(_plain(items)).astype(wanted, copy=False), device=where)
     return _stacked(items, wanted, where)
 

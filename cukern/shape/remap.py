@@ -76,7 +76,7 @@ def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) ->
     shape = [axis.shape for axis in axes]
     rows, columns, outer = math.prod(shape[:-1]), shape[-1], len(axes) - 1
     # Columns lie along blockIdx.y beside outer axes: then one row is spread as several are.
-    spread = geometry(device.kind, max(rows, 2) if outer else 1, columns)
+    spread = geometry(device.style, max(rows, 2) if outer else 1, columns)
     spans = Axes(tuple(axis.size for axis in axes), (tuple(axis.step for axis in axes),))
     wide = needs_64_bits(spans) or max(rows * spread.lanes, 2 * rows * columns) > _LIMIT_32
     bits = _BITS[data.itemsize]

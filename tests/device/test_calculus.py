@@ -123,9 +123,9 @@ def test_launch_shapes(device: ck.Device, name: str) -> None:
 
 
 def test_shapes_by_size() -> None:
-    assert shape_for("cuda", 5, 10**6).part == 1024
-    assert shape_for("cuda", 10**9, 10**6).part == 10**6
-    assert shape_for("host", 100, 50) == Shape(1, 32, 4096, 50)
+    assert shape_for("simt", 5, 10**6).part == 1024
+    assert shape_for("simt", 10**9, 10**6).part == 10**6
+    assert shape_for("serial", 100, 50) == Shape(1, 32, 4096, 50)
 
 
 @given(n=st.integers(1, 12), m=st.integers(1, 12), mode=st.sampled_from(["full", "same", "valid"]))

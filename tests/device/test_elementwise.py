@@ -267,7 +267,7 @@ def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, shape: t
     """The launch shapes that a GPU gets compute the same where the host runs them."""
     gpu = launch.geometry
     monkeypatch.setattr(launch, "_plans", {})
-    monkeypatch.setattr(launch, "geometry", lambda kind, rows, columns: gpu("cuda", rows, columns))
+    monkeypatch.setattr(launch, "geometry", lambda style, rows, columns: gpu("simt", rows, columns))
     with ck.device("host"):
         a = np.random.default_rng(0).standard_normal(shape)
         x = ck.asarray(a)
@@ -380,7 +380,7 @@ def test_remainder_by_the_largest_unsigned_number(device: ck.Device) -> None:
 def test_threads_of_a_gpu_are_numbered_in_64_bits_where_there_are_more_than_32_hold() -> None:
     axes = launch.Axes((300_000_000, 5), ((5, 1), (0, 1)))
     assert not launch.needs_64_bits(axes)
-    assert launch._wide(axes, launch.geometry("cuda", 300_000_000, 5))
+    assert launch._wide(axes, launch.geometry("simt", 300_000_000, 5))
 
 
 @pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"])

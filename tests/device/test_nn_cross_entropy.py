@@ -23,7 +23,7 @@ def as_a_gpu(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> pytest.Monke
     """The host launches as a GPU does."""
     monkeypatch.setattr(losses, "_forwards", {})
     monkeypatch.setattr(losses, "_backwards", {})
-    monkeypatch.setattr(losses, "_on_host", lambda device: False)
+    monkeypatch.setattr(losses, "_serial", lambda device: False)
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
     return monkeypatch

@@ -117,7 +117,7 @@ def test_gpu_launch_shapes_on_the_host(
 ) -> None:
     """Warps and blocks that share a row compute the same where the host runs them."""
     monkeypatch.setattr(reduction, "_plans", {})
-    monkeypatch.setattr(reduction, "_kind", lambda device: "cuda")
+    monkeypatch.setattr(reduction, "_style", lambda device: "simt")
     with ck.device("host"):
         a = np.random.default_rng(0).standard_normal(shape)
         x = ck.asarray(a)

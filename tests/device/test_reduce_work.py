@@ -34,7 +34,7 @@ def like_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         return work
 
     monkeypatch.setattr(reduction, "_plans", {})
-    monkeypatch.setattr(reduction, "_kind", lambda device: "cuda")
+    monkeypatch.setattr(reduction, "_style", lambda device: "simt")
     monkeypatch.setattr(reduction, "on_gpu", on_gpu)
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)

@@ -135,7 +135,7 @@ def test_columns_side_by_side(device: ck.Device, width: int) -> None:
 def test_columns_few_and_long(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The axis is moved to the end where a GPU would have too few columns."""
     chosen = scanning.shape_for
-    monkeypatch.setattr(scanning, "shape_for", lambda kind, task: chosen("cuda", task))
+    monkeypatch.setattr(scanning, "shape_for", lambda style, task: chosen("simt", task))
     a = np.random.default_rng(0).standard_normal((2, 40_000, 3))
     made = ck.cumulative_sum(ck.asarray(a), axis=1, include_initial=True)
     assert_close(made, np.cumulative_sum(a, axis=1, include_initial=True), rtol=1e-9, atol=1e-9)
@@ -199,7 +199,7 @@ def test_recurrences_keep_zeros_under_infinite_products(device: ck.Device) -> No
 
 def test_gpu_shapes_by_size() -> None:
     def shape(outer: int, n: int, inner: int = 1, source: int = 4, result: int = 4) -> Any:
-        return shape_for("cuda", Task(outer, n, inner, source, result))
+        return shape_for("simt", Task(outer, n, inner, source, result))
 
     assert shape(100, 3) == Serial(256, 1, 1)
     assert shape(100, 4).lanes == 1
@@ -218,7 +218,7 @@ def test_gpu_shapes_by_size() -> None:
             assert 4 <= width * source <= 16 and width * result <= 32
             for pair in (False, True):
                 task = Task(1, 10**8, 1, source, result, pair)
-                tile = shape_for("cuda", task)
+                tile = shape_for("simt", task)
                 # What a kernel may have without asking, a little of it for other than the tile.
                 assert tile.packs >= 2 and tile.block * tile.packs * scanning._shared_bytes(task) <= 47 << 10
 

@@ -32,7 +32,7 @@ def test_gpu_launch_shapes_of_softmax_on_the_host(
 ) -> None:
     gpu = softmax.geometry
     monkeypatch.setattr(softmax, "_plans", {})
-    monkeypatch.setattr(softmax, "geometry", lambda kind, *sizes: gpu("cuda", *sizes))
+    monkeypatch.setattr(softmax, "geometry", lambda style, *sizes: gpu("simt", *sizes))
     a, g = np.random.default_rng(0).standard_normal((2, *shape))
     with ck.device("host"):
         check_softmax(a, g, axis)
@@ -79,7 +79,7 @@ def rows_of_packs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             softmax, name, lambda *args, real=real, kernel=kernel: made.append(kernel) or real(*args)
         )
     monkeypatch.setattr(softmax, "_plans", {})
-    monkeypatch.setattr(softmax, "_kind", lambda device: "cuda")
+    monkeypatch.setattr(softmax, "_style", lambda device: "simt")
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
     with ck.device("host"):

@@ -104,7 +104,7 @@ def test_places_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_shape_fits_the_row() -> None:
     for n in (1, 8, 9, 100, 2048, 2049, 10**9):
-        shape = shape_for("cuda", n)
+        shape = shape_for("simt", n)
         assert shape.block % shape.lanes == 0 and (n <= shape.tile or shape.lanes == shape.block)
         assert n > 8 * shape.lanes // 2 or shape.lanes == 1
 

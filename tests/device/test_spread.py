@@ -28,7 +28,7 @@ def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[spread.Work]:
         return chosen[-1]
 
     choose = launch._work
-    monkeypatch.setattr(launch, "_kind", lambda device: "cuda")
+    monkeypatch.setattr(launch, "_style", lambda device: "simt")
     monkeypatch.setattr(launch, "_work", work)
     monkeypatch.setattr(launch, "_plans", {})
     monkeypatch.setattr(elementwise, "_quick", {})
@@ -141,7 +141,7 @@ def test_equal_to_the_hosts_loops(monkeypatch: pytest.MonkeyPatch, shape: tuple[
     x, y = ck.asarray(a, device="host"), ck.asarray(b.T.copy(), device="host").T
     plain = [one.numpy() for one in f(x, y)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "_kind", lambda device: "cuda")
+        patch.setattr(launch, "_style", lambda device: "simt")
         patch.setattr(launch, "_plans", {})
         for made, want in zip(f(x, y), plain, strict=True):
             assert made.numpy().tobytes() == want.tobytes()

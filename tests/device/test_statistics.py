@@ -236,10 +236,10 @@ def test_launch_shapes_of_counts(device: ck.Device, name: str) -> None:
 
 
 def test_gpu_shapes_by_size() -> None:
-    assert shape_for("cuda", 10**9, 100).mode == "shared"
-    assert shape_for("cuda", 10, 10**6).mode == "global"
-    assert shape_for("host", 10**8, 10).piece >= 10**8 // 16
-    assert shape_for("host", 10**8, 10**8).piece == 10**8
+    assert shape_for("simt", 10**9, 100).mode == "shared"
+    assert shape_for("simt", 10, 10**6).mode == "global"
+    assert shape_for("serial", 10**8, 10).piece >= 10**8 // 16
+    assert shape_for("serial", 10**8, 10**8).piece == 10**8
 
 
 @given(

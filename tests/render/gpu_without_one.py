@@ -84,6 +84,11 @@ class Gpu:
     """Compiles units by NVRTC, if it ``compiles`` at all; ``templates`` names those that they came from."""
 
     xp = _Cupy("cupy")
+    style, addressable = "simt", False
+
+    @staticmethod
+    def which() -> int:
+        return INDEX
 
     def __init__(self, compiles: bool) -> None:
         self.templates: set[str] = set()

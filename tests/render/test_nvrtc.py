@@ -90,7 +90,7 @@ def _reduce(dtype: Any, everything: bool = False) -> None:
                     getattr(ck, name)(*_zeros(dtype, shape), axis=axis)
     with pytest.MonkeyPatch.context() as patch:  # the host's loops
         patch.setattr(reduction, "_plans", {})
-        patch.setattr(reduction, "_kind", lambda device: "host")
+        patch.setattr(reduction, "_style", lambda device: "serial")
         for axis in (0, 1):
             ck.sum(*_zeros(dtype, (9, 30)), axis=axis)
 

@@ -16,7 +16,7 @@ from ...dtypes import DType
 from ...errors import DeviceError
 from ...text.signature import Param, Unit
 from .. import disk_cache
-from ..interface import FORMATS, CompilerFailure, Prepared, Properties
+from ..interface import FORMATS, CompilerFailure, Prepared, Properties, Style
 from . import driver
 from .libraries import needed
 
@@ -146,8 +146,12 @@ def _pack_view(value: Any) -> Any:
 class CudaBackend:
     """CUDA devices by their index."""
 
+    style: Style = "simt"
+    addressable = False
+
     def __init__(self, cupy: ModuleType) -> None:
         self.xp = cupy
+        self.which: Callable[[], int] = cupy.cuda.runtime.getDevice
 
     @lru_cache(maxsize=1)  # noqa: B019 - there is one backend
     def count(self) -> int:

@@ -28,7 +28,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Param, Unit
-from ..interface import FORMATS, Prepared, Properties
+from ..interface import FORMATS, Prepared, Properties, Style
 from .ahead import ahead
 from .compiler import build_kernel, build_runtime, machine, precompile
 from .lines import lines_at
@@ -366,6 +366,10 @@ def _allocation(shape: tuple[int, ...], dtype: DType, zeroed: bool) -> Callable[
 
 class Host:
     """The one device of kind ``host``."""
+
+    style: Style = "serial"
+    addressable = True
+    which = None
 
     @property
     def xp(self) -> ModuleType:

@@ -37,7 +37,7 @@ _ROWS_EACH = 8
 def _shape(arrays: Sequence[Array | None], columns: int, registers: int) -> Shape:
     x = arrays[0]
     assert x is not None
-    if x.device.kind == "host":
+    if x.device.style == "serial":
         return host_shape(dtypes.info(x.dtype).acc)
     width = 16 // x.itemsize if _packed(arrays, columns) else 1
     return gpu_shape(columns, width, registers, x.device.properties.max_blocks_per_cluster)
@@ -83,7 +83,7 @@ def _expect_backward(device: Device, elem: dtypes.DType, rows: int, columns: int
         x = zeros((rows, columns), elem, device)
         launch_backward(x, x, None, zeros((rows, 2), dtypes.info(elem).acc, device), columns)
 
-    if device.kind == "host":
+    if device.style == "serial":
         device.backend.ahead(rehearse)
 
 
@@ -100,7 +100,7 @@ def launch_forward(
     acc = dtypes.info(x.dtype).acc
     y = empty(x.shape, x.dtype, x.device)
     statistics = empty((rows, 2), acc, x.device)
-    if shape is None and x.device.kind != "host" and _packed((x, weight, bias), columns):
+    if shape is None and x.device.style != "serial" and _packed((x, weight, bias), columns):
         shape = forward_shape(columns, x.itemsize, x.device.properties.max_blocks_per_cluster)
     shape = shape or _shape((x, weight, bias), columns, registers=32)
     bound = _bound(
@@ -130,7 +130,7 @@ def launch_backward(
     """The gradients of x, weight and bias, the last two (columns,) or None where they are not wanted."""
     x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
     rows = x.size // columns
-    if shape is None and x.device.kind != "host" and _packed((x, dy, weight), columns):
+    if shape is None and x.device.style != "serial" and _packed((x, dy, weight), columns):
         shape = backward_rows(columns, x.itemsize, _limits(x.device), any(wanted[1:]), weight is not None)
     if isinstance(shape, Rows):
         return _launch_rows(x, dy, weight, statistics, columns, wanted, shape)
@@ -138,7 +138,9 @@ def launch_backward(
     dx = empty(x.shape, x.dtype, x.device)
     shape = shape or _shape((x, dy, weight), columns, registers=64 // acc.itemsize)
     most = (
-        _HOST_SLOTS if x.device.kind == "host" else 4 * x.device.properties.multiprocessors // shape.cluster
+        _HOST_SLOTS
+        if x.device.style == "serial"
+        else 4 * x.device.properties.multiprocessors // shape.cluster
     )
     teams = min(divide_up(rows, shape.groups), most)
     sizes = (teams * shape.groups, columns)

@@ -68,11 +68,11 @@ class _Sequence:
 
     def _factor(self, x: Any) -> Any:
         """Raw memory as the device's library multiplies it: NumPy has no product of half types."""
-        return x.astype(self.product, copy=False) if self.device.kind == "host" else x
+        return x.astype(self.product, copy=False) if self.device.addressable else x
 
     def _laid_out(self, factor: Any) -> Any:
         """A factor of every step as its library is quickest with it: in C order for NumPy's."""
-        return self.device.xp.ascontiguousarray(factor) if self.device.kind == "host" else factor
+        return self.device.xp.ascontiguousarray(factor) if self.device.addressable else factor
 
     def _matmul(self, a: Any, b: Any, out: Any = None) -> Any:
         if out is None:

@@ -38,9 +38,9 @@ class Shape:
     def __init__(
         self, device: Device, batch: int, state: int, aligned: bool, pack: int | None = None
     ) -> None:
-        self.pack = pack or (1 if device.kind == "host" else widest_pack(state, aligned))
+        self.pack = pack or (1 if device.style == "serial" else widest_pack(state, aligned))
         self.block, self.items = 1, state
-        if device.kind != "host" or self.pack > 1:
+        if device.style != "serial" or self.pack > 1:
             self.block = min(BLOCK, 32 * divide_up(max(state, 1), 32 * self.pack))
             self.items = self.pack
         self.grid = (batch, divide_up(state, max(1, self.block * self.items)), 1)
@@ -96,7 +96,7 @@ class Step:
     def __init__(self, layouts: Sequence[Layout]) -> None:
         inputs, weights, bias, old_h, old_cell = self.layouts = tuple(layouts)
         self.device, self.dtype = inputs.device, inputs.dtype
-        self.current = None if inputs.on_host else self.device.xp.cuda.runtime.getDevice
+        self.current = self.device.which
         batch, self.state = batch, state = old_h.shape
         self._shape = Shape(self.device, batch, state, bias.aligned and old_cell.aligned)
         product = product_dtype(self.dtype)

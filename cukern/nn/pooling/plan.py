@@ -130,16 +130,16 @@ class Shape:
 #: busy: k2s2 with 4 rows are 128 bytes a thread. A gradient reads little, and waits for none of what it writes.
 #: On the host a plain loop is as quick where windows lie far apart.
 SHAPES: dict[str, tuple[Shape | None, Shape | None]] = {
-    "host": (Shape(32, 2, stride=4), Shape(32, 2)),
-    "cuda": (Shape(16, 4), Shape(16, 4)),
+    "serial": (Shape(32, 2, stride=4), Shape(32, 2)),
+    "simt": (Shape(16, 4), Shape(16, 4)),
     # Of half types 16 bytes are 8 elements, whose windows' sums cost more than the wider access saves.
-    "cuda, half": (Shape(8, 4), Shape(16, 8)),
+    "simt, half": (Shape(8, 4), Shape(16, 8)),
 }
 
 
 def _kind(device: Device, dtype: dtypes.DType) -> str:
     """The key of :data:`SHAPES`."""
-    return "cuda, half" if device.kind == "cuda" and dtype.itemsize == 2 else device.kind
+    return "simt, half" if device.style == "simt" and dtype.itemsize == 2 else device.style
 
 
 #: Threads a multiprocessor below which a thread takes fewer rows.

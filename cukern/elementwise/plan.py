@@ -18,6 +18,7 @@ from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
 from ..errors import DeviceError
+from ..kernel.sizes import LARGEST_INDEX, divide_up
 from .geometry import HOST_TILE, HOST_TURNS, LINES, Operand, Task, Work, spread, tiled
 from .geometry import contiguous_steps as contiguous_steps
 from .print_cxx import compute_type, statements
@@ -28,7 +29,6 @@ from .row import convert_scalar
 Strides = tuple[int, ...]
 #: Elements that one host thread does in a row; enough that starting it costs nothing beside them.
 _HOST_PIECE = 16384
-_LIMIT_32 = 2**31 - 2**20
 _HERE = nullcontext()
 
 
@@ -104,7 +104,7 @@ def needs_64_bits(axes: Axes) -> bool:
     """Whether an index or an offset may pass what 32 bits hold."""
     spans = [math.prod(axes.shape)]
     spans += [sum(abs(s) * n for s, n in zip(steps, axes.shape, strict=True)) for steps in axes.steps]
-    return max(spans) > _LIMIT_32
+    return max(spans) > LARGEST_INDEX
 
 
 def repeated(data: Any) -> bool:
@@ -115,16 +115,6 @@ def repeated(data: Any) -> bool:
 def step_kind(step: int) -> str:
     """How a template writes a step: ``"unit"``, ``"zero"`` or ``"any"``."""
     return {1: "unit", 0: "zero"}.get(step, "any")
-
-
-def divide_up(a: int, b: int) -> int:
-    """``a / b``, rounded up."""
-    return -(-a // b)
-
-
-def power_of_two(n: int) -> int:
-    """The least power of two that is at least ``n``."""
-    return 1 << max(0, n - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -233,7 +223,7 @@ def _converter(dtype: DType) -> Callable[[Any], Any]:
 
 def _wide(axes: Axes, shape: Geometry) -> bool:
     """Whether an index, an offset or the number of a thread may pass what 32 bits hold."""
-    return needs_64_bits(axes) or math.prod(axes.shape[:-1]) * shape.lanes > _LIMIT_32
+    return needs_64_bits(axes) or math.prod(axes.shape[:-1]) * shape.lanes > LARGEST_INDEX
 
 
 def variables(program: Program, work: Work, inplace: Sequence[bool]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.function import astype
-from ..elementwise.plan import allocate, divide_up, on, power_of_two, zeros
+from ..elementwise.plan import allocate, on, zeros
 from ..kernel import Kernel
+from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
 from .sort import sorted_rows
 
 _GATHER = Kernel("index/gather.cu", block=256)
@@ -30,7 +31,6 @@ _SEGMENTS = Kernel("index/segments.cu", block=256)
 _SUM = Kernel("index/scatter_add.cu", block=256)
 #: Elements that one host thread does in a row, and columns of one that adds.
 _HOST_PIECE, _HOST_COLUMNS = 16384, 64
-_LIMIT_32 = 2**31 - 2**21
 #: The most blocks along y.
 _GRID_Y = 65535
 #: The types that rows are moved in, by their bytes.
@@ -96,11 +96,6 @@ def adding(packs: int, width: int) -> Adding:
     """The launch shape for rows of ``packs`` of ``width`` elements: eight sums a thread, which spill nothing."""
     items = 2 if packs > 1 and width <= 4 else 1
     return Adding(256, min(256, power_of_two(divide_up(packs, items))), items, 2 if packs > 1 else 4)
-
-
-def _index(*numbers: int) -> str:
-    """The type that these numbers fit into."""
-    return "int" if max(numbers) <= _LIMIT_32 else "long long"
 
 
 def _address(data: Any) -> int:
@@ -169,7 +164,7 @@ def _gathering(
         scattered=words == 1 and s.block == 1,
         clip=_clip(device),
         exact=words % (s.lanes * s.items) == 0,
-        index=_index(total * s.lanes, size, words),
+        index=index_type(total * s.lanes, size, words),
     )
     blocks, step = divide_up(total, s.block // s.lanes * piece), s.lanes * s.items
     # Rows of one step, or of the host's piece, are done by one group; more of them by several.
@@ -210,13 +205,13 @@ class Order(NamedTuple):
 
     def starts(self, size: int) -> Array:
         """For each place in an axis of ``size`` where its keys start, and where the last end."""
-        fits = np.dtype(np.int32) if self.keys.size <= _LIMIT_32 else dtypes.int64
+        fits = np.dtype(np.int32) if self.keys.size <= LARGEST_INDEX else dtypes.int64
         return _segments(self.keys.device, "starts", self.keys._data, size + 1, size, fits)
 
 
 def ordered(device: Device, places: Any, size: int) -> Order:
     """The order of ``places`` in an axis of ``size``."""
-    dtype = np.dtype(np.int32) if size <= _LIMIT_32 else dtypes.int64
+    dtype = np.dtype(np.int32) if size <= LARGEST_INDEX else dtypes.int64
     with on(device), tape.stop_recording():
         keys, order = sorted_rows(_segments(device, "keys", places, places.size, size, dtype), True, False)
     assert order is not None
@@ -262,7 +257,7 @@ def summed(
         starts = order.starts(size)._data
         width = _aligned(inner * g.itemsize, g.itemsize, 16, datas) // g.itemsize
         s = shape or adding(inner // width, width)
-        wide = _index(outer * size * s.lanes, outer * count * s.lanes, inner)
+        wide = index_type(outer * size * s.lanes, outer * count * s.lanes, inner)
         variables = {
             "lanes": s.lanes, "items": s.items, "width": width, "fan": s.fan, "flight": s.flight,
             "index": wide, "exact": inner % (width * s.lanes * s.items) == 0,
@@ -328,7 +323,7 @@ def _columns(mode: str, x: Array, places: Any, made: Any, sizes: tuple[int, int,
         _ALONG, device, block, elem=x.dtype, name=f"{mode}_columns_{dtypes.info(x.dtype).name}_{block}", mode=mode,
         each=each, serial=block == 1,
         single_inner=inner == 1, out=out, place=_name(places), clip=_clip(device),
-        index=_index(x.size, made.size),
+        index=index_type(x.size, made.size),
     )  # fmt: skip
     _launch(
         kernel,
@@ -383,7 +378,7 @@ def picked_along(x: Array | None, places: Any, device: Device, outer: int, size:
             _ALONG, device, 1 if host else 256, elem=element, name=f"{mode}_along_{dtypes.info(element).name}",
             mode=mode, each=True, serial=host, out=_name(made), place=_name(places), clip=_clip(device),
             single=outer == 1, single_inner=inner == 1,
-            index=_index(made.size + (1 << 20), outer * size * inner),
+            index=index_type(made.size + (1 << 20), outer * size * inner),
         )  # fmt: skip
         block, piece = (1, _HOST_PIECE) if host else (256, _ALONG_ITEMS)
         given = () if x is None else (x.contiguous()._data,)
@@ -419,7 +414,7 @@ def best_of_each(values: Array, mode: Literal["min", "max"], places: Any, size: 
 def _winners(device: Device, mode: str, values: Array | None, places: Any, size: int) -> Any:
     with on(device):
         count = places.size
-        made = allocate(device, (size,), np.dtype(np.int32) if count <= _LIMIT_32 else dtypes.int64)
+        made = allocate(device, (size,), np.dtype(np.int32) if count <= LARGEST_INDEX else dtypes.int64)
         made[...] = -1
         block = 1 if _serial(device) else 256
         elem = dtypes.int64 if values is None else values.dtype

@@ -18,9 +18,10 @@ from ..array.layout import Layout, fresh_layout
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
-from ..elementwise.plan import divide_up, on, power_of_two, remember
+from ..elementwise.plan import on, remember
 from ..elementwise.print_cxx import compute_type
 from ..kernel import Kernel
+from ..kernel.sizes import divide_up, index_type, power_of_two
 from ..shape.views import permute_dims, reshape
 
 _SERIAL = Kernel("index/scan.cu", block=1)
@@ -47,7 +48,6 @@ _TILE_BLOCK, _TILE_BYTES, _RESIDENT, _FEW_TILES = 256, 128, 6, 264
 _PAUSE = 20
 #: Columns below which the wait from tile to tile takes longer than to move the axis to the end, scan and move it back.
 _FEW_COLUMNS = 1024
-_LIMIT_32 = 2**31 - 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +297,7 @@ def _tile_launch(task: Task, shape: Tiles, lead: int, words: int) -> _Launch:
 
 
 def _index(task: Task) -> str:
-    return "int" if task.n <= _LIMIT_32 else "long long"
+    return index_type(task.n)
 
 
 def _column_launch(task: Task, shape: Columns, lead: int, words: int) -> _Launch:

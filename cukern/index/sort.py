@@ -19,9 +19,10 @@ from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.axes import normalize_axis, public, recorded, require_array
 from ..elementwise.function import astype
-from ..elementwise.plan import allocate, divide_up, on, power_of_two
+from ..elementwise.plan import allocate, on
 from ..errors import DeviceError
 from ..kernel import Kernel
+from ..kernel.sizes import divide_up, power_of_two
 from ..shape.views import moveaxis, reshape
 
 __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "topk"]
@@ -29,7 +30,7 @@ __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "
 _KERNEL = Kernel("index/sort.cu", block=256)
 _PERMUTE = Kernel("shape/permute.cu", block=256)
 #: The length of a row from which on its places need 64 bits: sums of a few places still fit.
-_LIMIT_32 = 2**29
+_LONGEST_ROW = 2**29
 #: Of a host thread: tiles that it sorts, neighbouring stretches that it merges at a time and the elements of one,
 #: and elements that it puts in another order.
 _TILES, _CHAINS, _STRETCH, _HOST_PIECE = 1024, 4, 4096, 16384
@@ -99,7 +100,7 @@ def sorted_rows(
     """The sorted rows of ``x`` (..., n), in C order, and the places that their elements come from, in int64."""
     n, device = x.shape[-1], x.device
     shape = shape or shape_for(device.style, n)
-    wide = n > _LIMIT_32
+    wide = n > _LONGEST_ROW
     index, place = ("long long", dtypes.int64) if wide else ("int", dtypes.int32)
     made = allocate(device, x.shape, x.dtype)
     buffers = [(made.view(_bits(x.dtype)), *([allocate(device, x.shape, place)] if indexed else []))]

@@ -19,10 +19,9 @@ from ..device.interface import CompiledFunction, CompilerFailure, Prepared
 from ..errors import CompileError, LaunchError
 from ..text import render, signature
 from . import arguments
+from .sizes import LARGEST_INDEX
 
 Dim3 = tuple[int, int, int]
-# The last block's threads count on past the last element.
-_LARGEST_INT_INDEX = 2**31 - 1 - 2**16
 #: Forms of arguments that a kernel remembers to have checked.
 _CAPACITY = 4096
 
@@ -336,7 +335,7 @@ class Kernel:
         if "elem" not in overrides and "elem" not in self.variables and arrays:
             overrides["elem"] = arrays[0].dtype
         given = overrides.keys() | self.variables.keys()
-        if "index" not in given and any(a.size > _LARGEST_INT_INDEX for a in arrays):
+        if "index" not in given and any(a.size > LARGEST_INDEX for a in arrays):
             overrides["index"] = "long long"
         return (arrays[0].device if arrays else current()), overrides
 

@@ -13,8 +13,9 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..device import Device
 from ..device.cuda import cublas
-from ..elementwise.plan import Axes, Strides, broadcast_shapes, collapse, divide_up, raw, remember
+from ..elementwise.plan import Axes, Strides, broadcast_shapes, collapse, raw, remember
 from ..kernel import Kernel
+from ..kernel.sizes import divide_up
 from ..shape.copy import in_order
 
 #: The sizes that the libraries take: C's int.

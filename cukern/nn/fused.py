@@ -15,11 +15,6 @@ from ..function import Function
 from ..transforms import vjp
 
 
-def index_type(*sizes: int) -> str:
-    """The C++ type of an index up to the largest of ``sizes``, with room for the last block's threads."""
-    return "int" if max(sizes) < 2**31 - 2**16 else "long long"
-
-
 def is_int(value: object) -> bool:
     """Whether it is an integer, of Python's or NumPy's, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

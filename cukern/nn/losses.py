@@ -16,10 +16,11 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import Prepared
 from ..elementwise.fuse import fuse
-from ..elementwise.plan import divide_up, on, power_of_two, remember
+from ..elementwise.plan import on, remember
 from ..kernel import Kernel
+from ..kernel.sizes import divide_up, index_type, power_of_two
 from ..reduction.rows import logsumexp
-from .fused import fused_vjp, index_type
+from .fused import fused_vjp
 
 _forward = Kernel("nn/cross_entropy/forward.cu", name="cross_entropy")
 _mean = Kernel("nn/cross_entropy/mean.cu", name="cross_entropy_mean")

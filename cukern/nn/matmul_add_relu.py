@@ -14,12 +14,13 @@ from ..array import Array
 from ..array.creation import empty
 from ..device import Device
 from ..elementwise.axes import require_arrays
-from ..elementwise.plan import broadcast_steps, collapse, divide_up
+from ..elementwise.plan import broadcast_steps, collapse
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
 from ..kernel.arguments import address
+from ..kernel.sizes import divide_up, index_type
 from ..reduction.rows import sum_to_shape
-from .fused import common_dtype, index_type, strided
+from .fused import common_dtype, strided
 
 _kernel = Kernel("nn/matmul_add_relu/matmul_add_relu.cu", name="matmul_add_relu")
 #: Elements that a thread of a staged tile moves at a time, where the memory allows it.

@@ -22,15 +22,14 @@ from ..elementwise.plan import (
     broadcast_steps,
     collapse,
     contiguous_steps,
-    divide_up,
     needs_64_bits,
     on,
-    power_of_two,
     remember,
     step_kind,
 )
 from ..elementwise.table import exp, multiply, negative, subtract
 from ..kernel import Kernel
+from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, power_of_two
 from .rows import logsumexp, sum
 
 __all__ = ["log_softmax", "softmax"]
@@ -38,9 +37,6 @@ __all__ = ["log_softmax", "softmax"]
 Kind = Literal["softmax", "log_softmax", "softmax_vjp", "log_softmax_vjp"]
 _KERNEL = Kernel("reduction/softmax.cu", block=256)
 _ROWS = Kernel("reduction/softmax_rows.cu", block=256)
-#: Bytes of a thread's widest access.
-_ACCESS = 16
-_LIMIT_32 = 2**31 - 2**20
 _PIECE = 65536
 #: Neighbouring rows that one host thread does together, where the elements of a row are far apart.
 _TILE = 64
@@ -131,7 +127,7 @@ CLUSTERED = 256
 
 def packs(n: int, itemsize: int, arrays: int, clusters: int) -> Packs | None:
     """The shape for rows of ``n`` elements in C order, aligned to 16 bytes; None where no threads hold one."""
-    width = _ACCESS // itemsize
+    width = ACCESS // itemsize
     if n % width:
         return None
     tuning = TUNING[itemsize][arrays - 1]
@@ -201,8 +197,8 @@ def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
 def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
     """The launch for rows in registers."""
     info, n = dtypes.info(layout.dtype), layout.shape[-1]
-    width, rows = _ACCESS // layout.dtype.itemsize, layout.size // n
-    wide = layout.size > _LIMIT_32
+    width, rows = ACCESS // layout.dtype.itemsize, layout.size // n
+    wide = layout.size > LARGEST_INDEX
     function = _ROWS.bind(
         layout.device,
         name=f"{kind}_{info.name}_{shape.block}",

@@ -17,11 +17,11 @@ from ..elementwise.graph import cast, input_node
 from ..elementwise.plan import Axes, allocate, geometry, needs_64_bits, on, remember, run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
+from ..kernel.sizes import LARGEST_INDEX
 
 _REMAP = Kernel("shape/remap.cu", block=256)
 #: What elements of a size are moved as.
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
-_LIMIT_32 = 2**31 - 2**20
 
 
 @cache
@@ -78,7 +78,7 @@ def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) ->
     # Columns lie along blockIdx.y beside outer axes: then one row is spread as several are.
     spread = geometry(device.style, max(rows, 2) if outer else 1, columns)
     spans = Axes(tuple(axis.size for axis in axes), (tuple(axis.step for axis in axes),))
-    wide = needs_64_bits(spans) or max(rows * spread.lanes, 2 * rows * columns) > _LIMIT_32
+    wide = needs_64_bits(spans) or max(rows * spread.lanes, 2 * rows * columns) > LARGEST_INDEX
     bits = _BITS[data.itemsize]
     bound = _REMAP.bind(
         device,

@@ -278,7 +278,7 @@ def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, shape: t
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of arrays beyond 2**31 elements, on small ones."""
     monkeypatch.setattr(launch, "_plans", {})
-    monkeypatch.setattr(launch, "_LIMIT_32", 1)
+    monkeypatch.setattr(launch, "LARGEST_INDEX", 1)
     a = np.random.default_rng(0).standard_normal((3, 4, 5))
     x = ck.asarray(a)
     assert "long long" in namespace.fuse(lambda x: x + 1).source(x)

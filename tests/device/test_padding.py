@@ -63,7 +63,7 @@ def test_many_elements_at_the_ends_of_pieces(device: ck.Device, mode: str) -> No
 
 
 def test_64_bit_places(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "_LIMIT_32", 3)
+    monkeypatch.setattr(moving, "LARGEST_INDEX", 3)
     monkeypatch.setattr(moving, "_plans", {})
     a = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(ck.pad(ck.asarray(a), 2, "reflect").numpy(), np.pad(a, 2, "reflect"))

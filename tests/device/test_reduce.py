@@ -130,7 +130,7 @@ def test_gpu_launch_shapes_on_the_host(
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The kernels of arrays beyond 2**31 elements, on small ones."""
     monkeypatch.setattr(reduction, "_plans", {})
-    monkeypatch.setattr(launch, "_LIMIT_32", 1)
+    monkeypatch.setattr(launch, "LARGEST_INDEX", 1)
     a = np.random.default_rng(0).standard_normal((3, 40, 50))
     for axis in (None, 0, 1, 2):
         assert_close(ROWS[name](ck.asarray(a), axis), getattr(np, name)(a, axis=axis))

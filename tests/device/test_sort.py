@@ -97,7 +97,7 @@ def test_many_short_rows(device: ck.Device) -> None:
 
 
 def test_places_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "_LIMIT_32", 1000)
+    monkeypatch.setattr(sorting, "_LONGEST_ROW", 1000)
     check(drawn("float32", (2, 1001)), False)
     check(drawn("float32", (2, 9001)), True)
 

@@ -100,7 +100,7 @@ def test_layouts(
     wide: bool,
 ) -> None:
     if wide:
-        monkeypatch.setattr(launch, "_LIMIT_32", 0)
+        monkeypatch.setattr(launch, "LARGEST_INDEX", 0)
     x, y = make(lambda shape, *seed: _values(shape, np.float32, *seed))
     np.testing.assert_array_equal(_run(ADD, x, y), x + y)
     assert (_template(like_a_gpu[-1]), like_a_gpu[-1].variables["width"]) == (template, width)

@@ -14,12 +14,12 @@ from ...array import Array
 from ...array.creation import empty, ones, zeros
 from ...device import Device
 from ...elementwise.axes import first_array, require_array
-from ...elementwise.plan import divide_up
 from ...function import Function
 from ...kernel import BoundKernel, Kernel
+from ...kernel.sizes import divide_up, index_type
 from ...reduction.function import load
 from .. import reference
-from ..fused import common_dtype, fused_vjp, index_type, is_int
+from ..fused import common_dtype, fused_vjp, is_int
 from ..module import Module, Parameter
 from .geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape, host_shape
 

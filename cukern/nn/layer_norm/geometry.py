@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ... import dtypes
-from ...elementwise.plan import divide_up, power_of_two
+from ...kernel.sizes import divide_up, power_of_two
 
 
 class Shape(NamedTuple):

@@ -11,10 +11,9 @@ from ...array import Array
 from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...device.interface import Prepared
-from ...elementwise.plan import divide_up
 from ...kernel import Kernel
+from ...kernel.sizes import divide_up, index_type
 from ...linear.plan import Part, Product
-from ..fused import index_type
 from .small import Small, fits
 
 FORWARD = Kernel("nn/lltm/forward.cu", name="lltm_forward")

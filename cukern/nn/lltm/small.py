@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ...array import Array
 from ...array.layout import Layout, fresh_layout
 from ...device.interface import Prepared
-from ...elementwise.plan import divide_up
 from ...kernel import Kernel
+from ...kernel.sizes import divide_up
 
 #: Rows of a warp, and threads of a block: so many rows of a batch share what they read of the weights.
 ROWS, BLOCK = 4, 128

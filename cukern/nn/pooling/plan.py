@@ -15,10 +15,9 @@ from ... import dtypes
 from ...array import Array
 from ...array.creation import empty
 from ...device import Device
-from ...elementwise.plan import divide_up
 from ...kernel import BoundKernel, Kernel
 from ...kernel.arguments import address
-from ..fused import index_type
+from ...kernel.sizes import ACCESS, divide_up, index_type
 
 Pair = tuple[int, int]
 Sizes = tuple[int, int, int, int, int]
@@ -146,7 +145,6 @@ def _kind(device: Device, dtype: dtypes.DType) -> str:
 _BUSY = 1024
 #: What a tile's text is written out for at most: places of a window, registers of a thread, and steps.
 _PLACES, _HELD, _STEPS = 64, 160, 2048
-_ACCESS = 16
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,7 @@ def _chosen(
 
 def _forward_tile(call: _Call, shape: Shape | None) -> Tile:
     planes, _, width, out_height, out_width = call.sizes
-    windows, stride, most = call.windows, call.windows.stride[1], _ACCESS // call.dtype.itemsize
+    windows, stride, most = call.windows, call.windows.stride[1], ACCESS // call.dtype.itemsize
     loop, words = Tile(1, 1 if out_width < 4 else 4), divide_up(call.dtype.itemsize, 4)
     if shape is None or math.prod(windows.kernel) > _PLACES or stride > shape.stride:
         return loop
@@ -252,8 +250,8 @@ def _forward_tile(call: _Call, shape: Shape | None) -> Tile:
 
 def _backward_tile(call: _Call, shape: Shape | None) -> Tile:
     planes, height, width, _, out_width = call.sizes
-    windows, (down, across), most = call.windows, call.windows.stride, _ACCESS // call.dtype.itemsize
-    if shape is None or max(down, across) > _ACCESS:
+    windows, (down, across), most = call.windows, call.windows.stride, ACCESS // call.dtype.itemsize
+    if shape is None or max(down, across) > ACCESS:
         return Tile(1, 1)
     words = divide_up(call.dtype.itemsize, 4)
 
@@ -320,7 +318,7 @@ def _launch(
 ) -> None:
     device = arrays[0].device
     tiled = SHAPES[_kind(device, arrays[0].dtype)] != (None, None)
-    aligned = tiled and not any(address(one._data) % _ACCESS for one in arrays)
+    aligned = tiled and not any(address(one._data) % ACCESS for one in arrays)
     call = _Call(device, arrays[0].dtype, x_shape, windows, maximum, keep, aligned)
     bound, grid, sizes = _plan(kernel, call)
     bound((*arrays, *sizes), grid)

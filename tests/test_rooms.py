@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import cukern
+from cukern.text import render
 
 PACKAGE = Path(cukern.__file__).parent
 
@@ -135,5 +136,14 @@ def test_only_devices_know_their_kinds() -> None:
         if path.relative_to(PACKAGE).parts[0] != "device"
         for line in path.read_text().splitlines()
         if test.search(line) and "write x.device.kind" not in line
+    ]
+    assert not found
+
+
+def test_templates_branch_on_devices_in_the_prelude_alone() -> None:
+    found = [
+        str(path.relative_to(render.TEMPLATES))
+        for path in render.TEMPLATES.rglob("*.cu*")
+        if path.parent.name != "prelude" and re.search(r"__CUDA_?(ARCH|CC)", path.read_text())
     ]
     assert not found

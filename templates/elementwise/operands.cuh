@@ -26,6 +26,9 @@
 <% endfor %>
 <%- endmacro %>
 
+<% if streaming %>
+<% include "prelude/streaming.cuh" %>
+<% endif %>
 template <typename T, int N>
 struct alignas(N * sizeof(T)) Pack {
     T at[N];
@@ -37,15 +40,7 @@ __device__ __forceinline__ Pack<T, N> load(const T* at) {
 }
 template <typename T, int N>
 __device__ __forceinline__ void store(T* at, Pack<T, N> pack) {
-<% if streaming %>
-#ifdef __CUDA_ARCH__
-    if constexpr (sizeof(pack) == 16) {
-        __stcs(reinterpret_cast<uint4*>(at), *reinterpret_cast<const uint4*>(&pack));
-        return;
-    }
-#endif
-<% endif %>
-    *reinterpret_cast<Pack<T, N>*>(at) = pack;
+    << "store_streaming(reinterpret_cast<Pack<T, N>*>(at), pack)" if streaming else "*reinterpret_cast<Pack<T, N>*>(at) = pack" >>;
 }
 
 // A divisor of numbers below 2^31, as a factor and a shift. Source: Granlund and Montgomery, "Division by invariant

@@ -6,7 +6,7 @@
 <% from "elementwise/operands.cuh" import parameters, memory, constants, computed with context %>
 <% include "prelude/math.cuh" %>
 <% include "elementwise/operands.cuh" %>
-<% include "lib/issue_loads.cuh" %>
+<% include "prelude/issue_loads.cuh" %>
 <% set operands = inputs + outputs %>
 <% set placed = operands | rejectattr("place", "equalto", "one") | rejectattr("flat") | list %>
 <% set moving = inputs | rejectattr("place", "equalto", "one") | rejectattr("fixed") | list %>

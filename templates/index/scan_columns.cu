@@ -10,7 +10,7 @@
 // `marks`: two words for the ticket, then what is told, all 0 at first.
 <% endif %>
 <% include "index/scan.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% if chained %>
 <% include "index/scan_marks.cuh" %>
 <% endif %>

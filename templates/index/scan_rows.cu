@@ -6,7 +6,7 @@
 // Launch: << lanes >> thread(s) scan a row in steps of << lanes * width * packs >> elements, and read << "one" if single else "the next one" >> before << "they" if single else "this is" >> << "scan" if single else "scanned" >>.
 // Each thread has << packs >> packs of << width >> elements, << team >> threads neighbouring ones. No atomics.
 <% include "index/scan.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 using I = << index >>;
 constexpr int width = << width >>, packs = << packs >>, lanes = << lanes >>, team = << team >>, warps = lanes / team;
 constexpr int chunk = team * width, part = chunk * packs, step = part * warps;

@@ -8,13 +8,13 @@
 // the same order. `marks`: two words for the ticket, then for each row what is told, all 0 at first.
 // A tile lies in shared memory, so that << resident >> blocks are under way in a multiprocessor; a thread scans << packs * width >> neighbouring elements.
 <% include "index/scan.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 using I = << index >>;
 constexpr int width = << width >>, packs = << packs >>, block = << block >>, team = 32, warps = block / team;
 constexpr int step = block * packs * width;
 <% include "index/scan_warp.cuh" %>
 
-<% include "lib/copy_async.cuh" %>
+<% include "prelude/copy_async.cuh" %>
 
 <% include "index/scan_shared.cuh" %>
 

@@ -1,5 +1,5 @@
 // The sum of a row's exponentials below its largest number, by the threads that share the row.
-<% include "lib/exponential.cuh" %>
+<% include "prelude/exponential.cuh" %>
 
 // The largest number, and the sum of exponentials of all those numbers' distances below it.
 struct RowState {

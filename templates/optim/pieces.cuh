@@ -1,6 +1,6 @@
 // Up to << capacity >> arrays in one launch, each cut into pieces of << piece >> elements, of which a block has one.
 // `first` numbers the block that begins each array; where there is no array it is larger than any block's number.
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 struct Sizes {
     long long size[<< capacity >>];
     int first[<< capacity >>];

@@ -7,7 +7,7 @@
 <% from "reduction/reduce.cuh" import parameters, results, store, steps, computed, states with context %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% set U, W = unroll, width %>
 <# An input is read as packs, or an element at a time where all columns have the same one; once, if every place has. #>
 <% set once = [] if over else inputs | selectattr("step", "equalto", "zero") | list %>

@@ -7,7 +7,7 @@
 <% from "reduction/reduce.cuh" import parameters, results, store, steps, computed, states, shared_total with context %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% set R, U, W = rows_at_once, unroll, width %>
 <% set packed = inputs | selectattr("step", "equalto", "unit") | list %>
 <% set single = inputs | selectattr("step", "equalto", "any") | list %>

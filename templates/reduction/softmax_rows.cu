@@ -7,13 +7,13 @@
 <% set logs = kind.startswith("log") %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 using elem = << elem >>;
 using index = << index >>;
 <% if forward %>
 <% include "lib/exponents.cuh" %>
 <% else %>
-<% include "lib/exponential.cuh" %>
+<% include "prelude/exponential.cuh" %>
 using RowState = acc;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "lib/row.cuh" %>

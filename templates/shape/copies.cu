@@ -1,6 +1,6 @@
 // kept<k>[i] = given<k>[i] for i < n<k>, k < << count >>, or the other way round without `into`: bytes of arrays in C order.
 // Launch: blockIdx.y numbers the array, which the blocks along x share. Shared: none.
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 __device__ __forceinline__ void copy(const unsigned char* x, unsigned char* y, long long n)
 {
     const long long first = (long long)blockIdx.x * << block >> + threadIdx.x, step = (long long)gridDim.x * << block >>;

@@ -8,9 +8,9 @@
 // turn; blocks along x share them. A thread moves << unroll >> pack(s) of << width >> elements. On the host one thread has a row.
 // Shared: none.
 <% include "prelude/math.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% set half = elem != acc %>
-<% include "lib/exponential.cuh" %>
+<% include "prelude/exponential.cuh" %>
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const << elem >>* x, const << acc >>* total, const << target >>* targets,
 <% if by_rows %>

@@ -7,7 +7,7 @@
 <% set cluster = 1 %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% include "lib/exponents.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(

@@ -9,7 +9,7 @@
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% if chunks %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% endif %>
 <# Of g and of g * n. #>
 <% set sums = 2 %>

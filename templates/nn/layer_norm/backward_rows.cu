@@ -4,7 +4,7 @@
 // array, aligned, in registers for << resident >> block(s) a multiprocessor. Shared: the states of warps.
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% from "lib/chunks.cuh" import each_chunk with context %>
 <% from "nn/layer_norm/derivative.cuh" import numbers, derivative with context %>
 <% include "nn/layer_norm/derivative.cuh" %>

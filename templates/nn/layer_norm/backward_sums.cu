@@ -7,8 +7,8 @@
 // a group, at the end its sums. No atomics.
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-<% include "lib/packs.cuh" %>
-<% include "lib/copy_async.cuh" %>
+<% include "prelude/packs.cuh" %>
+<% include "prelude/copy_async.cuh" %>
 <% from "lib/chunks.cuh" import each_chunk with context %>
 <% from "nn/layer_norm/derivative.cuh" import numbers, derivative with context %>
 <% include "nn/layer_norm/derivative.cuh" %>

@@ -10,9 +10,9 @@
 <% endif %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% if early %>
-<% include "lib/issue_loads.cuh" %>
+<% include "prelude/issue_loads.cuh" %>
 <% endif %>
 <% include "nn/layer_norm/statistics.cuh" %>
 <% if chunks and not half %>

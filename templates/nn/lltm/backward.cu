@@ -7,7 +7,7 @@
 // Launch: grid (batch, divide_up(state, block * items)). Shared: none. A thread owns `items` neighbouring elements
 // of a row of the state, moved `pack` at a time, as in lltm_forward.cu.
 <% if pack > 1 %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% endif %>
 <% include "nn/lltm/gates.cuh" %>
 

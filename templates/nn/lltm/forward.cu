@@ -7,7 +7,7 @@
 // of a row of the state: `pack` on a GPU, moved together where that is not 1 (it then divides the state, and all arrays
 // are aligned to 16 bytes); a whole row on the host, a plain loop, for its compiler to vectorise.
 <% if pack > 1 %>
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% endif %>
 <% include "nn/lltm/gates.cuh" %>
 

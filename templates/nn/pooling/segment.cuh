@@ -1,5 +1,5 @@
 // What the tiles of the pooling kernels share: runs of neighbouring elements of a row, moved up to 16 bytes at a time.
-<% include "lib/packs.cuh" %>
+<% include "prelude/packs.cuh" %>
 
 template <typename I>
 __device__ __forceinline__ I clamped(I at, I last) {

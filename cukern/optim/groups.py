@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import dtypes, pytree
 from ..array import Array
+from ..device import capture_hooks
 from ..nn.module import Module, leaves_by_parameter
 
 _PLAIN = {Array, type(None)}
+
+
+class Options(UserDict[str, Any]):
+    """The options of a group by name; steps that were captured are captured anew when one but ``lr`` is set."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name != "lr" and self.get(name) != value:
+            capture_hooks.replaced += 1
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        capture_hooks.replaced += 1
 
 
 class Group:
@@ -24,7 +39,7 @@ class Group:
 
     def __init__(self, members: Iterable[int], options: dict[str, Any]) -> None:
         self.members = tuple(members)
-        self.options = options
+        self.options = Options(options)
 
     def __repr__(self) -> str:
         return f"Group({len(self.members)} parameters, {self.options})"

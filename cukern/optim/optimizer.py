@@ -65,7 +65,7 @@ class Optimizer:
         self.groups = tuple(groups)
         self.masters = bool(masters)
         for name, value in options.items():
-            setattr(self, name, self._checks[name](name, value))
+            setattr(self, name, value)
         for i, group in enumerate(groups):
             for name, value in group.options.items():
                 if name not in self._checks:
@@ -83,6 +83,13 @@ class Optimizer:
         self._expect_step()
 
     __getattr__ = hinting(OPTIMIZER)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._checks:
+            value = self._checks[name](name, value)
+            if name != "lr" and vars(self).get(name) != value:  # steps that were captured read lr alone
+                capture_hooks.replaced += 1
+        super().__setattr__(name, value)
 
     def _expect_step(self) -> None:
         """Have a step's kernels compiled, for gradients of the parameters' dtypes."""

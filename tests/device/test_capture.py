@@ -73,6 +73,30 @@ def test_a_learning_rate_may_change_between_calls(device: ck.Device) -> None:
     assert results[0] == results[1]
 
 
+def test_other_options_may_change_between_calls(device: ck.Device) -> None:
+    """Of the optimizer and of a group; to set what is there already records nothing anew."""
+    results = []
+    for wrap in (lambda step: step, ck.capture):
+        _, optimizer, step = training("adamw", device)
+        call, found = wrap(step), []
+        for i, batch in enumerate(BATCHES):
+            optimizer.betas = (0.5, 0.9) if i > 1 else (0.9, 0.999)
+            optimizer.groups[0].options["weight_decay"] = 0.25 if i > 3 else 0.01
+            before = capture_hooks.replaced
+            optimizer.betas, optimizer.groups[0].options["weight_decay"] = (
+                optimizer.betas,
+                0.25 if i > 3 else 0.01,
+            )
+            assert capture_hooks.replaced == before
+            found.append(call(ck.asarray(batch)).item())
+        results.append(found)
+    assert results[0] == results[1]
+    optimizer.weight_decay = 0.5
+    assert capture_hooks.replaced > before
+    with pytest.raises(ValueError, match=r"betas\[0\]: expected a number in \[0, 1.0\), got 2"):
+        optimizer.betas = (2, 0.5)
+
+
 def test_what_is_loaded_and_what_is_frozen_counts_from_the_next_call_on(device: ck.Device) -> None:
     results = []
     for wrap in (lambda step: step, ck.capture):

@@ -332,6 +332,7 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
 
     device = object.__new__(ck.Device)
     device.kind, device.index = "fake", 1
+    device.style, device.addressable, device.which = "simt", True, lambda: active[0]
     monkeypatch.setattr(ck.Device, "activate", lambda self: Scope(self.index))
     for library in ("xp", "backend"):
         monkeypatch.setattr(ck.Device, library, property(lambda self: Recorder()))

@@ -117,7 +117,7 @@ def test_each_call_of_a_library_says_so(monkeypatch):
     lapack = importlib.import_module("cukern.linear.lapack")
     cublas = importlib.import_module("cukern.device.cuda.cublas")
     cupy = Cupy(12, ImportError("no library"))
-    x = types.SimpleNamespace(_data=None, device=types.SimpleNamespace(kind="cuda", xp=cupy))
+    x = types.SimpleNamespace(_data=None, device=types.SimpleNamespace(addressable=False, xp=cupy))
     with pytest.raises(ck.DeviceError, match=r"cusolver.*cukern\[cuda12\]"):
         lapack.library.__wrapped__(x, "inv")
     with pytest.raises(ck.DeviceError, match=r"cublas.*cukern\[cuda12\]"):

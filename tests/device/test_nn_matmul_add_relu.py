@@ -80,7 +80,7 @@ def test_other_layouts(device: ck.Device, tile: Tile) -> None:
 
 
 def test_small_outputs_take_small_tiles() -> None:
-    gpu: Any = SimpleNamespace(kind="cuda", properties=SimpleNamespace(multiprocessors=132))
+    gpu: Any = SimpleNamespace(style="simt", properties=SimpleNamespace(multiprocessors=132))
     assert _tile(gpu, ck.float32, 1, 4096, 4096) == _tile(gpu, ck.float32, 32, 512, 512) == TILES[0]
     assert _tile(gpu, ck.float32, 1, 512, 512) == TILES[-1]
     assert _tile(gpu, ck.float64, 1, 4096, 4096) != TILES[0]

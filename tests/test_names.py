@@ -24,6 +24,8 @@ MODULES = [
         ("cukern", "no_grad", "cukern.stop_recording"),
         ("cukern", "asnumpy", r"x\.numpy\(\)"),
         ("cukern", "RawKernel", r"cukern\.Kernel\(source\)"),
+        ("cukern", "ElementwiseKernel", r"cukern\.elementwise\(name, expression\)"),
+        ("cukern", "ReductionKernel", r"cukern\.reduction\(name, map_expr"),
         ("cukern", "jit", "@cukern.fuse"),
         ("cukern", "row_stack", "cukern.vstack"),
         ("cukern", "dtype", "numpy.dtype"),

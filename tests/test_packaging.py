@@ -91,6 +91,7 @@ def test_core_dependencies_are_those_that_cukern_imports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {requirement.partition(">")[0].replace("-", "_") for requirement in project["dependencies"]}
     assert names == {
+        "filelock",
         "jinja2",
         "ml_dtypes",
         "numpy",

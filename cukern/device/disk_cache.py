@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -182,26 +181,17 @@ def _locked(path: Path) -> Iterator[None]:
 
     The system drops the lock of a process that dies. Two holders at worst make the same entry twice.
     """
+    from filelock import FileLock  # when first needed: what is compiled already needs no lock
+
+    lock = FileLock(path, timeout=_LOCK_TIMEOUT, fallback_to_soft=False)
+    with suppress(OSError):  # in time, or at all
+        lock.acquire()
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise _NotWritable from error
-    try:
-        deadline, pause = time.monotonic() + _LOCK_TIMEOUT, 0.001
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(pause)
-                pause = min(2 * pause, 0.05)
-            except OSError:
-                break
         yield
     finally:
         with suppress(OSError):
             path.unlink()
-        os.close(handle)
+        lock.release()
 
 
 def _remove_stale(folder: Path) -> None:

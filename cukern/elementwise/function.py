@@ -16,7 +16,7 @@ from ..array.creation import asarray
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import tape
 from .axes import first_array, public, require_array
-from .graph import Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
+from .graph import COMPARISONS, Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
 from .plan import Plan, plan_for, planned
 from .program import Backward, Program, program, remember
 from .row import FLOAT, Row, Scalar, is_scalar
@@ -134,11 +134,14 @@ _quick: dict[tuple[Any, ...], tuple[Plan, tuple[bool, ...] | _ByDefault | None]]
 class Elementwise(Row):
     """A row of the table as a function of arrays."""
 
-    def __init__(self, *args: Any, defaults: tuple[Scalar, ...] = (), **options: Any) -> None:
+    def __init__(
+        self, *args: Any, defaults: tuple[Scalar, ...] = (), public: bool = True, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self.defaults = defaults
-        FUNCTIONS[self.name] = self
-        CALLS[self.name] = self.__call__  # type: ignore[operator]
+        if public:
+            FUNCTIONS[self.name] = self
+            CALLS[self.name] = self.__call__  # type: ignore[operator]
 
     def apply(self, operands: tuple[Any, ...]) -> Any:
         """The function of arrays, numbers, or the symbols of a fused function."""
@@ -201,7 +204,7 @@ class Elementwise(Row):
         try:
             return _launched(plan, arrays, scalars)[0]
         except OverflowError:
-            if self.operands == "xx" and self.result == "b":
+            if self.name in COMPARISONS:
                 return self._beyond(operands)
             raise
 
@@ -213,7 +216,7 @@ class Elementwise(Row):
         """Symbols, or NumPy's arrays and scalars beside ours."""
         if any(isinstance(operand, (Expr, Reduced)) for operand in operands):
             return symbolic(self, operands)
-        return self.apply(as_operands(self.name, operands))
+        return self.apply(as_operands(self.name, operands, self.names))
 
     def _beyond(self, operands: tuple[Any, ...]) -> Any:
         """A comparison with a Python integer that the array's dtype cannot hold: beyond every element."""
@@ -261,7 +264,7 @@ def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
     return bool(np.can_cast(dtype, wanted, casting))
 
 
-def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
+def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz") -> tuple[Any, ...]:
     """Operands as arrays and Python numbers; what is neither goes beside the first array, as everywhere.
 
     Raises:
@@ -276,7 +279,10 @@ def as_operands(name: str, operands: Sequence[Any]) -> tuple[Any, ...]:
         else:
             made.append(
                 require_array(
-                    operand, name, "xyz"[i] if len(operands) < 4 else f"operands[{i}]", first_array(operands)
+                    operand,
+                    name,
+                    names[i] if len(operands) <= len(names) else f"operands[{i}]",
+                    first_array(operands),
                 )
             )
     return tuple(made)

@@ -114,7 +114,7 @@ def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
         OverflowError: a Python integer is out of the range of the dtype computed in.
     """
     nodes = [o if isinstance(o, Node) else _weak_constant(o) for o in operands]
-    if row.name in _OF_NEGATIVE and _differ_in_sign(nodes):
+    if row.name in COMPARISONS and _differ_in_sign(nodes):
         return _compared(row, nodes)
     wanted, result = row.resolve([_sample(node) for node in nodes])
     weak = all(node.weak for node in nodes)
@@ -128,7 +128,7 @@ def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
 
 
 #: Whether each comparison holds of a negative number and one that is not, the negative one first or second.
-_OF_NEGATIVE = {
+COMPARISONS = {
     "less": (True, False),
     "less_equal": (True, False),
     "greater": (False, True),
@@ -136,6 +136,8 @@ _OF_NEGATIVE = {
     "equal": (False, False),
     "not_equal": (True, True),
 }
+#: The rows that :func:`call` knows by name.
+SIMPLIFIED = frozenset({*COMPARISONS, "multiply", "divide"})
 
 
 def _differ_in_sign(nodes: Sequence[Node]) -> bool:
@@ -149,7 +151,7 @@ def _compared(row: Row, nodes: Sequence[Node]) -> Node:
     first = 0 if dtypes.info(nodes[0].dtype).kind == "i" else 1
     negative = call(FUNCTIONS["less"], (nodes[first], 0))
     same_sign = call(row, [cast(node, dtypes.uint64) for node in nodes])
-    if _OF_NEGATIVE[row.name][first]:
+    if COMPARISONS[row.name][first]:
         return call(FUNCTIONS["logical_or"], (negative, same_sign))
     return call(FUNCTIONS["logical_and"], (call(FUNCTIONS["logical_not"], (negative,)), same_sign))
 

@@ -35,17 +35,22 @@ def literal(value: Scalar, dtype: DType) -> str:
         if dtype.itemsize < 4:
             return f"(({name}){value})"
         if dtype == dtypes.int32:
-            return str(value) if value > -(2**31) else "(-2147483647 - 1)"
+            return _signed(value, "") if value > -(2**31) else "(-2147483647 - 1)"
         if dtype == dtypes.uint32:
             return f"{value}u"
         if value == -(2**63):
             return "(-9223372036854775807LL - 1)"
-        return f"{value}{'ULL' if dtype == dtypes.uint64 else 'LL'}"
+        return f"{value}ULL" if dtype == dtypes.uint64 else _signed(value, "LL")
     if math.isnan(value):
         return f"limits<{name}>::quiet_nan()"
     if math.isinf(value):
         return ("-" if value < 0 else "") + f"limits<{name}>::infinity()"
     return f"{name}({value!r})"
+
+
+def _signed(value: int, suffix: str) -> str:
+    """An integer's text, which may stand behind a minus."""
+    return f"({value}{suffix})" if value < 0 else f"{value}{suffix}"
 
 
 def _cast_code(name: str, source: DType, target: DType) -> str | None:

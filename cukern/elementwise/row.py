@@ -68,6 +68,7 @@ class Row:
         oracle: the NumPy function of the same values, where its name is another.
         domain: the open interval that tests and gradient checks draw operands from.
         operator: the Python operator's method.
+        names: what the operands are called in ``code``.
         doc: the first line of the docstring; the rest follows from the row.
     """
 
@@ -87,9 +88,11 @@ class Row:
         oracle: str | Callable[..., Any] | None = None,
         domain: tuple[float, float] = (-2.0, 2.0),
         operator: str = "",
+        names: Sequence[str] = "xyz",
         doc: str = "",
     ) -> None:
         self.name = self.__name__ = name
+        self.names = names
         self.code, self.codes = code, codes or {}
         self.types = types
         operands, _, result = signature.partition("->")
@@ -163,7 +166,7 @@ class Row:
     def print(self, operands: Sequence[str], dtype: DType) -> str:
         """The C++ expression over named operands of ``dtype``."""
         info = dtypes.info(dtype)
-        names = dict(zip("xyz", operands, strict=False))
+        names = dict(zip(self.names, operands, strict=False))
         names["T"] = dtypes.info(info.acc).cxx
         names["U"] = "unsigned long long" if info.itemsize == 8 else "unsigned int"
         code = self.codes.get(info.kind, self.code)
@@ -182,12 +185,13 @@ def scipys(name: str) -> Callable[..., Any]:
     return oracle
 
 
-_WORD = re.compile(r"\b([xyzTU])\b(\(?)")
+#: A name that is not a member's or a namespace's.
+_WORD = re.compile(r"(?<![.\w])(?<!->)(?<!::)([A-Za-z_]\w*)(\(?)")
 
 
 def _substitute(code: str, names: dict[str, str]) -> str:
     def replaced(found: re.Match[str]) -> str:
-        name = names[found[1]]
+        name = names.get(found[1], found[1])
         # C++ has no long long(x), but (long long)(x).
         return (f"({name})" if found[2] and " " in name else name) + found[2]
 

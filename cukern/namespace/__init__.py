@@ -6,6 +6,7 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..elementwise import inplace as _inplace  # noqa: F401 - registers x += y
 from ..elementwise.constants import constant, owned
+from ..elementwise.custom import elementwise as elementwise
 from ..elementwise.function import astype as astype
 from ..elementwise.fuse import fuse as fuse
 from ..elementwise.special import *  # noqa: F403
@@ -31,6 +32,7 @@ from ..ops.histogram import *  # noqa: F403
 from ..ops.slices import *  # noqa: F403
 from ..ops.spaces import *  # noqa: F403
 from ..ops.statistics import *  # noqa: F403
+from ..reduction.custom import reduction as reduction
 from ..reduction.nan import *  # noqa: F403
 from ..reduction.rows import *  # noqa: F403
 from ..reduction.rows import sum_to_shape
@@ -56,4 +58,4 @@ tape.register_algebra(
     own=owned,
 )
 
-__all__ = sorted(set(FUNCTIONS) - INTERNAL | {"check_indices", "fuse"})
+__all__ = sorted(set(FUNCTIONS) - INTERNAL | {"check_indices", "elementwise", "fuse", "reduction"})

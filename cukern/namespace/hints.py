@@ -21,10 +21,10 @@ _STREAM = "launches are on CuPy's current stream: with cupy.cuda.Stream(): ..."
 
 #: Of the module ``cukern``.
 NAMESPACE: Mapping[str, str] = {
-    "ElementwiseKernel": "write @cukern.fuse above a function of arrays, or cukern.Kernel",
+    "ElementwiseKernel": "write cukern.elementwise(name, expression), or @cukern.fuse above a function of arrays",
     "RawKernel": "write kernel = cukern.Kernel(source), then kernel(x, y, n, grid=blocks)",
     "RawModule": "write cukern.Kernel(source) for each kernel",
-    "ReductionKernel": "write @cukern.fuse above a function that ends with a reduction",
+    "ReductionKernel": "write cukern.reduction(name, map_expr, reduce_expr, post_map_expr, identity=identity)",
     "Tensor": "the class is cukern.Array, made by cukern.asarray",
     "as_tensor": "write cukern.asarray",
     "asnumpy": "write x.numpy()",

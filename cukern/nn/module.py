@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, cast
 
-import numpy as np
-import safetensors.numpy
-
 from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import array, asarray
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..elementwise.axes import on_device
-from ..io import read_safetensors
+from ..io import read_safetensors, save_safetensors
 from ..namespace.hints import MODULE, hinting
 from .parameter import Parameter as Parameter
 
@@ -215,11 +212,10 @@ class Module:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state as a safetensors file; a file that was there is replaced in one step."""
-        state = {name: np.array(value.numpy(), order="C") for name, value in self.state_dict().items()}
         target = Path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            safetensors.numpy.save_file(state, partial)
+            save_safetensors(partial, self.state_dict())
             os.replace(partial, target)
         finally:
             partial.unlink(missing_ok=True)

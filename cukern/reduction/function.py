@@ -45,11 +45,14 @@ class Rule:
             of the values, and a number ``s``.
         number: ``s``.
         other: what ``e`` is: the ``"mean"`` of the values, or the ``"count"`` of those that equal ``y``.
+        operands: whether ``x`` is a tuple of the operands of the row that makes the values, and the cotangents are
+            theirs, in a tuple.
     """
 
     cotangent: Callable[[Any, Any, Any, Any, Any], Any]
     number: Callable[[Span], float] = lambda span: float(span.n)
     other: Literal["", "mean", "count"] = ""
+    operands: bool = False
 
 
 #: A derivative in functions of arrays: from ``g`` and ``y`` that keep the reduced axes with size 1.
@@ -123,11 +126,19 @@ def _derive(
     acc = dtypes.info(value.dtype).acc
     given = input_node(k, result)
     # A half type would round the number of values, or overflow.
-    g, x, y = (cast(node, acc) for node in (given, value, input_node(k + 1, result)))
+    g, y = (cast(node, acc) for node in (given, input_node(k + 1, result)))
     number = scalar_node(len(forward.scalars), dtypes.float64, weak=True)
-    made = rule.cotangent(*map(Expr, (g, x, y, input_node(k + 2, acc), number))).node
-    seed = given if made is g else cast(made, value.dtype)
-    roots, results = roots_from(forward, [seed], needs, wide)
+    values = value.args if rule.operands else (value,)
+    x = tuple(Expr(cast(node, acc)) for node in values)
+    rest = map(Expr, (y, input_node(k + 2, acc), number))
+    made = rule.cotangent(Expr(g), x if rule.operands else x[0], *rest)
+    pairs = [
+        (node, given if one.node is g else cast(one.node, node.dtype))
+        for node, one in zip(values, made if rule.operands else (made,), strict=True)
+        if one is not None
+    ]
+    to = program(forward.name, [node for node, _ in pairs], forward.inputs, forward.scalars)
+    roots, results = roots_from(to, [seed for _, seed in pairs], needs, wide)
     if not roots:
         return Pulled(None, (), (), results)
     return Pulled(*compact(f"{forward.name}_vjp", roots), results)
@@ -169,13 +180,15 @@ class Reduce:
         without: Reduce | None = None,
         oracle: str = "",
         doc: str = "",
+        public: bool = True,
     ) -> None:
         self.row, self.result, self.rule = row, result, rule
         self.neutral, self.join, self.without = neutral, join, without
         self.name = self.__name__ = row.name
         self.oracle = oracle or row.name
         self.__doc__ = f"{doc}\n{self.arguments}"
-        FUNCTIONS[row.name] = self
+        if public:
+            FUNCTIONS[row.name] = self
 
     def __repr__(self) -> str:
         return f"<reduction {self.name}>"

@@ -271,7 +271,7 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
     """The template variables of a reduction's kernel."""
     body, (value,) = statements(program.outputs)
     dtype = program.outputs[0].dtype
-    name = reduction.name if program.name == "load" else f"{reduction.name}_{program.name}"
+    name = reduction.name if program.name in ("load", reduction.name) else f"{reduction.name}_{program.name}"
     inputs = [
         {"k": k, "type": dtypes.info(d).cxx, "compute": compute_type(d), **place}
         for k, (d, place) in enumerate(zip(program.inputs, work.variables["places"], strict=True))

@@ -264,6 +264,29 @@ def _called(body: tree_sitter.Node) -> set[str]:
     return set(_WORDS.findall(_text(body))) - {""}
 
 
+def variables(expression: str) -> tuple[str, ...] | None:
+    """The variables that a C++ expression reads and does not declare itself, in the text's order.
+
+    Functions, types, members and what stands in a namespace are none. None for a text that is no expression.
+    """
+    tree = tree_sitter.Parser(_language()).parse(f"auto cukern_ = ({expression});".encode())
+    if tree.root_node.has_error or len(tree.root_node.named_children) != 1:
+        return None
+    read: dict[str, None] = {}
+    declared = {"cukern_"}
+    for node in _walk(tree.root_node):
+        parent = node.parent
+        if node.type != "identifier" or parent is None:
+            continue
+        if parent.child_by_field_name("declarator") == node:
+            declared.add(_text(node))
+        elif parent.type not in ("template_function", "qualified_identifier") and (
+            parent.child_by_field_name("function") != node
+        ):
+            read[_text(node)] = None
+    return tuple(name for name in read if name not in declared)
+
+
 def _reachable(start: str, bodies: dict[str, set[str]]) -> frozenset[str]:
     seen = {start}
     queue = [start]

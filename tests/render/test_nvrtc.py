@@ -351,6 +351,24 @@ def test_every_reduction_compiles_in_every_way(gpu: Gpu) -> None:
     _reduce(ck.float32, everything=True)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64", "int32"])
+def test_a_users_own_functions_compile(gpu: Gpu, dtype: str) -> None:
+    kind = "integral" if dtype == "int32" else "real floating"
+    own = ck.elementwise("own", "x - y * 2", kind=kind, vjp=lambda g, x, y, r: (g, -2 * g))
+    most = ck.reduction("most", "x", "a > b ? a : b", "a", identity=-np.inf, kind=kind)
+    x, y = _zeros(dtype, (3, 40), (40,))
+    own(x, y)
+    for axis in (0, 1):
+        most(x, axis=axis)
+    if dtype != "int32":
+        length = ck.reduction(
+            "length", "x * x", "a + b", "sqrt(a)", identity=0, vjp=lambda g, x, y, n: g * x / y
+        )
+        _derivatives(lambda x: length(own(x, y), axis=1), x)
+    with pytest.raises(ck.CompileError, match='identifier "nosuch" is undefined'):
+        ck.elementwise("bad", "nosuch(x)", kind=kind)(x)
+
+
 def test_every_template_is_compiled() -> None:
     """The cases above compile; here they show by rendering that they leave out no template."""
     with gpu_without_one(compiles=False) as gpu:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from cukern import errors
-from cukern.text.signature import parse
+from cukern.text.signature import parse, variables
 
 C = 'extern "C" __global__ '
 
@@ -155,3 +155,22 @@ def test_dynamic_shared_memory():
     assert (whole.name, whole.type_text, whole.at_file_scope) == ("whole", "float", True)
     assert (inner.name, inner.type_text, inner.at_file_scope) == ("bytes", "unsigned char", False)
     assert text[inner.start : inner.end].startswith("extern") and text[inner.end - 1] == ";"
+
+
+@pytest.mark.parametrize(
+    ("expression", "read"),
+    [
+        ("x / (1 + fabs(x))", ("x",)),
+        ("y > T(0) ? y : cast<float>(x) * limits<A>::lowest()", ("y", "x")),
+        ("(T)x + a.y + b->z", ("x", "a", "b")),
+        ("[&](T t) { T u = t * x; return u; }(y)", ("x", "y")),
+        ("true ? 0x1f : 1e-5f", ()),
+        ("fabs(x", None),
+        ("x; y", None),
+        ("(x)) + ((y", None),
+        ("x // y", None),
+        ("", None),
+    ],
+)
+def test_the_variables_of_an_expression(expression, read):
+    assert variables(expression) == read

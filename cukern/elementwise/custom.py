@@ -1,0 +1,222 @@
+"""A user's own elementwise function: a row like those of the table, of a C++ expression and a derivative."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from ..errors import CompileError
+from ..text import signature
+from .function import ArrayLike, Binary, Elementwise, Unary
+from .graph import SIMPLIFIED, Expr
+from .row import ALL, FLOAT, NUMERIC, is_scalar
+
+__all__ = ["elementwise"]
+
+Kind = Literal["real floating", "numeric", "integral", "any"]
+Result = Literal["same", "bool"]
+#: What computations are said to be in: the kinds of the Array API, as those of rows.
+_KINDS: dict[str, str] = {"real floating": FLOAT, "numeric": NUMERIC, "integral": "iu", "any": ALL}
+RESULTS = {"same": "x", "bool": "b"}
+_TYPES = ("T", "U", "A")
+#: The shortest way to a launch, by the number of operands.
+_QUICK: dict[int, Callable[..., Any]] = {1: Unary.__call__, 2: Binary.__call__}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_ASSIGNMENT = re.compile(r"\s*\w+\s*=(?!=)\s*")
+
+
+class CustomElementwise(Elementwise):
+    """An elementwise function that :func:`elementwise` made."""
+
+    def __call__(self, *operands: ArrayLike | Expr) -> Any:
+        check_count(self.name, self.names, operands)
+        quick = _QUICK.get(len(operands))
+        return self.apply(operands) if quick is None else quick(self, *operands)
+
+
+def check_count(name: str, names: Sequence[str], operands: Sequence[object]) -> None:
+    """Raise TypeError unless there are as many operands as names."""
+    if len(operands) != len(names):
+        raise TypeError(f"{name}: expected {len(names)} operand(s), {', '.join(names)}; got {len(operands)}")
+
+
+def check_name(function: str, name: object) -> None:
+    """Raise unless ``name`` is one that a new function can have."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"{function}: name: expected letters, digits and _, got {name!r}")
+    if name in SIMPLIFIED:
+        raise ValueError(f"{function}: name: {name!r} is taken: expressions of cukern.{name} are simplified")
+
+
+def one_of(function: str, argument: str, value: str, known: dict[str, str]) -> str:
+    """What ``known`` has for an argument's value.
+
+    Raises:
+        ValueError: it has nothing; the message lists the values that it knows.
+    """
+    if value not in known:
+        raise ValueError(
+            f"{function}: {argument}: expected one of {', '.join(map(repr, known))}, got {value!r}"
+        )
+    return known[value]
+
+
+def variables(name: str, argument: str, code: str, known: Iterable[str], hint: str = "") -> tuple[str, ...]:
+    """The variables that an argument's C++ expression reads; types are none.
+
+    Args:
+        name: of the new function, for errors.
+        argument: the argument that the expression is, for errors.
+        code: the expression.
+        known: the variables that it may read.
+        hint: what an error says beside them.
+
+    Raises:
+        CompileError: it is no expression.
+        ValueError: it reads another variable, or is an assignment.
+    """
+    if assignment := _ASSIGNMENT.match(code):
+        value = code[assignment.end() :]
+        raise ValueError(
+            f"{name}: {argument}: expected the value alone, {value!r}, got the assignment {code!r}"
+        )
+    read = signature.variables(code)
+    if read is None:
+        raise CompileError(f"{name}: {argument}: expected a C++ expression, got\n    {code}", text=code)
+    known = tuple(known)  # of a text "xyz", whose parts "xy" and "yz" are none
+    read = tuple(one for one in read if one not in _TYPES)
+    if unknown := [one for one in read if one not in known]:
+        expected = ", ".join(known) or "none"
+        raise ValueError(
+            f"{name}: {argument}: unknown operand {unknown[0]} in {code!r}; expected {expected}{hint}"
+        )
+    return read
+
+
+def operand_names(
+    name: str, argument: str, code: str, operands: str | Sequence[str] | None
+) -> tuple[str, ...]:
+    """The operands of an expression: those that are named, or by default what it reads of x, y and z.
+
+    Raises:
+        CompileError: it is no expression.
+        ValueError: it reads none, or another variable, or an operand is no name, comes twice or is not read.
+    """
+    if operands is None:
+        read = variables(name, argument, code, "xyz", "; operands= names others")
+        if not read:
+            raise ValueError(f"{name}: {argument}: expected an operand x, y or z in {code!r}")
+        return tuple(sorted(read))
+    names = tuple(operands.replace(",", " ").split() if isinstance(operands, str) else operands)
+    if not names or not all(isinstance(one, str) and _NAME.fullmatch(one) for one in names):
+        raise ValueError(f"{name}: operands: expected names, got {operands!r}")
+    if taken := [one for one in names if one in _TYPES or names.count(one) > 1]:
+        raise ValueError(f"{name}: operands: {taken[0]} comes twice or is a type's name")
+    read = variables(name, argument, code, names)
+    if unread := [one for one in names if one not in read]:
+        raise ValueError(f"{name}: operands: {unread[0]} is not in {argument}: {code}")
+    return names
+
+
+def check_vjp(name: str, vjp: object, arguments: Sequence[str]) -> None:
+    """Raise TypeError unless ``vjp`` is a function that takes these arguments by position."""
+    try:
+        inspect.signature(vjp).bind(*arguments)  # type: ignore[arg-type]
+    except ValueError:  # a builtin, which has no signature to read
+        return
+    except TypeError:
+        raise TypeError(f"{name}: vjp: expected a function of {', '.join(arguments)}, got {vjp!r}") from None
+
+
+def cotangents(name: str, names: Sequence[str], made: Any) -> tuple[Expr | None, ...]:
+    """What a ``vjp`` returned, as a symbol for each operand; None for an operand without a derivative.
+
+    Raises:
+        TypeError: it returned what is neither a symbol, 0 nor None.
+        ValueError: it returned another number of cotangents.
+    """
+    each = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    if len(each) != len(names):
+        raise ValueError(
+            f"{name}: vjp: expected {len(names)} cotangents, of {', '.join(names)}, got {len(each)}"
+        )
+    for operand, one in zip(names, each, strict=True):
+        if not (one is None or isinstance(one, Expr) or (is_scalar(one) and one == 0)):
+            raise TypeError(
+                f"{name}: vjp: expected the cotangent of {operand} in functions of the arguments, got "
+                f"{type(one).__name__}"
+            )
+    return tuple(one if isinstance(one, Expr) else None for one in each)
+
+
+def elementwise(
+    name: str,
+    code: str,
+    *,
+    vjp: Callable[..., Any] | None = None,
+    operands: str | Sequence[str] | None = None,
+    kind: Kind = "real floating",
+    result: Result = "same",
+    doc: str = "",
+) -> CustomElementwise:
+    """A function of arrays from a C++ expression, which broadcasts, fuses and is differentiated as the library's own.
+
+    The function takes as many arrays as the expression has operands, or Python numbers among them, and the symbols of
+    a function under :func:`cukern.fuse`. On either device it is one kernel, and so is its derivative, of any order.
+
+    Args:
+        name: what the function and its kernels are called.
+        code: a C++ expression of the operands, which have type ``T``: ``float`` for arrays of 16 bits too. ``U`` is the
+            unsigned integer type for ``T``, whose arithmetic wraps. Functions of CUDA's mathematics such as ``fabs``
+            are overloaded. Numbers are C++'s: ``0.5`` is a double, ``T(0.5)`` is not.
+        vjp: from the cotangent ``g``, the operands and the result, in this order, the cotangent of the operand, or of
+            each in a tuple; None or 0 for an operand without a derivative. It is written in elementwise functions of
+            cukern and in operators, on symbols. Without it the function has no derivative.
+        operands: the operands' names in order, ``"x beta"`` say; by default what the expression reads of x, y and z.
+        kind: what it computes in, as :func:`cukern.isdtype` names it. In ``"real floating"``, integers are computed in
+            the dtype that ``cukern.exp`` computes them in; else dtypes of another kind are refused. ``"any"`` is
+            numbers and bool.
+        result: ``"same"`` for the dtype computed in, or ``"bool"``.
+        doc: the first line of the function's docstring.
+
+    Raises:
+        CompileError: ``code`` is no C++ expression; when called: the compiler refuses it.
+        TypeError: ``vjp`` does not take these arguments; when differentiated: it returns no symbols.
+        ValueError: ``name`` is no name or taken, ``code`` reads an unknown operand or assigns, an operand is not read,
+            or there is no such ``kind`` or ``result``; when differentiated: ``vjp`` returns another number of
+            cotangents.
+
+    >>> import cukern as ck
+    >>> softsign = ck.elementwise(
+    ...     "softsign", "x / (1 + fabs(x))", vjp=lambda g, x, y: g / (1 + ck.abs(x)) ** 2
+    ... )
+    >>> softsign(ck.asarray([-1.0, 0.0, 3.0])).tolist()
+    [-0.5, 0.0, 0.75]
+    >>> ck.grad(ck.grad(softsign))(ck.asarray(1.0)).item()
+    -0.25
+    """
+    check_name("elementwise", name)
+    names = operand_names(name, "code", code, operands)
+    types = one_of(name, "kind", kind, _KINDS)
+    marks = f"{'x' * len(names)}->{one_of(name, 'result', result, RESULTS)}"
+    if vjp is not None:
+        check_vjp(name, vjp, ("g", *names, "the result"))
+    return CustomElementwise(
+        name,
+        f"({code})",
+        types,
+        marks,
+        vjp and _checked(name, names, vjp),
+        names=names,
+        public=False,
+        doc=doc or f"``{code}``.",
+    )
+
+
+def _checked(
+    name: str, names: Sequence[str], vjp: Callable[..., Any]
+) -> Callable[..., tuple[Expr | None, ...]]:
+    """``vjp`` with what it returns looked at."""
+    return lambda g, *values: cotangents(name, names, vjp(g, *values))

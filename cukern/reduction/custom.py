@@ -1,0 +1,187 @@
+"""A user's own reduction: how values are made, combined and finished, in C++, and a derivative."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import NoneType
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray
+from ..autodiff import tape
+from ..elementwise.axes import Axis, normalize_axes
+from ..elementwise.custom import (
+    RESULTS,
+    CustomElementwise,
+    Kind,
+    Result,
+    check_count,
+    check_name,
+    check_vjp,
+    cotangents,
+    elementwise,
+    one_of,
+    variables,
+)
+from ..elementwise.function import ArrayLike, as_operands
+from ..elementwise.graph import Expr, Reduced, symbolic
+from ..elementwise.plan import broadcast_shapes
+from ..elementwise.row import is_scalar
+from .function import Reduce, Rule
+from .plan import Reduction, keep, known, planned
+
+__all__ = ["reduction"]
+
+
+class CustomReduction(Reduce):
+    """A reduction that :func:`reduction` made.
+
+    Attributes:
+        values: the elementwise function that makes the values.
+        truth: whether the result is bool.
+    """
+
+    arguments = """
+    Args:
+        operands: arrays, or Python numbers among them, broadcast and promoted to a common dtype.
+        axis: the axis or axes of what they broadcast to; all by default.
+        keepdims: whether the axes stay, with size 1.
+
+    Raises:
+        AxisError: an axis is out of range.
+        TypeError: there are more or fewer operands, or of dtypes that it does not take.
+        ValueError: an axis is named twice, or the shapes do not broadcast.
+    """
+
+    def __init__(
+        self, row: Reduction, values: CustomElementwise, rule: Rule | None, truth: bool, doc: str
+    ) -> None:
+        super().__init__(row, "bool" if truth else "same", rule, doc=doc, public=False)
+        self.values, self.truth = values, truth
+
+    def __call__(self, *operands: ArrayLike | Expr, axis: Axis = None, keepdims: bool = False) -> Any:
+        key: list[Any] = []
+        if type(axis) in (NoneType, int, tuple) and all(type(one) is Array for one in operands):
+            plain: Any = operands
+            key = [self, dtypes.get_default_dtype(), axis, keepdims]
+            key += [one._layout or one._planned() for one in plain]
+            if (plan := known(*key)) is not None:
+                return self._run(plan, plain, (), 0.0, None if self.rule is None else tape.tracked(plain))
+        check_count(self.name, self.values.names, operands)
+        if any(isinstance(one, (Expr, Reduced)) for one in operands):
+            x = symbolic(self.values, operands)
+            axes = normalize_axes(axis, x.ndim, self.name)
+            return Reduced(self, x, axes, bool(keepdims), self._result(x.dtype), 0.0)
+        given = as_operands(self.name, operands, self.values.names)
+        arrays = [one for one in given if isinstance(one, Array)]
+        if not arrays:
+            return self(asarray(given[0]), *given[1:], axis=axis, keepdims=keepdims)
+        made = self.values._program(
+            tuple(one.dtype if isinstance(one, Array) else type(one) for one in given)
+        )
+        scalars = [one for one in given if not isinstance(one, Array)]
+        shape = broadcast_shapes(self.name, [one.shape for one in arrays])
+        axes = normalize_axes(axis, len(shape), self.name)
+        result = self._result(made.outputs[0].dtype)
+        y = self.evaluate(made, arrays, scalars, axes, bool(keepdims), result)
+        if key:
+            keep(planned(self.row, made, arrays, axes, bool(keepdims), result), *key)
+        return y
+
+    def _result(self, value: dtypes.DType) -> dtypes.DType:
+        return dtypes.bool_ if self.truth else value
+
+
+def _identity(name: str, identity: str | float) -> str:
+    """The identity as C++."""
+    if isinstance(identity, str):
+        variables(name, "identity", identity, ())
+        return f"A({identity})"
+    if not is_scalar(identity):
+        raise TypeError(f"{name}: identity: expected a number or C++, got {type(identity).__name__}")
+    if math.isinf(identity):
+        return f"limits<A>::{'highest' if identity > 0 else 'lowest'}()"
+    if math.isnan(identity):
+        return "limits<A>::quiet_nan()"
+    return f"A({str(identity).lower()})"
+
+
+def reduction(
+    name: str,
+    map_expr: str,
+    reduce_expr: str,
+    post_map_expr: str = "a",
+    *,
+    identity: str | float,
+    vjp: Callable[..., Any] | None = None,
+    operands: str | Sequence[str] | None = None,
+    kind: Kind = "real floating",
+    result: Result = "same",
+    wide: bool = False,
+    doc: str = "",
+) -> CustomReduction:
+    """A reduction of arrays from C++ expressions: what ``cupy.ReductionKernel`` is given, and a derivative.
+
+    The function takes as many arrays as ``map_expr`` has operands, or Python numbers among them, ``axis`` and
+    ``keepdims``. The operands are broadcast and promoted to a common dtype. A function under :func:`cukern.fuse` may
+    end with it. The values are combined in an order that is the same in every run.
+
+    Args:
+        name: what the function and its kernels are called.
+        map_expr: the value of an element, a C++ expression of the operands as that of :func:`cukern.elementwise`.
+        reduce_expr: what two values ``a`` and ``b`` combine to. They have type ``A``, ``float`` for arrays of 16 bits
+            too; how they are grouped is not said.
+        post_map_expr: the result, of ``a``, what all values combine to, and the number ``n`` of values.
+        identity: what combines with a value to that value, and what ``a`` is of no value: a number, infinite for the
+            least or largest of an integer dtype, or C++.
+        vjp: from the cotangent ``g``, the operands, the result and the number of values, in this order, the
+            cotangent of the operand, or of each in a tuple; as that of :func:`cukern.elementwise`. ``g`` and the
+            result stand beside every element that they are of.
+        operands: the operands' names in order; by default what ``map_expr`` reads of x, y and z.
+        kind: what values are computed in, as of :func:`cukern.elementwise`.
+        result: ``"same"`` for the dtype of the values, or ``"bool"``.
+        wide: whether values of float32 are combined in double; integers are, modulo 2**64, in ``unsigned long long``.
+        doc: the first line of the function's docstring.
+
+    Raises:
+        CompileError: an expression is none in C++; when called: the compiler refuses it.
+        TypeError: ``vjp`` does not take these arguments, or ``identity`` is neither a number nor C++; when
+            differentiated: ``vjp`` returns no symbols.
+        ValueError: ``name`` is no name or taken, an expression reads an unknown operand or assigns, an operand is not
+            read, or there is no such ``kind`` or ``result``; when differentiated: ``vjp`` returns another number of
+            cotangents.
+
+    >>> import cukern as ck
+    >>> length = ck.reduction(
+    ...     "length", "x * x", "a + b", "sqrt(a)", identity=0, vjp=lambda g, x, y, n: g * x / y
+    ... )
+    >>> length(ck.asarray([[3.0, 4.0], [6.0, 8.0]]), axis=1).tolist()
+    [5.0, 10.0]
+    >>> ck.grad(length)(ck.asarray([3.0, 4.0])).tolist()
+    [0.6000000238418579, 0.800000011920929]
+    """
+    check_name("reduction", name)
+    values = elementwise(name, map_expr, operands=operands, kind=kind)
+    truth = one_of("reduction", "result", result, RESULTS) == "b"
+    variables(name, "reduce_expr", reduce_expr, "ab")
+    variables(name, "post_map_expr", post_map_expr, "an")
+    rule = None
+    if vjp is not None:
+        check_vjp(name, vjp, ("g", *values.names, "the result", "the number of values"))
+        rule = Rule(_cotangent(name, values.names, vjp), operands=True)
+    row = Reduction(
+        name,
+        push="combine(a, A(x))",
+        combine=f"({reduce_expr})",
+        identity=_identity(name, identity),
+        finish=f"({post_map_expr})",
+        wide=wide,
+    )
+    return CustomReduction(row, values, rule, truth, doc or f"``{map_expr}`` combined by ``{reduce_expr}``.")
+
+
+def _cotangent(name: str, names: Sequence[str], vjp: Callable[..., Any]) -> Callable[..., Any]:
+    """``vjp`` as the cotangents of a rule, what it returns looked at."""
+    return lambda g, x, y, e, n: cotangents(name, names, vjp(g, *x, y, n))

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from ..errors import CompileError
+from ..dtypes import DType
+from ..errors import CompileError, GradientError
 from ..text import signature
 from .function import ArrayLike, Binary, Elementwise, Unary
 from .graph import SIMPLIFIED, Expr
@@ -34,6 +35,32 @@ class CustomElementwise(Elementwise):
         check_count(self.name, self.names, operands)
         quick = _QUICK.get(len(operands))
         return self.apply(operands) if quick is None else quick(self, *operands)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has a derivative."""
+        return not isinstance(self.vjp, Refused)
+
+
+class Refused:
+    """The vjp of a function that was made without one: a gradient through it is an error, when it is asked for.
+
+    Its cotangents are those of a function no kernel of which can be written.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.row = _Unwritten(name, "x", FLOAT, "x->x", names=("x",), public=False)
+
+    def __call__(self, g: Expr, *values: Expr) -> tuple[Expr, ...]:
+        return (self.row.apply((g,)),) * (len(values) - 1)
+
+
+class _Unwritten(Elementwise):
+    def print(self, operands: Sequence[str], dtype: DType) -> str:
+        raise GradientError(
+            f"{self.name} was made without a vjp: give vjp=..., one that returns None if the derivative is 0, or pass "
+            "cukern.stop_gradient of what is constant"
+        )
 
 
 def check_count(name: str, names: Sequence[str], operands: Sequence[object]) -> None:
@@ -173,7 +200,7 @@ def elementwise(
             are overloaded. Numbers are C++'s: ``0.5`` is a double, ``T(0.5)`` is not.
         vjp: from the cotangent ``g``, the operands and the result, in this order, the cotangent of the operand, or of
             each in a tuple; None or 0 for an operand without a derivative. It is written in elementwise functions of
-            cukern and in operators, on symbols. Without it the function has no derivative.
+            cukern and in operators, on symbols. Without it a gradient through the function is a GradientError.
         operands: the operands' names in order, ``"x beta"`` say; by default what the expression reads of x, y and z.
         kind: what it computes in, as :func:`cukern.isdtype` names it. In ``"real floating"``, integers are computed in
             the dtype that ``cukern.exp`` computes them in; else dtypes of another kind are refused. ``"any"`` is
@@ -208,7 +235,7 @@ def elementwise(
         f"({code})",
         types,
         marks,
-        vjp and _checked(name, names, vjp),
+        Refused(name) if vjp is None else _checked(name, names, vjp),
         names=names,
         public=False,
         doc=doc or f"``{code}``.",

@@ -16,6 +16,7 @@ from ..elementwise.custom import (
     RESULTS,
     CustomElementwise,
     Kind,
+    Refused,
     Result,
     check_count,
     check_name,
@@ -167,10 +168,12 @@ def reduction(
     truth = one_of("reduction", "result", result, RESULTS) == "b"
     variables(name, "reduce_expr", reduce_expr, "ab")
     variables(name, "post_map_expr", post_map_expr, "an")
-    rule = None
     if vjp is not None:
         check_vjp(name, vjp, ("g", *values.names, "the result", "the number of values"))
         rule = Rule(_cotangent(name, values.names, vjp), operands=True)
+    else:
+        refused = Refused(name)
+        rule = Rule(lambda g, x, y, e, n: refused(g, *x, y), operands=True)
     row = Reduction(
         name,
         push="combine(a, A(x))",

@@ -155,10 +155,18 @@ def test_operands_without_a_derivative(device: ck.Device) -> None:
     x = ck.asarray(W)
     assert ck.grad(lambda x: ck.sum(scaled(1.0, x)))(x).tolist() == [0.0] * 4
     assert ck.grad(lambda x: ck.sum(level(x, x)))(x).tolist() == [1.0] * 4
-    with ck.Tape() as tape:
-        tape.watch(x)
-        made = most(x)
-    assert tape.gradient(made, x) is None
+    plain, fused = most.values, ck.fuse(lambda x: most(2 * most.values(x)))
+    for function in (plain, most, fused):
+        with ck.Tape() as tape:
+            tape.watch(x)
+            made, other = function(x), (2 * x).sum()  # a value that nobody differentiates is free to use
+        assert tape.gradient(other, x).tolist() == [2.0] * 4
+        with ck.Tape() as tape:
+            tape.watch(x)
+            made = function(x)
+        with pytest.raises(ck.GradientError, match="most was made without a vjp: give vjp=.*stop_gradient"):
+            tape.gradient(made, x)
+        assert ck.grad(lambda x, f=function: (x * f(ck.stop_gradient(x))).sum())(x).shape == (4,)
     assert "Has no derivative" in str(most.values.__doc__) and "``x`` combined by" in str(most.__doc__)
 
 

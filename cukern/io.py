@@ -243,7 +243,7 @@ def _check_entries(file: Any, name: str, archive: zipfile.ZipFile, start: int) -
 def _array(data: npt.NDArray[Any], device: Device | str | None) -> Array:
     if data.dtype.kind == "V" and data.dtype.itemsize == 2 and data.dtype.names is None:
         data = data.view(dtypes.bfloat16)
-    if data.dtype == np.bool_ and data.size and data.view(np.uint8).max() > 1:
+    if data.dtype == np.bool_ and np.max(data.view(np.uint8), initial=0) > 1:
         raise ValueError("a bool is neither 0 nor 1")
     return asarray(data, device=device)
 

@@ -52,9 +52,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_sdist_carries_the_sources(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    missing = (_files("cukern") | _files("templates") | _files("tests")) - names
+    folders = ("cukern", "templates", "tests", "benchmarks", "docs", "examples", ".ci", ".github")
+    missing = set().union(*map(_files, folders)) - names
     assert not missing
-    assert {"LICENSE", "README.md", "pyproject.toml"} <= names
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", ".pre-commit-config.yaml"} <= names
 
 
 def test_wheel_carries_templates_and_the_host_runtime(built: tuple[Path, Path]) -> None:
@@ -98,6 +99,7 @@ def test_core_dependencies_are_those_that_cukern_imports() -> None:
         "opt_einsum",
         "platformdirs",
         "safetensors",
+        "threadpoolctl",
         "tree_sitter",
         "tree_sitter_cuda",
     }

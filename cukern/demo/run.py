@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ..device import Device, device
 from . import checks, plot, text
@@ -38,7 +38,8 @@ def run(where: Device, steps: int, out: Path) -> int:
     """
     start = time.perf_counter()
     _prepare(out)
-    with device(where), _one_blas_thread():
+    # The model's products are small: threads of BLAS would wait for each other longer than they compute.
+    with device(where), threadpool_limits(limits=1, user_api="blas"):
         print(f"cukern on {where}: {where.properties.name}\n")
         if not _check():
             return 1
@@ -70,16 +71,6 @@ def _prepare(out: Path) -> None:
             pass
     except OSError as error:
         raise OSError(f"--out: expected a folder to write to, got {str(out)!r}: {error.strerror}") from None
-
-
-def _one_blas_thread() -> AbstractContextManager[object]:
-    """The model's products are small: BLAS's threads would wait for each other longer than they compute."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    limits: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
-    return limits
 
 
 def _check() -> bool:

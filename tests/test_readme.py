@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
+import pages
 import pytest
 
 import cukern as ck
@@ -13,15 +13,9 @@ import cukern as ck
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_code_runs(device: ck.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    text = README.read_text()
-    names: dict[str, Any] = {}
+def test_code_runs(device: ck.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for block in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        # The blank lines make a traceback's line numbers those of the README.
-        line = text.count("\n", 0, block.start(1))
-        exec(compile("\n" * line + block[1], str(README), "exec"), names)
-    printed = capsys.readouterr().out
+    printed = pages.run(README)
     loss = re.search(r"^loss ([0-9.]+)$", printed, re.MULTILINE)
     assert loss is not None
     assert float(loss[1]) < 0.01, "the README's training loop must train"
@@ -35,6 +29,13 @@ def test_set_up_is_two_commands() -> None:
     assert block[1].splitlines() == ['pip install -e ".[test]" && python -m cukern demo', "pytest"]
 
 
-def test_pictures_are_there() -> None:
-    for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README.read_text()):
-        assert (README.parent / path).is_file(), path
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/pages/releasing.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    path = README.parent / page
+    text = path.read_text()
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("https://")]
+    headings = (re.sub(r"[^\w -]", "", line.lower()) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    anchors = {"#" + heading.replace(" ", "-") for heading in headings}
+    assert links
+    for link in links:
+        assert link in anchors if link.startswith("#") else (path.parent / link).is_file(), link

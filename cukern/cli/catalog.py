@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from .. import fft, io, linalg, namespace
 from ..array import creation
@@ -14,6 +16,9 @@ from ..namespace import aliases
 from ..ops import grids, info
 from ..reduction.rows import __all__ as reductions
 
+#: Names of :mod:`cukern` that are no functions.
+CONSTANTS = frozenset({"e", "inf", "nan", "newaxis", "pi"})
+root = sys.modules["cukern"]
 #: The modules of functions, and what a reader calls them.
 _FAMILIES = {
     "shape.views": "Shapes",
@@ -36,16 +41,42 @@ _FAMILIES = {
 }
 
 
-def _line(function: Any) -> str:
-    """The first sentence of a docstring, on one line."""
-    return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+def _cell(function: Any) -> str:
+    """The first sentence of a docstring, as a cell of a table."""
+    return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split()).replace("|", r"\|")
 
 
-def _section(title: str, names: Iterator[str], home: Any, prefix: str = "ck.") -> list[str]:
-    rows = [
-        f"| `{prefix}{name}` | {_line(getattr(home, name)).replace('|', chr(92) + '|')} |" for name in names
-    ]
-    return [f"## {title}", "", "| function | what it gives |", "| --- | --- |", *rows, ""] if rows else []
+class Family(NamedTuple):
+    """Functions of one kind.
+
+    Attributes:
+        title: what a reader calls them.
+        home: the public module that they are in.
+        names: their names in it.
+    """
+
+    title: str
+    home: ModuleType
+    names: Sequence[str]
+
+
+def families() -> Iterator[Family]:
+    """The families of functions on arrays; each function is in one."""
+    rows = [name for name in namespace.__all__ if isinstance(getattr(namespace, name), Row)]
+    told = set(rows) | set(reductions)
+    yield Family("Elementwise", root, rows)
+    yield Family("Reductions", root, reductions)
+    for module, title in _FAMILIES.items():
+        names = importlib.import_module(f"cukern.{module}").__all__
+        yield Family(title, root, [name for name in names if name not in told])
+        told |= set(names)
+    yield Family("Further", root, [name for name in namespace.__all__ if name not in told])
+    yield Family("Creation", root, creation.__all__)
+    yield Family("Grids", root, grids.__all__)
+    yield Family("Inspection", root, [name for name in info.__all__ if name not in CONSTANTS])
+    yield Family("Files", root, io.__all__)
+    for home, title in ((linalg, "Linear algebra"), (fft, "Fourier transforms")):
+        yield Family(title, home, [name for name in home.__all__ if inspect.isfunction(getattr(home, name))])
 
 
 def markdown() -> str:
@@ -56,23 +87,12 @@ def markdown() -> str:
         "The functions of `cukern` on arrays (`import cukern as ck`), made by `python -m cukern functions`.",
         "",
     ]
-    rows = [name for name in namespace.__all__ if isinstance(getattr(namespace, name), Row)]
-    told = set(rows) | set(reductions)
-    lines += _section("Elementwise", iter(rows), namespace)
-    lines += _section("Reductions", iter(reductions), namespace)
-    for module, title in _FAMILIES.items():
-        names = importlib.import_module(f"cukern.{module}").__all__
-        lines += _section(title, (name for name in names if name not in told), namespace)
-        told |= set(names)
-    lines += _section("Further", (name for name in namespace.__all__ if name not in told), namespace)
-    lines += _section("Creation", iter(creation.__all__), creation)
-    lines += _section("Grids", iter(grids.__all__), grids)
-    constants = {"e", "inf", "nan", "newaxis", "pi"}
-    lines += _section("Inspection", (name for name in info.__all__ if name not in constants), info)
-    lines += _section("Files", iter(io.__all__), io)
-    for home, title in ((linalg, "Linear algebra"), (fft, "Fourier transforms")):
-        functions = (name for name in home.__all__ if inspect.isfunction(getattr(home, name)))
-        lines += _section(title, functions, home, f"ck.{home.__name__.rpartition('.')[2]}.")
+    for title, home, names in families():
+        if names:
+            lines += [f"## {title}", "", "| function | what it gives |", "| --- | --- |"]
+            prefix = home.__name__.replace("cukern", "ck", 1)
+            lines += [f"| `{prefix}.{name}` | {_cell(getattr(home, name))} |" for name in names]
+            lines.append("")
     pairs = ", ".join(f"`{name}` ({_named(getattr(aliases, name))})" for name in aliases.__all__)
     return "\n".join([*lines, "## NumPy's names", "", pairs + ".", ""])
 

@@ -31,7 +31,8 @@ import cukern as ck
 from cukern import nn
 from cukern.device.host import ahead
 
-ck.device("host").__enter__()
+scope = ck.device("host")  # which ends when nothing names it
+scope.__enter__()
 host, built = sys.modules[type(ck.Device("host").backend).__module__], []
 real = host.build_kernel
 host.build_kernel = lambda *args: built.append(threading.current_thread().name) or real(*args)

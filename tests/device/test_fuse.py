@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -245,8 +246,9 @@ def test_nothing_to_do_has_no_source(device: ck.Device) -> None:
 
 
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cukern.elementwise.program._CAPACITY", 2)
-    monkeypatch.setattr("cukern.elementwise.program._programs", cache := {})
+    program = import_module("cukern.elementwise.program")
+    monkeypatch.setattr(program, "_CAPACITY", 2)
+    monkeypatch.setattr(program, "_programs", cache := {})
     with ck.device("host"):
         for k in range(5):
             assert ck.fuse(lambda x, k=k: x + k)(ck.ones(2)).tolist() == [1.0 + k] * 2

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from . import dtypes, pytree
 from .array import Array, Storage
-from .autodiff import tape
+from .autodiff import tape, writes
 from .autodiff.cotangents import Meta, conform, is_array, is_float, meta, registered, zeros_like
 from .autodiff.tape import Tape
 from .device import capture_hooks
@@ -483,6 +483,6 @@ def stop_gradient(tree: Any) -> Any:
 
 def _constant(array: Array) -> Array:
     made = alias(array)
-    if tape.remembered(array):
+    if writes.remembered(array):
         made._storage = _Constant(array._storage)
     return made

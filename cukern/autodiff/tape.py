@@ -74,7 +74,7 @@ _first_key = threading.Lock()
 #: Without a lock, as a signal's handler or a finalizer may make a tape at any time.
 _tapes: set[ref[Tape]] = set()
 #: In the place of a version: the array was written where another tape recorded it, and this one did not.
-_LOST = -1
+LOST = -1
 #: In the place of what kernels wrote, for the tapes that have met none; it stays empty.
 _NOTHING: dict[Storage, Opaque] = {}
 
@@ -191,26 +191,6 @@ def record_tracked(
         tape._records.append(recorded)
 
 
-def _all_tapes() -> list[Tape]:
-    """The tapes of all threads."""
-    return [tape for found in tuple(_tapes) if (tape := found()) is not None]
-
-
-def is_leaf(array: Array) -> bool:
-    """Whether a tape watches ``array``, so that gradients with respect to it are of what it was then."""
-    return any(tape._watches(array._key) for tape in _all_tapes())
-
-
-def overwritten(array: Array, tapes: Sequence[Tape], differentiable: bool) -> None:
-    """Note that ``array``, just written, is a new value to ``tapes``, and lost to others that tracked it."""
-    before, array._key = array._key, next(_keys)
-    for tape in _all_tapes():
-        if tape not in tapes and before in tape._tracked:
-            tape._tracked[array._key] = _LOST
-        elif tape in tapes and differentiable:
-            tape._tracked[array._key] = array._storage.version
-
-
 def append(
     operation: Operation, inputs: Keys, outputs: Keys, saved: Sequence[Array | None], tapes: Sequence[Tape]
 ) -> None:
@@ -237,28 +217,6 @@ def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message:
     if tapes:
         keys, forms = [one.key for one in inputs], [one.form for one in inputs]
         _append(tapes, name, keys, forms, outputs, vjp, (), False)
-
-
-def launched(name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:
-    """Remember on every active tape that a kernel ran: a gradient through what it wrote is an error.
-
-    ``arguments`` are all its arrays, each with the name of its parameter; ``into`` those that it may have written.
-    """
-    for tape in state.active:
-        tape._launched(name, arguments, into)
-
-
-def overwritable(array: Array) -> bool:
-    """Whether a write to ``array`` needs no record: no active tape tracks it, but for what a kernel wrote there."""
-    return not array._trainable and all(
-        array._key not in tape._tracked or (array._storage in tape._opaque and not tape._watches(array._key))
-        for tape in state.active
-    )
-
-
-def remembered(array: Array) -> bool:
-    """Whether an active tape remembers that a kernel wrote to the memory of ``array`` (see :func:`launched`)."""
-    return any(array._storage in tape._opaque for tape in state.active)
 
 
 def _append(
@@ -479,7 +437,7 @@ class Tape:
         cotangents = self._seeds(target, output_gradients)
         keys = {array._key for array in wanted if array._key in self._tracked}
         for array in wanted:
-            if self._tracked.get(array._key) == _LOST:
+            if self._tracked.get(array._key) == LOST:
                 raise written(array)
         relevant, reached = self._relevant(keys)
         if not self.persistent:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.operators import FUNCTIONS
-from ..autodiff import tape
+from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
 from ..errors import DeviceError, GradientError
 from .axes import public
@@ -100,7 +100,7 @@ def _check_recordable(x: Array, name: str) -> None:
         GradientError: see above.
     """
     message = f"in-place {name} on an array that a tape tracks: write x = cukern.{name}(x, y)"
-    if type(x) is not Array or tape.is_leaf(x):
+    if type(x) is not Array or writes.is_leaf(x):
         raise GradientError(message)
     if _holders(x) > _ALONE:
         raise GradientError(f"{message}, or x.at[key] for a part of one: other arrays share its memory")
@@ -117,7 +117,7 @@ def _recorded(
     before = [_kept(one) if one is x else one for one in (arrays[k] for k in backward.saved("input"))]
     _write(made, arrays, scalars)
     differentiable = any(backward.results)
-    tape.overwritten(x, tapes, differentiable)
+    writes.overwritten(x, tapes, differentiable)
     if differentiable:
         after = [_kept(x) for _ in backward.saved("output")]
         forms = [form_of(array) for array in arrays]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import asarray, holds_array
-from ..autodiff import tape
+from ..autodiff import tape, writes
 from ..elementwise.axes import (
     normalize_axis,
     on_device,
@@ -255,7 +255,7 @@ def named(x: Array, key: Any) -> tuple[Any, ...] | Rows | None:
 def _writable(x: Array, value: Any, name: str) -> None:
     """Refuse to write where that would be lost, or missed by a tape."""
     arrays = [x, value] if isinstance(value, Array) else [x]
-    if tape.recording(arrays) and not (tape.overwritable(x) and not tape.recording(arrays[1:])):
+    if tape.recording(arrays) and not (writes.overwritable(x) and not tape.recording(arrays[1:])):
         what = "on an array" if tape.recording((x,)) else "of a value"
         raise GradientError(
             f"{name} {what} that a tape tracks: use x.at[key].set(value), which is a new array"

@@ -1,4 +1,4 @@
 """Kernels: templates compiled for a device, and launches whose arguments are checked against the signature."""
 
-from .kernel import BoundKernel as BoundKernel
+from .bound import BoundKernel as BoundKernel
 from .kernel import Kernel as Kernel

@@ -24,8 +24,8 @@ WIDEST = 16
 class Shape(NamedTuple):
     """What one thread of a GPU does, where the accesses are wide.
 
-    An H200 needs some 32 KB under way in each multiprocessor to hide its memory's latency: 1,024 threads, as many as
-    registers leave, with 32 bytes each. Small blocks start and end at more different times.
+    To hide the latency of its memory an H200 needs some 32 KB in flight a multiprocessor: 1,024 threads, as many as the
+    registers allow, with 32 bytes each. Small blocks keep the last wave short.
 
     Attributes:
         block: threads of a block.
@@ -53,22 +53,23 @@ class Tile(NamedTuple):
 
 
 SHAPE = Shape()
-#: Of rows. More on the way hides the computing of the longer formulas that are met here; more than 16 elements take the
-#: registers of other threads.
+#: Of rows, whose formulas are longer: more bytes in flight hide the arithmetic; more than 16 elements a thread cost
+#: occupancy.
 ROW_SHAPE = Shape(flight=64, items=16)
-#: By the bytes of an element of what is staged. A row of a tile is at least 128 bytes, over which the groups of 16 are
-#: exchanged; 16 elements a thread keep registers free for 1,024 threads a multiprocessor.
+#: By the bytes of an element of what is staged in shared memory. A row of a tile is at least 128 bytes, over which
+#: groups of 16 bytes are permuted against bank conflicts; 16 elements a thread leave registers for 1,024 threads a
+#: multiprocessor.
 TILE = {1: Tile(128, 512), 2: Tile(64, 256), 4: Tile(64, 256), 8: Tile(32, 128)}
 #: The host's: what is staged stays in the first cache.
 HOST_TILE = {1: Tile(64, 1), 2: Tile(64, 1), 4: Tile(64, 1), 8: Tile(32, 1)}
 _SHARED_BYTES = 49152
 #: Statements of a kernel's unrolled body at most, beyond which fewer elements are done at a time.
 _STATEMENTS = 384
-#: Statements of one element from which its computing takes longer than its memory: one at a time, in a short text.
+#: Statements an element from which arithmetic, not memory, is the bound: one element at a time, in a short text.
 _LONG = 96
-#: Elements from which the host turns tiles: below, the lines that are stepped over stay in its caches.
+#: Elements from which the host transposes by tiles: of fewer, the cache lines of a strided walk stay in its caches.
 HOST_TURNS = 1 << 21
-#: Bytes between neighbours from which an access along a line wastes most of what it fetches.
+#: Bytes between neighbouring elements from which most of each sector that is fetched goes unused.
 _APART = 32
 #: The least size of both axes that are exchanged.
 _LEAST_SIDE = 16

@@ -35,7 +35,7 @@ _HOST_PIECE, _HOST_COLUMNS = 16384, 64
 _GRID_Y = 65535
 #: The types that rows are moved in, by their bytes.
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long", 16: "int4"}
-#: Elements of a thread that picks them one by one: as many loads are on their way at a time.
+#: Elements of a thread that gathers single elements: as many loads are in flight.
 _ALONG_ITEMS = 4
 #: A GPU adds the columns of an array side by side, each one after another, where they are short or so many that they
 #: keep it busy; else it sorts.
@@ -83,8 +83,8 @@ class Adding(NamedTuple):
 def moving(style: Style, words: int) -> Moving:
     """The launch shape for rows of ``words``.
 
-    A GPU hides 650 ns with 32 KB on the way in each multiprocessor: 2048 threads of four words of 16 bytes have four
-    times that, which leaves room for the place being read first.
+    32 KB in flight a multiprocessor hide a GPU's latency; 2048 threads with four words of 16 bytes have four times
+    that, as each must read the place before the row.
     """
     if style == "serial":
         return Moving(1, 1, 1, 1)

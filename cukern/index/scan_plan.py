@@ -34,19 +34,20 @@ _PIECE = 1 << 16
 _TILE = 64
 #: Threads that keep a GPU busy: 1024 in each of 128 multiprocessors, with four packs of 16 bytes on the way in each.
 _BUSY = 1 << 17
-#: Rows that keep it busy with a block each; fewer are cut into tiles.
+#: Rows from which on a block a row fills the GPU; fewer are cut into tiles.
 _ROWS_BUSY = 264
-#: Packs of a thread by the elements of a pack, in a row that is walked: two steps of it are in registers, of which 64 a
-#: thread leave room for 1024 threads a multiprocessor.
+#: Packs of a thread by the elements of a pack, in a row that one block walks: two steps are held in registers; 64 of
+#: them a thread leave room for 1024 threads a multiprocessor.
 _WALK_PACKS = {1: 4, 2: 4, 4: 4, 8: 4, 16: 2}
 #: A row with fewer packs is walked by a block; a longer one of few is cut into tiles.
 _TILED = 1 << 13
-#: Threads of a tile, bytes of shared memory for what each has of it, and tiles in a multiprocessor: 192 KiB of them
-#: under way hide the wait for memory and for other tiles. Where that leaves few tiles, each is half as large.
+#: Threads of a tile, bytes of shared memory a thread, and resident tiles a multiprocessor: 192 KiB in flight hide the
+#: latency of memory and of the look-back. Where that leaves few tiles, each is half as large.
 _TILE_BLOCK, _TILE_BYTES, _RESIDENT, _FEW_TILES = 256, 128, 6, 264
 #: Nanoseconds between two looks at what is waited for.
 _PAUSE = 20
-#: Columns below which the wait from tile to tile takes longer than to move the axis to the end, scan and move it back.
+#: Columns below which the look-back from tile to tile takes longer than moving the axis to the end, scanning and
+#: moving it back.
 _FEW_COLUMNS = 1024
 
 

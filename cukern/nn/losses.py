@@ -30,8 +30,8 @@ _backward = Kernel("nn/cross_entropy/backward.cu", name="cross_entropy_backward"
 class Shape(NamedTuple):
     """How threads of a GPU share the logits.
 
-    An H200 needs some 32 KB under way in each multiprocessor: a thousand threads, as many as registers leave,
-    with 32 bytes each; more where rows are short and threads seldom start to read.
+    To hide the latency of its memory an H200 needs some 32 KB in flight a multiprocessor: a thousand threads, as many
+    as the registers allow, with 32 bytes each; more where rows are short and threads seldom start to read.
 
     Attributes:
         flight: packs that a thread reads of a row before it computes, by the bytes of an element: 32 elements

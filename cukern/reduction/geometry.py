@@ -24,10 +24,10 @@ class RowShape(NamedTuple):
         block: threads of a block.
         flight: bytes that a thread loads before it computes.
         warp: packs of a row at most that a warp does; a longer one is a block's.
-        blocks: how many blocks keep the GPU busy to its end, some four times as many as run at a time. Rows that are
-            fewer are cut into pieces, whose states a second launch joins.
-        whole: loads of a thread at most of a row that is not cut though it leaves multiprocessors idle: a second
-            launch takes as long.
+        blocks: how many blocks make the last wave short, some four times as many as run at a time. Where there are
+            fewer rows, each is cut into pieces, whose states a second launch joins.
+        whole: loads of a thread up to which a row is not cut though multiprocessors stay idle: a second launch would
+            cost as much.
         long: threads of a block that has such a row.
     """
 
@@ -58,7 +58,8 @@ class ColumnShape(NamedTuple):
 
 
 ROW_SHAPE = RowShape()
-#: Where places are kept beside values, which costs more than to tell another thread: a warp has longer rows.
+#: For reductions that keep the place of a value (argmax): that costs more than exchanging states, so a warp does
+#: longer rows.
 ORDERED_ROW_SHAPE = RowShape(warp=4096)
 COLUMN_SHAPE = ColumnShape()
 #: Values that the host reduces in a row, and results that one of its threads reduces together where reduced places are

@@ -1,5 +1,5 @@
-// exp and exp2 of the accumulator's type; of half types by the device's own instruction, which takes what has not a float's
-// full precision for 0.
+// exp and exp2 of the accumulator's type; of half types by the device's own instruction, which flushes
+// subnormals to 0.
 using acc = << acc >>;
 __device__ __forceinline__ acc power_of_two(acc x) {
 <% if half %>

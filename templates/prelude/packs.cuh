@@ -31,8 +31,8 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
     *(Pack<T, N>*)to = pack;
 }
 
-// The elements of a pack as numbers of the accumulator's type, and a pack of such numbers. `again`, by other instructions,
-// keeps a compiler from keeping numbers that were unpacked before: they take twice the registers of a half type.
+// The elements of a pack as numbers of the accumulator's type, and a pack of such numbers. `again` unpacks by other
+// instructions, so that the compiler does not keep the numbers unpacked before in registers, of which they take twice as many.
 template <typename T, int N, typename A>
 __device__ __forceinline__ void unpack(const Pack<T, N>& pack, A (&to)[N], bool again = false) {
 #ifdef __CUDA_ARCH__

@@ -25,8 +25,8 @@ _IN_SINGLE = 68, np.array([1, 0], np.float32)
 _IN_DOUBLE = 70, np.array([1, 0], np.float64)
 #: Bytes, as NVIDIA recommends for compute capability 9; cuBLAS itself would allocate where a capture forbids it.
 _WORKSPACE = 32 * 2**20
-#: A product of no more multiplications, each result of no more, gets none: with one cuBLAS 13 cuts that of 16x128 and
-#: 128x384 into 132 parts, which takes ten times as long.
+#: A product of at most so many multiplications, each result of at most so many, gets no workspace: with one, cuBLAS 13
+#: splits the inner axis into a part for each multiprocessor, and joining the parts takes longer than the product.
 _SMALL, _SHORT = 2**24, 1024
 _LARGEST_INT = 2**31 - 1
 

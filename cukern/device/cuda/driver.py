@@ -3,7 +3,7 @@
 A launch with the attribute of programmatic stream serialization starts once every block of the kernel before it has
 left, or has said that it may; that kernel's writes may still be on their way, and an instruction waits for them
 ("Programmatic Dependent Launch and Synchronization" in NVIDIA's CUDA C++ Programming Guide). A kernel that begins with
-that instruction reads what it would after any other launch, and an H200 spends 1.3 to 1.5 us less between two kernels.
+that instruction reads what it would after any other launch, and less time passes between two kernels.
 CuPy's own launches take no attributes.
 """
 

@@ -30,7 +30,7 @@ _FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-ex
 # No fast-math: NaN and infinity are NumPy's. Pointers may be cast as freely as in CUDA.
 _KERNEL_FLAGS = [
     *shlex.split("-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
-    # The widest vectors that there are: compilers shun those of 512 bits, with which functions take half the time.
+    # Compilers avoid vectors of 512 bits by default; elementwise functions are faster with them.
     *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),
     "-fno-strict-aliasing",
     "-Wno-attributes",
@@ -38,7 +38,7 @@ _KERNEL_FLAGS = [
     f"-I{RUNTIME / 'include'}",
 ]
 _RUNTIME_FLAGS = ["-O2", "-pthread", f"-I{RUNTIME}"]
-# A kernel has no use for the C++ library, whose start-up files cost half of the link. A thread has
+# A kernel has no use for the C++ library; linking its start-up files costs time. A thread has
 # CUDA's 512 KB of local memory. Functions that the entry point does not reach are left out.
 _GCC_KERNEL = shlex.split(
     "-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs -lm -lc -lgcc"
@@ -194,7 +194,7 @@ def _entry(
 
 @cache
 def _precompiled(found: Compiler, folder: Path) -> Path | None:
-    """The folder of the precompiled :data:`HEADER`, a fifth of a kernel's compile time; None without it."""
+    """The folder of the precompiled :data:`HEADER`; None where the compiler cannot use one."""
     if not found.is_gcc:
         return None
 

@@ -86,20 +86,21 @@ class Limits(NamedTuple):
     memory: int
 
 
-#: For rows of packs of 16 bytes, by the bytes of an element: threads of a row, and packs of one at most. The first that
-#: hold a row have it. A half type has as many elements a thread as registers allow, since what the threads of a row
-#: tell each other takes them as long as some elements do; but two packs a thread where so few rows start all at once.
+#: Pairs (threads of a row, packs of 16 bytes a thread at most) by the bytes of an element; a row takes the first
+#: pair with threads x packs >= packs of the row. Half types have as many elements a thread as registers allow,
+#: since a reduction across threads costs as much as several elements; two packs a thread where that lets all rows
+#: of a wave start at once.
 _FORWARD = {
     2: ((8, 4), (16, 4), (32, 3), (64, 2), (128, 4), (256, 8), (512, 8), (1024, 4)),
     4: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (512, 2), (512, 4), (512, 8), (1024, 8)),
     8: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 4), (512, 4), (1024, 4), (1024, 16)),
 }
-#: Threads of a multiprocessor in the forward pass, and where each has two packs of single precision at most: their
-#: registers suffice for so many.
+#: Resident threads a multiprocessor in the forward pass, and where each holds at most two packs of float32, which need
+#: fewer registers.
 _THREADS, _THREADS_OF_FEW = 1024, 2048
-#: Threads of a row for which weight and bias are read with the row, by the bytes of an element, and threads of a
-#: multiprocessor then, which have registers for them: an H200 takes 5 % less time for rows of 1,024 numbers. Where more
-#: threads share a row it made a point's difference either way, or threads of many packs had no registers for them.
+#: Threads of a row for which weight and bias are loaded together with the row, by the bytes of an element, and
+#: resident threads a multiprocessor then, which have registers for them. Rows shared by more threads gain nothing
+#: from it, or spill.
 _AHEAD, _THREADS_AHEAD = {2: 64, 4: 64}, 896
 #: Threads of a multiprocessor that have rows in registers, without and with those for a weight beside x and dy.
 _RESIDENT = {False: 1024, True: 768}

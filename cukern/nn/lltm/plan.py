@@ -18,8 +18,8 @@ from .small import Small, fits
 
 FORWARD = Kernel("nn/lltm/forward.cu", name="lltm_forward")
 BACKWARD = Kernel("nn/lltm/backward.cu", name="lltm_backward")
-#: Elements that a thread of a GPU moves together, and the most threads of a block: reads of 16 bytes from each of
-#: seven arrays, more than enough on their way at the half of the threads that their registers leave room for.
+#: Elements that a thread of a GPU moves together, and the most threads of a block: 16 bytes from each of seven arrays
+#: are enough bytes in flight at half occupancy, which is what the registers allow.
 PACK, BLOCK = 4, 256
 
 

@@ -125,13 +125,13 @@ class Shape:
 
 
 #: The shapes of the forward and the backward kernel on each kind of device; None for a plain loop over each window.
-#: On a GPU a thread takes the widest access of a row, and so many rows that their reads on the way keep the memory
-#: busy: k2s2 with 4 rows are 128 bytes a thread. A gradient reads little, and waits for none of what it writes.
-#: On the host a plain loop is as quick where windows lie far apart.
+#: On a GPU a thread takes the widest access of a row, and enough rows to hide the memory's latency by bytes in flight:
+#: 128 bytes a thread for windows of 2 x 2 with 4 rows. A gradient reads little, and its writes need not be waited for.
+#: On the host a plain loop is as fast where windows lie far apart.
 SHAPES: dict[str, tuple[Shape | None, Shape | None]] = {
     "serial": (Shape(32, 2, stride=4), Shape(32, 2)),
     "simt": (Shape(16, 4), Shape(16, 4)),
-    # Of half types 16 bytes are 8 elements, whose windows' sums cost more than the wider access saves.
+    # 16 bytes are 8 elements of a half type: summing their windows costs more than the wider access saves.
     "simt, half": (Shape(8, 4), Shape(16, 8)),
 }
 

@@ -114,8 +114,8 @@ extern "C" __global__ void __launch_bounds__(<< block >><< ", %d" % resident if 
             for (int k = 0; k < << tile_k >>; ++k) {
 <% if not last %>
                 if (k == << tile_k - 2 >>) {
-                    // What was read a slab ago goes to shared memory, and what will be a slab ahead is read: the last
-                    // one twice, which is less than to ask.
+                    // Double buffering: the slab that was loaded into registers goes to shared memory, and the next one is
+                    // loaded. The last slab is loaded twice: a branch would cost more.
                     left_way.store(left_slabs + (stage ^ 1) * << tile_k * tile_m >>);
                     right_way.store(right_slabs + (stage ^ 1) * << tile_k * tile_n >>);
                     left_way.advance(slab + 1 < slabs ? left_step : 0);

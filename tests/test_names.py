@@ -36,6 +36,9 @@ MODULES = [
         ("cukern.nn", "ModuleList", "a list of modules"),
         ("cukern.nn.functional", "normalize", "vector_norm"),
         ("cukern.random", "PRNGKey", "default_rng"),
+        ("cukern.random", "split", r"rng\.split\(2\)"),
+        ("cukern.optim", "lr_scheduler", "CosineDecay"),
+        ("cukern.testing", "assert_allclose", "assert_close"),
     ],
 )
 def test_modules_say_what_to_write(module: str, name: str, hint: str) -> None:

@@ -1,5 +1,6 @@
 """Optimizers: each updates its parameters in place, all of them in a few launches; and learning-rate schedules."""
 
+from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
 from .adam import Adam, AdamW
 from .clip import clip_by_global_norm
@@ -21,4 +22,4 @@ __all__ = [
     "clip_by_global_norm",
 ]
 
-__getattr__, __dir__ = _missing(__name__, __all__)
+__getattr__, __dir__ = _missing(__name__, __all__, _MODULES["optim"])

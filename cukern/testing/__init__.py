@@ -1,5 +1,6 @@
 """What tests of array code need: comparison by dtype, and gradients checked by finite differences."""
 
+from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
 from .assertions import assert_close
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
@@ -7,4 +8,4 @@ from .strict import strict_tape
 
 __all__ = ["GradcheckError", "NondifferentiableError", "assert_close", "gradcheck", "strict_tape"]
 
-__getattr__, __dir__ = _missing(__name__, __all__)
+__getattr__, __dir__ = _missing(__name__, __all__, _MODULES["testing"])

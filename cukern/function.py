@@ -15,6 +15,9 @@ from .autodiff import tape, writes
 from .autodiff.cotangents import Meta, conform, is_array, is_float, meta, registered, zeros_like
 from .autodiff.tape import Tape
 from .device import capture_hooks
+from .elementwise.function import Elementwise
+from .elementwise.graph import Expr
+from .elementwise.row import ALL
 from .errors import GradientError
 
 __all__ = ["Function", "checkpoint", "once_differentiable", "stop_gradient"]
@@ -121,6 +124,11 @@ class Function:
             GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not one; or a
                 tracked array is an attribute of an argument.
         """
+        if any(isinstance(arg, Expr) for arg in args):
+            raise TypeError(
+                f"{cls.__name__}: a fused function is made of elementwise ones: apply {cls.__name__} before or after "
+                "it, or write cukern.elementwise(..., vjp=...)"
+            )
         held = [_held(cls, i, arg) for i, arg in enumerate(args)] if tape.active() else []
         arrays = [array for inside in held for array in inside.arrays]
         tracked = tape.recording(arrays)
@@ -478,7 +486,17 @@ def stop_gradient(tree: Any) -> Any:
     >>> ck.grad(lambda x: x * stop_gradient(x))(ck.asarray(3.0)).item()
     3.0
     """
-    return pytree.map(lambda leaf: _constant(leaf) if is_array(leaf) else leaf, tree)
+    return pytree.map(_stopped, tree)
+
+
+def _stopped(leaf: Any) -> Any:
+    if isinstance(leaf, Expr):
+        return _STOPPED.apply((leaf,))
+    return _constant(leaf) if is_array(leaf) else leaf
+
+
+#: The identity without a derivative, for symbols.
+_STOPPED = Elementwise("stop_gradient", "x", ALL, "x->x", None, public=False)
 
 
 def _constant(array: Array) -> Array:

@@ -220,6 +220,7 @@ def test_the_list_of_functions_is_up_to_date(capsys: Any) -> None:
     """Made anew by ``python -m cukern functions > docs/namespace.md``."""
     assert cli.main(["functions"]) == 0
     made = capsys.readouterr().out
-    assert made == (Path(__file__).parent.parent / "docs" / "namespace.md").read_text()
+    written = (Path(__file__).parent.parent / "docs" / "namespace.md").read_text()
+    assert made == written, "run: python -m cukern functions > docs/namespace.md"
     for name in ("ck.tanh", "ck.sort", "ck.linalg.svd", "ck.load"):
         assert f"| `{name}` |" in made

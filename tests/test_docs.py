@@ -74,7 +74,8 @@ def test_examples_of_functions_run(page: Any, tmp_path: Path, monkeypatch: pytes
 
 def test_every_function_has_an_example() -> None:
     documented = set(reference.in_full(reference.pages()).values())
-    assert {path for path in documented if "```pycon" not in reference.docstring(path)} == set()
+    missing = {path for path in documented if "```pycon" not in reference.docstring(path)}
+    assert not missing, f"add an example to docs/examples.txt, or to the docstring, for {missing}"
     assert set(reference.examples()) <= documented, "examples of what has no page"
 
 

@@ -34,7 +34,7 @@ def test_import_loads_neither_cupy_nor_a_compiler() -> None:
     assert "subprocess" not in loaded, "importing cukern must not be ready to start a compiler"
 
 
-@pytest.mark.parametrize("module", [cukern, cukern.nn, cukern.optim, cukern.testing])
+@pytest.mark.parametrize("module", [cukern, cukern.nn, cukern.nn.functional, cukern.optim, cukern.testing])
 def test_all_is_what_is_public(module: types.ModuleType) -> None:
     public = {
         name

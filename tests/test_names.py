@@ -101,6 +101,14 @@ def test_modules_and_optimizers_say_what_to_write() -> None:
     with pytest.raises(AttributeError, match="'Linear' object has no attribute 'no_such_name'$"):
         _ = model.no_such_name
 
+    class Mistaken(ck.nn.Module):
+        @property
+        def norm(self) -> object:
+            return self.weigth
+
+    with pytest.raises(AttributeError, match="no attribute 'weigth'"):
+        _ = Mistaken().norm
+
 
 def test_contexts_say_what_to_write() -> None:
     ctx = Context("F", ())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-#: Functions by name, the public ones and those of rooms below that this one needs; each room registers its own.
+#: Functions by name: the public ones, and those of higher rooms that lower ones need; each room registers its own.
 FUNCTIONS: dict[str, Any] = {}
 
 
-#: The same of what operators call most, bound: an instance that is called takes a step more.
+#: Bound ``__call__`` methods of the rows that operators call most: calling one skips a lookup on the instance.
 CALLS: dict[str, Any] = {}
 #: Types of operands that need no closer look: arrays, symbols, Python's numbers.
 _PLAIN: set[type] = {bool, int, float}

@@ -73,9 +73,9 @@ _keys = itertools.count(1)
 _first_key = threading.Lock()
 #: Without a lock, as a signal's handler or a finalizer may make a tape at any time.
 _tapes: set[ref[Tape]] = set()
-#: In the place of a version: the array was written where another tape recorded it, and this one did not.
+#: Stored instead of a version: the array was overwritten while only another tape recorded, so this one lost its value.
 LOST = -1
-#: In the place of what kernels wrote, for the tapes that have met none; it stays empty.
+#: The shared empty dict of tapes that have seen no launch of a raw kernel.
 _NOTHING: dict[Storage, Opaque] = {}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..array import Array
     from . import Device
 
-#: How often an array has become another, whose memory is elsewhere: what was recorded before works on what it was.
+#: Counts the arrays whose memory has been replaced. A graph captured before still uses the old memory.
 replaced = 0
 #: Asked before an array becomes numbers that are constants to tapes; None outside of every strict_tape of the tests.
 refuse: Callable[[Array, str], None] | None = None

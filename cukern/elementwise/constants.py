@@ -1,4 +1,4 @@
-"""Arrays of one number, all from one element that is kept: what derivatives begin with costs no launch."""
+"""Constant arrays as stride-0 views of one cached element: the ones and zeros a gradient starts with need no launch."""
 
 from __future__ import annotations
 

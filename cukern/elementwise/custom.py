@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from ..dtypes import DType
@@ -235,15 +236,15 @@ def elementwise(
         f"({code})",
         types,
         marks,
-        Refused(name) if vjp is None else _checked(name, names, vjp),
+        Refused(name) if vjp is None else partial(_cotangents, name, names, vjp),
         names=names,
         public=False,
         doc=doc or f"``{code}``.",
     )
 
 
-def _checked(
-    name: str, names: Sequence[str], vjp: Callable[..., Any]
-) -> Callable[..., tuple[Expr | None, ...]]:
-    """``vjp`` with what it returns looked at."""
-    return lambda g, *values: cotangents(name, names, vjp(g, *values))
+def _cotangents(
+    name: str, names: Sequence[str], vjp: Callable[..., Any], g: Expr, *values: Expr
+) -> tuple[Expr | None, ...]:
+    """What ``vjp`` returns, looked at."""
+    return cotangents(name, names, vjp(g, *values))

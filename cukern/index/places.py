@@ -1,4 +1,4 @@
-"""Rows of an array moved, added and replaced by the places they are named by: the launches.
+"""Launches of gather, scatter and scatter-add: rows of an array selected by an index array.
 
 An array (outer, size, inner) is named a place along its middle axis. Everything here gives the same bits in every
 run: sums are taken in an order that depends on the places alone, and no float is added by an atomic.
@@ -40,7 +40,7 @@ _ALONG_ITEMS = 4
 #: A GPU adds the columns of an array side by side, each one after another, where they are short or so many that they
 #: keep it busy; else it sorts.
 _SERIAL_COUNT, _SERIAL_COLUMNS = 64, 1 << 16
-#: How many times more places than values there may be for a number a place to cost less than a sort.
+#: With at most this many times as many rows as indices, a counter a row is cheaper than sorting the indices.
 _SPARSE = 8
 
 

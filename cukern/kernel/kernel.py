@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,18 @@ from .bound import BoundKernel, Dim3, as_dim3, compile_error
 from .sizes import LARGEST_INDEX
 
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
+
+
+#: All kernels: a child of a fork has not the threads that held the locks of some.
+_KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for kernel in _KERNELS:
+        kernel._making.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Kernel:
@@ -81,6 +95,7 @@ class Kernel:
         self._bound: dict[Any, BoundKernel] = {}
         #: Held by the thread that compiles a form, while others want the same.
         self._making: dict[Any, threading.Lock] = {}
+        _KERNELS.add(self)
 
     def __repr__(self) -> str:
         return f"Kernel({self.template!r}, block={self.block}, {render.describe(self.variables)})"

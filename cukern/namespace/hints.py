@@ -243,6 +243,10 @@ def hinting(hints: Mapping[str, str]) -> Callable[[object, str], Any]:
     """The method ``__getattr__`` of a class whose objects say what to write for names that they lack."""
 
     def get(self: object, name: str) -> Any:
+        if any(name in vars(cls) for cls in type(self).__mro__):
+            return object.__getattribute__(
+                self, name
+            )  # a property, which raises its own AttributeError again
         raise _absent(type(self), name, hints.get(name, ""))
 
     return get

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import UserDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 from .. import dtypes, pytree
 from ..array import Array
@@ -15,10 +15,23 @@ from ..nn.module import Module, leaves_by_parameter
 _PLAIN = {Array, type(None)}
 
 
+def _unchecked(name: str, value: Any) -> Any:
+    return value
+
+
 class Options(UserDict[str, Any]):
-    """The options of a group by name; steps that were captured are captured anew when one but ``lr`` is set."""
+    """The options of a group by name; steps that were captured are captured anew when one but ``lr`` is set.
+
+    Attributes:
+        check: what each value becomes, by name and value; it refuses what is no option, or out of its range.
+    """
+
+    def __init__(self, options: Mapping[str, Any], check: Callable[[str, Any], Any] = _unchecked) -> None:
+        self.check = check
+        super().__init__(options)
 
     def __setitem__(self, name: str, value: Any) -> None:
+        value = self.check(name, value)
         if name != "lr" and self.get(name) != value:
             capture_hooks.replaced += 1
         super().__setitem__(name, value)
@@ -26,6 +39,10 @@ class Options(UserDict[str, Any]):
     def __delitem__(self, name: str) -> None:
         super().__delitem__(name)
         capture_hooks.replaced += 1
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
+        self.update(other)
+        return self
 
 
 class Group:
@@ -39,7 +56,21 @@ class Group:
 
     def __init__(self, members: Iterable[int], options: dict[str, Any]) -> None:
         self.members = tuple(members)
-        self.options = Options(options)
+        self._options = Options(options, _unchecked)
+
+    @property
+    def options(self) -> Options:
+        """The options that are the group's own."""
+        return self._options
+
+    @options.setter
+    def options(self, options: Mapping[str, Any]) -> None:
+        self._options = Options(options, self._options.check)
+        capture_hooks.replaced += 1
+
+    def checked(self, check: Callable[[str, Any], Any]) -> None:
+        """Have the options checked, those that there are and those that will be set."""
+        self._options = Options(self._options, check)
 
     def __repr__(self) -> str:
         return f"Group({len(self.members)} parameters, {self.options})"

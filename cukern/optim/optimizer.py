@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
@@ -67,11 +68,7 @@ class Optimizer:
         for name, value in options.items():
             setattr(self, name, value)
         for i, group in enumerate(groups):
-            for name, value in group.options.items():
-                if name not in self._checks:
-                    known = ", ".join(self._checks)
-                    raise TypeError(f"parameters[{i}]: {name!r} is no option of a group; these are: {known}")
-                group.options[name] = self._checks[name](f"parameters[{i}][{name!r}]", value)
+            group.checked(partial(_checked, self._checks, f"parameters[{i}]"))
             self._check_together(self._options(group))
         self.steps = 0
         self._state: list[dict[str, Array]] = [{} for _ in found]
@@ -80,7 +77,8 @@ class Optimizer:
         self._rates: list[float] = []
         self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
         self._forget()
-        self._expect_step()
+        with suppress(Exception):  # of a subclass that is not whole yet; the step meets it
+            self._expect_step()
 
     __getattr__ = hinting(OPTIMIZER)
 
@@ -301,6 +299,18 @@ class Optimizer:
                 raise ValueError(f"{owner}: missing '{self.names[i]}.{missing[0]}'")
         self.steps, self._state, self._updates = steps, loaded, updates
         capture_hooks.replaced += 1  # steps that were captured before go on with what was there
+
+
+def _checked(checks: Mapping[str, Callable[[str, Any], Any]], owner: str, name: str, value: Any) -> Any:
+    """An option of a group.
+
+    Raises:
+        TypeError: there is no option of the name, or its value has another type.
+        ValueError: it is out of its range.
+    """
+    if name not in checks:
+        raise TypeError(f"{owner}: {name!r} is no option of a group; these are: {', '.join(checks)}")
+    return checks[name](f"{owner}[{name!r}]", value)
 
 
 def check(name: str, value: Any, below: float = float("inf")) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -170,10 +171,9 @@ def reduction(
     variables(name, "post_map_expr", post_map_expr, "an")
     if vjp is not None:
         check_vjp(name, vjp, ("g", *values.names, "the result", "the number of values"))
-        rule = Rule(_cotangent(name, values.names, vjp), operands=True)
+        rule = Rule(partial(_cotangents, name, values.names, vjp), operands=True)
     else:
-        refused = Refused(name)
-        rule = Rule(lambda g, x, y, e, n: refused(g, *x, y), operands=True)
+        rule = Rule(partial(_refused, Refused(name)), operands=True)
     row = Reduction(
         name,
         push="combine(a, A(x))",
@@ -185,6 +185,12 @@ def reduction(
     return CustomReduction(row, values, rule, truth, doc or f"``{map_expr}`` combined by ``{reduce_expr}``.")
 
 
-def _cotangent(name: str, names: Sequence[str], vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """``vjp`` as the cotangents of a rule, what it returns looked at."""
-    return lambda g, x, y, e, n: cotangents(name, names, vjp(g, *x, y, n))
+def _cotangents(
+    name: str, names: Sequence[str], vjp: Callable[..., Any], g: Any, x: Any, y: Any, e: Any, n: Any
+) -> Any:
+    """What ``vjp`` returns, looked at."""
+    return cotangents(name, names, vjp(g, *x, y, n))
+
+
+def _refused(refused: Refused, g: Any, x: Any, y: Any, e: Any, n: Any) -> Any:
+    return refused(g, *x, y)

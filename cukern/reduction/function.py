@@ -36,6 +36,10 @@ class Span(NamedTuple):
     parameter: float
 
 
+def _count(span: Span) -> float:
+    return float(span.n)
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """The derivative of a reduction, an expression that becomes part of one elementwise kernel.
@@ -50,7 +54,7 @@ class Rule:
     """
 
     cotangent: Callable[[Any, Any, Any, Any, Any], Any]
-    number: Callable[[Span], float] = lambda span: float(span.n)
+    number: Callable[[Span], float] = _count
     other: Literal["", "mean", "count"] = ""
     operands: bool = False
 
@@ -155,7 +159,6 @@ class Reduce:
         neutral: the number that changes no result, for what ``where`` leaves out.
         join: the function that takes ``initial`` in.
         without: the reduction that it is for dtypes without NaN, where it leaves NaN out.
-        oracle: the NumPy function of the same values, where its name is another.
         doc: the first line of the docstring; the rest follows from the class and the row.
     """
 
@@ -178,14 +181,12 @@ class Reduce:
         neutral: float = 0.0,
         join: str = "",
         without: Reduce | None = None,
-        oracle: str = "",
         doc: str = "",
         public: bool = True,
     ) -> None:
         self.row, self.result, self.rule = row, result, rule
         self.neutral, self.join, self.without = neutral, join, without
         self.name = self.__name__ = row.name
-        self.oracle = oracle or row.name
         self.__doc__ = f"{doc}\n{self.arguments}"
         if public:
             FUNCTIONS[row.name] = self

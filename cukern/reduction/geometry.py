@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..elementwise.geometry import WIDEST, Strides
 from ..kernel import Kernel
+from ..kernel.sizes import divide_up, power_of_two
 
 SERIAL = Kernel("reduction/reduce.cu", block=1)
 ROWS = Kernel("reduction/rows.cu", block=256)
@@ -154,14 +155,6 @@ class Work:
         return self.grid[1]
 
 
-def _divide_up(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()
-
-
 def _kind(step: int) -> str:
     return {1: "unit", 0: "zero"}.get(step, "any")
 
@@ -210,13 +203,13 @@ def serial(task: Task) -> Work:
     outer_piece, inner_piece = _cut(outer, inner, pieces)
     pieces = -(-outer // outer_piece) * -(-inner // inner_piece) if size else 1
     kept = len(task.kept) - (tile > 1)
-    tasks = math.prod(task.kept[:kept]) * (_divide_up(task.kept[-1], tile) if tile > 1 else 1)
+    tasks = math.prod(task.kept[:kept]) * (divide_up(task.kept[-1], tile) if tile > 1 else 1)
     rows_piece = rows_piece if pieces == 1 else 1
     tail: tuple[int, ...] = (outer, inner, outer_piece, inner_piece)
     if tile > 1:
-        tail += (task.kept[-1], _divide_up(task.kept[-1], tile))
+        tail += (task.kept[-1], divide_up(task.kept[-1], tile))
     variables = _common(task, 1, kept) | {"tile": tile, "unroll": unroll}
-    grid = (_divide_up(tasks, rows_piece), pieces, 1)
+    grid = (divide_up(tasks, rows_piece), pieces, 1)
     return Work(SERIAL, variables, grid, 1, _layout(task, kept, True), (*tail, tasks, rows_piece))
 
 
@@ -286,8 +279,8 @@ class _Rows(NamedTuple):
 def _share_rows(rows: int, packs: int, most: int, peel: bool, shape: RowShape) -> _Rows:
     block = shape.block
     if packs <= shape.warp and (rows * 32 >= 2**17 or packs <= 32 * most):
-        lanes = min(32, _power_of_two(packs))
-        unroll = min(most, _power_of_two(_divide_up(packs, lanes)))
+        lanes = min(32, power_of_two(packs))
+        unroll = min(most, power_of_two(divide_up(packs, lanes)))
         single = packs <= lanes * unroll and not peel
         at_once = most // unroll if single and rows * lanes >= 2**17 else 1
         return _Rows(block, lanes, unroll, at_once, packs)
@@ -296,9 +289,9 @@ def _share_rows(rows: int, packs: int, most: int, peel: bool, shape: RowShape) -
         return _Rows(shape.long, shape.long, most, 1, packs)
     pieces = 1
     if rows < shape.blocks // 2:
-        pieces = min(_divide_up(packs, block * most), _divide_up(shape.blocks, rows))
-    rounds = _divide_up(packs, block * most * pieces)
-    unroll = min(most, _power_of_two(_divide_up(packs, block)))
+        pieces = min(divide_up(packs, block * most), divide_up(shape.blocks, rows))
+    rounds = divide_up(packs, block * most * pieces)
+    unroll = min(most, power_of_two(divide_up(packs, block)))
     return _Rows(block, block, unroll, 1, rounds * block * most if pieces > 1 else packs)
 
 
@@ -310,7 +303,7 @@ def _rows(task: Task) -> Work:
     packs = task.outer * (task.inner // width)
     shared = _share_rows(task.rows, max(1, packs), most, peel, shape)
     step = shared.lanes * shared.unroll
-    pieces = max(1, _divide_up(packs, max(1, shared.piece)))
+    pieces = max(1, divide_up(packs, max(1, shared.piece)))
     variables = _common(task, shared.block, len(task.kept)) | {
         "width": width,
         "lanes": shared.lanes,
@@ -321,7 +314,7 @@ def _rows(task: Task) -> Work:
         "exact": not peel and packs % step == 0 and shared.piece % step == 0 and packs > 0,
         "rounded": shared.unroll * width * task.value <= _VALUES,
     }
-    grid = (_divide_up(task.rows, shared.block // shared.lanes * shared.rows), pieces, 1)
+    grid = (divide_up(task.rows, shared.block // shared.lanes * shared.rows), pieces, 1)
     tail = (task.rows, task.inner, packs, max(1, shared.piece))
     return Work(ROWS, variables, grid, shared.block, _layout(task, len(task.kept), False), tail)
 
@@ -342,28 +335,28 @@ def _columns(task: Task) -> Work:
     """Threads along the last kept axis."""
     shape, places = COLUMN_SHAPE, task.outer * task.inner
     width = _column_width(task)
-    unroll = min(_unroll(task, width, shape.flight), _power_of_two(max(1, places)))
+    unroll = min(_unroll(task, width, shape.flight), power_of_two(max(1, places)))
     columns = task.kept[-1]
     packs = columns // width
-    down = min(shape.down, _power_of_two(_divide_up(max(1, places), unroll)))
-    tiles = _divide_up(packs, shape.block // down)
+    down = min(shape.down, power_of_two(divide_up(max(1, places), unroll)))
+    tiles = divide_up(packs, shape.block // down)
     # A few hundred places are one launch's: more threads one below the other instead of a second launch.
     few = places <= shape.few * unroll
     while few and task.rows // columns * tiles < shape.blocks // 2 and down < 32 and down * unroll < places:
         down *= 2
-        tiles = _divide_up(packs, shape.block // down)
-    across = _divide_up(packs, tiles)
-    down = min(shape.block // across, _power_of_two(_divide_up(max(1, places), unroll)))
+        tiles = divide_up(packs, shape.block // down)
+    across = divide_up(packs, tiles)
+    down = min(shape.block // across, power_of_two(divide_up(max(1, places), unroll)))
     blocks = task.rows // columns * tiles
     pieces = 1
     if blocks < shape.blocks // 2 and not few:
-        pieces = max(1, min(_divide_up(shape.blocks, blocks), places // (2 * down * unroll)))
-    rounds = max(1, _divide_up(places, down * unroll * pieces))
+        pieces = max(1, min(divide_up(shape.blocks, blocks), places // (2 * down * unroll)))
+    rounds = max(1, divide_up(places, down * unroll * pieces))
     piece = rounds * down * unroll if pieces > 1 else max(1, places)
     kept = len(task.kept) - 1
     variables = _common(task, shape.block, kept)
     variables |= {"width": width, "unroll": unroll, "across": across, "down": down}
-    grid = (blocks, max(1, _divide_up(places, piece)), 1)
+    grid = (blocks, max(1, divide_up(places, piece)), 1)
     tail = (columns, tiles, task.inner, places, piece)
     return Work(COLUMNS, variables, grid, shape.block, _layout(task, kept, True), tail)
 
@@ -373,5 +366,5 @@ def joined(rows: int, pieces: int, on_host: bool) -> tuple[int, int, int]:
     if on_host:
         return 1, 1, rows
     block = 256 if pieces <= 2048 else 1024
-    lanes = min(32, _power_of_two(_divide_up(pieces, 4))) if pieces <= 128 else block
-    return block, lanes, _divide_up(rows * lanes, block)
+    lanes = min(32, power_of_two(divide_up(pieces, 4))) if pieces <= 128 else block
+    return block, lanes, divide_up(rows * lanes, block)

@@ -23,7 +23,10 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e
 
 def oracle(row: Row) -> Callable[..., Any]:
     """NumPy's function of the same values."""
-    return getattr(np, row.oracle) if isinstance(row.oracle, str) else row.oracle
+    if not isinstance(row.oracle, str):
+        return row.oracle
+    assert hasattr(np, row.oracle), f"{row.name}: NumPy has no {row.oracle!r}: give the row oracle="
+    return getattr(np, row.oracle)
 
 
 def sample(row: Row, dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarray:

@@ -115,6 +115,42 @@ if child:
     assert sorted(run(program).split()) == ["child", "parent"]
 
 
+def test_a_fork_while_kernels_are_compiled() -> None:
+    """By the worker, which waits for a file's lock as the fork begins, and by a thread of the user's."""
+    program = """
+import os, tempfile, threading
+os.environ["CUKERN_CACHE_DIR"] = tempfile.mkdtemp()
+import cukern as ck
+
+scope = ck.device("host")
+scope.__enter__()
+x = ck.asarray([1.0, 2.0])
+ck.sin(x)
+with ck.Tape() as tape:
+    tape.watch(x)
+    ck.fuse(lambda x: ck.sin(x) * ck.exp(ck.cos(x)))(x)
+kernel = ck.Kernel('extern "C" __global__ void k(<< elem >>* y, int n) { y[0] = n; }')
+other = threading.Thread(target=lambda: kernel.bind(elem=ck.float64))
+other.start()
+child = os.fork()
+with ck.device("host"):
+    kernel.bind(elem=ck.float64)
+print("child" if child == 0 else "parent", flush=True)
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    assert sorted(run(program).split()) == ["child", "parent"]
+
+
+def test_where_no_thread_may_be_started_nothing_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    ahead.ahead(lambda: None)
+    assert ahead._worker is None and not ahead._jobs
+
+
 def test_python_ends_without_what_nobody_waits_for() -> None:
     program = """
 import time

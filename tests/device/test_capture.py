@@ -93,6 +93,20 @@ def test_other_options_may_change_between_calls(device: ck.Device) -> None:
     assert results[0] == results[1]
     optimizer.weight_decay = 0.5
     assert capture_hooks.replaced > before
+    (group,) = optimizer.groups
+    for change in (
+        lambda: group.options.__ior__({"eps": 0.5}),
+        lambda: setattr(group, "options", {"eps": 0.25}),
+    ):
+        before = capture_hooks.replaced
+        change()
+        assert capture_hooks.replaced > before
+    with pytest.raises(
+        ValueError, match=r"parameters\[0\]\['eps'\]: expected a number in \[0, inf\), got -1"
+    ):
+        group.options["eps"] = -1
+    with pytest.raises(TypeError, match="'epsilon' is no option of a group; these are: lr, betas"):
+        group.options |= {"epsilon": 1.0}
     with pytest.raises(ValueError, match=r"betas\[0\]: expected a number in \[0, 1.0\), got 2"):
         optimizer.betas = (2, 0.5)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -276,3 +277,17 @@ def test_what_does_not_compile_is_reported_with_its_text(device: ck.Device) -> N
     ):
         with pytest.raises(ck.CompileError, match="nosuch"):
             make()(ck.asarray([1.0]))
+
+
+def _doubled(g: Any, x: Any, *rest: Any) -> Any:
+    return 2 * g * x
+
+
+def test_functions_are_pickled(device: ck.Device) -> None:
+    squared = ck.elementwise("squared", "x * x", vjp=_doubled)
+    energy = ck.reduction("energy", "x * x", "a + b", identity=0, vjp=_doubled)
+    x = ck.asarray(W)
+    for function in (squared, energy):
+        again = pickle.loads(pickle.dumps(function))
+        assert again(x).tolist() == function(x).tolist()
+        assert_close(ck.grad(lambda x, f=again: ck.sum(f(x)))(x), 2 * W)

@@ -261,3 +261,25 @@ def test_numpys_functions_of_symbols(device: ck.Device) -> None:
     assert_close(made, np.exp(x.numpy()) + x.numpy() + 1, rtol=1e-6)
     with pytest.raises(TypeError, match="numpy.spacing"):
         ck.fuse(lambda x: np.spacing(x))(x)
+
+
+def test_constants_of_a_fused_function(device: ck.Device) -> None:
+    def f(x: Any) -> Any:
+        return x * ck.sin(ck.stop_gradient(x)) + ck.stop_gradient(ck.exp(x))
+
+    x = ck.asarray([1.0, 2.0], dtype="float64")
+    total = ck.grad(lambda x: ck.fuse(f)(x).sum())
+    assert_close(total(x), np.sin(x.numpy()), rtol=1e-14)
+    assert_close(ck.grad(lambda x: total(x).sum())(x), np.zeros(2))
+
+
+def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -> None:
+    class Scaled(ck.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return 2 * x
+
+    with pytest.raises(
+        TypeError, match="Scaled: a fused function is made of elementwise ones: .* cukern.elementwise"
+    ):
+        ck.fuse(lambda x: Scaled.apply(x))(ck.ones(2))

@@ -112,6 +112,8 @@ def test_forms_of_dynamic_shared_memory(declaration, at_file_scope):
         "__align__(128) __shared__ int s[32];",
         "__shared__ alignas(128) int s[32];",
         "static __shared__ alignas(128) int s[32];",
+        "__shared__ alignas(4) alignas(128) int s[32];",
+        "/* unlike __shared__ memory */ __shared__ int alignas(128) s[32];",
         "alignas(128) __shared__ int s[32];",
         "volatile __shared__ int __align__(128) s[32];",
     ],
@@ -120,6 +122,14 @@ def test_forms_of_aligned_shared_memory(declaration):
     odd = "__shared__ char first[3]; first[threadIdx.x % 3] = 1;"
     before = f"{odd} {declaration} s[t] = t + (unsigned long long)s % 128; __syncthreads();"
     assert lanes("s[31 - t]", "int", np.int32, before=before).tolist() == list(range(31, -1, -1))
+
+
+def test_alignments_beside_comments_and_text_stay_where_they_are():
+    before = """// faster than __shared__ memory
+    struct alignas(16) Three { float v[3]; };
+    const char text[] = "__shared__ alignas(16)";
+    """
+    assert lanes("sizeof(Three) * 100 + text[0]", "int", np.int32, before=before).tolist() == [1695] * 32
 
 
 def test_more_static_shared_memory_than_cuda_allows_is_refused():

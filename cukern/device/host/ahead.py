@@ -9,28 +9,37 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 _jobs: list[Callable[[], object]] = []
 _worker: threading.Thread | None = None
 _starting = threading.Lock()
 #: Held while a job runs, and while the process forks: a child has no thread that could release a job's locks.
 _busy = threading.Lock()
+#: Seconds that a fork waits for the job that runs: a job may wait for a lock that the forking thread holds.
+_PATIENCE = 5.0
+_waited = False
 
 
 def ahead(job: Callable[[], object]) -> None:
     """Run ``job`` on another thread, the job given last first, before Python ends or never.
 
     What goes wrong there is left for the thread that will do the same: it meets the error itself. A process that
-    may use only one core gains nothing and starts none.
+    may use only one core gains nothing and starts none, nor does one that can start no thread.
     """
     global _worker
     if len(os.sched_getaffinity(0)) < 2 or threading.current_thread() is _worker:
         return
+    _register()
     with _starting:
         _jobs.append(job)
         if _worker is None or not _worker.is_alive():
             _worker = threading.Thread(target=_work, name="cukern compiler")
-            _worker.start()
+            try:
+                _worker.start()
+            except RuntimeError:  # no thread may be started, or Python ends
+                _worker = None
+                _jobs.clear()
 
 
 def settle() -> None:
@@ -51,22 +60,28 @@ def _work() -> None:
             job()
 
 
-def _forked() -> None:
-    global _worker
-    _worker = None
-    _jobs.clear()
-    _busy.release()
-    _starting.release()
+@cache
+def _register() -> None:
+    # Before a fork the hooks that were registered last run first: this one before that of filelock, which jobs use.
+    import filelock  # noqa: F401
+
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)
 
 
 def _before_fork() -> None:
+    global _waited
     _starting.acquire()
-    _busy.acquire()
+    _waited = _busy.acquire(timeout=_PATIENCE)
 
 
 def _after_fork() -> None:
-    _busy.release()
+    if _waited:
+        _busy.release()
     _starting.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)
+def _forked() -> None:
+    global _worker, _starting, _busy
+    _worker = None
+    _jobs.clear()
+    _starting, _busy = threading.Lock(), threading.Lock()

@@ -22,10 +22,11 @@ _COLLECTIVES = frozenset(
 )
 _BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 
-#: Static shared memory whose alignment stands behind ``__shared__``.
+#: Static shared memory whose alignment stands behind ``__shared__``; comments and literals are passed over.
 _SHARED_ALIGNED = re.compile(
-    rb"\b((?:(?:static|const|volatile)\s+)*)__shared__\s[^;{}()=]*?"
-    rb"(\balignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))"
+    rb"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|"""
+    rb"""(\b(?:(?:static|const|volatile)\s+)*__shared__\s[^;{}()=/"']*?"""
+    rb"""((?:\balignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)+))"""
 )
 
 #: Bytes from the first to before the second become the text.
@@ -84,8 +85,9 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
 def _alignment_edits(text: bytes) -> Iterator[Edit]:
     """``alignas`` moved before ``__shared__``: C++ wants it first, CUDA's own guide puts it second."""
     for found in _SHARED_ALIGNED.finditer(text):
-        yield found.start(2), found.end(2), ""
-        yield found.start(), found.start(), found[2].decode() + " "
+        if found[1] is not None:
+            yield found.start(2), found.end(2), ""
+            yield found.start(1), found.start(1), found[2].decode() + " "
 
 
 def _rewritten(unit: Unit, fibers: bool) -> str:

@@ -30,6 +30,8 @@ _backward_sums = Kernel("nn/layer_norm/backward_sums.cu", name="layer_norm_backw
 
 #: Rows that the host sums the gradients of weight and bias over, each into a row of its own.
 _HOST_SLOTS = 32
+#: Elements that the host's derivative is tried on at most, so that it is compiled ahead of need.
+_REHEARSED = 1 << 17
 #: Turns of a group at least where it has sums for weight and bias, written once, and all multiprocessors work.
 _ROWS_EACH = 8
 
@@ -77,13 +79,13 @@ def _bound(
 
 @cache
 def _expect_backward(device: Device, elem: dtypes.DType, rows: int, columns: int) -> None:
-    """Have the host's derivative compiled beside the forward pass: all of its kernels run on a few rows."""
+    """Have the host's derivative compiled beside the forward pass: all of its kernels run on a few short rows."""
 
     def rehearse() -> None:
         x = zeros((rows, columns), elem, device)
         launch_backward(x, x, None, zeros((rows, 2), dtypes.info(elem).acc, device), columns)
 
-    if device.style == "serial":
+    if device.style == "serial" and rows * columns <= _REHEARSED:
         device.backend.ahead(rehearse)
 
 

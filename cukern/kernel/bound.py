@@ -1,0 +1,202 @@
+"""A kernel compiled for one device, and its launches: checked once for a form of arguments, then replayed."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ..array import Array
+from ..autodiff import tape, writes
+from ..device import Device
+from ..device.interface import CompiledFunction, CompilerFailure, Prepared
+from ..errors import CompileError, LaunchError
+from ..text import render, signature
+from . import arguments
+
+Dim3 = tuple[int, int, int]
+#: Forms of arguments that a kernel remembers to have checked.
+_CAPACITY = 4096
+
+
+def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
+    """``value``, an integer or a tuple, list or 1-D array of them, as three sizes, the missing ones 1.
+
+    Raises:
+        LaunchError: not one to three integers that are at least 0.
+    """
+    several = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    given: tuple[Any, ...] = tuple(cast("Sequence[int]", value)) if several else (value,)
+    try:
+        sizes = [operator.index(n) for n in given]
+    except TypeError:
+        sizes = []
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+        raise LaunchError(f"{argument}: expected one to three integers that are at least 0, got {value!r}")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+class BoundKernel:
+    """A kernel whose template variables are all bound, compiled for one device.
+
+    Attributes:
+        device: the device that it runs on.
+        rendered: the text and the variables that it was rendered from.
+        signature: the parsed name and parameters.
+        block: threads of a block along x, y and z.
+        function: what the device compiled; it launches checked values without a check of its own.
+    """
+
+    def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
+        unit = signature.parse(rendered.text, render.is_own(rendered.template))
+        self.device = device
+        self.rendered = rendered
+        self.signature = unit.signature
+        self.block = block
+        _check_block(block, device, self.signature.name)
+        try:
+            self.function: CompiledFunction = device.backend.compile(device.index, unit)
+        except CompilerFailure as failure:
+            raise compile_error(failure.log, rendered, device) from None
+        _check_bounds(block, self.attributes, self.signature)
+        self._prepared: dict[tuple[Any, ...], Prepared] = {}
+        self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
+        self._converters = arguments.converters(unit.signature, device)
+        self._written = [i for i, p in enumerate(unit.signature.params) if not p.const and p.kind != "scalar"]
+
+    @property
+    def attributes(self) -> Mapping[str, int]:
+        """CUDA's function attributes, those that the device knows."""
+        return self.function.attributes
+
+    def __call__(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> None:
+        """Launch on the current stream.
+
+        Args:
+            args: one argument a parameter: an Array (or None, a null pointer), a number, or ``bytes``.
+            grid: blocks along x, y and z; a zero launches nothing.
+            shared: bytes of dynamic shared memory a block.
+
+        Raises:
+            LaunchError: an argument does not fit its parameter, or the launch its device.
+            KernelFault: the kernel failed while it ran.
+        """
+        if not self.device.is_current():
+            with self.device.activate():
+                return self(args, grid, shared)
+        name = self.signature.name
+        if len(args) != len(self._converters):
+            wanted = ", ".join(f"{p.type_text} {p.name}" for p in self.signature.params)
+            raise LaunchError(
+                f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
+            )
+        key: tuple[Any, ...] = ()
+        if self.device.style == "simt":
+            if not isinstance(grid, (int, tuple)):
+                grid = as_dim3(grid, "grid")
+            key = (grid, shared, *_forms(args))
+            launch = self._prepared.get(key)
+            if launch is not None and self._launch_again(launch, args):
+                return
+        values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
+        if self._written:
+            arguments.check_overlap(self.signature, values, self._written)
+        blocks = as_dim3(grid, "grid")
+        if 0 in blocks:
+            return
+        self._check_launch(blocks, shared)
+        try:
+            self.function(blocks, self.block, shared, values)
+        finally:  # a kernel that fails on the way has written what it has
+            self._bump(args)
+        if key and arguments.plain(self.signature, args, values):
+            if len(self._prepared) >= _CAPACITY:
+                self._prepared.clear()
+            made = self.function.prepare(blocks, self.block, shared, ())
+            self._prepared[grid, shared, *_forms(args)] = made
+
+    def _launch_again(self, launch: Prepared, args: Sequence[Any]) -> bool:
+        """Launch on a GPU what a call of the same form has checked; False where a number needs more care."""
+        arguments.check_spans(self.signature, args, self._written)
+        pairs = zip(self._converters, args, strict=True)
+        values = [
+            arg._operand if isinstance(arg, Array) else 0 if arg is None else convert(arg)
+            for convert, arg in pairs
+        ]
+        try:
+            launch(*values)
+        except OverflowError:
+            return False
+        self._bump(args)
+        return True
+
+    def _bump(self, args: Sequence[Any]) -> None:
+        for i in self._written:
+            if args[i] is not None:
+                args[i]._bump(self.signature.name)
+        if tape.active():
+            arrays = [
+                (p.name, a) for p, a in zip(self.signature.params, args, strict=True) if isinstance(a, Array)
+            ]
+            writes.launched(
+                self.signature.name, arrays, [args[i] for i in self._written if args[i] is not None]
+            )
+
+    def _check_launch(self, grid: Dim3, shared: int) -> None:
+        limits = self.device.properties
+        for axis, size, limit in zip("xyz", grid, limits.max_grid, strict=True):
+            if size > limit:
+                raise LaunchError(
+                    f"{self.signature.name}: grid.{axis} is {size}, and {limits.name} takes {limit} at most"
+                )
+        if not isinstance(shared, int) or shared < 0:
+            raise LaunchError(f"{self.signature.name}: shared: expected bytes, at least 0, got {shared!r}")
+        if self._static_shared + shared > limits.max_shared_memory_per_block:
+            raise LaunchError(
+                f"{self.signature.name}: shared is {shared} bytes beside {self._static_shared} static ones, "
+                f"and {limits.name} has {limits.max_shared_memory_per_block} a block"
+            )
+
+
+def _forms(args: Sequence[Any]) -> list[Any]:
+    """What the checks of a launch depend on: layouts, and the types of what are no arrays."""
+    return [arg._layout or arg._planned() if isinstance(arg, Array) else type(arg) for arg in args]
+
+
+def _check_block(block: Dim3, device: Device, name: str) -> None:
+    limits = device.properties
+    threads = block[0] * block[1] * block[2]
+    if threads > limits.max_threads_per_block or any(
+        n > m for n, m in zip(block, limits.max_block, strict=True)
+    ):
+        raise LaunchError(
+            f"{name}: block is {block}, {threads} threads; {limits.name} takes "
+            f"{limits.max_threads_per_block} at most, and {limits.max_block} along x, y and z"
+        )
+    if threads == 0:
+        raise LaunchError(f"{name}: block is {block}; expected at least one thread")
+
+
+def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.Signature) -> None:
+    threads = block[0] * block[1] * block[2]
+    given = (attributes.get("max_threads_per_block"), parsed.max_threads)
+    allowed = min((n for n in given if n is not None), default=threads)
+    if threads > allowed:
+        raise LaunchError(
+            f"{parsed.name}: block is {block}, {threads} threads; this kernel, by its __launch_bounds__ or "
+            f"its registers, takes {allowed} at most"
+        )
+
+
+def compile_error(log: str, rendered: render.Rendered, target: object) -> CompileError:
+    """The error of a text that does not compile, with the line of the template that it is about."""
+    parts = [f"{rendered.template} does not compile for {target}", log.strip()]
+    spot = render.locate(log)
+    if spot is not None:
+        name, line = spot
+        parts += [f"{name}, line {line}:", render.excerpt(render.source_of(name), line)]
+    parts.append(f"bound variables: {render.describe(rendered.variables)}")
+    return CompileError("\n".join(parts), log, rendered.text)

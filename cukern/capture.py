@@ -210,7 +210,7 @@ class _Graph:
         return result, graph
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:
-        """See :func:`.live.numbers`."""
+        """See :func:`.device.capture_hooks.numbers`."""
         found = np.asarray(values(), dtype)
         start, end = self._used, self._used + found.nbytes
         if end > _LIVE_BYTES:
@@ -221,7 +221,7 @@ class _Graph:
         return Array._wrap(self._live[start:end].view(dtype), self.device)
 
     def repeat(self, action: Callable[[], None]) -> None:
-        """See :func:`.live.repeated`."""
+        """See :func:`.device.capture_hooks.repeated`."""
         self._order.append(("action", action))
 
     def workspace(self, nbytes: int) -> Any:

@@ -135,7 +135,7 @@ class Geometry:
 
 
 def geometry(style: Style, rows: int, columns: int) -> Geometry:
-    """The launch shape for a kind of device: long plain loops on the host, coalesced threads on a GPU."""
+    """The launch shape for a style: long plain loops where it is serial, coalesced threads else."""
     if style == "serial":
         return Geometry(1, 1, max(1, _HOST_PIECE // columns), _HOST_PIECE)
     if rows == 1:

@@ -151,7 +151,7 @@ class Task(NamedTuple):
 
 
 def shape_for(style: Style, task: Task) -> Shape:
-    """The launch shape for a kind of device."""
+    """The launch shape for a style of device."""
     if style == "serial":
         tile = _TILE if task.inner > 1 else 1
         return Serial(1, tile, max(tile, _PIECE // max(1, task.n)))

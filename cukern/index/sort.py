@@ -58,7 +58,7 @@ class Shape(NamedTuple):
 
 
 def shape_for(style: Style, n: int) -> Shape:
-    """The launch shape for rows of ``n`` elements on a kind of device."""
+    """The launch shape for rows of ``n`` elements by a style of device."""
     return Shape(1, 1, 16) if style == "serial" else Shape(256, min(256, power_of_two(divide_up(n, 8))), 8)
 
 

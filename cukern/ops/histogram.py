@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
 
 def shape_for(style: Style, n: int, bins: int) -> Shape:
-    """The launch shape for ``n`` elements on a kind of device."""
+    """The launch shape for ``n`` elements by a style of device."""
     if style == "serial":
         blocks = int(np.clip(n >> 16, 1, np.clip((1 << 22) // bins, 1, 16)))
         return Shape(1, "own", divide_up(n, blocks))

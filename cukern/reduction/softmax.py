@@ -65,7 +65,7 @@ class Geometry(NamedTuple):
 
 
 def geometry(style: Style, rows: int, columns: int, n: int) -> Geometry:
-    """The launch shape for a kind of device.
+    """The launch shape for a style of device.
 
     Args:
         rows: how many there are.

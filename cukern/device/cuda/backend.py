@@ -63,7 +63,7 @@ class CudaFunction:
         tail: Sequence[Any],
         structs: Sequence[int] = (),
     ) -> Prepared:
-        """See :class:`.base.CompiledFunction`: the driver's launch, its parameters in memory that is kept."""
+        """See :class:`..interface.CompiledFunction`: the driver's launch, its parameters in memory that is kept."""
         leading = len(self._params) - len(tail)
         bytes_of = iter(structs)
         codes = [
@@ -199,22 +199,22 @@ class CudaBackend:
             return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
 
     def ahead(self, job: Callable[[], object]) -> None:
-        """Never: see :class:`.base.Backend`."""
+        """Never: see :class:`..interface.Backend`."""
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
-        """See :class:`.base.Backend`."""
+        """See :class:`..interface.Backend`."""
         return partial(self.xp.cuda.alloc, nbytes)
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        """See :class:`.base.Backend`."""
+        """See :class:`..interface.Backend`."""
         return self.xp.empty(shape, dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        """See :class:`.base.Backend`."""
+        """See :class:`..interface.Backend`."""
         return self.xp.zeros(shape, dtype)
 
     def operand(self, data: Any) -> int:
-        """See :class:`.base.Backend`: the address."""
+        """See :class:`..interface.Backend`: the address."""
         return 0 if data is None else int(data.data.ptr)
 
     def synchronize(self, index: int) -> None:

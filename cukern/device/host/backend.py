@@ -322,7 +322,7 @@ class HostFunction:
         tail: Sequence[Any],
         structs: Sequence[int] = (),
     ) -> Prepared:
-        """See :class:`.base.CompiledFunction`: all but the leading arguments packed once."""
+        """See :class:`..interface.CompiledFunction`: all but the leading arguments packed once."""
         leading = len(self._codes) - len(tail)
         items = [
             value if convert is None else convert(value)
@@ -401,25 +401,25 @@ class Host:
         return HostFunction(unit, build_kernel(source(unit)))
 
     def ahead(self, job: Callable[[], object]) -> None:
-        """See :class:`.base.Backend`."""
+        """See :class:`..interface.Backend`."""
         ahead(job)
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
-        """See :class:`.base.Backend`."""
+        """See :class:`..interface.Backend`."""
         if nbytes <= LARGEST_COPY:
             return partial(np.empty, shape, dtype)
         return allocation(_runtime(), shape, dtype, nbytes, False)
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        """See :class:`.base.Backend`: what is large lies between red zones."""
+        """See :class:`..interface.Backend`: what is large lies between red zones."""
         return _allocation(shape, dtype, False)()
 
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        """See :class:`.base.Backend`: what is large lies between red zones."""
+        """See :class:`..interface.Backend`: what is large lies between red zones."""
         return _allocation(shape, dtype, True)()
 
     def operand(self, data: Any) -> int:
-        """See :class:`.base.Backend`: the runtime reads address and size off the ndarray itself."""
+        """See :class:`..interface.Backend`: the runtime reads address and size off the ndarray itself."""
         return id(data)
 
     def synchronize(self, index: int) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from typing import Any
 
 import ml_dtypes
@@ -41,43 +41,80 @@ class Info:
     """One row of the dtype table.
 
     Attributes:
-        name: the dtype's name, such as ``"float32"``.
         dtype: the NumPy dtype.
         cxx: the C++ type that stores one element.
         acc: the dtype that kernels compute and accumulate in.
         kind: ``"b"`` bool, ``"i"`` signed, ``"u"`` unsigned, ``"f"`` floating.
-        itemsize: bytes of one element.
+        format: the code of the :mod:`struct` module that packs a scalar; of an ``extension``, its bits.
+        safetensors: the dtype's name in safetensors files.
+        aliases: further C++ names of ``cxx``.
+        pairs: the C++ names of CUDA's vector of two.
+        blas: CUDA's cudaDataType; -1 for those that cuBLAS multiplies none of.
     """
 
-    name: str
     dtype: DType
     cxx: str
-    acc: DType
     kind: str
+    acc: DType
+    format: str
+    safetensors: str
+    aliases: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
+    blas: int = -1
 
-    @property
+    @cached_property
+    def name(self) -> str:
+        """The dtype's name, such as ``"float32"``."""
+        return "bool" if self.kind == "b" else self.dtype.name
+
+    @cached_property
     def itemsize(self) -> int:
+        """Bytes of one element."""
         return self.dtype.itemsize
 
+    @cached_property
+    def narrow(self) -> bool:
+        """Whether kernels compute in a wider dtype than they store."""
+        return self.acc != self.dtype
 
-def _row(dtype: DType, cxx: str, kind: str, acc: DType | None = None) -> Info:
-    return Info("bool" if dtype == bool_ else dtype.name, dtype, cxx, dtype if acc is None else acc, kind)
+    @cached_property
+    def extension(self) -> bool:
+        """Whether NumPy itself does not know the dtype, which ml_dtypes adds to it."""
+        return self.dtype.isbuiltin != 1
 
+    @cached_property
+    def bits(self) -> DType:
+        """The unsigned integers of the same size."""
+        return np.dtype(f"u{self.itemsize}")
+
+    @cached_property
+    def infinity(self) -> int:
+        """The bits of a float's infinity, the largest that are no NaN's; 0 of other dtypes."""
+        return int(np.array(np.inf, self.dtype).view(self.bits)) if self.kind == "f" else 0
+
+    @cached_property
+    def digits(self) -> int:
+        """Binary digits of a float's significand, the leading one among them; 0 of other dtypes."""
+        return int(ml_dtypes.finfo(self.dtype).nmant) + 1 if self.kind == "f" else 0  # type: ignore[no-untyped-call]
+
+
+_HALF = (("half",), ("__half2", "half2"))
+_BFLOAT16 = (("nv_bfloat16",), ("__nv_bfloat162", "nv_bfloat162"))
 
 TABLE: tuple[Info, ...] = (
-    _row(bool_, "bool", "b"),
-    _row(int8, "signed char", "i"),
-    _row(int16, "short", "i"),
-    _row(int32, "int", "i"),
-    _row(int64, "long long", "i"),
-    _row(uint8, "unsigned char", "u"),
-    _row(uint16, "unsigned short", "u"),
-    _row(uint32, "unsigned int", "u"),
-    _row(uint64, "unsigned long long", "u"),
-    _row(float16, "__half", "f", float32),
-    _row(bfloat16, "__nv_bfloat16", "f", float32),
-    _row(float32, "float", "f"),
-    _row(float64, "double", "f"),
+    Info(bool_, "bool", "b", bool_, "?", "BOOL"),
+    Info(int8, "signed char", "i", int8, "b", "I8"),
+    Info(int16, "short", "i", int16, "h", "I16"),
+    Info(int32, "int", "i", int32, "i", "I32"),
+    Info(int64, "long long", "i", int64, "q", "I64"),
+    Info(uint8, "unsigned char", "u", uint8, "B", "U8"),
+    Info(uint16, "unsigned short", "u", uint16, "H", "U16"),
+    Info(uint32, "unsigned int", "u", uint32, "I", "U32"),
+    Info(uint64, "unsigned long long", "u", uint64, "Q", "U64"),
+    Info(float16, "__half", "f", float32, "e", "F16", *_HALF, blas=2),
+    Info(bfloat16, "__nv_bfloat16", "f", float32, "H", "BF16", *_BFLOAT16, blas=14),
+    Info(float32, "float", "f", float32, "f", "F32", blas=0),
+    Info(float64, "double", "f", float64, "d", "F64", blas=1),
 )
 _BY_DTYPE = {row.dtype: row for row in TABLE}
 _BY_CXX = {row.cxx: row for row in TABLE}
@@ -86,6 +123,8 @@ ALL: tuple[DType, ...] = tuple(row.dtype for row in TABLE)
 FLOATS: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.kind == "f")
 INTS: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.kind in "iu")
 NUMERIC: tuple[DType, ...] = INTS + FLOATS
+#: Floats that kernels compute in a wider dtype: float16 and bfloat16.
+NARROW: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.narrow)
 
 
 def info(dtype: DType) -> Info:

@@ -35,11 +35,7 @@ _NPY = b"\x93NUMPY"
 _ZIP_HEADER, _ZIP_GAPS, _MOST_DEFLATED = 30, (0, 12, 16, 20, 24), 1032
 #: The dtypes of safetensors; None for those that cukern does not have.
 _SAFETENSORS: dict[str, dtypes.DType | None] = {
-    "BOOL": dtypes.bool_,
-    "BF16": dtypes.bfloat16,
-    **{f"F{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
-    **{f"I{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
+    **{row.safetensors: row.dtype for row in dtypes.TABLE},
     **dict.fromkeys(("F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "C64"), None),
 }
 

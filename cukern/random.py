@@ -37,8 +37,6 @@ _KERNEL = Kernel("random/bits.cu", block=256)
 #: Groups of four words that one host thread draws in a row.
 _HOST_PIECE = 4096
 _WORD = 0xFFFFFFFF
-#: Bits that a float32, float16 or bfloat16 below 1 keeps.
-_DIGITS = {"float": 24, "__half": 11, "__nv_bfloat16": 8}
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Number = Array | float
@@ -63,7 +61,7 @@ def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> t
     block = 1 if device.style == "serial" else 256
     variables = {"elem": dtype, "block": block, "kind": kind, "each": _each(dtype, kind), "live": in_memory}
     if info.kind == "f":
-        variables["digits"] = _DIGITS.get(info.cxx, 53)
+        variables["digits"] = info.digits
     name = f"random_{kind}_{info.name}_{block}"
     return _KERNEL.bind(device, name=name, **variables).function, block
 

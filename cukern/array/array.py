@@ -339,14 +339,15 @@ class Array(Operators):
         if self.size != 1:
             raise ValueError(f"item: expected an array of one element, got shape {self.shape}")
         value = (self._data if self.device.addressable else self._fetched()).item()
-        return float(value) if self.dtype == dtypes.bfloat16 else value
+        return float(value) if dtypes.info(self.dtype).extension else value
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers, constants to tapes: see :meth:`numpy`."""
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "tolist()")
         data = self._fetched()
-        return (data.astype(np.float32) if data.dtype == dtypes.bfloat16 else data).tolist()
+        row = dtypes.info(self.dtype)
+        return (data.astype(row.acc) if row.extension else data).tolist()
 
     def _scalar(self, wanted: str) -> Any:
         if self.ndim and self.size != 1:

@@ -54,7 +54,7 @@ def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], 
         if python and dtype is None and data.dtype == np.float64:
             dtype = _of_items(obj, data)
             data = np.asarray(obj, dtype) if dtype == dtypes.uint64 else data
-        if data.dtype == object or (data.dtype.kind in "USVmM" and data.dtype != dtypes.bfloat16):
+        if data.dtype == object or (data.dtype.kind in "USVmM" and data.dtype not in dtypes.ALL):
             raise TypeError(f"obj: expected numbers that a dtype of cukern holds, got {data.dtype} data")
         if data.dtype.kind == "c":
             raise TypeError(f"obj: cukern has no dtype {data.dtype}")

@@ -33,13 +33,6 @@ class CompilerFailure(Exception):
         self.log = log
 
 
-#: How a scalar of a dtype, by its name, is packed by :mod:`struct`; bfloat16 as its bits.
-FORMATS = {
-    **{"bool": "?", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d"},
-    **{"int8": "b", "int16": "h", "int32": "i", "int64": "q"},
-    **{"uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q"},
-}
-
 #: A launch on the current device, which must be the kernel's, of the leading arguments: integers for pointers
 #: (:meth:`Backend.operand`), numbers for scalars. Raises OverflowError where a number is beyond its parameter's range.
 Prepared = Callable[..., None]

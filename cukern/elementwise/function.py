@@ -260,7 +260,8 @@ def _of_default(made: Program) -> bool:
 def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
     """Whether NumPy casts a dtype to another so; NumPy does not know that bfloat16 is a float."""
     if casting in ("same_kind", "unsafe"):
-        dtype, wanted = (dtypes.float32 if one == dtypes.bfloat16 else one for one in (dtype, wanted))
+        rows = map(dtypes.info, (dtype, wanted))
+        dtype, wanted = (row.acc if row.extension else row.dtype for row in rows)
     return bool(np.can_cast(dtype, wanted, casting))
 
 

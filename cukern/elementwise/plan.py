@@ -55,7 +55,8 @@ def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
 
 def raw(data: Any) -> Any:
     """The same memory in a dtype that every array library moves about: bfloat16 as uint16."""
-    return data.view(dtypes.uint16) if data.dtype == dtypes.bfloat16 else data
+    row = dtypes.info(data.dtype)
+    return data.view(row.bits) if row.extension else data
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class Row:
         """
         common = [o for o, mark in zip(operands, self.operands, strict=True) if mark == "x"]
         dtype = self._computed(common) if common else dtypes.bool_
-        if not self.halves and dtype in (dtypes.float16, dtypes.bfloat16):
+        if not self.halves and dtypes.info(dtype).narrow:
             raise TypeError(f"{self.name}: expected float32 or float64, got {dtypes.info(dtype).name}")
         cast = tuple(dtype if mark == "x" else dtypes.bool_ for mark in self.operands)
         return cast, dtype if self.result == "x" else dtypes.bool_
@@ -170,9 +170,7 @@ class Row:
         names["T"] = dtypes.info(info.acc).cxx
         names["U"] = "unsigned long long" if info.itemsize == 8 else "unsigned int"
         code = self.codes.get(info.kind, self.code)
-        return _substitute(
-            self.codes.get("h", code) if info.kind == "f" and info.itemsize == 2 else code, names
-        )
+        return _substitute(self.codes.get("h", code) if info.narrow else code, names)
 
 
 def scipys(name: str) -> Callable[..., Any]:

@@ -34,8 +34,6 @@ _LONGEST_ROW = 2**29
 #: Of a host thread: tiles that it sorts, neighbouring stretches that it merges at a time and the elements of one,
 #: and elements that it puts in another order.
 _TILES, _CHAINS, _STRETCH, _HOST_PIECE = 1024, 4, 4096, 16384
-#: The bits of infinity, the largest that are no NaN.
-_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
 class Shape(NamedTuple):
@@ -83,7 +81,7 @@ def _bound(
         elem=bits,
         order=f"unsigned {width}" if bits.kind == "u" and bits.itemsize >= 4 else width,
         index=index,
-        infinity=_INFINITY.get(named, 0),
+        infinity=dtypes.info(dtype).infinity,
         serial=shape.block == 1,
         chains=_CHAINS,
         tile=shape.tile,

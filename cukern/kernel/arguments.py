@@ -205,7 +205,7 @@ def plain(signature: Signature, args: Sequence[Any], values: Sequence[Any]) -> b
     """Whether arguments of the same layouts and types can be launched as they are, by addresses and numbers."""
     for param, arg, value in zip(signature.params, args, values, strict=True):
         if param.kind not in ("pointer", "scalar") or (
-            param.kind == "scalar" and param.dtype == dtypes.bfloat16
+            param.kind == "scalar" and param.dtype is not None and dtypes.info(param.dtype).extension
         ):
             return False
         if isinstance(arg, Array):

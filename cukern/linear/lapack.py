@@ -60,7 +60,7 @@ def floating(x: Array, name: str) -> Array:
 
 
 def _refuse_halves(x: Array, name: str) -> None:
-    if x.dtype in (dtypes.float16, dtypes.bfloat16):
+    if dtypes.info(x.dtype).narrow:
         raise TypeError(
             f"{name}: expected float32 or float64, got {dtypes.info(x.dtype).name}; cast it first"
         )

@@ -64,9 +64,10 @@ def _product(a: Array, b: Array) -> Array:
         plan = planned(a, b)
         if plan is not None:
             return plan(a, b)
-    if a.device.addressable and a.dtype in (dtypes.bfloat16, dtypes.float16):
+    if a.device.addressable and dtypes.info(a.dtype).narrow:
+        acc = dtypes.info(a.dtype).acc
         with tape.stop_recording():
-            return astype(_product(astype(a, dtypes.float32), astype(b, dtypes.float32)), a.dtype)
+            return astype(_product(astype(a, acc), astype(b, acc)), a.dtype)
     with on(a.device):
         return Array._wrap(multiply(a.device, a._data, b._data), a.device)
 

@@ -273,7 +273,7 @@ class NamespaceInfo:
         """The standard's dtypes of a kind, or all, by name; :mod:`cukern.dtypes` has the halves too."""
         if device is not None:
             Device(device)
-        standard = [d for d in dtypes.ALL if d not in (dtypes.float16, dtypes.bfloat16)]
+        standard = [d for d in dtypes.ALL if d not in dtypes.NARROW]
         return {dtypes.info(d).name: d for d in standard if kind is None or isdtype(d, kind)}
 
     def devices(self) -> tuple[Device, ...]:

@@ -235,7 +235,7 @@ class Optimizer:
 
     def _has_master(self, i: int) -> bool:
         dtype = self.parameters[i].dtype
-        return self.masters and dtypes.info(dtype).acc != dtype
+        return self.masters and dtypes.info(dtype).narrow
 
     def _placed(self, i: int, slot: str) -> Array:
         """An array of a parameter's state, where the parameter is: zeros at first, a master that is out of date too."""

@@ -164,7 +164,7 @@ def _state_bytes(reduction: Reduction, value: DType, wide: bool) -> int:
     number = _BYTES.get(accumulator, value.itemsize)
     place = 8 if wide else max(4, value.itemsize)
     sizes = {"T": value.itemsize, "int": 4, "Moments<A>": 3 * number, "LogSum<A>": 2 * number}
-    if value in (dtypes.float16, dtypes.bfloat16):
+    if value in dtypes.NARROW:
         sizes["T"], place = 4, max(4, place)
     sizes["Indexed<T, Place>"] = 2 * max(place, sizes["T"])
     return sizes.get(reduction.state, number)
@@ -288,7 +288,7 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
         "accumulator": _accumulator(reduction, dtype),
         "result": dtypes.info(result).cxx,
         "reduction": reduction,
-        "half": all(d in (dtypes.float16, dtypes.bfloat16) for d in program.inputs),
+        "half": all(d in dtypes.NARROW for d in program.inputs),
     }
 
 

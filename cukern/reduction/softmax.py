@@ -206,7 +206,7 @@ def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
         elem=info.dtype,
         index="long long" if wide else "int",
         width=width,
-        half=info.acc != info.dtype,
+        half=info.narrow,
         exact=shape.threads * shape.chunks * width == n,
         **shape._asdict(),
     ).function
@@ -269,7 +269,7 @@ def _variables(
         "steps": [step_kind(one) for one in step],
         "columns": [step_kind(one) for one in column],
         # A half would round what is stored between two passes over a row.
-        "stored": kind == "softmax" and not form.keep and info.acc == info.dtype,
+        "stored": kind == "softmax" and not form.keep and not info.narrow,
         **form._asdict(),
     }
 

@@ -25,9 +25,6 @@ _TOGETHER = 64
 #: Bytes that a block copies, and the blocks of an array at most.
 _PIECE, _BLOCKS = 16384, 1024
 
-#: What elements of a size are moved as: a half type would lose what NaN carries on its way through float32.
-BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
-
 
 @cache
 def _copy(bits: DType) -> Program:
@@ -44,17 +41,20 @@ _LARGE = 1 << 21
 
 
 def in_order(device: Device, data: Any) -> Any:
-    """A copy of an ndarray in C order."""
+    """A copy of an ndarray in C order.
+
+    Elements move as integers: a half type would lose what NaN carries on its way through float32.
+    """
     if device.addressable and data.size < _LARGE:
         return np.array(data, order="C")
-    bits, made = BITS[data.dtype.itemsize], allocate(device, data.shape, data.dtype)
+    bits, made = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
     run_into(_copy(bits), device, (data.view(bits),), (), made.view(bits))
     return made
 
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     """A new ndarray whose every element is ``value``, cast as NumPy's ``full`` casts."""
-    bits, made = BITS[dtype.itemsize], allocate(device, shape, dtype)
+    bits, made = dtypes.info(dtype).bits, allocate(device, shape, dtype)
     number = int(np.full((), value, dtype).view(bits))
     run_into(_fill(bits), device, (), (number,), made.view(bits))
     return made

@@ -21,7 +21,6 @@ from ..kernel.sizes import LARGEST_INDEX
 
 _REMAP = Kernel("shape/remap.cu", block=256)
 #: What elements of a size are moved as.
-_BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 
 @cache
@@ -79,7 +78,7 @@ def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) ->
     spread = geometry(device.style, max(rows, 2) if outer else 1, columns)
     spans = Axes(tuple(axis.size for axis in axes), (tuple(axis.step for axis in axes),))
     wide = needs_64_bits(spans) or max(rows * spread.lanes, 2 * rows * columns) > LARGEST_INDEX
-    bits = _BITS[data.itemsize]
+    bits = dtypes.info(data.dtype).bits
     bound = _REMAP.bind(
         device,
         elem=bits,
@@ -142,4 +141,4 @@ def _as_bits(value: Any, dtype: DType) -> int:
         OverflowError: the dtype does not hold an integer.
     """
     with np.errstate(over="ignore"):
-        return int(np.asarray(value, dtype).view(_BITS[dtype.itemsize]))
+        return int(np.asarray(value, dtype).view(dtypes.info(dtype).bits))

@@ -24,8 +24,7 @@ _ALIASES = {
     "size_t": "unsigned long long",
     "ptrdiff_t": "long long",
     "unsigned": "unsigned int",
-    "half": "__half",
-    "nv_bfloat16": "__nv_bfloat16",
+    **{alias: row.cxx for row in dtypes.TABLE for alias in row.aliases},
     **{f"int{n}_t": cxx for n, cxx in ((8, "signed char"), (16, "short"), (32, "int"), (64, "long long"))},
     **{
         f"uint{n}_t": f"unsigned {cxx}"
@@ -48,7 +47,7 @@ _VECTORS = {
         ("double", "double", 8),
     )
     for n in (1, 2, 3, 4)
-} | {"__half2": ("__half", 4), "half2": ("__half", 4), "__nv_bfloat162": ("__nv_bfloat16", 4)}
+} | {pair: (row.cxx, 2 * row.itemsize) for row in dtypes.TABLE for pair in row.pairs}
 _NOISE = {"const", "volatile", "__restrict__", "__restrict", "__grid_constant__", "restrict"}
 
 

@@ -16,7 +16,7 @@ from ...dtypes import DType
 from ...errors import DeviceError
 from ...text.signature import Param, Unit
 from .. import disk_cache
-from ..interface import FORMATS, CompilerFailure, Prepared, Properties, Style
+from ..interface import CompilerFailure, Prepared, Properties, Style
 from . import driver
 from .libraries import needed
 
@@ -91,12 +91,12 @@ def _code(param: Param, value: Any = None) -> str:
         return "Q"
     if param.kind != "scalar" or param.dtype is None:
         raise NotImplementedError(f"a prepared launch with the parameter {param.type_text} {param.name}")
-    return f"{FORMATS[param.dtype.name]}{-param.dtype.itemsize % 8}x"
+    return f"{dtypes.info(param.dtype).format}{-param.dtype.itemsize % 8}x"
 
 
 def _number(param: Param, value: Any) -> Any:
-    if param.dtype == dtypes.bfloat16 and param.kind == "scalar":
-        return int(_pack_bfloat16(value))
+    if param.dtype is not None and dtypes.info(param.dtype).extension and param.kind == "scalar":
+        return int(_pack_bits(param.dtype, value))
     return value
 
 
@@ -115,8 +115,8 @@ def _packer(param: Param) -> Callable[[Any], Any]:
     assert param.dtype is not None
     if param.dtype == dtypes.int64:
         return _same
-    if param.dtype == dtypes.bfloat16:
-        return _pack_bfloat16
+    if dtypes.info(param.dtype).extension:
+        return partial(_pack_bits, param.dtype)
     return partial(_pack_float, param.dtype) if param.dtype in dtypes.FLOATS else param.dtype.type
 
 
@@ -129,8 +129,8 @@ def _pack_float(dtype: dtypes.DType, value: float) -> Any:
         return dtype.type(value)
 
 
-def _pack_bfloat16(value: float) -> Any:
-    return np.array(value, dtypes.bfloat16).view(np.uint16)[()]
+def _pack_bits(dtype: dtypes.DType, value: float) -> Any:
+    return np.array(value, dtype).view(dtypes.info(dtype).bits)[()]
 
 
 def _pack_struct(value: bytes) -> Any:

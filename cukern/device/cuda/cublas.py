@@ -18,8 +18,6 @@ from ...errors import DeviceError
 from .. import capture_hooks
 from .libraries import needed
 
-#: cudaDataType of a dtype.
-_TYPES = {dtypes.float16: 2, dtypes.bfloat16: 14, dtypes.float32: 0, dtypes.float64: 1}
 #: CUBLAS_COMPUTE_32F and CUBLAS_COMPUTE_64F, and one and zero as they read them.
 _IN_SINGLE = 68, np.array([1, 0], np.float32)
 _IN_DOUBLE = 70, np.array([1, 0], np.float64)
@@ -198,7 +196,7 @@ def _arguments(a: Any, b: Any, out: Any, batch: int) -> tuple[Any, ...]:
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     left, right = read(a), read(b)
     assert left is not None and right is not None
-    kind, result = _TYPES[a.dtype], _TYPES[out.dtype]
+    kind, result = dtypes.info(a.dtype).blas, dtypes.info(out.dtype).blas
     compute, numbers = _IN_DOUBLE if kind == 1 else _IN_SINGLE
     integer, pointer = ctypes.c_int, ctypes.c_void_p
     one, zero = pointer(numbers.ctypes.data), pointer(numbers.ctypes.data + numbers.itemsize)

@@ -21,14 +21,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Param, Unit
-from ..interface import FORMATS, Prepared, Properties, Style
+from ..interface import Prepared, Properties, Style
 from .ahead import ahead
 from .compiler import build_kernel, build_runtime, machine, precompile
 from .lines import lines_at
@@ -146,9 +145,9 @@ def _runtime() -> ctypes.CDLL:
     return library
 
 
-def _bfloat16_bits(value: float) -> int:
+def _bits(dtype: dtypes.DType, value: float) -> int:
     with np.errstate(over="ignore"):
-        return int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
+        return int(np.asarray(value, dtype).view(dtypes.info(dtype).bits))
 
 
 def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
@@ -172,9 +171,9 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
         return f"Q{expected - 8}x", id, expected
     if param.kind == "struct" or param.dtype is None:
         return f"{size}s{padding}x", _struct_check(kernel, param, size), size
-    code = FORMATS[param.dtype.name]
-    convert = _bfloat16_bits if param.dtype == dtypes.bfloat16 else None
-    return f"{code}{padding}x", convert, param.dtype.itemsize
+    row = dtypes.info(param.dtype)
+    convert = partial(_bits, row.dtype) if row.extension else None
+    return f"{row.format}{padding}x", convert, row.itemsize
 
 
 #: What the headers themselves keep for each thread, by its symbol.

@@ -70,7 +70,7 @@ def _bound(
         device,
         elem=elem,
         index=index,
-        half=dtypes.info(elem).acc != elem,
+        half=dtypes.info(elem).narrow,
         exact=shape.threads * shape.chunks * shape.width == columns,
         **shape._asdict(),
         **variables,

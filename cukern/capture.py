@@ -14,8 +14,8 @@ from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .device import Device, capture_hooks, current
 from .dtypes import DType, get_default_dtype
-from .elementwise.plan import remember
 from .errors import CaptureError
+from .kernel.plan import remember
 from .shape.copy import Copies
 
 P = ParamSpec("P")

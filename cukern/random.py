@@ -22,8 +22,8 @@ from .array.array import Array, shape_of
 from .array.creation import asarray
 from .device import Device, capture_hooks, current
 from .device.interface import CompiledFunction
-from .elementwise.plan import allocate, on
 from .kernel import Kernel
+from .kernel.plan import allocate, on
 from .namespace.hints import MODULES, missing
 from .ops.distributions import Distributions
 

@@ -9,7 +9,7 @@ from ..array import Array, Storage
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..dtypes import DType
-from .program import remember
+from ..kernel.plan import remember
 
 
 class Shared(Storage):

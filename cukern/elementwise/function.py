@@ -15,10 +15,11 @@ from ..array import Array
 from ..array.creation import asarray
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import tape
+from ..kernel.plan import remember
 from .axes import first_array, public, require_array
 from .graph import COMPARISONS, Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
 from .plan import Plan, plan_for, planned
-from .program import Backward, Program, program, remember
+from .program import Backward, Program, program
 from .row import FLOAT, Row, Scalar, is_scalar
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float

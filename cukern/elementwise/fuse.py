@@ -13,9 +13,10 @@ import numpy as np
 from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray, device_of
+from ..kernel.plan import remember
 from .function import evaluate
 from .graph import Expr, Node, Reduced, cast, input_node, order, scalar_node
-from .plan import remember, source
+from .plan import source
 from .program import Program, compact
 from .row import convert_scalar, is_scalar
 

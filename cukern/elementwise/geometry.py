@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..device.interface import Style
 from ..kernel import Kernel
-
-Strides = tuple[int, ...]
+from ..kernel.strides import Strides, contiguous_steps
 
 LINES = Kernel("elementwise/lines.cu", block=256)
 FLAT = Kernel("elementwise/flat.cu", block=256)
@@ -19,6 +19,37 @@ TILES = Kernel("elementwise/tiles.cu", block=256)
 
 #: Bytes of a thread's widest access.
 WIDEST = 16
+
+
+#: Elements that one host thread does in a row; enough that starting it costs nothing beside them.
+_HOST_PIECE = 16384
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How threads share an elementwise kernel's work.
+
+    Attributes:
+        block: threads of a block.
+        lanes: threads that share a row.
+        rows_piece: rows of a group of ``lanes`` threads.
+        piece: columns of a group.
+    """
+
+    block: int
+    lanes: int
+    rows_piece: int
+    piece: int
+
+
+def geometry(style: Style, rows: int, columns: int) -> Geometry:
+    """The launch shape for a style: long plain loops where it is serial, coalesced threads else."""
+    if style == "serial":
+        return Geometry(1, 1, max(1, _HOST_PIECE // columns), _HOST_PIECE)
+    if rows == 1:
+        return Geometry(256, 256, 1, 1024 if columns > 2**20 else 256)
+    lanes = 1 if columns <= 4 else 8 if columns <= 16 else 32 if columns <= 128 else 256
+    return Geometry(256, lanes, 1, max(4 * lanes, -(-columns // 65535)))
 
 
 class Shape(NamedTuple):
@@ -122,14 +153,6 @@ class Work:
     grid: tuple[int, int, int]
     block: int
     tail: tuple[Any, ...]
-
-
-def contiguous_steps(shape: Sequence[int]) -> Strides:
-    """The steps in elements of an array in C order."""
-    steps = [1] * len(shape)
-    for i in range(len(shape) - 2, -1, -1):
-        steps[i] = steps[i + 1] * shape[i + 1]
-    return tuple(steps)
 
 
 def spread(task: Task) -> Work | None:

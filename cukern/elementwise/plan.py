@@ -5,175 +5,59 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, fresh_layout, layout_of, overlapping
+from ..array.layout import Layout, fresh_layout, layout_of
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
-from ..errors import DeviceError
+from ..kernel import plan as kernel_plan
+from ..kernel.plan import on, one_device, remember
 from ..kernel.sizes import LARGEST_INDEX, divide_up
-from .geometry import HOST_TILE, HOST_TURNS, LINES, Operand, Task, Work, spread, tiled
-from .geometry import contiguous_steps as contiguous_steps
+from ..kernel.strides import (
+    Axes,
+    broadcast_shapes,
+    broadcast_steps,
+    collapse,
+    contiguous_steps,
+    needs_64_bits,
+    step_kind,
+)
+from .geometry import HOST_TILE, HOST_TURNS, LINES, Geometry, Operand, Task, Work, geometry, spread, tiled
 from .print_cxx import compute_type, statements
 from .program import Program
-from .program import remember as remember
 from .row import convert_scalar
 
-Strides = tuple[int, ...]
-#: Elements that one host thread does in a row; enough that starting it costs nothing beside them.
-_HOST_PIECE = 16384
-_HERE = nullcontext()
 
-
-def on(device: Device) -> AbstractContextManager[object]:
-    """A with-block in which ``device`` is the current one, at no cost where it is that already."""
-    if device.which is None or device.index == device.which():
-        return _HERE
-    return device.activate()
-
-
-def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
-    """Memory of ``device`` as an ndarray in C order, its elements not set."""
-    with on(device):
-        return device.backend.empty(shape, dtype)
-
-
-def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
-    """Memory of ``device`` as an ndarray in C order, its bytes 0."""
-    made = allocate(device, shape, dtype)
-    with device.activate():
-        raw(made)[...] = 0
-    return made
-
-
-def raw(data: Any) -> Any:
-    """The same memory in a dtype that every array library moves about: bfloat16 as uint16."""
-    row = dtypes.info(data.dtype)
-    return data.view(row.bits) if row.extension else data
-
-
-@dataclass(frozen=True)
-class Axes:
-    """The axes that a kernel walks: sizes, and for each operand its steps in elements."""
-
-    shape: tuple[int, ...]
-    steps: tuple[Strides, ...]
-
-
-def collapse(shape: Sequence[int], steps: Sequence[Strides], by: Strides | None = None) -> Axes:
-    """The same elements with as few axes as do.
-
-    Axes of size 1 are dropped, and neighbours merged that every operand steps through as one.
-
-    Args:
-        shape: the sizes of the axes, none 0.
-        steps: the steps of each operand.
-        by: an operand's steps; the axes are put in the order of their sizes, largest first.
-    """
-    axes = [i for i, n in enumerate(shape) if n != 1]
-    if by is not None:
-        axes.sort(key=lambda i: -abs(by[i]))
-    sizes: list[int] = []
-    kept: list[list[int]] = [[] for _ in steps]
-    for i in axes:
-        if sizes and all(have[-1] == step[i] * shape[i] for have, step in zip(kept, steps, strict=True)):
-            sizes[-1] *= shape[i]
-            for have, step in zip(kept, steps, strict=True):
-                have[-1] = step[i]
-            continue
-        sizes.append(shape[i])
-        for have, step in zip(kept, steps, strict=True):
-            have.append(step[i])
-    return Axes(tuple(sizes), tuple(map(tuple, kept)))
-
-
-def broadcast_steps(data: Any, shape: tuple[int, ...]) -> Strides:
-    """The steps in elements of ``data`` broadcast to ``shape``."""
-    size = data.dtype.itemsize
-    own = [0 if n == 1 else stride // size for n, stride in zip(data.shape, data.strides, strict=True)]
-    return (0,) * (len(shape) - len(own)) + tuple(own)
-
-
-def needs_64_bits(axes: Axes) -> bool:
-    """Whether an index or an offset may pass what 32 bits hold."""
-    spans = [math.prod(axes.shape)]
-    spans += [sum(abs(s) * n for s, n in zip(steps, axes.shape, strict=True)) for steps in axes.steps]
-    return max(spans) > LARGEST_INDEX
-
-
-def repeated(data: Any) -> bool:
-    """Whether elements of an ndarray may share their memory, as those of a broadcast view do."""
-    return overlapping(data.shape, data.strides, data.dtype.itemsize)
-
-
-def step_kind(step: int) -> str:
-    """How a template writes a step: ``"unit"``, ``"zero"`` or ``"any"``."""
-    return {1: "unit", 0: "zero"}.get(step, "any")
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """How threads share an elementwise kernel's work.
-
-    Attributes:
-        block: threads of a block.
-        lanes: threads that share a row.
-        rows_piece: rows of a group of ``lanes`` threads.
-        piece: columns of a group.
-    """
-
-    block: int
-    lanes: int
-    rows_piece: int
-    piece: int
-
-
-def geometry(style: Style, rows: int, columns: int) -> Geometry:
-    """The launch shape for a style: long plain loops where it is serial, coalesced threads else."""
-    if style == "serial":
-        return Geometry(1, 1, max(1, _HOST_PIECE // columns), _HOST_PIECE)
-    if rows == 1:
-        return Geometry(256, 256, 1, 1024 if columns > 2**20 else 256)
-    lanes = 1 if columns <= 4 else 8 if columns <= 16 else 32 if columns <= 128 else 256
-    return Geometry(256, lanes, 1, max(4 * lanes, -(-columns // 65535)))
-
-
-class Plan:
+class Plan(kernel_plan.Plan):
     """A launch of a program for arrays of given layouts.
 
     Attributes:
-        program: what is launched.
-        device: where.
-        current: tells the index of the current GPU; None on the host.
-        launch: the kernel, prepared; it takes inputs, numbers and outputs. None where there is nothing to do.
+        program: what is launched; the launch takes inputs, numbers and outputs.
         operands: the layouts of the inputs.
-        layouts: the layouts of the outputs.
         converters: what makes each Python number fit the dtype it is computed in.
         backwards: for the inputs that are tracked, what a tape records of a call without numbers, None where there
             is no derivative, and which inputs and outputs that reads.
     """
 
-    __slots__ = ("backwards", "converters", "current", "device", "launch", "layouts", "operands", "program")
+    __slots__ = ("backwards", "converters", "operands", "program")
 
-    program: Program
-    device: Device
-    current: Callable[[], int] | None
-    launch: Prepared | None
-    operands: tuple[Layout, ...]
-    layouts: tuple[Layout, ...]
-    converters: tuple[Callable[[Any], Any], ...]
-    backwards: dict[tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...]]]
+    def __init__(self, program: Program, device: Device, operands: Sequence[Layout]) -> None:
+        shape = broadcast_shapes(program.name, [one.shape for one in operands] or [()])
+        super().__init__(device, [fresh_layout(device, node.dtype, shape) for node in program.outputs])
+        self.program, self.operands = program, tuple(operands)
+        self.converters = tuple(map(_converter, program.scalars))
+        self.backwards: dict[
+            tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...]]
+        ] = {}
 
     def single(self, x: Array) -> Array:
         """:meth:`run` of one input and one output, in fewer steps."""
-        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+        if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x,))[0]
         made = Array._made(self.layouts[0])
         self.launch(x._operand, made._operand)
@@ -181,7 +65,7 @@ class Plan:
 
     def pair(self, x: Array, y: Array) -> Array:
         """:meth:`run` of two inputs and one output, in fewer steps."""
-        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+        if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x, y))[0]
         made = Array._made(self.layouts[0])
         self.launch(x._operand, y._operand, made._operand)
@@ -189,7 +73,7 @@ class Plan:
 
     def beside_number(self, x: Array, number: Any) -> Array:
         """:meth:`run` of one input, one number and one output, in fewer steps."""
-        if self.launch is None or (self.current is not None and self.current() != self.device.index):
+        if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x,), (number,))[0]
         number = self.converters[0](number)
         made = Array._made(self.layouts[0])
@@ -198,7 +82,7 @@ class Plan:
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
         """The outputs, new arrays."""
-        if self.current is not None and self.current() != self.device.index:
+        if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.run(arrays, scalars)
         made = []  # in loops, as before Python 3.12 a comprehension is a call of its own
@@ -330,13 +214,8 @@ def make_plan(
     Raises:
         ValueError: the shapes do not broadcast.
     """
-    plan = Plan()
-    plan.program, plan.device, plan.operands = program, device, tuple(operands)
-    shape = broadcast_shapes(program.name, [one.shape for one in operands] or [()])
-    plan.layouts = tuple(fresh_layout(device, node.dtype, shape) for node in program.outputs)
-    plan.converters = tuple(map(_converter, program.scalars))
-    plan.current = device.which
-    plan.launch, plan.backwards = None, {}
+    plan = Plan(program, device, operands)
+    shape = plan.layouts[0].shape
     if out is not None:
         if broadcast_shapes(program.name, [shape, out.shape]) != out.shape:
             raise ValueError(
@@ -357,38 +236,7 @@ def _prepare(device: Device, work: Work, bound: dict[str, Any]) -> Prepared:
         return function.prepare(work.grid, (work.block, 1, 1), 0, work.tail)
 
 
-def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that the shapes broadcast to.
-
-    Raises:
-        ValueError: they do not.
-    """
-    made = list(shapes[0])
-    for shape in shapes[1:]:
-        longer, shorter = (made, shape) if len(made) >= len(shape) else (list(shape), made)
-        at = len(longer) - len(shorter)
-        for i, n in enumerate(shorter, at):
-            if n != longer[i] and 1 not in (n, longer[i]):
-                raise ValueError(f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast")
-            longer[i] = n if longer[i] == 1 else longer[i]
-        made = longer
-    return tuple(made)
-
-
 _plans: dict[Any, Plan] = {}
-
-
-def one_device(name: str, arrays: Sequence[Array]) -> Device:
-    """The device of all the arrays.
-
-    Raises:
-        DeviceError: they are on different devices.
-    """
-    device = arrays[0].device
-    for array in arrays:
-        if array.device is not device:
-            raise DeviceError(f"{name}: expected arrays on one device, got {device} and {array.device}")
-    return device
 
 
 def planned(program: Program, arrays: Sequence[Array]) -> Plan:

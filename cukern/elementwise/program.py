@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from .. import dtypes
 from ..array.operators import FUNCTIONS
 from ..dtypes import DType
+from ..kernel.plan import remember
 from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute
 
 Source = tuple[Literal["cotangent", "input", "output"], int]
@@ -44,20 +45,6 @@ class Program:
         if found is None:
             found = self._backward[key] = _derive(self, needs, wide)
         return found
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-#: What a cache holds before it starts anew: a process that meets ever new shapes must not grow on.
-_CAPACITY = 8192
-
-
-def remember(cache: dict[K, V], key: K, value: V) -> V:
-    """Put ``value`` in a cache of programs or plans."""
-    if len(cache) >= _CAPACITY:
-        cache.clear()
-    cache[key] = value
-    return value
 
 
 _programs: dict[Any, Program] = {}

@@ -18,8 +18,8 @@ from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.function import astype
-from ..elementwise.plan import allocate, on, zeros
 from ..kernel import Kernel
+from ..kernel.plan import allocate, on, zeros
 from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
 from .sort import sorted_rows
 

@@ -18,9 +18,10 @@ from ..array.layout import Layout, fresh_layout
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
-from ..elementwise.plan import on, remember
 from ..elementwise.print_cxx import compute_type
 from ..kernel import Kernel
+from ..kernel import plan as kernel_plan
+from ..kernel.plan import on, remember
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from ..shape.views import permute_dims, reshape
 
@@ -216,34 +217,27 @@ def accumulator_of(scan: Scan, value: DType) -> DType:
     return dtypes.info(value).acc
 
 
-class Plan:
+class Plan(kernel_plan.Plan):
     """A launch for arrays of one layout.
 
     Attributes:
-        layout: of the result.
-        launch: the kernel; it takes the arrays, the result and the marks. None where there is nothing to do.
-        marks: 64-bit words of zeros that it takes, 0 for none.
+        marks: 64-bit words of zeros that the launch takes behind the result, 0 for none.
     """
 
-    __slots__ = ("launch", "layout", "marks")
+    __slots__ = ("marks",)
 
-    layout: Layout
-    launch: Prepared | None
-    marks: int
+    def __init__(self, layout: Layout, launch: Prepared | None = None, marks: int = 0) -> None:
+        super().__init__(layout.device, (layout,), launch)
+        self.marks = marks
 
-    def __call__(self, sources: Sequence[Array]) -> Array:
+    def __call__(self, *arrays: Array) -> Array:
         """The scan of the arrays, whose device is the current one."""
-        made = Array._made(self.layout)
-        if self.launch is None:
-            return made
-        values = [x._operand for x in sources]
-        values.append(made._operand)
-        if self.marks:
-            device = made.device
-            # Memory of this launch alone: others may be under way on other streams.
-            marks = device.xp.zeros(self.marks, dtypes.uint64)
-            values.append(device.backend.operand(marks))
-        self.launch(*values)
+        if self.launch is None or not self.marks:
+            return super().__call__(*arrays)
+        made = Array._made(self.layouts[0])
+        # Memory of this launch alone: others may be under way on other streams.
+        marks = self.device.xp.zeros(self.marks, dtypes.uint64)
+        self.launch(*[one._operand for one in arrays], made._operand, self.device.backend.operand(marks))
         return made
 
 
@@ -337,10 +331,8 @@ def _make_plan(
     reverse: bool,
     lead: bool,
 ) -> Plan:
-    plan = Plan()
-    plan.layout, plan.launch, plan.marks = layout, None, 0
     if not layout.size:
-        return plan
+        return Plan(layout)
     accumulator = dtypes.info(accumulator_of(scan, layout.dtype))
     words = divide_up(accumulator.itemsize * (2 if scan.pair else 1), 4)
     if isinstance(shape, Serial):
@@ -367,9 +359,8 @@ def _make_plan(
         accumulator=accumulator.cxx,
         **made.variables,
     )
-    plan.marks = made.marks
-    plan.launch = bound.function.prepare((made.grid, 1, 1), (block, 1, 1), 0, made.tail)
-    return plan
+    launch = bound.function.prepare((made.grid, 1, 1), (block, 1, 1), 0, made.tail)
+    return Plan(layout, launch, made.marks)
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -394,7 +385,7 @@ def scanned(
     plan, device = _plans.get(key), sources[0].device
     with on(device):
         if plan is not None:
-            return plan(sources)
+            return plan(*sources)
         source, sizes = layouts[0].dtype, layouts[0].shape
         task = Task(
             math.prod(sizes[:axis]),
@@ -410,7 +401,7 @@ def scanned(
             return _with_axis_moved(scan, sources, task, value, reverse, lead, axis)
         made = fresh_layout(device, value, (*sizes[:axis], sizes[axis] + lead, *sizes[axis + 1 :]))
         plan = _make_plan(device, scan, task, chosen, made, source, reverse, lead)
-        return remember(_plans, key, plan)(sources)
+        return remember(_plans, key, plan)(*sources)
 
 
 def _with_axis_moved(

@@ -17,11 +17,11 @@ from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise.axes import first_array, on_device, public, require_array, require_arrays
 from ..elementwise.function import astype
-from ..elementwise.plan import allocate, on
 from ..elementwise.row import is_scalar
 from ..elementwise.table import floor_divide, not_equal, remainder
 from ..errors import DeviceError
 from ..kernel import Kernel
+from ..kernel.plan import allocate, on
 from ..kernel.sizes import divide_up
 from ..shape.views import reshape, stack
 from .scan import cumulative_sum

@@ -19,9 +19,9 @@ from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.axes import normalize_axis, public, recorded, require_array
 from ..elementwise.function import astype
-from ..elementwise.plan import allocate, on
 from ..errors import DeviceError
 from ..kernel import Kernel
+from ..kernel.plan import allocate, on
 from ..kernel.sizes import divide_up, power_of_two
 from ..shape.views import moveaxis, reshape
 

@@ -23,9 +23,10 @@ from ..elementwise.axes import (
     view,
 )
 from ..elementwise.function import astype
-from ..elementwise.plan import on, raw, repeated, zeros
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
+from ..kernel.plan import on, raw, zeros
+from ..kernel.strides import repeated
 from ..shape.views import moveaxis, reshape
 from .places import picked_along, put_rows
 from .search import places_of

@@ -17,7 +17,6 @@ from ..autodiff import tape
 from ..device import Device
 from ..elementwise.axes import public, require_written
 from ..elementwise.function import astype
-from ..elementwise.plan import on
 from ..elementwise.row import is_scalar
 from ..elementwise.table import (
     add,
@@ -32,6 +31,7 @@ from ..elementwise.table import (
     where,
 )
 from ..errors import DeviceError
+from ..kernel.plan import on
 from ..shape.views import broadcast_to, concat, reshape
 from .places import best_of_each, last_of_each, ordered
 from .scan import recurrence, shifted

@@ -16,8 +16,8 @@ from ..autodiff import tape
 from ..device.cuda.libraries import needed
 from ..elementwise.axes import on_device, require_array, require_arrays
 from ..elementwise.function import astype
-from ..elementwise.plan import broadcast_shapes
 from ..errors import DeviceError
+from ..kernel.strides import broadcast_shapes
 from ..shape.views import (
     broadcast_to,
     expand_dims,

@@ -13,9 +13,11 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..device import Device
 from ..device.cuda import cublas
-from ..elementwise.plan import Axes, Strides, broadcast_shapes, collapse, raw, remember
 from ..kernel import Kernel
+from ..kernel import plan as kernel_plan
+from ..kernel.plan import on, raw, remember
 from ..kernel.sizes import divide_up
+from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
 from ..shape.copy import in_order
 
 #: The sizes that the libraries take: C's int.
@@ -43,30 +45,24 @@ def multiply(device: Device, a: Any, b: Any, out: Any = None) -> Any:
     return in_pieces(xp, a, b, _LIMIT) if out is None else _blas(xp, a, b, out)
 
 
-class Plan:
-    """A product of GPU arrays of given layouts: one call of the library, behind copies of what it cannot read.
+class Plan(kernel_plan.Plan):
+    """A product of GPU arrays of given layouts: one call of the library, behind copies of what it cannot read."""
 
-    Attributes:
-        layout: of the result.
-    """
-
-    __slots__ = ("_call", "_copied", "_current", "_device", "layout")
+    __slots__ = ("_copied",)
 
     def __init__(self, a: Layout, b: Layout) -> None:
-        self._device = a.device
-        self._current = a.device.xp.cuda.runtime.getDevice
         batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-        self.layout = fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+        made = fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
         self._copied = tuple(cublas.read(one) is None for one in (a, b))
-        call = _call(a.device.xp, *self._read(a, b), self.layout)
+        call = _call(a.device.xp, *self._read(a, b), made)
         if call is None and (b.ndim == 2 or math.prod(batch) > _MOST_POINTERS):
             # One product of all rows makes up for the copy.
             self._copied = (True, b.ndim > 2 or self._copied[1])
-            call = _call(a.device.xp, *self._read(a, b), self.layout)
+            call = _call(a.device.xp, *self._read(a, b), made)
         elif call is None:
-            call = _by_pointers(*self._read(a, b), self.layout)
+            call = _by_pointers(*self._read(a, b), made)
         assert call is not None
-        self._call = call
+        super().__init__(a.device, (made,), call)
 
     def _read(self, *layouts: Layout) -> tuple[Layout, Layout]:
         """The layouts of what the library reads."""
@@ -76,18 +72,13 @@ class Plan:
         )
         return a, b
 
-    def __call__(self, a: Array, b: Array) -> Array:
-        """The product, a new array."""
-        if self._current() != self._device.index:
-            with self._device.activate():
-                return self(a, b)
-        if self._copied[0]:
-            a = _copy(a)
-        if self._copied[1]:
-            b = _copy(b)
-        made = Array._made(self.layout)
-        self._call(a._operand, b._operand, made._operand)
-        return made
+    def __call__(self, *arrays: Array) -> Array:
+        """The product of two arrays, a new array."""
+        if any(self._copied):
+            with on(self.device):
+                read = [_copy(x) if copied else x for x, copied in zip(arrays, self._copied, strict=True)]
+            return super().__call__(*read)
+        return super().__call__(*arrays)
 
 
 def _copy(x: Array) -> Array:

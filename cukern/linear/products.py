@@ -23,8 +23,8 @@ from ..elementwise.axes import (
 )
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.plan import on, raw, zeros
 from ..errors import DeviceError
+from ..kernel.plan import on, raw, zeros
 from ..reduction.rows import sum
 from ..shape.views import (
     expand_dims,

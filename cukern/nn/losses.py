@@ -16,8 +16,8 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import Prepared
 from ..elementwise.fuse import fuse
-from ..elementwise.plan import on, remember
 from ..kernel import Kernel
+from ..kernel.plan import Plan, on, remember
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from ..reduction.rows import logsumexp
 from .fused import fused_vjp
@@ -102,10 +102,7 @@ def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
         if plan is None and not _is_cut(key[0]):
             plan = remember(_forwards, key, _make_forward(*key))
         if plan is not None:
-            total, parts, loss = (Array._made(layout) for layout in plan.layouts)
-            plan.rows(logits._operand, targets._operand, total._operand, parts._operand)
-            plan.mean(parts._operand, loss._operand)
-            return total, loss
+            return plan.run(logits, targets)
     total = logsumexp._apply(logits, -1, True, dtypes.info(logits.dtype).acc)
     chosen = ops.take_along_axis(logits, ops.expand_dims(targets, axis=-1), axis=-1)
     return total, ops.astype(_mean_of_differences(total, chosen), logits.dtype, copy=False)
@@ -161,13 +158,9 @@ def _logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Arr
     """
     by_rows = len(given) == 2
     key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
-    with on(logits.device):
-        launch, layout = _backwards.get(key) or _backward_for(*key)
-        made = Array._made(layout)
-        for one in given:
-            one._planned()
-        launch(*[one._operand for one in (logits, total, targets, *given, made)])
-    return made
+    for one in given:
+        one._planned()
+    return (_backwards.get(key) or _backward_for(*key))(logits, total, targets, *given)
 
 
 def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:
@@ -177,20 +170,29 @@ def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:
         logits.device.backend.ahead(partial(_backward_for, *key))
 
 
-class _Forward(NamedTuple):
+class _Forward(Plan):
     """The launches of a loss: of the rows, and of their mean.
 
-    Attributes:
-        layouts: of the logarithms, of the parts of the loss, and of the loss.
+    Its layouts are those of the logarithms, of the parts of the loss, and of the loss.
     """
 
-    rows: Prepared
-    mean: Prepared
-    layouts: tuple[Layout, Layout, Layout]
+    __slots__ = ("mean",)
+
+    def __init__(self, device: Device, layouts: Sequence[Layout], rows: Prepared, mean: Prepared) -> None:
+        super().__init__(device, layouts, rows)
+        self.mean = mean
+
+    def run(self, logits: Array, targets: Array) -> tuple[Array, Array]:
+        """The logarithm of the sum of each row's exponentials, and the loss, on the current device."""
+        assert self.launch is not None
+        total, parts, loss = (Array._made(layout) for layout in self.layouts)
+        self.launch(logits._operand, targets._operand, total._operand, parts._operand)
+        self.mean(parts._operand, loss._operand)
+        return total, loss
 
 
 _forwards: dict[tuple[Layout, Layout], _Forward] = {}
-_backwards: dict[tuple[Layout, Layout, bool], tuple[Prepared, Layout]] = {}
+_backwards: dict[tuple[Layout, Layout, bool], Plan] = {}
 
 
 def _serial(device: Device) -> bool:
@@ -229,22 +231,23 @@ def _make_forward(logits: Layout, targets: Layout) -> _Forward:
     of_mean = _mean.bind(device, elem=dtype, block=_MEAN_BLOCK).function
     grid = divide_up(slots, block // threads)
     return _Forward(
-        of_rows.prepare((grid, 1, 1), (block, 1, 1), 0, (rows, columns, slots)),
-        of_mean.prepare((1, 1, 1), (_MEAN_BLOCK, 1, 1), 0, (slots, 1 / rows)),
+        device,
         (
             fresh_layout(device, acc, logits.shape[:-1]),
             fresh_layout(device, acc, (slots,)),
             fresh_layout(device, dtype, ()),
         ),
+        of_rows.prepare((grid, 1, 1), (block, 1, 1), 0, (rows, columns, slots)),
+        of_mean.prepare((1, 1, 1), (_MEAN_BLOCK, 1, 1), 0, (slots, 1 / rows)),
     )
 
 
-def _backward_for(logits: Layout, targets: Layout, by_rows: bool) -> tuple[Prepared, Layout]:
+def _backward_for(logits: Layout, targets: Layout, by_rows: bool) -> Plan:
     """Make and remember a launch of the gradient."""
     return remember(_backwards, (logits, targets, by_rows), _make_backward(logits, targets, by_rows))
 
 
-def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> tuple[Prepared, Layout]:
+def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> Plan:
     device, columns = logits.device, logits.shape[-1]
     rows, serial = logits.size // columns, _serial(device)
     block, width = (1, 1) if serial else (SHAPE.block, _width(logits))
@@ -255,4 +258,4 @@ def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> tuple[Prep
     down = min(divide_up(rows, block // lanes), _MOST_BLOCKS)
     tail = (rows, columns) if by_rows else (rows, columns, 1 / rows)
     launch = function.prepare((along, down, 1), (block, 1, 1), 0, tail)
-    return launch, fresh_layout(device, logits.dtype, logits.shape)
+    return Plan(device, [fresh_layout(device, logits.dtype, logits.shape)], launch)

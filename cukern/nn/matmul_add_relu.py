@@ -14,11 +14,11 @@ from ..array import Array
 from ..array.creation import empty
 from ..device import Device
 from ..elementwise.axes import require_arrays
-from ..elementwise.plan import broadcast_steps, collapse
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
 from ..kernel.arguments import address
 from ..kernel.sizes import divide_up, index_type
+from ..kernel.strides import broadcast_steps, collapse
 from ..reduction.rows import sum_to_shape
 from .fused import common_dtype, strided
 

@@ -28,13 +28,13 @@ from ..elementwise.axes import (
 )
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.plan import allocate, on, one_device
 from ..elementwise.row import convert_scalar
 from ..elementwise.table import isnan, not_equal, remainder, subtract, where
 from ..index.search import searchsorted
 from ..index.sort import argsort
 from ..index.take import take
 from ..kernel import Kernel
+from ..kernel.plan import allocate, on, one_device
 from ..kernel.sizes import divide_up
 from ..reduction.rows import sum
 from ..shape.views import broadcast_to, concat, flip, reshape

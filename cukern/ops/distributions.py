@@ -18,9 +18,9 @@ from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.plan import allocate, on
 from ..elementwise.table import clip, divide, exp, sigmoid, sqrt, where
 from ..kernel import Kernel
+from ..kernel.plan import allocate, on
 from ..linear.decompositions import cholesky, eigh
 from ..linear.products import matmul
 from ..shape.views import broadcast_to, expand_dims, squeeze, stack

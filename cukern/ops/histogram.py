@@ -21,12 +21,12 @@ from ..dtypes import DType
 from ..elementwise.axes import public, require_array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.plan import allocate, on, zeros
 from ..elementwise.row import is_scalar
 from ..elementwise.table import equal, greater, greater_equal, where
 from ..index.search import compress, searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
+from ..kernel.plan import allocate, on, zeros
 from ..kernel.sizes import divide_up
 from ..reduction.rows import all, any, max, min, std, sum
 from ..shape.views import expand_dims, flip, reshape

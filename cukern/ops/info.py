@@ -16,7 +16,7 @@ from ..array.creation import asarray, device_of
 from ..array.operators import is_foreign
 from ..device import Device, current, devices
 from ..dtypes import DType
-from ..elementwise.plan import broadcast_shapes as _broadcast_shapes
+from ..kernel.strides import broadcast_shapes as _broadcast_shapes
 
 __all__ = [
     "broadcast_shapes",

@@ -12,8 +12,8 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..dtypes import DType, promote
-from ..elementwise.plan import on, remember
 from ..kernel import Kernel
+from ..kernel.plan import on, remember
 from .groups import is_floating
 from .multi import Batch, batches
 

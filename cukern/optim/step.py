@@ -11,8 +11,8 @@ from .. import dtypes
 from ..array import Array, copied
 from ..array.layout import Layout
 from ..device import capture_hooks
-from ..elementwise.plan import on
 from ..kernel.arguments import address
+from ..kernel.plan import on
 from .multi import Batch, batches
 
 if TYPE_CHECKING:

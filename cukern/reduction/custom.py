@@ -29,8 +29,8 @@ from ..elementwise.custom import (
 )
 from ..elementwise.function import ArrayLike, as_operands
 from ..elementwise.graph import Expr, Reduced, symbolic
-from ..elementwise.plan import broadcast_shapes
 from ..elementwise.row import is_scalar
+from ..kernel.strides import broadcast_shapes
 from .function import Reduce, Rule
 from .plan import Reduction, keep, known, planned
 

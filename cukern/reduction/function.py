@@ -20,9 +20,9 @@ from ..dtypes import DType
 from ..elementwise.axes import normalize_axes, require_array
 from ..elementwise.function import evaluate
 from ..elementwise.graph import Expr, Reduced, call, cast, input_node, scalar_node
-from ..elementwise.plan import remember
 from ..elementwise.program import Program, compact, program, roots_from
 from ..elementwise.row import Scalar
+from ..kernel.plan import remember
 from ..shape.broadcast import repeated
 from ..shape.views import broadcast_to, reshape
 from .plan import Plan, Reduction, keep, known, planned, source
@@ -327,7 +327,7 @@ class Reduce:
     ) -> Array:
         """The reduction by its plan, recorded where ``tracking`` says that a tape tracks an input."""
         y = plan.run(arrays, scalars, parameter)
-        if tracking is not None and plan.layout.floating:
+        if tracking is not None and plan.layouts[0].floating:
             needs, keys, tapes = tracking
             call: _Call | None = None if scalars or parameter else plan.pulls.get(needs)
             if call is None:
@@ -361,13 +361,13 @@ class _Call:
         self.rule = rule
         k = len(plan.operands)
         pull = self._pull if isinstance(rule, Rule) else self._pull_function
-        self.operation = tape.Operation(reduce.name, plan.operands, (plan.layout,), pull)
+        self.operation = tape.Operation(reduce.name, plan.operands, plan.layouts, pull)
         if not isinstance(rule, Rule):
             self.reads: tuple[int, ...] = (0,)
             self.keeps_y = True
             return
         wide = tuple(one.shape != plan.shape for one in plan.operands)
-        self.pulled = _pulled(rule, plan.program, plan.layout.dtype, needs, wide)
+        self.pulled = _pulled(rule, plan.program, plan.layouts[0].dtype, needs, wide)
         self.reads = tuple(i for i in range(k) if i in self.pulled.inputs or rule.other)
         self.keeps_y = k + 1 in self.pulled.inputs or rule.other == "count"
         self._numbers = (*scalars, rule.number(self.span))

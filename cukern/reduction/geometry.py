@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..elementwise.geometry import WIDEST, Strides
+from ..elementwise.geometry import WIDEST
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
+from ..kernel.strides import Strides
 
 SERIAL = Kernel("reduction/reduce.cu", block=1)
 ROWS = Kernel("reduction/rows.cu", block=256)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,19 +14,12 @@ from ..array.layout import Layout, fresh_layout, layout_of
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
-from ..elementwise.plan import (
-    Axes,
-    broadcast_shapes,
-    broadcast_steps,
-    collapse,
-    needs_64_bits,
-    on,
-    one_device,
-    remember,
-)
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
 from ..elementwise.row import convert_scalar
+from ..kernel import plan as kernel_plan
+from ..kernel.plan import on, one_device, remember
+from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
 from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
 
 
@@ -64,17 +57,13 @@ class Reduction:
     batch: str = ""
 
 
-class Plan:
+class Plan(kernel_plan.Plan):
     """The launches of a reduction for arrays of one layout.
 
     Attributes:
-        device: where.
-        current: tells the index of the current GPU; None on the host.
         shape: the shape of the values.
         kept: that shape with size 1 for the reduced axes.
         count: values of a result.
-        layout: of the result.
-        launch: the kernel, prepared; None where there is no result.
         parts: the memory for the states of pieces, where there are several.
         final: the kernel that joins them.
         converters: what makes each Python number fit the dtype it is computed in.
@@ -90,12 +79,8 @@ class Plan:
         "axes",
         "converters",
         "count",
-        "current",
-        "device",
         "final",
         "kept",
-        "launch",
-        "layout",
         "operands",
         "parameter",
         "parts",
@@ -105,29 +90,34 @@ class Plan:
         "shape",
     )
 
-    device: Device
-    current: Callable[[], int] | None
-    shape: tuple[int, ...]
-    kept: tuple[int, ...]
-    count: int
-    layout: Layout
-    launch: Prepared | None
-    parts: Layout | None
-    final: Prepared | None
-    converters: tuple[Callable[[Any], Any], ...]
-    parameter: bool
-    program: Program
-    operands: tuple[Layout, ...]
-    axes: tuple[int, ...]
-    pulls: dict[tuple[bool, ...], Any]
-    rendered: list[tuple[Any, dict[str, Any]]]
+    def __init__(
+        self,
+        reduction: Reduction,
+        program: Program,
+        operands: Sequence[Layout],
+        axes: frozenset[int],
+        keepdims: bool,
+        result: DType,
+    ) -> None:
+        self.shape = shape = broadcast_shapes(program.name, [one.shape for one in operands])
+        self.kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+        self.count = math.prod(shape[i] for i in axes)
+        left = self.kept if keepdims else tuple(n for i, n in enumerate(shape) if i not in axes)
+        super().__init__(operands[0].device, [fresh_layout(operands[0].device, result, left)])
+        self.program, self.operands, self.parameter = program, tuple(operands), reduction.parameter
+        self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
+        self.parts: Layout | None = None
+        self.final: Prepared | None = None
+        self.axes = tuple(sorted(axes))
+        self.pulls: dict[tuple[bool, ...], Any] = {}
+        self.rendered: list[tuple[Any, dict[str, Any]]] = []
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
         """The result, a new array."""
-        if self.current is not None and self.current() != self.device.index:
+        if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.run(arrays, scalars, parameter)
-        made = Array._made(self.layout)
+        made = Array._made(self.layouts[0])
         if self.launch is None:
             return made
         values: list[Any] = [one._operand for one in arrays]
@@ -227,20 +217,9 @@ def make_plan(
     result: DType,
 ) -> Plan:
     """Choose and compile the launches of ``reduction`` over ``axes`` of ``program``'s value."""
-    plan = Plan()
-    plan.device = device = operands[0].device
-    plan.current = device.which
-    plan.shape = shape = broadcast_shapes(program.name, [one.shape for one in operands])
-    plan.kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
-    plan.count = math.prod(shape[i] for i in axes)
-    left = plan.kept if keepdims else tuple(n for i, n in enumerate(shape) if i not in axes)
-    plan.layout = fresh_layout(device, result, left)
-    plan.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
-    plan.parameter = reduction.parameter
-    plan.launch = plan.final = plan.parts = None
-    plan.program, plan.operands = program, tuple(operands)
-    plan.axes, plan.pulls, plan.rendered = tuple(sorted(axes)), {}, []
-    if 0 in left:
+    plan = Plan(reduction, program, operands, axes, keepdims, result)
+    device, shape = plan.device, plan.shape
+    if 0 in plan.layouts[0].shape:
         return plan
     on_host = _style(device) == "serial"
     task = _task(reduction, program, operands, shape, axes)

@@ -17,19 +17,11 @@ from ..device.interface import Prepared, Style
 from ..elementwise.axes import normalize_axis, public, require_array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.plan import (
-    Axes,
-    broadcast_steps,
-    collapse,
-    contiguous_steps,
-    needs_64_bits,
-    on,
-    remember,
-    step_kind,
-)
 from ..elementwise.table import exp, multiply, negative, subtract
 from ..kernel import Kernel
+from ..kernel.plan import Plan, on, remember
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, power_of_two
+from ..kernel.strides import Axes, broadcast_steps, collapse, contiguous_steps, needs_64_bits, step_kind
 from .rows import logsumexp, sum
 
 __all__ = ["log_softmax", "softmax"]
@@ -145,42 +137,14 @@ def packs(n: int, itemsize: int, arrays: int, clusters: int) -> Packs | None:
     return Packs(block, threads, divide_up(n // width, threads), cluster, max(1, tuning.resident // block))
 
 
-class Plan:
-    """A launch for arrays of one layout.
-
-    Attributes:
-        layout: of the result, in C order.
-        launch: the kernel, prepared; it takes the arrays and the result.
-    """
-
-    __slots__ = ("current", "device", "launch", "layout")
-
-    device: Device
-    current: Callable[[], int] | None
-    layout: Layout
-    launch: Prepared
-
-    def __call__(self, arrays: Sequence[Array]) -> Array:
-        """The result, a new array."""
-        if self.current is not None and self.current() != self.device.index:
-            with self.device.activate():
-                return self(arrays)
-        made = Array._made(self.layout)
-        self.launch(*[one._operand for one in arrays], made._operand)
-        return made
-
-
 def _style(device: Device) -> Style:
     return device.style
 
 
 def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
     """Choose and compile the launch for arrays of one shape and dtype, which is not empty."""
-    plan = Plan()
     first = layouts[0]
-    plan.device = device = first.device
-    plan.current = device.which
-    plan.layout = fresh_layout(device, first.dtype, first.shape)
+    device = first.device
     shape = None
     if (
         _style(device) != "serial"
@@ -190,8 +154,8 @@ def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
         clusters = device.properties.max_blocks_per_cluster
         shape = packs(first.shape[axis], first.dtype.itemsize, len(layouts), clusters)
     with on(device):
-        plan.launch = _general(kind, layouts, axis) if shape is None else _packed(kind, first, shape)
-    return plan
+        launch = _general(kind, layouts, axis) if shape is None else _packed(kind, first, shape)
+    return Plan(device, [fresh_layout(device, first.dtype, first.shape)], launch)
 
 
 def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
@@ -290,8 +254,8 @@ def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
         plan = _plan_for(kind, axis, *layouts)
         derivative = _DERIVATIVES.get(kind)
         if derivative is not None and tape.recording(arrays):
-            plan.device.backend.ahead(partial(_plan_for, derivative, axis, plan.layout, plan.layout))
-    return plan(arrays)
+            plan.device.backend.ahead(partial(_plan_for, derivative, axis, *plan.layouts, *plan.layouts))
+    return plan(*arrays)
 
 
 def _plan_for(kind: Kind, axis: int, *layouts: Layout) -> Plan:

@@ -7,7 +7,7 @@ from ..array.layout import Layout, layout
 from ..autodiff import tape
 from ..elementwise import constants
 from ..elementwise.constants import Shared
-from ..elementwise.plan import remember
+from ..kernel.plan import remember
 from .views import broadcast_to
 
 _layouts: dict[tuple[Layout, tuple[int, ...]], Layout] = {}

@@ -14,9 +14,10 @@ from ..array.operators import FUNCTIONS
 from ..device import Device
 from ..dtypes import DType
 from ..elementwise.graph import input_node, scalar_node
-from ..elementwise.plan import allocate, run_into
+from ..elementwise.plan import run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
+from ..kernel.plan import allocate
 from ..kernel.sizes import divide_up
 
 _COPIES = Kernel("shape/copies.cu", block=256)

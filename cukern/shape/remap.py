@@ -13,14 +13,16 @@ import numpy as np
 from .. import dtypes
 from ..device import Device
 from ..dtypes import DType
+from ..elementwise.geometry import geometry
 from ..elementwise.graph import cast, input_node
-from ..elementwise.plan import Axes, allocate, geometry, needs_64_bits, on, remember, run_into
+from ..elementwise.plan import run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
+from ..kernel.plan import Plan, allocate, on, remember
 from ..kernel.sizes import LARGEST_INDEX
+from ..kernel.strides import Axes, needs_64_bits
 
 _REMAP = Kernel("shape/remap.cu", block=256)
-#: What elements of a size are moved as.
 
 
 @cache
@@ -46,15 +48,6 @@ class _Axis(NamedTuple):
         return self.shape == self.size and not self.before
 
 
-class _Plan(NamedTuple):
-    """A launch: the kernel, and what it is given after the arrays and numbers."""
-
-    function: Any
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    tail: tuple[Any, ...]
-
-
 def _collapsed(data: Any, shape: Sequence[int], before: Sequence[int], beyond: str) -> list[_Axis]:
     """As few axes as do: an unchanged axis joins the one outside of it that steps over the whole of it."""
     axes: list[_Axis] = []
@@ -71,7 +64,7 @@ def _collapsed(data: Any, shape: Sequence[int], before: Sequence[int], beyond: s
     return axes or [_Axis(1, 1, 0, 1)]
 
 
-def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) -> _Plan:
+def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) -> Plan:
     shape = [axis.shape for axis in axes]
     rows, columns, outer = math.prod(shape[:-1]), shape[-1], len(axes) - 1
     # Columns lie along blockIdx.y beside outer axes: then one row is spread as several are.
@@ -95,10 +88,10 @@ def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) ->
     groups, pieces = spread.block // spread.lanes, -(-columns // spread.piece)
     grid = (-(-rows // (groups * spread.rows_piece)), pieces, 1) if outer else (-(-pieces // groups), 1, 1)
     tail = (layout, rows, spread.rows_piece, columns, spread.piece)
-    return _Plan(bound.function, grid, (spread.block, 1, 1), tail)
+    return Plan(device, (), bound.function.prepare(grid, (spread.block, 1, 1), 0, tail))
 
 
-_plans: dict[Any, _Plan] = {}
+_plans: dict[Any, Plan] = {}
 
 
 def remap(
@@ -130,7 +123,9 @@ def remap(
             axes = _collapsed(data, shape, before, beyond)
             plan = remember(_plans, key, _make_plan(device, data, axes, beyond))
         values = [_as_bits(value, data.dtype) for value in ends] if beyond == "constant" else []
-        plan.function(plan.grid, plan.block, 0, (data, made, *values, *plan.tail))
+        operand = device.backend.operand
+        assert plan.launch is not None
+        plan.launch(operand(data), operand(made), *values)
     return made
 
 

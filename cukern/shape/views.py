@@ -28,8 +28,9 @@ from ..elementwise.axes import (
 )
 from ..elementwise.function import astype, can_cast
 from ..elementwise.fuse import fuse
-from ..elementwise.plan import allocate, broadcast_shapes, collapse, one_device
 from ..elementwise.table import where
+from ..kernel.plan import allocate, one_device
+from ..kernel.strides import broadcast_shapes, collapse
 from .remap import remap, write
 
 Shape = SupportsIndex | Sequence[SupportsIndex]

@@ -20,7 +20,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         def counted(plan: Any, *args: Any) -> Any:
             # What comes again by `run` is counted there.
-            if (plan.current is None or plan.current() == plan.device.index) and (
+            if (plan.which is None or plan.which() == plan.device.index) and (
                 method == "run" or plan.launch is not None
             ):
                 made.append(name(plan))

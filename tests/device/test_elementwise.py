@@ -29,6 +29,7 @@ from cukern import namespace
 from cukern.array import operators
 from cukern.elementwise import plan as launch
 from cukern.elementwise.row import Row
+from cukern.kernel import strides
 from cukern.testing import assert_close
 
 
@@ -278,7 +279,7 @@ def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, shape: t
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of arrays beyond 2**31 elements, on small ones."""
     monkeypatch.setattr(launch, "_plans", {})
-    monkeypatch.setattr(launch, "LARGEST_INDEX", 1)
+    monkeypatch.setattr(strides, "LARGEST_INDEX", 1)
     a = np.random.default_rng(0).standard_normal((3, 4, 5))
     x = ck.asarray(a)
     assert "long long" in namespace.fuse(lambda x: x + 1).source(x)
@@ -378,8 +379,8 @@ def test_remainder_by_the_largest_unsigned_number(device: ck.Device) -> None:
 
 
 def test_threads_of_a_gpu_are_numbered_in_64_bits_where_there_are_more_than_32_hold() -> None:
-    axes = launch.Axes((300_000_000, 5), ((5, 1), (0, 1)))
-    assert not launch.needs_64_bits(axes)
+    axes = strides.Axes((300_000_000, 5), ((5, 1), (0, 1)))
+    assert not strides.needs_64_bits(axes)
     assert launch._wide(axes, launch.geometry("simt", 300_000_000, 5))
 
 

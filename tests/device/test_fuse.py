@@ -247,7 +247,7 @@ def test_nothing_to_do_has_no_source(device: ck.Device) -> None:
 
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     program = import_module("cukern.elementwise.program")
-    monkeypatch.setattr(program, "_CAPACITY", 2)
+    monkeypatch.setattr("cukern.kernel.plan._CAPACITY", 2)
     monkeypatch.setattr(program, "_programs", cache := {})
     with ck.device("host"):
         for k in range(5):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cukern as ck
-from cukern.elementwise.plan import Geometry
+from cukern.elementwise.geometry import Geometry
 from cukern.shape import remap as moving
 from cukern.testing import assert_close, gradcheck
 

@@ -12,7 +12,7 @@ from dtype_rule import ruled
 
 import cukern as ck
 from cukern.array import operators
-from cukern.elementwise import plan as launch
+from cukern.kernel import strides
 from cukern.reduction import plan as reduction
 from cukern.reduction.rows import Reduce
 from cukern.testing import assert_close, gradcheck
@@ -130,7 +130,7 @@ def test_gpu_launch_shapes_on_the_host(
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The kernels of arrays beyond 2**31 elements, on small ones."""
     monkeypatch.setattr(reduction, "_plans", {})
-    monkeypatch.setattr(launch, "LARGEST_INDEX", 1)
+    monkeypatch.setattr(strides, "LARGEST_INDEX", 1)
     a = np.random.default_rng(0).standard_normal((3, 40, 50))
     for axis in (None, 0, 1, 2):
         assert_close(ROWS[name](ck.asarray(a), axis), getattr(np, name)(a, axis=axis))

@@ -13,7 +13,7 @@ from elementwise_support import address_counts
 import cukern as ck
 from cukern import dtypes
 from cukern.array import operators
-from cukern.elementwise import plan as launch
+from cukern.kernel import strides
 from cukern.reduction import geometry as reduction_work
 from cukern.reduction import plan as reduction
 from cukern.reduction.rows import Reduce
@@ -116,7 +116,7 @@ def test_several_inputs_on_a_gpu(like_a_gpu: list[str]) -> None:
 def test_64_bit_indices_on_a_gpu(
     like_a_gpu: list[str], monkeypatch: pytest.MonkeyPatch, layout: str, name: str
 ) -> None:
-    monkeypatch.setattr(launch, "LARGEST_INDEX", 1)
+    monkeypatch.setattr(strides, "LARGEST_INDEX", 1)
     view, axes = SPREAD[layout]
     x = view(ck.asarray(np.random.default_rng(4).integers(-50, 50, 40003).astype(np.float32)))
     for axis in axes:
@@ -132,8 +132,8 @@ def test_states_of_pieces(
     for shape in ("ROW_SHAPE", "ORDERED_ROW_SHAPE"):
         monkeypatch.setattr(reduction_work, shape, getattr(reduction_work, shape)._replace(whole=0))
     # Places and counts are as wide as indices.
-    for limit in (launch.LARGEST_INDEX, *([1] if name in ("argmax", "var") else [])):
-        monkeypatch.setattr(launch, "LARGEST_INDEX", limit)
+    for limit in (strides.LARGEST_INDEX, *([1] if name in ("argmax", "var") else [])):
+        monkeypatch.setattr(strides, "LARGEST_INDEX", limit)
         reduction._plans.clear()
         made = ROWS[name](ck.ones(40003, dtype)).astype("float64")
         want = {"argmax": 0, "var": 0, "logsumexp": 1 + np.log(40003), "sum": 40003}.get(name, 1)

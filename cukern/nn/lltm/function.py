@@ -25,9 +25,9 @@ from ...array.layout import Layout, fresh_layout
 from ...autodiff import tape
 from ...device import Device
 from ...elementwise.axes import require_array, require_arrays
-from ...elementwise.plan import on, remember
 from ...function import Function
 from ...kernel import Kernel
+from ...kernel.plan import on, remember
 from ...linear.plan import multiply, readable
 from .. import init, reference
 from ..fused import common_dtype, fused_vjp, require_sizes
@@ -291,7 +291,7 @@ def lltm_cell(
         _, keys, tapes = tracking
         saved = (*arguments, new_cell, gates)
         pull = partial(_pull_step, step)
-        operation = tape.Operation("lltm_cell", step.layouts, step.outputs, pull)
+        operation = tape.Operation("lltm_cell", step.arguments, step.layouts, pull)
         tape.record_tracked(operation, keys, (new_h, new_cell), saved, tapes)
     return new_h, new_cell
 

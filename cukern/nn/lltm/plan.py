@@ -12,6 +12,7 @@ from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...device.interface import Prepared
 from ...kernel import Kernel
+from ...kernel.plan import Plan
 from ...kernel.sizes import divide_up, index_type
 from ...linear.plan import Part, Product
 from .small import Small, fits
@@ -81,26 +82,26 @@ def prepared(
     return bound.function.prepare(shape.grid, (shape.block, 1, 1), 0, (state, shape.items))
 
 
-class Step:
+class Step(Plan):
     """The launches of one step, forward and backward, for arguments of given layouts.
 
     Args:
         layouts: of the input, the weights, the bias, the old h and the old cell: of one floating dtype and one
             device, bias and cell in C order, the others as :func:`.products.readable` gives them.
 
-    Attributes:
-        outputs: the layouts of the new h and the new cell.
+    Its results are the new h and the new cell.
     """
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
-        inputs, weights, bias, old_h, old_cell = self.layouts = tuple(layouts)
-        self.device, self.dtype = inputs.device, inputs.dtype
-        self.current = self.device.which
-        batch, self.state = batch, state = old_h.shape
+        inputs, weights, bias, old_h, old_cell = layouts
+        batch, state = old_h.shape
+        self._cell, self._gates = (
+            fresh_layout(inputs.device, inputs.dtype, (batch, n * state)) for n in (1, 3)
+        )
+        super().__init__(inputs.device, (self._cell, self._cell))
+        self.arguments, self.dtype, self.state = tuple(layouts), inputs.dtype, state
         self._shape = Shape(self.device, batch, state, bias.aligned and old_cell.aligned)
         product = product_dtype(self.dtype)
-        self._cell, self._gates = (fresh_layout(self.device, self.dtype, (batch, n * state)) for n in (1, 3))
-        self.outputs = (self._cell, self._cell)
         self._sums = fresh_layout(self.device, product, (batch, 3 * state))
         self._inputs_d, self._weights_d, self._old_h_d = (
             fresh_layout(self.device, product, one.shape) for one in (inputs, weights, old_h)
@@ -121,7 +122,7 @@ class Step:
 
     def forward(self, arguments: Sequence[Array], keep: bool) -> tuple[Array, Array, Array | None]:
         """The new h, the new cell, and the gates if they are to be kept, of arguments of the layouts."""
-        if self.current is not None and self.current() != self.device.index:
+        if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.forward(arguments, keep)
         inputs, weights, bias, old_h, old_cell = arguments
@@ -151,7 +152,7 @@ class Step:
         needs: Sequence[bool],
     ) -> list[Array | None]:
         """The gradients of the arguments, those that are needed."""
-        if self.current is not None and self.current() != self.device.index:
+        if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.backward(arguments, new_cell, gates, cotangents, needs)
         inputs, weights, _, old_h, _ = arguments

@@ -1,0 +1,101 @@
+"""What every family's plan is: a launch for arrays of given layouts, made once and replayed; and where it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout
+from ..device import Device
+from ..device.interface import Prepared
+from ..dtypes import DType
+from ..errors import DeviceError
+
+K = TypeVar("K")
+V = TypeVar("V")
+#: What a cache holds before it starts anew: a process that meets ever new shapes must not grow on.
+_CAPACITY = 8192
+
+
+def remember(cache: dict[K, V], key: K, value: V) -> V:
+    """Put ``value`` in a cache of programs or plans."""
+    if len(cache) >= _CAPACITY:
+        cache.clear()
+    cache[key] = value
+    return value
+
+
+_HERE = nullcontext()
+
+
+def on(device: Device) -> AbstractContextManager[object]:
+    """A with-block in which ``device`` is the current one, at no cost where it is that already."""
+    if device.which is None or device.index == device.which():
+        return _HERE
+    return device.activate()
+
+
+def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Memory of ``device`` as an ndarray in C order, its elements not set."""
+    with on(device):
+        return device.backend.empty(shape, dtype)
+
+
+def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Memory of ``device`` as an ndarray in C order, its bytes 0."""
+    made = allocate(device, shape, dtype)
+    with device.activate():
+        raw(made)[...] = 0
+    return made
+
+
+def raw(data: Any) -> Any:
+    """The same memory in a dtype that every array library moves about: bfloat16 as uint16."""
+    row = dtypes.info(data.dtype)
+    return data.view(row.bits) if row.extension else data
+
+
+def one_device(name: str, arrays: Sequence[Array]) -> Device:
+    """The device of all the arrays.
+
+    Raises:
+        DeviceError: they are on different devices.
+    """
+    device = arrays[0].device
+    for array in arrays:
+        if array.device is not device:
+            raise DeviceError(f"{name}: expected arrays on one device, got {device} and {array.device}")
+    return device
+
+
+class Plan:
+    """A launch for arrays of given layouts.
+
+    It is chosen, compiled and checked once; a call makes the results and replays the launch.
+
+    Attributes:
+        device: where it runs.
+        which: tells the index of the current GPU; None on the host.
+        layouts: of the results.
+        launch: the kernel, prepared; it takes the operands of the arrays, and of the results. None where there is
+            nothing to do.
+    """
+
+    __slots__ = ("device", "launch", "layouts", "which")
+
+    def __init__(self, device: Device, layouts: Sequence[Layout], launch: Prepared | None = None) -> None:
+        self.device, self.layouts, self.launch = device, tuple(layouts), launch
+        self.which: Callable[[], int] | None = device.which
+
+    def __call__(self, *arrays: Array) -> Array:
+        """The one result, a new array."""
+        if self.which is not None and self.which() != self.device.index:
+            with self.device.activate():
+                return self(*arrays)
+        made = Array._made(self.layouts[0])
+        if self.launch is not None:
+            self.launch(*[one._operand for one in arrays], made._operand)
+        return made

@@ -1,0 +1,98 @@
+"""The axes that a kernel walks, and the steps in elements of its operands along them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..array.layout import overlapping
+from .sizes import LARGEST_INDEX
+
+Strides = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axes that a kernel walks: sizes, and for each operand its steps in elements."""
+
+    shape: tuple[int, ...]
+    steps: tuple[Strides, ...]
+
+
+def collapse(shape: Sequence[int], steps: Sequence[Strides], by: Strides | None = None) -> Axes:
+    """The same elements with as few axes as do.
+
+    Axes of size 1 are dropped, and neighbours merged that every operand steps through as one.
+
+    Args:
+        shape: the sizes of the axes, none 0.
+        steps: the steps of each operand.
+        by: an operand's steps; the axes are put in the order of their sizes, largest first.
+    """
+    axes = [i for i, n in enumerate(shape) if n != 1]
+    if by is not None:
+        axes.sort(key=lambda i: -abs(by[i]))
+    sizes: list[int] = []
+    kept: list[list[int]] = [[] for _ in steps]
+    for i in axes:
+        if sizes and all(have[-1] == step[i] * shape[i] for have, step in zip(kept, steps, strict=True)):
+            sizes[-1] *= shape[i]
+            for have, step in zip(kept, steps, strict=True):
+                have[-1] = step[i]
+            continue
+        sizes.append(shape[i])
+        for have, step in zip(kept, steps, strict=True):
+            have.append(step[i])
+    return Axes(tuple(sizes), tuple(map(tuple, kept)))
+
+
+def contiguous_steps(shape: Sequence[int]) -> Strides:
+    """The steps in elements of an array in C order."""
+    steps = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        steps[i] = steps[i + 1] * shape[i + 1]
+    return tuple(steps)
+
+
+def broadcast_steps(data: Any, shape: tuple[int, ...]) -> Strides:
+    """The steps in elements of ``data`` broadcast to ``shape``."""
+    size = data.dtype.itemsize
+    own = [0 if n == 1 else stride // size for n, stride in zip(data.shape, data.strides, strict=True)]
+    return (0,) * (len(shape) - len(own)) + tuple(own)
+
+
+def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that the shapes broadcast to.
+
+    Raises:
+        ValueError: they do not.
+    """
+    made = list(shapes[0])
+    for shape in shapes[1:]:
+        longer, shorter = (made, shape) if len(made) >= len(shape) else (list(shape), made)
+        at = len(longer) - len(shorter)
+        for i, n in enumerate(shorter, at):
+            if n != longer[i] and 1 not in (n, longer[i]):
+                raise ValueError(f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast")
+            longer[i] = n if longer[i] == 1 else longer[i]
+        made = longer
+    return tuple(made)
+
+
+def needs_64_bits(axes: Axes) -> bool:
+    """Whether an index or an offset may pass what 32 bits hold."""
+    spans = [math.prod(axes.shape)]
+    spans += [sum(abs(s) * n for s, n in zip(steps, axes.shape, strict=True)) for steps in axes.steps]
+    return max(spans) > LARGEST_INDEX
+
+
+def repeated(data: Any) -> bool:
+    """Whether elements of an ndarray may share their memory, as those of a broadcast view do."""
+    return overlapping(data.shape, data.strides, data.dtype.itemsize)
+
+
+def step_kind(step: int) -> str:
+    """How a template writes a step: ``"unit"``, ``"zero"`` or ``"any"``."""
+    return {1: "unit", 0: "zero"}.get(step, "any")

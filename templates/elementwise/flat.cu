@@ -1,135 +1,141 @@
 // y[i] = f(x0[i], x1[i], ...) with all axes as one line of `total` elements, for the threads of a GPU.
 // An operand is "flat" where it lies in memory as that line does, "one" where it is a single element, and "any" where
-// its place follows from the indices along the axes. Operands that are flat are moved << width >> elements at a time.
-// Launch: a block owns << chunk >> elements; a thread loads << unroll >> packs of each input before it computes. The last
-// block, which may lack elements, goes one by one. No shared memory.
-<% from "elementwise/operands.cuh" import parameters, memory, constants, computed with context %>
+// its place follows from the indices along the axes. Operands that are flat are moved a pack of `width` at a time.
+// Launch: a block owns `chunk` elements; a thread loads `unroll` packs of each input before it computes. The last block,
+// which may lack elements, goes one by one. No shared memory.
+<% from "elementwise/operands.cuh" import parameters, memory, same with context %>
 <% include "prelude/math.cuh" %>
+using index = << index >>;
+using unsigned_index = << "unsigned int" if index == "int" else index >>;
+constexpr int block = << block >>, width = << width >>, unroll = << unroll >>, chunk = << chunk >>;
+<% set strided = (inputs + outputs) | selectattr("place", "equalto", "any") | list %>
 <% include "elementwise/operands.cuh" %>
-<% set operands = inputs + outputs %>
-<% set placed = operands | selectattr("place", "equalto", "any") | list %>
-<% set read = inputs | selectattr("place", "equalto", "any") | list %>
-<% set written = outputs | selectattr("place", "equalto", "any") | list %>
-<% set unsigned = "unsigned int" if index == "int" else index %>
-<# The indices c1, c2, ... of the element e, and where the operands of `some` have it. #>
-<% macro indices(some) %>
-<% if axes > 1 %>
-            << unsigned >> rest = e;
-<% endif %>
-<% for axis in range(axes - 1, 0, -1) %>
-            const << unsigned >> q<< axis >> = quotient(rest, layout.by[<< axis >>]);
-            index c<< axis >> = index(rest - q<< axis >> * size_of(layout.by[<< axis >>]));
-            rest = q<< axis >>;
-<% endfor %>
-<% for x in some %>
-            index o<< x.k >> = index(<< "rest" if axes > 1 else "e" >>) * layout.stride[<< x.table >>][0]<% for axis in range(1, axes) %> + c<< axis >> * layout.stride[<< x.table >>][<< axis >>]<% endfor %>;
-<% endfor %>
-<%- endmacro %>
-<# On to the next element. #>
-<% macro advance(some, axis) %>
-<% for x in some %>
-                o<< x.k >> += layout.stride[<< x.table >>][<< axis >>];
-<% endfor %>
-<% if axis %>
-                if (++c<< axis >> == size_of(layout.by[<< axis >>])) {
-                    c<< axis >> = 0;
-<% for x in some %>
-                    o<< x.k >> -= index(size_of(layout.by[<< axis >>])) * layout.stride[<< x.table >>][<< axis >>];
-<% endfor %>
-<< advance(some, axis - 1) >>
-                }
-<% endif %>
-<%- endmacro %>
-<% if placed %>
-
+<% if strided %>
+constexpr int axes = << axes >>, strided = << strided | length >>;
 // Sizes of the axes, slowest first; steps of the operands that are not flat, in elements.
 struct Layout {
-    << "Divisor" if index == "int" else index >> by[<< axes >>];
-    << index >> stride[<< placed | length >>][<< axes >>];
+    << "Divisor" if index == "int" else index >> by[axes];
+    index stride[strided][axes];
+};
+// The indices of an element along the axes, and the offsets of the strided operands there.
+struct Walk {
+    index at[axes], offset[strided];
+
+    __device__ __forceinline__ Walk(const Layout& layout, unsigned_index e) {
+#pragma unroll
+        for (int axis = axes - 1; axis > 0; --axis) {
+            const unsigned_index next = quotient(e, layout.by[axis]);
+            at[axis] = index(e - next * size_of(layout.by[axis]));
+            e = next;
+        }
+        at[0] = index(e);
+#pragma unroll
+        for (int x = 0; x < strided; ++x) {
+            offset[x] = at[0] * layout.stride[x][0];
+#pragma unroll
+            for (int axis = 1; axis < axes; ++axis) offset[x] += at[axis] * layout.stride[x][axis];
+        }
+    }
+    // On to the next element.
+    __device__ __forceinline__ void advance(const Layout& layout) {
+#pragma unroll
+        for (int axis = axes - 1; axis >= 0; --axis) {
+#pragma unroll
+            for (int x = 0; x < strided; ++x) offset[x] += layout.stride[x][axis];
+            if (axis == 0 || ++at[axis] != size_of(layout.by[axis])) break;
+            at[axis] = 0;
+#pragma unroll
+            for (int x = 0; x < strided; ++x) offset[x] -= index(size_of(layout.by[axis])) * layout.stride[x][axis];
+        }
+    }
+};
+<% else %>
+struct Layout {};
+struct Walk {
+    __device__ __forceinline__ Walk(const Layout&, index) {}
+    __device__ __forceinline__ void advance(const Layout&) {}
 };
 <% endif %>
+// A pack's worth of each input.
+struct Inputs {
+<% for x in inputs if x.place != "one" %>
+    Pack< << x.type >>, width> x<< x.k >>;
+<% endfor %>
+
+    __device__ __forceinline__ void load(const Memory& memory, index e) {
+<% for x in inputs if x.place == "flat" %>
+        x<< x.k >> = ::load<width>(memory.x<< x.k >> + e);
+<% endfor %>
+<% if "any" in inputs | map(attribute="place") %>
+        Walk walk(memory.layout, e);
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+<% for x in inputs if x.place == "any" %>
+            x<< x.k >>.at[k] = memory.x<< x.k >>[walk.offset[<< x.table >>]];
+<% endfor %>
+            walk.advance(memory.layout);
+        }
+<% endif %>
+    }
+    __device__ __forceinline__ Made made(const Same& same, int k) const {
+        return expression(same<% for x in inputs if x.place != "one" %>, cast< << x.compute >> >(x<< x.k >>.at[k])<% endfor %>);
+    }
+};
+// A pack of each output that is flat; the others are stored one by one.
+struct Outputs {
+<% for y in outputs if y.place == "flat" %>
+    Pack< << y.type >>, width> y<< y.k - inputs | length >>;
+<% endfor %>
+
+    __device__ __forceinline__ void put(const Memory& memory, const Walk& walk, int k, Made made) {
+<% for y in outputs %>
+        << "y%d.at[k]" % loop.index0 if y.place == "flat" else "memory.y%d[walk.offset[%d]]" % (loop.index0, y.table) >> = made.y<< loop.index0 >>;
+<% endfor %>
+    }
+    __device__ __forceinline__ void store(const Memory& memory, index e) {
+<% for y in outputs if y.place == "flat" %>
+        ::store(memory.y<< y.k - inputs | length >> + e, y<< y.k - inputs | length >>);
+<% endfor %>
+    }
+};
+__device__ __forceinline__ void one_by_one(const Memory& memory, const Same& same, index e) {
+    const Walk walk(memory.layout, e);
+    const Made made = expression(same<% for x in inputs if x.place != "one" %>, cast< << x.compute >> >(memory.x<< x.k >>[<< "e" if x.place == "flat" else "walk.offset[%d]" % x.table >>])<% endfor %>);
+<% for y in outputs %>
+    memory.y<< loop.index0 >>[<< "e" if y.place == "flat" else "walk.offset[%d]" % y.table >>] = made.y<< loop.index0 >>;
+<% endfor %>
+}
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
-<% if placed %>
-    Layout layout,
-<% endif %>
-    << index >> total)
+    << "Layout layout," if strided >> << index >> total)
 {
-    using index = << index >>;
-    const index start = index(blockIdx.x) * << chunk >>;
-<< constants() >>
-<% if width * unroll > 1 %>
-    if (start + << chunk >> <= total) {
-        const index first = start + index(threadIdx.x) * << width >>;
-<% for x in inputs if x.place == "flat" %>
-        Pack< << x.type >>, << width >>> p<< x.k >>[<< unroll >>];
-<% endfor %>
-<% for x in read %>
-        << x.type >> g<< x.k >>[<< unroll * width >>];
-<% endfor %>
-<% if inputs | rejectattr("place", "equalto", "one") | list %>
+    << "const Layout layout{};" if not strided >>
+    const Memory memory{<< memory() >>layout};
+    const Same same{<< same() >>};
+    const index start = index(blockIdx.x) * chunk;
+    if (width * unroll > 1 && start + chunk <= total) {
+        const index first = start + index(threadIdx.x) * width;
+        Inputs in[unroll];
 #pragma unroll
-        for (int u = 0; u < << unroll >>; ++u) {
-            const index e = first + u * << block * width >>;
-<% for x in inputs if x.place == "flat" %>
-            p<< x.k >>[u] = load< << width >> >(<< memory(x) >> + e);
-<% endfor %>
-<% if read %>
-<< indices(read) >>
+        for (int u = 0; u < unroll; ++u) in[u].load(memory, first + u * block * width);
 #pragma unroll
-            for (int k = 0; k < << width >>; ++k) {
-<% for x in read %>
-                g<< x.k >>[u * << width >> + k] = << memory(x) >>[o<< x.k >>];
-<% endfor %>
-<< advance(read, axes - 1) >>
+        for (int u = 0; u < unroll; ++u) {
+            const index e = first + u * block * width;
+            Walk walk(layout, e);
+            Outputs out;
+#pragma unroll
+            for (int k = 0; k < width; ++k) {
+                out.put(memory, walk, k, in[u].made(same, k));
+                walk.advance(layout);
             }
-<% endif %>
-        }
-<% endif %>
-#pragma unroll
-        for (int u = 0; u < << unroll >>; ++u) {
-            const index e = first + u * << block * width >>;
-<% for y in outputs if y.place == "flat" %>
-            Pack< << y.type >>, << width >>> r<< loop.index0 >>;
-<% endfor %>
-<% if written %>
-<< indices(written) >>
-<% endif %>
-#pragma unroll
-            for (int k = 0; k < << width >>; ++k) {
-<% for x in inputs if x.place != "one" %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< "p%d[u].at[k]" % x.k if x.place == "flat" else "g%d[u * %d + k]" % (x.k, width) >>);
-<% endfor %>
-<< computed() >>
-<% for y in outputs %>
-                << "r%d.at[k]" % loop.index0 if y.place == "flat" else "y%d[o%d]" % (loop.index0, y.k) >> = cast< << y.type >> >(<< y.value >>);
-<% endfor %>
-<% if written %>
-<< advance(written, axes - 1) >>
-<% endif %>
-            }
-<% for y in outputs if y.place == "flat" %>
-            store(y<< loop.index0 >> + e, r<< loop.index0 >>);
-<% endfor %>
+            out.store(memory, e);
         }
         return;
     }
-<% endif %>
 #pragma unroll 1
-    for (index e = start + index(threadIdx.x); e < total; e += << block >>) {
-<% if placed %>
-<< indices(placed) >>
-<% endif %>
-<% for x in inputs if x.place != "one" %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< memory(x) >>[<< "e" if x.place == "flat" else "o%d" % x.k >>]);
-<% endfor %>
-<< computed() >>
-<% for y in outputs %>
-                y<< loop.index0 >>[<< "e" if y.place == "flat" else "o%d" % y.k >>] = cast< << y.type >> >(<< y.value >>);
-<% endfor %>
-<% if width * unroll == 1 %>
-                break;
-<% endif %>
+    for (index e = start + index(threadIdx.x); e < total; e += block) {
+        one_by_one(memory, same, e);
+        if (width * unroll == 1) break;
     }
 }

@@ -1,5 +1,5 @@
-// What the elementwise kernels of a GPU share: elements moved several at a time, indices taken apart without divisions,
-// and the parts of a kernel that do not depend on how its threads share the work.
+// What the elementwise kernels of a GPU share, made of a program's operands: their memory, and the expression as a function
+// of one element of each input. An input is "one" where it is a single element; one that is `inplace` is the memory of y0.
 <% macro parameters() %>
 <% for x in inputs if not x.inplace %>
     const << x.type >>* x<< x.k >>,
@@ -11,36 +11,21 @@
     << y.type >>* y<< loop.index0 >>,
 <% endfor %>
 <%- endmacro %>
-<# The memory of an input or output. #>
-<% macro memory(x) %><< "y%d" % (x.k - inputs | length) if x.k >= inputs | length else "y0" if x.inplace else "x%d" % x.k >><% endmacro %>
-<# Inputs that are one element. #>
-<% macro constants() %>
-<% for x in inputs if x.place == "one" %>
-    const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< memory(x) >>[0]);
-<% endfor %>
-<%- endmacro %>
-<# What is computed of an element, once a0, a1, ... are its inputs. #>
-<% macro computed() %>
-<% for line in body %>
-                const << line.type >> << line.name >> = << line.code >>;
-<% endfor %>
-<%- endmacro %>
+<# The members of Memory and Same, in a kernel. #>
+<% macro memory() %><% for x in inputs %><< "y0" if x.inplace else "x%d" % x.k >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>, <% endfor %><% endmacro %>
+<% macro same() %><% for x in inputs if x.place == "one" %>cast< << x.compute >> >(memory.x<< x.k >>[0]), <% endfor %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
 
+<% include "lib/pack.cuh" %>
 <% if streaming %>
 <% include "prelude/streaming.cuh" %>
 <% endif %>
-template <typename T, int N>
-struct alignas(N * sizeof(T)) Pack {
-    T at[N];
-};
-// N elements as the one access that they are.
 template <int N, typename T>
-__device__ __forceinline__ Pack<T, N> load(const T* at) {
-    return *reinterpret_cast<const Pack<T, N>*>(at);
+__device__ __forceinline__ Pack<T, N> load(const T* from) {
+    return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 template <typename T, int N>
-__device__ __forceinline__ void store(T* at, Pack<T, N> pack) {
-    << "store_streaming(reinterpret_cast<Pack<T, N>*>(at), pack)" if streaming else "*reinterpret_cast<Pack<T, N>*>(at) = pack" >>;
+__device__ __forceinline__ void store(T* to, const Pack<T, N>& pack) {
+    << "store_streaming(reinterpret_cast<Pack<T, N>*>(to), pack)" if streaming else "store_pack(to, pack)" >>;
 }
 
 // A divisor of numbers below 2^31, as a factor and a shift. Source: Granlund and Montgomery, "Division by invariant
@@ -54,3 +39,42 @@ __device__ __forceinline__ unsigned int quotient(unsigned int i, Divisor by) {
 __device__ __forceinline__ long long quotient(long long i, long long by) { return i / by; }
 __device__ __forceinline__ int size_of(Divisor by) { return int(by.n); }
 __device__ __forceinline__ long long size_of(long long by) { return by; }
+
+// The inputs and outputs in memory, and the layout of those that need one.
+struct Layout;
+struct Memory {
+<% for x in inputs %>
+    const << x.type >>* x<< x.k >>;
+<% endfor %>
+<% for y in outputs %>
+    << y.type >>* y<< loop.index0 >>;
+<% endfor %>
+    const Layout& layout;
+};
+// What is the same for all elements: inputs of one element, and numbers.
+struct Same {
+<% for x in inputs if x.place == "one" %>
+    << x.compute >> a<< x.k >>;
+<% endfor %>
+<% for type in scalars %>
+    << type >> s<< loop.index0 >>;
+<% endfor %>
+};
+// One element of each output.
+struct Made {
+<% for y in outputs %>
+    << y.type >> y<< loop.index0 >>;
+<% endfor %>
+};
+__device__ __forceinline__ Made expression(const Same& same<% for x in inputs if x.place != "one" %>, << x.compute >> a<< x.k >><% endfor %>) {
+<% for x in inputs if x.place == "one" %>
+    const << x.compute >> a<< x.k >> = same.a<< x.k >>;
+<% endfor %>
+<% for type in scalars %>
+    const << type >> s<< loop.index0 >> = same.s<< loop.index0 >>;
+<% endfor %>
+<% for line in body %>
+    const << line.type >> << line.name >> = << line.code >>;
+<% endfor %>
+    return {<% for y in outputs %>cast< << y.type >> >(<< y.value >>), <% endfor %>};
+}

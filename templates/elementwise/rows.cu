@@ -1,104 +1,119 @@
 // y[i] = f(x0[i], x1[i], ...) in rows of `columns` elements, for the threads of a GPU.
-// Along a row an operand steps by 1 ("unit", moved << width >> elements at a time), by 0 ("zero") or by anything ("any").
+// Along a row an operand steps by 1 ("unit", moved a pack of `width` at a time), by 0 ("zero") or by anything ("any").
 // One that is `flat` lies in memory as the rows do, one that is `fixed` is the same for every row and loaded once.
-// Launch: << lanes >> threads along a row, `columns` in pieces along blockIdx.x; a thread loads << unroll >> rows before it
-// computes, and goes on by gridDim.y times the rows of a block. Whole warps do so together. No shared memory.
-<% from "elementwise/operands.cuh" import parameters, memory, constants, computed with context %>
+// Launch: `lanes` threads along a row, `columns` in pieces along blockIdx.x; a thread loads `unroll` rows before it computes,
+// and goes on by gridDim.y times the rows of a block. Whole warps do so together. No shared memory.
+<% from "elementwise/operands.cuh" import parameters, memory, same with context %>
 <% include "prelude/math.cuh" %>
+using index = << index >>;
+using unsigned_index = << "unsigned int" if index == "int" else index >>;
+constexpr int block = << block >>, lanes = << lanes >>, width = << width >>, unroll = << unroll >>, groups = block / lanes;
+<% set varied = inputs | rejectattr("place", "equalto", "one") | list %>
+<% set strided = (varied + outputs) | rejectattr("flat") | list %>
 <% include "elementwise/operands.cuh" %>
 <% include "prelude/issue_loads.cuh" %>
-<% set operands = inputs + outputs %>
-<% set placed = operands | rejectattr("place", "equalto", "one") | rejectattr("flat") | list %>
-<% set moving = inputs | rejectattr("place", "equalto", "one") | rejectattr("fixed") | list %>
-<% set fixed = inputs | rejectattr("place", "equalto", "one") | selectattr("fixed") | list %>
-<% set groups = block // lanes %>
-<% set unsigned = "unsigned int" if index == "int" else index %>
-<# Where the operands of `some` have the row. #>
-<% macro offsets(some) %>
-<% if outer > 1 and some | rejectattr("flat") | list %>
-            << unsigned >> rest = row;
-<% for axis in range(outer - 1, 0, -1) %>
-            const << unsigned >> q<< axis >> = quotient(rest, layout.by[<< axis >>]);
-            const index c<< axis >> = index(rest - q<< axis >> * size_of(layout.by[<< axis >>]));
-            rest = q<< axis >>;
-<% endfor %>
-<% endif %>
-<% for x in some %>
-<% if x.flat %>
-            const index o<< x.k >> = row * columns;
-<% else %>
-            const index o<< x.k >> = index(<< "rest" if outer > 1 else "row" >>) * layout.stride[<< x.table >>][0]<% for axis in range(1, outer) %> + c<< axis >> * layout.stride[<< x.table >>][<< axis >>]<% endfor %>;
-<% endif %>
-<% endfor %>
-<%- endmacro %>
-<% macro held(x, count) %>
-<% if x.place == "unit" %>Pack< << x.type >>, << width >>> p<< x.k >><% else %><< x.type >> p<< x.k >><% endif %><< "[%d]" % count if count else "" >>
-<%- endmacro %>
-<% macro loaded(x, offset) %>
-<% if x.place == "unit" %>load< << width >> >(<< memory(x) >> + << offset >>j)<% elif x.place == "zero" %><< memory(x) >>[<< offset >>0]<% else %><< memory(x) >>[<< offset >>j * layout.stride[<< x.table >>][<< outer >>]]<% endif %>
-<%- endmacro %>
-<% if placed %>
-
+<% if strided %>
+constexpr int outer = << outer >>, strided = << strided | length >>;
 // Sizes of the outer axes, slowest first; steps of the operands that are not flat, in elements.
 struct Layout {
-    << "Divisor" if index == "int" else index >> by[<< outer >>];
-    << index >> stride[<< placed | length >>][<< outer + 1 >>];
+    << "Divisor" if index == "int" else index >> by[outer];
+    index stride[strided][outer + 1];
 };
+<% else %>
+struct Layout {};
 <% endif %>
+// Where the operands have a row.
+struct Row {
+    index flat<< ", offset[strided]" if strided >>;
+
+    __device__ __forceinline__ Row(const Layout& layout, index row, index columns) : flat(row * columns) {
+<% if strided %>
+        index at[outer];
+        unsigned_index rest = row;
+#pragma unroll
+        for (int axis = outer - 1; axis > 0; --axis) {
+            const unsigned_index next = quotient(rest, layout.by[axis]);
+            at[axis] = index(rest - next * size_of(layout.by[axis]));
+            rest = next;
+        }
+        at[0] = index(rest);
+#pragma unroll
+        for (int x = 0; x < strided; ++x) {
+            offset[x] = at[0] * layout.stride[x][0];
+#pragma unroll
+            for (int axis = 1; axis < outer; ++axis) offset[x] += at[axis] * layout.stride[x][axis];
+        }
+<% endif %>
+    }
+};
+<# Where an operand has the columns from j on. #>
+<% macro place(x) %>row.<< "flat" if x.flat else "offset[%d]" % x.table >><< {"unit": " + j", "zero": "", "any": " + j * memory.layout.stride[%d][outer]" % x.table}[x.place] >><% endmacro %>
+// What a thread has of inputs in a row: the elements of the columns from j on.
+<% for name, some in (("Fixed", varied | selectattr("fixed") | list), ("Moving", varied | rejectattr("fixed") | list)) %>
+struct << name >> {
+<% for x in some %>
+    << "Pack<%s, width>" % x.type if x.place == "unit" else x.type >> x<< x.k >>;
+<% endfor %>
+
+    __device__ __forceinline__ void load(const Memory& memory, const Row& row, index j) {
+<% for x in some %>
+        x<< x.k >> = << "::load<width>(memory.x%d + %s)" % (x.k, place(x)) if x.place == "unit" else "memory.x%d[%s]" % (x.k, place(x)) >>;
+<% endfor %>
+    }
+};
+<% endfor %>
+constexpr bool moves = << "true" if varied | rejectattr("fixed") | list else "false" >>;
+__device__ __forceinline__ Made made(const Same& same, const Fixed& fixed, const Moving& moving, int k) {
+    return expression(same<% for x in varied %>, cast< << x.compute >> >(<< "fixed" if x.fixed else "moving" >>.x<< x.k >><< ".at[k]" if x.place == "unit" >>)<% endfor %>);
+}
+// A pack of each output that steps by 1; the others are stored one by one.
+struct Outputs {
+<% for y in outputs if y.place == "unit" %>
+    Pack< << y.type >>, width> y<< y.k - inputs | length >>;
+<% endfor %>
+
+    __device__ __forceinline__ void put(const Memory& memory, const Row& row, index j, int k, Made made) {
+<% for y in outputs %>
+        << "y%d.at[k]" % loop.index0 if y.place == "unit" else "memory.y%d[%s]" % (loop.index0, place(y)) >> = made.y<< loop.index0 >>;
+<% endfor %>
+    }
+    __device__ __forceinline__ void store(const Memory& memory, const Row& row, index j) {
+<% for y in outputs if y.place == "unit" %>
+        ::store(memory.y<< y.k - inputs | length >> + << place(y) >>, y<< y.k - inputs | length >>);
+<% endfor %>
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
-<% if placed %>
-    Layout layout,
-<% endif %>
-    << index >> rows, << index >> columns)
+    << "Layout layout," if strided >> << index >> rows, << index >> columns)
 {
-    using index = << index >>;
-    const index j = (index(blockIdx.x) * << lanes >> + index(threadIdx.x) % << lanes >>) * << width >>;
+    const index j = (index(blockIdx.x) * lanes + index(threadIdx.x) % lanes) * width;
     if (j >= columns) return;
-<< constants() >>
-<% for x in fixed %>
-    const << held(x, 0) | trim >> = << loaded(x, "") | trim >>;
-<% endfor %>
+    << "const Layout layout{};" if not strided >>
+    const Memory memory{<< memory() >>layout};
+    const Same same{<< same() >>};
+    Fixed fixed;
+    fixed.load(memory, Row(layout, 0, columns), j);
 #pragma unroll 1
-    for (index base = index(blockIdx.y) * << groups * unroll >> + index(threadIdx.x) / << lanes >>; base < rows;
-         base += index(gridDim.y) * << groups * unroll >>) {
-<% for x in moving %>
-        << held(x, unroll) | trim >>;
-<% endfor %>
-<% if moving %>
+    for (index base = index(blockIdx.y) * (groups * unroll) + index(threadIdx.x) / lanes; base < rows;
+         base += index(gridDim.y) * (groups * unroll)) {
+        Moving moving[unroll];
+        if constexpr (moves) {
 #pragma unroll
-        for (int u = 0; u < << unroll >>; ++u) {
-            // Beyond the last row that is read again, and nothing is stored.
-            const index row = minimum(base + u * << groups >>, rows - 1);
-<< offsets(moving) >>
-<% for x in moving %>
-            p<< x.k >>[u] = << loaded(x, "o%d + " % x.k) | trim >>;
-<% endfor %>
+            for (int u = 0; u < unroll; ++u)
+                // Beyond the last row that is read again, and nothing is stored.
+                moving[u].load(memory, Row(layout, minimum(base + u * groups, rows - 1), columns), j);
+            issue_loads();
         }
-        issue_loads();
-<% endif %>
 #pragma unroll
-        for (int u = 0; u < << unroll >>; ++u) {
-            const index row = base + u * << groups >>;
-            if (row >= rows) break;
-<< offsets(outputs) >>
-<% for y in outputs if y.place == "unit" %>
-            Pack< << y.type >>, << width >>> r<< y.k >>;
-<% endfor %>
+        for (int u = 0; u < unroll; ++u) {
+            if (base + u * groups >= rows) break;
+            const Row row(layout, base + u * groups, columns);
+            Outputs out;
 #pragma unroll
-            for (int k = 0; k < << width >>; ++k) {
-<% for x in inputs if x.place != "one" %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(p<< x.k >><< "" if x.fixed else "[u]" >><< ".at[k]" if x.place == "unit" else "" >>);
-<% endfor %>
-<< computed() >>
-<% for y in outputs %>
-                << "r%d.at[k]" % y.k if y.place == "unit" else "y%d[o%d + j * layout.stride[%d][%d]]" % (loop.index0, y.k, y.table, outer) >> = cast< << y.type >> >(<< y.value >>);
-<% endfor %>
-            }
-<% for y in outputs if y.place == "unit" %>
-            store(y<< loop.index0 >> + o<< y.k >> + j, r<< y.k >>);
-<% endfor %>
+            for (int k = 0; k < width; ++k) out.put(memory, row, j, k, made(same, fixed, moving[u], k));
+            out.store(memory, row, j);
         }
     }
 }

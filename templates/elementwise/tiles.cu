@@ -1,186 +1,207 @@
 // y[i] = f(x0[i], x1[i], ...) where inputs step fastest along another axis than the outputs: the outputs' inner axis has
 // `columns` elements, that of the inputs which are "staged" `rows`; what other axes there are, are batches.
-// Launch: a block for each tile of << tile >> by << tile >> elements, a batch's tiles one after another. Staged inputs are
-// read along their own axis and turned in shared memory: a tile of each. A tile that is whole is moved by packs.
-<% from "elementwise/operands.cuh" import parameters, memory, constants, computed with context %>
+// Launch: a block for each tile of `side` by `side` elements, a batch's tiles one after another. Staged inputs are read
+// along their own axis and turned in shared memory: a tile of each. A tile that is whole is moved by packs.
+<% from "elementwise/operands.cuh" import parameters, memory, same with context %>
 <% include "prelude/math.cuh" %>
+using index = << index >>;
+constexpr int block = << block >>, width = << width >>, side = << tile >>, batches = << batches >>;
+constexpr bool paired = << "true" if paired else "false" >>;
+constexpr int lanes = block > 1 ? 32 : 1, across = side / width;
+<% set varied = inputs | rejectattr("place", "equalto", "one") | list %>
+<% set staged = varied | selectattr("place", "equalto", "staged") | list %>
+<% set direct = varied | rejectattr("place", "equalto", "staged") | list %>
 <% include "elementwise/operands.cuh" %>
-<% set operands = inputs + outputs %>
-<% set staged = inputs | selectattr("place", "equalto", "staged") | list %>
-<% set placed = operands | rejectattr("place", "equalto", "one") | list %>
-<% set direct = inputs | rejectattr("place", "in", ["one", "staged"]) | list %>
-<% set lanes = 32 if block > 1 else 1 %>
-<% set across = tile // width %>
-<% set turns = tile * across // block %>
-<# Where a tile has an element, in groups of 16 bytes. The groups of a row are exchanged so that neither the writes of
-   a warp, along a column, nor its reads, along a row, meet in a bank; on the host rows lie a cache line apart. #>
-<% macro place(x, row, column) %>
-<% if block > 1 %>(<< row >>) * << tile >> + (((<< column >>) / << x.pack >>) ^ ((<< row >>) / << x.pack >> % 8)) * << x.pack >> + (<< column >>) % << x.pack >><% else %>(<< row >>) * << tile + 4 * x.pack >> + (<< column >>)<% endif %>
-<%- endmacro %>
-<% macro step(x, axis) %>layout.stride[<< x.table >>][<< batches + axis >>]<% endmacro %>
-<# An element of an operand that is not staged. #>
-<% macro element(x, row, column) %>
-<< memory(x) >>[o<< x.k >> + << row >> * << step(x, 0) >><% if x.place == "unit" %> + << column >><% elif x.place == "any" %> + (<< column >>) * << step(x, 1) >><% endif %>]
-<%- endmacro %>
-
 // Tiles along the inner axis and along the other, sizes of the batches' axes, slowest first; steps of the operands along
 // the batches' axes, the other axis and the inner one, in elements.
 struct Layout {
-    Divisor across, down, by[<< [batches, 1] | max >>];
-    << index >> stride[<< placed | length >>][<< batches + 2 >>];
+    Divisor across, down, by[batches ? batches : 1];
+    index stride[<< varied | length + outputs | length >>][batches + 2];
 };
+<# Where an operand has an element of a tile. #>
+<% macro place(x, row="row", column="column") %>offset[<< x.table >>] + << row >> * memory.layout.stride[<< x.table >>][batches]<< {"unit": " + " ~ column, "zero": ""}.get(x.place, " + (%s) * memory.layout.stride[%d][batches + 1]" % (column, x.table)) >><% endmacro %>
+// What a thread has of the inputs that are not staged, from an element on.
+struct Direct {
+<% for x in direct %>
+    << x.type if x.place == "zero" else "Pack<%s, width>" % x.type >> x<< x.k >>;
+<% endfor %>
+
+    __device__ __forceinline__ void load(const Memory& memory, const index* offset, int row, int column) {
+<% for x in direct %>
+<% if x.place == "any" %>
+#pragma unroll
+        for (int k = 0; k < width; ++k) x<< x.k >>.at[k] = memory.x<< x.k >>[<< place(x, "row", "column + k") >>];
+<% else %>
+        x<< x.k >> = << "::load<width>(memory.x%d + %s)" % (x.k, place(x)) if x.place == "unit" else "memory.x%d[%s]" % (x.k, place(x)) >>;
+<% endif %>
+<% endfor %>
+    }
+};
+// The tiles in shared memory.
+struct Tiles {
+<% for x in staged %>
+    << x.type >>* x<< x.k >>;
+<% endfor %>
+};
+// Where a tile has an element, in groups of 16 bytes. The groups of a row are exchanged so that neither the writes of a
+// warp, along a column, nor its reads, along a row, meet in a bank; on the host rows lie a cache line apart.
+template <int pack>
+__device__ __forceinline__ int in_tile(int row, int column) {
+    if (block > 1) return row * side + ((column / pack) ^ (row / pack % 8)) * pack + column % pack;
+    return row * (side + 4 * pack) + column;
+}
+// A tile of an input on its way, turned, from memory to shared memory.
+template <typename T>
+struct Staged {
+    static constexpr int pack = 16 / sizeof(T), bundle = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
+    static constexpr int parts = side / pack * (side / bundle), rounds = (parts + block - 1) / block;
+    Pack<T, pack> held[rounds][bundle];
+
+    __device__ __forceinline__ static int row(int part) { return (part % 8 + part / 32 % (side / pack / 8) * 8) * pack; }
+    __device__ __forceinline__ static int column(int part) { return (part / 8 % 4 + part / (4 * side / pack) * 4) * bundle; }
+    __device__ __forceinline__ void load(const T* from, index stride) {
+#pragma unroll
+        for (int u = 0; u < rounds; ++u) {
+            const int part = int(threadIdx.x) + u * block;
+            if (parts % block && part >= parts) break;
+#pragma unroll
+            for (int m = 0; m < bundle; ++m) held[u][m] = ::load<pack>(from + row(part) + (column(part) + m) * stride);
+        }
+    }
+    __device__ __forceinline__ void put(T* tile) const {
+#pragma unroll
+        for (int u = 0; u < rounds; ++u) {
+            const int part = int(threadIdx.x) + u * block;
+            if (parts % block && part >= parts) break;
+#pragma unroll
+            for (int k = 0; k < pack; ++k) {
+                Pack<T, bundle> turned;
+#pragma unroll
+                for (int m = 0; m < bundle; ++m) turned.at[m] = held[u][m].at[k];
+                store_pack(tile + in_tile<pack>(row(part) + k, column(part)), turned);
+            }
+        }
+    }
+};
+// A thread's part of a tile that is whole.
+struct Whole {
+<% for x in staged %>
+    Staged< << x.type >> > s<< x.k >>;
+    Pack< << x.type >>, width> x<< x.k >>;
+<% endfor %>
+<% for y in outputs %>
+    Pack< << y.type >>, width> y<< loop.index0 >>;
+<% endfor %>
+
+    __device__ __forceinline__ void load(const Memory& memory, const index* offset) {
+<% for x in staged %>
+        s<< x.k >>.load(memory.x<< x.k >> + offset[<< x.table >>], memory.layout.stride[<< x.table >>][batches + 1]);
+<% endfor %>
+    }
+    __device__ __forceinline__ void put(const Tiles& tiles) {
+<% for x in staged %>
+        s<< x.k >>.put(tiles.x<< x.k >>);
+<% endfor %>
+    }
+    __device__ __forceinline__ void compute(const Same& same, const Tiles& tiles, const Direct& direct, int row, int column) {
+<% for x in staged %>
+        x<< x.k >> = ::load<width>(tiles.x<< x.k >> + in_tile< << x.pack >> >(row, column));
+<% endfor %>
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+            const Made made = expression(same<% for x in varied %>, cast< << x.compute >> >(<< "direct." if x in direct >>x<< x.k >><< ".at[k]" if x.place != "zero" >>)<% endfor %>);
+<% for y in outputs %>
+            y<< loop.index0 >>.at[k] = made.y<< loop.index0 >>;
+<% endfor %>
+        }
+    }
+    __device__ __forceinline__ void store(const Memory& memory, const index* offset, int row, int column) {
+<% for y in outputs %>
+        ::store(memory.y<< loop.index0 >> + << place(y) >>, y<< loop.index0 >>);
+<% endfor %>
+    }
+};
+__device__ __forceinline__ void stage(const Memory& memory, const Tiles& tiles, const index* offset, int row, int column) {
+<% for x in staged %>
+    tiles.x<< x.k >>[in_tile< << x.pack >> >(row, column)] = memory.x<< x.k >>[offset[<< x.table >>] + row + column * memory.layout.stride[<< x.table >>][batches + 1]];
+<% endfor %>
+}
+__device__ __forceinline__ void one_by_one(const Memory& memory, const Same& same, const Tiles& tiles, const index* offset, int row, int column) {
+    const Made made = expression(same<% for x in varied %>, cast< << x.compute >> >(<< "tiles.x%d[in_tile<%d>(row, column)]" % (x.k, x.pack) if x in staged else "memory.x%d[%s]" % (x.k, place(x)) >>)<% endfor %>);
+<% for y in outputs %>
+    memory.y<< loop.index0 >>[<< place(y) >>] = made.y<< loop.index0 >>;
+<% endfor %>
+}
+<# The tiles themselves, which a kernel declares. #>
+<% macro tile_memory() %>
+<% for x in staged %>
+    << "__shared__ alignas(16) " if block > 1 >><< x.type >> tile<< x.k >>[<< tile * (tile if block > 1 else tile + 4 * x.pack) >>];
+<% endfor %>
+    const Tiles tiles{<% for x in staged %>tile<< x.k >>, <% endfor %>};
+<%- endmacro %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
     Layout layout, << index >> rows, << index >> columns)
 {
-    using index = << index >>;
-<% for x in staged %>
-    << "__shared__ alignas(16) " if block > 1 >><< x.type >> tile<< x.k >>[<< tile * (tile if block > 1 else tile + 4 * x.pack) >>];
-<% endfor %>
-<% if paired %>
-    // A tile and the one that mirrors it are neighbours, so that what both read is read from memory once: the upper
-    // triangle is folded to a rectangle, the tiles of which take turns with their mirror images.
-    const unsigned int pair = blockIdx.x / 2, fold = quotient(pair, layout.across), at = pair - fold * layout.across.n;
-    const unsigned int side = layout.down.n, odd = side % 2, upper = at + odd > fold;
-    const unsigned int low = upper ? fold : side - 1 + odd - fold, high = upper ? at - 1 + odd : side - 1 - at;
-    if (blockIdx.x % 2 && low == high) return;
-    const index top = index(blockIdx.x % 2 ? high : low) * << tile >>, left = index(blockIdx.x % 2 ? low : high) * << tile >>;
-<% else %>
-    const unsigned int strip = quotient(blockIdx.x, layout.across);
-    unsigned int rest = quotient(strip, layout.down);
-    const index top = index(strip - rest * layout.down.n) * << tile >>;
-    const index left = index(blockIdx.x - strip * layout.across.n) * << tile >>;
-<% endif %>
-<% for x in placed %>
-    << "" if batches else "const " >>index o<< x.k >> = top * << step(x, 0) >> + left * << step(x, 1) >>;
-<% endfor %>
-<% for axis in range(batches - 1, -1, -1) %>
-    {
-        const unsigned int next = quotient(rest, layout.by[<< axis >>]);
-        const index c = index(rest - next * layout.by[<< axis >>].n);
-<% for x in placed %>
-        o<< x.k >> += c * layout.stride[<< x.table >>][<< axis >>];
-<% endfor %>
+<< tile_memory() >>
+    constexpr int placed = sizeof(layout.stride) / sizeof(layout.stride[0]);
+    index top, left, offset[placed];
+    unsigned int rest = 0;
+    if constexpr (paired) {
+        // A tile and the one that mirrors it are neighbours, so that what both read is read from memory once: the upper
+        // triangle is folded to a rectangle, the tiles of which take turns with their mirror images.
+        const unsigned int pair = blockIdx.x / 2, fold = quotient(pair, layout.across), at = pair - fold * layout.across.n;
+        const unsigned int tiles_down = layout.down.n, odd = tiles_down % 2, upper = at + odd > fold;
+        const unsigned int low = upper ? fold : tiles_down - 1 + odd - fold;
+        const unsigned int high = upper ? at - 1 + odd : tiles_down - 1 - at;
+        if (blockIdx.x % 2 && low == high) return;
+        top = index(blockIdx.x % 2 ? high : low) * side, left = index(blockIdx.x % 2 ? low : high) * side;
+    } else {
+        const unsigned int strip = quotient(blockIdx.x, layout.across);
+        rest = quotient(strip, layout.down);
+        top = index(strip - rest * layout.down.n) * side;
+        left = index(blockIdx.x - strip * layout.across.n) * side;
+    }
+#pragma unroll
+    for (int x = 0; x < placed; ++x) offset[x] = top * layout.stride[x][batches] + left * layout.stride[x][batches + 1];
+#pragma unroll
+    for (int axis = batches - 1; axis >= 0; --axis) {
+        const unsigned int next = quotient(rest, layout.by[axis]);
+#pragma unroll
+        for (int x = 0; x < placed; ++x) offset[x] += index(rest - next * layout.by[axis].n) * layout.stride[x][axis];
         rest = next;
     }
-<% endfor %>
-<< constants() >>
+    const Memory memory{<< memory() >>layout};
+    const Same same{<< same() >>};
 <% if whole %>
-    if (top + << tile >> <= rows && left + << tile >> <= columns) {
+    if (top + side <= rows && left + side <= columns) {
+        constexpr int turns = side * across / block;
         const int thread = int(threadIdx.x);
-<% for x in staged %>
-<% set bundle = [4 // x.size, 1] | max %>
-<% set columns_apart = tile // bundle %>
-<% set parts = tile // x.pack * columns_apart %>
-<% set rounds = (parts + block - 1) // block %>
-        Pack< << x.type >>, << x.pack >>> t<< x.k >>[<< rounds >>][<< bundle >>];
+        Whole all;
+        Direct direct[turns];
+        all.load(memory, offset);
 #pragma unroll
-        for (int u = 0; u < << rounds >>; ++u) {
-            const int part = thread + u * << block >>;
-            const int row = (part % 8 + part / 32 % << tile // x.pack // 8 >> * 8) * << x.pack >>;
-            const int column = (part / 8 % 4 + part / << 4 * tile // x.pack >> * 4) * << bundle >>;
-<% if parts % block %>
-            if (part >= << parts >>) break;
-<% endif %>
-#pragma unroll
-            for (int m = 0; m < << bundle >>; ++m)
-                t<< x.k >>[u][m] = load< << x.pack >> >(<< memory(x) >> + o<< x.k >> + row + (column + m) * << step(x, 1) >>);
-        }
-<% endfor %>
-<% for x in direct %>
-<% if x.place == "unit" %>
-        Pack< << x.type >>, << width >>> p<< x.k >>[<< turns >>];
-<% else %>
-        << x.type >> p<< x.k >>[<< turns * width if x.place == "any" else turns >>];
-<% endif %>
-#pragma unroll
-        for (int u = 0; u < << turns >>; ++u) {
-            const int row = (thread + u * << block >>) / << across >>, column = (thread + u * << block >>) % << across >> * << width >>;
-<% if x.place == "unit" %>
-            p<< x.k >>[u] = load< << width >> >(<< memory(x) >> + o<< x.k >> + row * << step(x, 0) >> + column);
-<% elif x.place == "zero" %>
-            p<< x.k >>[u] = << element(x, "row", "column") | trim >>;
-<% else %>
-#pragma unroll
-            for (int k = 0; k < << width >>; ++k) p<< x.k >>[u * << width >> + k] = << element(x, "row", "column + k") | trim >>;
-<% endif %>
-        }
-<% endfor %>
-<% for x in staged %>
-<% set bundle = [4 // x.size, 1] | max %>
-<% set columns_apart = tile // bundle %>
-<% set parts = tile // x.pack * columns_apart %>
-<% set rounds = (parts + block - 1) // block %>
-#pragma unroll
-        for (int u = 0; u < << rounds >>; ++u) {
-            const int part = thread + u * << block >>;
-            const int row = (part % 8 + part / 32 % << tile // x.pack // 8 >> * 8) * << x.pack >>;
-            const int column = (part / 8 % 4 + part / << 4 * tile // x.pack >> * 4) * << bundle >>;
-<% if parts % block %>
-            if (part >= << parts >>) break;
-<% endif %>
-#pragma unroll
-            for (int k = 0; k < << x.pack >>; ++k) {
-                Pack< << x.type >>, << bundle >>> turned;
-#pragma unroll
-                for (int m = 0; m < << bundle >>; ++m) turned.at[m] = t<< x.k >>[u][m].at[k];
-                *reinterpret_cast<Pack< << x.type >>, << bundle >>>*>(&tile<< x.k >>[<< place(x, "row + k", "column") | trim >>]) = turned;
-            }
-        }
-<% endfor %>
+        for (int u = 0; u < turns; ++u)
+            direct[u].load(memory, offset, (thread + u * block) / across, (thread + u * block) % across * width);
+        all.put(tiles);
         __syncthreads();
 #pragma unroll
-        for (int u = 0; u < << turns >>; ++u) {
-            const int row = (thread + u * << block >>) / << across >>, column = (thread + u * << block >>) % << across >> * << width >>;
-<% for x in staged %>
-            const Pack< << x.type >>, << width >>> p<< x.k >> = load< << width >> >(tile<< x.k >> + << place(x, "row", "column") | trim >>);
-<% endfor %>
-<% for y in outputs %>
-            Pack< << y.type >>, << width >>> r<< y.k >>;
-<% endfor %>
-#pragma unroll
-            for (int k = 0; k < << width >>; ++k) {
-<% for x in staged %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(p<< x.k >>.at[k]);
-<% endfor %>
-<% for x in direct %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(p<< x.k >><< {"unit": "[u].at[k]", "zero": "[u]"}.get(x.place, "[u * %d + k]" % width) >>);
-<% endfor %>
-<< computed() >>
-<% for y in outputs %>
-                r<< y.k >>.at[k] = cast< << y.type >> >(<< y.value >>);
-<% endfor %>
-            }
-<% for y in outputs %>
-            store(y<< loop.index0 >> + o<< y.k >> + row * << step(y, 0) >> + column, r<< y.k >>);
-<% endfor %>
+        for (int u = 0; u < turns; ++u) {
+            const int row = (thread + u * block) / across, column = (thread + u * block) % across * width;
+            all.compute(same, tiles, direct[u], row, column);
+            all.store(memory, offset, row, column);
         }
         return;
     }
 <% endif %>
-    const int height = int(minimum(index(<< tile >>), rows - top)), breadth = int(minimum(index(<< tile >>), columns - left));
-    const int lane = int(threadIdx.x) % << lanes >>, group = int(threadIdx.x) / << lanes >>;
-    for (int column = group; column < breadth; column += << block // lanes >>)
-        for (int row = lane; row < height; row += << lanes >>) {
-<% for x in staged %>
-            tile<< x.k >>[<< place(x, "row", "column") | trim >>] = << memory(x) >>[o<< x.k >> + row + column * << step(x, 1) >>];
-<% endfor %>
-        }
+    const int height = int(minimum(index(side), rows - top)), breadth = int(minimum(index(side), columns - left));
+    const int lane = int(threadIdx.x) % lanes, group = int(threadIdx.x) / lanes;
+    for (int column = group; column < breadth; column += block / lanes)
+        for (int row = lane; row < height; row += lanes) stage(memory, tiles, offset, row, column);
 <% if block > 1 %>
     __syncthreads();
 <% endif %>
-    for (int row = group; row < height; row += << block // lanes >>)
-        for (int column = lane; column < breadth; column += << lanes >>) {
-<% for x in staged %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(tile<< x.k >>[<< place(x, "row", "column") | trim >>]);
-<% endfor %>
-<% for x in direct %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< element(x, "row", "column") | trim >>);
-<% endfor %>
-<< computed() >>
-<% for y in outputs %>
-                << element(y, "row", "column") | trim >> = cast< << y.type >> >(<< y.value >>);
-<% endfor %>
-        }
+    for (int row = group; row < height; row += block / lanes)
+        for (int column = lane; column < breadth; column += lanes) one_by_one(memory, same, tiles, offset, row, column);
 }

@@ -355,6 +355,27 @@ def _added_in_turn(
         return astype(made, g.dtype, copy=False)
 
 
+@cache
+def expect_added(device: Device, dtype: DType, place: DType, inner: int, each: bool) -> None:
+    """Have what adds rows on the host compiled ahead: it is the derivative of taking them.
+
+    Args:
+        device: where the rows are.
+        dtype: that of their elements.
+        place: the dtype of the places.
+        inner: the elements of a row.
+        each: whether each element has a place of its own.
+    """
+
+    def rehearse() -> None:
+        shape = (1, 1, min(inner, 2))
+        rows = Array._wrap(np.zeros(shape, dtype), device)
+        _added_in_turn(rows, np.zeros(shape if each else 1, place), *shape, None, each)
+
+    if _serial(device):
+        device.backend.ahead(rehearse)
+
+
 def added_along(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """y[o, places[o, j, i], i] += g[o, j, i] from zeros, for ``g`` (outer, count, inner): (outer, size, inner)."""
     count, columns = places.size // max(1, outer * inner), outer * inner

@@ -30,7 +30,7 @@ from ..elementwise.axes import (
 from ..elementwise.function import astype
 from ..errors import DeviceError
 from ..shape.views import broadcast_to, reshape
-from .places import added_along, gathered, picked_along, summed
+from .places import added_along, expect_added, gathered, picked_along, summed
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -101,6 +101,8 @@ def integers(indices: Any, x: Array, name: str) -> Any:
 
 def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``places`` (count): (outer, count, inner)."""
+    if tape.recording((x,)):
+        expect_added(x.device, x.dtype, places.dtype, inner, False)
     made = Array._wrap(gathered(x, places, outer, size, inner), x.device)
     return recorded("take", x, made, lambda g: scatter(g, places, outer, size, inner))
 
@@ -208,6 +210,8 @@ def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", 
     before, after = places.shape[:axis], places.shape[axis + 1 :]
     sizes = (math.prod(before), size, math.prod(after))
     if mode == "gather":
+        if tape.recording((x,)):
+            expect_added(x.device, x.dtype, places.dtype, sizes[2], True)
         made = Array._wrap(picked_along(x, places, x.device, *sizes), x.device)
         return recorded("take_along_axis", x, made, lambda g: _along(g, places, axis, size, "add"))
     with tape.stop_recording():

@@ -1,4 +1,4 @@
-"""Memory filled with a number, and copied in C order: the bytes as they are, in one launch each."""
+"""Memory filled with a number, and copied: in C order, or to a part of another array."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..array import Array
 from ..array.operators import FUNCTIONS
 from ..device import Device
 from ..dtypes import DType
-from ..elementwise.graph import input_node, scalar_node
+from ..elementwise.graph import cast, input_node, scalar_node
 from ..elementwise.plan import run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
@@ -30,6 +30,11 @@ _PIECE, _BLOCKS = 16384, 1024
 @cache
 def _copy(bits: DType) -> Program:
     return program("copy", (input_node(0, bits),), (bits,))
+
+
+@cache
+def _cast(source: DType, target: DType) -> Program:
+    return program("astype", (cast(input_node(0, source), target),), (source,))
 
 
 @cache
@@ -51,6 +56,14 @@ def in_order(device: Device, data: Any) -> Any:
     bits, made = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
     run_into(_copy(bits), device, (data.view(bits),), (), made.view(bits))
     return made
+
+
+def write(device: Device, target: Any, source: Any) -> None:
+    """Copy the ndarray ``source``, cast, to ``target``, a part of another array that has its shape."""
+    if device.addressable and source.dtype == target.dtype and source.size < _LARGE:
+        target[...] = source
+    else:
+        run_into(_cast(source.dtype, target.dtype), device, (source,), (), target)
 
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:

@@ -1,11 +1,10 @@
-"""Data moved by kernels: copied and cast to parts of other arrays, shifted, extended beyond the ends of axes."""
+"""Data moved by kernels: shifted, and extended beyond the ends of axes."""
 
 from __future__ import annotations
 
 import math
 import struct
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,25 +13,12 @@ from .. import dtypes
 from ..device import Device
 from ..dtypes import DType
 from ..elementwise.geometry import geometry
-from ..elementwise.graph import cast, input_node
-from ..elementwise.plan import run_into
-from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.plan import Plan, allocate, on, remember
 from ..kernel.sizes import LARGEST_INDEX
 from ..kernel.strides import Axes, needs_64_bits
 
 _REMAP = Kernel("shape/remap.cu", block=256)
-
-
-@cache
-def _copy(source: DType, target: DType) -> Program:
-    return program("astype", (cast(input_node(0, source), target),), (source,))
-
-
-def write(device: Device, target: Any, source: Any) -> None:
-    """Copy the ndarray ``source``, cast, to ``target``, a part of the same shape of an array, in one launch."""
-    run_into(_copy(source.dtype, target.dtype), device, (source,), (), target)
 
 
 class _Axis(NamedTuple):

@@ -26,12 +26,13 @@ from ..elementwise.axes import (
     require_arrays,
     view,
 )
-from ..elementwise.function import astype, can_cast
+from ..elementwise.function import can_cast
 from ..elementwise.fuse import fuse
 from ..elementwise.table import where
 from ..kernel.plan import allocate, one_device
 from ..kernel.strides import broadcast_shapes, collapse
-from .remap import remap, write
+from .copy import in_order, write
+from .remap import remap
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
 
@@ -93,10 +94,12 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     shared = _is_view(x, sizes)
     if copy is False and not shared:
         raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
-    if copy or not shared:
-        x = astype(x, x.dtype)
     before = x.shape
-    return recorded("reshape", x, view(x, x._data.reshape(sizes)), lambda g: reshape(g, before))
+    if copy or not shared:
+        made = Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
+    else:
+        made = view(x, x._data.reshape(sizes))
+    return recorded("reshape", x, made, lambda g: reshape(g, before))
 
 
 def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

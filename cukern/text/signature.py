@@ -124,6 +124,8 @@ class Unit:
 # A word of C++; comments, strings and characters are passed over. Much faster than the nodes of a body one by one.
 _WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
 
+_DECLARES = re.compile(rb"\bextern\b|#\s*define\b")
+
 
 @lru_cache(maxsize=1)
 def _language() -> tree_sitter.Language:
@@ -136,6 +138,20 @@ def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
     while stack:
         node = stack.pop()
         yield node
+        stack.extend(reversed(node.named_children))
+
+
+def _declarations(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The nodes that may declare what :func:`parse` looks for, in the text's order.
+
+    Most nodes lie in bodies of functions: those that hold no ``extern`` and no macro are passed over.
+    """
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        if node.type == "compound_statement" and not _DECLARES.search(node.text or b""):
+            continue
         stack.extend(reversed(node.named_children))
 
 
@@ -329,7 +345,7 @@ def parse(text: str, trusted: bool = False) -> Unit:
     bodies: dict[str, set[str]] = {}
     typedefs: dict[str, str] = {}
     shared: list[DynamicShared] = []
-    for node in _walk(root):
+    for node in _declarations(root):
         kind = node.type
         if kind == "function_definition":
             name, body = _function_name(node), node.child_by_field_name("body")

@@ -21,6 +21,8 @@ _COLLECTIVES = frozenset(
     + [f"__reduce_{op}_sync" for op in ("add", "min", "max", "and", "or", "xor")]
 )
 _BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
+#: Without a match no ``int`` is set to a built-in variable; with one, perhaps.
+_INT_OF_BUILTIN = re.compile(rb"\bint\s+\w[^;{}]*\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 
 #: Static shared memory whose alignment stands behind ``__shared__``; comments and literals are passed over.
 _SHARED_ALIGNED = re.compile(
@@ -69,6 +71,8 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
     The sum is the same, as an ``int`` could not hold a larger one. Computed without wrapping around, it
     lets the compiler see that neighbouring threads use neighbouring elements, and vectorise them.
     """
+    if not _INT_OF_BUILTIN.search(text):
+        return
     nodes = [tree_sitter.Parser(_language()).parse(blanked(text)).root_node]
     while nodes:
         node = nodes.pop()

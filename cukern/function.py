@@ -367,8 +367,10 @@ def once_differentiable(backward: B) -> B:
 
 
 class _Capture(Tape):
-    """Stands in for the active tapes while a checkpointed function runs: it keeps what they track and
-    the function reads, and none of what the function does."""
+    """In place of the active tapes while a checkpointed function runs: keeps what they track and it reads, no records.
+
+    A write to what they track is refused as one to a watched array is: the backward would write it again.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -393,9 +395,7 @@ class _Capture(Tape):
         return key
 
     def _watches(self, key: int | None) -> bool:
-        return any(
-            key in one for one in self._outside
-        )  # the function would write to it again in the backward
+        return any(key in one for one in self._outside)
 
 
 def _arrays(tree: Any) -> list[Array]:
@@ -458,25 +458,7 @@ class _Constant(Storage):
     """The memory of another storage, as arrays have it that are constants to tapes that remember writes to that."""
 
     def __init__(self, of: Storage) -> None:
-        self._of = of
-
-    @property
-    def version(self) -> int:
-        """How many writes there have been, through either."""
-        return self._of.version
-
-    @version.setter
-    def version(self, value: int) -> None:
-        self._of.version = value
-
-    @property
-    def writer(self) -> str:
-        """What made the last one."""
-        return self._of.writer
-
-    @writer.setter
-    def writer(self, value: str) -> None:
-        self._of.writer = value
+        self.__dict__ = of.__dict__  # one count of writes, whichever of the two an array has
 
 
 def stop_gradient(tree: Any) -> Any:

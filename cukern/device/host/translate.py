@@ -14,7 +14,7 @@ from .compiler import HEADER
 
 #: A kernel that reaches one of these needs its threads to take turns.
 _COLLECTIVES = frozenset(
-    ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep"]
+    ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "together"]
     + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]
     + [f"__shfl{kind}_sync" for kind in ("", "_up", "_down", "_xor")]
     + [f"__{vote}_sync" for vote in ("ballot", "all", "any", "match_any", "match_all")]

@@ -69,7 +69,9 @@ static const char* const collective_names[] = {
     "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__all_sync", "__any_sync",
     "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_min_sync",
     "__reduce_max_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync",
-    "__activemask", "__nanosleep"};
+    "", "__activemask", "__nanosleep"};
+
+static const char* name_of(const Wait* wait) { return wait->what == cukern::warp_together ? wait->name : collective_names[wait->what]; }
 
 [[noreturn]] static void give_up(Worker* w) {
     w->faulted = true;
@@ -97,6 +99,7 @@ __attribute__((format(printf, 2, 3))) static void append(Text* text, const char*
 
 static bool same_place(const Wait* a, const Wait* b) {
     return a->line == b->line && a->what == b->what && (a->what < cukern::warp_sync || a->mask == b->mask) &&
+           (a->what != cukern::warp_together || a->work == b->work) &&
            (a->file == b->file || strcmp(a->file, b->file) == 0);
 }
 
@@ -120,7 +123,7 @@ static void append_waits(const Worker* w, Text* text) {
         const Wait* wait = w->waits[i];
         append(text, "\n  thread (%u, %u, %u)", at.x, at.y, at.z);
         if (alike) append(text, " and %u more", alike);
-        append(text, " at %s", collective_names[wait->what]);
+        append(text, " at %s", name_of(wait));
         if (wait->what >= cukern::warp_sync && wait->what < cukern::warp_active_mask)
             append(text, " of lanes 0x%08x", wait->mask);
         append(text, ", %s:%d", wait->file, wait->line);
@@ -194,6 +197,10 @@ static void complete(Wait* const* waits, unsigned group) {
             EACH_LANE(other, group) alike |= (unsigned)(waits[other]->value == waits[lane]->value) << other;
             waits[lane]->result = alike;
         }
+    } else if (what == cukern::warp_together) {
+        unsigned long long values[32];
+        EACH_LANE(lane, group) values[lane] = waits[lane]->value;
+        waits[__builtin_ctz(group)]->work(values);
     } else if (what != cukern::warp_sync) {
         set_results(waits, group);
     }
@@ -212,7 +219,9 @@ static unsigned group_of(Wait* const* waits, unsigned lane, unsigned waiting, un
     group = wait->mask & live;
     if (group & ~waiting) return 0;
     EACH_LANE(other, group) {
-        if (waits[other]->what != wait->what || waits[other]->mask != wait->mask) return 0;
+        const Wait* also = waits[other];
+        if (also->what != wait->what || also->mask != wait->mask) return 0;
+        if (wait->what == cukern::warp_together && also->work != wait->work) return 0;
     }
     complete(waits, group);
     return group;
@@ -234,6 +243,8 @@ static void check_collective(Worker* w, unsigned thread) {
     if (!(wait->mask >> thread % 32 & 1)) wrong = "the mask of a warp's function leaves out the calling lane";
     if (wait->what >= cukern::warp_shuffle && wait->what <= cukern::warp_shuffle_xor && (width - 1 > 31 || (width & (width - 1))))
         wrong = "the width of a shuffle is not 1, 2, 4, 8, 16 or 32";
+    if (wait->what == cukern::warp_together && w->warps[thread / 32].live != 0xffffffffu)
+        wrong = "an instruction of all 32 lanes of a warp is called where some have ended or never were";
     if (wrong) fault(wrong, wait->file, wait->line, w->block, w->index[thread]);
 }
 

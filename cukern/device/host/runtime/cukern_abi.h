@@ -3,7 +3,7 @@
 
 namespace cukern {
 
-constexpr unsigned abi_version = 1;
+constexpr unsigned abi_version = 2;
 
 struct Dim {
     unsigned x, y, z;
@@ -38,6 +38,7 @@ enum Collective {
     warp_and,
     warp_or,
     warp_xor,
+    warp_together,
     warp_active_mask,
     yield_thread,
 };
@@ -50,6 +51,9 @@ struct Wait {
     unsigned mask;
     int argument, width;
     unsigned long long value, result;
+    // Of warp_together: its name for a report, and what is done once all lanes have come, by the value of each.
+    const char* name;
+    void (*work)(const unsigned long long* values);
 };
 
 // What a kernel may ask of the runtime.

@@ -1,4 +1,5 @@
-// Barriers, shuffles, votes and faults. Each notes where it is called, for the report of threads that never meet.
+// Barriers, shuffles, votes and faults. Each notes where it is called, for the report of threads that never meet: by
+// default arguments named CUKERN_HERE, which the prelude's own instructions have, too.
 #pragma once
 
 #define CUKERN_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -12,6 +13,13 @@ static inline unsigned long long collect(Wait contribution) {
 [[noreturn]] static __attribute__((noinline, cold)) void fault(const char* what, const char* file, int line) {
     runtime->fault(what, file, line, {blockIdx.x, blockIdx.y, blockIdx.z}, {threadIdx.x, threadIdx.y, threadIdx.z});
     __builtin_unreachable();
+}
+
+// An instruction of all 32 lanes of a warp: `work` is done once, when all have come, with the address that each has given.
+inline void together(
+    const char* name, void (*work)(const unsigned long long*), void* given, const char* file, int line) {
+    Wait wait{warp_together, line, file, 0xffffffffu, 0, 0, (unsigned long long)given, 0, name, work};
+    runtime->wait(&wait);
 }
 
 template <class T>
@@ -101,7 +109,6 @@ CUKERN_REDUCE(__reduce_and_sync, warp_and, unsigned)
 CUKERN_REDUCE(__reduce_or_sync, warp_or, unsigned)
 CUKERN_REDUCE(__reduce_xor_sync, warp_xor, unsigned)
 #undef CUKERN_REDUCE
-#undef CUKERN_HERE
 
 static inline void __trap() { cukern::fault("__trap() was called", nullptr, 0); }
 static inline void __brkpt() {}

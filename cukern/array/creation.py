@@ -70,12 +70,12 @@ def holds_array(items: Any) -> bool:
 
 
 def _of_items(obj: Any, data: npt.NDArray[np.float64]) -> dtypes.DType:
-    """The dtype of a number or of lists of them, of which NumPy makes float64."""
+    """The dtype of a number or nested lists that NumPy turns into float64."""
     kinds = _kinds([obj])
     floats = [kind for kind in kinds if isinstance(kind, np.dtype) and kind in dtypes.FLOATS]
     if floats:
         return dtypes.result_type(*floats)
-    # NumPy has no integers for one beyond int64 beside another; these do where none is negative.
+    # NumPy makes floats of integers of which some exceed int64; if none is negative, uint64 holds them.
     whole = bool(data.size) and float not in kinds and not (data < 0).any()
     return dtypes.uint64 if whole else dtypes.get_default_dtype()
 

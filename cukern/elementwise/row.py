@@ -121,7 +121,9 @@ class Row:
         if self.types == FLOAT and self.result == "x":
             smaller = "" if self.integers else ", or in NumPy's dtype if that is smaller"
             rules.append(f"Integers are computed in the default floating dtype{smaller}.")
-        rules.append("The result is bool." if self.result == "b" else "The result has the dtype of the computation.")
+        rules.append(
+            "The result is bool." if self.result == "b" else "The result has the dtype of the computation."
+        )
         rules.append("Differentiable to any order." if self.differentiable else "Has no derivative.")
         refused = "" if self.types in (ALL, FLOAT) else " Raises TypeError for other dtypes."
         if len(self.operands) > 1:

@@ -1,4 +1,4 @@
-"""NumPy-style arrays whose every operation is CUDA C++ to read, render, run, differentiate and replace."""
+"""NumPy-style arrays whose every operation is CUDA C++ that you can read, run, differentiate and replace."""
 
 import contextlib
 
@@ -104,7 +104,7 @@ __all__ += namespace.__all__
 __all__ += transforms.__all__
 
 with contextlib.suppress(ImportError):
-    from .namespace import einops_backend as _einops_backend  # noqa: F401 - einops is there, and finds it
+    from .namespace import einops_backend as _einops_backend  # noqa: F401 - registers with einops, if imported
 
 
 __getattr__, __dir__ = _names.missing(__name__, __all__, _names.NAMESPACE, "numpy")

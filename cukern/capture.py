@@ -1,4 +1,4 @@
-"""``capture``: a step recorded once as a CUDA graph and replayed, so that a call costs one launch."""
+"""``capture``: record a step once as a CUDA graph and replay it, so that a call costs one launch."""
 
 from __future__ import annotations
 
@@ -22,38 +22,37 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _ARRAYS = frozenset((Array,))
-#: Bytes of live numbers in a step: what the driver copies before it returns.
+#: Bytes of changing numbers in a step: the most that the driver copies before it returns.
 _LIVE_BYTES = 65536
 
 
 def capture(step: Callable[P, R]) -> Captured[P, R]:
-    """``step``, replayed as one CUDA graph from its third call on with arguments of the same form.
+    """Record ``step`` as one CUDA graph per form of arguments, and replay it from the third call on.
 
-    For a step whose kernels are short, where launching them takes longer than they do: a whole training
-    step with its tape, optimizer and random numbers. The first call with arguments of a form runs as it
-    is, and so compiles and allocates what it needs; the second is recorded while it is launched. From then
-    on arrays are copied into the graph's own memory, and the graph runs. Other shapes, dtypes, numbers or
-    another default dtype are another form, with a graph of its own. On the host, and while a tape records,
-    ``step`` is just called.
+    Use it for a step whose kernels take less time than their launches, such as a whole training step with
+    its tape, optimizer and random numbers. The first call with arguments of a new form compiles the kernels
+    and allocates; the second records the graph and runs it. Each later call copies array arguments into the
+    graph's own memory and launches the graph. Shapes, dtypes, numbers and the default dtype make up the form.
+    On the host, and while a tape records, ``step`` is called without recording.
 
-    What a graph replays is what was recorded:
+    A graph replays what was recorded:
 
-    * Python code does not run again. Numbers are constants; the learning rate and step count of cukern's
-      optimizers and the place in a generator's stream are not, they go on.
-    * Arrays that the step refers to and that are not arguments stay the arrays that they were. Updates of
-      them in place, as optimizers make them, are part of the graph. After a module has moved to another device
-      steps are recorded anew.
-    * All that the step works on is on one GPU; without arrays among its arguments that is the current device.
+    * Python code does not run again. Numbers are constants, except that the learning rate and step count of
+      cukern's optimizers and the position in a generator's stream advance.
+    * Arrays that the step refers to without taking them as arguments remain the same arrays. In-place updates
+      of them, as by optimizers, are part of the graph. After a module has moved to another device, steps are
+      recorded anew.
+    * The step works on one GPU: that of its array arguments, or the current device if there are none.
     * The step cannot read a value on the host (``item``, ``if x > 0``), nor make arrays of host data.
 
-    The results are copies: they stay as they are when the next call is made. A graph keeps the memory of
-    its intermediate results for itself, and nothing else gets it.
+    The results are copies, so the next call does not change them. A graph keeps the memory of its intermediate
+    results for itself.
 
     Args:
         step: takes pytrees of arrays, modules and hashable constants, and returns a pytree of arrays.
 
     Raises:
-        CaptureError: in a call, where the step does what a graph cannot hold.
+        CaptureError: in a call, if the step does something that a graph cannot record.
 
     >>> import cukern as ck
     >>> w = ck.nn.Parameter(ck.asarray([3.0]))
@@ -74,14 +73,14 @@ class Captured(Generic[P, R]):
     """A step that is replayed; made by :func:`capture`.
 
     Attributes:
-        graphs: how many graphs have been recorded.
+        graphs: the number of graphs recorded.
     """
 
     def __init__(self, step: Callable[P, R]) -> None:
         functools.update_wrapper(self, step)
         self._step = step
         self._graphs: dict[Any, _Graph | None] = {}
-        # Of arguments that are arrays in C order, by the default dtype and their layouts.
+        # Graphs for C-ordered array arguments, by the default dtype and the arguments' layouts.
         self._known: dict[tuple[Any, ...], _Graph] = {}
         self._replaced = capture_hooks.replaced
 
@@ -90,11 +89,11 @@ class Captured(Generic[P, R]):
 
     @property
     def graphs(self) -> int:
-        """How many graphs have been recorded."""
+        """The number of graphs recorded."""
         return sum(graph is not None for graph in self._graphs.values())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """What ``step`` returns, by a replay where that is possible."""
+        """Replay the graph for these arguments, or call ``step`` where none can be used."""
         if self._replaced != capture_hooks.replaced:
             self._replaced = capture_hooks.replaced
             self._graphs.clear()
@@ -109,7 +108,7 @@ class Captured(Generic[P, R]):
         return self._call(args, kwargs)
 
     def _call(self, args: Any, kwargs: Any) -> R:
-        """The call of arguments that are not known to have been there before."""
+        """Call the step with arguments that the fast lookup did not find."""
         tree = (args, kwargs)
         leaves = pytree.leaves(tree)
         inputs = [leaf for leaf in leaves if _is_input(leaf)]
@@ -142,7 +141,7 @@ class Captured(Generic[P, R]):
 
 
 def _is_input(leaf: Any) -> bool:
-    """Whether a leaf is copied into the graph's memory; parameters and the like are what they are."""
+    """Whether a leaf is copied into the graph's memory; parameters and modules are used in place."""
     return is_array(leaf) and not getattr(leaf, "_is_parameter", False)
 
 
@@ -160,7 +159,7 @@ class _Graph:
         self._cuda: Any = device.xp.cuda
         self._current = self._cuda.runtime.getDevice
         self._pool = self._cuda.MemoryPool()
-        self._tree = tree  # its modules and parameters are what the graph works on
+        self._tree = tree  # keeps the modules and parameters that the graph uses alive
         self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
         self._actions: list[Callable[[], None]] = []
         self._writes: dict[int, tuple[Array, str]] = {}
@@ -204,7 +203,7 @@ class _Graph:
                 try:
                     graph = stream.end_capture()
                 except self._cuda.runtime.CUDARuntimeError:
-                    graph = None  # the step has broken the recording off
+                    graph = None  # the step has ended the recording
         if graph is None:
             raise CaptureError(f"capture: {_name(step)} does what a graph cannot hold")
         return result, graph
@@ -225,24 +224,24 @@ class _Graph:
         self._order.append(("action", action))
 
     def workspace(self, nbytes: int) -> Any:
-        """Memory for a library to work in, of this graph alone."""
+        """A library's workspace that only this graph uses."""
         if self._workspace is None:
             self._workspace = self._pool.malloc(nbytes)
         return self._workspace
 
     def written(self, array: Array, writer: str) -> None:
-        """Remember that the step writes to ``array``."""
+        """Note that the step writes to ``array``."""
         self._writes[id(array._storage)] = (array, writer)
 
     def enter(self, device: Device) -> None:
-        """Refuse another device than the graph's."""
+        """Refuse a device other than the graph's."""
         if device is not self.device:
             raise CaptureError(
                 f"capture: a step on {self.device} works on {device} as well, which is not recorded"
             )
 
     def _advance(self) -> None:
-        """The numbers of the next replay, in the order in which the step asked for them."""
+        """The numbers of the next replay, in the order in which the step requested them."""
         for kind, what in self._order:
             if kind == "action":
                 what()
@@ -251,7 +250,7 @@ class _Graph:
                 self._host[start:end] = np.asarray(values(), dtype).view(np.uint8)
 
     def replay(self, inputs: Sequence[Array]) -> Any:
-        """Run the graph on arrays in C order like those that it was recorded with; copies of its results."""
+        """Run the graph on C-ordered arrays of the recorded layouts; return copies of its results."""
         if self._current() != self.device.index:
             with self.device.activate():
                 return self.replay(inputs)
@@ -261,7 +260,7 @@ class _Graph:
             self._advance()
             self._refresh(inputs)
         stream = self._cuda.get_current_stream()
-        if self._used:  # from pageable memory: the driver has its own copy when the call returns
+        if self._used:  # pageable memory: the driver has copied it when the call returns
             runtime = self._cuda.runtime
             to, at = self._live.data.ptr, self._host.ctypes.data
             runtime.memcpyAsync(to, at, self._used, runtime.memcpyHostToDevice, stream.ptr)
@@ -277,7 +276,7 @@ class _Graph:
 
 
 def _in_order(leaf: Any) -> Any:
-    """An array in C order, ready to be copied; parameters and the like as they are."""
+    """An input array in C order; other leaves unchanged."""
     if not _is_input(leaf) or leaf._planned().contiguous:
         return leaf
     made = leaf.contiguous()

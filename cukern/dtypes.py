@@ -1,7 +1,7 @@
 """The dtype table: what each dtype is to NumPy and to C++, and how dtypes combine.
 
-A cukern dtype is the NumPy dtype object itself (``x.dtype``), under its public name one that can be called as well;
-bfloat16 is the one that the ml_dtypes package adds to NumPy.
+A cukern dtype is the NumPy dtype itself (``x.dtype``); a public name such as ``ck.float32`` can be called as well.
+bfloat16 is the dtype that the ml_dtypes package adds to NumPy.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Info:
         cxx: the C++ type that stores one element.
         acc: the dtype that kernels compute and accumulate in.
         kind: ``"b"`` bool, ``"i"`` signed, ``"u"`` unsigned, ``"f"`` floating.
-        format: the code of the :mod:`struct` module that packs a scalar; of an ``extension``, its bits.
+        format: the :mod:`struct` code that packs a scalar, or the bits of a scalar of an ``extension``.
         safetensors: the dtype's name in safetensors files.
         aliases: further C++ names of ``cxx``.
-        pairs: the C++ names of CUDA's vector of two.
-        blas: CUDA's cudaDataType; -1 for those that cuBLAS multiplies none of.
+        pairs: the C++ names of CUDA's two-element vector type.
+        blas: CUDA's cudaDataType; -1 if cuBLAS does not multiply the dtype.
     """
 
     dtype: DType
@@ -79,22 +79,22 @@ class Info:
 
     @cached_property
     def extension(self) -> bool:
-        """Whether NumPy itself does not know the dtype, which ml_dtypes adds to it."""
+        """Whether ml_dtypes adds the dtype to NumPy."""
         return self.dtype.isbuiltin != 1
 
     @cached_property
     def bits(self) -> DType:
-        """The unsigned integers of the same size."""
+        """The unsigned integer dtype of the same size."""
         return np.dtype(f"u{self.itemsize}")
 
     @cached_property
     def infinity(self) -> int:
-        """The bits of a float's infinity, the largest that are no NaN's; 0 of other dtypes."""
+        """The bits of a float's infinity, above which all bits are NaN; 0 for other dtypes."""
         return int(np.array(np.inf, self.dtype).view(self.bits)) if self.kind == "f" else 0
 
     @cached_property
     def digits(self) -> int:
-        """Binary digits of a float's significand, the leading one among them; 0 of other dtypes."""
+        """Binary digits of a float's significand, including the leading one; 0 for other dtypes."""
         return int(ml_dtypes.finfo(self.dtype).nmant) + 1 if self.kind == "f" else 0  # type: ignore[no-untyped-call]
 
 
@@ -128,7 +128,7 @@ NARROW: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.narrow)
 
 
 def info(dtype: DType) -> Info:
-    """The table's row of ``dtype``, which :func:`as_dtype` has already accepted."""
+    """The table's row of ``dtype``, a dtype that :func:`as_dtype` accepts."""
     return _BY_DTYPE[dtype]
 
 
@@ -146,7 +146,7 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
         argument: the name of the argument, for the error.
 
     Raises:
-        TypeError: ``obj`` names no dtype that cukern has.
+        TypeError: ``obj`` does not name a dtype of cukern.
 
     >>> as_dtype("bfloat16").itemsize
     2
@@ -197,17 +197,17 @@ def _floating(dtype: npt.DTypeLike | str) -> DType:
 
 
 def set_default_dtype(dtype: npt.DTypeLike | str) -> None:
-    """Make ``dtype`` the default floating dtype of the process, of all its threads; it is float32 at first.
+    """Make ``dtype`` the default floating dtype of the process, for all its threads; initially it is float32.
 
-    The default is the dtype of arrays of Python floats, of ``dtype=float`` and ``dtype="float"``, of integers
-    divided by integers, and of whatever else NumPy would give integers a float64 result in: ``exp``, ``mean``,
-    ``median``, ``linalg.inv``. A dtype that an array has is never changed by it.
+    The default applies to arrays of Python floats, to ``dtype=float`` and ``dtype="float"``, to quotients of
+    integers, and to other functions of integers whose result is float64 in NumPy: ``exp``, ``mean``, ``median``,
+    ``linalg.inv``. It does not change the dtype of existing arrays.
 
     Args:
         dtype: float16, bfloat16, float32 or float64.
 
     Raises:
-        TypeError: it is none of these.
+        TypeError: ``dtype`` is none of these.
     """
     global _of_process
     _of_process = _floating(dtype)
@@ -230,13 +230,13 @@ def default_dtype(dtype: npt.DTypeLike | str) -> Iterator[DType]:
 
 
 def of_integers(dtype: DType) -> DType:
-    """The floating dtype of a function of integers that NumPy gives in ``dtype``: the default one, if not smaller."""
+    """The floating dtype of a function of integers whose result NumPy gives ``dtype``: at most the default one."""
     default = get_default_dtype()
     return dtype if dtype.itemsize < default.itemsize else default
 
 
 def float_of(*operands: object) -> DType:
-    """The floating dtype of :func:`result_type`; of integers and bool alone, the default one."""
+    """The :func:`result_type` as a floating dtype: the default one for integers and bool."""
     dtype = result_type(*operands)
     return dtype if info(dtype).kind == "f" else get_default_dtype()
 
@@ -244,9 +244,9 @@ def float_of(*operands: object) -> DType:
 def promote(a: DType, b: DType) -> DType:
     """The dtype of an operation on arrays of dtypes ``a`` and ``b``.
 
-    That of the floating one where only one is floating. Else NumPy's ``promote_types``, of which the Array API's
-    promotion table is a part, with the default floating dtype in float64's place for uint64 beside signed integers;
-    bfloat16 with float16 becomes float32.
+    If only one is floating, the result is that one. Otherwise it is NumPy's ``promote_types``, which extends the Array
+    API's promotion table, except that uint64 with signed integers gives the default floating dtype and bfloat16 with
+    float16 gives float32.
     """
     if a == b:
         return a
@@ -259,7 +259,7 @@ def promote(a: DType, b: DType) -> DType:
 
 @cache
 def _numpy_promote(a: DType, b: DType) -> DType:
-    """NumPy's ``promote_types``; bfloat16 stays beside integers, and becomes float32 beside float16."""
+    """NumPy's ``promote_types``; bfloat16 with integers stays bfloat16, and with float16 becomes float32."""
     if a == b:
         return a
     if bfloat16 in (a, b):
@@ -271,7 +271,7 @@ def _numpy_promote(a: DType, b: DType) -> DType:
 
 
 def _sorted_out(operands: tuple[object, ...]) -> tuple[list[DType], list[bool | int | float]]:
-    """The dtypes among operands, and the Python numbers."""
+    """Split operands into dtypes and Python numbers."""
     strong: list[DType] = []
     weak: list[bool | int | float] = []
     for operand in operands:
@@ -281,7 +281,7 @@ def _sorted_out(operands: tuple[object, ...]) -> tuple[list[DType], list[bool | 
         if isinstance(operand, complex):
             raise TypeError(f"operand: cukern has no complex numbers, got {operand!r}")
         named: Any = operand
-        # The types of NumPy's scalars have an attribute of that name, which is no dtype.
+        # NumPy's scalar types have a ``dtype`` attribute that is not a dtype.
         strong.append(
             as_dtype(named if isinstance(named, type) else getattr(named, "dtype", named), "operand")
         )
@@ -289,7 +289,7 @@ def _sorted_out(operands: tuple[object, ...]) -> tuple[list[DType], list[bool | 
 
 
 def _beside_scalars(dtype: DType, weak: list[bool | int | float], of_floats: DType) -> DType:
-    """The dtype of an array's beside Python numbers, ``of_floats`` for an array of integers beside a float."""
+    """The dtype of an array of ``dtype`` with Python numbers; ``of_floats`` for integers with a float."""
     for scalar in weak:
         kind = info(dtype).kind
         if isinstance(scalar, bool) or kind == "f" or (isinstance(scalar, int) and kind in "iu"):
@@ -303,11 +303,11 @@ def result_type(*operands: object) -> DType:
 
     Args:
         operands: arrays (anything with a ``dtype``), dtypes, and Python scalars. A floating dtype wins over integers
-            and bool. A Python scalar takes the arrays' dtype when its kind fits, as in NumPy 2; a Python float beside
-            integers is of the default floating dtype.
+            and bool. A Python scalar takes the arrays' dtype if its kind fits, as in NumPy 2; a Python float with
+            integer arrays has the default floating dtype.
 
     Raises:
-        TypeError: an operand has no dtype of cukern.
+        TypeError: an operand has a dtype that cukern lacks, or there is no operand.
 
     >>> result_type(float32, 2.5).name
     'float32'
@@ -325,9 +325,9 @@ def result_type(*operands: object) -> DType:
 
 
 def comparable(*operands: object) -> DType:
-    """The dtype that arrays, dtypes and Python numbers are compared in: NumPy's, whatever the default is.
+    """The dtype in which operands are compared: NumPy's, whatever the default dtype is.
 
-    float64 holds an int32 beside a float32, of which :func:`result_type` would lose digits.
+    An int32 and a float32 are compared in float64, which holds both exactly; :func:`result_type` is float32.
     """
     strong, weak = _sorted_out(operands)
     if not strong:

@@ -9,7 +9,7 @@
     ├── LaunchError         a kernel refuses its arguments
     │   └── KernelFault     a kernel failed while it ran
     ├── GradientError       a gradient cannot be given
-    └── CaptureError        a step cannot be recorded as a graph
+    └── CaptureError        a step cannot be recorded as a CUDA graph
 
 Array functions raise ``TypeError``, ``ValueError`` and ``IndexError`` where NumPy does.
 """
@@ -51,7 +51,7 @@ class CompileError(CukernError):
 
 
 class DeviceError(CukernError):
-    """A device does not exist, or nothing can compile for it."""
+    """A device does not exist, or there is no compiler for it."""
 
 
 class LaunchError(CukernError):
@@ -63,8 +63,8 @@ class KernelFault(LaunchError):
 
 
 class GradientError(CukernError):
-    """A gradient cannot be given: a saved array was written, or a rule is not differentiable again."""
+    """A gradient cannot be computed: a saved array was written, or a backward has no derivative."""
 
 
 class CaptureError(CukernError):
-    """A step cannot be recorded as a graph: it reads a value on the host, or makes an array of host data."""
+    """A step cannot be recorded as a CUDA graph: it reads a value on the host, or makes an array of host data."""

@@ -1,7 +1,7 @@
 """The fft extension of the Array API standard, as far as real dtypes go.
 
-The frequencies and the shifts work. A transform makes or takes complex numbers, and cukern has no
-complex dtype: each exists, and says so.
+The frequencies and the shifts work. Transforms take or return complex numbers, for which cukern has no dtype:
+each raises a TypeError that says so.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ def _frequencies(
 def fftfreq(
     n: int, d: float = 1.0, device: Device | str | None = None, *, dtype: npt.DTypeLike | None = None
 ) -> Array:
-    """The frequencies of a transform of ``n`` samples, ``d`` apart, in cycles per unit of ``d``: (n,), float32.
+    """The frequencies of a transform of ``n`` samples, ``d`` apart, in cycles per unit of ``d``: shape (n,).
 
     Raises:
         TypeError: ``dtype`` is not floating.
-        ValueError: there is no sample.
+        ValueError: ``n`` is less than 1.
 
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
@@ -123,7 +123,7 @@ def fftfreq(
 def rfftfreq(
     n: int, d: float = 1.0, device: Device | str | None = None, *, dtype: npt.DTypeLike | None = None
 ) -> Array:
-    """The frequencies of a transform of ``n`` real samples, none below 0: (n // 2 + 1,); see :func:`fftfreq`."""
+    """The non-negative frequencies of a transform of ``n`` real samples: shape (n // 2 + 1,); see :func:`fftfreq`."""
     return _frequencies("rfftfreq", n, d, dtype, device)
 
 
@@ -135,7 +135,7 @@ def _shifted(x: Array, axes: Any, name: str, back: bool) -> Array:
 
 
 def fftshift(x: Array, /, axes: int | tuple[int, ...] | None = None) -> Array:
-    """The halves of axes exchanged, so that frequency 0 is in the middle; all axes by default. Differentiable."""
+    """Swap the halves of ``axes``, by default of all, so that frequency 0 is in the middle."""
     return _shifted(x, axes, "fftshift", False)
 
 

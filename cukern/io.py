@@ -30,10 +30,10 @@ __all__ = ["load", "save", "save_safetensors", "savez", "savez_compressed"]
 File = str | os.PathLike[str] | IO[bytes]
 
 _NPY = b"\x93NUMPY"
-#: Of a zip file: the bytes before an entry's name, which end in the lengths of the name and of what follows it; the
-#: bytes that may follow the entry, sizes that were not known before; how many bytes one can stand for that is deflated.
+#: Zip files: the size of a local header, whose last fields are the lengths of the name and the extra field; the sizes
+#: of the data descriptor that may follow an entry; the most bytes that one deflated byte expands to.
 _ZIP_HEADER, _ZIP_GAPS, _MOST_DEFLATED = 30, (0, 12, 16, 20, 24), 1032
-#: The dtypes of safetensors; None for those that cukern does not have.
+#: The dtypes of safetensors; None for those that cukern lacks.
 _SAFETENSORS: dict[str, dtypes.DType | None] = {
     **{row.safetensors: row.dtype for row in dtypes.TABLE},
     **dict.fromkeys(("F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "C64"), None),
@@ -47,11 +47,11 @@ def _data(x: object, name: str) -> npt.NDArray[Any]:
 def save(file: File, x: Array) -> None:
     """Write an array to a ``.npy`` file, as ``numpy.save`` does.
 
-    NumPy's format has no bfloat16: such arrays are read as two raw bytes an element by NumPy, and
-    as what they were by :func:`load`.
+    NumPy's format has no bfloat16: NumPy reads such arrays as two raw bytes per element, :func:`load` reads them
+    as bfloat16.
 
     Args:
-        file: a path, to which ``.npy`` is added where it lacks it, or a binary file.
+        file: a path, to which ``.npy`` is added if it lacks it, or a binary file.
         x: any array.
 
     >>> import io, cukern as ck
@@ -65,7 +65,7 @@ def save(file: File, x: Array) -> None:
 
 
 def savez(file: File, /, *arrays: Array, **named: Array) -> None:
-    """Write arrays to one ``.npz`` file; those without a name are called ``arr_0``, ``arr_1`` and so on."""
+    """Write arrays to one ``.npz`` file, by name; positional ones are named ``arr_0``, ``arr_1`` and so on."""
     np.savez(file, *_all(arrays), **_by_name(named))
 
 
@@ -90,7 +90,7 @@ def save_safetensors(
     Args:
         file: a path.
         arrays: the arrays by name.
-        metadata: texts kept beside them.
+        metadata: strings by name, stored with the arrays.
     """
     from safetensors.numpy import save_file
 
@@ -98,19 +98,19 @@ def save_safetensors(
 
 
 def load(file: File, *, device: Device | str | None = None) -> Array | dict[str, Array]:
-    """What a file holds: the array of a ``.npy`` file, the arrays by name of ``.npz`` and safetensors.
+    """Read the array of a ``.npy`` file, or the arrays of an ``.npz`` or safetensors file as a dict by name.
 
-    Every size that the file states is compared with what is there before memory is taken for it, and Python objects are
-    never made. Of an ``.npz`` file the contents are checked too, by the sums that it holds.
+    Every size in the file is checked before memory is allocated for it, and pickled Python objects are never read.
+    The contents of an ``.npz`` file are checked by their checksums.
 
     Args:
-        file: a path or a binary file; of safetensors a path.
-        device: where the arrays are put; the current device when None.
+        file: a path or a binary file; for safetensors, a path.
+        device: where to put the arrays; the current device when None.
 
     Raises:
-        ValueError: the file is none of these, is damaged, or holds Python objects; the message names it and the field.
-        TypeError: an array has a dtype that cukern does not have.
-        OSError: it cannot be read.
+        ValueError: the file has another format, is damaged, or holds Python objects; the message names file and field.
+        TypeError: an array has a dtype that cukern lacks.
+        OSError: the file cannot be read.
     """
     if not isinstance(file, (str, os.PathLike)):
         return _load(file, str(getattr(file, "name", "a file")), device, whole=False)
@@ -124,7 +124,7 @@ def load(file: File, *, device: Device | str | None = None) -> Array | dict[str,
 
 
 def _load(file: Any, name: str, device: Device | str | None, whole: bool) -> Array | dict[str, Array]:
-    """``whole``: whether nothing may follow the array of a ``.npy`` file."""
+    """:func:`load`; ``whole``: whether a ``.npy`` file must end with its array."""
     start = file.tell()
     head = file.read(len(_NPY))
     file.seek(start)
@@ -140,14 +140,14 @@ def _load(file: Any, name: str, device: Device | str | None, whole: bool) -> Arr
 
 @contextmanager
 def _described(name: str, field: str = "") -> Iterator[None]:
-    """Errors that name the file and the field, of whatever kind those are that readers raise on damaged input."""
+    """Turn the errors that readers raise on damaged input into errors that name the file and the field."""
     place = f"{name}: {field}: " if field else f"{name}: "
     try:
         yield
     except TypeError as error:
         raise TypeError(f"{place}{error}") from None
     except OSError as error:
-        if error.errno not in (None, errno.EINVAL):  # EINVAL is that of a place before the file's begin
+        if error.errno not in (None, errno.EINVAL):  # EINVAL: a position before the file's start
             raise
         raise ValueError(f"{place}damaged: {error}") from None
     except (ValueError, EOFError, NotImplementedError, OverflowError, RuntimeError, struct.error) as error:
@@ -157,7 +157,7 @@ def _described(name: str, field: str = "") -> Iterator[None]:
 
 
 def _read_npy(file: Any, size: int, whole: bool) -> npt.NDArray[Any]:
-    """The array of a ``.npy`` file of at most ``size`` bytes, its header checked before memory is taken."""
+    """The array of a ``.npy`` file of at most ``size`` bytes; checks the header before it allocates."""
     start = file.tell()
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
@@ -200,7 +200,7 @@ def _load_npz(file: Any, name: str, device: Device | str | None) -> dict[str, Ar
             with _described(name, repr(field)):
                 if field in made:
                     raise ValueError("the name comes twice")
-                data = archive.read(entry)  # all of it, as its sum is looked at where it ends
+                data = archive.read(entry)  # all of it: the checksum is checked at the end
                 made[field] = _array(_read_npy(io.BytesIO(data), len(data), whole=True), device)
     return made
 
@@ -210,10 +210,10 @@ def _field(entry: zipfile.ZipInfo) -> str:
 
 
 def _check_entries(file: Any, name: str, archive: zipfile.ZipFile, start: int) -> None:
-    """Raise ValueError where what a zip file states about its entries cannot be, or they leave a part of it out.
+    """Raise ValueError if a zip file's entries have impossible sizes, overlap or leave a gap.
 
     Args:
-        start: where in the file it begins.
+        start: the archive's offset in the file.
     """
     end = start
     for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
@@ -249,12 +249,12 @@ def read_safetensors(path: str | os.PathLike[str], device: Device | str | None =
 
     Args:
         path: the file.
-        device: where the arrays are put; the current device when None.
+        device: where to put the arrays; the current device when None.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is no safetensors file, or its parts do not fit; the message names the array and the field.
-        TypeError: an array has a dtype that cukern does not have.
+        ValueError: it is not a safetensors file, or is damaged; the message names the array and the field.
+        TypeError: an array has a dtype that cukern lacks.
     """
     file, name = Path(path).read_bytes(), os.fspath(path)
     try:
@@ -281,7 +281,7 @@ def read_safetensors(path: str | os.PathLike[str], device: Device | str | None =
 
 
 def _header(file: bytes) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file but for its metadata, and where the arrays begin."""
+    """The header of a safetensors file without its metadata, and the offset of the arrays."""
     size = int.from_bytes(file[:8], "little")
     if not 2 <= size <= len(file) - 8:
         raise ValueError(f"the header's length is {size}, and {max(0, len(file) - 8)} bytes follow")
@@ -307,7 +307,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _place(field: str, entry: Any) -> tuple[int, int]:
-    """Where the bytes of an entry begin and end, if they are as many as its dtype and shape take."""
+    """The begin and end offset of an entry, checked against its dtype and shape."""
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
         raise ValueError(f"{field!r}: expected dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]

@@ -1,9 +1,9 @@
-"""Linear algebra: the linalg extension of the Array API standard, and what NumPy has beside it.
+"""Linear algebra: the linalg extension of the Array API standard, and more of NumPy's functions.
 
-Factorisations are LAPACK's on the host and cuSOLVER's on a GPU, of float32 and float64; integers get the default dtype,
-half types are refused as by NumPy. Derivatives are of any order. A GPU does not raise for singular matrices: inverses
-and solutions have NaN or infinities, the Cholesky factors of matrices that are not positive definite are NaN. Within
-``cupyx.errstate(linalg="raise")`` it waits for the result and raises LinAlgError too.
+LAPACK computes factorisations on the host, cuSOLVER on a GPU, in float32 and float64; integers become the default
+dtype, half types are refused as in NumPy. Derivatives are of any order. On a GPU singular matrices raise no error:
+inverses and solutions have NaN or infinities, and the Cholesky factor of a matrix that is not positive definite is NaN.
+Within ``cupyx.errstate(linalg="raise")`` a function waits for its result and raises LinAlgError on a GPU too.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def outer(x1: Array, x2: Array, /) -> Array:
     """The products of each element of one vector with each of another: a matrix.
 
     Raises:
-        ValueError: an operand has not one axis; :func:`cukern.outer` flattens it.
+        ValueError: an operand is not a vector; :func:`cukern.outer` flattens its operands.
     """
     x1, x2 = require_arrays((x1, x2), "outer", ("x1", "x2"))
     for name, x in (("x1", x1), ("x2", x2)):
@@ -143,7 +143,7 @@ def _power(x: Array, p: float) -> Array:
 
 @fuse(static=["p", "axes", "dtype"])
 def _measure(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType) -> Array:
-    """What the norm of order ``p`` is a function of, in one kernel."""
+    """The reduction from which the norm of order ``p`` is computed, in one kernel."""
     wide = x.astype(dtype)
     if p == 2:
         return ops.sum(ops.square(wide), axes, keepdims=True)
@@ -157,7 +157,7 @@ def _measure(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType) -> 
 
 
 def _working(x: Array) -> dtypes.DType:
-    """The dtype that norms are computed in: float32 for half types, whose squares would overflow."""
+    """The dtype in which norms are computed: float32 for half types, whose squares would overflow."""
     info = dtypes.info(x.dtype)
     return info.acc if info.kind == "f" else dtypes.float64
 
@@ -168,7 +168,7 @@ def _narrowed(made: Array, x: Array) -> Array:
 
 
 def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
-    """The largest of numbers that are not negative, 0 of none; the axes stay."""
+    """The maximum of non-negative numbers, 0 if there are none; keeps the axes."""
     axes = normalize_axes(axis, x.ndim, "max")
     of_none = not math.prod(x.shape[i] for i in axes)
     return (ops.sum if of_none else ops.max)(x, axes, keepdims=True)
@@ -177,18 +177,19 @@ def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
 def vector_norm(
     x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Array:
-    """``sum(|x|**ord) ** (1 / ord)`` over axes; where an element, or the norm, is 0, its derivative is 0.
+    """``sum(|x|**ord) ** (1 / ord)`` over axes; the derivative is 0 at elements of 0 and where the norm is 0.
 
     Args:
-        x: any array; integers are computed in float64 for the default floating dtype, half types in float32.
+        x: any array. Norms of integers are computed in float64 and returned in the default floating dtype; half types
+            are computed in float32.
         axis: the axis or axes; all by default.
         keepdims: whether the axes stay, with size 1.
-        ord: any number; infinities for the largest and the smallest size, 0 for how many are not 0. Several
-            largest or smallest elements share the derivative.
+        ord: any number; ``inf`` and ``-inf`` for the largest and the smallest absolute value, whose derivative equal
+            elements share; 0 for the number of non-zero elements.
 
     Raises:
         AxisError: there is no such axis.
-        ValueError: no element to take the smallest of.
+        ValueError: ``ord`` is negative infinity and there is no element.
     """
     require_constant("vector_norm", ord=ord)
     x = require_array(x, "vector_norm")
@@ -210,14 +211,13 @@ def matrix_norm(
     """The norm of the matrices in the last two axes.
 
     Args:
-        x: shape (..., m, n); integers are computed in float64 for the default floating dtype.
+        x: shape (..., m, n). Norms of integers are computed in float64 and returned in the default floating dtype.
         keepdims: whether the two axes stay, with size 1.
-        ord: ``"fro"``, ``"nuc"``, or 1, 2, infinity and their negatives. Of 2, -2 and ``"nuc"`` the derivative is
-            that of the singular values.
+        ord: ``"fro"``, or 1, infinity and their negatives; 2, -2 and ``"nuc"`` are norms of the singular values.
 
     Raises:
         TypeError: ``x`` is of a half type, and the norm is one of singular values.
-        ValueError: there is no such norm, there are not two axes, or no value to take the smallest of.
+        ValueError: there is no such norm, ``x`` has fewer than two axes, or a minimum is over no element.
     """
     require_constant("matrix_norm", ord=ord)
     x = require_array(x, "matrix_norm")
@@ -249,13 +249,13 @@ def norm(
 
     Args:
         x: any array.
-        ord: of vectors as for :func:`vector_norm`, of matrices as for :func:`matrix_norm`; None for the root of
-            the sum of squares.
-        axis: one axis or two. By default those of ``x``, which may be of any number if ``ord`` is None too.
+        ord: for vectors as in :func:`vector_norm`, for matrices as in :func:`matrix_norm`; None for the square root
+            of the sum of squares.
+        axis: one axis for vectors, two for matrices. By default all axes of ``x``, of any number if ``ord`` is None.
         keepdims: whether the axes stay, with size 1.
 
     Raises:
-        ValueError: there is no such norm, or not as many axes.
+        ValueError: there is no such norm, or the number of axes is not 1 or 2.
 
     >>> import cukern as ck
     >>> ck.linalg.norm(ck.asarray([3.0, 4.0])).item()
@@ -280,13 +280,13 @@ def cond(x: Array, /, p: Any = None) -> Array:
 
     Args:
         x: shape (..., m, n), square unless ``p`` is None, 2 or -2.
-        p: the norm, as of :func:`matrix_norm`; 2 when None.
+        p: the norm, as ``ord`` in :func:`matrix_norm`; 2 when None.
 
     Returns:
-        Shape (...); infinity for a singular matrix, but 0 where ``p`` is -2.
+        Shape (...); infinity for a singular matrix, or 0 if ``p`` is -2.
 
     Raises:
-        LinAlgError: a matrix has no element, or is not square.
+        LinAlgError: the matrices have no elements, or are not square.
         TypeError: ``x`` is of a half type.
     """
     a = matrices(x, "cond", square=p not in (None, 2, -2))
@@ -304,10 +304,10 @@ def cond(x: Array, /, p: Any = None) -> Array:
 
 
 def multi_dot(arrays: Sequence[Array], /) -> Array:
-    """The product of several matrices in the order of the least work; the first and the last may be vectors.
+    """The product of several matrices, in the cheapest order; the first and the last may be vectors.
 
     Raises:
-        TypeError: one is no array.
+        TypeError: an operand is not an array.
         ValueError: fewer than two arrays, or shapes that do not fit.
     """
     if len(arrays) < 2:

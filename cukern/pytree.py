@@ -1,8 +1,8 @@
-"""Pytrees: nested containers of arrays, walked, mapped and rebuilt; what sources, arguments and gradients may be.
+"""Pytrees: nested containers of arrays, which sources, arguments and gradients may be.
 
-A pytree is a list, tuple, named tuple, dict, dataclass instance, an instance of a class given to
-:func:`register`, or a leaf, which is anything else. ``None`` holds no leaf. A dict is walked in the
-order of its keys' insertion.
+A pytree is a list, tuple, named tuple, dict, dataclass instance, or an instance of a class passed to
+:func:`register`, whose items are pytrees; anything else is a leaf. ``None`` is a container without leaves.
+The items of a dict are in the order of insertion.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Leaf(NamedTuple):
-    """One leaf, with the path that leads to it, such as ``"['weights'][0]"``."""
+    """A leaf and its path, such as ``"['weights'][0]"``."""
 
     path: str
     value: Any
 
 
 class _Node(NamedTuple):
-    """How one container came apart: its children with the end of their paths, and how to rebuild it."""
+    """A container taken apart: its children with the last part of their paths, and how to rebuild it."""
 
     children: Sequence[tuple[str, Any]]
     rebuild: Callable[[list[Any]], Any]
@@ -34,7 +34,7 @@ class _Node(NamedTuple):
 _Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 _Unflatten = Callable[[Any, list[Any]], Any]
 _registered: dict[type, tuple[_Flatten, _Unflatten]] = {}
-_leaf_types: set[type] = set()  # found to be no containers
+_leaf_types: set[type] = set()  # types known not to be containers
 
 
 def register(
@@ -46,8 +46,8 @@ def register(
 
     Args:
         cls: the class.
-        flatten: takes an instance apart into its children and whatever else rebuilding it needs.
-        unflatten: takes that and as many new children, and returns what stands for the instance.
+        flatten: takes an instance; returns its children, and any data needed to rebuild it.
+        unflatten: takes that data and as many new children; returns the new instance.
     """
     _registered[cls] = (flatten, unflatten)
     _leaf_types.clear()
@@ -67,7 +67,7 @@ def _rebuild_dataclass(tree: Any, names: list[str], children: list[Any]) -> Any:
 
 
 def _open(tree: Any) -> _Node | None:
-    """The container that ``tree`` is, or None for a leaf."""
+    """``tree`` taken apart, or None for a leaf."""
     if type(tree) in _leaf_types:
         return None
     if tree is None:
@@ -135,7 +135,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def containers(tree: Any) -> Any:
-    """What ``tree`` is but for its leaves, as a key: hashable, and equal for trees of the same containers."""
+    """A hashable key that is equal for trees of the same containers, whatever their leaves."""
     node = _open(tree)
     if node is None:
         return None
@@ -143,10 +143,10 @@ def containers(tree: Any) -> Any:
 
 
 class Structure:
-    """What a pytree is but for its leaves; two are equal where the containers are the same.
+    """The containers of a pytree without its leaves; structures of the same containers are equal.
 
     Attributes:
-        size: how many leaves there are.
+        size: the number of leaves.
     """
 
     __slots__ = ("_containers", "_like", "size")
@@ -154,18 +154,18 @@ class Structure:
     def __init__(self, tree: Any) -> None:
         self._containers = containers(tree)
         self.size = len(leaves(tree))
-        # Without the arrays, which would stay alive; what a registered class keeps beside its leaves stays.
+        # Placeholders instead of the leaves, so that no array is kept alive.
         self._like = replace(tree, [_Place() for _ in range(self.size)])
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """The tree of this structure that has ``leaves``; see :func:`unflatten`."""
+        """The tree of this structure with ``leaves``; see :func:`unflatten`."""
         given = list(leaves)
         if len(given) != self.size:
             raise ValueError(f"unflatten: expected {self.size} leaves, got {len(given)}")
         return replace(self._like, given)
 
     def aligned(self, other: Any, path: str) -> list[Any]:
-        """The leaves of ``other``, a tree of this structure, or None for those of a part in whose place it has None.
+        """The leaves of ``other``, a tree of this structure in which None may replace any part.
 
         Raises:
             ValueError: the containers differ; the message starts with ``path``.
@@ -183,7 +183,7 @@ class Structure:
 
 
 class _Place:
-    """Stands for a leaf in a structure."""
+    """The placeholder of a leaf in a structure."""
 
     __slots__ = ()
 
@@ -192,7 +192,7 @@ class _Place:
 
 
 def structure(tree: Any) -> Structure:
-    """What ``tree`` is but for its leaves: hashable, and equal for trees of the same containers.
+    """The structure of ``tree`` without its leaves: hashable, and equal for trees of the same containers.
 
     >>> structure((1, 2)) == structure((3, 4)), structure((1, 2)) == structure([1, 2])
     (True, False)
@@ -203,7 +203,7 @@ def structure(tree: Any) -> Structure:
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
-    """The leaves of ``tree`` in order, and its structure; :func:`cukern.tree.ravel` makes one vector of the arrays.
+    """The leaves of ``tree`` in order, and its structure; :func:`cukern.tree.ravel` joins the arrays into one vector.
 
     >>> found, made = flatten({"w": (1, 2), "b": 3})
     >>> found
@@ -218,7 +218,7 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     """The tree of a structure with ``leaves`` in order.
 
     Raises:
-        TypeError: ``structure`` is none.
+        TypeError: ``structure`` is not a Structure.
         ValueError: there are more or fewer leaves than the structure has.
     """
     if not isinstance(structure, Structure):
@@ -260,14 +260,14 @@ def _replace(tree: Any, new: Iterator[Any]) -> Any:
 
 
 def aligned(tree: Any, other: Any, path: str, missing: bool = False) -> list[Any]:
-    """The leaves of ``other`` in the order of those of ``tree``, which has the same containers.
+    """The leaves of ``other``, which has the containers of ``tree``, in the order of the leaves of ``tree``.
 
     Args:
-        path: what ``other`` is called in an error.
-        missing: whether None may stand in ``other`` for a part of ``tree``, whose leaves are None then.
+        path: the name of ``other`` in an error.
+        missing: whether None may replace a part of ``other``; the leaves of that part are then None.
 
     Raises:
-        ValueError: the containers differ; the message has the path of where.
+        ValueError: the containers differ; the message has the path to the difference.
     """
     mine = _open(tree)
     if missing and other is None:
@@ -287,7 +287,7 @@ def aligned(tree: Any, other: Any, path: str, missing: bool = False) -> list[Any
 
 
 def _what(tree: Any, node: _Node | None) -> str:
-    """A part of a tree in an error."""
+    """The description of a part of a tree in an error."""
     name = type(tree).__name__
     if tree is None:
         return "None"
@@ -297,15 +297,15 @@ def _what(tree: Any, node: _Node | None) -> str:
 
 
 def map(function: Callable[..., Any], tree: Any, /, *trees: Any) -> Any:
-    """``tree`` with ``function`` of each leaf in its place.
+    """Apply ``function`` to each leaf of ``tree``.
 
     Args:
-        function: takes a leaf of ``tree``, and the leaf in the same place of each of ``trees``.
+        function: takes a leaf of ``tree``, and the leaf at the same path of each of ``trees``; returns the new leaf.
         tree: any pytree.
         trees: pytrees of the same containers; dicts may have their keys in another order.
 
     Raises:
-        ValueError: one of ``trees`` has other containers; the message names the place.
+        ValueError: one of ``trees`` has other containers; the message has the path to the difference.
 
     >>> map(abs, [-1, (2, -3)])
     [1, (2, 3)]

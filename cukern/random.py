@@ -1,7 +1,7 @@
-"""Random numbers: a generator whose streams are the same bits on every device.
+"""Random numbers, with the same bits on every device.
 
-The bits are Philox4x32-10's: a function of a key and a counter, so that a stream does not depend on
-how many threads draw it, and independent streams are other keys.
+Philox4x32-10 computes the bits from a key and a counter, so a stream does not depend on the number of threads that
+draw it, and different keys give independent streams.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = (
 ).split()
 
 _KERNEL = Kernel("random/bits.cu", block=256)
-#: Groups of four words that one host thread draws in a row.
+#: Groups of four words that one host thread draws in sequence.
 _HOST_PIECE = 4096
 _WORD = 0xFFFFFFFF
 
@@ -56,7 +56,7 @@ def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
 
 @cache
 def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
-    """The kernel of a kind of number, and its threads a block."""
+    """The kernel for a kind of number, and its block size."""
     info = dtypes.info(dtype)
     block = 1 if device.style == "serial" else 256
     variables = {"elem": dtype, "block": block, "kind": kind, "each": _each(dtype, kind), "live": in_memory}
@@ -67,7 +67,7 @@ def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> t
 
 
 def _each(dtype: dtypes.DType, kind: str) -> int:
-    """The numbers that four words give."""
+    """How many numbers four words give."""
     return 2 if kind == "integers" or dtype.itemsize == 8 else 4
 
 
@@ -75,8 +75,8 @@ class Generator(Distributions):
     """A stream of random numbers; made by :func:`default_rng`.
 
     Every method takes ``size``, the shape of the result, and ``dtype``, and draws on the generator's
-    device. Whatever is drawn is a constant to a tape; ``low``, ``high``, ``loc`` and ``scale`` may be
-    arrays, which the result is differentiable by.
+    device. Drawn numbers are constants to a tape; ``low``, ``high``, ``loc`` and ``scale`` may be
+    arrays, and the result is differentiable with respect to them.
 
     Attributes:
         device: where arrays are made.
@@ -95,7 +95,7 @@ class Generator(Distributions):
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the stream goes on from: a dict of integers to be kept, and assigned to go on from there.
+        """The position in the stream, as a dict of integers; assign a saved state to continue from there.
 
         >>> rng = default_rng(7)
         >>> state = rng.state
@@ -126,9 +126,9 @@ class Generator(Distributions):
         self._key, self._counter, self._children = (first, second), counter, children
 
     def split(self, n: int = 2) -> list[Generator]:
-        """``n`` generators of independent streams; this one goes on as if nothing was drawn.
+        """Make ``n`` generators of independent streams; this generator's own stream does not advance.
 
-        Each has a key of its own, which Philox makes of this generator's key and the child's number.
+        Philox computes the key of each from this generator's key and the child's number.
 
         >>> a, b = default_rng(0).split()
         >>> a.random(2).tolist() == b.random(2).tolist()
@@ -140,7 +140,7 @@ class Generator(Distributions):
         for _ in range(n):
             low, high = self._children & _WORD, self._children >> 32
             self._children += 1
-            # The third word of the counter is 0 wherever numbers are drawn.
+            # Draws use counters whose third word is 0, so children's keys never repeat drawn bits.
             k0, k1, _, _ = philox((low, high, 1, 0), self._key)
             made.append(Generator((k0, k1), self.device))
         return made
@@ -163,17 +163,17 @@ class Generator(Distributions):
         return Array._wrap(made, self.device)
 
     def _advance(self, groups: int) -> tuple[int]:
-        """The counter, which then goes on by as many groups of four words."""
+        """Return the counter and advance it by ``groups`` groups of four words."""
         capture_hooks.drawn(self)
         counter = self._counter
         self._counter += groups
         return (counter,)
 
     def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Number) -> Array:
-        """Numbers of a floating kind; without ``size``, of the shape that the parameters broadcast to.
+        """Draw numbers of a floating kind; without ``size``, in the shape that the parameters broadcast to.
 
         Raises:
-            ValueError: the parameters do not broadcast to ``size``: numbers would be used twice.
+            ValueError: the parameters do not broadcast to ``size``.
         """
         wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
         if dtypes.info(wanted).kind != "f":
@@ -185,13 +185,13 @@ class Generator(Distributions):
         return self._draw(kind, sizes, wanted)
 
     def _known(self, parameter: Any) -> Number:
-        """A parameter as a Python number or an array of cukern's."""
+        """A parameter as a Python number or a cukern array."""
         if isinstance(parameter, (Array, int, float)):
             return parameter
         return asarray(parameter, device=self.device)
 
     def bits(self, size: Size = None, dtype: Any = "uint32") -> Array:
-        """Random words: every bit 0 or 1 with the same probability, the same on every device.
+        """Draw random words: every bit is 0 or 1 with equal probability.
 
         Args:
             size: the shape.
@@ -203,7 +203,7 @@ class Generator(Distributions):
         return self._draw("bits", size, wanted)
 
     def random(self, size: Size = None, dtype: Any = None) -> Array:
-        """Uniform in [0, 1), in steps of 2**-24 for float32, 2**-53 for float64, 2**-11 and 2**-8 for halves."""
+        """Uniform in [0, 1), in steps of 2**-24 (float32), 2**-53 (float64), 2**-11 (float16) or 2**-8 (bfloat16)."""
         return self._floats("uniform", size, dtype)
 
     def uniform(self, low: Number = 0.0, high: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
@@ -212,7 +212,7 @@ class Generator(Distributions):
         return _moved(self._floats("uniform", size, dtype, low, high), low, high - low)
 
     def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:
-        """Normal with mean 0 and standard deviation 1, by the method of Box and Muller."""
+        """Normal with mean 0 and standard deviation 1, by the Box-Muller transform."""
         return self._floats("normal", size, dtype)
 
     def normal(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
@@ -230,12 +230,12 @@ class Generator(Distributions):
         return _moved(self._floats("exponential", size, dtype, scale), 0.0, _positive("exponential", scale))
 
     def gumbel(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
-        """Gumbel: the distribution of the largest of many, ``loc - scale * log(-log(u))``."""
+        """Gumbel, the distribution of extreme values: ``loc - scale * log(-log(u))`` for uniform ``u``."""
         loc, scale = self._known(loc), self._known(scale)
         return _moved(self._floats("gumbel", size, dtype, loc, scale), loc, _positive("gumbel", scale))
 
     def bernoulli(self, p: Number = 0.5, size: Size = None) -> Array:
-        """True with probability ``p``; bool."""
+        """Bools that are True with probability ``p``."""
         p = self._known(p)
         if not isinstance(p, Array) and not 0 <= p <= 1:
             raise ValueError(f"bernoulli: p: expected a probability, got {p!r}")
@@ -245,18 +245,18 @@ class Generator(Distributions):
     def integers(
         self, low: int, high: int | None = None, size: Size = None, dtype: Any = None, endpoint: bool = False
     ) -> Array:
-        """Integers from ``low`` up to but not including ``high``, each as probable; the same on every device.
+        """Uniform integers from ``low`` up to but not including ``high``.
 
         Args:
-            low: the least; where ``high`` is None, 0 is, and this is ``high``.
-            high: the end.
+            low: the smallest integer; if ``high`` is None, this is ``high``, and ``low`` is 0.
+            high: the end of the range.
             size: the shape.
             dtype: an integer dtype; int64 when None.
             endpoint: whether ``high`` is included.
 
         Raises:
-            TypeError: a bound is no integer.
-            ValueError: the range is empty, or the dtype does not hold it.
+            TypeError: a bound is not an integer.
+            ValueError: the range is empty, or exceeds that of the dtype.
 
         >>> default_rng(0).integers(3, size=100).max().item()
         2
@@ -272,13 +272,13 @@ class Generator(Distributions):
         limits = np.iinfo(wanted)
         if not limits.min <= first < end <= limits.max + 1:
             raise ValueError(f"integers: expected low < high within {wanted}, got {first} and {end}")
-        # A range of 2**64 is 0 to the kernel, and every word is in it.
+        # The kernel gets a range of 2**64 as 0, and then accepts every word.
         unsigned = (end - first) % 2**64
         signed = (first + 2**63) % 2**64 - 2**63
         return self._draw("integers", size, wanted, unsigned, signed)
 
     def permutation(self, x: Array | int, axis: int = 0) -> Array:
-        """The parts of ``x`` along an axis in random order, or the integers below ``x`` in random order."""
+        """The slices of ``x`` along an axis in random order, or the integers below ``x`` in random order."""
         x = _parts(x, self.device)
         if not isinstance(x, Array):
             return self._order(x)
@@ -286,35 +286,35 @@ class Generator(Distributions):
         return namespace.take(x, self._order(x.shape[axis]), axis=axis)
 
     def shuffle(self, x: Array, axis: int = 0) -> None:
-        """Put the parts of ``x`` along an axis into random order, in place.
+        """Put the slices of ``x`` along an axis into random order, in place.
 
         Raises:
-            GradientError: a tape tracks ``x``; take :meth:`permutation`.
+            GradientError: a tape tracks ``x``; use :meth:`permutation`.
         """
         if not isinstance(x, Array):
             raise TypeError(f"shuffle: x: expected a cukern.Array, got {type(x).__name__}")
         x[...] = self.permutation(x, axis)
 
     def _order(self, n: int) -> Array:
-        # Of 2**64 keys two are the same hardly ever, and then the one drawn first comes first.
+        # Random keys of 64 bits are almost never equal; the stable sort orders equal ones as drawn.
         return namespace.argsort(self.bits(n, "uint64"))
 
     def choice(
         self, a: Array | int, size: Size = None, replace: bool = True, p: Any = None, axis: int = 0
     ) -> Array:
-        """Parts of ``a`` along an axis, or integers below ``a``, drawn at random.
+        """Draw slices of ``a`` along an axis, or integers below ``a``, at random.
 
         Args:
-            a: an array, or how many integers there are to choose from.
-            size: the shape of what is drawn.
-            replace: whether a part may be drawn again.
-            p: the probability of each part, which sum to 1; all the same when None. Without replacement
-                the parts are drawn one after another, by Gumbel keys (Vieira, "Gumbel-max trick and weighted
+            a: an array, or the number of integers to choose from.
+            size: the shape of the draws.
+            replace: whether a slice may be drawn again.
+            p: the probability of each slice, which sum to 1; equal when None. Without replacement
+                the slices are drawn one after another, by Gumbel keys (Vieira, "Gumbel-max trick and weighted
                 reservoir sampling", 2014).
             axis: the axis of ``a``.
 
         Raises:
-            ValueError: nothing to choose from, more parts wanted than there are, or ``p`` is no distribution.
+            ValueError: there are too few slices to choose from, or ``p`` is not a distribution.
         """
         a = _parts(a, self.device)
         axis = _axis("choice", a, axis) if isinstance(a, Array) else 0
@@ -347,7 +347,7 @@ class Generator(Distributions):
 
 
 def _parts(x: Any, device: Device) -> Array | int:
-    """What is put in order or chosen from: an array, lists and NumPy's as well, or how many integers."""
+    """The argument of a permutation or choice: a number of integers, or an array on ``device``."""
     if isinstance(x, (Array, list, tuple, np.ndarray)):
         return x if isinstance(x, Array) else asarray(x, device=device)
     return operator.index(x)
@@ -380,7 +380,7 @@ def _distribution(p: Any, n: int, device: Device) -> Array:
     """Probabilities in float64.
 
     Raises:
-        ValueError: not ``n`` numbers of at least 0 that sum to 1.
+        ValueError: they are not ``n`` non-negative numbers that sum to 1.
     """
     made = asarray(p, device=device).astype("float64")
     if made.shape != (n,):
@@ -395,12 +395,12 @@ def default_rng(
     seed: int | Sequence[int] | np.random.SeedSequence | Generator | None = None,
     device: Device | str | None = None,
 ) -> Generator:
-    """A generator of random numbers.
+    """Make a generator of random numbers.
 
     Args:
-        seed: an integer of at least 0 or several, from which :class:`numpy.random.SeedSequence` makes the key;
-            fresh entropy of the system when None. A Generator is returned as it is.
-        device: where arrays are made; the current device when None.
+        seed: a non-negative integer or several, from which :class:`numpy.random.SeedSequence` makes the key;
+            fresh entropy of the system when None. A Generator is returned unchanged.
+        device: where to make arrays; the current device when None.
 
     Raises:
         TypeError: ``seed`` is none of these.
@@ -430,10 +430,10 @@ _sharing = threading.RLock()
 
 
 def seed(seed: int | Sequence[int] | np.random.SeedSequence | None = None) -> None:
-    """Begin the streams of this module's functions anew, one for each device, all of the same bits.
+    """Restart the streams of this module's functions, one for each device, all with the same bits.
 
     Args:
-        seed: as of :func:`default_rng`; fresh entropy of the system when None.
+        seed: as in :func:`default_rng`; fresh entropy of the system when None.
 
     >>> seed(3)
     >>> first = normal(size=2).tolist()
@@ -459,7 +459,7 @@ def _generator() -> Generator:
 
 
 def _of_shared(method: F) -> F:
-    """A generator's method as a function of the shared generator of the current device."""
+    """A generator's method as a function that draws from the current device's shared generator."""
 
     @functools.wraps(method)
     def function(*args: Any, **options: Any) -> Any:

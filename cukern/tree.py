@@ -1,8 +1,8 @@
-"""Pytrees: nested containers of arrays, walked, mapped and rebuilt; what sources, arguments and gradients may be.
+"""Pytrees: nested containers of arrays, which sources, arguments and gradients may be.
 
-A pytree is a list, tuple, named tuple, dict, dataclass instance, an instance of a class given to
-:func:`register`, or a leaf, which is anything else. ``None`` holds no leaf. A dict is walked in the
-order of its keys' insertion.
+A pytree is a list, tuple, named tuple, dict, dataclass instance, or an instance of a class passed to
+:func:`register`, whose items are pytrees; anything else is a leaf. ``None`` is a container without leaves.
+The items of a dict are in the order of insertion.
 
 >>> import cukern as ck
 >>> parameters = {"w": ck.asarray([1.0, 2.0]), "b": ck.asarray(3.0)}

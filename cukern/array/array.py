@@ -1,4 +1,4 @@
-"""The array: storage, dtype, shape and device. What can be done with one is in :mod:`.operators`."""
+"""The array: storage, dtype, shape and device. :mod:`.operators` has its operators and methods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..errors import DeviceError
 from .layout import Layout, layout_of
 from .operators import FUNCTIONS, Operators
 
-#: What DLPack calls the host's memory, and CUDA's.
+#: DLPack's device types of the host's memory and of CUDA's.
 _DLPACK_HOST, _DLPACK_CUDA = 1, 2
 
 
@@ -25,39 +25,39 @@ _new = object.__new__
 
 
 class Storage:
-    """Memory that several views share, and a count of the writes to it.
+    """Memory that views share, and a count of the writes to it.
 
     Attributes:
-        version: how many writes there have been.
-        writer: what made the last one.
-        constant: whether there may be none, as it is shared by all arrays of a number.
+        version: the number of writes.
+        writer: the function that wrote last.
+        constant: whether writes are refused, because all arrays of one number share the memory.
     """
 
-    # Of the class until the first write: an array is made in fewer steps so.
+    # Class attributes until the first write, which makes arrays cheaper to create.
     version = 0
     writer = ""
     constant = False
 
 
 class Array(Operators):
-    """An n-dimensional array on a device, made by :func:`cukern.asarray` and its like.
+    """An n-dimensional array on a device, made by :func:`cukern.asarray` and similar functions.
 
     Attributes:
-        device: the device that its memory is on.
+        device: the device of its memory.
     """
 
     __slots__ = ("__weakref__", "_key", "_layout", "_memory", "_ndarray", "_operand", "_storage", "device")
     __array_priority__ = 1000
-    # Whether every tape watches the array by itself, as it does a parameter.
+    # Whether every tape watches the array without being told, as it does a trainable parameter.
     _trainable = False
-    # Whether it is a parameter, trained or not: what refers to it refers to it by identity.
+    # Whether it is a parameter, trainable or frozen, which others refer to by identity.
     _is_parameter = False
 
     _storage: Storage
     _key: int | None
     device: Device
-    # The ndarray, None until it is asked for where a launch made the memory; the layout and what a prepared
-    # launch takes for the array, None until they are asked for where an ndarray was given.
+    # An array made by a launch has a layout and a launch operand, and its ndarray is None until needed; an array
+    # made of an ndarray has that, and its layout and launch operand are None until needed.
     _ndarray: Any
     _memory: Any
     _layout: Layout | None
@@ -68,7 +68,7 @@ class Array(Operators):
 
     @classmethod
     def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Array:
-        """An Array over an ndarray of the device; ``storage`` is that of the array it is a view of."""
+        """An Array over an ndarray of the device; a view passes the ``storage`` of its base."""
         made = object.__new__(cls)
         made._ndarray = data
         made._layout = made._memory = made._operand = None
@@ -79,7 +79,7 @@ class Array(Operators):
 
     @staticmethod
     def _made(layout: Layout) -> Array:
-        """A new Array of a layout, its elements not set; the current device is that of the layout."""
+        """A new, uninitialized Array of a layout, whose device must be the current one."""
         made = _new(Array)
         made._memory = memory = layout.allocate()
         if layout.on_host:
@@ -95,7 +95,7 @@ class Array(Operators):
         return made
 
     def _seen(self, layout: Layout) -> Array:
-        """A view on a GPU, from the first element on, of another layout of the same dtype; no tape knows it."""
+        """A view on a GPU with another layout of the same dtype, from the first element on; tapes do not track it."""
         own = self._planned()
         made = object.__new__(Array)
         made._ndarray, made._layout, made._operand = None, layout, self._operand
@@ -116,7 +116,7 @@ class Array(Operators):
         return data
 
     def _replace(self, other: Array) -> None:
-        """Become another array, its memory shared."""
+        """Become another array, sharing its memory."""
         if other is self:
             return
         for name in ("_ndarray", "_layout", "_memory", "_operand", "_storage", "device"):
@@ -124,7 +124,7 @@ class Array(Operators):
         capture_hooks.replaced += 1
 
     def _planned(self) -> Layout:
-        """The layout; the array is an operand of prepared launches from here on."""
+        """Compute the layout and the operand for prepared launches; return the layout."""
         layout = self._layout
         if layout is None:
             data = self._ndarray
@@ -181,16 +181,16 @@ class Array(Operators):
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie one after another in C order."""
+        """Whether the elements are contiguous in C order."""
         return bool(self._data.flags.c_contiguous)
 
     @property
     def at(self) -> Any:
-        """``x.at[key].set(value)``, ``.add``, ``.multiply``, ``.min``, ``.max``: the array changed, as a new array."""
+        """Updates that return a new array: ``x.at[key].set(value)``, ``.add``, ``.multiply``, ``.min``, ``.max``."""
         return FUNCTIONS["at"](self)
 
     def contiguous(self) -> Array:
-        """This array, or a copy of it in C order."""
+        """This array if it is contiguous in C order, else a copy that is."""
         if self.is_contiguous:
             return self
         made = Array._wrap(FUNCTIONS["in_order"](self.device, self._data), self.device)
@@ -199,12 +199,12 @@ class Array(Operators):
         return made
 
     def to_device(self, device: Device | str, /, *, stream: None = None) -> Array:
-        """This array on ``device``: itself where it is there already, else a copy.
+        """This array on ``device``: itself if it is there already, else a copy.
 
         Raises:
             DeviceError: there is no such device.
-            ValueError: ``stream`` is not None; copies are made on the current stream, between GPUs in order with
-                those of both.
+            ValueError: ``stream`` is not None; copies run on the current stream, and between GPUs are ordered with
+                the current streams of both.
         """
         if stream is not None:
             raise ValueError(f"stream: expected None, got {stream!r}")
@@ -228,15 +228,15 @@ class Array(Operators):
     def numpy(self) -> npt.NDArray[Any]:
         """A copy of the elements as a NumPy array on the host.
 
-        To a tape it is a constant, as is what :meth:`item`, :meth:`tolist`, ``float(x)``, ``numpy.asarray(x)``, DLPack
-        or a pickle make of the array: no gradient goes through. In :func:`cukern.testing.strict_tape` that is an error.
+        To a tape the copy is a constant: no gradient flows through it. The same holds for :meth:`item`, :meth:`tolist`,
+        ``float(x)``, ``numpy.asarray(x)``, DLPack and pickle. In :func:`cukern.testing.strict_tape` these are errors.
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "numpy()")
         return np.array(self._data) if self.device.addressable else self._fetched()
 
     def _fetched(self) -> npt.NDArray[Any]:
-        """:meth:`numpy` for what a gradient is not lost by."""
+        """:meth:`numpy` for uses that lose no gradient, allowed in ``strict_tape``."""
         if self.device.addressable:
             return np.array(self._data)
         with self.device.activate():
@@ -251,7 +251,7 @@ class Array(Operators):
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "__array__, which NumPy's functions take it by,")
         if self.device.addressable and not copy:
-            # Read-only: a write through NumPy would not be counted, and a tape could miss it.
+            # Read-only: a write through NumPy would not be counted, so a tape could miss it.
             data: npt.NDArray[Any] = self._data.view()
             data.flags.writeable = False
         else:
@@ -281,16 +281,16 @@ class Array(Operators):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The DLPack capsule of the memory, shared. What is written to it there, no tape sees.
+        """The DLPack capsule that shares the memory. Tapes do not notice the consumer's writes.
 
         Args:
-            stream: what the consumer reads on; the host has none.
-            max_version: the newest version of the protocol that the consumer knows.
-            dl_device: where the consumer wants it.
-            copy: whether it must be a copy, or must not be.
+            stream: the consumer's stream; ignored on the host.
+            max_version: the newest version of the protocol that the consumer supports.
+            dl_device: the device that the consumer wants.
+            copy: True forces a copy, False forbids one.
 
         Raises:
-            BufferError: the memory cannot be shared so.
+            BufferError: the memory cannot be shared this way.
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "DLPack")
@@ -307,7 +307,7 @@ class Array(Operators):
                 except DeviceError as error:
                     raise BufferError(f"dl_device: {error}") from error
                 return there.__dlpack__(stream=stream, max_version=max_version)
-            # CuPy copies to the host only where it is asked, and never within a GPU.
+            # CuPy copies to the host only on request, and never within a GPU.
             if moved:
                 return self._fetched().__dlpack__(max_version=max_version, dl_device=dl_device)
             with self.device.activate():
@@ -320,12 +320,12 @@ class Array(Operators):
             raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "__cuda_array_interface__")
-        with self.device.activate():  # whose stream it tells
+        with self.device.activate():  # the interface contains the current stream
             interface: dict[str, Any] = self._data.__cuda_array_interface__
         return interface
 
     def item(self) -> Any:
-        """The one element as a Python number, a constant to tapes: see :meth:`numpy`.
+        """The only element as a Python number, a constant to tapes: see :meth:`numpy`.
 
         Raises:
             ValueError: there is not exactly one element.
@@ -335,7 +335,7 @@ class Array(Operators):
         return self._number()
 
     def _number(self) -> Any:
-        """:meth:`item` for what a gradient is not lost by."""
+        """:meth:`item` for uses that lose no gradient, allowed in ``strict_tape``."""
         if self.size != 1:
             raise ValueError(f"item: expected an array of one element, got shape {self.shape}")
         value = (self._data if self.device.addressable else self._fetched()).item()
@@ -357,7 +357,7 @@ class Array(Operators):
         return self._number()
 
     def __bytes__(self) -> bytes:
-        """The elements' memory, in C order."""
+        """The bytes of the elements in C order."""
         return self.numpy().tobytes()
 
     def __bool__(self) -> bool:
@@ -403,13 +403,13 @@ class Array(Operators):
         return format(self._number(), spec) if spec and self.size == 1 else format(str(self), spec)
 
     def __dir__(self) -> list[str]:
-        # Without the names that only tell what to write instead.
+        # Without names of other libraries, which only raise a hint.
         return [name for name in super().__dir__() if name in self.__slots__ or hasattr(type(self), name)]
 
     def __copy__(self) -> Array:
         if type(self) is Array:
             return copied(self)
-        with self.device.activate():  # a parameter's copy is a parameter, and no function of the first
+        with self.device.activate():  # the copy of a parameter is an independent parameter
             return type(self)._wrap(self._data.copy(), self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
@@ -424,7 +424,7 @@ class Array(Operators):
         """The namespace of the Array API functions: cukern itself.
 
         Raises:
-            ValueError: ``api_version`` is no version of the standard.
+            ValueError: ``api_version`` is not a version of the standard.
         """
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
             raise ValueError(f"api_version: expected a version of the standard, got {api_version!r}")
@@ -432,7 +432,7 @@ class Array(Operators):
 
 
 def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
-    """Unpickle an array: on the device that it was on, or on the current one where that is not here."""
+    """Unpickle an array to its device, or to the current one if this machine lacks that."""
     try:
         where = Device(device)
     except DeviceError:
@@ -442,7 +442,7 @@ def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
 
 
 def copied(x: Array) -> Array:
-    """A copy of ``x``, recorded."""
+    """A copy of ``x`` that tapes record."""
     with x.device.activate():
         if not x.device.addressable:
             data = x._data.copy()

@@ -43,7 +43,7 @@ def _device(device: Device | str | None) -> Device:
 
 
 def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], bool]:
-    """``obj`` as a NumPy array of a dtype that cukern has, and whether the memory may be another's.
+    """``obj`` as a NumPy array of a dtype that cukern has, and whether it may share its memory with ``obj``.
 
     Python floats get the default floating dtype.
     """
@@ -70,18 +70,18 @@ def holds_array(items: Any) -> bool:
 
 
 def _of_items(obj: Any, data: npt.NDArray[np.float64]) -> dtypes.DType:
-    """The dtype of a number or of lists of them, of which NumPy makes float64."""
+    """The dtype of a number or nested lists that NumPy turns into float64."""
     kinds = _kinds([obj])
     floats = [kind for kind in kinds if isinstance(kind, np.dtype) and kind in dtypes.FLOATS]
     if floats:
         return dtypes.result_type(*floats)
-    # NumPy has no integers for one beyond int64 beside another; these do where none is negative.
+    # NumPy makes floats of integers of which some exceed int64; if none is negative, uint64 holds them.
     whole = bool(data.size) and float not in kinds and not (data < 0).any()
     return dtypes.uint64 if whole else dtypes.get_default_dtype()
 
 
 def _kinds(items: list[Any]) -> set[Any]:
-    """The dtypes of what is in nested lists, and the types of the Python numbers."""
+    """The dtypes of the arrays in nested lists, and the types of the Python numbers."""
     types = set(map(type, items))
     kinds: set[Any] = types & {bool, int, float}
     for item in items if types - kinds else ():
@@ -97,14 +97,14 @@ def asarray(
     device: Device | str | None = None,
     copy: bool | None = None,
 ) -> Array:
-    """An array of ``obj``.
+    """Convert ``obj`` to an array.
 
     Args:
-        obj: an Array, a NumPy or CuPy array, numbers or nested lists of them. Arrays in lists are stacked, which is
-            differentiable, as is a copy and a cast.
+        obj: an Array, a NumPy or CuPy array, numbers or nested lists of them. Arrays in lists are stacked. Stacking,
+            copying and casting are differentiable.
         dtype: the dtype; by default that of ``obj``, the default one (float32) for Python floats, int64
-            for Python ints. Integers of a list are taken as they are, to the last bit.
-        device: the device; by default that of an Array, in a list of the first, or a CuPy array, else the current one.
+            for Python ints. Integers in lists keep every bit.
+        device: the device; by default that of ``obj`` or of the first Array in it, else the current one.
         copy: True copies always; False raises where a copy is needed; None copies where needed.
             An aligned NumPy array on the host is shared, not copied.
 
@@ -122,7 +122,7 @@ def asarray(
         return _of_cuda(obj, wanted, device, copy)
     if (
         hasattr(obj, "__dlpack__") and str(getattr(obj, "dtype", "")) == "torch.bfloat16"
-    ):  # which NumPy has not
+    ):  # NumPy has no bfloat16
         return _of_array(from_dlpack(obj), wanted, _device(device), copy)
     if isinstance(obj, (list, tuple)) and holds_array(obj):
         if copy is False:
@@ -141,7 +141,7 @@ def asarray(
 
 
 def beside(values: Any, x: Array) -> Array:
-    """``values`` as an array to be joined with ``x``, on its device; Python floats with the digits that ``x`` has."""
+    """``values`` as an array to combine with ``x``, on its device; Python floats get the precision of ``x``."""
     given = isinstance(values, Array)
     if isinstance(values, (int, float)) and not isinstance(values, (bool, np.generic)):
         return asarray(values, x.dtype if x.dtype in dtypes.FLOATS else None, x.device)
@@ -152,7 +152,7 @@ def beside(values: Any, x: Array) -> Array:
 
 
 def device_of(values: Iterable[Any]) -> Device | None:
-    """The device of the first Array among some values, on which the others are wanted; None where there is none."""
+    """The device of the first Array among ``values``, to which the others are moved; None if there is none."""
     return next((value.device for value in values if isinstance(value, Array)), None)
 
 
@@ -160,7 +160,7 @@ def _of_array(
     obj: Array, dtype: dtypes.DType | None, device: Device | str | None, copy: bool | None
 ) -> Array:
     where = obj.device if device is None else Device(device)
-    # Not `dtype in (None, obj.dtype)`: to NumPy, float64 equals None.
+    # Not `dtype in (None, obj.dtype)`: NumPy's float64 equals None.
     cast = dtype is not None and dtype != obj.dtype
     same = where is obj.device and not cast
     if copy is False and not same:
@@ -174,7 +174,7 @@ def _of_array(
 
 
 def _filled(shape: Shape, value: Any, dtype: npt.DTypeLike | None, device: Device | str | None) -> Array:
-    """:func:`full` of an array, which is broadcast."""
+    """:func:`full` with an array ``value``, which is broadcast."""
     return copied(FUNCTIONS["broadcast_to"](asarray(value, dtype, device), shape_of(shape)))
 
 
@@ -203,7 +203,7 @@ def array(
     copy: bool | None = True,
     ndmin: int = 0,
 ) -> Array:
-    """An array of a copy of ``obj``; the arguments are those of :func:`asarray`, and axes are added up to ``ndmin``."""
+    """Copy ``obj`` to a new array, with at least ``ndmin`` axes; the other arguments are those of :func:`asarray`."""
     made = asarray(obj, dtype, device, copy=copy)
     return made.reshape((1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
 
@@ -211,17 +211,17 @@ def array(
 def ascontiguousarray(
     obj: Any, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None
 ) -> Array:
-    """An array of ``obj`` in C order, with one axis at least; copied only where it is not that already."""
+    """``obj`` as an array in C order with at least one axis, copied only if needed."""
     made = asarray(obj, dtype, device).contiguous()
     return made if made.ndim else made.reshape((1,))
 
 
 def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = None) -> Array:
-    """An array over the memory of another library's, through DLPack.
+    """Make an array that shares the memory of another library's array, through DLPack.
 
     Raises:
-        TypeError: ``x`` has no DLPack protocol, or a dtype that cukern has not.
-        ValueError: ``copy`` is False and a copy is needed; memory that may not be written is copied.
+        TypeError: ``x`` does not support DLPack, or has a dtype that cukern lacks.
+        ValueError: ``copy`` is False and a copy is needed, as of read-only memory.
     """
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"x: expected an object with __dlpack__, got {type(x).__name__}")
@@ -243,7 +243,7 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
 
 
 def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
-    """An array whose elements are not set.
+    """Make an array of uninitialized elements.
 
     Args:
         shape: the sizes of the axes.
@@ -259,13 +259,13 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
 def full(
     shape: Shape, fill_value: Any, dtype: npt.DTypeLike | None = None, device: Device | str | None = None
 ) -> Array:
-    """An array of ``shape`` whose every element is ``fill_value``, of its dtype by default.
+    """Make an array filled with ``fill_value``.
 
     Args:
         shape: the sizes of the axes.
-        fill_value: a number; or an array or list, which is broadcast and by which it is differentiable.
+        fill_value: a number; or an array or list, which is broadcast; differentiable.
         dtype: that of ``fill_value`` by default.
-        device: that of an Array by default, else the current one.
+        device: that of an Array ``fill_value`` by default, else the current one.
 
     Raises:
         ValueError: an array does not broadcast to ``shape``.
@@ -284,7 +284,7 @@ def full(
 
 
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
-    """An array of zeros, of the default floating dtype if no other is named."""
+    """Make an array of zeros, by default of the default floating dtype."""
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     with where.activate():
@@ -292,7 +292,7 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
 
 
 def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
-    """An array of ones, of the default floating dtype if no other is named."""
+    """Make an array of ones, by default of the default floating dtype."""
     return full(shape, 1, dtypes.get_default_dtype() if dtype is None else dtype, device)
 
 
@@ -312,7 +312,7 @@ def empty_like(
     *,
     shape: Shape | None = None,
 ) -> Array:
-    """An array of the shape, dtype and device of ``x``, or of those given, whose elements are not set."""
+    """Make an uninitialized array with the shape, dtype and device of ``x``, unless others are given."""
     sizes, wanted, where = _like("empty_like", x, dtype, device, shape)
     return empty(sizes, wanted, where)
 
@@ -325,7 +325,7 @@ def full_like(
     *,
     shape: Shape | None = None,
 ) -> Array:
-    """An array of the shape, dtype and device of ``x`` whose every element is ``fill_value``, as in :func:`full`."""
+    """Make an array with the shape, dtype and device of ``x``, filled with ``fill_value`` as by :func:`full`."""
     sizes, wanted, where = _like("full_like", x, dtype, device, shape)
     return full(sizes, fill_value, wanted, where)
 
@@ -337,7 +337,7 @@ def zeros_like(
     *,
     shape: Shape | None = None,
 ) -> Array:
-    """Zeros of the shape, dtype and device of ``x``."""
+    """Make an array of zeros with the shape, dtype and device of ``x``."""
     sizes, wanted, where = _like("zeros_like", x, dtype, device, shape)
     return zeros(sizes, wanted, where)
 
@@ -349,7 +349,7 @@ def ones_like(
     *,
     shape: Shape | None = None,
 ) -> Array:
-    """Ones of the shape, dtype and device of ``x``."""
+    """Make an array of ones with the shape, dtype and device of ``x``."""
     sizes, wanted, where = _like("ones_like", x, dtype, device, shape)
     return ones(sizes, wanted, where)
 
@@ -360,7 +360,7 @@ def _on(where: Device, data: npt.NDArray[Any]) -> Array:
 
 
 def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> Array:
-    """What ``build`` makes with the array library of a device, as ``dtype``."""
+    """The result of ``build``, called with the device's array library, as ``dtype``."""
     if where.addressable:
         return _on(where, build(np).astype(dtype, copy=False))
     with where.activate():
@@ -378,7 +378,7 @@ def arange(
     dtype: npt.DTypeLike | None = None,
     device: Device | str | None = None,
 ) -> Array:
-    """Evenly spaced numbers from ``start`` (0 if it is the only argument) up to, without, ``stop``.
+    """Evenly spaced numbers from ``start`` up to but not including ``stop``; a single argument is ``stop``.
 
     Raises:
         ValueError: ``step`` is 0.
@@ -394,7 +394,7 @@ def arange(
         return _on(where, np.arange(low, high, step).astype(wanted))
     if max(abs(low), abs(high), abs(step)) < 2**62:
         return _built(where, wanted, lambda xp: xp.arange(low, high, step))
-    # Of what int64 does not hold NumPy would make floats.
+    # NumPy would turn integers beyond int64 into floats.
     exact: Any = wanted if wanted in dtypes.INTS else None
     return _on(where, np.arange(low, high, step, dtype=exact).astype(wanted))
 
@@ -402,7 +402,7 @@ def arange(
 def _counted_from(
     low: Any, high: Any, step: Any, dtype: npt.DTypeLike | None, device: Device | str | None
 ) -> Array:
-    """:func:`arange` of arrays, whose values are read for the number of elements."""
+    """:func:`arange` with arrays as arguments; reads their values, which determine the size."""
     numbers = [n._number() if isinstance(n, Array) else n for n in (low, high, step)]
     wanted = dtypes.result_type(low, high, step) if dtype is None else dtype
     where = Device(device) if device is not None else device_of((low, high, step))
@@ -423,13 +423,13 @@ def eye(
     *,
     device: Device | str | None = None,
 ) -> Array:
-    """Ones on the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
+    """Make a matrix with ones on the ``k``-th diagonal and zeros elsewhere."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return _built(_device(device), wanted, lambda xp: xp.eye(N, M, k=k, dtype=bool))
 
 
 def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:
-    """The identity matrix of ``n`` rows, of the default floating dtype."""
+    """Make the identity matrix of ``n`` rows."""
     return eye(n, dtype=dtype, device=device)
 
 
@@ -441,6 +441,6 @@ def tri(
     *,
     device: Device | str | None = None,
 ) -> Array:
-    """Ones on and below the ``k``-th diagonal of a matrix of zeros, of the default floating dtype."""
+    """Make a matrix with ones on and below the ``k``-th diagonal and zeros above."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     return _built(_device(device), wanted, lambda xp: xp.tri(N, M, k, dtype=bool))

@@ -1,4 +1,4 @@
-"""Layouts: what a launch depends on of an array, one object for all the arrays that agree in it."""
+"""Layouts: the properties of an array on which a launch depends, as one object shared by equal arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..device import Device
 from ..dtypes import FLOATS, DType
 
-#: Bytes at whose multiples an address lies that a kernel may read by its widest loads.
+#: The alignment in bytes that a kernel's widest loads need.
 ALIGNMENT = 16
 _CAPACITY = 65536
 
@@ -17,16 +17,15 @@ _CAPACITY = 65536
 class Layout:
     """Device, dtype, shape and strides of an array, and whether its address allows the widest loads.
 
-    Layouts that are equal are one object (but where very many have been made), so that a launch is found
-    by the identity of its operands' layouts.
+    Equal layouts are one object (unless very many have been made), so that a launch can be looked up by the
+    identity of its operands' layouts.
 
     Attributes:
         strides: bytes from one element to the next along each axis.
-        allocate: makes memory for a new array of the layout, where it is in C order: an ndarray on the host,
-            a pointer of CuPy's on a GPU.
-        aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; on the host,
-            whose compilers look after that, always.
-        repeated: whether elements may share their memory, as those of a broadcast view do.
+        allocate: allocates a new array of a C-ordered layout: an ndarray on the host, a CuPy memory pointer on a GPU.
+        aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; always true on the
+            host, where the compiler handles alignment.
+        repeated: whether elements may share memory, as in a broadcast view.
     """
 
     __slots__ = (
@@ -80,7 +79,7 @@ def fresh_layout(device: Device, dtype: DType, shape: tuple[int, ...]) -> Layout
 def layout(
     device: Device, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], aligned: bool
 ) -> Layout:
-    """The layout of these properties."""
+    """The layout with these properties."""
     key = (device, dtype, shape, strides, aligned)
     found = _layouts.get(key)
     if found is None:
@@ -100,7 +99,7 @@ def layout(
 
 
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether the elements lie one after another in C order."""
+    """Whether the elements are contiguous in C order."""
     expected = itemsize
     for n, stride in zip(reversed(shape), reversed(strides), strict=True):
         if n != 1 and stride != expected:
@@ -110,7 +109,7 @@ def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int)
 
 
 def overlapping(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether elements may share their memory: a step is shorter than what the axes of shorter steps span."""
+    """Whether elements may share memory: a stride is shorter than the span of the axes with smaller strides."""
     span = itemsize
     for stride, n in sorted((abs(stride), n) for n, stride in zip(shape, strides, strict=True) if n > 1):
         if stride < span:

@@ -1,4 +1,4 @@
-"""NumPy's ufuncs and functions on cukern arrays: each is answered by cukern's function of the same name."""
+"""NumPy's ufuncs and functions on cukern arrays: each calls cukern's function of the same name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .array import Array
 from .creation import asarray, device_of, holds_array
 from .operators import FUNCTIONS
 
-#: The functions that ``ufunc.reduce`` and ``ufunc.accumulate`` are.
+#: The functions equal to ``ufunc.reduce`` and ``ufunc.accumulate``.
 _REDUCE = {
     "add": "sum",
     "multiply": "prod",
@@ -33,7 +33,7 @@ _ACCUMULATE = {
     "minimum": "cummin",
     "logaddexp": "logcumsumexp",
 }
-#: Options that change nothing here, and the words for which that is so; () for any value.
+#: Options that have no effect in cukern, and the values for which they have none; () for any value.
 _IDLE: dict[str, tuple[str, ...]] = {
     "casting": ("same_kind", "unsafe"),
     "order": ("C", "K", "A"),
@@ -45,7 +45,7 @@ _IDLE: dict[str, tuple[str, ...]] = {
 
 
 def _namespace(module: str) -> Any:
-    """cukern's counterpart of a module of NumPy, None where there is none."""
+    """cukern's counterpart of a NumPy module, or None."""
     root = sys.modules["cukern"]
     if module == "numpy":
         return root
@@ -57,10 +57,10 @@ def _refuse(name: str, reason: str) -> TypeError:
 
 
 def _is_idle(name: str, option: str, value: Any) -> bool:
-    """Whether an option changes nothing here.
+    """Whether an option has no effect in cukern.
 
     Raises:
-        TypeError: it would, with this value.
+        TypeError: it would have one with this value.
     """
     if option not in _IDLE:
         return False
@@ -70,7 +70,7 @@ def _is_idle(name: str, option: str, value: Any) -> bool:
 
 
 def _finish(name: str, made: Any, out: Any, dtype: Any) -> Any:
-    """The result as ``dtype``, written to ``out`` where that is given."""
+    """The result as ``dtype``, written to ``out`` if given."""
     if dtype is not None and isinstance(made, Array):
         made = made.astype(dtype, copy=False)
     if isinstance(out, tuple):
@@ -88,10 +88,10 @@ def _finish(name: str, made: Any, out: Any, dtype: Any) -> Any:
 
 
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """``ufunc`` or one of its methods on operands of which one is a cukern array.
+    """Run ``ufunc`` or one of its methods on operands that include a cukern array.
 
     Raises:
-        TypeError: cukern has no such function, or it has no such option.
+        TypeError: cukern lacks the function or the option.
     """
     name = ufunc.__name__
     given = {key: value for key, value in options.items() if not _is_idle(name, key, value)}
@@ -119,7 +119,7 @@ def _listed(value: Any) -> Any:
 
 
 def _outer(x: Any, y: Any) -> list[Any]:
-    """Operands for each pair of an element of ``x`` and one of ``y``."""
+    """``x`` and ``y`` reshaped so that they broadcast over all pairs of elements."""
     x, y = (value if hasattr(value, "reshape") else _listed(value) for value in (x, y))
     return [x.reshape(tuple(x.shape) + (1,) * y.ndim), y]
 
@@ -132,7 +132,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         return {}
 
 
-#: NumPy's names of arguments, and the names that cukern has for them where they differ.
+#: NumPy's names of arguments that have another name in cukern.
 _RENAMED = {"ddof": "correction", "newshape": "shape", "a_min": "min", "a_max": "max"}
 
 
@@ -143,10 +143,10 @@ def _is_default(value: object, default: object) -> bool:
 def _translated(
     function: Callable[..., Any], ours: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments of a NumPy function as arguments of cukern's: those left at their defaults are left out.
+    """Translate arguments of a NumPy function to cukern's, without those at their defaults.
 
     Raises:
-        TypeError: an argument that cukern's function does not have.
+        TypeError: cukern's function lacks an argument.
     """
     theirs, taken = _parameters(function), _parameters(ours)
     if not theirs or not taken:
@@ -181,7 +181,7 @@ def _arrays(tree: Any) -> list[Array]:
 
 
 def _at_home(tree: Any, device: Device) -> Any:
-    """The arguments with NumPy's arrays put on the device of ours."""
+    """The arguments with NumPy arrays moved to ``device``."""
     if isinstance(tree, dict):
         return {name: _at_home(one, device) for name, one in tree.items()}
     if type(tree) in (list, tuple):
@@ -190,7 +190,7 @@ def _at_home(tree: Any, device: Device) -> Any:
 
 
 def _broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Any, ...]:
-    """numpy.broadcast_arrays: what no dtype of cukern holds, such as None, is broadcast as NumPy's array."""
+    """numpy.broadcast_arrays; NumPy broadcasts values that no dtype of cukern holds, such as None."""
     ours = _namespace("numpy")
     first = next(x for x in arrays if isinstance(x, Array))
     shape = np.broadcast_shapes(*(x.shape if isinstance(x, Array) else np.shape(x) for x in arrays))
@@ -213,16 +213,16 @@ def _may_share_memory(x: Any, y: Any, max_work: object = None) -> bool:
 
 
 def _at_least(name: str, *arrays: Any) -> Any:
-    """numpy.atleast_1d and the like convert as numpy.asarray does; what a tape tracks stays ours.
+    """numpy.atleast_1d and similar functions: arrays that no tape tracks become NumPy arrays.
 
-    SciPy's optimizers take the NumPy array of a gradient so.
+    SciPy's optimizers convert gradients this way.
     """
     if tape.recording(_arrays(arrays)):
         return getattr(_namespace("numpy"), name)(*arrays)
     return getattr(np, name)(*(np.asarray(x) if isinstance(x, Array) else x for x in arrays))
 
 
-#: Functions of NumPy's whose arguments are not put on the device of our array first.
+#: NumPy functions whose arguments are not first moved to the cukern array's device.
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "broadcast_arrays": _broadcast_arrays,
     **{name: partial(_at_least, name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
@@ -232,10 +232,10 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
 
 
 def array_function(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """A function of NumPy on arguments of which one is a cukern array.
+    """Run a NumPy function on arguments that include a cukern array.
 
     Raises:
-        TypeError: cukern has no such function, or it has no such argument.
+        TypeError: cukern lacks the function or an argument.
     """
     name = function.__name__
     if name in _ANSWERS and function is getattr(np, name):

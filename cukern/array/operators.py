@@ -1,16 +1,16 @@
-"""Operators and methods, each by the name of its public function: arrays and symbols share them."""
+"""Operators and methods of arrays and symbols; each calls the public function of its name."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
-#: Functions by name: the public ones, and those of higher rooms that lower ones need; each room registers its own.
+#: Functions by name, registered by each room: the public ones, and those that lower rooms need from higher ones.
 FUNCTIONS: dict[str, Any] = {}
 
 
-#: Bound ``__call__`` methods of the rows that operators call most: calling one skips a lookup on the instance.
+#: Bound ``__call__`` methods of the rows that operators call most, which saves a lookup per call.
 CALLS: dict[str, Any] = {}
-#: Types of operands that need no closer look: arrays, symbols, Python's numbers.
+#: Types of operands that need no conversion: arrays, symbols, Python numbers.
 _PLAIN: set[type] = {bool, int, float}
 
 
@@ -24,18 +24,18 @@ class Operators:
         _PLAIN.add(cls)
 
     def _call(self, name: str, *args: Any, **options: Any) -> Self:
-        """The public function ``name`` of this and other arguments."""
+        """Call the public function ``name`` with this operand and other arguments."""
         made: Self = FUNCTIONS[name](self, *args, **options)
         return made
 
     def _apply(self, name: str, x: Any, y: Any) -> Self:
-        """The public function ``name`` of two operands, one of which is this."""
+        """Call the public function ``name`` with two operands, one of which is this."""
         plain = type(x) in _PLAIN and type(y) in _PLAIN
         made: Self = FUNCTIONS[name](x, y) if plain or (_is_operand(x) and _is_operand(y)) else NotImplemented
         return made
 
     def _compare(self, name: str, other: Any) -> Self:
-        """The comparison ``name`` with another operand, which may be a list, None or text besides."""
+        """Call the comparison ``name`` with another operand, which may also be a list, None or a string."""
         made: Self = (
             FUNCTIONS[name](self, other)
             if _is_operand(other) and not isinstance(other, (list, tuple))
@@ -222,10 +222,10 @@ class Operators:
 
     @property
     def mT(self) -> Self:
-        """The view with the last two axes exchanged."""
+        """The view with the last two axes swapped."""
         return self._call("matrix_transpose")
 
-    # ----- methods, each the function of its name -----
+    # ----- methods -----
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Self:
         """The elements as another dtype."""
@@ -240,15 +240,15 @@ class Operators:
         return self._call("reshape", shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
     def ravel(self, order: str = "C") -> Self:
-        """The elements along one axis."""
+        """The elements as a vector."""
         return self._call("ravel", order)
 
     def flatten(self, order: str = "C") -> Self:
-        """A copy of the elements along one axis."""
+        """A copy of the elements as a vector."""
         return self._call("reshape", (-1,), order, copy=True)
 
     def repeat(self, repeats: Any, axis: int | None = None) -> Self:
-        """Each element repeated along an axis, along the flattened array without one."""
+        """Each element repeated along an axis, or in the flattened array if ``axis`` is None."""
         return self._call("repeat", repeats, axis)
 
     def transpose(self, *axes: Any) -> Self:
@@ -256,7 +256,7 @@ class Operators:
         return self._call("transpose", (axes[0] if len(axes) == 1 else axes) or None)
 
     def swapaxes(self, axis1: int, axis2: int, /) -> Self:
-        """The view with two axes exchanged."""
+        """The view with two axes swapped."""
         return self._call("swapaxes", axis1, axis2)
 
     def squeeze(self, axis: Any = None) -> Self:
@@ -264,11 +264,11 @@ class Operators:
         return self._call("squeeze", axis)
 
     def dot(self, other: Any, /) -> Self:
-        """The product with another array, of matrices and vectors."""
+        """The product with another matrix or vector."""
         return self._call("dot", other)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
-        """The view of a diagonal of matrices, along the last axis."""
+        """A view of a diagonal of matrices, as the last axis."""
         return self._call("diagonal", offset, axis1, axis2)
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Self:
@@ -276,15 +276,15 @@ class Operators:
         return self._call("trace", offset, axis1, axis2, dtype)
 
     def take(self, indices: Any, axis: int | None = None, mode: Any = "raise") -> Self:
-        """The elements at places along an axis."""
+        """The elements at ``indices`` along an axis."""
         return self._call("take", indices, axis=axis, mode=mode)
 
     def clip(self, min: Any = None, max: Any = None) -> Self:
-        """The elements, but at least ``min`` and at most ``max``."""
+        """The elements limited to the range from ``min`` to ``max``."""
         return self._call("clip", min, max)
 
     def round(self, decimals: int = 0) -> Self:
-        """The nearest integers, halves to the even one, or numbers of so many decimal places."""
+        """The elements rounded to ``decimals`` decimal places, halves to even."""
         return self._call("round", decimals)
 
     def sum(
@@ -312,11 +312,11 @@ class Operators:
         return self._call("prod", axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
     def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
-        """The sums up to each element along an axis."""
+        """The cumulative sums along an axis."""
         return self._call("cumsum", axis, dtype)
 
     def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
-        """The products up to each element along an axis."""
+        """The cumulative products along an axis."""
         return self._call("cumprod", axis, dtype)
 
     def mean(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
@@ -336,52 +336,52 @@ class Operators:
         return self._call("min", axis, keepdims=keepdims, initial=initial, where=where)
 
     def any(self, axis: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
-        """Whether an element is true, over axes."""
+        """Whether any element along axes is true."""
         return self._call("any", axis, keepdims=keepdims, where=where)
 
     def all(self, axis: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
-        """Whether every element is true, over axes."""
+        """Whether all elements along axes are true."""
         return self._call("all", axis, keepdims=keepdims, where=where)
 
     def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
-        """The place of the largest element along an axis."""
+        """The index of the largest element along an axis."""
         return self._call("argmax", axis, keepdims=keepdims)
 
     def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
-        """The place of the smallest element along an axis."""
+        """The index of the smallest element along an axis."""
         return self._call("argmin", axis, keepdims=keepdims)
 
     def sort(
         self, axis: int = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
     ) -> None:
-        """Put the elements in order along an axis, in place; the sort is stable, whatever ``stable`` says."""
+        """Sort the elements along an axis, in place; the sort is always stable."""
         self._call("setitem", ..., self._call("sort", axis, descending=descending))
 
     def argsort(
         self, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
     ) -> Self:
-        """The places along an axis that put the elements in order."""
+        """The indices that sort the elements along an axis."""
         return self._call("argsort", axis, descending=descending)
 
     def partition(self, kth: Any, axis: int = -1, kind: Any = None) -> None:
-        """Put the elements in order along an axis, in place, with those before place ``kth`` no larger than it."""
+        """Partition the elements along an axis around index ``kth``, in place; the result is fully sorted."""
         self._call("setitem", ..., self._call("partition", kth, axis))
 
     def argpartition(self, kth: Any, axis: int | None = -1, kind: Any = None) -> Self:
-        """The places along an axis that partition the elements."""
+        """The indices that partition the elements along an axis."""
         return self._call("argpartition", kth, axis)
 
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
-        """Where elements would have to be put in for the array to stay in order."""
+        """The indices at which to insert ``v`` so that this sorted array stays sorted."""
         return self._call("searchsorted", v, side=side, sorter=sorter)
 
     def nonzero(self) -> tuple[Self, ...]:
-        """The places of the elements that are not zero, along each axis."""
+        """The indices of the non-zero elements, one array for each axis."""
         made: tuple[Self, ...] = FUNCTIONS["nonzero"](self)
         return made
 
     def compress(self, condition: Any, axis: int | None = None) -> Self:
-        """The parts along an axis for which ``condition`` is true."""
+        """The slices along an axis for which ``condition`` is true."""
         made: Self = FUNCTIONS["compress"](condition, self, axis=axis)
         return made
 
@@ -417,7 +417,7 @@ class Operators:
 
 
 def is_foreign(value: object) -> bool:
-    """Whether ``value`` is an array of another library, or one of NumPy's scalars."""
+    """Whether ``value`` is an array of another library, or a NumPy scalar."""
     return hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__")
 
 

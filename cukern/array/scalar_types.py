@@ -1,4 +1,4 @@
-"""The public dtypes, such as ``ck.float32``: dtypes that make arrays when they are called."""
+"""The public dtypes, such as ``ck.float32``: calling one makes an array of that dtype."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .creation import asarray
 
 
 class ScalarType:
-    """A dtype by its public name: everything that NumPy's dtype is, and a function that makes arrays of it.
+    """A public dtype: a NumPy dtype that can be called to make an array.
 
-    It equals NumPy's dtype, hashes as that does, has its attributes, and goes wherever a dtype goes.
+    It equals NumPy's dtype, has its hash and attributes, and can be used wherever a dtype can.
 
     >>> import cukern as ck, numpy as np
     >>> ck.float32(3).dtype == ck.float32 == np.dtype("float32"), ck.float32.itemsize
@@ -29,7 +29,7 @@ class ScalarType:
         self.dtype = dtype
 
     def __call__(self, x: Any = 0, /) -> Any:
-        """``x`` as an array of this dtype, as :func:`cukern.asarray` makes it."""
+        """``cukern.asarray(x)`` with this dtype."""
         return asarray(x, self.dtype)
 
     @property  # type: ignore[misc]
@@ -56,5 +56,5 @@ class ScalarType:
 
 
 def _public(name: str) -> Any:
-    """The public dtype of a name."""
+    """The public dtype called ``name``."""
     return getattr(sys.modules["cukern"], name)

@@ -1,4 +1,4 @@
-"""Constant arrays as stride-0 views of one cached element: the ones and zeros a gradient starts with need no launch."""
+"""Constant arrays as stride-0 views of one cached element, so that a gradient's initial ones need no launch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..kernel.plan import remember
 
 
 class Shared(Storage):
-    """The memory of an element that many arrays share, and that nothing may write to.
+    """The read-only memory of one element that many arrays share.
 
     Attributes:
         value: the number.
-        element: the 0-d ndarray of it.
-        arrays: the arrays that there are, by their shapes.
+        element: its 0-d ndarray.
+        arrays: the arrays made of it, by shape.
     """
 
     constant = True
@@ -30,19 +30,19 @@ class Shared(Storage):
 
 Make = Callable[[tuple[int, ...], DType, Device], Array]
 
-#: The 0-d arrays, and so the storages. They are kept for ever: graphs have their addresses.
+#: The 0-d arrays, with their storages. They are never freed, because captured graphs hold their addresses.
 _elements: dict[tuple[float, DType, Device], Array] = {}
 
 
 def constant(value: float) -> Make:
-    """What makes arrays of ``value``, only to be read: :func:`owned` gives one that is not shared."""
+    """A function that makes read-only arrays of ``value``; :func:`owned` copies one to memory of its own."""
 
     def make(shape: tuple[int, ...], dtype: DType, device: Device) -> Array:
         element = _elements.get((value, dtype, device))
         if element is None:
             if (
                 capture_hooks.recorder() is not None
-            ):  # a graph would set the element when it runs, and not before
+            ):  # while a graph is recorded, the element would be set only when it runs
                 return _fresh(value, shape, dtype, device)
             element = _elements.setdefault((value, dtype, device), _element(value, dtype, device))
         return element if shape == () else repeated(element, shape)
@@ -51,7 +51,7 @@ def constant(value: float) -> Make:
 
 
 def repeated(x: Array, shape: tuple[int, ...]) -> Array:
-    """An array of ``shape`` from an array of :func:`constant`; it is not recorded."""
+    """An array of ``shape`` with the value of ``x``, an array of :func:`constant`; tapes do not record it."""
     storage = x._storage
     assert isinstance(storage, Shared)
     made = storage.arrays.get(shape)
@@ -67,7 +67,7 @@ def _element(value: float, dtype: DType, device: Device) -> Array:
     made = _fresh(value, (), dtype, device)
     made._storage = Shared(value, made._data)
     made._planned()
-    if not device.addressable:  # other streams will read it
+    if not device.addressable:  # other streams read the element too
         with device.activate():
             device.xp.cuda.get_current_stream().synchronize()
     return made
@@ -80,7 +80,7 @@ def _fresh(value: float, shape: tuple[int, ...], dtype: DType, device: Device) -
 
 
 def owned(x: Array) -> Array:
-    """``x``, or an array of the same number and of its own memory where it is a shared constant."""
+    """``x``, or a copy with memory of its own if ``x`` is a shared constant."""
     storage = x._storage
     if type(storage) is not Shared:
         return x

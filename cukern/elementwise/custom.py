@@ -1,4 +1,4 @@
-"""A user's own elementwise function: a row like those of the table, of a C++ expression and a derivative."""
+"""A user's elementwise function: a row like those of the table, made of a C++ expression and a derivative."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["elementwise"]
 
 Kind = Literal["real floating", "numeric", "integral", "any"]
 Result = Literal["same", "bool"]
-#: What computations are said to be in: the kinds of the Array API, as those of rows.
+#: The Array API's kinds of dtype, as kinds of rows.
 _KINDS: dict[str, str] = {"real floating": FLOAT, "numeric": NUMERIC, "integral": "iu", "any": ALL}
 RESULTS = {"same": "x", "bool": "b"}
 _TYPES = ("T", "U", "A")
-#: The shortest way to a launch, by the number of operands.
+#: The fastest call, by the number of operands.
 _QUICK: dict[int, Callable[..., Any]] = {1: Unary.__call__, 2: Binary.__call__}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"\s*\w+\s*=(?!=)\s*")
@@ -44,9 +44,9 @@ class CustomElementwise(Elementwise):
 
 
 class Refused:
-    """The vjp of a function that was made without one: a gradient through it is an error, when it is asked for.
+    """The vjp of a function that was made without one: computing a gradient through it raises GradientError.
 
-    Its cotangents are those of a function no kernel of which can be written.
+    Its cotangents are calls of a row whose kernel cannot be written.
     """
 
     def __init__(self, name: str) -> None:
@@ -71,7 +71,7 @@ def check_count(name: str, names: Sequence[str], operands: Sequence[object]) -> 
 
 
 def check_name(function: str, name: object) -> None:
-    """Raise unless ``name`` is one that a new function can have."""
+    """Raise ValueError unless ``name`` is allowed for a new function."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"{function}: name: expected letters, digits and _, got {name!r}")
     if name in SIMPLIFIED:
@@ -79,10 +79,10 @@ def check_name(function: str, name: object) -> None:
 
 
 def one_of(function: str, argument: str, value: str, known: dict[str, str]) -> str:
-    """What ``known`` has for an argument's value.
+    """The item of ``known`` for an argument's value.
 
     Raises:
-        ValueError: it has nothing; the message lists the values that it knows.
+        ValueError: there is none; the message lists the allowed values.
     """
     if value not in known:
         raise ValueError(
@@ -92,17 +92,17 @@ def one_of(function: str, argument: str, value: str, known: dict[str, str]) -> s
 
 
 def variables(name: str, argument: str, code: str, known: Iterable[str], hint: str = "") -> tuple[str, ...]:
-    """The variables that an argument's C++ expression reads; types are none.
+    """The variables that an argument's C++ expression reads, without type names.
 
     Args:
-        name: of the new function, for errors.
-        argument: the argument that the expression is, for errors.
+        name: the new function's name, for errors.
+        argument: the argument's name, for errors.
         code: the expression.
         known: the variables that it may read.
-        hint: what an error says beside them.
+        hint: text that an error adds to them.
 
     Raises:
-        CompileError: it is no expression.
+        CompileError: ``code`` is not an expression.
         ValueError: it reads another variable, or is an assignment.
     """
     if assignment := _ASSIGNMENT.match(code):
@@ -113,7 +113,7 @@ def variables(name: str, argument: str, code: str, known: Iterable[str], hint: s
     read = signature.variables(code)
     if read is None:
         raise CompileError(f"{name}: {argument}: expected a C++ expression, got\n    {code}", text=code)
-    known = tuple(known)  # of a text "xyz", whose parts "xy" and "yz" are none
+    known = tuple(known)  # "xy" in "xyz" is true, but not in ("x", "y", "z")
     read = tuple(one for one in read if one not in _TYPES)
     if unknown := [one for one in read if one not in known]:
         expected = ", ".join(known) or "none"
@@ -126,11 +126,11 @@ def variables(name: str, argument: str, code: str, known: Iterable[str], hint: s
 def operand_names(
     name: str, argument: str, code: str, operands: str | Sequence[str] | None
 ) -> tuple[str, ...]:
-    """The operands of an expression: those that are named, or by default what it reads of x, y and z.
+    """The operands of an expression: the given names, or by default those of x, y and z that it reads.
 
     Raises:
-        CompileError: it is no expression.
-        ValueError: it reads none, or another variable, or an operand is no name, comes twice or is not read.
+        CompileError: ``code`` is not an expression.
+        ValueError: it reads no operand or another variable; an operand is not a name, comes twice or is not read.
     """
     if operands is None:
         read = variables(name, argument, code, "xyz", "; operands= names others")
@@ -152,18 +152,18 @@ def check_vjp(name: str, vjp: object, arguments: Sequence[str]) -> None:
     """Raise TypeError unless ``vjp`` is a function that takes these arguments by position."""
     try:
         inspect.signature(vjp).bind(*arguments)  # type: ignore[arg-type]
-    except ValueError:  # a builtin, which has no signature to read
+    except ValueError:  # a builtin without a signature
         return
     except TypeError:
         raise TypeError(f"{name}: vjp: expected a function of {', '.join(arguments)}, got {vjp!r}") from None
 
 
 def cotangents(name: str, names: Sequence[str], made: Any) -> tuple[Expr | None, ...]:
-    """What a ``vjp`` returned, as a symbol for each operand; None for an operand without a derivative.
+    """The result of a ``vjp`` as a symbol for each operand, or None for an operand without a derivative.
 
     Raises:
-        TypeError: it returned what is neither a symbol, 0 nor None.
-        ValueError: it returned another number of cotangents.
+        TypeError: a cotangent is not a symbol, 0 or None.
+        ValueError: the number of cotangents is not that of the operands.
     """
     each = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     if len(each) != len(names):
@@ -189,31 +189,30 @@ def elementwise(
     result: Result = "same",
     doc: str = "",
 ) -> CustomElementwise:
-    """A function of arrays from a C++ expression, which broadcasts, fuses and is differentiated as the library's own.
+    """Make an elementwise function from a C++ expression; it broadcasts and fuses, and ``vjp`` is its derivative.
 
-    The function takes as many arrays as the expression has operands, or Python numbers among them, and the symbols of
-    a function under :func:`cukern.fuse`. On either device it is one kernel, and so is its derivative, of any order.
+    The function takes an array or a Python number for each operand of the expression; within :func:`cukern.fuse` it
+    takes symbols. On every device it runs as one kernel, and so does each derivative, of any order.
 
     Args:
-        name: what the function and its kernels are called.
-        code: a C++ expression of the operands, which have type ``T``: ``float`` for arrays of 16 bits too. ``U`` is the
-            unsigned integer type for ``T``, whose arithmetic wraps. Functions of CUDA's mathematics such as ``fabs``
-            are overloaded. Numbers are C++'s: ``0.5`` is a double, ``T(0.5)`` is not.
-        vjp: from the cotangent ``g``, the operands and the result, in this order, the cotangent of the operand, or of
-            each in a tuple; None or 0 for an operand without a derivative. It is written in elementwise functions of
-            cukern and in operators, on symbols. Without it a gradient through the function is a GradientError.
-        operands: the operands' names in order, ``"x beta"`` say; by default what the expression reads of x, y and z.
-        kind: what it computes in, as :func:`cukern.isdtype` names it. In ``"real floating"``, integers are computed in
-            the dtype that ``cukern.exp`` computes them in; else dtypes of another kind are refused. ``"any"`` is
-            numbers and bool.
-        result: ``"same"`` for the dtype computed in, or ``"bool"``.
+        name: the name of the function and its kernels.
+        code: a C++ expression of the operands, which have type ``T``: ``float`` for arrays of 16 bits too. ``U`` is an
+            unsigned integer type at least as wide as ``T``, whose arithmetic wraps. CUDA's mathematical functions, such
+            as ``fabs``, are overloaded. Numbers are C++'s: ``0.5`` is a double, ``T(0.5)`` is not.
+        vjp: takes the cotangent ``g``, the operands and the result, in this order, and returns the cotangent of the
+            operand, or of each operand in a tuple; None or 0 for an operand without a derivative. It may use operators
+            and cukern's elementwise functions. Without it a gradient through the function is a GradientError.
+        operands: the operands' names in order, such as ``"x beta"``; by default those of x, y and z in ``code``.
+        kind: the kind of dtype in which it computes, as named by :func:`cukern.isdtype`, or ``"any"`` for numbers and
+            bool. ``"real floating"`` converts integers as ``cukern.exp`` does; other kinds refuse other dtypes.
+        result: ``"same"`` for the dtype in which it computes, or ``"bool"``.
         doc: the first line of the function's docstring.
 
     Raises:
-        CompileError: ``code`` is no C++ expression; when called: the compiler refuses it.
-        TypeError: ``vjp`` does not take these arguments; when differentiated: it returns no symbols.
-        ValueError: ``name`` is no name or taken, ``code`` reads an unknown operand or assigns, an operand is not read,
-            or there is no such ``kind`` or ``result``; when differentiated: ``vjp`` returns another number of
+        CompileError: ``code`` is not a C++ expression; when called: the compiler refuses it.
+        TypeError: ``vjp`` does not take these arguments; when differentiated: it does not return symbols.
+        ValueError: ``name`` is not a name or is taken, ``code`` reads an unknown operand or assigns, an operand is not
+            read, or there is no such ``kind`` or ``result``; when differentiated: ``vjp`` returns another number of
             cotangents.
 
     >>> import cukern as ck
@@ -246,5 +245,5 @@ def elementwise(
 def _cotangents(
     name: str, names: Sequence[str], vjp: Callable[..., Any], g: Expr, *values: Expr
 ) -> tuple[Expr | None, ...]:
-    """What ``vjp`` returns, looked at."""
+    """Call ``vjp`` and check its result."""
     return cotangents(name, names, vjp(g, *values))

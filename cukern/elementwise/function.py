@@ -1,4 +1,4 @@
-"""Elementwise functions on arrays: a row of the table, or any program, evaluated and recorded."""
+"""Elementwise functions of arrays: evaluate and record a row of the table, or any program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
 
 
 def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> list[Array]:
-    """The outputs of a program on arrays of one device, recorded where a tape tracks an input.
+    """The outputs of a program on arrays of one device, recorded if a tape tracks an input.
 
     Raises:
         DeviceError: the arrays are on different devices.
@@ -80,17 +80,17 @@ def _record(
 
 
 def _expect(plan: Plan, backward: Backward, derivative: Program) -> None:
-    """Have a derivative compiled that will soon be launched, on cotangents in C order."""
+    """Compile ahead of need a derivative that will soon be launched, for cotangents in C order."""
     layouts = [plan.operands[k] if kind == "input" else plan.layouts[k] for kind, k in backward.sources]
     plan.device.backend.ahead(partial(plan_for, derivative, plan.device, layouts))
 
 
-#: In the place of what is tracked: one array is both operands, and has one cotangent.
+#: The key in ``Plan.backwards`` if one tracked array is both operands and gets one cotangent.
 _TWICE = (True, True, True)
 
 
 def _of_one(both: Program) -> Program:
-    """A program of two arrays as that of one, which is both."""
+    """A program of two arrays as the program of one array that is both."""
     first, second = (input_node(k, dtype) for k, dtype in enumerate(both.inputs))
     return program(both.name, substitute(both.outputs, {second: first}), both.inputs[:1], both.scalars)
 
@@ -102,7 +102,7 @@ def pulled(
     saved: Sequence[Array],
     needs: object,
 ) -> list[Array | None]:
-    """The inputs' cotangents: one kernel at most."""
+    """The inputs' cotangents, computed by at most one kernel."""
     made: Sequence[Array] = ()
     if backward.program is not None:
         kept = iter(saved)
@@ -122,13 +122,13 @@ _SCALARS = (float, int, bool)
 
 
 class _ByDefault(NamedTuple):
-    """What a plan that the default dtype decided on is remembered with: that dtype, and as below."""
+    """The second item of ``_quick`` for a plan that depends on the default dtype: that dtype and the flags."""
 
     dtype: dtypes.DType
     which: tuple[bool, ...] | None
 
 
-#: (row, layout or Python type of each operand) -> plan, and which operands are arrays if not all
+#: (row, layout or Python type of each operand) -> plan, and flags of the operands that are arrays, or None if all are
 _quick: dict[tuple[Any, ...], tuple[Plan, tuple[bool, ...] | _ByDefault | None]] = {}
 
 
@@ -145,7 +145,7 @@ class Elementwise(Row):
             CALLS[self.name] = self.__call__  # type: ignore[operator]
 
     def apply(self, operands: tuple[Any, ...]) -> Any:
-        """The function of arrays, numbers, or the symbols of a fused function."""
+        """Apply the function to arrays, numbers, or the symbols of a fused function."""
         if self.defaults and len(operands) < len(self.operands):
             operands += self.defaults[len(operands) - len(self.operands) :]
         key: list[Any] = [self]
@@ -176,7 +176,7 @@ class Elementwise(Row):
             return self._apply(operands)
 
     def _apply(self, operands: tuple[Any, ...]) -> Any:
-        """:meth:`apply` of operands that it meets for the first time."""
+        """:meth:`apply` for operands whose plan is not cached."""
         row, simpler = self._simplified(operands)
         if row is not self:
             return row(*simpler)
@@ -210,17 +210,17 @@ class Elementwise(Row):
             raise
 
     def _simplified(self, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """The row and operands that compute the same at less cost."""
+        """A cheaper row and operands with the same value, or these."""
         return (None if self.simplify is None else self.simplify(operands)) or (self, operands)
 
     def _apply_other(self, operands: tuple[Any, ...]) -> Any:
-        """Symbols, or NumPy's arrays and scalars beside ours."""
+        """:meth:`apply` for symbols, and for operands that have to be converted."""
         if any(isinstance(operand, (Expr, Reduced)) for operand in operands):
             return symbolic(self, operands)
         return self.apply(as_operands(self.name, operands, self.names))
 
     def _beyond(self, operands: tuple[Any, ...]) -> Any:
-        """A comparison with a Python integer that the array's dtype cannot hold: beyond every element."""
+        """A comparison with a Python integer out of the range of the array's dtype, as an infinity."""
         wide = [
             operand.astype(dtypes.float64)
             if isinstance(operand, Array)
@@ -253,13 +253,13 @@ class Elementwise(Row):
 
 
 def _of_default(made: Program) -> bool:
-    """Whether a program makes floats of integers."""
+    """Whether a program turns integers into floats, whose dtype is then the default one."""
     kinds = [dtypes.info(dtype).kind for dtype in made.inputs]
     return "f" not in kinds and dtypes.info(made.outputs[0].dtype).kind == "f"
 
 
 def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
-    """Whether NumPy casts a dtype to another so; NumPy does not know that bfloat16 is a float."""
+    """Whether a dtype can be cast to another, as ``numpy.can_cast``; to NumPy, bfloat16 is not a float."""
     if casting in ("same_kind", "unsafe"):
         rows = map(dtypes.info, (dtype, wanted))
         dtype, wanted = (row.acc if row.extension else row.dtype for row in rows)
@@ -267,10 +267,10 @@ def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
 
 
 def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz") -> tuple[Any, ...]:
-    """Operands as arrays and Python numbers; what is neither goes beside the first array, as everywhere.
+    """Operands as arrays and Python numbers; others are converted to arrays on the first array's device.
 
     Raises:
-        TypeError: an operand is no array, number or nested list of them.
+        TypeError: an operand is not an array, a number or a nested list of them.
     """
     made: list[Any] = []
     for i, operand in enumerate(operands):
@@ -290,7 +290,7 @@ def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz"
     return tuple(made)
 
 
-#: Which operands are arrays, of an array and a number.
+#: The flags of an array and a number.
 _NUMBER_LAST = (True, False)
 
 
@@ -314,7 +314,7 @@ class Unary(Elementwise):
 
 
 class Rounding(Unary):
-    """An elementwise function of one array that rounds to decimal places, of the whole number by default."""
+    """An elementwise function of one array that rounds to decimal places, by default to integers."""
 
     @overload
     def __call__(self, x: Expr, /, decimals: int = 0) -> Expr: ...
@@ -375,7 +375,7 @@ class Ternary(Elementwise):
 
 
 class Choice(Ternary):
-    """Elements of one array or another, or the places of what is true."""
+    """``where``: elements of one array or another; of a condition alone, the indices of its true elements."""
 
     @overload
     def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
@@ -401,7 +401,7 @@ class Parametric(Elementwise):
 
 
 class Bounded(Elementwise):
-    """An elementwise function of one array between two bounds, either of which may be absent."""
+    """An elementwise function of one array and two optional bounds."""
 
     @overload
     def __call__(
@@ -471,13 +471,13 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
 
     Args:
         x: any array.
-        dtype: the dtype of the result. Numbers are rounded to the nearest for floating dtypes, towards 0
-            for integers; every number but 0 is True.
-        copy: whether an array of that dtype already is copied.
-        device: where the result is; that of ``x`` by default.
+        dtype: the dtype of the result. Conversion to a floating dtype rounds to nearest, to an integer dtype towards 0,
+            and to bool makes all numbers except 0 True.
+        copy: whether to copy an array that already has that dtype.
+        device: the device of the result; that of ``x`` by default.
 
     Raises:
-        TypeError: ``dtype`` is no dtype of cukern.
+        TypeError: ``dtype`` is not a dtype of cukern.
     """
     if isinstance(x, Expr):
         return x.astype(dtype)

@@ -1,4 +1,4 @@
-"""``fuse``: a Python function of arrays as one elementwise kernel, its derivative as another."""
+"""``fuse``: compile a Python function of arrays into one elementwise kernel, and its derivative into another."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class _Kernel:
-    """The outputs of one shape, or one that is a reduction.
+    """The kernel of all outputs of one shape, or of one reduction.
 
     Attributes:
-        program: what computes them, or the value that is reduced.
-        arrays: the arrays of a call that it takes.
-        scalars: the numbers that it takes.
-        places: where the outputs stand in the result.
+        program: computes the outputs, or the value that is reduced.
+        arrays: indices of the call's arrays that it takes.
+        scalars: indices of the call's numbers that it takes.
+        places: positions of the outputs in the result.
         reduced: the reduction.
-        integers: the numbers of a call that must be integers of a dtype.
+        integers: the call's numbers that must fit an integer dtype, with that dtype.
     """
 
     program: Program
@@ -45,7 +45,7 @@ class _Kernel:
     integers: tuple[tuple[int, dtypes.DType], ...] = ()
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> tuple[Array, ...]:
-        """The outputs, of the arguments of a call."""
+        """Launch with the arguments of a call; return the outputs."""
         for k, dtype in self.integers:
             convert_scalar(scalars[k], dtype)
         inputs, numbers = [arrays[k] for k in self.arrays], [scalars[k] for k in self.scalars]
@@ -70,7 +70,7 @@ class _Kernel:
 
 @dataclass(frozen=True)
 class _Traced:
-    """A traced function: a kernel for each shape of outputs, and what it returned, symbols for leaves."""
+    """A traced function: a kernel for each shape of outputs, and the returned pytree of symbols."""
 
     kernels: tuple[_Kernel, ...]
     outputs: Any
@@ -78,15 +78,15 @@ class _Traced:
 
 @dataclass
 class _Call:
-    """The arguments of a call, sorted.
+    """The arguments of a call, by kind.
 
     Attributes:
         tree: the arguments that are not static, as a pytree.
         static: the static arguments by name.
-        leaves: its leaves.
-        key: what the trace depends on.
+        leaves: the leaves of ``tree``.
+        key: the key of the trace.
         arrays: the leaves that are arrays.
-        scalars: the leaves that are numbers which the kernel takes as arguments.
+        scalars: the leaves that are numbers, which become kernel arguments.
         symbolic: whether a leaf is a symbol of an outer fused function.
     """
 
@@ -117,7 +117,7 @@ class Fused(Generic[P, R]):
         return f"<fused function {self._name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the kernel for arrays of these dtypes; within another fused function, become part of that."""
+        """Run the kernel; within another fused function, become part of its kernel."""
         call = self._sort(args, kwargs)
         if call.symbolic:
             return self._function(*args, **kwargs)
@@ -131,7 +131,7 @@ class Fused(Generic[P, R]):
         return result
 
     def source(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """The text of the kernel, or kernels, that a call with these arguments runs."""
+        """The text of the kernels that a call with these arguments runs."""
         call = self._sort(args, kwargs)
         return "\n".join(kernel.source(call.arrays) for kernel in self._traced(call).kernels)
 
@@ -199,7 +199,7 @@ class Fused(Generic[P, R]):
         return _Traced(self._kernels(outputs), outputs)
 
     def _kernels(self, outputs: Any) -> tuple[_Kernel, ...]:
-        """A program for each shape that outputs have."""
+        """A kernel for each shape of outputs, and for each reduction."""
         groups: dict[tuple[int, ...], list[tuple[int, Node]]] = {}
         ends: list[tuple[int, Reduced]] = []
         for i, (path, value) in enumerate(pytree.leaves_with_path(outputs)):
@@ -231,7 +231,7 @@ _PLAIN = frozenset((Array, int, float, type(None)))
 
 
 def _sorted(tree: Any, args: tuple[Any, ...]) -> _Call:
-    """The arguments of a call that are arrays, numbers and None, without a walk."""
+    """The arguments of a call that are only arrays, numbers and None, without walking pytrees."""
     key: list[Any] = [dtypes.get_default_dtype()]
     call = _Call(tree, {}, [], (), [], [])
     for value in args:
@@ -249,7 +249,7 @@ def _sorted(tree: Any, args: tuple[Any, ...]) -> _Call:
 
 
 def _integers(nodes: list[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
-    """The integer arguments that graphs take in a dtype of integers, which must hold them."""
+    """The number arguments that graphs compute in an integer dtype, which must hold them, with that dtype."""
     found = {
         (int(node.args[0].value), node.dtype): None
         for node in order(nodes)
@@ -260,7 +260,7 @@ def _integers(nodes: list[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
 
 
 def _typed(value: Any) -> Any:
-    """``value`` in a key: 1, 1.0 and True are equal, but do not trace alike; nor do 0.0 and -0.0."""
+    """A key for ``value`` that tells apart equal values that trace differently: 1, 1.0 and True; 0.0 and -0.0."""
     if isinstance(value, tuple):
         return type(value), *map(_typed, value)
     return type(value), str(value) if isinstance(value, float) else value
@@ -275,30 +275,29 @@ def fuse(function: Callable[P, R], /) -> Fused[P, R]: ...
 @overload
 def fuse(*, static: Sequence[str] = ()) -> Callable[[Callable[P, R]], Fused[P, R]]: ...
 def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
-    """Run an elementwise function as one kernel, its derivative as one, and so the derivative of that.
+    """Compile an elementwise function into one kernel, and each of its derivatives into one kernel.
 
-    The function is run once on symbols for each set of dtypes and shapes of its array arguments. Array
-    arguments, in pytrees if need be, become inputs; ``int`` and ``float`` arguments become arguments of
-    the kernel; other arguments, and those named in ``static``, may steer Python control flow. Numbers
-    that the function writes itself are compiled into the kernel.
+    The function is traced, once for each set of dtypes and shapes of its array arguments: it runs on symbols.
+    Arrays in its arguments, which may be pytrees, become inputs; ``int`` and ``float`` arguments become arguments
+    of the kernel; Python control flow may depend on other arguments and on those named in ``static``. Numbers in
+    the function's text are compiled into the kernel.
 
-    The function may end with reductions, ``ck.mean((x - y) ** 2)`` say, over any axes: each becomes a kernel with
-    what it reduces (and a small one that joins the parts of a long reduction). Its derivative is one kernel, after
-    one more reduction for ``var`` and ``std``, and a sum where an argument was broadcast. A tape that records ``max``,
-    ``min`` or ``prod`` has the values computed first, by a kernel of their own.
-    What is computed from a reduction, ``x - ck.mean(x)`` say, is computed outside.
+    The function may end with reductions over any axes, such as ``ck.mean((x - y) ** 2)``: each becomes one kernel
+    together with the expression that it reduces (and a small kernel that combines the parts of a long reduction).
+    The derivative is one kernel, after another reduction for ``var`` and ``std``, and with a sum for arguments that
+    were broadcast. If a tape records ``max``, ``min`` or ``prod``, a kernel computes the reduced values first.
+    The function cannot compute with a reduction's result, as in ``x - ck.mean(x)``.
 
-    float16 and bfloat16 values are kept in float32 from the inputs to the results.
+    float16 and bfloat16 inputs are computed in float32 and rounded only when stored.
 
     Args:
-        function: computes with elementwise functions and operators, may end with reductions, and returns one result
-            or a pytree.
-        static: names of parameters whose numbers the function is traced for anew.
+        function: uses elementwise functions and operators, may end with reductions, and returns one result or a pytree.
+        static: names of parameters whose numbers are compiled in: each value is traced anew.
 
     Raises:
-        OverflowError: when called: an integer is out of the range of the dtype that it is computed in.
-        TypeError: when called: the function branches on values, or uses what is not elementwise, or arrays
-            that are not its arguments.
+        OverflowError: when called: an integer is out of the range of the dtype in which it is computed.
+        TypeError: when called: the function branches on values, or uses other functions than elementwise ones, or
+            arrays that are not its arguments.
 
     >>> import cukern as ck
     >>> @ck.fuse

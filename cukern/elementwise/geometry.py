@@ -1,4 +1,4 @@
-"""How the threads of a launch share the elements of a program: which template, its variables, the grid."""
+"""How the threads of a launch share a program's elements: the template, its variables and the grid."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ TILES = Kernel("elementwise/tiles.cu", block=256)
 WIDEST = 16
 
 
-#: Elements that one host thread does in a row; enough that starting it costs nothing beside them.
+#: Elements that one host thread computes in sequence, which amortise its start.
 _HOST_PIECE = 16384
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How threads share an elementwise kernel's work.
+    """How threads share the work of plain loops.
 
     Attributes:
-        block: threads of a block.
+        block: threads per block.
         lanes: threads that share a row.
-        rows_piece: rows of a group of ``lanes`` threads.
-        piece: columns of a group.
+        rows_piece: rows per group of ``lanes`` threads.
+        piece: columns per group.
     """
 
     block: int
@@ -43,7 +43,7 @@ class Geometry:
 
 
 def geometry(style: Style, rows: int, columns: int) -> Geometry:
-    """The launch shape for a style: long plain loops where it is serial, coalesced threads else."""
+    """The geometry of plain loops: long pieces for the serial style, else coalesced threads."""
     if style == "serial":
         return Geometry(1, 1, max(1, _HOST_PIECE // columns), _HOST_PIECE)
     if rows == 1:
@@ -53,19 +53,19 @@ def geometry(style: Style, rows: int, columns: int) -> Geometry:
 
 
 class Shape(NamedTuple):
-    """What one thread of a GPU does, where the accesses are wide.
+    """The work of one GPU thread in kernels with wide accesses.
 
-    To hide the latency of its memory an H200 needs some 32 KB in flight a multiprocessor: 1,024 threads, as many as the
+    An H200 needs about 32 KB in flight per multiprocessor to hide its memory latency: 1,024 threads, as many as the
     registers allow, with 32 bytes each. Small blocks keep the last wave short.
 
     Attributes:
-        block: threads of a block.
-        flight: bytes that a thread loads before it computes, or stores then where these are more; one pack of each
-            input may be more.
-        unroll: packs of an input that a thread loads at most before it computes.
-        items: elements of an input, likewise.
-        rounds: how often a thread does so where an input is the same for all rows, which it loads once.
-        streaming: whether stores tell the cache that nothing will read them soon.
+        block: threads per block.
+        flight: bytes that a thread loads before it computes (or then stores, if these are more); one pack of each
+            input may exceed it.
+        unroll: the most packs of an input that a thread loads before it computes.
+        items: the most elements of an input that a thread loads before it computes.
+        rounds: how many such steps a thread makes if an input is broadcast along the rows, which it loads once.
+        streaming: whether stores carry the hint that the data will not be read soon.
     """
 
     block: int = 128
@@ -77,37 +77,36 @@ class Shape(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """The side of a tile that is turned in shared memory, and the threads of its block."""
+    """The side of a tile that is transposed in shared memory, and the threads of its block."""
 
     side: int
     block: int
 
 
 SHAPE = Shape()
-#: Of rows, whose formulas are longer: more bytes in flight hide the arithmetic; more than 16 elements a thread cost
-#: occupancy.
+#: For kernels over rows, whose formulas are longer: more bytes in flight hide the arithmetic; more than 16 elements per
+#: thread cost occupancy.
 ROW_SHAPE = Shape(flight=64, items=16)
-#: By the bytes of an element of what is staged in shared memory. A row of a tile is at least 128 bytes, over which
-#: groups of 16 bytes are permuted against bank conflicts; 16 elements a thread leave registers for 1,024 threads a
-#: multiprocessor.
+#: By the bytes of a staged element. A row of a tile has at least 128 bytes, whose groups of 16 are swizzled against
+#: bank conflicts; 16 elements per thread leave registers for 1,024 threads per multiprocessor.
 TILE = {1: Tile(128, 512), 2: Tile(64, 256), 4: Tile(64, 256), 8: Tile(32, 128)}
-#: The host's: what is staged stays in the first cache.
+#: On the host: a staged tile fits into the first-level cache.
 HOST_TILE = {1: Tile(64, 1), 2: Tile(64, 1), 4: Tile(64, 1), 8: Tile(32, 1)}
 _SHARED_BYTES = 49152
-#: Statements of a kernel's unrolled body at most, beyond which fewer elements are done at a time.
+#: The most statements in a kernel's unrolled body; longer programs compute fewer elements at a time.
 _STATEMENTS = 384
-#: Statements an element from which arithmetic, not memory, is the bound: one element at a time, in a short text.
+#: Statements per element from which a kernel is compute-bound, and computes one element at a time in a shorter text.
 _LONG = 96
-#: Elements from which the host transposes by tiles: of fewer, the cache lines of a strided walk stay in its caches.
+#: Elements from which the host transposes by tiles: with fewer, the lines of a strided walk stay in its caches.
 HOST_TURNS = 1 << 21
-#: Bytes between neighbouring elements from which most of each sector that is fetched goes unused.
+#: The stride in bytes from which most of each fetched sector goes unused.
 _APART = 32
-#: The least size of both axes that are exchanged.
+#: The smallest size of two axes for which a transpose uses tiles.
 _LEAST_SIDE = 16
 
 
 class Operand(NamedTuple):
-    """An input or output: bytes of an element, steps along the axes in elements, whether its address is aligned."""
+    """An input or output: bytes of an element, strides in elements, whether its address is aligned."""
 
     size: int
     steps: Strides
@@ -115,12 +114,12 @@ class Operand(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What is to be done: sizes of the axes (at least one), slowest first, and the operands.
+    """The work to share: sizes of the axes (at least one), slowest first, and the operands.
 
     Attributes:
-        inputs: how many of the operands are read; the others are written.
-        statements: the length of what is computed of an element.
-        wide: whether an index or offset takes 64 bits.
+        inputs: the number of operands that are read; the others are written.
+        statements: the number of statements per element.
+        wide: whether an index or offset needs 64 bits.
     """
 
     shape: tuple[int, ...]
@@ -140,10 +139,10 @@ class Work:
 
     Attributes:
         kernel: the template.
-        variables: what it is rendered with beside the program's own; ``places`` has those of each operand.
-        places: for each operand, the variables that say where it is.
+        variables: its template variables besides the program's and those in ``places``.
+        places: for each operand, the variables that locate its elements.
         grid: blocks.
-        block: threads of a block.
+        block: threads per block.
         tail: the kernel's last arguments.
     """
 
@@ -156,7 +155,7 @@ class Work:
 
 
 def spread(task: Task) -> Work | None:
-    """The launch of a task on a GPU; None where it is best done element by element."""
+    """The launch of a task on a GPU; None if plain loops are best."""
     if task.statements > _LONG:
         return None
     flat = contiguous_steps(task.shape)
@@ -184,7 +183,7 @@ def _is_large(task: Task, one: Operand) -> bool:
 
 
 def _row_width(task: Task) -> int:
-    """Elements that all accesses along the inner axis may take at a time: all that a pack holds, or 1."""
+    """Elements per access that all operands allow along the inner axis: a full pack, or 1."""
     units = [one for one in task.operands if one.steps[-1] == 1]
     if len(task.shape) == 1 or not units or any(one.steps[-1] not in (0, 1) for one in task.operands):
         return 1
@@ -196,7 +195,7 @@ def _row_width(task: Task) -> int:
 
 
 def _unroll(task: Task, width: int, loads: Sequence[Operand], shape: Shape) -> tuple[int, int]:
-    """Elements of a pack, and packs that a thread loads at a time."""
+    """Elements per pack, and packs that a thread loads at a time."""
     most = max(1, _STATEMENTS // max(1, task.statements))
     while width > 1 and width > most:
         width //= 2
@@ -219,7 +218,7 @@ def _divisors(shape: Sequence[int]) -> list[int]:
 
 
 def _layout(task: Task, shape: Sequence[int], placed: Sequence[Operand]) -> bytes:
-    """The struct of sizes and steps that flat and row kernels take."""
+    """The struct of sizes and strides that flat and row kernels take."""
     steps = [step for one in placed for step in one.steps]
     if task.wide:
         return struct.pack(f"{len(shape) + len(steps)}q", *shape, *steps)
@@ -233,7 +232,7 @@ def _common(task: Task, block: int, width: int, unroll: int, streaming: bool) ->
 
 
 def _flat(task: Task, width: int) -> Work:
-    """All axes as one line."""
+    """The launch over all elements in one line."""
     flat = contiguous_steps(task.shape)
     kinds = ["flat" if one.steps == flat else "any" if any(one.steps) else "one" for one in task.operands]
     loads = [
@@ -253,14 +252,14 @@ def _flat(task: Task, width: int) -> Work:
 
 
 def _lanes(columns: int, width: int, block: int) -> int:
-    """Threads along a row: as many as leave few idle at its end."""
+    """Threads along a row, chosen to leave few idle at its end."""
     packs = -(-columns // width)
     idle = {lanes: -(-packs // lanes) * lanes / packs for lanes in (256, 128, 64, 32) if lanes <= block}
     return next((lanes for lanes, share in idle.items() if share <= 1.125), min(idle, key=lambda n: idle[n]))
 
 
 def _rows(task: Task, width: int) -> Work:
-    """Rows along the inner axis."""
+    """The launch over rows along the inner axis."""
     flat = contiguous_steps(task.shape)
     rows, columns = math.prod(task.shape[:-1]), task.shape[-1]
     places: list[dict[str, Any]] = []
@@ -285,7 +284,7 @@ def _rows(task: Task, width: int) -> Work:
 
 
 def _exchanged(task: Task) -> tuple[int, set[int]] | None:
-    """The axis that inputs step fastest along, where it is not the outputs' inner one, and these inputs."""
+    """The fastest axis of inputs that differs from the outputs' inner one, and these inputs."""
     inner = len(task.shape) - 1
     axis, staged = -1, set()
     if task.shape[inner] < _LEAST_SIDE or any(one.steps[inner] != 1 for one in task.operands[task.inputs :]):
@@ -301,7 +300,7 @@ def _exchanged(task: Task) -> tuple[int, set[int]] | None:
 
 
 def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
-    """Tiles of the two axes that operands step fastest along; None where all do along the same."""
+    """The launch over tiles of the operands' two fastest axes; None if all have the same fastest axis."""
     found = _exchanged(task)
     if found is None:
         return None
@@ -334,13 +333,13 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
 
 
 def _in_packs(one: Operand, unit: int, width: int) -> bool:
-    """Whether packs of an operand along the axis ``unit``, in which it steps by 1, are aligned."""
+    """Whether packs of an operand along the axis ``unit``, where its stride is 1, are aligned."""
     others = [step for i, step in enumerate(one.steps) if i != len(one.steps) + unit]
     return one.aligned and not any(step % width for step in others)
 
 
 def _mirrored(task: Task, staged: set[int]) -> bool:
-    """Whether an input seems to be the transpose of another, of the same memory."""
+    """Whether an input looks like the transpose of another in the same memory."""
     inputs = task.operands[: task.inputs]
     turned = {(inputs[k].size, inputs[k].steps[::-1]) for k in staged}
     return any((one.size, one.steps) in turned for one in inputs)

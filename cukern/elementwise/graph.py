@@ -1,4 +1,4 @@
-"""Elementwise expressions: typed, hash-consed graphs, which :mod:`.print_cxx` prints as C++.
+"""Elementwise expressions as typed, hash-consed graphs, which :mod:`.print_cxx` prints as C++.
 
 A graph's leaves are inputs (arrays), scalars (kernel arguments) and constants (text). Its nodes are
 casts and rows of :mod:`.table`. float16 and bfloat16 values are computed in float32; only a
@@ -22,7 +22,7 @@ from .row import FLOAT, Row, Scalar, convert_scalar, is_scalar
 
 
 class Node:
-    """A node of a graph; two equal nodes are the same object.
+    """A node of a graph; equal nodes are the same object.
 
     Attributes:
         kind: ``"input"``, ``"scalar"``, ``"constant"``, ``"cast"`` or ``"call"``.
@@ -30,7 +30,7 @@ class Node:
         args: the operands.
         dtype: the dtype of the value.
         value: the number of an input or a scalar; the value of a constant.
-        weak: whether it takes the dtype of what it meets, as a Python number does.
+        weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
     __slots__ = ("__weakref__", "args", "dtype", "kind", "row", "value", "weak")
@@ -80,7 +80,7 @@ def scalar_node(k: int, dtype: DType, weak: bool = False) -> Node:
 
 
 def constant(value: Scalar, dtype: DType) -> Node:
-    """A number that stands in the text."""
+    """A number that becomes part of the text."""
     return _node("constant", dtype, value=convert_scalar(value, dtype))
 
 
@@ -94,7 +94,7 @@ def cast(node: Node, dtype: DType) -> Node:
 
 
 def _sample(node: Node) -> DType | Scalar:
-    """What promotion sees of a node: its dtype, or a Python number of its kind."""
+    """A node's operand for dtype promotion: its dtype, or a Python number of its kind."""
     if not node.weak:
         return node.dtype
     return {"b": False, "i": 0, "f": 0.0}[dtypes.info(node.dtype).kind]
@@ -107,11 +107,11 @@ def _weak_constant(value: Scalar) -> Node:
 
 
 def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
-    """``row`` applied to nodes and Python numbers, the casts that promotion asks for put in.
+    """Apply ``row`` to nodes and Python numbers, with the casts that dtype promotion requires.
 
     Raises:
-        TypeError: ``row`` has no meaning for these dtypes.
-        OverflowError: a Python integer is out of the range of the dtype computed in.
+        TypeError: ``row`` is not defined for these dtypes.
+        OverflowError: a Python integer is out of the range of the dtype in which it is computed.
     """
     nodes = [o if isinstance(o, Node) else _weak_constant(o) for o in operands]
     if row.name in COMPARISONS and _differ_in_sign(nodes):
@@ -119,7 +119,7 @@ def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
     wanted, result = row.resolve([_sample(node) for node in nodes])
     weak = all(node.weak for node in nodes)
     if weak:
-        # As Python computes: in double, whatever the dtype that the value will be met in.
+        # As Python does: in double, whatever the dtype of the other operands.
         whole = row.types == FLOAT
         wanted, result = row.resolve([dtypes.float64 if whole else node.dtype for node in nodes])
     args = tuple(cast(node, dtype) for node, dtype in zip(nodes, wanted, strict=True))
@@ -127,7 +127,7 @@ def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
     return _node("call", result, args, row, weak=weak) if folded is None else folded
 
 
-#: Whether each comparison holds of a negative number and one that is not, the negative one first or second.
+#: The result of each comparison of a negative and a non-negative number, with the negative one first or second.
 COMPARISONS = {
     "less": (True, False),
     "less_equal": (True, False),
@@ -136,18 +136,18 @@ COMPARISONS = {
     "equal": (False, False),
     "not_equal": (True, True),
 }
-#: The rows that :func:`call` knows by name.
+#: The rows that :func:`call` treats specially, by name.
 SIMPLIFIED = frozenset({*COMPARISONS, "multiply", "divide"})
 
 
 def _differ_in_sign(nodes: Sequence[Node]) -> bool:
-    """Whether one is a signed integer and the other a uint64."""
+    """Whether one node is a signed integer and the other a uint64."""
     kinds = sorted(dtypes.info(node.dtype).kind for node in nodes if not node.weak)
     return kinds == ["i", "u"] and any(node.dtype == dtypes.uint64 for node in nodes)
 
 
 def _compared(row: Row, nodes: Sequence[Node]) -> Node:
-    """The comparison of a signed integer and a uint64: as float64, to which they promote, they would be rounded."""
+    """The exact comparison of a signed integer and a uint64; their common dtype, float64, would round them."""
     first = 0 if dtypes.info(nodes[0].dtype).kind == "i" else 1
     negative = call(FUNCTIONS["less"], (nodes[first], 0))
     same_sign = call(row, [cast(node, dtypes.uint64) for node in nodes])
@@ -157,7 +157,7 @@ def _compared(row: Row, nodes: Sequence[Node]) -> Node:
 
 
 def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
-    """x * 1, 1 * x and x / 1 are x, whatever x is."""
+    """Replace x * 1, 1 * x and x / 1 by x."""
     if row.name in ("multiply", "divide") and dtypes.info(args[0].dtype).kind == "f":
         if args[1].kind == "constant" and args[1].value == 1:
             return args[0]
@@ -167,11 +167,11 @@ def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
 
 
 class Expr(Operators):
-    """A symbol: what a fused function and a row's derivative compute with.
+    """A symbol, with which fused functions and derivatives of rows compute.
 
     Attributes:
         node: the node of the graph.
-        shape: the shape that the value will have.
+        shape: the shape of the value.
     """
 
     __slots__ = ("node", "shape")
@@ -182,17 +182,17 @@ class Expr(Operators):
 
     @property
     def dtype(self) -> DType:
-        """The dtype that the value will have."""
+        """The dtype of the value."""
         return self.node.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of axes that the value will have."""
+        """The number of axes of the value."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements that the value will have."""
+        """The number of elements of the value."""
         return math.prod(self.shape)
 
     def astype(self, dtype: Any, /, *, copy: bool = True) -> Expr:
@@ -233,16 +233,16 @@ class Expr(Operators):
 
 
 class Reduced(Operators):
-    """The symbol of a reduction that a fused function ends with: it is returned, and not computed with.
+    """The symbol of a reduction at the end of a fused function, which may return it but not compute with it.
 
     Attributes:
         reduction: the public reduction.
-        value: what is reduced, in the dtype it is reduced in.
+        value: the operand, in the dtype of the reduction.
         axes: the reduced axes.
         keepdims: whether they stay, with size 1.
-        dtype: the dtype that the result will have.
+        dtype: the dtype of the result.
         parameter: the reduction's parameter.
-        shape: the shape that the result will have.
+        shape: the shape of the result.
     """
 
     __slots__ = ("axes", "dtype", "keepdims", "parameter", "reduction", "shape", "value")
@@ -263,7 +263,7 @@ class Reduced(Operators):
 
     @property
     def ndim(self) -> int:
-        """The number of axes that the result will have."""
+        """The number of axes of the result."""
         return len(self.shape)
 
     def _refused(self, name: str) -> TypeError:
@@ -292,7 +292,7 @@ class Reduced(Operators):
 
 
 def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
-    """``row`` on symbols and Python numbers.
+    """Apply ``row`` to symbols and Python numbers.
 
     Raises:
         TypeError: an operand is an array, which a fused function must take as an argument.
@@ -321,7 +321,7 @@ def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
 
 
 def order(roots: Iterable[Node]) -> list[Node]:
-    """Every node that the roots reach, operands before users."""
+    """All nodes reachable from the roots, operands before users."""
     done: dict[Node, None] = {}
     stack = [(root, False) for root in reversed(list(roots))]
     while stack:

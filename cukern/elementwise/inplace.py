@@ -1,4 +1,4 @@
-"""In-place operators: an array overwritten by a row of the table, recorded where a tape tracks an operand."""
+"""In-place operators: overwrite an array with the result of a row, recorded if a tape tracks an operand."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .program import Program, program
 
 @public
 def inplace(x: Array, name: str, other: Any, /) -> Array:
-    """``x`` overwritten by the row ``name`` of ``x`` and ``other``.
+    """Overwrite ``x`` with the row ``name`` of ``x`` and ``other``, and return ``x``.
 
-    Where a tape tracks one of them, that is recorded, and ``x`` stands for the result from there on. A value that
-    an earlier operation saved for its backward is lost, which is an error when its gradient is asked for.
+    If a tape tracks one of them, it records the operation, and ``x`` is the result from then on. If an earlier
+    operation saved ``x`` for its backward, a gradient through that operation becomes an error.
 
     Raises:
-        GradientError: the write would have to be recorded, and ``x`` is watched, a parameter, or shares its memory with
-            another array.
-        TypeError: the result's dtype does not fit that of ``x``.
+        GradientError: a tape tracks an operand, and ``x`` is watched, a parameter, or shares its memory with another
+            array.
+        TypeError: the result's dtype cannot be cast to that of ``x``.
         ValueError: the result's shape is not that of ``x``, or ``x`` is a repeated view.
     """
     row: Elementwise = FUNCTIONS[name]
@@ -77,7 +77,7 @@ def _write(made: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> No
 
 
 def _apart(array: Array, written: Array) -> Any:
-    """The ndarray of ``array``, copied if its memory may be that of ``written`` at other places."""
+    """The ndarray of ``array``, copied if it may overlap ``written`` with a different layout."""
     if array is written:
         return array._data
     if not array.device.xp.may_share_memory(array._data, written._data):
@@ -87,7 +87,7 @@ def _apart(array: Array, written: Array) -> Any:
 
 
 def _holders(x: Array) -> int:
-    """How many references there are to the storage of ``x``: one of each array on its memory, and a constant."""
+    """The reference count of the storage of ``x``: one per array on its memory, plus a constant."""
     return sys.getrefcount(x._storage)
 
 
@@ -95,10 +95,10 @@ _ALONE = _holders(Array._wrap(np.empty(0), None))  # type: ignore[arg-type]
 
 
 def _check_recordable(x: Array, name: str) -> None:
-    """Refuse what a record of a write could not tell: it is of one array, which no gradient is asked with respect to.
+    """Refuse a write that a record cannot represent: to a gradient's source, or to memory that other arrays share.
 
     Raises:
-        GradientError: see above.
+        GradientError: ``x`` is watched or a parameter, or shares its memory.
     """
     message = f"in-place {name} on an array that a tape tracks: write x = cukern.{name}(x, y)"
     if type(x) is not Array or writes.is_leaf(x):
@@ -110,11 +110,11 @@ def _check_recordable(x: Array, name: str) -> None:
 def _recorded(
     made: Program, arrays: Sequence[Array], scalars: Sequence[Any], tracking: tape.Tracking
 ) -> None:
-    """:func:`_write`, put on the tapes that track one of ``arrays``."""
+    """:func:`_write`, recorded by the tapes that track one of ``arrays``."""
     needs, keys, tapes = tracking
     x = arrays[0]
     backward = made.backward(needs, tuple([array.shape != x.shape for array in arrays]))
-    # Copies of what the backward reads of x: it may be overwritten again.
+    # The backward reads copies of x, which may be overwritten again.
     before = [_kept(one) if one is x else one for one in (arrays[k] for k in backward.saved("input"))]
     _write(made, arrays, scalars)
     differentiable = any(backward.results)
@@ -128,7 +128,7 @@ def _recorded(
 
 
 def _kept(x: Array) -> Array:
-    """A copy that stands for ``x`` as it is now, to the tapes as well."""
+    """A copy of ``x`` that tapes treat as the current ``x``."""
     with x.device.activate():
         made = Array._wrap(x._data.copy(), x.device)
     made._key = x._key

@@ -1,4 +1,4 @@
-"""Launches of programs: axes collapsed, steps found, a launch shape chosen, all of it once per layout."""
+"""Plans of elementwise launches: axes merged, strides computed and a geometry chosen once per layout."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Plan(kernel_plan.Plan):
     """A launch of a program for arrays of given layouts.
 
     Attributes:
-        program: what is launched; the launch takes inputs, numbers and outputs.
+        program: the program, whose launch takes inputs, numbers and outputs.
         operands: the layouts of the inputs.
-        converters: what makes each Python number fit the dtype it is computed in.
-        backwards: for the inputs that are tracked, what a tape records of a call without numbers, None where there
-            is no derivative, and which inputs and outputs that reads.
+        converters: functions that convert each Python number to the dtype in which it is computed.
+        backwards: by which inputs are tracked, the backward that a tape records of a call without numbers (None if
+            there is no derivative), and the inputs and outputs that it reads.
     """
 
     __slots__ = ("backwards", "converters", "operands", "program")
@@ -56,7 +56,7 @@ class Plan(kernel_plan.Plan):
         ] = {}
 
     def single(self, x: Array) -> Array:
-        """:meth:`run` of one input and one output, in fewer steps."""
+        """A faster :meth:`run` for one input and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x,))[0]
         made = Array._made(self.layouts[0])
@@ -64,7 +64,7 @@ class Plan(kernel_plan.Plan):
         return made
 
     def pair(self, x: Array, y: Array) -> Array:
-        """:meth:`run` of two inputs and one output, in fewer steps."""
+        """A faster :meth:`run` for two inputs and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x, y))[0]
         made = Array._made(self.layouts[0])
@@ -72,7 +72,7 @@ class Plan(kernel_plan.Plan):
         return made
 
     def beside_number(self, x: Array, number: Any) -> Array:
-        """:meth:`run` of one input, one number and one output, in fewer steps."""
+        """A faster :meth:`run` for one input, one number and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x,), (number,))[0]
         number = self.converters[0](number)
@@ -81,11 +81,11 @@ class Plan(kernel_plan.Plan):
         return made
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
-        """The outputs, new arrays."""
+        """Launch and return the outputs, which are new arrays."""
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.run(arrays, scalars)
-        made = []  # in loops, as before Python 3.12 a comprehension is a call of its own
+        made = []  # loops, because a comprehension is a function call before Python 3.12
         for layout in self.layouts:
             made.append(Array._made(layout))
         if self.launch is not None:
@@ -107,12 +107,12 @@ def _converter(dtype: DType) -> Callable[[Any], Any]:
 
 
 def _wide(axes: Axes, shape: Geometry) -> bool:
-    """Whether an index, an offset or the number of a thread may pass what 32 bits hold."""
+    """Whether an index, an offset or a thread number may exceed 32 bits."""
     return needs_64_bits(axes) or math.prod(axes.shape[:-1]) * shape.lanes > LARGEST_INDEX
 
 
 def variables(program: Program, work: Work, inplace: Sequence[bool]) -> dict[str, Any]:
-    """The template variables of a program's kernel; ``inplace`` says which inputs are the output's memory."""
+    """The template variables of a program's kernel; ``inplace`` flags the inputs that share the output's memory."""
     body, values = statements(program.outputs)
     first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
     k = len(program.inputs)
@@ -135,7 +135,7 @@ def variables(program: Program, work: Work, inplace: Sequence[bool]) -> dict[str
 
 
 def _axes(outputs: int, datas: Sequence[Any], shape: tuple[int, ...], out: Any) -> Axes:
-    """The axes of ``shape`` and the steps of inputs and outputs along them."""
+    """The merged axes of ``shape`` and the strides of inputs and outputs along them."""
     steps = [broadcast_steps(data, shape) for data in datas]
     fresh = [contiguous_steps(shape)] * outputs
     steps += fresh if out is None else [broadcast_steps(out, shape)]
@@ -144,7 +144,7 @@ def _axes(outputs: int, datas: Sequence[Any], shape: tuple[int, ...], out: Any) 
 
 
 def _lines(axes: Axes, style: Style) -> Work:
-    """Plain loops: for the host, and for long computations."""
+    """The launch by plain loops, for the host and for long programs."""
     outer, columns = axes.shape[:-1], axes.shape[-1]
     rows = math.prod(outer)
     shape = geometry(style, rows, columns)
@@ -168,7 +168,7 @@ def _style(device: Device) -> Style:
 
 
 def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool]) -> Work:
-    """How a launch's threads share the elements."""
+    """How the threads of a launch share the elements."""
     dtype_of = [*program.inputs, *(node.dtype for node in program.outputs)]
     operands = tuple(
         Operand(dtype.itemsize, steps, *more)
@@ -183,7 +183,7 @@ def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool])
 
 
 def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
-    """The text of the kernel that runs ``program`` on ndarrays like these; empty where there is nothing to do."""
+    """The text of the kernel that runs ``program`` on such ndarrays; empty if there are no elements."""
     shape = broadcast_shapes(program.name, [data.shape for data in datas])
     if 0 in shape:
         return ""
@@ -204,12 +204,12 @@ def make_plan(
     out: Layout | None,
     inplace: Sequence[bool],
 ) -> Plan:
-    """Choose and compile the launch of ``program`` on arrays like these.
+    """Choose and compile the launch of ``program`` for arrays of given layouts.
 
     Args:
         operands: the inputs' layouts, on ``device``.
-        out: the output's layout where it is given; else outputs will be new, in C order.
-        inplace: which inputs are the output's memory.
+        out: the layout of an existing output; without it outputs are new, in C order.
+        inplace: flags of the inputs that share the output's memory.
 
     Raises:
         ValueError: the shapes do not broadcast.
@@ -240,7 +240,7 @@ _plans: dict[Any, Plan] = {}
 
 
 def planned(program: Program, arrays: Sequence[Array]) -> Plan:
-    """The plan of ``program`` for these arrays.
+    """The plan of ``program`` for the layouts of ``arrays``.
 
     Raises:
         DeviceError: the arrays are on different devices.
@@ -254,7 +254,7 @@ def planned(program: Program, arrays: Sequence[Array]) -> Plan:
 
 
 def plan_for(program: Program, device: Device, layouts: Sequence[Layout]) -> Plan:
-    """Make and remember the plan of ``program`` for arrays like these; raises as :func:`make_plan`."""
+    """Make and cache the plan of ``program`` for these layouts; raises as :func:`make_plan`."""
     return remember(
         _plans,
         (program, *layouts),
@@ -265,7 +265,7 @@ def plan_for(program: Program, device: Device, layouts: Sequence[Layout]) -> Pla
 def run_into(
     program: Program, device: Device, datas: Sequence[Any], scalars: Sequence[Any], out: Any
 ) -> None:
-    """Launch ``program`` on ndarrays of ``device``, its one output written to ``out``.
+    """Launch ``program`` on ndarrays of ``device`` and write its one output to ``out``.
 
     Args:
         out: one of ``datas``, or an ndarray that shares no memory with any.

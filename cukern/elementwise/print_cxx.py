@@ -1,4 +1,4 @@
-"""The C++ of an expression's graph: a line for each of its nodes."""
+"""Print an expression's graph as C++, with one statement per node."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Statement:
 
 
 def compute_type(dtype: DType) -> str:
-    """The C++ type that values of ``dtype`` have inside a kernel."""
+    """The C++ type of values of ``dtype`` inside a kernel."""
     return dtypes.info(dtypes.info(dtype).acc).cxx
 
 
 def literal(value: Scalar, dtype: DType) -> str:
-    """A constant as C++ text, exact."""
+    """A constant as exact C++ text."""
     name = compute_type(dtype)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -49,12 +49,12 @@ def literal(value: Scalar, dtype: DType) -> str:
 
 
 def _signed(value: int, suffix: str) -> str:
-    """An integer's text, which may stand behind a minus."""
+    """An integer's text, safe after a minus sign."""
     return f"({value}{suffix})" if value < 0 else f"{value}{suffix}"
 
 
 def _cast_code(name: str, source: DType, target: DType) -> str | None:
-    """The C++ of a cast of values; None where nothing changes."""
+    """The C++ of a cast of values; None if it changes nothing."""
     from_type, to_type = compute_type(source), compute_type(target)
     narrow = dtypes.info(target).cxx
     if narrow != to_type and source != target:
@@ -63,7 +63,7 @@ def _cast_code(name: str, source: DType, target: DType) -> str | None:
 
 
 def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
-    """The body of a kernel that computes the roots, and the names that hold them.
+    """The statements of a kernel that computes the roots, and the names of their values.
 
     The ``k``-th input's value is named ``a{k}``, the ``k``-th scalar ``s{k}``.
     """

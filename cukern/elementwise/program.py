@@ -1,4 +1,4 @@
-"""Programs: a graph with several outputs as one kernel, and the program of its derivative."""
+"""Programs: graphs with one or several outputs that run as one kernel, and the programs of their derivatives."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Source = tuple[Literal["cotangent", "input", "output"], int]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What one elementwise kernel computes; two equal programs are the same object.
+    """The computation of one elementwise kernel; equal programs are the same object.
 
     Attributes:
-        name: what the kernel is called.
+        name: the name of the kernel.
         outputs: the values that it stores.
         inputs: the dtypes of the arrays.
         scalars: the dtypes of the scalar arguments.
@@ -36,9 +36,9 @@ class Program:
         """The program that computes the inputs' cotangents from the outputs'.
 
         Args:
-            needs: for each input, whether its cotangent is wanted.
-            wide: for each input, whether its cotangent is stored in the accumulator's dtype,
-                because it will be summed.
+            needs: for each input, whether its cotangent is needed.
+            wide: for each input, whether its cotangent will be summed and is therefore stored in the
+                accumulator's dtype.
         """
         key = (needs, wide)
         found = self._backward.get(key)
@@ -53,7 +53,7 @@ _programs: dict[Any, Program] = {}
 def program(
     name: str, outputs: Sequence[Node], inputs: Sequence[DType], scalars: Sequence[DType] = ()
 ) -> Program:
-    """The program of these outputs."""
+    """The program with these outputs."""
     key = (name, tuple(outputs), tuple(inputs), tuple(scalars))
     found = _programs.get(key)
     if found is None:
@@ -63,14 +63,14 @@ def program(
 
 @dataclass(frozen=True)
 class Backward:
-    """How the cotangents of a program's inputs follow from those of its outputs.
+    """How to compute the cotangents of a program's inputs from those of its outputs.
 
     Attributes:
-        program: what computes them; None if they are all cotangents of the outputs as they come.
-        sources: what each input of ``program`` is.
-        scalars: which of the forward program's scalars are its scalars.
+        program: computes the cotangents; None if each equals the cotangent of an output or is None.
+        sources: for each input of ``program``, its kind (input, output or cotangent of the forward program) and index.
+        scalars: for each scalar of ``program``, its index in the forward program.
         results: for each forward input: None (no derivative), ``("cotangent", m)`` for an output's
-            cotangent as it comes, or ``("output", j)`` of ``program``.
+            cotangent itself, or ``("output", j)`` of ``program``.
     """
 
     program: Program | None
@@ -79,7 +79,7 @@ class Backward:
     results: tuple[Source | None, ...]
 
     def saved(self, what: str) -> tuple[int, ...]:
-        """The forward inputs or outputs that it reads."""
+        """The indices of the forward inputs or outputs that ``program`` reads."""
         return tuple(k for kind, k in self.sources if kind == what)
 
 
@@ -88,7 +88,7 @@ def _is_float(node: Node) -> bool:
 
 
 def _active(outputs: Sequence[Node], needs: Sequence[bool]) -> set[Node]:
-    """The nodes through which a cotangent reaches a wanted input."""
+    """The nodes through which a cotangent reaches an input whose cotangent is needed."""
     active: set[Node] = set()
     for node in order(outputs):
         wanted = (node.kind == "input" and needs[node.value]) or any(arg in active for arg in node.args)
@@ -98,7 +98,7 @@ def _active(outputs: Sequence[Node], needs: Sequence[bool]) -> set[Node]:
 
 
 def _contributions(node: Node, g: Node) -> Sequence[Node | None]:
-    """The cotangents of a node's operands from its own."""
+    """The cotangents of a node's operands, from that of the node."""
     if node.kind == "cast":
         return (g,)
     assert node.row is not None
@@ -110,7 +110,7 @@ def _contributions(node: Node, g: Node) -> Sequence[Node | None]:
 
 
 def _reverse(outputs: Sequence[Node], seeds: Sequence[Node], needs: Sequence[bool]) -> dict[Node, Node]:
-    """The cotangent of every node that one reaches."""
+    """The cotangents of all active nodes."""
     active = _active(outputs, needs)
     cotangents: dict[Node, Node] = {}
 
@@ -149,7 +149,7 @@ def _derive(forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]) -
 def roots_from(
     forward: Program, seeds: Sequence[Node], needs: tuple[bool, ...], wide: tuple[bool, ...]
 ) -> tuple[list[Node], tuple[Source | None, ...]]:
-    """The nodes of the inputs' cotangents, from those of the outputs; results as of :class:`Backward`."""
+    """The nodes of the inputs' cotangents, and the results as in :class:`Backward`."""
     cotangents = _reverse(forward.outputs, seeds, needs)
     inputs = [seed if seed.kind == "input" else None for seed in seeds]
     roots: list[Node] = []
@@ -167,7 +167,7 @@ def roots_from(
 
 
 def _saving_least(roots: list[Node], outputs: Sequence[Node], k: int, m: int) -> list[Node]:
-    """The roots with the forward outputs read instead of computed again, unless that saves more arrays."""
+    """The roots, reading forward outputs instead of recomputing them, unless that saves more arrays."""
     stored = {
         node: input_node(k + m + i, node.dtype) for i, node in enumerate(outputs) if node.kind == "call"
     }
@@ -180,10 +180,10 @@ def _saving_least(roots: list[Node], outputs: Sequence[Node], k: int, m: int) ->
 
 
 def compact(name: str, roots: Sequence[Node]) -> tuple[Program, tuple[int, ...], tuple[int, ...]]:
-    """The program of the roots that takes only what they read.
+    """The program of the roots that takes only the inputs and scalars that they read.
 
     Returns:
-        The program, and for each of its inputs and of its scalars the number that it had in the roots.
+        The program, and the former indices of its inputs and of its scalars.
     """
     leaves = [node for node in order(roots) if not node.args]
     inputs = sorted((n for n in leaves if n.kind == "input"), key=lambda n: int(n.value))

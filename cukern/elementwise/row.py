@@ -1,4 +1,4 @@
-"""The rows of the table of elementwise operations, and the Python numbers that they take beside arrays."""
+"""Rows of the table of elementwise operations, and the conversion of Python numbers among their operands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS = {
 
 
 def is_scalar(value: object) -> bool:
-    """Whether ``value`` is a Python number, which takes the dtype of the arrays beside it."""
+    """Whether ``value`` is a Python number, which takes the dtype of array operands."""
     return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
 
 
@@ -51,25 +51,25 @@ def convert_scalar(value: Scalar, dtype: DType) -> Scalar:
 
 
 class Row:
-    """One elementwise operation: its name, its C++, its derivative, and what else follows from them.
+    """One elementwise operation: its name, C++ expression and derivative.
 
     Args:
         name: the public name.
-        code: a C++ expression over the operands ``x``, ``y``, ``z``, of type ``T``. ``U`` is the
-            unsigned type whose arithmetic wraps for ``T``.
-        types: the kinds of dtype it computes in, of ``"biuf"``.
-        signature: the operands' types and the result's: ``x`` for the common one, ``b`` for bool.
-        vjp: from the cotangent ``g``, the operands and the result, all symbols, the cotangent of each
+        code: a C++ expression of the operands ``x``, ``y``, ``z``, of type ``T``. ``U`` is an unsigned type at least
+            as wide as ``T``, whose arithmetic wraps.
+        types: the kinds of dtype in which it computes, from ``"biuf"``.
+        signature: the types of the operands and the result: ``x`` for the common one, ``b`` for bool.
+        vjp: takes the cotangent ``g``, the operands and the result as symbols, and returns the cotangent of each
             operand; None where the derivative is zero or not defined.
-        codes: another ``code`` for some kinds of dtype, of ``"biuf"`` or ``"h"`` for floats of 16 bits.
-        integers: the dtype that NumPy computes integers in; None for the float of its math functions.
-        halves: whether it has a meaning for float16 and bfloat16, whose values are computed in float32.
-        simplify: may name another row and operands for special Python numbers.
-        oracle: the NumPy function of the same values, where its name is another.
-        domain: the open interval that tests and gradient checks draw operands from.
+        codes: other expressions for some kinds of dtype, from ``"biuf"``, or ``"h"`` for floats of 16 bits.
+        integers: the dtype in which NumPy computes integers; None for the float of its math functions.
+        halves: whether it is defined for float16 and bfloat16, which are computed in float32.
+        simplify: returns another row and operands for special Python numbers, or None.
+        oracle: the NumPy function with the same values, if its name differs.
+        domain: the open interval from which tests and gradient checks draw operands.
         operator: the Python operator's method.
-        names: what the operands are called in ``code``.
-        doc: the first line of the docstring; the rest follows from the row.
+        names: the names of the operands in ``code``.
+        doc: the first line of the docstring; the rest is generated.
     """
 
     def __init__(
@@ -109,19 +109,21 @@ class Row:
         return f"<elementwise function {self.name}>"
 
     def _rules(self) -> str:
-        """What a docstring says of dtypes, shapes and derivatives."""
+        """The generated part of the docstring: dtypes, shapes and derivatives."""
         kinds = _KINDS[self.types] if "x" in self.operands else "any dtype, taken as bool"
         rules = [f"Takes arrays of {kinds}, and Python numbers."]
         if len(self.operands) > 1:
             rules.append(
                 "Operands are broadcast, and promoted to a common dtype."
                 if self.result == "b"
-                else "Operands are broadcast, and promoted to a common dtype, the floating one beside integers."
+                else "Operands are broadcast, and promoted to a common dtype; a floating dtype wins over integers."
             )
         if self.types == FLOAT and self.result == "x":
-            smaller = "" if self.integers else ", or in NumPy's dtype where that is smaller"
-            rules.append(f"Integers alone are computed in the default floating dtype{smaller}.")
-        rules.append("The result is bool." if self.result == "b" else "The result has the dtype computed in.")
+            smaller = "" if self.integers else ", or in NumPy's dtype if that is smaller"
+            rules.append(f"Integers are computed in the default floating dtype{smaller}.")
+        rules.append(
+            "The result is bool." if self.result == "b" else "The result has the dtype of the computation."
+        )
         rules.append("Differentiable to any order." if self.differentiable else "Has no derivative.")
         refused = "" if self.types in (ALL, FLOAT) else " Raises TypeError for other dtypes."
         if len(self.operands) > 1:
@@ -134,10 +136,10 @@ class Row:
         return self.vjp is not None
 
     def resolve(self, operands: Sequence[DType | Scalar]) -> tuple[tuple[DType, ...], DType]:
-        """The dtypes that the operands are cast to, and the result's.
+        """The dtypes to which the operands are cast, and the result's dtype.
 
         Raises:
-            TypeError: the operation has no meaning for these dtypes.
+            TypeError: the operation is not defined for these dtypes.
         """
         common = [o for o, mark in zip(operands, self.operands, strict=True) if mark == "x"]
         dtype = self._computed(common) if common else dtypes.bool_
@@ -174,7 +176,7 @@ class Row:
 
 
 def scipys(name: str) -> Callable[..., Any]:
-    """The function of ``scipy.special`` of a name, imported when it is called: an oracle for tests."""
+    """The function ``name`` of ``scipy.special``, imported on the first call: an oracle for tests."""
 
     def oracle(*operands: Any) -> Any:
         return getattr(importlib.import_module("scipy.special"), name)(*operands)
@@ -183,7 +185,7 @@ def scipys(name: str) -> Callable[..., Any]:
     return oracle
 
 
-#: A name that is not a member's or a namespace's.
+#: A name that is not preceded by ``.``, ``->`` or ``::``, and an opening parenthesis after it.
 _WORD = re.compile(r"(?<![.\w])(?<!->)(?<!::)([A-Za-z_]\w*)(\(?)")
 
 
@@ -198,6 +200,6 @@ def _substitute(code: str, names: dict[str, str]) -> str:
 
 @cache
 def _float_of(dtype: DType) -> DType:
-    """The float that NumPy's math functions compute an integer dtype in."""
+    """The float dtype in which NumPy's math functions compute an integer dtype."""
     size = dtype.itemsize
     return dtypes.float16 if size == 1 else dtypes.float32 if size == 2 else dtypes.float64

@@ -1,4 +1,4 @@
-"""Further rows of the elementwise table: special functions, and what NumPy has beside the Array API."""
+"""Further rows of the elementwise table: special functions, and NumPy's functions outside the Array API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LGAMMA = np.vectorize(
 
 
 def _digamma_oracle(x: Any) -> Any:
-    """The derivative of lgamma by differences of a sum that converges fast: psi(x + 20) less 20 reciprocals."""
+    """The derivative of lgamma by its recurrence: an asymptotic psi(x + 20) minus 20 reciprocals."""
     big = np.asarray(x, np.float64) + 20
     series = np.log(big) - 0.5 / big - 1 / (12 * big**2) + 1 / (120 * big**4) - 1 / (252 * big**6)
     return series - np.sum([1 / (big - k) for k in range(1, 21)], axis=0)
@@ -54,19 +54,19 @@ copysign: Any = binary(
     "copysign",
     "copysign(x, y)",
     vjp=lambda g, x, y, r: (g * copysign(1.0, x) * copysign(1.0, y), None),
-    doc="The size of x with the sign of y.",
+    doc="The absolute value of x with the sign of y.",
 )
 fabs = unary(
     "fabs", "fabs(x)", vjp=lambda g, x, r: g * sign(x), doc="The absolute value, of integers as a float."
 )
-rint = unary("rint", "rint(x)", doc="The nearest integer, halves to the even one, as a float.")
+rint = unary("rint", "rint(x)", doc="x rounded to the nearest integer, halves to even, as a float.")
 signbit = unary(
     "signbit",
     "x < T(0)",
     ALL,
     "x->b",
     codes={"f": "signbit(x)", "u": "false", "b": "false"},
-    doc="Whether the sign of x is minus; -0.0 and NaN have one.",
+    doc="Whether the sign bit of x is set, also that of -0.0 and NaN.",
 )
 
 
@@ -75,7 +75,7 @@ nextafter = binary(
     "nextafter(x, y)",
     vjp=lambda g, x, y, r: (g, None),
     halves=False,
-    doc="The number after x towards y; float32 and float64.",
+    doc="The next number after x towards y; float32 and float64 only.",
 )
 fmod = binary(
     "fmod",
@@ -105,7 +105,7 @@ fmin = binary(
 
 
 def _chosen(g: Any, x: Any, y: Any, wins: Any) -> Any:
-    """The cotangent of ``x`` where it wins or ``y`` is NaN."""
+    """The cotangent of ``x`` where ``x`` wins or ``y`` is NaN."""
     return where(wins | isnan(y), g, where(equal(x, y), 0.5 * g, 0))
 
 
@@ -113,7 +113,7 @@ heaviside = binary(
     "heaviside",
     "x != x ? x : x == T(0) ? y : x < T(0) ? T(0) : T(1)",
     vjp=lambda g, x, y, r: (None, where(equal(x, 0), g, 0)),
-    doc="0 where x is below 0, 1 above, y at 0.",
+    doc="0 where x < 0, y where x == 0, 1 where x > 0.",
 )
 isposinf = unary(
     "isposinf",
@@ -136,10 +136,10 @@ gcd = binary(
     "greatest_divisor(x, y)",
     "iu",
     domain=(-2, 40),
-    doc="The greatest common divisor, at least 0.",
+    doc="The greatest common divisor, never negative.",
 )
 lcm = binary(
-    "lcm", "least_multiple(x, y)", "iu", domain=(-2, 9), doc="The least common multiple, at least 0."
+    "lcm", "least_multiple(x, y)", "iu", domain=(-2, 9), doc="The least common multiple, never negative."
 )
 deg2rad = unary(
     "deg2rad", f"x * T({_PI / 180!r})", vjp=lambda g, x, r: g * (_PI / 180), doc="Degrees in radians."
@@ -152,7 +152,7 @@ lerp = ternary(
     "x + z * (y - x)",
     vjp=lambda g, x, y, z, r: (g * (1 - z), g * z, g * (y - x)),
     oracle=lambda x, y, z: x + z * (y - x),
-    doc="The point between x and y at the fraction z of the way.",
+    doc="Linear interpolation: x + z * (y - x).",
 )
 
 # ----- special functions -----
@@ -162,7 +162,7 @@ cbrt = unary(
     "cbrt(x)",
     vjp=lambda g, x, r: g / (3 * r * r),
     domain=(0.2, 4.0),
-    doc="The cube root, of any sign.",
+    doc="The cube root, also of negative numbers.",
 )
 logaddexp2 = binary(
     "logaddexp2",
@@ -200,7 +200,7 @@ lgamma = unary(
     vjp=lambda g, x, r: g * digamma(x),
     oracle=_LGAMMA,
     domain=(0.3, 6.0),
-    doc="The logarithm of the size of the gamma function.",
+    doc="The logarithm of the absolute value of the gamma function.",
 )
 digamma: Any = unary(
     "digamma",
@@ -214,7 +214,7 @@ _polygamma: Any = binary(
     "polygamma",
     "T(polygamma_of(double(x), double(y)))",
     vjp=lambda g, n, x, r: (None, g * _polygamma(n + 1, x)),
-    doc="The x-th derivative of digamma at y, for whole numbers x.",
+    doc="The x-th derivative of digamma at y, for integers x.",
 )
 
 
@@ -223,11 +223,11 @@ def polygamma(n: int, x: Any, /) -> Any:
     """The ``n``-th derivative of digamma; digamma itself for 0.
 
     Args:
-        n: at least 0.
+        n: the order, at least 0.
         x: an array or a number; the result is NaN below -2**20. Integers are computed in float64.
 
     Raises:
-        ValueError: ``n`` is no whole number of at least 0.
+        ValueError: ``n`` is not an integer, or negative.
     """
     if not (isinstance(n, int) and n >= 0):
         raise ValueError(f"polygamma: n: expected an int of at least 0, got {n!r}")
@@ -315,7 +315,7 @@ log_sigmoid = unary(
     "-softplus(-x)",
     vjp=lambda g, x, r: g * sigmoid(-x),
     oracle=lambda x: -np.logaddexp(0, -x),
-    doc="The logarithm of sigmoid(x), exact where that is small.",
+    doc="The logarithm of sigmoid(x), accurate where it is small.",
 )
 softsign = unary(
     "softsign",
@@ -363,7 +363,7 @@ def conj(x: Array, /) -> Array:
 
 @public
 def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
-    """The quotient rounded down, and the remainder with the sign of y."""
+    """The quotient rounded down, and the remainder, which has the sign of y."""
     return floor_divide(x, y), remainder(x, y)
 
 
@@ -384,16 +384,16 @@ def _replaced(x: Any, nan: Any, high: Any, low: Any) -> Any:
 def nan_to_num(
     x: Array, /, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
-    """``x`` with numbers in place of NaN and of the infinities: by default 0, and the dtype's largest and smallest.
+    """Replace NaN and infinities in ``x``: by default with 0, and the dtype's largest and smallest number.
 
-    Differentiable by ``x`` and by what is in place of its elements, which may be arrays that broadcast to its shape.
+    Differentiable with respect to ``x`` and the replacements, which may be arrays that broadcast to its shape.
 
     Args:
-        x: any array; integers stay as they are.
-        copy: of no effect: ``x`` is never written.
-        nan: in place of NaN.
-        posinf: in place of +infinity.
-        neginf: in place of -infinity.
+        x: any array; integers are returned unchanged.
+        copy: has no effect: ``x`` is never written.
+        nan: replaces NaN.
+        posinf: replaces +infinity.
+        neginf: replaces -infinity.
     """
     x = require_array(x, "nan_to_num")
     if dtypes.info(x.dtype).kind != "f":

@@ -1,8 +1,8 @@
-"""The elementwise table: one row per operation, from which all else follows: the function, its derivatives of
-any order, operator, documentation and tests. Adding an operation is adding a row.
+"""The elementwise table: one row per operation. The row determines the function, its derivatives of any order, its
+operator, documentation and tests, so adding an operation means adding a row.
 
 ``code`` is C++ over the operands ``x``, ``y``, ``z`` of type ``T``. ``vjp`` takes the cotangent ``g``, the
-operands and the result, as symbols. Where a derivative jumps, the row says what it is at the jump.
+operands and the result, as symbols. Where a derivative jumps, ``doc`` states its value at the jump.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _ERF, _ERFC = np.vectorize(math.erf, otypes="d"), np.vectorize(math.erfc, otypes
 
 
 def _wrapping(operator: str, **more: str) -> dict[str, str]:
-    """Integer arithmetic that wraps around, as NumPy's: C++ leaves it undefined for signed types."""
+    """Integer arithmetic that wraps around as in NumPy; signed overflow is undefined in C++."""
     return {"i": f"T(U(x) {operator} U(y))", "u": f"T(U(x) {operator} U(y))", **more}
 
 
 def _ties(g: Any, x: Any, y: Any, chosen: Any) -> Any:
-    """The cotangent of ``x`` where it is ``chosen`` over ``y``: shared equally where they are the same."""
+    """The cotangent of ``x`` where ``x`` is ``chosen`` over ``y``; equal operands share it equally."""
     return where(chosen, g, where(x == y, 0.5 * g, 0))
 
 
@@ -40,7 +40,7 @@ add = binary(
     codes=_wrapping("+", b="x || y"),
     vjp=lambda g, x, y, r: (g, g),
     operator="__add__",
-    doc="The sum x + y; of bools, logical or.",
+    doc="The sum x + y; logical or for bools.",
 )
 subtract = binary(
     "subtract",
@@ -58,7 +58,7 @@ multiply = binary(
     codes=_wrapping("*", b="x && y"),
     vjp=lambda g, x, y, r: (g * y, g * x),
     operator="__mul__",
-    doc="The product x * y; of bools, logical and.",
+    doc="The product x * y; logical and for bools.",
 )
 divide = binary(
     "divide",
@@ -66,7 +66,7 @@ divide = binary(
     integers=dtypes.float64,
     vjp=lambda g, x, y, r: (g / y, -(g / y) * r),
     operator="__truediv__",
-    doc="The quotient x / y; of integers, in the default floating dtype.",
+    doc="The quotient x / y; in the default floating dtype for integers.",
 )
 floor_divide = binary(
     "floor_divide",
@@ -88,7 +88,7 @@ remainder = binary(
 
 
 def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
-    """Exponents with a cheaper row of the same value."""
+    """A cheaper row with the same value, for some exponents."""
     x, y = operands
     if type(y) not in (int, float):
         return None
@@ -139,7 +139,7 @@ abs = unary(
     operator="__abs__",
     doc="The absolute value; its derivative at 0 is 0.",
 )
-sign: Unary = unary("sign", "sign_of(x)", NUMERIC, doc="-1, 0 or 1; NaN of NaN.")
+sign: Unary = unary("sign", "sign_of(x)", NUMERIC, doc="The sign of x: -1, 0 or 1; NaN for NaN.")
 square = unary(
     "square",
     "x * x",
@@ -179,7 +179,7 @@ log1p = unary(
     "log1p(x)",
     vjp=lambda g, x, r: g / (x + 1),
     domain=(-0.8, 3.0),
-    doc="log(1 + x), exact near 0.",
+    doc="log(1 + x), accurate near 0.",
 )
 log2 = unary(
     "log2",
@@ -276,7 +276,7 @@ hypot: Any = binary(
 )
 sinh = unary("sinh", "sinh(x)", vjp=lambda g, x, r: g * cosh(x), doc="The hyperbolic sine.")
 cosh: Unary = unary("cosh", "cosh(x)", vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")
-# Of x and not of the result, which has no digits left of 1 - r * r where that is small.
+# The derivative uses x, because 1 - r * r loses all digits of the result r where it is small.
 tanh = unary(
     "tanh",
     "tanh(x)",
@@ -288,7 +288,7 @@ _logistic_density: Any = unary(
     "T(1) / (T(2) + exp(x) + exp(-x))",
     vjp=lambda g, x, r: -g * r * tanh(0.5 * x),
     oracle=lambda x: 1 / (2 + 2 * np.cosh(x)),
-    doc="The derivative of sigmoid, sigmoid(x) * sigmoid(-x), exact where that is small.",
+    doc="The derivative of sigmoid, sigmoid(x) * sigmoid(-x), accurate where it is small.",
 )
 asinh = unary(
     "asinh",
@@ -359,7 +359,7 @@ erfc: Unary = unary(
     codes={"h": "erfc_of_half(x)"},
     vjp=lambda g, x, r: -g * (2 / math.sqrt(math.pi)) * exp(-x * x),
     oracle=_ERFC,
-    doc="1 - erf(x), exact where that is small.",
+    doc="1 - erf(x), accurate where it is small.",
 )
 
 # ----- rounding -----
@@ -374,7 +374,7 @@ round = Rounding(
     "x->x",
     codes=dict.fromkeys("iu", "x"),
     bools=dtypes.float16,
-    doc="The nearest integer, halves to the even one; or the nearest number of ``decimals`` decimal places.",
+    doc="x rounded to ``decimals`` decimal places, halves to even.",
 )
 
 # ----- comparison and choice -----
@@ -401,12 +401,12 @@ where: Choice = Choice(
     ALL,
     "bxx->x",
     vjp=lambda g, c, x, y, r: (None, where(c, g, 0), where(c, 0, g)),
-    doc="y where x is true, else z; of x alone, the places where it is true, as nonzero gives them.",
+    doc="y where x is true, else z; with x alone, the indices of its true elements, as nonzero.",
 )
 
 
 def _one_bound(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
-    """``clip`` without one bound or both; Python integers that no element is beyond are none, as in NumPy."""
+    """``clip`` with fewer bounds: Python integers beyond the dtype's range are no bounds, as in NumPy."""
     x, low, high = operands
     if (type(low) is int or type(high) is int) and getattr(x, "dtype", None) in dtypes.INTS:
         limits = np.iinfo(x.dtype)
@@ -430,7 +430,7 @@ clip = Bounded(
         where((x < low) & (low <= high), g, 0),
         where((x > high) | (low > high), g, 0),
     ),
-    doc="x, but at least min and at most max; its derivative at a bound is 1.",
+    doc="x limited to the range from min to max; its derivative at a bound is 1.",
 )
 equal = binary("equal", "x == y", ALL, "xx->b", operator="__eq__", doc="Whether x == y.")
 not_equal = binary("not_equal", "x != y", ALL, "xx->b", operator="__ne__", doc="Whether x != y.")
@@ -460,18 +460,18 @@ isfinite = unary(
 
 logical_and = binary("logical_and", "x && y", ALL, "bb->b", doc="Whether both are true.")
 logical_or = binary("logical_or", "x || y", ALL, "bb->b", doc="Whether one or both are true.")
-logical_xor = binary("logical_xor", "x != y", ALL, "bb->b", doc="Whether one and not both is true.")
+logical_xor = binary("logical_xor", "x != y", ALL, "bb->b", doc="Whether exactly one is true.")
 logical_not = unary("logical_not", "!x", ALL, "b->b", doc="Whether x is false.")
 bitwise_and = binary("bitwise_and", "T(x & y)", INTEGER, operator="__and__", doc="The bits set in both.")
 bitwise_or = binary("bitwise_or", "T(x | y)", INTEGER, operator="__or__", doc="The bits set in one or both.")
-bitwise_xor = binary("bitwise_xor", "T(x ^ y)", INTEGER, operator="__xor__", doc="The bits set in one only.")
+bitwise_xor = binary("bitwise_xor", "T(x ^ y)", INTEGER, operator="__xor__", doc="The bits set in exactly one.")
 bitwise_invert = unary(
     "bitwise_invert",
     "T(~x)",
     INTEGER,
     codes={"b": "!x"},
     operator="__invert__",
-    doc="The bits that are not set.",
+    doc="The bits of x inverted.",
 )
 bitwise_left_shift = binary(
     "bitwise_left_shift",
@@ -481,7 +481,7 @@ bitwise_left_shift = binary(
     oracle="left_shift",
     domain=(0, 7),
     operator="__lshift__",
-    doc="The bits of x moved y places up.",
+    doc="The bits of x shifted left by y.",
 )
 bitwise_right_shift = binary(
     "bitwise_right_shift",
@@ -491,5 +491,5 @@ bitwise_right_shift = binary(
     oracle="right_shift",
     domain=(0, 7),
     operator="__rshift__",
-    doc="The bits of x moved y places down; the sign stays.",
+    doc="The bits of x shifted right by y; the sign stays.",
 )

@@ -1,4 +1,4 @@
-"""Kernels: templates compiled for a device, and launches whose arguments are checked against the signature."""
+"""Kernels: templates compiled for a device, and launches with arguments checked against the signature."""
 
 from .bound import BoundKernel as BoundKernel
 from .kernel import Kernel as Kernel

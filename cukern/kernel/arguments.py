@@ -1,4 +1,4 @@
-"""What a launch may pass: each argument checked against its parameter, once, before anything runs."""
+"""The checks of a launch: each argument against its parameter, before anything runs."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def _integer(param: Param, dtype: dtypes.DType, where: str) -> Converter:
 
 
 def _number(value: Any, where: str) -> bool | int | float:
-    """A Python number of anything that is one, 0-d arrays included."""
+    """``value`` as a Python number; 0-d arrays are numbers too."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, (np.generic, np.ndarray, Array)):
         masked = isinstance(value, np.ma.MaskedArray)
         if value.ndim == 0 and value.dtype in dtypes.ALL and not masked:
-            # A launch tells the tapes of its arguments.
+            # Not ``item``: a launch itself reports its arguments to tapes.
             number = value._number() if isinstance(value, Array) else value.item()
             return number if isinstance(number, (bool, int)) else float(number)
     elif hasattr(value, "__index__"):
@@ -81,7 +81,7 @@ def _scalar(param: Param, where: str) -> Converter:
 def _check_array(value: Any, param: Param, device: Device, where: str) -> None:
     if not isinstance(value, Array):
         raise LaunchError(f"{where}: expected an array for {param.type_text}, got {_describe(value)}")
-    # An array of a type that is the kernel's own goes by its bytes.
+    # A pointer to the kernel's own struct takes an array of bytes.
     wanted = dtypes.uint8 if param.dtype is None else param.dtype
     if value.dtype != wanted:
         raise LaunchError(
@@ -139,7 +139,7 @@ def _view(param: Param, device: Device, where: str) -> Converter:
 
 
 def _overlaps_itself(data: Any) -> bool:
-    """Whether two elements of an ndarray may lie on the same memory."""
+    """Whether two elements of an ndarray may share memory."""
     reach = int(data.itemsize)
     for step, size in sorted((abs(s), n) for n, s in zip(data.shape, data.strides, strict=True) if n > 1):
         if step < reach:
@@ -160,7 +160,7 @@ def _struct(param: Param, where: str) -> Converter:
 
 
 def converters(signature: Signature, device: Device) -> list[Converter]:
-    """For each parameter, what turns an argument into the value that a device launches with."""
+    """For each parameter, the function that checks an argument and converts it to a launch value."""
     made: list[Converter] = []
     for param in signature.params:
         where = f"{signature.name}: argument {param.name}"
@@ -183,7 +183,7 @@ def address(data: Any) -> int:
 
 
 def _bounds(data: Any) -> tuple[int, int]:
-    """The addresses that the elements of a CuPy array lie between."""
+    """The lowest and the highest address of the elements of a CuPy array."""
     start = int(data.data.ptr)
     spans = [(n - 1) * step for n, step in zip(data.shape, data.strides, strict=True)]
     low = start + sum(span for span in spans if span < 0)
@@ -191,7 +191,7 @@ def _bounds(data: Any) -> tuple[int, int]:
 
 
 def _overlap(a: Any, b: Any) -> bool:
-    """Whether two ndarrays of one device lie in overlapping spans of memory."""
+    """Whether the address ranges of two ndarrays of one device overlap."""
     if isinstance(a, np.ndarray):
         return np.may_share_memory(a, b)
     if not (a.size and b.size):
@@ -202,7 +202,7 @@ def _overlap(a: Any, b: Any) -> bool:
 
 
 def plain(signature: Signature, args: Sequence[Any], values: Sequence[Any]) -> bool:
-    """Whether arguments of the same layouts and types can be launched as they are, by addresses and numbers."""
+    """Whether arguments of this form can be launched by addresses and numbers, without conversion."""
     for param, arg, value in zip(signature.params, args, values, strict=True):
         if param.kind not in ("pointer", "scalar") or (
             param.kind == "scalar" and param.dtype is not None and dtypes.info(param.dtype).extension
@@ -216,7 +216,7 @@ def plain(signature: Signature, args: Sequence[Any], values: Sequence[Any]) -> b
 
 
 def check_spans(signature: Signature, args: Sequence[Any], written: Sequence[int]) -> None:
-    """:func:`check_overlap` of contiguous arrays of a GPU, by their addresses.
+    """:func:`check_overlap` for contiguous arrays of a GPU, by their addresses.
 
     Raises:
         LaunchError: naming both arguments.

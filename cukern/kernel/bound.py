@@ -1,4 +1,4 @@
-"""A kernel compiled for one device, and its launches: checked once for a form of arguments, then replayed."""
+"""A kernel compiled for one device, and its launches: checked once per form of arguments, then replayed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..text import render, signature
 from . import arguments
 
 Dim3 = tuple[int, int, int]
-#: Forms of arguments that a kernel remembers to have checked.
+#: The most forms of checked arguments that a kernel remembers.
 _CAPACITY = 4096
 
 
 def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
-    """``value``, an integer or a tuple, list or 1-D array of them, as three sizes, the missing ones 1.
+    """Convert an integer, or a tuple, list or 1-D array of integers, to three sizes; missing ones are 1.
 
     Raises:
-        LaunchError: not one to three integers that are at least 0.
+        LaunchError: ``value`` is not one to three non-negative integers.
     """
     several = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
     given: tuple[Any, ...] = tuple(cast("Sequence[int]", value)) if several else (value,)
@@ -40,14 +40,14 @@ def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
 
 
 class BoundKernel:
-    """A kernel whose template variables are all bound, compiled for one device.
+    """A kernel compiled for one device, with all template variables bound.
 
     Attributes:
-        device: the device that it runs on.
-        rendered: the text and the variables that it was rendered from.
+        device: the device on which it runs.
+        rendered: the text, and the variables from which it was rendered.
         signature: the parsed name and parameters.
-        block: threads of a block along x, y and z.
-        function: what the device compiled; it launches checked values without a check of its own.
+        block: threads per block along x, y and z.
+        function: the compiled function, which launches values without checking them.
     """
 
     def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
@@ -69,19 +69,19 @@ class BoundKernel:
 
     @property
     def attributes(self) -> Mapping[str, int]:
-        """CUDA's function attributes, those that the device knows."""
+        """CUDA's function attributes, as far as the device knows them."""
         return self.function.attributes
 
     def __call__(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> None:
         """Launch on the current stream.
 
         Args:
-            args: one argument a parameter: an Array (or None, a null pointer), a number, or ``bytes``.
-            grid: blocks along x, y and z; a zero launches nothing.
-            shared: bytes of dynamic shared memory a block.
+            args: one argument per parameter: an Array (or None for a null pointer), a number, or ``bytes``.
+            grid: blocks along x, y and z; with a 0 nothing is launched.
+            shared: bytes of dynamic shared memory per block.
 
         Raises:
-            LaunchError: an argument does not fit its parameter, or the launch its device.
+            LaunchError: an argument does not fit its parameter, or the launch does not fit the device.
             KernelFault: the kernel failed while it ran.
         """
         if not self.device.is_current():
@@ -110,7 +110,7 @@ class BoundKernel:
         self._check_launch(blocks, shared)
         try:
             self.function(blocks, self.block, shared, values)
-        finally:  # a kernel that fails on the way has written what it has
+        finally:  # a kernel that fails may already have written
             self._bump(args)
         if key and arguments.plain(self.signature, args, values):
             if len(self._prepared) >= _CAPACITY:
@@ -119,7 +119,7 @@ class BoundKernel:
             self._prepared[grid, shared, *_forms(args)] = made
 
     def _launch_again(self, launch: Prepared, args: Sequence[Any]) -> bool:
-        """Launch on a GPU what a call of the same form has checked; False where a number needs more care."""
+        """Launch on a GPU with arguments of a checked form; return False if a number has to be checked again."""
         arguments.check_spans(self.signature, args, self._written)
         pairs = zip(self._converters, args, strict=True)
         values = [
@@ -162,7 +162,7 @@ class BoundKernel:
 
 
 def _forms(args: Sequence[Any]) -> list[Any]:
-    """What the checks of a launch depend on: layouts, and the types of what are no arrays."""
+    """The form of arguments, on which the checks depend: layouts of arrays, and types of other arguments."""
     return [arg._layout or arg._planned() if isinstance(arg, Array) else type(arg) for arg in args]
 
 
@@ -192,7 +192,7 @@ def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.
 
 
 def compile_error(log: str, rendered: render.Rendered, target: object) -> CompileError:
-    """The error of a text that does not compile, with the line of the template that it is about."""
+    """The error for a text that does not compile, with the template's line of the first error."""
     parts = [f"{rendered.template} does not compile for {target}", log.strip()]
     spot = render.locate(log)
     if spot is not None:

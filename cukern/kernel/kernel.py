@@ -1,4 +1,4 @@
-"""Kernels: templates, rendered per dtype and block size, compiled for a device, launched typed."""
+"""Kernels: templates rendered per dtype and block size, compiled for a device, and launched with checked types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .sizes import LARGEST_INDEX
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
 
 
-#: All kernels: a child of a fork has not the threads that held the locks of some.
+#: All kernels. A forked child drops their locks, because the threads that held them do not exist there.
 _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
 
@@ -35,25 +35,25 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Kernel:
-    """A CUDA C++ kernel as a Jinja2 template, the same for both devices.
+    """A CUDA C++ kernel, written as a Jinja2 template for all devices.
 
     Kernels of a stream run in the order of their launches. On GPUs of compute capability 9 and later (driver 12.3 and
-    later) a launch begins while the kernel before it ends, unless its text has ``__restrict__`` or ``__ldg``, which
-    allow reading too early: compiled for them, such a kernel begins with a wait (``griddepcontrol.wait``), which
-    neither :meth:`source` nor :meth:`ptx` show.
+    later) a kernel begins while the previous one ends, and first waits for its writes (``griddepcontrol.wait``, which
+    neither :meth:`source` nor :meth:`ptx` show). A text with ``__restrict__`` or ``__ldg`` allows reads before that
+    wait, and is launched without the overlap.
 
-    A kernel has no derivative. Where an argument is an array that a tape tracks, the tape remembers what the kernel
-    wrote: its values are free to use, and a gradient through it is a :class:`GradientError`. Call the kernel in the
-    ``forward`` of a :class:`Function`, or pass it :func:`stop_gradient` of what is constant.
+    A kernel has no derivative. If an argument is an array that a tape tracks, the kernel's outputs can be used, but a
+    gradient through them is a :class:`GradientError`. Call the kernel in the ``forward`` of a :class:`Function`, or
+    pass it :func:`stop_gradient` of constant arrays.
 
     Args:
         source: the kernel's text (anything with a line break or a brace), the name of a template,
             or a ``Path`` to a file.
-        block: threads of a block: an integer, or up to three for x, y and z.
-        name: what the compiled symbol is called, for a template that writes ``<< name >>``.
-        variables: template variables. ``elem`` may be a dtype; unset, it is the dtype of the first
+        block: threads per block: an integer, or up to three for x, y and z.
+        name: the name of the kernel, on which the variable ``name`` in ``<< name >>`` is based.
+        variables: template variables. ``elem`` may be a dtype; by default it is the dtype of the first
             array of each call. ``acc``, ``index``, ``vec``, ``block``, ``block_x``, ``block_y``,
-            ``block_z`` and ``name`` are set from the rest unless they are given.
+            ``block_z`` and ``name`` follow from the others unless they are given.
 
     Raises:
         TemplateError: there is no such template.
@@ -93,7 +93,7 @@ class Kernel:
         self.block = as_dim3(block, "block")
         self.variables = copy.deepcopy(variables)
         self._bound: dict[Any, BoundKernel] = {}
-        #: Held by the thread that compiles a form, while others want the same.
+        #: For each form, the lock that the thread holds which compiles it.
         self._making: dict[Any, threading.Lock] = {}
         _KERNELS.add(self)
 
@@ -101,7 +101,7 @@ class Kernel:
         return f"Kernel({self.template!r}, block={self.block}, {render.describe(self.variables)})"
 
     def _resolve(self, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], Dim3]:
-        """All template variables, and the block."""
+        """All template variables, and the block size."""
         bound = {**self.variables, **overrides}
         block = as_dim3(bound.pop("block", self.block), "block")
         words = [self.name]
@@ -129,16 +129,16 @@ class Kernel:
         return _remake, (type(self), source, self.block, self.name, self.variables)
 
     def bind(self, device: Device | str | None = None, /, **overrides: Any) -> BoundKernel:
-        """Render and compile, or find what an earlier call compiled.
+        """Render and compile the kernel, or return the result of an earlier call.
 
         Args:
-            device: where it will run; the current device if None.
+            device: the device on which to run; the current device if None.
             overrides: template variables, and ``block``.
 
         Raises:
             TemplateError: the template cannot be rendered.
             CompileError: the rendered text does not compile.
-            LaunchError: the block is more than the device takes.
+            LaunchError: the block is larger than the device allows.
         """
         device = current() if device is None else Device(device)
         if not isinstance(overrides.get("block", 0), int):
@@ -166,7 +166,7 @@ class Kernel:
         return (arrays[0].device if arrays else current()), overrides
 
     def _refuse_packed(self, args: Sequence[Any]) -> None:
-        """Say how arguments that come in a tuple, as in CuPy's order, are written here."""
+        """Raise an error with the right call if arguments come in a tuple, as in CuPy."""
         if len(args) == 3 and isinstance(args[2], (tuple, list)):
             raise LaunchError(
                 f"{self.name}: arguments come one by one, and the grid and the block by name: CuPy's "
@@ -183,19 +183,19 @@ class Kernel:
         """Launch on the device of the arrays.
 
         Args:
-            args: one argument a parameter. ``const T*`` and ``T*`` take an Array of that dtype, made
-                contiguous for a read, or None; ``View`` takes any strides; a scalar is cast to the
-                declared type; a struct takes ``bytes``.
+            args: one argument per parameter. ``const T*`` and ``T*`` take None or an Array of that dtype, which for
+                ``const T*`` is made contiguous; ``View`` takes any strides; a scalar is cast to the declared type; a
+                struct takes ``bytes``.
             grid: blocks along x, y and z. None: one thread for each element of the first written
                 array, or of the first array.
-            shared: bytes of dynamic shared memory a block.
+            shared: bytes of dynamic shared memory per block.
             overrides: template variables, and ``block``, for this call.
 
         Raises:
             TemplateError, CompileError: as :meth:`bind`.
-            LaunchError: an argument does not fit its parameter, or the launch its device.
-            KernelFault: the kernel failed while it ran; on the host also if it wrote beside an array or beyond
-                ``shared``, or took longer than ``CUKERN_KERNEL_TIMEOUT`` (60 seconds).
+            LaunchError: an argument does not fit its parameter, or the launch does not fit the device.
+            KernelFault: the kernel failed while it ran; on the host also if it wrote outside an array or beyond
+                ``shared``, or took longer than ``CUKERN_KERNEL_TIMEOUT`` (60 seconds by default).
         """
         device, overrides = self._defaults(args, overrides)
         bound = self.bind(device, **overrides)
@@ -226,10 +226,10 @@ class Kernel:
         return render.render(self.template, self._resolve(overrides)[0]).text
 
     def ptx(self, *args: Any, arch: str = "sm_90", **overrides: Any) -> str:
-        """The PTX that NVRTC makes of :meth:`source`; needs no GPU.
+        """The PTX to which NVRTC compiles :meth:`source`; needs no GPU.
 
         Args:
-            arch: the virtual architecture to compile for.
+            arch: the architecture for which to compile.
 
         Raises:
             TemplateError, CompileError: as :meth:`bind`.
@@ -260,7 +260,7 @@ def _element(elem: Any, argument: str) -> dtypes.DType:
 
 
 def _freeze(value: Any, name: str) -> Any:
-    """A hashable stand-in of a template variable, different for what renders differently."""
+    """A hashable key of a template variable, distinct for values that render differently."""
     if isinstance(value, dict):
         return dict, tuple((key, _freeze(item, name)) for key, item in value.items())
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""What every family's plan is: a launch for arrays of given layouts, made once and replayed; and where it is kept."""
+"""The base class of plans, launches that are made once per layouts of arrays and replayed, and their caches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import DeviceError
 
 K = TypeVar("K")
 V = TypeVar("V")
-#: What a cache holds before it starts anew: a process that meets ever new shapes must not grow on.
+#: The size at which a cache is emptied, so that a process with ever new shapes does not grow.
 _CAPACITY = 8192
 
 
@@ -32,20 +32,20 @@ _HERE = nullcontext()
 
 
 def on(device: Device) -> AbstractContextManager[object]:
-    """A with-block in which ``device`` is the current one, at no cost where it is that already."""
+    """A with-block in which ``device`` is the current one; free if it is already."""
     if device.which is None or device.index == device.which():
         return _HERE
     return device.activate()
 
 
 def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
-    """Memory of ``device`` as an ndarray in C order, its elements not set."""
+    """An uninitialized ndarray of ``device`` in C order."""
     with on(device):
         return device.backend.empty(shape, dtype)
 
 
 def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
-    """Memory of ``device`` as an ndarray in C order, its bytes 0."""
+    """An ndarray of ``device`` in C order, with all bytes 0."""
     made = allocate(device, shape, dtype)
     with device.activate():
         raw(made)[...] = 0
@@ -53,7 +53,7 @@ def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
 
 
 def raw(data: Any) -> Any:
-    """The same memory in a dtype that every array library moves about: bfloat16 as uint16."""
+    """The same memory in a dtype that every array library can copy: bfloat16 as uint16."""
     row = dtypes.info(data.dtype)
     return data.view(row.bits) if row.extension else data
 
@@ -74,13 +74,13 @@ def one_device(name: str, arrays: Sequence[Array]) -> Device:
 class Plan:
     """A launch for arrays of given layouts.
 
-    It is chosen, compiled and checked once; a call makes the results and replays the launch.
+    It is chosen, compiled and checked once; a call allocates the results and replays the launch.
 
     Attributes:
-        device: where it runs.
-        which: tells the index of the current GPU; None on the host.
-        layouts: of the results.
-        launch: the kernel, prepared; it takes the operands of the arrays, and of the results. None where there is
+        device: the device on which it runs.
+        which: returns the index of the current GPU; None on the host.
+        layouts: the layouts of the results.
+        launch: the prepared kernel, which takes the operands of the arrays and of the results; None if there is
             nothing to do.
     """
 
@@ -91,7 +91,7 @@ class Plan:
         self.which: Callable[[], int] | None = device.which
 
     def __call__(self, *arrays: Array) -> Array:
-        """The one result, a new array."""
+        """Launch and return the single result, a new array."""
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self(*arrays)

@@ -1,4 +1,4 @@
-"""The axes that a kernel walks, and the steps in elements of its operands along them."""
+"""The axes that a kernel walks, and the strides of its operands along them, in elements."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Strides = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Axes:
-    """The axes that a kernel walks: sizes, and for each operand its steps in elements."""
+    """The axes that a kernel walks: sizes, and the strides of each operand in elements."""
 
     shape: tuple[int, ...]
     steps: tuple[Strides, ...]
 
 
 def collapse(shape: Sequence[int], steps: Sequence[Strides], by: Strides | None = None) -> Axes:
-    """The same elements with as few axes as do.
+    """Describe the same elements with as few axes as possible.
 
-    Axes of size 1 are dropped, and neighbours merged that every operand steps through as one.
+    Axes of size 1 are dropped, and neighbouring axes that are contiguous for every operand are merged.
 
     Args:
         shape: the sizes of the axes, none 0.
-        steps: the steps of each operand.
-        by: an operand's steps; the axes are put in the order of their sizes, largest first.
+        steps: the strides of each operand.
+        by: an operand's strides, by which the axes are sorted, largest first.
     """
     axes = [i for i, n in enumerate(shape) if n != 1]
     if by is not None:
@@ -49,7 +49,7 @@ def collapse(shape: Sequence[int], steps: Sequence[Strides], by: Strides | None 
 
 
 def contiguous_steps(shape: Sequence[int]) -> Strides:
-    """The steps in elements of an array in C order."""
+    """The strides of an array in C order, in elements."""
     steps = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):
         steps[i] = steps[i + 1] * shape[i + 1]
@@ -57,17 +57,17 @@ def contiguous_steps(shape: Sequence[int]) -> Strides:
 
 
 def broadcast_steps(data: Any, shape: tuple[int, ...]) -> Strides:
-    """The steps in elements of ``data`` broadcast to ``shape``."""
+    """The strides of ``data`` broadcast to ``shape``, in elements."""
     size = data.dtype.itemsize
     own = [0 if n == 1 else stride // size for n, stride in zip(data.shape, data.strides, strict=True)]
     return (0,) * (len(shape) - len(own)) + tuple(own)
 
 
 def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that the shapes broadcast to.
+    """The shape to which the shapes broadcast.
 
     Raises:
-        ValueError: they do not.
+        ValueError: they do not broadcast.
     """
     made = list(shapes[0])
     for shape in shapes[1:]:
@@ -82,17 +82,17 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
 
 
 def needs_64_bits(axes: Axes) -> bool:
-    """Whether an index or an offset may pass what 32 bits hold."""
+    """Whether an index or an offset may exceed 32 bits."""
     spans = [math.prod(axes.shape)]
     spans += [sum(abs(s) * n for s, n in zip(steps, axes.shape, strict=True)) for steps in axes.steps]
     return max(spans) > LARGEST_INDEX
 
 
 def repeated(data: Any) -> bool:
-    """Whether elements of an ndarray may share their memory, as those of a broadcast view do."""
+    """Whether elements of an ndarray may share memory, as in a broadcast view."""
     return overlapping(data.shape, data.strides, data.dtype.itemsize)
 
 
 def step_kind(step: int) -> str:
-    """How a template writes a step: ``"unit"``, ``"zero"`` or ``"any"``."""
+    """The kind of a stride in templates: ``"unit"``, ``"zero"`` or ``"any"``."""
     return {1: "unit", 0: "zero"}.get(step, "any")

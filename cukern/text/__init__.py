@@ -1,1 +1,1 @@
-"""Kernel text: templates rendered to CUDA C++, and what is read off that text."""
+"""Kernel text: render templates to CUDA C++, and parse the signature of that text."""

@@ -1,7 +1,7 @@
-"""Where each line of a rendered text comes from.
+"""``#line`` directives for rendered texts.
 
-While Jinja reads a template, every piece of its text gets a mark with the template's name and line; when the
-text is rendered, the marks become ``#line`` directives where the lines stop following one another.
+While Jinja parses a template, every piece of its text gets a mark with the template's name and line. After
+rendering, a mark becomes a ``#line`` directive where its line does not follow the previous one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 
 _OPEN, _CLOSE = "\x01", "\x02"
-# What these hold is a value that the template may still change or compare; marks would be in the way.
+# The content of these blocks is a value that the template may still change or compare, so it gets no marks.
 _HOLDS = {"macro": "endmacro", "call": "endcall", "filter": "endfilter", "set": "endset"}
 
 _names: list[str] = []
@@ -43,7 +43,7 @@ def _marked(tokens: list[Token], number: int) -> Iterator[Token]:
 
 
 def _assigns(tokens: list[Token], i: int) -> bool:
-    """Whether the ``set`` at ``i`` is ``set name = value``, not the block form."""
+    """Whether the ``set`` at ``i`` is ``set name = value`` rather than the block form."""
     while tokens[i].type != "block_end":
         if tokens[i].type == "assign":
             return True
@@ -52,7 +52,7 @@ def _assigns(tokens: list[Token], i: int) -> bool:
 
 
 def place_directives(text: str) -> str:
-    """``text`` with its marks made ``#line`` directives."""
+    """Replace the marks in ``text`` by ``#line`` directives."""
     out: list[str] = []
     expected: tuple[int, int] | None = None
     name, line = 0, 1
@@ -78,7 +78,7 @@ def place_directives(text: str) -> str:
         continued = code.endswith("\\")
         line += 1
         expected = None if expected is None or continued else (expected[0], expected[1] + 1)
-        # A compiler passes over the directives of a group that it skips.
+        # A compiler ignores directives in a conditional group that it skips.
         if code.lstrip().startswith(("#endif", "#else", "#elif")):
             expected = None
     return "\n".join(out)

@@ -1,8 +1,8 @@
-"""The one Jinja environment: a template and its variables give the text of a kernel.
+"""Render templates and their variables to the text of kernels, with one Jinja environment.
 
-``<< value >>`` writes a value, ``<% statement %>`` runs one, ``<# comment #>`` is left out. An
-unbound variable is an error. The text carries ``#line`` directives, so that a compiler's message
-names the template's own line.
+``<< value >>`` inserts a value, ``<% statement %>`` runs a statement, ``<# comment #>`` is left out. An
+unbound variable is an error. The text has ``#line`` directives, so that compiler messages name lines of the
+template.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BFLOAT16_WORDS = ("__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat1
 
 @dataclass(frozen=True)
 class Rendered:
-    """The text of a kernel and what it was rendered from."""
+    """The text of a kernel, and the template and variables from which it was rendered."""
 
     text: str
     template: str
@@ -39,7 +39,7 @@ class Rendered:
 
 
 class _Sources(jinja2.BaseLoader):
-    """Templates given as strings, and folders that a user adds, before the library's own."""
+    """Loads templates from strings, then from folders that a user added, then from the library's folder."""
 
     def __init__(self) -> None:
         self.strings: dict[str, str] = {}
@@ -105,7 +105,7 @@ def add_templates(folder: str | Path) -> None:
 
 
 def add_source(source: str, label: str) -> str:
-    """Make a string a template; the name it is known by is returned, the same for the same string."""
+    """Register a string as a template; return its name, which is the same for the same string."""
     with _lock:
         name = f"<{label}>"
         if _sources.strings.setdefault(name, source) != source:
@@ -134,20 +134,20 @@ def _missing(name: str) -> TemplateError:
 
 
 def is_own(template: str) -> bool:
-    """Whether a template is the library's own, and not a user's string or file."""
+    """Whether a template is the library's own, not a user's string or file."""
     path = _sources.find(template)
     return template not in _sources.strings and path is not None and path.is_relative_to(TEMPLATES)
 
 
 def excerpt(text: str, line: int, around: int = 3) -> str:
-    """The lines about ``line`` (counted from 1), numbered, that line marked."""
+    """The lines around ``line`` (counted from 1), numbered, with that line marked."""
     lines = text.split("\n")
     shown = range(max(1, line - around), min(len(lines), line + around) + 1)
     return "\n".join(f"{'>' if n == line else ' '} {n:4d} | {lines[n - 1]}" for n in shown)
 
 
 def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> TemplateError:
-    """What went wrong, the template's line about it, and the variables."""
+    """The error of a rendering, with the template's line and the variables."""
     name, line = template, None
     syntax = isinstance(error, jinja2.TemplateSyntaxError)
     if isinstance(error, jinja2.TemplateSyntaxError):
@@ -180,7 +180,7 @@ def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> T
 
 
 def _template_of(filename: str, template: str) -> str | None:
-    """The name of the template that Jinja's frames give ``filename`` to; strings have none of their own."""
+    """The template whose file name in Jinja's frames is ``filename``; string templates have no file name."""
     if filename == "<template>":
         return template
     for folder in _sources.folders:
@@ -198,7 +198,7 @@ def describe(variables: Mapping[str, Any]) -> str:
     return ", ".join(shown) or "none"
 
 
-# Comments and strings are passed over.
+# A word outside comments and strings.
 _WORD = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|(\w+)""")
 
 
@@ -208,15 +208,15 @@ def _words(text: str) -> set[str]:
 
 
 def render(template: str, variables: Mapping[str, Any]) -> Rendered:
-    """Render a template, the prelude before it.
+    """Render a template, preceded by the prelude.
 
     Args:
-        template: the name of a template, from a folder or from :func:`add_source`.
+        template: the name of a template, in a folder or from :func:`add_source`.
         variables: the template's variables.
 
     Raises:
-        TemplateError: no such template, a syntax error, a variable that is not bound, or an
-            expression that fails.
+        TemplateError: there is no such template, it has a syntax error or an unbound variable, or an
+            expression fails.
     """
     source_of(template)
     try:
@@ -234,7 +234,7 @@ def render(template: str, variables: Mapping[str, Any]) -> Rendered:
 
 
 def locate(log: str) -> tuple[str, int] | None:
-    """The template and line of the first error in a compiler's log, as its ``#line`` made it."""
+    """The template and line of the first error in a compiler's log, as given by ``#line`` directives."""
     for line in log.split("\n"):
         for name in _named_in(line):
             rest = line[len(name) :]
@@ -245,7 +245,7 @@ def locate(log: str) -> tuple[str, int] | None:
 
 
 def _named_in(line: str) -> list[str]:
-    """The templates that a compiler's message may start with, the longest name first."""
+    """The templates with which a compiler's message may start, the longest name first."""
     heads = {line[:at] for at, mark in enumerate(line) if mark in "(:"}
     return sorted((head for head in heads if head and _exists(head)), key=len, reverse=True)
 

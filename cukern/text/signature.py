@@ -1,8 +1,8 @@
 """The signature of a kernel, read from its text with a C++ parser.
 
-What a launch may pass, what it reads and what it writes all follow from here: ``const T*`` is a
-read, ``T*`` a write, ``View<T, N>`` a strided accessor, an arithmetic type a scalar, and any other
-type a struct passed by value.
+The signature determines the arguments that a launch takes, reads and writes: ``const T*`` is read, ``T*`` is
+written, ``View<T, N>`` is a strided accessor, an arithmetic type is a scalar, and any other type is a struct
+passed by value.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Param:
         name: the parameter's name.
         kind: ``"scalar"``, ``"pointer"``, ``"view"`` or ``"struct"``.
         dtype: the element dtype; None for a struct or a pointer to one.
-        const: whether the kernel only reads what the pointer or view points at.
+        const: whether the kernel only reads through the pointer or view.
         ndim: the number of axes of a view, else 0.
-        type_text: the type as it is written.
-        alignment: bytes that the address of a pointer's array is a multiple of.
+        type_text: the type as written in the text.
+        alignment: the alignment in bytes that a pointer needs.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Param:
 
 @dataclass(frozen=True)
 class DynamicShared:
-    """A declaration ``extern __shared__ T name[];`` and the bytes of the text that it covers."""
+    """A declaration ``extern __shared__ T name[];`` and its range of bytes in the text."""
 
     start: int
     end: int
@@ -90,9 +90,9 @@ class Signature:
     """A kernel's name and parameters.
 
     Attributes:
-        name: the symbol that a launch looks up.
+        name: the function's symbol.
         params: the parameters in order.
-        max_threads: the first argument of ``__launch_bounds__``; None without it, or where it is no number.
+        max_threads: the first argument of ``__launch_bounds__`` if it is a number, else None.
     """
 
     name: str
@@ -102,15 +102,15 @@ class Signature:
 
 @dataclass(frozen=True)
 class Unit:
-    """One translation unit: a rendered text and what was parsed from it.
+    """One translation unit: a rendered text and the results of parsing it.
 
     Attributes:
         text: CUDA C++ with the prelude included and ``#line`` directives in it.
         signature: the kernel's name and parameters.
-        body: the byte of the text at which the kernel's first statement may stand.
-        calls: the name of every function reachable from the kernel.
+        body: the offset in bytes at which the kernel's body begins.
+        calls: the names of all functions reachable from the kernel.
         dynamic_shared: the declarations ``extern __shared__ T name[];``.
-        trusted: whether it is the library's own, which the host does not watch as it runs.
+        trusted: whether it is the library's own, which the host runs without checks.
     """
 
     text: str
@@ -121,7 +121,7 @@ class Unit:
     trusted: bool = False
 
 
-# A word of C++; comments, strings and characters are passed over. Much faster than the nodes of a body one by one.
+# A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
 _WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
 
 _DECLARES = re.compile(rb"\bextern\b|#\s*define\b")
@@ -133,7 +133,7 @@ def _language() -> tree_sitter.Language:
 
 
 def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    """The node and all that are named within it, in the text's order."""
+    """The node and its named descendants, in the text's order."""
     stack = [node]
     while stack:
         node = stack.pop()
@@ -160,7 +160,7 @@ def _text(node: tree_sitter.Node | None) -> str:
 
 
 def blanked(source: bytes) -> bytes:
-    """``source``, as long as before, without ``#line`` directives and what the grammar lacks."""
+    """``source`` with ``#line`` directives and constructs that the grammar lacks overwritten by spaces."""
     lines = source.split(b"\n")
     source = b"\n".join(b" " * len(line) if line.startswith(b"#line ") else line for line in lines)
     for word in (b"__align__", b"__cluster_dims__", b"__maxnreg__", b"alignas"):
@@ -177,7 +177,7 @@ def blanked(source: bytes) -> bytes:
 
 
 def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
-    """The words of a type, its aliases and macros replaced by what they stand for."""
+    """The words of a type, with aliases and macros expanded."""
     words = type_text.split()
     for _ in range(8):
         if not any(word in typedefs for word in words):
@@ -187,7 +187,7 @@ def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
 
 
 def _canonical(type_text: str, typedefs: dict[str, str]) -> str:
-    """A C++ arithmetic type in the dtype table's spelling, or the type's own text."""
+    """A C++ arithmetic type in the spelling of the dtype table; another type as written."""
     text = " ".join(word for word in _expanded(type_text, typedefs) if word not in _NOISE)
     if text in _ALIASES:
         return _ALIASES[text]
@@ -203,7 +203,7 @@ def _canonical(type_text: str, typedefs: dict[str, str]) -> str:
 
 
 def _declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") -> tuple[str, int]:
-    """The declared name and how many pointer or array levels surround it."""
+    """The declared name, and the number of pointer or array levels around it."""
     levels = 0
     while node is not None and node.type != kind:
         if node.type in ("pointer_declarator", "array_declarator", "abstract_pointer_declarator"):
@@ -280,9 +280,9 @@ def _called(body: tree_sitter.Node) -> set[str]:
 
 
 def variables(expression: str) -> tuple[str, ...] | None:
-    """The variables that a C++ expression reads and does not declare itself, in the text's order.
+    """The variables that a C++ expression reads and does not declare, in the text's order.
 
-    Functions, types, members and what stands in a namespace are none. None for a text that is no expression.
+    Functions, types, members and qualified names are left out. None for a text that is not an expression.
     """
     tree = tree_sitter.Parser(_language()).parse(f"auto cukern_ = ({expression});".encode())
     if tree.root_node.has_error or len(tree.root_node.named_children) != 1:
@@ -327,14 +327,14 @@ def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
 
 
 def parse(text: str, trusted: bool = False) -> Unit:
-    """Read the kernel of a rendered text.
+    """Parse the kernel of a rendered text.
 
     Args:
         text: CUDA C++ with exactly one ``__global__`` function.
         trusted: whether it is the library's own.
 
     Raises:
-        TemplateError: there is no kernel, more than one, or a parameter that no launch can pass.
+        TemplateError: there is no kernel or more than one, or a launch cannot pass a parameter.
 
     >>> p = parse('extern "C" __global__ void twice(const float* x, float* y, int n) {}')
     >>> p.signature.name, [(q.name, q.kind, q.const) for q in p.signature.params]
@@ -386,7 +386,7 @@ def parse(text: str, trusted: bool = False) -> Unit:
         and _text(node).strip() != "void"
     )
     signature = Signature(_function_name(kernels[0]), params, _launch_bound(kernels[0]))
-    # A text that the grammar does not follow everywhere may call anything that it names.
+    # A text that does not parse completely may call any function that it names.
     calls = frozenset(_called(root)) if root.has_error else _reachable(signature.name, bodies)
     return Unit(text, signature, _body(kernels[0]), calls, tuple(shared), trusted)
 
@@ -399,7 +399,7 @@ def _body(kernel: tree_sitter.Node) -> int:
 
 
 def _first_problem(root: tree_sitter.Node) -> str:
-    """Where the parser first lost the text, for an error."""
+    """The first place that did not parse, for an error."""
     for node in _walk(root):
         if node.type == "ERROR" or any(child.is_missing for child in node.children):
             return f" (the text stops making sense at {' '.join(_text(node).split())[:60]!r})"
@@ -415,7 +415,7 @@ def _launch_bound(kernel: tree_sitter.Node) -> int | None:
 
 
 def _check_result(kernel: tree_sitter.Node, typedefs: dict[str, str]) -> None:
-    """A launch takes no result back.
+    """Check that the kernel returns void.
 
     Raises:
         TemplateError: the kernel returns something.
@@ -431,7 +431,7 @@ def _check_result(kernel: tree_sitter.Node, typedefs: dict[str, str]) -> None:
 
 
 def _check_linkage(kernel: tree_sitter.Node) -> None:
-    """A launch finds a kernel by its plain name.
+    """Check that the kernel's symbol is its plain name.
 
     Raises:
         TemplateError: the kernel is a template, in a namespace, or without ``extern "C"``.

@@ -13,7 +13,7 @@ from ..text.signature import Unit
 
 @dataclass(frozen=True)
 class Properties:
-    """The limits of a device, in CUDA's terms. Sizes of memory are in bytes."""
+    """The limits of a device, in CUDA's terms. Sizes of memory are in bytes. The host has no compute capability: (0, 0)."""
 
     name: str
     max_threads_per_block: int
@@ -23,6 +23,7 @@ class Properties:
     warp_size: int
     multiprocessors: int
     max_blocks_per_cluster: int
+    compute_capability: tuple[int, int]
 
 
 class CompilerFailure(Exception):

@@ -14,6 +14,15 @@ __device__ __forceinline__ void copy_async(Word* to, const Word* from) {
     *to = *from;
 #endif
 }
+// The first `bytes` of the 16 at `from`, and zeros for the rest: nothing beyond them is read.
+__device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, int bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+                 "l"(__cvta_generic_to_global(from)), "r"(bytes) : "memory");
+#else
+    for (int i = 0; i < 16; ++i) ((unsigned char*)to)[i] = i < bytes ? ((const unsigned char*)from)[i] : 0;
+#endif
+}
 __device__ __forceinline__ void commit_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -13,10 +13,10 @@
 template <typename T>
 __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #define CUKERN_MMA(shape, type)                                                                                  \
-    asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 "                                 \
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                               \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+    asm("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 "                                          \
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                        \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                         \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
     static_assert(sizeof(T) == 4 || is_float16<T> || is_bfloat16<T>, "mma: T is __half, __nv_bfloat16 or float");
     if constexpr (is_float16<T>) CUKERN_MMA("m16n8k16", "f16");
     else if constexpr (is_bfloat16<T>) CUKERN_MMA("m16n8k16", "bf16");

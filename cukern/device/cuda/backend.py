@@ -177,6 +177,7 @@ class CudaBackend:
             multiprocessors=found["multiProcessorCount"],
             # What every GPU of compute capability 9 and later can do, of any launch.
             max_blocks_per_cluster=8 if found["major"] >= 9 else 1,
+            compute_capability=(found["major"], found["minor"]),
         )
 
     def compile(self, index: int, unit: Unit) -> CudaFunction:

@@ -387,6 +387,7 @@ class Host:
             warp_size=32,
             multiprocessors=_thread_count(),
             max_blocks_per_cluster=1,
+            compute_capability=(0, 0),
         )
 
     def compile(self, index: int, unit: Unit) -> HostFunction:

@@ -1,0 +1,213 @@
+"""Products on tensor cores that end with an elementwise expression: one launch."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..array.layout import Layout, fresh_layout
+from ..device import Device
+from ..elementwise.print_cxx import compute_type, statements
+from ..elementwise.program import Program
+from ..kernel import Kernel
+from ..kernel.plan import Plan, on
+from ..kernel.sizes import LARGEST_INDEX, divide_up
+from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse
+
+_KERNEL = Kernel("linear/product_mma.cu")
+#: Elements of 16 bits in an access of 16 bytes.
+_CHUNK = 8
+#: Matrices of a batch at most: blocks along y.
+_MOST_MATRICES = 65535
+
+
+class Tile(NamedTuple):
+    """What a block makes of the product.
+
+    Attributes:
+        m, n: rows and columns of a block's part of the product.
+        warps_m, warps_n: warps that share its rows, and its columns; each has multiples of 16 of both.
+        stages: slabs of the factors in shared memory, all but one of them on their way.
+        rate: about which share of the tensor cores' arithmetic it reaches.
+        depth: of a slab.
+        band: rows of tiles that are made column by column.
+    """
+
+    m: int
+    n: int
+    warps_m: int
+    warps_n: int
+    stages: int
+    rate: float
+    depth: int = 64
+    band: int = 8
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory of a block."""
+        return 2 * self.stages * self.depth * (self.m + self.n)
+
+
+#: Four reads of eight rows feed 16 products for each 16 of the depth where a warp has 64 by 64 elements, half of what
+#: smaller ones need.
+TILES = (
+    Tile(128, 256, 2, 4, 3, 1.0),
+    Tile(128, 128, 2, 2, 3, 0.9),
+    Tile(64, 128, 2, 2, 4, 0.7),
+    Tile(64, 64, 2, 2, 4, 0.5),
+)
+
+
+class Factor(NamedTuple):
+    """How a factor lies in memory: the steps through the batch and between its contiguous rows, in elements.
+
+    Attributes:
+        by_depth: whether it is contiguous along the axis that is summed over.
+    """
+
+    batch: int
+    row: int
+    by_depth: bool
+
+
+class Task(NamedTuple):
+    """A product in batches: sizes, factors, and the steps of each operand through batch, rows and columns."""
+
+    batches: int
+    m: int
+    n: int
+    k: int
+    a: Factor
+    b: Factor
+    operands: tuple[tuple[int, ...], ...]
+
+
+def task_of(a: Layout, b: Layout, operands: Sequence[Layout]) -> Task | None:
+    """The product of two layouts whose shapes fit, and of operands that broadcast to it; None if the kernel cannot.
+
+    It needs factors that are contiguous along one axis, in rows that begin at multiples of 16 bytes, and a batch whose
+    matrices are at equal distances.
+    """
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+    steps = [
+        broadcast_steps(one, (*batch, *own))
+        for one, own in ((a, (m, k)), (b, (k, n)), *((x, (m, n)) for x in operands))
+    ]
+    made = math.prod(batch) * m * n
+    if not made * k or max(m, n, k, made // m, made // n) > LARGEST_INDEX or not (a.aligned and b.aligned):
+        return None
+    rows = [(*one[:-1],) for one in (steps[0], *steps[2:])]
+    if not any(steps[1][:-2]) and steps[0][-1] in (0, 1):
+        one_matrix = collapse((*batch, m), rows)  # all rows as those of one matrix
+        if len(one_matrix.shape) <= 1:
+            m, batch = math.prod((*batch, m)), ()
+            own = [(one or (0,))[0] for one in one_matrix.steps]
+            steps = [
+                (own[0], steps[0][-1]),
+                steps[1][-2:],
+                *((s, x[-1]) for s, x in zip(own[1:], steps[2:], strict=True)),
+            ]
+    axes = collapse(batch, [one[:-2] for one in steps])
+    if len(axes.shape) > 1 or math.prod(axes.shape) > _MOST_MATRICES:
+        return None
+    through = [(one or (0,))[0] for one in axes.steps]
+    factors = (
+        _factor(through[0], steps[0][-1], steps[0][-2], k, m),
+        _factor(through[1], steps[1][-2], steps[1][-1], k, n),
+    )
+    if factors[0] is None or factors[1] is None:
+        return None
+    others = tuple((by, *one[-2:]) for by, one in zip(through[2:], steps[2:], strict=True))
+    return Task(math.prod(axes.shape), m, n, k, factors[0], factors[1], others)
+
+
+def _factor(batch: int, along_depth: int, along_own: int, k: int, size: int) -> Factor | None:
+    for unit, row, by_depth, length in (
+        (along_depth, along_own, True, k),
+        (along_own, along_depth, False, size),
+    ):
+        if (unit == 1 or length == 1) and row % _CHUNK == 0 and batch % _CHUNK == 0 and row >= 0:
+            return Factor(batch, row, by_depth)
+    return None
+
+
+def tile_for(task: Task, device: Device) -> Tile:
+    """The tile of the least time: that of the busiest multiprocessor."""
+    limits = device.properties
+
+    def cost(tile: Tile) -> float:
+        blocks = task.batches * divide_up(task.m, tile.m) * divide_up(task.n, tile.n)
+        return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n / tile.rate
+
+    fits = [tile for tile in TILES if tile.shared <= limits.max_shared_memory_per_block]
+    return min(fits, key=cost)
+
+
+def make_plan(
+    program: Program, a: Layout, b: Layout, operands: Sequence[Layout], tile: Tile | None = None
+) -> Plan | None:
+    """A launch for arrays of these layouts, of one half type; None if the kernel cannot take them.
+
+    Args:
+        program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype.
+        a: shape (..., m, k).
+        b: shape (..., k, n).
+        operands: broadcast to the product.
+        tile: the one to use; the quickest by default.
+    """
+    task, device = task_of(a, b, operands), a.device
+    if task is None:
+        return None
+    tile = tile or tile_for(task, device)
+    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+    made = fresh_layout(device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+    spans = [task.batches * abs(f.batch) + max(task.m, task.n, task.k) * f.row for f in (task.a, task.b)]
+    spans += [task.batches * abs(x) + task.m * abs(y) + task.n * abs(z) for x, y, z in task.operands]
+    wide = max(made.size, *spans) > LARGEST_INDEX
+    body, (value,) = statements(program.outputs)
+    threads = 32 * tile.warps_m * tile.warps_n
+    variables: dict[str, Any] = {
+        "name": f"{program.name}_{dtypes.info(a.dtype).name}_{tile.m}x{tile.n}",
+        "elem": a.dtype,
+        "block": threads,
+        "index": "long long" if wide else "int",
+        "tile_m": tile.m,
+        "tile_n": tile.n,
+        "warps_m": tile.warps_m,
+        "warps_n": tile.warps_n,
+        "depth": tile.depth,
+        "stages": tile.stages,
+        "band": tile.band,
+        "pairs": task.n % 2 == 0,
+        "a_by_depth": task.a.by_depth,
+        "b_by_depth": task.b.by_depth,
+        "operands": [
+            {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d)}
+            for i, d in enumerate(program.inputs[1:], 1)
+        ],
+        "body": body,
+        "value": value,
+    }
+    tiles = divide_up(task.m, tile.m), divide_up(task.n, tile.n)
+    code = "q" if wide else "i"
+    steps = [step for one in task.operands for step in one] or [0, 0, 0]
+    sizes = struct.pack(
+        f"4{code}5i{'4x' if wide else ''}",
+        task.a.batch,
+        task.b.batch,
+        task.a.row,
+        task.b.row,
+        task.m,
+        task.n,
+        task.k,
+        *tiles,
+    )
+    tail = (sizes, struct.pack(f"{len(steps)}{code}", *steps))
+    with on(device):
+        function = _KERNEL.bind(device, **variables).function
+        launch = function.prepare((math.prod(tiles), task.batches, 1), (threads, 1, 1), tile.shared, tail)
+    return Plan(device, (made,), launch)

@@ -1,0 +1,97 @@
+"""Products on tensor cores that end with an elementwise expression, on both devices, against NumPy in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern import dtypes
+from cukern.elementwise.graph import Expr, input_node
+from cukern.elementwise.program import Program, program
+from cukern.linear import fused
+
+SMALL, LARGE = fused.TILES[-1], fused.TILES[0]
+
+
+def bias_and_relu(dtype: dtypes.DType) -> Program:
+    product, bias = Expr(input_node(0, dtypes.float32)), Expr(input_node(1, dtype))
+    made = ck.relu(ck.add(product, bias)).astype(dtype)
+    return program("product", (made.node,), (dtypes.float32, dtype))
+
+
+def check(a: ck.Array, b: ck.Array, bias: ck.Array, tile: fused.Tile) -> None:
+    """The product against NumPy's; the kernel must take the layouts."""
+    plan = fused.make_plan(bias_and_relu(a.dtype), a._planned(), b._planned(), [bias._planned()], tile)
+    assert plan is not None
+    made = plan(a, b, bias).numpy().astype(float)
+    left, right, added = (x.numpy().astype(float) for x in (a, b, bias))
+    exact = np.maximum(left @ right + added, 0)
+    assert made.shape == exact.shape
+    # Sums in float32, rounded once to the dtype.
+    unit = float(ck.finfo(a.dtype).eps)
+    size = np.abs(left) @ np.abs(right) + np.abs(added)
+    np.testing.assert_array_less(np.abs(made - exact), unit * np.abs(exact) + 1e-6 * size + 1e-7)
+
+
+def random(device: ck.Device, dtype: str, *shape: int, swapped: bool = False) -> ck.Array:
+    rng = np.random.default_rng(sum(shape))
+    if swapped:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    x = ck.asarray(rng.standard_normal(shape).astype(dtypes.as_dtype(dtype)), device=device)
+    return ck.swapaxes(x, -1, -2) if swapped else x
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("a_swapped", "b_swapped"), [(False, False), (False, True), (True, False), (True, True)]
+)
+def test_layouts_of_the_factors(device: ck.Device, dtype: str, a_swapped: bool, b_swapped: bool) -> None:
+    a = random(device, dtype, 72, 104, swapped=a_swapped)
+    b = random(device, dtype, 104, 80, swapped=b_swapped)
+    check(a, b, random(device, dtype, 80), SMALL)
+
+
+@pytest.mark.parametrize("sizes", [(1, 8, 1), (1, 200, 8), (70, 40, 73), (200, 136, 9)], ids=str)
+def test_sizes_that_no_tile_divides(device: ck.Device, sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    b = random(device, "bfloat16", k, n, swapped=True)
+    check(random(device, "bfloat16", m, k), b, random(device, "bfloat16", n), SMALL)
+
+
+def test_the_largest_tile(device: ck.Device) -> None:
+    check(
+        random(device, "float16", 140, 200),
+        random(device, "float16", 200, 264),
+        random(device, "float16", 264),
+        LARGE,
+    )
+
+
+def test_batches_and_operands_that_broadcast(device: ck.Device) -> None:
+    a, b = random(device, "bfloat16", 2, 3, 40, 16), random(device, "bfloat16", 2, 3, 16, 24)
+    for bias in ((24,), (40, 1), (), (2, 3, 40, 24)):
+        check(a, b, random(device, "bfloat16", *bias), SMALL)
+    check(a, random(device, "bfloat16", 16, 24), random(device, "bfloat16", 24), SMALL)
+    check(random(device, "bfloat16", 40, 16), b, random(device, "bfloat16", 40, 24), SMALL)
+
+
+def test_layouts_that_the_kernel_cannot_take(device: ck.Device) -> None:
+    relu = bias_and_relu(dtypes.bfloat16)
+
+    def plan(a: ck.Array, b: ck.Array) -> object:
+        return fused.make_plan(relu, a._planned(), b._planned(), [random(device, "bfloat16", 1)._planned()])
+
+    a, b = random(device, "bfloat16", 16, 24), random(device, "bfloat16", 24, 32)
+    assert plan(a, b) is not None
+    assert plan(random(device, "bfloat16", 16, 23), random(device, "bfloat16", 23, 32)) is None
+    assert plan(a[::-1], b) is None
+    assert plan(random(device, "bfloat16", 16, 48)[:, ::2], b) is None
+    assert plan(a[:0], b) is None
+    assert plan(a[:, :0], b[:0]) is None
+    assert (
+        plan(random(device, "bfloat16", 2, 3, 16, 24)[:, :2], random(device, "bfloat16", 2, 2, 24, 32))
+        is None
+    )
+    if device.kind == "cuda":
+        assert plan(random(device, "bfloat16", 16, 25)[:, 1:], b) is None

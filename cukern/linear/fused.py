@@ -17,7 +17,7 @@ from ..kernel.plan import Plan, on
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse
 
-_KERNEL = Kernel("linear/product_mma.cu")
+_KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
 #: Elements of 16 bits in an access of 16 bytes.
 _CHUNK = 8
 #: Matrices of a batch at most: blocks along y.
@@ -28,10 +28,11 @@ class Tile(NamedTuple):
     """What a block makes of the product.
 
     Attributes:
-        m, n: rows and columns of a block's part of the product.
-        warps_m, warps_n: warps that share its rows, and its columns; each has multiples of 16 of both.
+        m, n: rows and columns of a block's part of the product, multiples of 64.
+        warps_m, warps_n: warps that share its rows, and its columns.
         stages: slabs of the factors in shared memory, all but one of them on their way.
         rate: about which share of the tensor cores' arithmetic it reaches.
+        grouped: whether four warps multiply 64 rows together by the instructions of sm_90a.
         depth: of a slab.
         band: rows of tiles that are made column by column.
     """
@@ -42,18 +43,20 @@ class Tile(NamedTuple):
     warps_n: int
     stages: int
     rate: float
+    grouped: bool = False
     depth: int = 64
     band: int = 8
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        return 2 * self.stages * self.depth * (self.m + self.n)
+        return 2 * self.stages * self.depth * (self.m + self.n) + (1024 if self.grouped else 0)
 
 
-#: Four reads of eight rows feed 16 products for each 16 of the depth where a warp has 64 by 64 elements, half of what
-#: smaller ones need.
+#: A warp with 64 by 64 elements reads shared memory half as often as one with 32 by 32.
 TILES = (
+    Tile(128, 256, 8, 1, 4, 2.0, grouped=True),
+    Tile(128, 128, 8, 1, 6, 1.6, grouped=True),
     Tile(128, 256, 2, 4, 3, 1.0),
     Tile(128, 128, 2, 2, 3, 0.9),
     Tile(64, 128, 2, 2, 4, 0.7),
@@ -143,7 +146,8 @@ def tile_for(task: Task, device: Device) -> Tile:
         blocks = task.batches * divide_up(task.m, tile.m) * divide_up(task.n, tile.n)
         return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n / tile.rate
 
-    fits = [tile for tile in TILES if tile.shared <= limits.max_shared_memory_per_block]
+    grouped = limits.compute_capability[0] == 9
+    fits = [tile for tile in TILES if tile.shared <= limits.max_shared_memory_per_block and grouped >= tile.grouped]
     return min(fits, key=cost)
 
 
@@ -208,6 +212,6 @@ def make_plan(
     )
     tail = (sizes, struct.pack(f"{len(steps)}{code}", *steps))
     with on(device):
-        function = _KERNEL.bind(device, **variables).function
+        function = _KERNELS[tile.grouped].bind(device, **variables).function
         launch = function.prepare((math.prod(tiles), task.batches, 1), (threads, 1, 1), tile.shared, tail)
     return Plan(device, (made,), launch)

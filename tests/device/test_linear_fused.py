@@ -11,7 +11,8 @@ from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import Program, program
 from cukern.linear import fused
 
-SMALL, LARGE = fused.TILES[-1], fused.TILES[0]
+SMALL, LARGE = fused.TILES[-1], fused.TILES[2]
+GROUPED = next(tile for tile in fused.TILES if tile.grouped)
 
 
 def bias_and_relu(dtype: dtypes.DType) -> Program:
@@ -46,10 +47,15 @@ def random(device: ck.Device, dtype: str, *shape: int, swapped: bool = False) ->
 @pytest.mark.parametrize(
     ("a_swapped", "b_swapped"), [(False, False), (False, True), (True, False), (True, True)]
 )
-def test_layouts_of_the_factors(device: ck.Device, dtype: str, a_swapped: bool, b_swapped: bool) -> None:
-    a = random(device, dtype, 72, 104, swapped=a_swapped)
-    b = random(device, dtype, 104, 80, swapped=b_swapped)
-    check(a, b, random(device, dtype, 80), SMALL)
+@pytest.mark.parametrize("tile", [SMALL, GROUPED], ids=["mma", "wgmma"])
+def test_layouts_of_the_factors(
+    device: ck.Device, dtype: str, a_swapped: bool, b_swapped: bool, tile: fused.Tile
+) -> None:
+    if tile.grouped and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+    a = random(device, dtype, 152, 328, swapped=a_swapped)
+    b = random(device, dtype, 328, 80, swapped=b_swapped)
+    check(a, b, random(device, dtype, 80), tile)
 
 
 @pytest.mark.parametrize("sizes", [(1, 8, 1), (1, 200, 8), (70, 40, 73), (200, 136, 9)], ids=str)

@@ -108,11 +108,12 @@ class Gpu:
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
         if self._compiles:
             overlap = driver.may_overlap(unit)
-            made = nvrtc.compile(driver.waiting(unit) if overlap else unit.text, "sm_90")
+            own = "sm_90a" if "wgmma." in unit.text else "sm_90"
+            made = nvrtc.compile(driver.waiting(unit) if overlap else unit.text, own)
             # Loads of what is said to be constant may come before the wait; CUDA's own tables are.
             assert not overlap or "ld.global.nc" not in made.ptx or "__cudart_" in made.ptx
             # Clusters of blocks came with sm_90, and no older device is given a kernel of them.
-            if "__cluster_dims__" not in unit.text and self._says_something_new(unit):
+            if own == "sm_90" and "__cluster_dims__" not in unit.text and self._says_something_new(unit):
                 nvrtc.compile(unit.text, "sm_80")
         return _Function()
 

@@ -23,6 +23,8 @@ from .libraries import needed
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
 # One tuple for every kernel: CuPy compiles an empty file for each distinct one in each process.
 _OPTIONS = ("--std=c++17",)
+#: Instructions that later architectures lack are compiled for compute capability 9.0 alone.
+_OPTIONS_90A = (*_OPTIONS, "-arch=sm_90a")
 
 
 class CudaFunction:
@@ -188,7 +190,8 @@ class CudaBackend:
                 overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
                 text = driver.waiting(unit) if overlap else unit.text
                 with needed(self.xp, "nvrtc"):
-                    module = self.xp.RawModule(code=text, options=_OPTIONS)
+                    options = _OPTIONS_90A if "wgmma." in text else _OPTIONS
+                    module = self.xp.RawModule(code=text, options=options)
                     function = module.get_function(name)
             except compile_error as error:
                 raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None

@@ -96,6 +96,11 @@ static inline void next_block(const Launch* launch) {
 }
 }  // namespace cukern
 
+
+// All memory is in one address space.
+static inline size_t __cvta_generic_to_shared(const void* address) { return (size_t)address; }
+static inline size_t __cvta_generic_to_global(const void* address) { return (size_t)address; }
+
 #include "cukern_warp.h"
 #include "cukern_integer.h"
 #include "cukern_math.h"

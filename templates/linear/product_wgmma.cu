@@ -1,0 +1,74 @@
+// D = epilogue(A @ B) on the tensor cores of sm_90a, for A (m, k) and B (k, n) of 16-bit floats in batches: sums in float, and
+// the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). A factor is contiguous along one
+// of its two axes, in rows that begin at multiples of 16 bytes.
+// Launch: a warpgroup has 64 rows of a tile and all of its columns; blockIdx.x numbers the tiles, blockIdx.y the matrices.
+// Shared, dynamic: `stages` slabs of both factors, and up to 1024 bytes before them. A slab is multiplied while the slab before
+// it may still be, and the ones after it are on their way.
+<% set wgmma_columns = [tile_n] %>
+<% include "linear/product.cuh" %>
+<% include "prelude/wgmma.cuh" %>
+static_assert(stages >= 4 && threads == 2 * tile_m, "a warpgroup for 64 rows");
+
+// The part of a slab for one instruction: what begins at a row or column of the product, and at depth 0.
+template <int SIZE, bool BY_DEPTH>
+__device__ __forceinline__ SharedMatrix part(const Slab<SIZE, BY_DEPTH>& slab, int first) {
+    constexpr int bytes = sizeof(T) * line;
+    if constexpr (BY_DEPTH) return SharedMatrix(slab.memory + first * line, 16, 8 * bytes);
+    else return SharedMatrix(slab.memory + first / line * slab.block, sizeof(T) * slab.block, 8 * bytes);
+}
+// Bytes from one step of 16 along the depth to the next.
+constexpr int step_a = a_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
+constexpr int step_b = b_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
+
+extern "C" __global__ void __launch_bounds__(threads) << name >>(
+    const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>T* d, Sizes sizes, Steps steps)
+{
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    extern __shared__ __align__(128) unsigned char shared[];
+    // Chunks change places by the address: slabs begin at multiples of 1024 bytes.
+    T* const first_stage = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
+    T* const last_stage = first_stage + (stages - 1) * stage_size;
+    const Place at(sizes);
+    a += at.batch * sizes.batch_a;
+    b += at.batch * sizes.batch_b;
+    d += (index)at.batch * sizes.m * sizes.n;
+    const int slabs = divide_up(sizes.k, depth);
+    const auto load = [&](int i, T* stage) {
+        if (i < slabs) {
+            SlabA{stage}.load(a, sizes.row_a, at.m0, sizes.m, i * depth, sizes.k);
+            SlabB{stage + tile_m * depth}.load(b, sizes.row_b, at.n0, sizes.n, i * depth, sizes.k);
+        }
+        commit_copies();
+    };
+    for (int i = 0; i < stages - 2; ++i) load(i, first_stage + i * stage_size);
+
+    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    float sums[tile_n / 2];
+    T *stage = first_stage, *free_stage = first_stage + (stages - 2) * stage_size;
+    const auto next = [&](T* one) { return one == last_stage ? first_stage : one + stage_size; };
+    for (int i = 0; i < slabs; ++i) {
+        wait_copies<stages - 3>();
+        fence_to_async();
+        __syncthreads();
+        SharedMatrix of_a = part(SlabA{stage}, 64 * group), of_b = part(SlabB{stage + tile_m * depth}, 0);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < depth; k += 16) {
+            wgmma<T, tile_n, a_by_depth, b_by_depth>(sums, of_a, of_b, i + k > 0);
+            of_a += step_a;
+            of_b += step_b;
+        }
+        wgmma_commit();
+        // All threads have passed the barrier, and so have waited for the products of the slab that was there.
+        load(i + stages - 2, free_stage);
+        wgmma_wait<1>(sums);
+        stage = next(stage);
+        free_stage = next(free_stage);
+    }
+    wgmma_wait<0>(sums);
+    wait_copies<0>();
+#pragma unroll
+    for (int i = 0; i < tile_n / 2; i += 2)
+        epilogue.store(d, sizes, at.batch, at.m0 + 64 * group + 16 * warp + i / 2 % 2 * 8 + lane / 4,
+                       at.n0 + i / 4 * 8 + lane % 4 * 2, sums + i);
+}

@@ -61,20 +61,41 @@ struct Slab {
     __device__ __forceinline__ T* at(int row, int place) const {
         return memory + place / 8 * block + row * line + (place % 8 ^ row % 8) * chunk;
     }
-    // Copies what begins at row or column `first` and depth `k`; what lies beyond the matrix is zeros.
-    __device__ __forceinline__ void load(const T* from, index step, int first, int size, int k, int k_end) const {
-        const int row_0 = BY_DEPTH ? first : k, rows_end = BY_DEPTH ? size : k_end;
-        const int column_0 = BY_DEPTH ? k : first, columns_end = BY_DEPTH ? k_end : size;
+};
+
+// Copies slab after slab of a factor, from depth 0 on, to shared memory; what lies beyond the matrix is zeros. A thread has
+// the same chunk of every `apart`-th line.
+template <int SIZE, bool BY_DEPTH>
+struct Loader {
+    using To = Slab<SIZE, BY_DEPTH>;
+    static constexpr int apart = threads / To::chunks;
+    static_assert(threads % To::chunks == 0 && apart % 8 == 0 && To::lines % apart == 0, "lines are shared evenly");
+    const T* from;
+    index step;    // from a line to the next
+    int row, left;  // of this thread's first line, and how many there are from it on
+    int place, elements;  // of its chunk in a line, and how many there are from it on
+
+    __device__ __forceinline__ Loader(const T* matrix, index step, int first, int size, int depth_end) : step(step) {
+        row = threadIdx.x / To::chunks;
+        place = threadIdx.x % To::chunks;
+        from = matrix + (BY_DEPTH ? (first + row) * step + place * chunk : row * step + first + place * chunk);
+        left = (BY_DEPTH ? size - first : depth_end) - row;
+        elements = (BY_DEPTH ? depth_end : size - first) - place * chunk;
+    }
+    __device__ __forceinline__ void next(T* slab) {
+        T* const to = To{slab}.at(row, place);
+        const int bytes = minimum(maximum(elements, 0), chunk) * int(sizeof(T));
 #pragma unroll
-        for (int i = threadIdx.x; i < lines * chunks; i += threads) {
-            const int row = row_0 + i / chunks, column = column_0 + i % chunks * chunk;
-            const int there = row < rows_end ? min(max(columns_end - column, 0), chunk) : 0;
-            copy_async_or_zeros(at(i / chunks, i % chunks), there ? from + row * step + column : from, there * sizeof(T));
-        }
+        for (int j = 0; j < To::lines / apart; ++j)
+            copy_async_or_zeros(to + j * apart * line, from + j * apart * step, j * apart < left ? bytes : 0);
+        from += BY_DEPTH ? depth : depth * step;
+        (BY_DEPTH ? elements : left) -= depth;
     }
 };
 using SlabA = Slab<tile_m, a_by_depth>;
 using SlabB = Slab<tile_n, b_by_depth>;
+using LoaderA = Loader<tile_m, a_by_depth>;
+using LoaderB = Loader<tile_n, b_by_depth>;
 constexpr int stage_size = (tile_m + tile_n) * depth;
 
 // The tile of a block. Tiles are made in bands of rows of them, so that blocks that run at a time share factors in the L2.

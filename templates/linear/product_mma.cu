@@ -35,15 +35,12 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     extern __shared__ __align__(128) unsigned char shared[];
     T *const first_stage = (T*)shared, *const last_stage = first_stage + (stages - 1) * stage_size;
     const Place at(sizes);
-    a += at.batch * sizes.batch_a;
-    b += at.batch * sizes.batch_b;
     d += (index)at.batch * sizes.m * sizes.n;
+    LoaderA of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k);
+    LoaderB of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k);
     const int slabs = divide_up(sizes.k, depth);
     const auto load = [&](int i, T* stage) {
-        if (i < slabs) {
-            SlabA{stage}.load(a, sizes.row_a, at.m0, sizes.m, i * depth, sizes.k);
-            SlabB{stage + tile_m * depth}.load(b, sizes.row_b, at.n0, sizes.n, i * depth, sizes.k);
-        }
+        if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
         commit_copies();
     };
     for (int i = 0; i < stages - 1; ++i) load(i, first_stage + i * stage_size);

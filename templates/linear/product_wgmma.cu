@@ -29,15 +29,12 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     T* const first_stage = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const last_stage = first_stage + (stages - 1) * stage_size;
     const Place at(sizes);
-    a += at.batch * sizes.batch_a;
-    b += at.batch * sizes.batch_b;
     d += (index)at.batch * sizes.m * sizes.n;
+    LoaderA of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k);
+    LoaderB of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k);
     const int slabs = divide_up(sizes.k, depth);
     const auto load = [&](int i, T* stage) {
-        if (i < slabs) {
-            SlabA{stage}.load(a, sizes.row_a, at.m0, sizes.m, i * depth, sizes.k);
-            SlabB{stage + tile_m * depth}.load(b, sizes.row_b, at.n0, sizes.n, i * depth, sizes.k);
-        }
+        if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
         commit_copies();
     };
     for (int i = 0; i < stages - 2; ++i) load(i, first_stage + i * stage_size);
@@ -50,13 +47,13 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         wait_copies<stages - 3>();
         fence_to_async();
         __syncthreads();
-        SharedMatrix of_a = part(SlabA{stage}, 64 * group), of_b = part(SlabB{stage + tile_m * depth}, 0);
+        SharedMatrix left = part(SlabA{stage}, 64 * group), right = part(SlabB{stage + tile_m * depth}, 0);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < depth; k += 16) {
-            wgmma<T, tile_n, a_by_depth, b_by_depth>(sums, of_a, of_b, i + k > 0);
-            of_a += step_a;
-            of_b += step_b;
+            wgmma<T, tile_n, a_by_depth, b_by_depth>(sums, left, right, i + k > 0);
+            left += step_a;
+            right += step_b;
         }
         wgmma_commit();
         // All threads have passed the barrier, and so have waited for the products of the slab that was there.

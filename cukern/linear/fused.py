@@ -15,7 +15,7 @@ from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.plan import Plan, on
 from ..kernel.sizes import LARGEST_INDEX, divide_up
-from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse
+from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse, step_kind
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
 #: Elements of 16 bits in an access of 16 bytes.
@@ -147,7 +147,11 @@ def tile_for(task: Task, device: Device) -> Tile:
         return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n / tile.rate
 
     grouped = limits.compute_capability[0] == 9
-    fits = [tile for tile in TILES if tile.shared <= limits.max_shared_memory_per_block and grouped >= tile.grouped]
+    fits = [
+        tile
+        for tile in TILES
+        if tile.shared <= limits.max_shared_memory_per_block and grouped >= tile.grouped
+    ]
     return min(fits, key=cost)
 
 
@@ -186,12 +190,18 @@ def make_plan(
         "depth": tile.depth,
         "stages": tile.stages,
         "band": tile.band,
-        "pairs": task.n % 2 == 0,
+        "wide": task.n % _CHUNK == 0,
         "a_by_depth": task.a.by_depth,
         "b_by_depth": task.b.by_depth,
         "operands": [
-            {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d)}
-            for i, d in enumerate(program.inputs[1:], 1)
+            {
+                "k": i,
+                "type": dtypes.info(d).cxx,
+                "compute": compute_type(d),
+                "row": step_kind(row),
+                "column": step_kind(column),
+            }
+            for i, (d, (_, row, column)) in enumerate(zip(program.inputs[1:], task.operands, strict=True), 1)
         ],
         "body": body,
         "value": value,

@@ -5,7 +5,7 @@ using index = << index >>;
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, stages = << stages >>, band = << band >>;
 constexpr int threads = << block >>;
 constexpr int chunk = 16 / sizeof(T), line = 8 * chunk;  // elements of an access, and of eight, which have 128 bytes
-constexpr bool pairs = << "true" if pairs else "false" >>;  // rows of D are aligned to two elements
+constexpr bool wide = << "true" if wide else "false" >>;  // rows of D begin at multiples of 16 bytes
 constexpr bool a_by_depth = << "true" if a_by_depth else "false" >>, b_by_depth = << "true" if b_by_depth else "false" >>;
 // The shape of the product, and the steps through the batch and between the rows that are contiguous, in elements.
 struct Sizes {
@@ -16,38 +16,87 @@ struct Sizes {
 struct Steps {
     index of[<< [operands | length, 1] | max >>][3];
 };
+struct Operands {
+<% for x in operands %>
+    << x.compute >> a<< x.k >>;
+<% endfor %>
+};
 struct Epilogue {
 <% for x in operands %>
     const << x.type >>* x<< x.k >>;
 <% endfor %>
     Steps steps;
 
-    __device__ __forceinline__ index place(int x, int batch, int row, int column) const {
-        return batch * steps.of[x][0] + row * steps.of[x][1] + column * steps.of[x][2];
+    __device__ __forceinline__ Operands load(int batch, int row, int column) const {
+        return {<% for x in operands %>cast< << x.compute >> >(x<< x.k >>[batch * steps.of[<< x.k - 1 >>][0]
+            << {"zero": "", "unit": "+ row", "any": "+ row * steps.of[%d][1]" % (x.k - 1)}[x.row] >>
+            << {"zero": "", "unit": "+ column", "any": "+ column * steps.of[%d][2]" % (x.k - 1)}[x.column] >>]), <% endfor %>};
     }
-    __device__ __forceinline__ T operator()(float a0, int batch, int row, int column) const {
+    __device__ __forceinline__ T operator()(float a0, const Operands& of) const {
 <% for x in operands %>
-        const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[place(<< loop.index0 >>, batch, row, column)]);
+        const << x.compute >> a<< x.k >> = of.a<< x.k >>;
 <% endfor %>
 <% for line in body %>
         const << line.type >> << line.name >> = << line.code >>;
 <% endfor %>
         return cast<T>(<< value >>);
     }
-    // Stores the elements of a row, in columns `column` and `column` + 1, that lie within D.
-    __device__ __forceinline__ void store(T* d, const Sizes& sizes, int batch, int row, int column, const float* sums) const {
-        if (row >= sizes.m || column >= sizes.n) return;
-        T* to = d + (index)row * sizes.n + column;
-        const bool both = column + 1 < sizes.n;
-        const T made[2] = {(*this)(sums[0], batch, row, column), both ? (*this)(sums[1], batch, row, column + 1) : T(0)};
-        if constexpr (pairs) {
-            *(unsigned*)to = *(const unsigned*)made;
-        } else {
-            to[0] = made[0];
-            if (both) to[1] = made[1];
+};
+
+// Of each of four lanes word i, in the place of its own four words: lane i of the four gets them.
+__device__ __forceinline__ void turn(unsigned (&word)[4]) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const unsigned got = __shfl_xor_sync(0xffffffffu, odd ? word[i] : word[i + 1], 1);
+        (odd ? word[i] : word[i + 1]) = got;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const unsigned got = __shfl_xor_sync(0xffffffffu, upper ? word[i] : word[i + 2], 2);
+        (upper ? word[i] : word[i + 2]) = got;
+    }
+}
+
+// Stores the 16 rows and COLUMNS columns of a warp from (row, column) on. Lane 4 * g + q has the sums of rows g and g + 8, for
+// each eight columns those of columns 2 * q and 2 * q + 1: of the first row, then of the second.
+template <int COLUMNS>
+__device__ __forceinline__ void store(
+    const Epilogue& epilogue, T* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
+{
+    const int q = threadIdx.x % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int own = row + 8 * half + int(threadIdx.x) % 32 / 4, in_row = minimum(own, sizes.m - 1);
+        T* const to = d + (index)in_row * sizes.n;
+#pragma unroll
+        for (int x = 0; x < COLUMNS; x += 32) {
+            Operands of[4][2];  // all are loaded before anything is stored
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+                of[i / 2][i % 2] = epilogue.load(batch, in_row, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, sizes.n - 1));
+            T made[4][2];
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+                made[i / 2][i % 2] = epilogue(sums[(x / 8 + i / 2) * 4 + 2 * half + i % 2], of[i / 2][i % 2]);
+            if constexpr (wide) {
+                uint4 pack;
+                unsigned(&words)[4] = (unsigned(&)[4])pack;
+#pragma unroll
+                for (int i = 0; i < 4; ++i) words[i] = *(const unsigned*)made[i];
+                turn(words);
+                const int first = column + x + 8 * q;
+                if (own < sizes.m && first < sizes.n) *(uint4*)(to + first) = pack;
+            } else {
+#pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const int there = column + x + i / 2 * 8 + 2 * q + i % 2;
+                    if (own < sizes.m && there < sizes.n) to[there] = made[i / 2][i % 2];
+                }
+            }
         }
     }
-};
+}
 
 // A slab of a factor in shared memory: SIZE rows or columns of the product, `depth` deep, contiguous along the depth if
 // BY_DEPTH. It lies in blocks of lines of 128 bytes, one below the other, whose eight chunks change places from line to

@@ -45,9 +45,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     };
     for (int i = 0; i < stages - 1; ++i) load(i, first_stage + i * stage_size);
 
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
     const int warp_row = warp / warps_n * warp_m, warp_column = warp % warps_n * warp_n;
-    float sums[warp_m / 16][warp_n / 8][4] = {};
+    float sums[warp_m / 16][warp_n / 2] = {};
     T *stage = first_stage, *free_stage = last_stage;
     const auto next = [&](T* one) { return one == last_stage ? first_stage : one + stage_size; };
     for (int i = 0; i < slabs; ++i) {
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
                 for (int y = 0; y < warp_n / 8; ++y) {
                     const unsigned(&two)[4] = of[k % 2].b[y / 2];
                     const unsigned own[2] = {two[y % 2 * 2], two[y % 2 * 2 + 1]};
-                    mma<T>(sums[x][y], of[k % 2].a[x], own);
+                    mma<T>((float(&)[4])sums[x][4 * y], of[k % 2].a[x], own);
                 }
         }
         stage = next(stage);
@@ -74,10 +74,5 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     wait_copies<0>();
 #pragma unroll
     for (int x = 0; x < warp_m / 16; ++x)
-#pragma unroll
-        for (int y = 0; y < warp_n / 8; ++y)
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-                epilogue.store(d, sizes, at.batch, at.m0 + warp_row + 16 * x + 8 * half + lane / 4,
-                               at.n0 + warp_column + 8 * y + lane % 4 * 2, sums[x][y] + 2 * half);
+        store<warp_n>(epilogue, d, sizes, at.batch, at.m0 + warp_row + 16 * x, at.n0 + warp_column, sums[x]);
 }

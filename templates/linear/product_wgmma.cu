@@ -7,7 +7,7 @@
 <% set wgmma_columns = [tile_n] %>
 <% include "linear/product.cuh" %>
 <% include "prelude/wgmma.cuh" %>
-static_assert(stages >= 4 && threads == 2 * tile_m, "a warpgroup for 64 rows");
+static_assert(stages >= 3 && threads == 2 * tile_m, "a warpgroup for 64 rows");
 
 // The part of a slab for one instruction: what begins at a row or column of the product, and at depth 0.
 template <int SIZE, bool BY_DEPTH>
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     };
     for (int i = 0; i < stages - 2; ++i) load(i, first_stage + i * stage_size);
 
-    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32, group = warp / 4;
     float sums[tile_n / 2];
     T *stage = first_stage, *free_stage = first_stage + (stages - 2) * stage_size;
     const auto next = [&](T* one) { return one == last_stage ? first_stage : one + stage_size; };
@@ -64,8 +64,5 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     }
     wgmma_wait<0>(sums);
     wait_copies<0>();
-#pragma unroll
-    for (int i = 0; i < tile_n / 2; i += 2)
-        epilogue.store(d, sizes, at.batch, at.m0 + 64 * group + 16 * warp + i / 2 % 2 * 8 + lane / 4,
-                       at.n0 + i / 4 * 8 + lane % 4 * 2, sums + i);
+    store<tile_n>(epilogue, d, sizes, at.batch, at.m0 + 16 * warp, at.n0, sums);
 }

@@ -55,8 +55,8 @@ class Tile(NamedTuple):
 
 #: A warp with 64 by 64 elements reads shared memory half as often as one with 32 by 32.
 TILES = (
-    Tile(128, 256, 8, 1, 4, 2.0, grouped=True),
-    Tile(128, 128, 8, 1, 6, 1.6, grouped=True),
+    Tile(256, 128, 16, 1, 4, 2.0, grouped=True),
+    Tile(128, 128, 8, 1, 3, 1.6, grouped=True),
     Tile(128, 256, 2, 4, 3, 1.0),
     Tile(128, 128, 2, 2, 3, 0.9),
     Tile(64, 128, 2, 2, 4, 0.7),

@@ -12,7 +12,7 @@ from cukern.elementwise.program import Program, program
 from cukern.linear import fused
 
 SMALL, LARGE = fused.TILES[-1], fused.TILES[2]
-GROUPED = next(tile for tile in fused.TILES if tile.grouped)
+GROUPED = fused.TILES[1]
 
 
 def bias_and_relu(dtype: dtypes.DType) -> Program:
@@ -43,6 +43,11 @@ def random(device: ck.Device, dtype: str, *shape: int, swapped: bool = False) ->
     return ck.swapaxes(x, -1, -2) if swapped else x
 
 
+def needs(device: ck.Device, tile: fused.Tile) -> None:
+    if tile.grouped and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("a_swapped", "b_swapped"), [(False, False), (False, True), (True, False), (True, True)]
@@ -51,8 +56,7 @@ def random(device: ck.Device, dtype: str, *shape: int, swapped: bool = False) ->
 def test_layouts_of_the_factors(
     device: ck.Device, dtype: str, a_swapped: bool, b_swapped: bool, tile: fused.Tile
 ) -> None:
-    if tile.grouped and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("no GPU of compute capability 9.0")
+    needs(device, tile)
     a = random(device, dtype, 152, 328, swapped=a_swapped)
     b = random(device, dtype, 328, 80, swapped=b_swapped)
     check(a, b, random(device, dtype, 80), tile)
@@ -65,13 +69,11 @@ def test_sizes_that_no_tile_divides(device: ck.Device, sizes: tuple[int, int, in
     check(random(device, "bfloat16", m, k), b, random(device, "bfloat16", n), SMALL)
 
 
-def test_the_largest_tile(device: ck.Device) -> None:
-    check(
-        random(device, "float16", 140, 200),
-        random(device, "float16", 200, 264),
-        random(device, "float16", 264),
-        LARGE,
-    )
+@pytest.mark.parametrize("tile", [LARGE, fused.TILES[0]], ids=["mma", "wgmma"])
+def test_the_largest_tile(device: ck.Device, tile: fused.Tile) -> None:
+    needs(device, tile)
+    a, b = random(device, "float16", 260, 200), random(device, "float16", 200, 264)
+    check(a, b, random(device, "float16", 264), tile)
 
 
 def test_batches_and_operands_that_broadcast(device: ck.Device) -> None:

@@ -20,7 +20,7 @@ _MODULES = {"host": ".host.backend", "cuda": ".cuda.backend"}
 
 @cache
 def backend(kind: str) -> Backend:
-    """The backend of a kind of device, imported when it is first asked for."""
+    """The backend of a kind of device, imported on first use."""
     module = importlib.import_module(_MODULES[kind], __package__)
     made: Backend = module.backend()
     return made
@@ -32,7 +32,7 @@ class Device:
     Two devices of the same name are the same object.
 
     Raises:
-        DeviceError: the name is of no kind of device, or there is no such device here.
+        DeviceError: there is no such kind of device, or this machine lacks the device.
 
     >>> Device("host").kind
     'host'
@@ -41,11 +41,11 @@ class Device:
     _made: ClassVar[dict[tuple[str, int], Device]] = {}
     kind: str
     index: int
-    #: How a kernel's work is dealt out: long loops of a few threads, or many threads side by side.
+    #: How a kernel's work is divided: among few threads with long loops, or many parallel threads.
     style: Style
-    #: Whether Python reads an array's memory in place, as NumPy's, without waiting for the device.
+    #: Whether Python can read an array's memory directly, without waiting for the device.
     addressable: bool
-    #: Tells the index of the device of this kind that is current; None where there is only one.
+    #: Returns the index of the current device of this kind; None if there is only one.
     which: Callable[[], int] | None
 
     def __new__(cls, name: str | Device = "host") -> Device:
@@ -82,12 +82,12 @@ class Device:
 
     @property
     def backend(self) -> Backend:
-        """What compiles and launches on this device."""
+        """The backend that compiles and launches on this device."""
         return backend(self.kind)
 
     @property
     def xp(self) -> ModuleType:
-        """The module whose ndarrays hold this device's data: numpy or cupy."""
+        """The array library of this device's data: numpy or cupy."""
         return self.backend.xp
 
     @property
@@ -96,11 +96,11 @@ class Device:
         return _properties(self.kind, self.index)
 
     def is_current(self) -> bool:
-        """Whether :attr:`xp` works on this device now."""
+        """Whether this is the current device of :attr:`xp`."""
         return self.which is None or bool(self.which() == self.index)
 
     def activate(self) -> AbstractContextManager[object]:
-        """A with-block in which :attr:`xp` works on this device.
+        """A with-block in which this is the current device of :attr:`xp`.
 
         Raises:
             CaptureError: a step of another GPU is being recorded.
@@ -114,7 +114,7 @@ class Device:
         return scope
 
     def synchronize(self) -> None:
-        """Wait until everything launched on this device is done."""
+        """Wait for all launches on this device."""
         self.backend.synchronize(self.index)
 
 
@@ -124,7 +124,7 @@ def _properties(kind: str, index: int) -> Properties:
 
 
 def devices() -> list[Device]:
-    """Every device of this machine, GPUs first."""
+    """All devices of this machine, GPUs first."""
     gpus = _gpu_count()
     return [*(Device(f"cuda:{i}") for i in range(gpus)), Device("host")]
 
@@ -155,13 +155,13 @@ def _default(name: str | None) -> Device:
 
 
 def current() -> Device:
-    """The device that new arrays are made on.
+    """The device on which new arrays are made.
 
-    Inside ``with device(d)`` that is ``d``; else ``CUKERN_DEVICE`` names it; else it is the first
-    GPU, and the host where there is none.
+    Inside ``with device(d)`` it is ``d``; else ``CUKERN_DEVICE`` names it; else it is the first GPU, or the
+    host if there is none.
 
     Raises:
-        DeviceError: ``CUKERN_DEVICE`` names no device of this machine.
+        DeviceError: ``CUKERN_DEVICE`` does not name a device of this machine.
     """
     return _current.device or _default(os.environ.get("CUKERN_DEVICE"))
 

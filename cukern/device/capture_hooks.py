@@ -1,7 +1,7 @@
-"""Numbers that change from replay to replay of a captured step: counters, learning rates, a stream's place.
+"""Numbers that change between replays of a captured step: counters, learning rates, positions in random streams.
 
-What launches a kernel with such a number asks :func:`numbers` for memory to read it from. Outside of a
-capture there is none, and the number is an argument as any other.
+Code that launches a kernel with such a number asks :func:`numbers` for memory from which the kernel reads it.
+Outside a capture there is none, and the number is passed as an argument.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ..array import Array
     from . import Device
 
-#: Counts the arrays whose memory has been replaced. A graph captured before still uses the old memory.
+#: Incremented when an array's memory is replaced. A graph captured before still uses the old memory.
 replaced = 0
-#: Asked before an array becomes numbers that are constants to tapes; None outside of every strict_tape of the tests.
+#: Called before an array becomes numbers, which are constants to tapes; None outside ``testing.strict_tape``.
 refuse: Callable[[Array, str], None] | None = None
 
 
 class Recorder(Protocol):
-    """A capture that is under way."""
+    """A capture in progress."""
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array: ...
 
@@ -47,7 +47,7 @@ _state = _State()
 
 
 def recorder() -> Recorder | None:
-    """The capture that is under way in this thread."""
+    """The capture in progress in this thread, or None."""
     return _state.recorder
 
 
@@ -57,17 +57,17 @@ def begin(recorder: Recorder | None) -> None:
 
 
 def numbers(dtype: DType, values: Callable[[], Sequence[Any]]) -> Array | None:
-    """Memory that holds ``values()`` of each replay; None outside of a capture.
+    """Memory that holds the current ``values()`` at each replay; None outside a capture.
 
     Args:
-        values: called once for the capture and once before each further replay, in the order of the step.
+        values: called once for the capture and before each further replay, in the order of the step.
     """
     active = _state.recorder
     return None if active is None else active.numbers(dtype, values)
 
 
 def repeated(action: Callable[[], None]) -> None:
-    """Do ``action``, and again before each further replay where a capture is under way."""
+    """Run ``action``, and again before each further replay if a capture is in progress."""
     action()
     if _state.recorder is not None:
         _state.recorder.repeat(action)
@@ -80,14 +80,14 @@ class Stream(Protocol):
 
 
 class Draws:
-    """The generators that a function draws from and where each was before, so that it can draw the same again."""
+    """The generators from which a function draws, with their earlier positions, to draw the same numbers again."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Stream, dict[str, Any]]] = {}
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note what is drawn from within the block."""
+        """Note the generators from which the block draws."""
         outer, _state.draws = _state.draws, (*_state.draws, self)
         try:
             yield
@@ -95,7 +95,7 @@ class Draws:
             _state.draws = outer
 
     def note(self, stream: Stream) -> None:
-        """Note where ``stream`` is before it is drawn from for the first time."""
+        """Note the position of ``stream`` before the first draw."""
         if id(stream) not in self._found:
             before: dict[str, Any] = {}
             self._found[id(stream)] = stream, before
@@ -103,7 +103,7 @@ class Draws:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Put the generators to where they were for as long as the block takes."""
+        """Reset the generators to the noted positions for the block, and restore them afterwards."""
         later: list[tuple[Stream, dict[str, Any]]] = []
         for stream, before in self._found.values():
             after: dict[str, Any] = {}
@@ -122,6 +122,6 @@ def _exchange(stream: Stream, state: dict[str, Any], old: dict[str, Any]) -> Non
 
 
 def drawn(stream: Stream) -> None:
-    """Say that ``stream`` is about to be drawn from, to the functions that will be called again."""
+    """Tell the active :class:`Draws` that ``stream`` is about to be drawn from."""
     for one in _state.draws:
         one.note(stream)

@@ -1,9 +1,9 @@
-"""Compiled files kept on disk between processes, addressed by the hash of what they were made from.
+"""Compiled files kept on disk between processes, addressed by the hash of their sources.
 
-An entry is its payload, the payload's SHA-256 and a magic word, in that order, so that a shared
+An entry consists of its payload, the payload's SHA-256 and a magic word, in that order, so that a shared
 library can be loaded from the entry itself. It appears by an atomic rename and is checked before each
-use: a reader sees a whole entry or none. Any number of processes may ask for the same entry at once;
-one makes it while the others wait. What another user may have written is never read (:mod:`.trust`).
+use: a reader sees a whole entry or none. Any number of processes may request the same entry at once;
+one makes it while the others wait. Files that another user may have written are never read (:mod:`.trust`).
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _STALE_AFTER = 3600.0
 
 
 def default_folder() -> Path:
-    """Where entries are kept: ``CUKERN_CACHE_DIR``, else the user's cache folder."""
+    """The folder of entries: ``CUKERN_CACHE_DIR``, else the user's cache folder."""
     chosen = os.environ.get("CUKERN_CACHE_DIR")
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("cukern", appauthor=False))
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether ``path`` ends in the hash of what is before it."""
+    """Whether ``path`` ends with the hash of its payload."""
     entry = path.read_bytes()
     payload, trailer = entry[:-_TRAILER], entry[-_TRAILER:]
     return trailer == hashlib.sha256(payload).digest() + _MAGIC
 
 
 class DiskCache:
-    """A folder of entries, with a folder of the process's own where the first cannot be written.
+    """A folder of entries, with a private folder of the process as a fallback if it cannot be written.
 
     Args:
-        folder: where the entries are; made when the first is written.
+        folder: the folder, created with the first entry.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cache = DiskCache(Path(folder))
@@ -62,12 +62,12 @@ class DiskCache:
         self._checked = False
 
     def get(self, key: str, make: Callable[[Path], object]) -> Path:
-        """The file of the entry ``key``, made by ``make`` if there is none or it is damaged.
+        """The file of the entry ``key``, made by ``make`` if it is missing or damaged.
 
         Args:
-            key: a hash, in hexadecimal, of all that the payload depends on; ``/`` and a name behind it where
-                the file has to have one.
-            make: writes the payload to the path that it is given; what it raises is passed on.
+            key: a hexadecimal hash of everything on which the payload depends, followed by ``/`` and a file name
+                if the file must have one.
+            make: writes the payload to the path that it is given; its exceptions are passed on.
         """
         if not self._checked:
             self._check()
@@ -88,7 +88,7 @@ class DiskCache:
             ) from error
 
     def _check(self) -> None:
-        """Look once whether the folder is this user's, and say so if not."""
+        """Check once whether others may have written to the folder, and warn if so."""
         if reason := trust.why_not(self.folder):
             trust.warn(self.folder, reason, "CUKERN_CACHE_DIR")
             self._private = self._private or _temporary_folder()
@@ -102,7 +102,7 @@ class DiskCache:
         return folder / key[:2] / key[2:]
 
     def _find(self, path: Path, folder: Path) -> Path | None:
-        """The entry at ``path`` of ``folder`` if it is whole; what is not is removed."""
+        """The entry at ``path`` of ``folder`` if it is whole; a damaged one is removed."""
         try:
             if trust.why_not(path, folder) is None and _is_whole(path):
                 return path
@@ -133,11 +133,11 @@ class DiskCache:
 
 
 class _NotWritable(Exception):
-    """The folder takes no new entry."""
+    """The folder cannot take a new entry."""
 
 
 def _make_folder(path: Path) -> None:
-    """Makes a folder and those above it, to which nobody else may write whatever the process's umask."""
+    """Make a folder and its parents, writable only by this user whatever the process's umask."""
     for folder in (*reversed(path.parents), path):
         if not folder.is_dir():
             folder.mkdir(mode=0o755, exist_ok=True)
@@ -162,7 +162,7 @@ def _fill(part: Path, make: Callable[[Path], object]) -> None:
 
 
 def _publish(part: Path, path: Path) -> None:
-    """Appends to ``part`` the hash of what it holds and the magic word, and gives it its name."""
+    """Append the payload's hash and the magic word to ``part``, and rename it to ``path``."""
     digest = hashlib.sha256(part.read_bytes()).digest()
     try:
         with part.open("ab") as file:
@@ -177,11 +177,11 @@ def _publish(part: Path, path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds the lock file ``path``; goes on without it when it cannot be had in time.
+    """Hold the lock file ``path``, or continue without it if it cannot be had in time.
 
-    The system drops the lock of a process that dies. Two holders at worst make the same entry twice.
+    The system releases the lock of a process that dies. Without the lock, two processes at worst make an entry twice.
     """
-    from filelock import FileLock  # when first needed: what is compiled already needs no lock
+    from filelock import FileLock  # imported late: cached entries need no lock
 
     lock = FileLock(path, timeout=_LOCK_TIMEOUT, fallback_to_soft=False)
     with suppress(OSError):  # in time, or at all
@@ -195,7 +195,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _remove_stale(folder: Path) -> None:
-    """Removes what a process that was killed while it made an entry has left."""
+    """Remove the files of processes that were killed while they made an entry."""
     oldest = time.time() - _STALE_AFTER
     for path in folder.glob("*.tmp"):
         with suppress(OSError):
@@ -204,7 +204,7 @@ def _remove_stale(folder: Path) -> None:
 
 
 def protect_cupy() -> None:
-    """Turn CuPy's own cache to a folder of this process's where another user may have written to it."""
+    """Set CuPy's cache to a private folder of this process if another user may have written to it."""
     default = Path(os.path.expanduser("~"), ".cupy", "kernel_cache")
     folder = Path(os.environ.get("CUPY_CACHE_DIR") or default)
     if reason := trust.why_not(folder):
@@ -213,7 +213,7 @@ def protect_cupy() -> None:
 
 
 def _temporary_folder() -> Path:
-    """A folder of this process's own, removed when it ends."""
+    """A private folder of this process, removed when it ends."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="cukern-"))
     except OSError as error:

@@ -1,5 +1,5 @@
-"""bfloat16 through DLPack on the host. NumPy's half of the protocol knows no dtype but its own: the elements pass it
-as integers of 16 bits, and the dtype is written in the capsule, where it stands in both versions of the protocol."""
+"""bfloat16 through DLPack on the host. NumPy's DLPack functions support only NumPy's own dtypes, so the elements pass
+through them as integers of 16 bits, and the dtype is changed in the capsule, for both versions of the protocol."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .. import dtypes
 
 #: DLDataType: code, bits and lanes of an element.
 _BFLOAT16, _BITS = (4, 16, 1), (1, 16, 1)
-#: Where a DLManagedTensor has the dtype, after the address, the device and the number of axes; a
-#: DLManagedTensorVersioned has its version, context, deleter and flags before them. Source: dlpack.h, version 1.1.
+#: The offset of the dtype in a DLManagedTensor, after the address, the device and the number of axes, and in a
+#: DLManagedTensorVersioned, after its version, context, deleter and flags as well. Source: dlpack.h, version 1.1.
 _OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 52}
 
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
@@ -30,7 +30,7 @@ class _DataType(ctypes.Structure):
 
 
 def _dtype_of(capsule: Any) -> _DataType:
-    """The dtype in a capsule that nobody has consumed."""
+    """The dtype in a capsule that is not consumed."""
     for name, offset in _OFFSETS.items():
         if _is_valid(capsule, name):
             return _DataType.from_address(_pointer(capsule, name) + offset)
@@ -38,10 +38,10 @@ def _dtype_of(capsule: Any) -> _DataType:
 
 
 def exported(data: npt.NDArray[Any], **options: Any) -> Any:
-    """``data.__dlpack__(**options)`` of an array of any dtype of cukern.
+    """``data.__dlpack__(**options)`` for an array of any dtype of cukern.
 
     Raises:
-        BufferError: the memory cannot be shared so.
+        BufferError: the memory cannot be shared this way.
     """
     if data.dtype != dtypes.bfloat16:
         return data.__dlpack__(**options)
@@ -52,7 +52,7 @@ def exported(data: npt.NDArray[Any], **options: Any) -> Any:
 
 
 class _Bits:
-    """What another library exports, its bfloat16 as integers of 16 bits."""
+    """Wraps an exporter so that its bfloat16 data is exported as integers of 16 bits."""
 
     def __init__(self, source: Any) -> None:
         self.source, self.is_bfloat16 = source, False
@@ -70,7 +70,7 @@ class _Bits:
 
 
 def imported(source: Any) -> npt.NDArray[Any]:
-    """``numpy.from_dlpack(source)`` of an array of any dtype of cukern."""
+    """``numpy.from_dlpack(source)`` for an array of any dtype of cukern."""
     bits = _Bits(source)
     data: npt.NDArray[Any] = np.from_dlpack(bits)
     return data.view(dtypes.bfloat16) if bits.is_bfloat16 else data

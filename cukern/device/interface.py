@@ -1,4 +1,4 @@
-"""What a device must offer: the one interface between kernels and the machines that run them."""
+"""The interface between kernels and devices, which every backend implements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..text.signature import Unit
 
 @dataclass(frozen=True)
 class Properties:
-    """The limits of a device, in CUDA's terms. Sizes of memory are in bytes. The host has no compute capability: (0, 0)."""
+    """The limits of a device, in CUDA's terms. Memory sizes are in bytes. The host has compute capability (0, 0)."""
 
     name: str
     max_threads_per_block: int
@@ -27,15 +27,15 @@ class Properties:
 
 
 class CompilerFailure(Exception):
-    """A compiler refused a unit; ``log`` is what it printed."""
+    """A compiler refused a unit; ``log`` is the compiler's output."""
 
     def __init__(self, log: str) -> None:
         super().__init__(log)
         self.log = log
 
 
-#: A launch on the current device, which must be the kernel's, of the leading arguments: integers for pointers
-#: (:meth:`Backend.operand`), numbers for scalars. Raises OverflowError where a number is beyond its parameter's range.
+#: A launch on the current device, which must be the kernel's. It takes the leading arguments, integers for pointers
+#: (:meth:`Backend.operand`) and numbers for scalars; raises OverflowError for a number out of its parameter's range.
 Prepared = Callable[..., None]
 
 
@@ -65,15 +65,15 @@ class CompiledFunction(Protocol):
         tail: Sequence[Any],
         structs: Sequence[int] = (),
     ) -> Prepared:
-        """The launch as a call of the arguments before ``tail``, with all else worked out once.
+        """Prepare a launch that takes only the arguments before ``tail``.
 
         Args:
             tail: the last arguments, scalars and structs, each already checked.
-            structs: the bytes of each struct among the arguments before.
+            structs: the size in bytes of each struct among the leading arguments.
         """
 
 
-#: How a kernel's work is dealt out: a few threads with long loops, or many threads side by side (CUDA's SIMT).
+#: How a kernel's work is divided: among few threads with long loops, or many parallel threads (CUDA's SIMT).
 Style = Literal["serial", "simt"]
 
 
@@ -81,8 +81,8 @@ class Backend(Protocol):
     """One kind of device; ``index`` numbers the devices of that kind.
 
     Attributes:
-        style: how a kernel's work is dealt out.
-        addressable: whether Python reads an array's memory in place, as NumPy's, without waiting for the device.
+        style: how a kernel's work is divided.
+        addressable: whether Python can read an array's memory directly, without waiting for the device.
     """
 
     style: Style
@@ -90,7 +90,7 @@ class Backend(Protocol):
 
     @property
     def which(self) -> Callable[[], int] | None:
-        """What tells the index of the current device; None where there is only one."""
+        """A function that returns the index of the current device; None if there is only one."""
 
     @property
     def xp(self) -> ModuleType: ...
@@ -102,21 +102,21 @@ class Backend(Protocol):
     def compile(self, index: int, unit: Unit) -> CompiledFunction: ...
 
     def ahead(self, job: Callable[[], object]) -> None:
-        """Run ``job``, which compiles what may soon be launched, beside the calling thread; or never."""
+        """Run ``job``, which compiles a kernel ahead of need, in parallel with the calling thread, or never."""
 
     def synchronize(self, index: int) -> None: ...
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
-        """What makes memory on the current device for a new array: an ndarray, or CuPy's pointer to it."""
+        """A function that allocates a new array on the current device, as an ndarray or a CuPy memory pointer."""
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        """An ndarray of the current device in C order, its elements not set."""
+        """An uninitialized ndarray of the current device in C order."""
 
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
         """An ndarray of zeros of the current device in C order."""
 
     def operand(self, data: Any) -> int:
-        """What a prepared launch takes for an ndarray: a number that is good as long as the ndarray is there.
+        """The integer that a prepared launch takes for an ndarray, valid as long as the ndarray lives.
 
         For None it is that of a null pointer.
         """

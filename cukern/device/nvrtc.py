@@ -23,7 +23,7 @@ _Handle = ctypes.c_void_p
 
 @dataclass(frozen=True)
 class Program:
-    """What NVRTC made of a text: PTX, the machine code of ``arch``, and its messages."""
+    """The result of NVRTC: PTX, the machine code for ``arch``, and the messages."""
 
     arch: str
     ptx: str
@@ -33,7 +33,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Toolkit:
-    """An NVRTC library and the folder of the headers that belong to it, if there is one."""
+    """An NVRTC library and the folder of its headers, if there is one."""
 
     library: str
     include: str | None
@@ -68,7 +68,7 @@ def _headers(folder: Path) -> str | None:
 
 @lru_cache(maxsize=1)
 def toolkit() -> Toolkit:
-    """The NVRTC that :func:`compile` uses, one with headers before one without.
+    """The NVRTC that :func:`compile` uses, preferring one with headers.
 
     Raises:
         DeviceError: there is no NVRTC on this machine.

@@ -1,4 +1,4 @@
-"""Memory moved between devices."""
+"""Copies between devices."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from . import Device
 
 
 def uploaded(data: Any, where: Device) -> Any:
-    """An ndarray on another device; on the host a NumPy array as it is.
+    """Copy a NumPy array to a device; for the host, return it.
 
-    CuPy makes a 0-d array by filling with its number, which loses the sign of -0.0.
+    CuPy makes a 0-d array by filling it with a number, which loses the sign of -0.0.
     """
     if where.addressable:
         return data
@@ -19,9 +19,9 @@ def uploaded(data: Any, where: Device) -> Any:
 
 
 def carried(data: Any, home: Device, where: Device) -> Any:
-    """A copy on another GPU of an ndarray in C order.
+    """Copy a C-ordered ndarray to another GPU.
 
-    CuPy copies on the stream of the GPU that is written, which knows nothing of the other's.
+    CuPy copies on the stream of the destination GPU, which is not ordered with the source's stream.
     """
     cuda = where.xp.cuda
     with home.activate():
@@ -32,6 +32,6 @@ def carried(data: Any, home: Device, where: Device) -> Any:
         target.wait_event(before)
         made = where.xp.array(data)
         after.record(target)
-    with home.activate():  # whose memory may be handed out again
+    with home.activate():  # the source's memory may be reused after the copy
         source.wait_event(after)
     return made

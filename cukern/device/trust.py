@@ -1,7 +1,8 @@
-"""Who may have written a file: compiled code is loaded only where this user or root alone can have put it.
+"""Who may have written a file: compiled code is loaded only if nobody but this user and root can have written it.
 
-The rule is OpenSSH's for its key files: each folder on the way belongs to this user or to root, and nobody else may
-write there, but for folders in which only owners rename and remove, as ``/tmp``, and a group of which nobody else is.
+The rule is OpenSSH's for its key files: each folder on the path belongs to this user or to root, and nobody else may
+write to it. Exceptions are sticky folders such as ``/tmp``, in which only owners rename and remove, and write access
+of a group whose only member is this user.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 @cache
 def _own_group(group: int) -> bool:
-    """Whether a group is the one that systems make for each user, without another member."""
+    """Whether a group is this user's private group, without other members."""
     import grp
     import pwd
 
@@ -39,11 +40,11 @@ def _reason(path: Path, found: os.stat_result) -> str | None:
 
 
 def why_not(path: Path, below: Path | None = None) -> str | None:
-    """Why another user may have written what is at ``path``; None if none may have.
+    """Why another user may have written ``path``; None if no other user can have.
 
     Args:
         path: a file or a folder, which may not exist yet.
-        below: a folder above ``path`` that is known to be safe, where the way down begins; else the root.
+        below: a parent folder known to be safe, below which to check; by default the root.
     """
     if below is None:
         path = Path(os.path.realpath(path))
@@ -63,7 +64,7 @@ def why_not(path: Path, below: Path | None = None) -> str | None:
 
 @cache
 def warn(folder: Path, reason: str, variable: str) -> None:
-    """Say once that what is kept in a folder is not used."""
+    """Warn once that the compiled kernels in a folder are not used."""
     warnings.warn(
         f"compiled kernels in {folder} are not used, as {reason}: set {variable} to a folder that is yours alone",
         RuntimeWarning,

@@ -1,1 +1,1 @@
-"""Elements by their places: indexing, gather and scatter, search, sort, scans and sets."""
+"""Indexing, gather and scatter, search, sort, scans and sets."""

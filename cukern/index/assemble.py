@@ -1,4 +1,4 @@
-"""Arrays put together from others: stacked, repeated, padded, turned, cut. Everything here is linear."""
+"""Functions that stack, repeat, rotate, insert and split arrays. All functions here are linear."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ __all__ = [
 
 @public
 def copy(x: Array, /) -> Array:
-    """A copy of ``x`` in C order; differentiable."""
+    """A differentiable copy of ``x`` in C order."""
     x = require_array(x, "copy")
     return astype(x, x.dtype)
 
 
 def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
-    """The arrays with axes added as NumPy does: the third last of all, the others in front."""
+    """The arrays with axes added as in NumPy: the third as the last axis, the others in front."""
     made = []
     for x in require_arrays(xs, name):
         while x.ndim < ndim:
@@ -81,19 +81,19 @@ def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
 
 @public
 def atleast_1d(*xs: Array) -> Any:
-    """The array, or a list of the arrays, with one axis at least."""
+    """The array, or a list of the arrays, with at least one axis."""
     return _atleast(xs, 1, "atleast_1d")
 
 
 @public
 def atleast_2d(*xs: Array) -> Any:
-    """The array, or a list of the arrays, with two axes at least, new ones in front."""
+    """The array, or a list of the arrays, with at least two axes; new axes are in front."""
     return _atleast(xs, 2, "atleast_2d")
 
 
 @public
 def atleast_3d(*xs: Array) -> Any:
-    """The array, or a list of the arrays, with three axes at least: (n,) becomes (1, n, 1)."""
+    """The array, or a list of the arrays, with at least three axes: (n,) becomes (1, n, 1)."""
     return _atleast(xs, 3, "atleast_3d")
 
 
@@ -106,7 +106,7 @@ def _listed(arrays: Sequence[Array], name: str) -> list[Array]:
 
 @public
 def hstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
-    """The arrays joined along the second axis, or the first where they have one; ``dtype`` as of :func:`concat`.
+    """Join arrays along the second axis, or vectors along the first; ``dtype`` as in :func:`concat`.
 
     Raises:
         ValueError: there is no array, or the shapes do not fit.
@@ -117,26 +117,26 @@ def hstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
 
 @public
 def vstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
-    """The arrays as rows, joined along the first axis. Errors as :func:`hstack`."""
+    """Join arrays along the first axis, vectors as rows. Errors as in :func:`hstack`."""
     return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0, dtype=dtype)
 
 
 @public
 def dstack(arrays: Sequence[Array], /) -> Array:
-    """The arrays joined along the third axis. Errors as :func:`hstack`."""
+    """Join arrays along the third axis. Errors as in :func:`hstack`."""
     return concat([atleast_3d(x) for x in _listed(arrays, "dstack")], axis=2)
 
 
 @public
 def column_stack(arrays: Sequence[Array], /) -> Array:
-    """Arrays of one axis as columns, matrices as they are, joined along the second axis."""
+    """Join matrices along the second axis; vectors are columns."""
     made = _listed(arrays, "column_stack")
     return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in made], axis=1)
 
 
 @public
 def block(arrays: Any, /) -> Array:
-    """Nested lists of arrays put together: the innermost along the last axis, the outer ones each along one before it.
+    """Join nested lists of arrays: innermost lists along the last axis, and each outer level along the axis before.
 
     Raises:
         ValueError: a list is empty, the lists are not nested evenly, or the shapes do not fit.
@@ -151,7 +151,7 @@ def block(arrays: Any, /) -> Array:
 
 
 def _nested(arrays: Any) -> tuple[int, int]:
-    """How deep lists of arrays are nested, and the most axes of an array in them."""
+    """The nesting depth of lists of arrays, and the largest number of axes in them."""
     if not isinstance(arrays, list):
         arrays = require_array(arrays, "block")
         return 0, arrays.ndim
@@ -162,7 +162,7 @@ def _nested(arrays: Any) -> tuple[int, int]:
 
 
 def _joined(arrays: Any, depth: int, ndim: int) -> Array:
-    """Lists nested to a depth joined along as many last axes."""
+    """Join lists of a nesting depth along that number of last axes."""
     if not depth:
         return reshape(arrays, (1,) * (ndim - arrays.ndim) + arrays.shape)
     return concat([_joined(part, depth - 1, ndim) for part in arrays], ndim - depth)
@@ -173,12 +173,12 @@ def vander(x: Array, /, N: int | None = None, increasing: bool = False) -> Array
     """The matrix whose columns are the powers of ``x``, the highest first unless ``increasing``.
 
     Args:
-        x: of one axis. The powers of integers are int64.
-        N: the number of columns, that of rows by default.
+        x: a vector. The powers of integers are int64.
+        N: the number of columns, by default that of the rows.
         increasing: whether the power 0 comes first.
 
     Raises:
-        ValueError: ``x`` has not one axis, or ``N`` is negative.
+        ValueError: ``x`` is not a vector, or ``N`` is negative.
     """
     x = require_array(x, "vander")
     if x.ndim != 1:
@@ -195,10 +195,10 @@ def vander(x: Array, /, N: int | None = None, increasing: bool = False) -> Array
 
 @public
 def trim_zeros(x: Array, /, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
-    """A view without the zeros at the ends of axes. Where they end is read back from the device.
+    """A view without the zeros at the ends of axes; waits for the device, to read where the zeros end.
 
     Args:
-        x: any array; what is trimmed is 0 along all the other axes.
+        x: any array; slices are trimmed if all their elements are 0.
         trim: "f" for the front, "b" for the back, "fb" for both.
         axis: the axis or axes, all by default.
 
@@ -229,7 +229,7 @@ def array_split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int
     """:func:`split` into parts whose sizes may differ by one, the larger ones first.
 
     Raises:
-        ValueError: there is not at least one part.
+        ValueError: the number of parts is less than one.
     """
     x = require_array(x, "array_split")
     place = normalize_axis(axis, x.ndim, "array_split")
@@ -252,7 +252,7 @@ def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, nam
 
 @public
 def hsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
-    """:func:`split` along the second axis, or the first of an array with one."""
+    """:func:`split` along the second axis, or along the first for a vector."""
     x = require_array(x, "hsplit")
     return _split_along(x, indices_or_sections, 1 if x.ndim > 1 else 0, 1, "hsplit")
 
@@ -283,10 +283,10 @@ def flipud(x: Array, /) -> Array:
 
 @public
 def rot90(x: Array, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
-    """A view turned ``k`` times by 90 degrees, from the first of ``axes`` towards the second.
+    """A view rotated ``k`` times by 90 degrees, from the first of ``axes`` towards the second.
 
     Raises:
-        ValueError: ``axes`` are not two.
+        ValueError: ``axes`` are not two different axes.
     """
     x = require_array(x, "rot90")
     first, second = (normalize_axis(axis, x.ndim, "rot90") for axis in axes)
@@ -302,7 +302,7 @@ def rot90(x: Array, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 @public
 def rollaxis(x: Array, /, axis: int, start: int = 0) -> Array:
-    """A view with ``axis`` moved to stand before ``start``; :func:`moveaxis` says it better."""
+    """A view with ``axis`` moved before the axis ``start``; prefer :func:`moveaxis`."""
     x = require_array(x, "rollaxis")
     place = normalize_axis(axis, x.ndim, "rollaxis")
     target = normalize_axis(start, x.ndim + 1, "rollaxis")
@@ -311,11 +311,11 @@ def rollaxis(x: Array, /, axis: int, start: int = 0) -> Array:
 
 @public
 def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
-    """``x`` repeated as a whole along each axis.
+    """Repeat the whole array along each axis.
 
     Args:
         x: any array.
-        reps: how often along each of the last axes; more than ``x`` has make new ones.
+        reps: the number of repeats along each of the last axes; additional ones make new axes.
 
     Raises:
         ValueError: a number is negative.
@@ -338,16 +338,16 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
 
 @public
 def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None = None) -> Array:
-    """Each element repeated along an axis.
+    """Repeat each element along an axis.
 
     Args:
         x: any array.
-        repeats: how often each, one number or one for every place along the axis. The sum of an array's
-            is read back from the device, which this waits for.
-        axis: the axis; without it ``x`` is flattened.
+        repeats: the number of repeats, one for all or one for each index along the axis. With an array the function
+            waits for the device, to read the sum.
+        axis: the axis; if None, ``x`` is flattened.
 
     Raises:
-        ValueError: a number is negative, or there is not one for every place.
+        ValueError: a number is negative, or their count does not match the axis.
 
     >>> import cukern as ck
     >>> ck.repeat(ck.asarray([1, 2, 3]), ck.asarray([0, 2, 1])).tolist()
@@ -382,7 +382,7 @@ def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None =
 
 @public
 def append(x: Array, /, values: Any, axis: int | None = None) -> Array:
-    """``x`` with ``values`` after it along an axis; both flattened without one."""
+    """Append ``values`` to ``x`` along an axis; if ``axis`` is None, flatten both."""
     x = require_array(x, "append")
     return concat([x, beside(values, x)], axis=axis)
 
@@ -398,10 +398,10 @@ def _key(obj: Any) -> Any:
 
 @public
 def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
-    """``x`` without the parts at the places ``obj`` along an axis; flattened without one.
+    """Remove the slices at indices ``obj`` along an axis; if ``axis`` is None, flatten ``x``.
 
     Raises:
-        IndexError: a place is out of range.
+        IndexError: an index is out of range.
     """
     x, place = _flattened(x, axis, "delete")
     return take(x, np.delete(np.arange(x.shape[place]), _key(obj)), axis=place)
@@ -409,11 +409,11 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
 
 @public
 def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array:
-    """``x`` with ``values`` inserted before the places ``obj`` along an axis; flattened without one.
+    """Insert ``values`` before the indices ``obj`` along an axis; if ``axis`` is None, flatten ``x``.
 
     Raises:
-        IndexError: a place is out of range.
-        OverflowError: the dtype of ``x`` does not hold a Python integer.
+        IndexError: an index is out of range.
+        OverflowError: a Python integer is out of the range of the dtype of ``x``.
         ValueError: the shapes do not fit.
     """
     x, place = _flattened(x, axis, "insert")
@@ -434,7 +434,7 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
 
 @public
 def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
-    """The elements of ``x`` in C order, again and again, in a shape of any size.
+    """An array of any shape, filled with the elements of ``x`` in C order, repeated as needed.
 
     Raises:
         ValueError: ``x`` is empty and the shape is not.
@@ -453,14 +453,13 @@ def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
 def meshgrid(
     *arrays: Array, indexing: str = "xy", sparse: bool = False, copy: bool = True
 ) -> tuple[Array, ...]:
-    """The coordinates of a grid, from those along each axis.
+    """The coordinates of a grid, from the coordinates along each axis.
 
     Args:
-        arrays: of one axis, or none, each.
-        indexing: ``"xy"``, where the first two axes of the grid are those of the second and the first array, or
-            ``"ij"``.
-        sparse: whether the grid is left to broadcasting.
-        copy: whether the results are copies, not views.
+        arrays: vectors or 0-d arrays.
+        indexing: ``"ij"``, or ``"xy"`` to swap the first two axes of the grid.
+        sparse: whether to return arrays that broadcast to the grid.
+        copy: whether the results are copies instead of views.
 
     Raises:
         ValueError: an array has several axes, or there is no such ``indexing``.

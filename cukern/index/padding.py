@@ -1,4 +1,4 @@
-"""Arrays extended beyond the ends of their axes."""
+"""Padding of arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .take import scatter
 
 __all__ = ["pad"]
 
-#: Modes that take what they add from the elements.
+#: Modes whose padding consists of elements of the array.
 _CHOOSE = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS: dict[str, Callable[..., Array]] = {"maximum": largest, "mean": mean, "minimum": smallest}
 _MODES = ("constant", "empty", "linear_ramp", *_CHOOSE, *_STATISTICS)
@@ -45,22 +45,23 @@ def pad(
     stat_length: Any = None,
     reflect_type: str = "even",
 ) -> Array:
-    """``x`` with elements added before and after it along each axis; differentiable.
+    """Pad ``x`` before and after its elements along each axis; differentiable.
 
     Args:
         x: any array.
-        pad_width: how many: a number, a pair ``(before, after)``, a pair for each axis, or a dictionary of axes.
-        mode: ``"constant"``; the elements at the ``"edge"``, in ``"reflect"`` without and ``"symmetric"`` with
-            the edge, or from the other end with ``"wrap"``; ``"maximum"``, ``"mean"`` or ``"minimum"`` of
-            elements at the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for any numbers.
-        constant_values: what a constant pad is, as ``pad_width``; numbers or arrays of one number, differentiable.
-        end_values: what a ramp ends at, likewise.
-        stat_length: of how many elements at the edge the statistic is, likewise; of all by default.
-        reflect_type: ``"even"``, the only one there is.
+        pad_width: the number of elements: one number, a pair ``(before, after)``, a pair for each axis, or a dictionary
+            from axes to these.
+        mode: ``"constant"``; ``"edge"`` repeats the edge, ``"reflect"`` mirrors without and ``"symmetric"`` with the
+            edge, ``"wrap"`` continues from the other end; ``"maximum"``, ``"mean"`` or ``"minimum"`` of elements at
+            the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for unspecified values.
+        constant_values: the constants, as ``pad_width``; numbers or arrays of one number, differentiable.
+        end_values: the end values of ramps, likewise.
+        stat_length: the number of elements at the edge in a statistic, likewise; all by default.
+        reflect_type: must be ``"even"``.
 
     Raises:
-        OverflowError: the dtype of ``x`` does not hold an integer of ``constant_values``.
-        ValueError: a width is negative, there is no such mode, or nothing to repeat.
+        OverflowError: an integer of ``constant_values`` is out of the range of the dtype of ``x``.
+        ValueError: a width is negative, there is no such mode, or there is no element to repeat.
 
     >>> import cukern as ck
     >>> ck.pad(ck.asarray([1, 2, 3]), (2, 1), "reflect").tolist()
@@ -107,11 +108,11 @@ def _holds(value: Any) -> bool:
 
 
 def _widths(value: Any, ndim: int) -> list[tuple[int, int]]:
-    """How many places are added before and after each axis.
+    """The number of elements to add before and after each axis.
 
     Raises:
-        TypeError: not integers.
-        ValueError: negative numbers, or too many.
+        TypeError: they are not integers.
+        ValueError: a number is negative, or there are too many.
     """
     if isinstance(value, dict):
         spread = [(0, 0)] * ndim
@@ -132,13 +133,13 @@ def _shape(x: Array, widths: Pairs) -> tuple[int, ...]:
 
 
 def _within(x: Array, axis: int, start: int, count: int) -> Array:
-    """``count`` places along an axis, a view."""
+    """A view of ``count`` elements along an axis."""
     part: Array = x[(slice(None),) * axis + (slice(start, start + count),)]
     return part
 
 
 def _constant(x: Array, widths: Pairs, values: Pairs) -> Array:
-    """One launch where all the constants are the same, else one for each axis."""
+    """Pad with constants: one launch if all are equal, else one for each axis."""
     padded = [axis for axis, width in enumerate(widths) if any(width)]
     if len({value for axis in padded for value in values[axis]}) > 1 and len(padded) > 1:
         for axis in padded:
@@ -161,7 +162,7 @@ def _extended(x: Array, widths: Pairs, mode: str) -> Array:
 
 @on_device
 def _folded(g: Array, sizes: tuple[int, ...], before: Sequence[int], mode: str) -> Array:
-    """What stands in an extended array added up at the places that it was taken from, axis by axis."""
+    """Add the elements of a padded array to those from which they were copied, axis by axis."""
     for axis, (n, start) in enumerate(zip(sizes, before, strict=True)):
         count = g.shape[axis]
         if count == n:
@@ -174,7 +175,7 @@ def _folded(g: Array, sizes: tuple[int, ...], before: Sequence[int], mode: str) 
 
 
 def _places(p: Any, n: int, mode: str) -> Any:
-    """The places in an axis of ``n`` that stand for the places ``p``, as the kernel has them."""
+    """The indices in an axis of ``n`` from which the padded indices ``p`` are copied, as in the kernel."""
     if mode == "edge":
         return np.clip(p, 0, n - 1)
     if mode == "wrap" or n == 1:
@@ -185,7 +186,7 @@ def _places(p: Any, n: int, mode: str) -> Any:
 
 
 def _along_axes(x: Array, widths: Pairs, end: Callable[[Array, int, int], Array]) -> Array:
-    """``x`` with what ``end`` makes of it, an axis and a side, put at both ends of each axis in turn."""
+    """Pad ``x`` axis by axis with ``end(x, axis, side)`` at both ends."""
     for axis, width in enumerate(widths):
         if any(width):
             before, after = (
@@ -197,7 +198,7 @@ def _along_axes(x: Array, widths: Pairs, end: Callable[[Array, int, int], Array]
 
 
 def _ramp(x: Array, axis: int, side: int, width: tuple[int, int], end: Any) -> Array:
-    """Evenly spaced numbers from the edge, which is not one of them, to ``end``, which is."""
+    """Evenly spaced numbers from the edge, exclusive, to ``end``, inclusive."""
     count, floating = width[side], dtypes.info(x.dtype).kind == "f"
     edge = _within(x, axis, 0 if side == 0 else x.shape[axis] - 1, 1)
     edge = astype(edge, dtypes.info(x.dtype).acc if floating else dtypes.float64, copy=False)
@@ -209,7 +210,7 @@ def _ramp(x: Array, axis: int, side: int, width: tuple[int, int], end: Any) -> A
 
 
 def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) -> Array:
-    """A statistic of ``length`` elements at an edge, along an axis of size 1."""
+    """A statistic of ``length`` elements at an edge; the axis stays, with size 1."""
     n, floating = x.shape[axis], dtypes.info(x.dtype).kind == "f"
     count = n if length is None else min(n, operator.index(length))
     if count < 1:

@@ -1,7 +1,7 @@
 """Launches of gather, scatter and scatter-add: rows of an array selected by an index array.
 
-An array (outer, size, inner) is named a place along its middle axis. Everything here gives the same bits in every
-run: sums are taken in an order that depends on the places alone, and no float is added by an atomic.
+Indices ("places") select along the middle axis of an array (outer, size, inner). All results have the same bits in
+every run: the order of sums depends only on the places, and no float is added by an atomic.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ _PUT = Kernel("index/put.cu", block=256)
 _PICK = Kernel("index/pick.cu", block=256)
 _SEGMENTS = Kernel("index/segments.cu", block=256)
 _SUM = Kernel("index/scatter_add.cu", block=256)
-#: Elements that one host thread does in a row, and columns of one that adds.
+#: Elements that one host thread moves in sequence, and columns that it adds.
 _HOST_PIECE, _HOST_COLUMNS = 16384, 64
 #: The most blocks along y.
 _GRID_Y = 65535
-#: The types that rows are moved in, by their bytes.
+#: The types in which rows are moved, by size in bytes.
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long", 16: "int4"}
-#: Elements of a thread that gathers single elements: as many loads are in flight.
+#: Elements per thread that gathers single elements, all in flight at once.
 _ALONG_ITEMS = 4
-#: A GPU adds the columns of an array side by side, each one after another, where they are short or so many that they
-#: keep it busy; else it sorts.
+#: A GPU adds the elements of each column in order, with parallel columns, if columns are short or there are enough to
+#: keep it busy; otherwise it sorts.
 _SERIAL_COUNT, _SERIAL_COLUMNS = 64, 1 << 16
-#: With at most this many times as many rows as indices, a counter a row is cheaper than sorting the indices.
+#: With at most this many rows per index, a counter per row is cheaper than sorting the indices.
 _SPARSE = 8
 
 
 class Moving(NamedTuple):
-    """How threads share rows that are moved.
+    """How threads share the rows that are moved.
 
     Attributes:
-        block: threads of a block.
+        block: threads per block.
         lanes: threads that share a row.
-        rows: rows that a group of them reads before it writes one.
-        items: words of a row that a thread reads before it writes one.
-        streamed: whether what is written leaves the caches first.
+        rows: rows that a group of ``lanes`` threads reads before it writes.
+        items: words of a row that a thread reads before it writes.
+        streamed: whether stores carry the hint that the data will not be read soon.
     """
 
     block: int
@@ -63,14 +63,14 @@ class Moving(NamedTuple):
 
 
 class Adding(NamedTuple):
-    """How threads share rows that are added.
+    """How threads share the rows that are added.
 
     Attributes:
-        block: threads of a block.
+        block: threads per block.
         lanes: threads that share a row.
-        items: packs of a row that a thread has the sums of.
-        flight: rows that it reads before it adds one.
-        fan: neighbours that a partial sum of a long stretch is of.
+        items: packs of a row that a thread sums.
+        flight: rows that a thread reads before it adds.
+        fan: the fan-in of the summation tree for places with many rows.
     """
 
     block: int
@@ -81,10 +81,10 @@ class Adding(NamedTuple):
 
 
 def moving(style: Style, words: int) -> Moving:
-    """The launch shape for rows of ``words``.
+    """The geometry for rows of ``words`` words.
 
-    32 KB in flight a multiprocessor hide a GPU's latency; 2048 threads with four words of 16 bytes have four times
-    that, as each must read the place before the row.
+    32 KB in flight per multiprocessor hide a GPU's latency; 2048 threads with four words of 16 bytes have four times
+    that, because each reads the place before the row.
     """
     if style == "serial":
         return Moving(1, 1, 1, 1)
@@ -93,7 +93,7 @@ def moving(style: Style, words: int) -> Moving:
 
 
 def adding(packs: int, width: int) -> Adding:
-    """The launch shape for rows of ``packs`` of ``width`` elements: eight sums a thread, which spill nothing."""
+    """The geometry for rows of ``packs`` packs of ``width`` elements: eight sums per thread, without spilling."""
     items = 2 if packs > 1 and width <= 4 else 1
     return Adding(256, min(256, power_of_two(divide_up(packs, items))), items, 2 if packs > 1 else 4)
 
@@ -103,7 +103,7 @@ def _address(data: Any) -> int:
 
 
 def _aligned(row_bytes: int, unit: int, widest: int, datas: tuple[Any, ...]) -> int:
-    """The most bytes, ``unit`` times a power of two, that rows and the addresses of arrays are multiples of."""
+    """The widest access, ``unit`` times a power of two bytes, to which rows and addresses of arrays are aligned."""
     together = row_bytes
     for data in datas:
         together |= _address(data)
@@ -125,17 +125,17 @@ def _name(data: Any) -> str:
 
 
 def _serial(device: Device) -> bool:
-    """Whether a thread goes through many elements in turn, as on the host."""
+    """Whether each thread loops over many elements, as on the host."""
     return device.style == "serial"
 
 
 def _clip(device: Device) -> bool:
-    """Whether kernels settle places: those of the host, which has looked for errors, are settled."""
+    """Whether kernels wrap and clip places; on the host places are already checked and non-negative."""
     return device.style != "serial"
 
 
 class _Launch(NamedTuple):
-    """A kernel and what it is launched with beside arrays."""
+    """A kernel, and its launch arguments besides arrays."""
 
     function: CompiledFunction
     grid: tuple[int, int, int]
@@ -167,7 +167,7 @@ def _gathering(
         index=index_type(total * s.lanes, size, words),
     )
     blocks, step = divide_up(total, s.block // s.lanes * piece), s.lanes * s.items
-    # Rows of one step, or of the host's piece, are done by one group; more of them by several.
+    # One group moves rows of up to one step, or the host's piece; several groups share longer rows.
     span = divide_up(divide_up(max(words, _HOST_PIECE if s.block == 1 else 0), _GRID_Y), step) * step
     span = max(span, _HOST_PIECE if s.block == 1 else step)
     grid = (blocks, divide_up(words, span), 1)
@@ -193,24 +193,24 @@ def gathered(x: Array, places: Any, outer: int, size: int, inner: int, shape: Mo
 
 
 class Order(NamedTuple):
-    """Places put in order.
+    """Sorted places.
 
     Attributes:
-        keys: the places in order.
-        order: where each of them was.
+        keys: the sorted places.
+        order: the former index of each.
     """
 
     keys: Array
     order: Array
 
     def starts(self, size: int) -> Array:
-        """For each place in an axis of ``size`` where its keys start, and where the last end."""
+        """For each place in an axis of ``size`` the index of its first key, followed by the end of the last."""
         fits = np.dtype(np.int32) if self.keys.size <= LARGEST_INDEX else dtypes.int64
         return _segments(self.keys.device, "starts", self.keys._data, size + 1, size, fits)
 
 
 def ordered(device: Device, places: Any, size: int) -> Order:
-    """The order of ``places`` in an axis of ``size``."""
+    """Sort ``places`` of an axis of ``size``."""
     dtype = np.dtype(np.int32) if size <= LARGEST_INDEX else dtypes.int64
     with on(device), tape.stop_recording():
         keys, order = sorted_rows(_segments(device, "keys", places, places.size, size, dtype), True, False)
@@ -241,7 +241,7 @@ def summed(
     base: Array | None = None,
     shape: Adding | None = None,
 ) -> Array:
-    """The rows of ``g`` (outer, count, inner) added up at their places, and to ``base``: (outer, size, inner).
+    """Sum the rows of ``g`` (outer, count, inner) at their places, and add ``base``: (outer, size, inner).
 
     Sums are rounded to the dtype once.
     """
@@ -287,7 +287,7 @@ def _summing(device: Device, block: int, dtype: DType, stage: str, **variables: 
 def _partial_sums(
     g: Any, order: Order, sizes: tuple[int, int, int], s: Adding, variables: dict[str, Any]
 ) -> tuple[Any, list[int]]:
-    """Sums of neighbours in the order, for long stretches of one place, and how many there are on each level."""
+    """The partial sums of the summation tree for places with many rows, and their number on each level."""
     outer, count, inner = sizes
     device, dtype = order.keys.device, g.dtype
     tiles: list[int] = []
@@ -312,7 +312,7 @@ def _partial_sums(
 
 
 def _columns(mode: str, x: Array, places: Any, made: Any, sizes: tuple[int, int, int], each: bool) -> None:
-    """Add or put rows, or elements, in turn: a thread to a column, or to several on the host."""
+    """Add or put rows or elements in order, with one thread per column, or per several columns on the host."""
     outer, size, inner = sizes
     device, out = x.device, _name(made)
     count = x.size // (outer * inner)
@@ -387,7 +387,7 @@ def added_along(g: Array, places: Any, outer: int, size: int, inner: int) -> Arr
 
 
 def picked_along(x: Array | None, places: Any, device: Device, outer: int, size: int, inner: int) -> Any:
-    """y[o, j, i] = x[o, places[o, j, i], i], or without ``x`` the place of that in the flattened array: an ndarray."""
+    """y[o, j, i] = x[o, places[o, j, i], i], or without ``x`` its index in the flattened array: an ndarray."""
     with on(device):
         made = allocate(device, places.shape, dtypes.int64 if x is None else x.dtype)
         if not made.size:
@@ -409,12 +409,12 @@ def picked_along(x: Array | None, places: Any, device: Device, outer: int, size:
 
 
 def last_of_each(device: Device, places: Any, size: int) -> Any:
-    """For each place the number of the last value that goes there, -1 where there is none: an ndarray (size,)."""
+    """For each place the index of its last value, -1 if there is none: an ndarray (size,)."""
     return _winners(device, "last", None, places, size)
 
 
 def best_of_each(values: Array, mode: Literal["min", "max"], places: Any, size: int) -> Any:
-    """For each place the number of the least or largest of its ``values``, -1 where there is none."""
+    """For each place the index of the smallest or largest of its ``values``, -1 if there is none."""
     device = values.device
     if _serial(device):
         return _winners(device, mode, values, places, size)
@@ -451,7 +451,7 @@ def _winners(device: Device, mode: str, values: Array | None, places: Any, size:
 
 
 def put_rows(x: Array, places: Any, made: Any, outer: int, size: int, inner: int) -> None:
-    """made[o, places[j]] = x[o, j], for ``x`` (outer, count, inner); the last of several for one place stays."""
+    """made[o, places[j]] = x[o, j], for ``x`` (outer, count, inner); the last row for a place wins."""
     device, count, itemsize = x.device, places.size, x.itemsize
     if not x.size:
         return

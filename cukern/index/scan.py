@@ -1,4 +1,4 @@
-"""Scans: running sums, products, extremes and log-sums along an axis, in either direction."""
+"""Scans: cumulative sums, products, extremes and log-sums along an axis, in either direction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _RECURRENCE = Scan("recurrence", "", "", wide=True, pair=True)
 
 
 def _prepared(x: Array, axis: int | None, name: str, flat: bool) -> tuple[Array, int]:
-    """The array and the axis to scan; without an axis NumPy's functions flatten."""
+    """The array and the axis to scan; with ``flat``, an array without an axis is flattened as in NumPy."""
     x = require_array(x, name)
     if axis is None and flat:
         return reshape(x, (-1,)), 0
@@ -89,9 +89,9 @@ def _product(x: Array, axis: int, dtype: DType, lead: bool) -> Array:
 
 
 def _product_cotangent(g: Array, x: Array, axis: int) -> Array:
-    """What comes before an element, times what comes after it: no division, so zeros do no harm.
+    """The product before each element times the recurrence after it, without a division, so zeros are exact.
 
-    What comes after is ``s[i] = g[i] + x[i + 1] * s[i + 1]``.
+    The recurrence is ``s[i] = g[i] + x[i + 1] * s[i + 1]``.
     """
     before = _part(_product(x, axis, x.dtype, True), axis, slice(0, x.shape[axis]))
     after = recurrence(shifted(x, axis, True), g, axis, True)
@@ -101,7 +101,7 @@ def _product_cotangent(g: Array, x: Array, axis: int) -> Array:
 
 @fuse
 def _before_after(before: Any, after: Any) -> Any:
-    # A product that has overflowed does no harm either where nothing that follows counts.
+    # An overflowed product before must not give NaN where the factor after it is 0.
     return where(isinf(before) & (after == 0), 0, before) * after
 
 
@@ -110,7 +110,7 @@ def _part(x: Array, axis: int, part: slice) -> Array:
 
 
 def shifted(x: Array, axis: int, back: bool) -> Array:
-    """The element after each along an axis where ``back``, else the one before; zero at the end."""
+    """The next element along an axis if ``back``, else the previous one; zero at the end."""
     n = x.shape[axis]
     end = zeros_like(_part(x, axis, slice(0, min(n, 1))))
     rest = _part(x, axis, slice(1, None) if back else slice(0, max(n - 1, 0)))
@@ -118,9 +118,9 @@ def shifted(x: Array, axis: int, back: bool) -> Array:
 
 
 def recurrence(a: Array, b: Array, axis: int, reverse: bool) -> Array:
-    """``y[j] = a[j] * y[j - 1] + b[j]`` along an axis; with ``reverse``, of ``y[j + 1]``.
+    """``y[j] = a[j] * y[j - 1] + b[j]`` along an axis; with ``reverse``, from ``y[j + 1]``.
 
-    A value of 0 times an infinity is 0. The derivative is the recurrence in the other direction.
+    0 times an infinity is 0. The derivative is the recurrence in the other direction.
     """
     with tape.stop_recording():
         y = scanned(_RECURRENCE, (a, b), axis, b.dtype, reverse)
@@ -143,17 +143,17 @@ def cumulative_sum(
     dtype: npt.DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Array:
-    """The sums of the elements up to each along an axis.
+    """The cumulative sums of the elements along an axis.
 
     Args:
         x: any array; bool and integers are summed in int64 or uint64, float32 in float64.
-        axis: the axis; may be left out for an array with one.
-        dtype: what the values are cast to, and the dtype of the result.
-        include_initial: whether the result begins with a 0, and has an element more.
+        axis: the axis; may be omitted for a vector.
+        dtype: the dtype to which values are cast, and that of the result.
+        include_initial: whether the result starts with an additional 0.
 
     Raises:
         AxisError: there is no such axis.
-        ValueError: ``axis`` is left out for an array with several axes, or none.
+        ValueError: ``axis`` is omitted, and ``x`` is not a vector.
 
     >>> import cukern as ck
     >>> ck.cumulative_sum(ck.asarray([1, 2, 3]), include_initial=True).tolist()
@@ -172,7 +172,7 @@ def cumulative_prod(
     dtype: npt.DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Array:
-    """The products of the elements up to each along an axis. Arguments as :func:`cumulative_sum`, 1 to begin with."""
+    """The cumulative products along an axis; arguments as in :func:`cumulative_sum`, with an initial 1."""
     x, place = _prepared(x, axis, "cumulative_prod", False)
     wanted = _sum_dtype(x, dtype)
     return _product(astype(x, wanted, copy=False), place, wanted, bool(include_initial))
@@ -180,14 +180,14 @@ def cumulative_prod(
 
 @public
 def cumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
-    """:func:`cumulative_sum` by NumPy's name; without ``axis``, of the flattened array."""
+    """:func:`cumulative_sum` with NumPy's arguments; without ``axis``, of the flattened array."""
     x, place = _prepared(x, axis, "cumsum", True)
     return _sum(x, place, _sum_dtype(x, dtype), False, False)
 
 
 @public
 def cumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
-    """:func:`cumulative_prod` by NumPy's name; without ``axis``, of the flattened array."""
+    """:func:`cumulative_prod` with NumPy's arguments; without ``axis``, of the flattened array."""
     x, place = _prepared(x, axis, "cumprod", True)
     wanted = _sum_dtype(x, dtype)
     return _product(astype(x, wanted, copy=False), place, wanted, False)
@@ -195,14 +195,14 @@ def cumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = 
 
 @public
 def nancumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
-    """:func:`cumsum` with NaN taken as 0."""
+    """:func:`cumsum` with NaN treated as 0."""
     x = require_array(x, "nancumsum")
     return cumsum(where(isnan(x), 0, x), axis, dtype)
 
 
 @public
 def nancumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
-    """:func:`cumprod` with NaN taken as 1."""
+    """:func:`cumprod` with NaN treated as 1."""
     x = require_array(x, "nancumprod")
     return cumprod(where(isnan(x), 1, x), axis, dtype)
 
@@ -213,7 +213,7 @@ def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:
         made = scanned(scan, (x,), place, x.dtype)
     if not tape.recording((x,)):
         return made
-    # The last of equal elements is the one that the derivative goes to.
+    # The last of equal elements gets the derivative.
     with tape.stop_recording():
         numbers = reshape(arange(x.shape[place], device=x.device), (-1,) + (1,) * (x.ndim - place - 1))
         found = scanned(_MAX, (where(equal(x, made) | isnan(x), numbers, 0),), place, dtypes.int64)
@@ -222,11 +222,11 @@ def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:
 
 @public
 def cummax(x: Array, /, axis: int | None = None) -> Array:
-    """The largest of the elements up to each along an axis, NaN from the first NaN on.
+    """The cumulative maximum along an axis; NaN from the first NaN on.
 
     Args:
         x: any array.
-        axis: the axis; without it the array is flattened.
+        axis: the axis; if None, the array is flattened.
 
     Raises:
         AxisError: there is no such axis.
@@ -236,15 +236,15 @@ def cummax(x: Array, /, axis: int | None = None) -> Array:
 
 @public
 def cummin(x: Array, /, axis: int | None = None) -> Array:
-    """The smallest of the elements up to each along an axis. Arguments as :func:`cummax`."""
+    """The cumulative minimum along an axis; arguments as in :func:`cummax`."""
     return _extreme(_MIN, x, axis)
 
 
 @public
 def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
-    """``log(cumsum(exp(x)))`` along an axis, without overflow; of integers, in the default floating dtype.
+    """``log(cumsum(exp(x)))`` along an axis, without overflow; in the default floating dtype for integers.
 
-    Arguments as :func:`cummax`.
+    Arguments as in :func:`cummax`.
     """
     x, place = _prepared(x, axis, "logcumsumexp", True)
     if dtypes.info(x.dtype).kind != "f":
@@ -256,7 +256,7 @@ def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
             (g,), (x, y) = given, saved
             finite = where(isfinite(y), y, 0)
-            # y never falls, so that no factor is above 1: t[i] = g[i] + exp(y[i] - y[i + 1]) * t[i + 1].
+            # y never decreases, so no factor exceeds 1 in t[i] = g[i] + exp(y[i] - y[i + 1]) * t[i + 1].
             rise = y - shifted(finite, place, True)
             factors = exp(minimum(rise, 0))
             return (exp(x - finite) * recurrence(factors, g, place, True),)

@@ -1,8 +1,8 @@
-"""The launches of scans: columns in turn on the host, rows and columns in tiles on a GPU.
+"""Plans of scans: sequential columns on the host, rows and columns in tiles on a GPU.
 
-A GPU reads each element once and writes it once. Few long rows, and long columns, are cut into tiles that are
-scanned at the same time and wait for what those before them make. What they add up is grouped by place, not by who
-came first: every run gives the same bits.
+A GPU reads each element once and writes it once. Few long rows, and long columns, are split into tiles that are
+scanned in parallel, with decoupled look-back (Merrill and Garland, 2016). Sums are grouped by position, not by the
+order in which tiles finish, so every run gives the same bits.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _SERIAL = Kernel("index/scan.cu", block=1)
 _ROWS = Kernel("index/scan_rows.cu", block=256)
 _TILES = Kernel("index/scan_tiles.cu", block=256)
 _COLUMNS = Kernel("index/scan_columns.cu", block=256)
-#: Elements that a host thread scans at least, in one column or in several.
+#: The fewest elements that a host thread scans, in one column or in several.
 _PIECE = 1 << 16
-#: Neighbouring columns that a host thread scans together where a column is not contiguous.
+#: Neighbouring columns that a host thread scans together if columns are not contiguous.
 _TILE = 64
-#: Threads that keep a GPU busy: 1024 in each of 128 multiprocessors, with four packs of 16 bytes on the way in each.
+#: Threads that keep a GPU busy: 1024 in each of 128 multiprocessors, with four packs of 16 bytes in flight per thread.
 _BUSY = 1 << 17
-#: Rows from which on a block a row fills the GPU; fewer are cut into tiles.
+#: Rows from which one block per row fills the GPU; fewer rows are split into tiles.
 _ROWS_BUSY = 264
-#: Packs of a thread by the elements of a pack, in a row that one block walks: two steps are held in registers; 64 of
-#: them a thread leave room for 1024 threads a multiprocessor.
+#: Packs per thread in a row that one block walks, by elements per pack. Two steps are held in registers; 64 registers
+#: per thread leave room for 1024 threads per multiprocessor.
 _WALK_PACKS = {1: 4, 2: 4, 4: 4, 8: 4, 16: 2}
-#: A row with fewer packs is walked by a block; a longer one of few is cut into tiles.
+#: A block walks rows with fewer packs; few longer rows are split into tiles.
 _TILED = 1 << 13
-#: Threads of a tile, bytes of shared memory a thread, and resident tiles a multiprocessor: 192 KiB in flight hide the
-#: latency of memory and of the look-back. Where that leaves few tiles, each is half as large.
+#: Threads per tile, bytes of shared memory per thread, and resident tiles per multiprocessor: 192 KiB in flight hide
+#: the latency of memory and of the look-back. With fewer tiles than the last number, each is half as large.
 _TILE_BLOCK, _TILE_BYTES, _RESIDENT, _FEW_TILES = 256, 128, 6, 264
-#: Nanoseconds between two looks at what is waited for.
+#: Nanoseconds between two polls of the look-back.
 _PAUSE = 20
 #: Columns below which the look-back from tile to tile takes longer than moving the axis to the end, scanning and
 #: moving it back.
@@ -54,14 +54,14 @@ _FEW_COLUMNS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """How a scan combines two numbers: C++ over ``a``, what came before, and ``b``.
+    """How a scan combines numbers: C++ over the prefix ``a`` and the next number ``b``.
 
     Attributes:
         name: the public name.
-        combine: both together.
-        identity: the number that changes nothing.
+        combine: the combination of ``a`` and ``b``.
+        identity: the neutral element.
         wide: whether float32 accumulates in float64.
-        pair: whether its elements are pairs, of two arrays.
+        pair: whether its elements are pairs, from two arrays.
     """
 
     name: str
@@ -72,12 +72,12 @@ class Scan:
 
 
 class Serial(NamedTuple):
-    """Columns one after another, for the host, and for rows that are shorter than a pack.
+    """Sequential columns, for the host, and for rows shorter than a pack.
 
     Attributes:
-        block: threads of a block.
+        block: threads per block.
         tile: neighbouring columns that one thread scans together.
-        columns_piece: columns of a thread.
+        columns_piece: columns per thread.
     """
 
     block: int
@@ -89,9 +89,9 @@ class Rows(NamedTuple):
     """Rows of contiguous elements.
 
     Attributes:
-        block: threads of a block.
+        block: threads per block.
         lanes: threads that walk along a row together: a power of two up to 32, or the block.
-        packs: packs of up to 16 bytes that each of them has at a time.
+        packs: packs of up to 16 bytes per thread and step.
     """
 
     block: int
@@ -100,12 +100,12 @@ class Rows(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Few long rows of contiguous elements, cut into tiles in shared memory.
+    """Few long rows of contiguous elements, split into tiles in shared memory.
 
     Attributes:
-        block: threads of a block, which has a tile: whole warps.
-        packs: packs of up to 16 bytes of a thread.
-        resident: blocks that a multiprocessor has at a time, by their registers.
+        block: threads per block, whole warps; a block scans one tile.
+        packs: packs of up to 16 bytes per thread.
+        resident: blocks resident per multiprocessor, which limits their registers.
     """
 
     block: int
@@ -114,13 +114,13 @@ class Tiles(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Columns, whose elements lie apart.
+    """Columns, whose elements are strided.
 
     Attributes:
-        block: threads of a block.
-        lanes: threads side by side, a power of two up to 32.
-        items: rows of a thread.
-        width: neighbouring columns of a thread.
+        block: threads per block.
+        lanes: threads along a row of the tile, a power of two up to 32.
+        items: rows per thread.
+        width: neighbouring columns per thread.
     """
 
     block: int
@@ -133,13 +133,13 @@ Shape: TypeAlias = Serial | Rows | Tiles | Columns
 
 
 class Task(NamedTuple):
-    """What is to be done.
+    """The work of a scan.
 
     Attributes:
-        outer, n, inner: the array's shape, scanned along the axis in the middle.
+        outer, n, inner: the array's shape, scanned along the middle axis.
         source, result: bytes of an element.
         pair: whether there are two arrays.
-        aligned: whether their addresses are multiples of 16 bytes.
+        aligned: whether the addresses are multiples of 16 bytes.
     """
 
     outer: int
@@ -152,7 +152,7 @@ class Task(NamedTuple):
 
 
 def shape_for(style: Style, task: Task) -> Shape:
-    """The launch shape for a style of device."""
+    """The geometry for a style of device."""
     if style == "serial":
         tile = _TILE if task.inner > 1 else 1
         return Serial(1, tile, max(tile, _PIECE // max(1, task.n)))
@@ -162,12 +162,12 @@ def shape_for(style: Style, task: Task) -> Shape:
 
 
 def pack_width(source: int, result: int) -> int:
-    """Elements of a pack: 16 bytes of the wider type, but no less than 4 of the other."""
+    """Elements per pack: 16 bytes of the wider type, but at least 4 bytes of the other."""
     return max(16 // max(source, result), 4 // source)
 
 
 def _shared_bytes(task: Task) -> int:
-    """Bytes of a pack in shared memory: results take the place of elements of their size."""
+    """Bytes of a pack in shared memory, in which results overwrite elements of the same size."""
     width = pack_width(task.source, task.result)
     return width * (
         task.source * (2 if task.pair else 1) + (task.result if task.result != task.source else 0)
@@ -202,14 +202,14 @@ def _columns_shape(task: Task) -> Columns:
 
 
 def _moves_axis(task: Task, shape: Shape) -> bool:
-    """Whether columns are too few for their tiles to wait for each other."""
+    """Whether to move the axis to the end, because there are too few columns for the look-back."""
     if not isinstance(shape, Columns) or task.inner * task.outer >= _FEW_COLUMNS:
         return False
     return task.n > 16 * shape.items * (shape.block // shape.lanes)
 
 
 def accumulator_of(scan: Scan, value: DType) -> DType:
-    """The dtype that a scan of a dtype is accumulated in; integers wrap around, as unsigned ones do."""
+    """The dtype in which a scan of a dtype is accumulated; integers wrap around, in unsigned arithmetic."""
     if dtypes.info(value).kind in "iu" and scan.wide:
         return dtypes.uint64
     if value == dtypes.float32 and scan.wide:
@@ -221,7 +221,7 @@ class Plan(kernel_plan.Plan):
     """A launch for arrays of one layout.
 
     Attributes:
-        marks: 64-bit words of zeros that the launch takes behind the result, 0 for none.
+        marks: the number of 64-bit zero words that the launch takes after the result.
     """
 
     __slots__ = ("marks",)
@@ -235,14 +235,14 @@ class Plan(kernel_plan.Plan):
         if self.launch is None or not self.marks:
             return super().__call__(*arrays)
         made = Array._made(self.layouts[0])
-        # Memory of this launch alone: others may be under way on other streams.
+        # Memory of this launch only: other launches may run on other streams.
         marks = self.device.xp.zeros(self.marks, dtypes.uint64)
         self.launch(*[one._operand for one in arrays], made._operand, self.device.backend.operand(marks))
         return made
 
 
 class _Launch(NamedTuple):
-    """A kernel, what it is rendered with, and what it is launched with."""
+    """A kernel, its template variables, and its launch arguments."""
 
     kernel: Kernel
     variables: dict[str, Any]
@@ -260,7 +260,7 @@ def _serial(task: Task, shape: Serial, lead: int) -> _Launch:
 
 def _row_launch(task: Task, shape: Rows, lead: int) -> _Launch:
     width = pack_width(task.source, task.result)
-    # A row may begin anywhere in a pack of memory.
+    # A row may begin anywhere within a pack.
     total = task.n + width - 1
     variables = {
         "block": shape.block,
@@ -313,7 +313,7 @@ def _column_launch(task: Task, shape: Columns, lead: int, words: int) -> _Launch
 
 
 def _absent(scan: Scan, source: DType) -> str:
-    """C++ of an element S that changes nothing."""
+    """The C++ of a neutral element of type S."""
     if scan.pair:
         return "S(1)"
     if dtypes.info(source).kind == "f":
@@ -377,7 +377,7 @@ def scanned(
 ) -> Array:
     """The scan of an array, or of a pair of one shape, along an axis in the dtype ``value``.
 
-    With ``lead`` the start of the scan is included. The order of what is combined is the same in every run.
+    With ``lead`` the result starts with the identity. Elements are combined in the same order in every run.
     """
     sources = [x if x._planned().contiguous else x.contiguous() for x in xs]
     layouts = tuple(x._planned() for x in sources)

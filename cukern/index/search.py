@@ -1,4 +1,4 @@
-"""Searching: sorted arrays, and the places of what is not zero."""
+"""Searches in sorted arrays, and indices of non-zero elements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 _SEARCH = Kernel("index/search.cu", block=256)
 _COMPACT = Kernel("index/compact.cu", block=256)
-#: Queries of a host thread, and flags of a tile: a thread of the host has one, a warp of a GPU.
+#: Queries per host thread, and flags per tile, which a host thread or a GPU's warp counts.
 _HOST_PIECE = 1024
 _TILE = {"serial": 1 << 15, "simt": 1 << 10}
 
@@ -71,21 +71,21 @@ def _beyond(number: Any, dtype: DType) -> bool:
 
 @public
 def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
-    """Where each element of ``x2`` would have to be put into ``x1`` for that to stay in order.
+    """The indices at which to insert the elements of ``x2`` into ``x1`` so that it stays sorted.
 
     Args:
-        x1: one axis, in ascending order, NaN last.
+        x1: a vector in ascending order, NaN last.
         x2: an array of any shape, or a number.
         side: ``"left"`` before equal elements, ``"right"`` after them.
-        sorter: the places that put ``x1`` in order, where it is not; as of :func:`argsort`.
+        sorter: the indices that sort ``x1`` if it is not sorted, as from :func:`argsort`.
 
     Returns:
         int64, of the shape of ``x2``.
 
     Raises:
         DeviceError: the arrays are on different devices.
-        TypeError: the dtypes have no common one.
-        ValueError: ``x1`` has several axes, ``sorter`` another shape or places out of range (on the host; on a GPU
+        TypeError: the dtypes have no common dtype.
+        ValueError: ``x1`` is not a vector, ``sorter`` has another shape or indices out of range (on the host; on a GPU
             they are clipped), or there is no such side.
 
     >>> import cukern as ck
@@ -147,14 +147,14 @@ def _compacting(device: Device, stage: str, block: int) -> CompiledFunction:
 
 
 def flat_places(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
-    """The places of the true elements of a bool array, flattened in C order, as int64.
+    """The indices of the true elements of a bool array, flattened in C order, as int64.
 
-    The number of them is read back from the device, which this waits for.
+    Waits for the device, to read the number of true elements.
 
     Args:
-        flags: of any shape.
-        tile: flags that a thread of the host or a warp goes through.
-        block: threads of a block, 1 or a multiple of 32.
+        flags: a bool array of any shape.
+        tile: flags that a host thread or a warp counts.
+        block: threads per block, 1 or a multiple of 32.
     """
     n, device = flags.size, flags.device
     if not n:
@@ -177,9 +177,9 @@ def flat_places(flags: Array, tile: int | None = None, block: int | None = None)
 
 
 def places_of(mask: Array) -> list[Array]:
-    """The places of the true elements of a bool array, in C order: an int64 array for each axis.
+    """The indices of the true elements of a bool array, in C order: an int64 array for each axis.
 
-    The number of them is read back from the device, which this waits for.
+    Waits for the device, to read the number of true elements.
     """
     return unraveled(flat_places(mask), mask.shape)
 
@@ -190,7 +190,7 @@ def _flags(x: Array) -> Array:
 
 
 def unraveled(places: Array, shape: tuple[int, ...]) -> list[Array]:
-    """For places in a flattened array, those along each axis of ``shape``."""
+    """Convert indices in a flattened array to indices along each axis of ``shape``."""
     made: list[Array] = []
     for size in reversed(shape[1:]):
         made.append(remainder(places, size))
@@ -200,9 +200,9 @@ def unraveled(places: Array, shape: tuple[int, ...]) -> list[Array]:
 
 @public
 def nonzero(x: Array, /) -> tuple[Array, ...]:
-    """The places of the elements that are not zero, in C order: an int64 array for each axis.
+    """The indices of the non-zero elements, in C order: an int64 array for each axis.
 
-    How many there are is read back from the device, which this waits for.
+    Waits for the device, to read their number.
 
     Raises:
         ValueError: ``x`` has no axis.
@@ -215,14 +215,14 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
 
 @public
 def flatnonzero(x: Array, /) -> Array:
-    """The places of the elements that are not zero, in the flattened array."""
+    """The indices of the non-zero elements in the flattened array."""
     x = require_array(x, "flatnonzero")
     return flat_places(_flags(x))
 
 
 @public
 def argwhere(x: Array, /) -> Array:
-    """The places of the elements that are not zero, shape (count, axes)."""
+    """The indices of the non-zero elements, shape (count, axes)."""
     x = require_array(x, "argwhere")
     places = flat_places(_flags(x))
     if not x.ndim:
@@ -232,16 +232,16 @@ def argwhere(x: Array, /) -> Array:
 
 @public
 def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
-    """The parts of ``x`` along an axis for which ``condition`` is true; differentiable.
+    """The slices of ``x`` along an axis for which ``condition`` is true; differentiable.
 
     Args:
-        condition: one axis, at most as long as the axis of ``x``.
+        condition: a vector, at most as long as the axis of ``x``.
         x: any array.
-        axis: the axis; without it ``x`` is flattened.
+        axis: the axis; if None, ``x`` is flattened.
 
     Raises:
-        ValueError: ``condition`` has several axes.
-        IndexError: it is true beyond the end of the axis.
+        ValueError: ``condition`` is not a vector.
+        IndexError: ``condition`` is true beyond the end of the axis.
     """
     flags, x = require_arrays((condition, x), "compress", ("condition", "x"))
     if flags.ndim != 1:
@@ -251,28 +251,28 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
 
 @public
 def extract(condition: Any, x: Array, /) -> Array:
-    """The elements of ``x`` for which ``condition``, of as many elements, is true; differentiable."""
+    """The elements of ``x`` for which ``condition``, of the same size, is true; differentiable."""
     flags, x = require_arrays((condition, x), "extract", ("condition", "x"))
     return compress(reshape(flags, (-1,)), x)
 
 
 @on_device
 def _in_range(x: Array, size: int, name: str) -> Array:
-    """Integers counted from 0 to ``size``, negative ones from the end; as :func:`take` has its places."""
+    """Indices of an axis of ``size``, counted from 0; out-of-range ones are handled as by :func:`take`."""
     data = places_in(integers(x, x, name), size, x, name)
     return Array._wrap(data, x.device)
 
 
 @public
 def unravel_index(indices: Any, shape: int | tuple[int, ...]) -> tuple[Array, ...]:
-    """For places in a flattened array, the places along each axis of ``shape``.
+    """Convert indices in a flattened array to indices along each axis of ``shape``.
 
     Args:
         indices: integers of any shape.
         shape: the shape of the array.
 
     Raises:
-        IndexError: a place is out of range (on the host; on a GPU it is clipped).
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
 
     >>> import cukern as ck
     >>> [int(i) for i in ck.unravel_index(ck.asarray(5), (2, 3))]
@@ -284,15 +284,15 @@ def unravel_index(indices: Any, shape: int | tuple[int, ...]) -> tuple[Array, ..
 
 @public
 def ravel_multi_index(multi_index: Any, dims: tuple[int, ...]) -> Array:
-    """The places in a flattened array, from those along each axis of ``dims``.
+    """Convert indices along each axis of ``dims`` to indices in the flattened array.
 
     Args:
         multi_index: an array of integers for each axis; they broadcast.
         dims: the shape of the array.
 
     Raises:
-        IndexError: a place is out of range (on the host; on a GPU it is clipped).
-        ValueError: there is not an array for each axis.
+        IndexError: an index is out of range (on the host; on a GPU it is clipped).
+        ValueError: the number of arrays is not that of the axes.
 
     >>> import cukern as ck
     >>> ck.ravel_multi_index((ck.asarray([0, 1]), ck.asarray([2, 0])), (2, 3)).tolist()

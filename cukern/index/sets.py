@@ -1,4 +1,4 @@
-"""Sets: the distinct elements of arrays, and what two arrays have in common. All by a stable sort."""
+"""Sets: the distinct elements of arrays, and set operations on two arrays, all by a stable sort."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class UniqueAll(NamedTuple):
-    """Distinct elements, where each is first, where each element is among them, and how often each is there."""
+    """Distinct elements, the first index of each, the inverse indices, and the count of each."""
 
     values: Array
     indices: Array
@@ -45,27 +45,27 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """Distinct elements, and how often each is there."""
+    """Distinct elements, and the count of each."""
 
     values: Array
     counts: Array
 
 
 class UniqueInverse(NamedTuple):
-    """Distinct elements, and where each element is among them."""
+    """Distinct elements, and the inverse indices."""
 
     values: Array
     inverse_indices: Array
 
 
 class _Runs(NamedTuple):
-    """Elements in order; or the parts of an array along an axis, one after another in the first.
+    """Sorted elements, or sorted slices along the first axis, in runs of equal ones.
 
     Attributes:
-        ordered: the elements.
-        order: the places they come from; None where they are not wanted.
-        starts: the places where a new element begins.
-        fresh: whether one does, at each place.
+        ordered: the sorted elements.
+        order: their indices in the array; None if not needed.
+        starts: the indices at which a run starts.
+        fresh: for each index, whether a run starts there.
     """
 
     ordered: Array
@@ -75,7 +75,7 @@ class _Runs(NamedTuple):
 
 
 def _runs(x: Array, indexed: bool, equal_nan: bool) -> _Runs:
-    """The elements of ``x`` (n) in order, or its rows (n, m), and where they change."""
+    """The runs of the elements of ``x`` (n), or of its rows (n, m)."""
     order = None
     if x.ndim == 2:
         columns = [x[:, j] for j in reversed(range(x.shape[1]))]
@@ -104,7 +104,7 @@ def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: st
     if tape.recording((x,)) and x.dtype in dtypes.FLOATS:
         with tape.stop_recording():
             made = _unique(x, axis, True, equal_nan, name)
-        # The elements are taken again, which is recorded.
+        # A tape records this gather; the sort is not recorded.
         again = take(reshape(x, (-1,)) if axis is None else x, made.indices, axis=axis or 0)
         return made._replace(values=again)
     with tape.stop_recording():
@@ -119,21 +119,21 @@ def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: st
             return UniqueAll(values, runs.starts, runs.starts, counts)
         numbers = subtract(cumulative_sum(astype(runs.fresh, dtypes.int64), axis=0), 1)
         inverse = permuted(numbers, runs.order, "scatter")
-        # The sort is stable, so that the first of a run is the first in the array.
+        # The sort is stable, so the first element of a run is the first in the array.
         first = take(runs.order, runs.starts)
         return UniqueAll(values, first, reshape(inverse, x.shape) if axis is None else inverse, counts)
 
 
 @public
 def unique_all(x: Array, /) -> UniqueAll:
-    """The distinct elements of the flattened ``x``, in order; each NaN is distinct.
+    """The distinct elements of the flattened ``x``, sorted, with indices and counts; each NaN is distinct.
 
-    How many there are is read back from the device, which this waits for. The values are differentiable: of equal
-    elements the first has the derivative.
+    Waits for the device, to read their number. The values are differentiable: the first of equal elements gets the
+    derivative.
 
     Returns:
-        A named tuple: ``values``; ``indices`` of the first of each; ``inverse_indices``, of the shape of ``x``,
-        which make ``x`` of the values; and ``counts``. All but the values are int64.
+        A named tuple: ``values``; ``indices`` of the first of each; ``inverse_indices``, for which
+        ``values[inverse_indices]`` is ``x``; and ``counts``. All except the values are int64.
 
     >>> import cukern as ck
     >>> ck.unique_all(ck.asarray([3, 1, 3])).inverse_indices.tolist()
@@ -144,21 +144,21 @@ def unique_all(x: Array, /) -> UniqueAll:
 
 @public
 def unique_counts(x: Array, /) -> UniqueCounts:
-    """The distinct elements of the flattened ``x``, in order, and how often each is there. See :func:`unique_all`."""
+    """The distinct elements of the flattened ``x``, sorted, and their counts. See :func:`unique_all`."""
     found = _unique(x, None, False, False, "unique_counts")
     return UniqueCounts(found.values, found.counts)
 
 
 @public
 def unique_inverse(x: Array, /) -> UniqueInverse:
-    """The distinct elements of the flattened ``x``, in order, and the indices that make ``x`` of them."""
+    """The distinct elements of the flattened ``x``, sorted, and the inverse indices. See :func:`unique_all`."""
     found = _unique(x, None, True, False, "unique_inverse")
     return UniqueInverse(found.values, found.inverse_indices)
 
 
 @public
 def unique_values(x: Array, /) -> Array:
-    """The distinct elements of the flattened ``x``, in order; each NaN is distinct."""
+    """The distinct elements of the flattened ``x``, sorted; each NaN is distinct."""
     return _unique(x, None, False, False, "unique_values").values
 
 
@@ -174,19 +174,19 @@ def unique(
     equal_nan: bool = True,
     sorted: bool = True,
 ) -> Any:
-    """The distinct elements of ``x``, or its distinct parts along an axis, in order, as ``numpy.unique``.
+    """The distinct elements of ``x``, or its distinct slices along an axis, sorted, as ``numpy.unique``.
 
     Args:
         x: any array.
-        return_index: whether the place of the first of each is returned as well.
-        return_inverse: whether the indices that make ``x`` are.
-        return_counts: whether how often each is there is.
-        axis: the axis along which whole parts are compared; None flattens the array.
-        equal_nan: whether all NaN are one, without an axis or along the only one.
-        sorted: the result is in order, whatever this says.
+        return_index: whether to return the index of the first of each.
+        return_inverse: whether to return the indices that restore ``x`` from the result.
+        return_counts: whether to return the count of each.
+        axis: the axis along which slices are compared; None flattens the array.
+        equal_nan: whether all NaN are equal, for vectors and flattened arrays.
+        sorted: has no effect: the result is always sorted.
 
     Returns:
-        The elements, or a tuple of them and what is asked for.
+        The elements, or a tuple of them and the requested arrays.
 
     Raises:
         AxisError: there is no such axis.
@@ -202,7 +202,7 @@ def unique(
 
 
 def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]:
-    """Two operands as arrays of one dtype on one device, that of the result if elements are ``kept``."""
+    """Two operands as arrays of one dtype on one device; the result's dtype if their elements are ``kept``."""
     first, second = as_operands(name, (x1, x2))
     if not isinstance(first, Array) and not isinstance(second, Array):
         first = asarray(first)
@@ -222,21 +222,21 @@ def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]
 def isin(
     x1: Any, x2: Any, /, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
 ) -> Array:
-    """Whether each element of ``x1`` is one of ``x2``; NaN is none.
+    """Whether each element of ``x1`` is among the elements of ``x2``; NaN never is.
 
     Args:
         x1: an array or a number.
         x2: an array or a number.
-        assume_unique: of no effect.
-        invert: whether it is none of them instead.
-        kind: NumPy's name of an algorithm, of no effect.
+        assume_unique: has no effect.
+        invert: whether to negate the result.
+        kind: NumPy's name of an algorithm; has no effect.
 
     Returns:
         bool, of the shape of ``x1``.
 
     Raises:
         DeviceError: the arrays are on different devices.
-        TypeError: an operand is no array, number or list, or the dtypes have no common one.
+        TypeError: an operand is not an array, number or list, or the dtypes have no common dtype.
 
     >>> import cukern as ck
     >>> ck.isin(ck.asarray([1, 2, 3]), ck.asarray([3, 1])).tolist()
@@ -258,7 +258,7 @@ def _flat(x: Array, assume_unique: bool) -> Array:
 
 @public
 def union1d(x1: Any, x2: Any, /) -> Array:
-    """The distinct elements of both arrays, in order. Raises as :func:`isin`.
+    """The sorted distinct elements of both arrays. Raises as :func:`isin`.
 
     >>> import cukern as ck
     >>> ck.union1d(ck.asarray([3, 1]), ck.asarray([2, 3])).tolist()
@@ -270,13 +270,13 @@ def union1d(x1: Any, x2: Any, /) -> Array:
 
 @public
 def intersect1d(x1: Any, x2: Any, /, assume_unique: bool = False, return_indices: bool = False) -> Any:
-    """The distinct elements that are in both arrays, in order; NaN is in none.
+    """The sorted distinct elements that are in both arrays; NaN never is.
 
     Args:
         x1: an array; it is flattened.
         x2: an array; it is flattened.
-        assume_unique: whether neither holds an element twice.
-        return_indices: whether the places of the first of each in ``x1`` and in ``x2`` are returned as well.
+        assume_unique: promises that neither array repeats an element.
+        return_indices: whether to return the index of the first of each in ``x1`` and in ``x2``.
 
     Returns:
         The elements, or a tuple of them and two int64 arrays. Raises as :func:`isin`.
@@ -299,12 +299,12 @@ def intersect1d(x1: Any, x2: Any, /, assume_unique: bool = False, return_indices
 
 @public
 def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
-    """The distinct elements of ``x1`` that are not in ``x2``, in order.
+    """The sorted distinct elements of ``x1`` that are not in ``x2``.
 
-    With ``assume_unique`` all of them, in the order of ``x1``. Raises as :func:`isin`.
+    With ``assume_unique``, all such elements in the order of ``x1``. Raises as :func:`isin`.
     """
     first, second = _pair(x1, x2, "setdiff1d", kept=False)
-    # The elements keep their dtype, and with it their last digits: only the comparison is in the common one.
+    # The elements keep their dtype and all digits: only the comparison uses the common dtype.
     own = first if is_scalar(x1) else require_array(x1, "setdiff1d", "x1", second)
     kept = _flat(own, assume_unique)
     return kept[isin(kept, second, invert=True)]
@@ -312,7 +312,7 @@ def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
 
 @public
 def setxor1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
-    """The distinct elements that are in one array only, in order; ``assume_unique``: neither holds one twice.
+    """The sorted elements that are in exactly one array; ``assume_unique`` promises that neither repeats one.
 
     Raises as :func:`isin`.
     """

@@ -1,4 +1,4 @@
-"""Sorting: a stable merge sort along any axis, of values, of places, or of both."""
+"""Sorting: a stable merge sort along any axis, of values, of indices, or of both."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "
 
 _KERNEL = Kernel("index/sort.cu", block=256)
 _PERMUTE = Kernel("shape/permute.cu", block=256)
-#: The length of a row from which on its places need 64 bits: sums of a few places still fit.
+#: The row length from which indices need 64 bits; below it, sums of a few indices still fit 32 bits.
 _LONGEST_ROW = 2**29
-#: Of a host thread: tiles that it sorts, neighbouring stretches that it merges at a time and the elements of one,
-#: and elements that it puts in another order.
+#: Per host thread: tiles that it sorts, neighbouring stretches that it merges at a time and the elements of each, and
+#: elements that it permutes.
 _TILES, _CHAINS, _STRETCH, _HOST_PIECE = 1024, 4, 4096, 16384
 
 
 class Shape(NamedTuple):
-    """How a launch deals out tiles.
+    """How threads share tiles.
 
     Attributes:
-        block: threads of a block, 1 or a multiple of 32.
-        lanes: threads that sort a tile together, a power of two; all of the block where a row has several tiles.
-        items: elements of a tile for each of them, a power of two.
+        block: threads per block, 1 or a multiple of 32.
+        lanes: threads that sort a tile together, a power of two; the whole block if a row has several tiles.
+        items: elements per thread of a tile, a power of two.
     """
 
     block: int
@@ -51,17 +51,17 @@ class Shape(NamedTuple):
 
     @property
     def tile(self) -> int:
-        """Elements of a tile."""
+        """Elements per tile."""
         return self.lanes * self.items
 
 
 def shape_for(style: Style, n: int) -> Shape:
-    """The launch shape for rows of ``n`` elements by a style of device."""
+    """The geometry for rows of ``n`` elements and a style of device."""
     return Shape(1, 1, 16) if style == "serial" else Shape(256, min(256, power_of_two(divide_up(n, 8))), 8)
 
 
 def _bits(dtype: DType) -> DType:
-    """The integers that have the bits of a dtype."""
+    """The integer dtype that holds the bits of a dtype."""
     kind = "u" if dtypes.info(dtype).kind in "bu" else "i"
     return np.dtype(f"{kind}{dtype.itemsize}")
 
@@ -73,7 +73,7 @@ def _bound(
     bits = _bits(dtype)
     what = ("argsort" if indexed else "sort") + ("_descending" if descending else "")
     named = dtypes.info(dtype).name if dtype in dtypes.FLOATS else bits.name
-    # Narrow integers are computed with as int, as C++ has it.
+    # C++ promotes narrow integers to int.
     width = "long long" if bits.itemsize == 8 else "int"
     return _KERNEL.bind(
         device,
@@ -95,7 +95,7 @@ def _bound(
 def sorted_rows(
     x: Array, indexed: bool, descending: bool, shape: Shape | None = None
 ) -> tuple[Array, Array | None]:
-    """The sorted rows of ``x`` (..., n), in C order, and the places that their elements come from, in int64."""
+    """The sorted rows of ``x`` (..., n), in C order, and the indices of their elements in ``x``, in int64."""
     n, device = x.shape[-1], x.device
     shape = shape or shape_for(device.style, n)
     wide = n > _LONGEST_ROW
@@ -121,7 +121,7 @@ def sorted_rows(
 def _merge(
     kernel: CompiledFunction, device: Device, buffers: list[Any], rows: int, n: int, shape: Shape
 ) -> None:
-    """Merge sorted tiles, to and fro between two buffers; the first is the one that holds the result."""
+    """Merge sorted tiles, alternating between two buffers; returns the buffer with the result first."""
     run, tiles = shape.tile, divide_up(n, shape.tile)
     piece = _CHAINS * _STRETCH
     tail: tuple[int, ...]
@@ -145,12 +145,12 @@ def _permuting(device: Device, dtype: DType, mode: str) -> tuple[CompiledFunctio
 
 
 def permuted(x: Array, places: Array, mode: Literal["gather", "scatter"]) -> Array:
-    """The rows of ``x`` in another order: ``y[places] = x`` for each row, or ``y = x[places]``; differentiable.
+    """Permute each row of ``x``; differentiable.
 
     Args:
         x: (..., n).
-        places: int64, of the shape of ``x``, in each row every place once, as of :func:`argsort`.
-        mode: ``"gather"`` takes from the places, ``"scatter"`` puts to them: each undoes the other.
+        places: int64, of the shape of ``x``; each row is a permutation, as from :func:`argsort`.
+        mode: ``"gather"`` for ``y = x[places]``, ``"scatter"`` for the inverse, ``y[places] = x``.
     """
     device = x.device
     made = allocate(device, x.shape, x.dtype)
@@ -166,7 +166,7 @@ def permuted(x: Array, places: Array, mode: Literal["gather", "scatter"]) -> Arr
 
 
 def _along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
-    """``x`` and the axis to sort along, counted from 0; without an axis, ``x`` flattened."""
+    """``x`` and the axis to sort along, counted from 0; if ``axis`` is None, ``x`` is flattened."""
     x = require_array(x, name)
     if axis is None:
         return reshape(x, (-1,)), 0
@@ -176,7 +176,7 @@ def _along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
 
 
 def sorted_along(x: Array, place: int, descending: bool) -> tuple[Array, Array]:
-    """``x`` in order along an axis, differentiable, and the places that its elements come from."""
+    """``x`` sorted along an axis, differentiable, and the indices of its elements."""
     rows = moveaxis(x, place, -1)
     with tape.stop_recording():
         keys, places = sorted_rows(rows, True, descending)
@@ -196,17 +196,17 @@ def argsort(
     descending: bool = False,
     stable: bool | None = True,
 ) -> Array:
-    """The places along an axis that put ``x`` in order; equal elements keep their order, in both directions.
+    """The indices that sort ``x`` along an axis; equal elements keep their order, in both directions.
 
-    NaN counts as larger than any number, so that it comes last, and first of a descending order; -0.0 equals 0.0.
+    NaN counts as larger than any number, so it comes last, or first in descending order; -0.0 equals 0.0.
 
     Args:
         x: any array.
         axis: the axis; None sorts the flattened array.
-        kind: NumPy's name of an algorithm, of no effect.
-        order: NumPy's names of fields, which no array here has.
+        kind: NumPy's name of an algorithm; has no effect.
+        order: must be None: arrays have no fields.
         descending: whether the largest comes first.
-        stable: the sort is stable, whatever this says.
+        stable: has no effect: the sort is always stable.
 
     Returns:
         int64, of the shape of ``x``; (1,) for a 0-d ``x``.
@@ -235,7 +235,7 @@ def sort(
     descending: bool = False,
     stable: bool | None = True,
 ) -> Array:
-    """``x`` in order along an axis. Arguments and order as of :func:`argsort`; differentiable.
+    """Sort ``x`` along an axis; arguments and order as in :func:`argsort`; differentiable.
 
     Every NaN of the result has the same bits.
 
@@ -261,17 +261,16 @@ def _no_fields(order: object, name: str) -> None:
 
 @public
 def topk(x: Array, /, k: int, axis: int | None = -1, *, largest: bool = True) -> tuple[Array, Array]:
-    """The ``k`` largest or smallest elements along an axis, in order, and their places.
+    """The ``k`` largest or smallest elements along an axis, sorted, and their indices.
 
     Args:
         x: any array. NaN counts as larger than any number.
-        k: how many, at most the size of the axis.
-        axis: the axis; None takes of the flattened array.
-        largest: whether they are the largest, the largest first, or the smallest, the smallest first.
+        k: the number of elements, at most the size of the axis.
+        axis: the axis; None searches the flattened array.
+        largest: True for the largest in descending order, False for the smallest in ascending order.
 
     Returns:
-        The values, and their places in int64; of equal elements the first come first. The values are
-        differentiable.
+        The values, which are differentiable, and their indices in int64; equal elements keep their order.
 
     Raises:
         AxisError: there is no such axis.
@@ -292,7 +291,7 @@ def topk(x: Array, /, k: int, axis: int | None = -1, *, largest: bool = True) ->
 
 
 def _check_kth(kth: Any, size: int, name: str) -> None:
-    """Refuse places that an axis of ``size`` has not."""
+    """Refuse indices out of the range of an axis of ``size``."""
     for one in kth if isinstance(kth, (tuple, list, np.ndarray)) else (kth,):
         if not -size <= operator.index(one) < size:
             raise ValueError(f"{name}: kth: {one} is out of bounds for an axis of size {size}")
@@ -306,15 +305,15 @@ def msort(x: Array, /) -> Array:
 
 @public
 def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
-    """``x`` with the elements before place ``kth`` of the order no larger than it, those after no smaller.
+    """Partition ``x`` around the ``kth`` smallest element: those before are no larger, those after no smaller.
 
-    The whole axis is in order, as of :func:`sort`.
+    The result is fully sorted, as by :func:`sort`.
 
     Args:
         x: any array.
-        kth: a place along the axis, or several.
-        axis: the axis; None takes the flattened array.
-        kind: NumPy's name of an algorithm, of no effect.
+        kth: an index along the axis, or several.
+        axis: the axis; None flattens the array.
+        kind: NumPy's name of an algorithm; has no effect.
 
     Raises:
         AxisError: there is no such axis.
@@ -327,7 +326,7 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
 
 @public
 def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
-    """The places that :func:`partition` takes its elements from, in int64. Arguments as there."""
+    """The indices of the elements of :func:`partition` in ``x``, in int64; arguments as there."""
     x, place = _along(x, axis, "argpartition")
     _check_kth(kth, x.shape[place], "argpartition")
     return argsort(x, place)
@@ -335,7 +334,7 @@ def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, k
 
 @public
 def lexsort(keys: Any, /, axis: int = -1) -> Array:
-    """The places that sort by several keys, the last the first to look at, as ``numpy.lexsort``.
+    """The indices that sort by several keys, the last key first, as ``numpy.lexsort``.
 
     Args:
         keys: arrays of one shape, or an array whose first axis numbers the keys.
@@ -375,7 +374,7 @@ def lexsort(keys: Any, /, axis: int = -1) -> Array:
 
 
 def _order(rows: Array) -> Array:
-    """The places that put each row in order."""
+    """The indices that sort each row."""
     found = sorted_rows(rows, True, False)[1]
     assert found is not None
     return found

@@ -40,8 +40,8 @@ class _Places(NamedTuple):
 
     Attributes:
         data: the integers, an ndarray.
-        size: the size that a mask had along the axis; None for integers that were given.
-        new: whether the axis is a new one of size 1, which a 0-d mask indexes.
+        size: the size of a mask along the axis; None if integers were given.
+        new: whether the axis is a new one of size 1, for a 0-d mask.
     """
 
     data: Any
@@ -50,12 +50,12 @@ class _Places(NamedTuple):
 
 
 def _parts(key: Any, x: Array) -> list[Any]:
-    """The parts of an index: None, integer, slice or places, the ellipsis spelled out.
+    """The parts of an index: None, integer, slice or places, with the ellipsis replaced by slices.
 
-    An ellipsis that stands for no axis is left where there are places: it keeps those on its sides apart.
+    An ellipsis for zero axes is kept between places, which it separates.
 
     Raises:
-        IndexError: more parts than axes, two ellipses, or a part that is no index.
+        IndexError: there are more parts than axes, two ellipses, or an invalid part.
     """
     parts: list[Any] = []
     for part in key if isinstance(key, tuple) else (key,):
@@ -108,9 +108,9 @@ def _advanced(part: Any) -> bool:
 
 @public
 def getitem(x: Array, key: Any, /) -> Array:
-    """The part of ``x`` that an index names.
+    """``x[key]``.
 
-    Integers, slices, ``None`` and ``...`` give a view; integer arrays and boolean masks a copy.
+    Integers, slices, ``None`` and ``...`` give a view; integer arrays and boolean masks give a copy.
 
     Raises:
         IndexError: the index does not fit the shape.
@@ -120,11 +120,11 @@ def getitem(x: Array, key: Any, /) -> Array:
         try:
             return view(x, x._data[parts if ... in parts else (*parts, ...)])
         except IndexError:
-            pass  # which is told below
+            pass  # the general path below raises the error
     return _getitem(x, key)
 
 
-#: The types of the parts of most indices of views.
+#: The types of the parts of basic indices.
 _PLAIN = frozenset((int, slice, type(None), type(...)))
 
 
@@ -137,7 +137,7 @@ def _getitem(x: Array, key: Any) -> Array:
 
 
 def _picked(parts: Sequence[Any]) -> list[Any]:
-    """The parts of an index that has places, in which an integer is one too."""
+    """The parts of an index with places, in which integers become places too."""
     return [_Places(np.int64(part)) if isinstance(part, int) else part for part in parts]
 
 
@@ -149,20 +149,20 @@ def _basic(x: Array, key: tuple[Any, ...]) -> Array:
 
 @on_device
 def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
-    """Zeros of a shape, but for ``g`` at an index: what the derivative of a view is."""
+    """Zeros of a shape with ``g`` at an index: the derivative of a view."""
     data = zeros(g.device, shape, g.dtype)
     raw(data)[(*key, ...)] = raw(g._data)
     return recorded("embed", g, Array._wrap(data, g.device), lambda gg: _basic(gg, key))
 
 
 class _Joint(NamedTuple):
-    """What an index with places in it names.
+    """An index with places: a view, from which the places gather.
 
     Attributes:
-        basic: the index of the view that the places are picked from, along ``axes`` of it.
-        axes: the axes that are picked from, whose places are joint.
-        start: the axis of the result where those of the places start.
-        arrays: the places along each of the axes, of one shape, as :func:`.index.settled_in` has them.
+        basic: the index of the view.
+        axes: the axes of the view along which the places gather.
+        start: the first axis of the result that belongs to the places.
+        arrays: the places along each of the axes, broadcast to one shape, as from :func:`.take.settled_in`.
     """
 
     basic: tuple[Any, ...]
@@ -185,7 +185,7 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
         if not _advanced(part):
             basic.append(part)
             continue
-        if part.size not in (None, 0, size):  # of size 0 it chooses nothing, as in NumPy
+        if part.size not in (None, 0, size):  # a mask of size 0 selects nothing, as in NumPy
             raise IndexError(f"a boolean index of size {part.size} does not match an axis of size {size}")
         basic.append(None if part.new else slice(None))
         axes.append(len(basic) - 1)
@@ -195,7 +195,7 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
     except ValueError:
         shapes = ", ".join(str(tuple(a.shape)) for a in arrays)
         raise IndexError(f"index arrays of shapes {shapes} do not broadcast") from None
-    # The places stand where the indexed axes stood if those were neighbours, else in front.
+    # The places' axes replace the indexed axes if those are adjacent, else they come first.
     start = axes[0] if at[-1] - at[0] == len(at) - 1 else 0
     return _Joint(tuple(basic), tuple(axes), start, tuple(arrays))
 
@@ -211,12 +211,12 @@ def _gathered(x: Array, parts: Sequence[Any]) -> Array:
 
 @dataclass(frozen=True)
 class Rows:
-    """A part that is whole rows of an array.
+    """A part of an array that consists of whole rows.
 
     Attributes:
-        places: the place of each row in the axes that are picked from, which count as one.
-        sizes: the array's axes before these, these, and the axes after them, multiplied.
-        shape: of the part.
+        places: the index of each row along the indexed axes, which are flattened.
+        sizes: the products of the sizes before, of, and after the indexed axes.
+        shape: the shape of the part.
     """
 
     places: Any
@@ -225,13 +225,13 @@ class Rows:
 
 
 def _rows(shape: tuple[int, ...], joint: _Joint) -> Rows:
-    """The rows of an array of ``shape`` whose axes from ``joint.start`` on are those that are picked from."""
+    """The rows of an array of ``shape`` whose indexed axes start at ``joint.start``."""
     start, end = joint.start, joint.start + len(joint.arrays)
     places = joint.arrays[0]
     for size, array in zip(shape[start + 1 : end], joint.arrays[1:], strict=True):
         places = places * size + array
     sizes = (math.prod(shape[:start]), math.prod(shape[start:end]), math.prod(shape[end:]))
-    # The kernels read the places one after another.
+    # Kernels read the places contiguously.
     flat = places.reshape(-1)
     flat = flat if flat.flags.c_contiguous else flat.copy()
     return Rows(flat, sizes, (*shape[:start], *places.shape, *shape[end:]))
@@ -239,12 +239,12 @@ def _rows(shape: tuple[int, ...], joint: _Joint) -> Rows:
 
 @on_device
 def named(x: Array, key: Any) -> tuple[Any, ...] | Rows | None:
-    """What a key names: the key of a view, rows, or None where it is a mixture of both."""
+    """The key of a view, the rows of a gather, or None for a mixture of both."""
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
         return tuple(parts)
     parts = _picked(parts)
-    # An array that is indexed is one view and one pick of it; the pick is of rows where the view is all of the array.
+    # Indexing is a view followed by a gather; the gather takes rows if the view is the whole array.
     whole = [part for part in parts if not _advanced(part) and part is not Ellipsis]
     at = [i for i, part in enumerate(parts) if _advanced(part)]
     together = at[-1] - at[0] == len(at) - 1 and not any(parts[i].new for i in at)
@@ -254,7 +254,7 @@ def named(x: Array, key: Any) -> tuple[Any, ...] | Rows | None:
 
 
 def _writable(x: Array, value: Any, name: str) -> None:
-    """Refuse to write where that would be lost, or missed by a tape."""
+    """Refuse a write that would be lost, or that a tape could not record."""
     arrays = [x, value] if isinstance(value, Array) else [x]
     if tape.recording(arrays) and not (writes.overwritable(x) and not tape.recording(arrays[1:])):
         what = "on an array" if tape.recording((x,)) else "of a value"
@@ -266,7 +266,7 @@ def _writable(x: Array, value: Any, name: str) -> None:
 
 
 def _stacked(x: Array, value: Any) -> Any:
-    """``value``, a list that holds arrays as one array, which a tape may track."""
+    """``value``; a list that contains arrays is stacked to one array, which a tape may track."""
     if isinstance(value, (list, tuple)) and holds_array(value):
         return asarray(value, device=x.device)
     return value
@@ -276,19 +276,19 @@ def _source(x: Array, value: Any) -> Array:
     """``value`` as an array of the dtype and device of ``x``."""
     if is_scalar(value):
         return asarray(convert_scalar(value, x.dtype), dtype=x.dtype, device=x.device)
-    # NumPy too converts the items of a list to the array's dtype, which must hold them.
+    # As in NumPy, the items of a list are converted to the array's dtype, whose range must include them.
     listed = x.dtype if isinstance(value, (list, tuple)) else None
     return astype(asarray(value, listed, x.device), x.dtype, copy=False)
 
 
 @public
 def setitem(x: Array, key: Any, value: Any, /) -> None:
-    """Write ``value``, broadcast, to the part of ``x`` that an index names; the last of several for one place stays.
+    """``x[key] = value``, with ``value`` broadcast; if an index is repeated, the last value wins.
 
     Raises:
         GradientError: a tape tracks ``x`` or ``value``.
         IndexError: the index does not fit the shape.
-        OverflowError: the dtype of ``x`` does not hold a Python integer.
+        OverflowError: a Python integer is out of the range of the dtype of ``x``.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
     if not (type(value) in _NUMBERS and _written_number(x, key, value)):
@@ -299,7 +299,7 @@ _NUMBERS = frozenset((bool, int, float))
 
 
 def _written_number(x: Array, key: Any, value: Any) -> bool:
-    """Write a number that needs no rounding to the view that a plain index names; False for all that needs more."""
+    """Write a number that needs no conversion to the view of a basic index; return False in other cases."""
     layout = x._layout or x._planned()
     limits = _PLAIN_NUMBERS.get((layout.dtype, type(value)))
     if limits is None or layout.repeated or x._storage.constant or tape.recording((x,)):
@@ -315,12 +315,12 @@ def _written_number(x: Array, key: Any, value: Any) -> bool:
             with on(layout.device):
                 x._data[key] = value
     except IndexError:
-        return False  # it is told there
+        return False  # the general path raises the error
     x._bump("setitem")
     return True
 
 
-#: By an array's dtype and a number's type: the range that NumPy and CuPy write such numbers of as they are meant.
+#: By an array's dtype and a number's type: the range in which NumPy and CuPy write such numbers correctly.
 _PLAIN_NUMBERS: dict[tuple[Any, type], tuple[float, float]] = {
     **{
         (d, kind): (-float(np.finfo(d).max), float(np.finfo(d).max))
@@ -357,7 +357,7 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
 
 @on_device
 def put(x: Array, places: Any, value: Any, name: str) -> None:
-    """Write ``value``, broadcast to ``places``, to these places of the flattened ``x``."""
+    """Write ``value``, broadcast to the shape of ``places``, to these indices of the flattened ``x``."""
     value = _stacked(x, value)
     _writable(x, value, name)
     _put(x, x.device.xp.ascontiguousarray(places).reshape(-1), (1, x.size, 1), places.shape, value, name)
@@ -371,7 +371,7 @@ def _put(
     try:
         data = x.device.xp.broadcast_to(raw(source._data), shape)
     except ValueError:
-        # NumPy lets values have more axes of size 1 than the part has.
+        # As in NumPy, values may have additional axes of size 1.
         extra = source.ndim - len(shape)
         if extra <= 0 or any(n != 1 for n in source.shape[:extra]):
             raise ValueError(
@@ -380,7 +380,7 @@ def _put(
         return _put(x, places, sizes, shape, reshape(source, source.shape[extra:]), name)
     if not data.size:
         return None
-    # Rows of the memory, in its order: a view is written by a copy.
+    # Kernels write rows of contiguous memory: a strided view is written through a copy.
     target = x._data if x.is_contiguous else x.device.xp.ascontiguousarray(raw(x._data)).view(x.dtype)
     values = x.device.xp.ascontiguousarray(data).view(x.dtype)
     if source._storage is x._storage and values is source._data:
@@ -394,7 +394,7 @@ def _put(
 
 @on_device
 def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
-    """A new array: ``x`` with ``value``, of its dtype, in the place of the view that a basic key names."""
+    """A copy of ``x`` in which the view of a basic key is replaced by ``value`` of the same dtype."""
     with tape.stop_recording():
         made = astype(x, x.dtype)
         made = Array._wrap(made._data, x.device)
@@ -409,12 +409,12 @@ def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
 
 @public
 def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> None:
-    """Write ``values`` to places along an axis, in place; the last of several for one place stays.
+    """Write ``values`` to indices along an axis, in place; if an index is repeated, the last value wins.
 
     Args:
-        x: any array that no tape tracks; ``x.at`` makes a new one.
-        indices: integers, as of :func:`take_along_axis`.
-        values: broadcast to ``indices``.
+        x: any array that no tape tracks; ``x.at`` returns a new array instead.
+        indices: integers, as in :func:`take_along_axis`.
+        values: are broadcast to ``indices``.
         axis: the axis.
 
     Raises:

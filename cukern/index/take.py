@@ -1,8 +1,7 @@
-"""Indexing: views, gathers, and the deterministic scatter-add that is a gather's derivative.
+"""Gathers, and the deterministic scatter-add that is a gather's derivative.
 
-Places out of range raise IndexError on the host. On a GPU a check would wait for the device, so a
-place out of range is clipped to the nearest end, for reads and for writes alike, but within
-:func:`check_indices`.
+Indices out of range raise IndexError on the host. On a GPU a check would have to wait for the device, so indices
+are clipped to the range, for reads and for writes, except within :func:`check_indices`.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _checked: ContextVar[bool] = ContextVar(
 
 @contextmanager
 def check_indices(on: bool = True) -> Iterator[None]:
-    """A with-block in which places out of range raise IndexError on a GPU too, which waits for it each time.
+    """A with-block in which indices out of range raise IndexError on a GPU too; each check waits for the GPU.
 
-    ``CUKERN_CHECK_INDICES=1`` asks for it everywhere. On the host they always raise.
+    ``CUKERN_CHECK_INDICES=1`` turns the check on everywhere. On the host indices are always checked.
 
     Args:
-        on: False stops the checking that is asked for around the block.
+        on: False turns off the check for the block.
 
     >>> import cukern as ck
     >>> with ck.check_indices():
@@ -61,7 +60,7 @@ def check_indices(on: bool = True) -> Iterator[None]:
 
 
 def places_in(places: Any, size: int, x: Array, name: str) -> Any:
-    """Integer places counted from 0, as an int64 ndarray of the device of ``x``, in range."""
+    """Non-negative, checked or clipped indices, as an int64 ndarray on the device of ``x``."""
     xp = x.device.xp
     data = places.astype(np.int64, copy=False)
     if not x.device.addressable and not _checked.get():
@@ -74,7 +73,7 @@ def places_in(places: Any, size: int, x: Array, name: str) -> Any:
 
 
 def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
-    """Places as the kernels of :mod:`.places` take them: those of a GPU settle them as they read them."""
+    """Indices for the kernels of :mod:`.places`; on a GPU the kernels themselves wrap and clip them."""
     if x.device.addressable or _checked.get():
         return x.device.xp.ascontiguousarray(places_in(places, size, x, name))
     if places.size and not size:
@@ -84,10 +83,10 @@ def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:
-    """An integer index argument as an ndarray of the device of ``x``.
+    """An integer index argument as an ndarray on the device of ``x``.
 
     Raises:
-        IndexError: not integers.
+        IndexError: ``indices`` are not integers.
     """
     data = indices._data if isinstance(indices, Array) else x.device.xp.asarray(indices)
     if isinstance(indices, Array) and indices.device is not x.device:
@@ -108,7 +107,7 @@ def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
 
 
 def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
-    """g (outer, count, inner) added up at ``places`` (count): (outer, size, inner)."""
+    """The sums of g (outer, count, inner) at ``places`` (count): (outer, size, inner)."""
     made = summed(g, places, outer, size, inner)
     return recorded("scatter_add", g, made, lambda gg: gather(gg, places, outer, size, inner))
 
@@ -128,16 +127,16 @@ def scatter_into(x: Array, g: Array, places: Any, outer: int, size: int, inner: 
 def take(
     x: Array, /, indices: Any, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
 ) -> Array:
-    """The elements of ``x`` at places along an axis.
+    """The elements of ``x`` at indices along an axis.
 
     Args:
         x: any array.
         indices: integers; negative ones count from the end.
-        axis: the axis; None (for one axis only the same) takes from the flattened array.
-        mode: what becomes of places out of range: an error, the place counted on in a circle, or the nearest end.
+        axis: the axis; None takes from the flattened array.
+        mode: for indices out of range: ``"raise"`` an error, ``"wrap"`` around, or ``"clip"`` to the range.
 
     Returns:
-        An array with the axes of ``indices`` in the place of ``axis``.
+        An array in which the axes of ``indices`` replace ``axis``.
 
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
@@ -170,12 +169,12 @@ def _take(x: Array, data: Any, axis: int) -> Array:
 @public
 @on_device
 def take_along_axis(x: Array, /, indices: Array, axis: int = -1) -> Array:
-    """For each element of ``indices``, the element of ``x`` at that place along an axis.
+    """For each element of ``indices``, the element of ``x`` at that index along an axis.
 
     Args:
         x: any array.
-        indices: integers, of the shape of ``x`` but for ``axis``, along which any size goes; axes
-            of size 1 are repeated.
+        indices: integers, with the shape of ``x`` except along ``axis``, where any size is allowed; axes
+            of size 1 are broadcast.
         axis: the axis.
 
     Raises:
@@ -188,10 +187,10 @@ def take_along_axis(x: Array, /, indices: Array, axis: int = -1) -> Array:
 
 
 def along_axis(x: Array, indices: Any, axis: int, name: str) -> Any:
-    """The places of an index argument that has one for each element, or for several where its axes have size 1.
+    """The places of the index argument of :func:`take_along_axis` and similar functions.
 
     Raises:
-        IndexError: a place is out of range.
+        IndexError: an index is out of range.
         ValueError: the shapes do not fit.
     """
     data = integers(indices, x, name)
@@ -206,7 +205,7 @@ def along_axis(x: Array, indices: Any, axis: int, name: str) -> Any:
 
 
 def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:
-    """Gather from, or add to, an axis of ``size``, a place per element; each is the other's derivative."""
+    """Gather from, or add to, an axis of ``size``, with one place per element; each is the other's derivative."""
     before, after = places.shape[:axis], places.shape[axis + 1 :]
     sizes = (math.prod(before), size, math.prod(after))
     if mode == "gather":
@@ -222,14 +221,14 @@ def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", 
 @public
 @on_device
 def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
-    """``x`` with ``values`` added at places along an axis; what shares a place adds up, the same bits in every run.
+    """Add ``values`` to ``x`` at indices along an axis, in a new array; repeated indices add up deterministically.
 
-    Sums are taken in the order of the indices, those of a place that is named very often in parts.
+    Values are added in the order of the indices; an index with very many values gets a tree of partial sums.
 
     Args:
         x: any array.
-        indices: integers along one axis.
-        values: of the shape of ``x``, with as many elements along ``axis`` as there are ``indices``.
+        indices: a vector of integers.
+        values: an array with the shape of ``x``, except that its size along ``axis`` is the number of indices.
         axis: the axis.
 
     Raises:

@@ -1,8 +1,8 @@
-"""``x.at[key]``: a part of an array changed in a new array, differentiable by the array and by what it is changed to.
+"""``x.at[key]``: update a part of an array in a new array, differentiable with respect to the array and the values.
 
-The places that a key names are those that it picks of an array of numbers 0, 1, ...: every kind of key is
-handled by indexing itself, but views and whole rows, which are changed as they are. What shares a place is taken in an
-order that the places alone decide, so that every run gives the same bits.
+The flat indices of a key are found by indexing an array of the numbers 0, 1, ..., so every kind of key works;
+views and whole rows have faster paths. Values for the same element are combined in an order that depends only on
+the indices, so every run gives the same bits.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ __all__: list[str] = []
 
 
 def numbers(x: Array) -> Array:
-    """0, 1, ... in the shape of ``x``, on its device."""
+    """The numbers 0, 1, ... in the shape of ``x``, on its device."""
     with on(x.device):
         return Array._wrap(x.device.xp.arange(x.size, dtype=dtypes.int64).reshape(x.shape), x.device)
 
 
 class _Places:
-    """Where the values of a change go.
+    """The elements to which the values of an update go.
 
     Attributes:
-        flat: the place of each value in the flattened array, an ndarray.
-        size: of the array.
+        flat: the index of each value in the flattened array, an ndarray.
+        size: the size of the array.
     """
 
     def __init__(self, flat: Any, size: int, device: Device) -> None:
         self.flat, self.size, self._device = flat, size, device
 
     def best(self, values: Array, mode: Literal["min", "max"]) -> Array:
-        """For each place the number of the least or largest of its values, -1 where there is none."""
+        """For each element the index of the smallest or largest of its values, -1 if there is none."""
         return Array._wrap(best_of_each(values, mode, self.flat, self.size), self._device)
 
     def products(self, values: Array) -> Array:
-        """For each place the product of its values, 1 where there is none; differentiable to any order."""
+        """For each element the product of its values, 1 if there is none; differentiable to any order."""
         placed = ordered(self._device, self.flat, self.size)
         (keys, order), starts = placed, placed.starts(self.size)
         in_order = take(values, order)
@@ -97,10 +97,10 @@ class At:
 
 
 class Change:
-    """``x.at[key]``: the methods return a new array like ``x``, changed at ``key``.
+    """``x.at[key]``: the methods return a copy of ``x``, updated at ``key``.
 
-    Values are broadcast to the part, and cast to the dtype of ``x``, which must hold Python integers. Where
-    the key names a place several times, ``set`` takes the last of its values, and the others take all.
+    Values are broadcast to the part and cast to the dtype of ``x``, whose range must include Python integers. If the
+    key repeats an index, ``set`` takes its last value, and the other methods combine all its values.
     """
 
     __slots__ = ("_key", "_x")
@@ -134,12 +134,12 @@ class Change:
         change: Callable[[Array, _Places, Array], Array],
         rows: Callable[[Array, Rows, Array], Array] | None = None,
     ) -> Array:
-        """The array, changed.
+        """The updated array.
 
         Args:
-            row: of an element and the one value for its place.
-            change: of the flattened array, the places and the flattened values.
-            rows: of the array as rows, what names some of these, and the rows of values.
+            row: computes an element from its old value and its one new value.
+            change: updates the flattened array from the places and the flattened values.
+            rows: updates the array as rows, from the selected rows and the rows of values.
         """
         x = self._x
         part = named(x, self._key)
@@ -169,7 +169,7 @@ class Change:
         return getitem(self._x, self._key)
 
     def set(self, value: Any) -> Array:
-        """The part as ``value``; of several values for one place the last stays."""
+        """Set the part to ``value``; if an index is repeated, the last value wins."""
 
         def rows(x: Array, part: Rows, values: Array) -> Array:
             winners = last_of_each(x.device, part.places, part.sizes[1])
@@ -185,7 +185,7 @@ class Change:
         return self._apply(value, "set", second, change, rows)
 
     def add(self, value: Any) -> Array:
-        """The part with ``value`` added.
+        """Add ``value`` to the part.
 
         >>> import cukern as ck
         >>> ck.zeros(3).at[ck.asarray([0, 2, 2])].add(1.0).tolist()
@@ -203,23 +203,23 @@ class Change:
         return self._apply(value, "add", add, change, rows)
 
     def subtract(self, value: Any) -> Array:
-        """The part with ``value`` taken from it."""
+        """Subtract ``value`` from the part."""
         if not isinstance(value, Array):
             own = is_scalar(value) or isinstance(value, (list, tuple))
             value = asarray(value, self._x.dtype if own else None, self._x.device)
         return self.add(negative(value))
 
     def multiply(self, value: Any) -> Array:
-        """The part times ``value``."""
+        """Multiply the part by ``value``."""
         return self._apply(
             value, "multiply", multiply, lambda x, places, values: multiply(x, places.products(values))
         )
 
     def divide(self, value: Any) -> Array:
-        """The part divided by ``value``; of floating dtypes.
+        """Divide the part by ``value``.
 
         Raises:
-            TypeError: the array is of another dtype.
+            TypeError: the array does not have a floating dtype.
         """
         if self._x.dtype not in dtypes.FLOATS:
             raise TypeError(f"at.divide: expected a floating array, got {dtypes.info(self._x.dtype).name}")
@@ -228,11 +228,11 @@ class Change:
         )
 
     def min(self, value: Any) -> Array:
-        """The part, but at most ``value``; an element and a value that are equal share the derivative."""
+        """The minimum of the part and ``value``; an equal element and value share the derivative."""
         return self._extreme(value, "min", minimum)
 
     def max(self, value: Any) -> Array:
-        """The part, but at least ``value``; an element and a value that are equal share the derivative."""
+        """The maximum of the part and ``value``; an equal element and value share the derivative."""
         return self._extreme(value, "max", maximum)
 
     def _extreme(
@@ -247,7 +247,7 @@ class Change:
 def _chosen(
     x: Array, values: Array, winners: Array, axis: int, row: Callable[[Array, Array], Array]
 ) -> Array:
-    """``row`` of each element and the value that stays for its place along an axis; the element where there is none."""
+    """Apply ``row`` to each element and its remaining value along an axis; elements without a value are kept."""
     with tape.stop_recording():
         untouched = reshape(less(winners, 0), (-1,) + (1,) * (x.ndim - 1 - axis))
         places = maximum(winners, 0)
@@ -256,5 +256,5 @@ def _chosen(
 
 @public
 def at(x: Array, /) -> At:
-    """``x.at[key].set(value)`` and its like: the array changed at a part, as a new array. See :class:`Change`."""
+    """``x.at[key].set(value)`` and similar updates, which return a new array. See :class:`Change`."""
     return At(require_written(x, "at"))

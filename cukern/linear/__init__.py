@@ -1,1 +1,1 @@
-"""Linear algebra: products, decompositions, equations, einsum."""
+"""Linear algebra: products, decompositions, linear equations, einsum."""

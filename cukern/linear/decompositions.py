@@ -1,4 +1,4 @@
-"""Factorisations of matrices, with derivatives in cukern's own functions."""
+"""Factorisations of matrices, with derivatives written in cukern's functions."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """The lower triangular factor ``L`` of symmetric positive definite matrices, ``x = L @ L.mT``.
 
     Args:
-        x: of each matrix the lower triangle is read; the derivative is the symmetric one.
-        upper: whether ``L.mT`` is returned.
+        x: symmetric matrices, of which the lower triangle is read; the derivative is symmetric.
+        upper: whether to return ``L.mT``.
 
     Raises:
         LinAlgError: a matrix is not square, or, on the host, not positive definite.
@@ -69,12 +69,12 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
 
 
 def _lower_half(x: Array) -> Array:
-    """The lower triangle, the diagonal halved."""
+    """The lower triangle with half the diagonal."""
     return tril(x) - 0.5 * from_diagonal(diagonal(x, 0, -2, -1), x.shape[-1], x.shape[-1], 0)
 
 
 def _checked_factor(factor: Array) -> Array:
-    """``factor``, of NaN where a pivot is not positive: cuSOLVER leaves the factorisation unfinished there."""
+    """``factor``, or NaN for a matrix with a pivot that is not positive, which cuSOLVER leaves unfinished."""
     with tape.stop_recording():
         good = all(diagonal(factor, 0, -2, -1) > 0, -1, keepdims=True)
         return where(expand_dims(good, -1), factor, math.nan)
@@ -82,21 +82,21 @@ def _checked_factor(factor: Array) -> Array:
 
 @fuse
 def _over_gaps(m: Array, row: Array, column: Array, diagonal: Array) -> Array:
-    """``m[i, j] / (v[j] - v[i])`` off the diagonal; 0 on it, and where both are 0."""
+    """``m[i, j] / (v[j] - v[i])``; 0 on the diagonal and where numerator and denominator are 0."""
     gap = row - column
     free = logical_or(diagonal, logical_and(equal(m, 0), equal(gap, 0)))
     return where(free, 0, m / where(free, 1, gap))
 
 
 def _turned(m: Array, values: Array) -> Array:
-    """How factors of ``values`` on a diagonal turn, of the share of each vector in the cotangent of each other."""
+    """The term that rotations of the vectors add to a cotangent, from their mutual components and ``values``."""
     n = values.shape[-1]
     on_diagonal = from_diagonal(ones(n, dtypes.bool_, m.device), n, n, 0)
     return _over_gaps(m, expand_dims(values, -2), expand_dims(values, -1), on_diagonal)
 
 
 def _scaled(left: Array, scale: Array | None, right: Array) -> Array | None:
-    """``left @ diag(scale) @ right``, None for no scale."""
+    """``left @ diag(scale) @ right``; None if ``scale`` is None."""
     return None if scale is None else matmul(left * expand_dims(scale, -2), right)
 
 
@@ -104,8 +104,8 @@ def eigh(x: Array, /, UPLO: str = "L") -> EighResult:
     """The eigenvalues and eigenvectors of symmetric matrices.
 
     Args:
-        x: of each matrix one triangle is read; the derivative is the symmetric one. That of an eigenvector is
-            infinite or NaN where its eigenvalue is another's too.
+        x: symmetric matrices, of which one triangle is read; the derivative is symmetric. The derivative of an
+            eigenvector is infinite or NaN if its eigenvalue is repeated.
         UPLO: the triangle: ``"L"`` for the lower one, ``"U"`` for the upper one.
 
     Raises:
@@ -155,8 +155,8 @@ def svd(x: Array, /, full_matrices: bool = True, compute_uv: bool = True) -> SVD
     Args:
         x: shape (..., m, n).
         full_matrices: whether ``U`` and ``Vh`` are square. The derivative of the vectors needs False, unless ``x``
-            is square; it is infinite or NaN where the singular value is another's too.
-        compute_uv: False for the singular values alone, as :func:`svdvals`.
+            is square; it is infinite or NaN if a singular value is repeated.
+        compute_uv: False returns only the singular values, as :func:`svdvals`.
 
     Raises:
         GradientError: in the derivative of the vectors of full matrices.
@@ -218,9 +218,9 @@ def qr(x: Array, /, mode: str = "reduced") -> QRResult | Array:
 
     Args:
         x: shape (..., m, n).
-        mode: ``"reduced"`` for a ``Q`` of shape (..., m, min(m, n)), ``"complete"`` for a square one. That has a
-            derivative where ``m <= n``. ``"r"`` returns the ``R`` of the reduced mode alone. The derivative is that
-            of linearly independent first columns.
+        mode: ``"reduced"`` for a ``Q`` of shape (..., m, min(m, n)); ``"complete"`` for a square one, which has a
+            derivative if ``m <= n``; ``"r"`` for only the ``R`` of the reduced mode. The derivative assumes that the
+            first ``min(m, n)`` columns are linearly independent.
 
     Raises:
         GradientError: in the derivative of a complete ``Q`` with more columns than ``x``.
@@ -235,7 +235,7 @@ def qr(x: Array, /, mode: str = "reduced") -> QRResult | Array:
         raise ValueError(f"qr: mode: expected 'reduced', 'complete' or 'r', got {mode!r}")
     a = matrices(x, "qr")
     m, n = a.shape[-2:]
-    if m < n and tape.recording((a,)):  # the columns beyond the square part follow from its factors
+    if m < n and tape.recording((a,)):  # the columns beyond the square part are computed from its factors
         q, square = qr(a[..., :m])
         return QRResult(q, concat([square, matmul(transposed(q), a[..., m:])], axis=-1))
     q, r = library(a, "qr", mode)

@@ -1,4 +1,4 @@
-"""Einstein's sums: contracted pair by pair, in the order that opt_einsum finds, by transposes and matrix products."""
+"""einsum: pairwise contractions, in the order found by opt_einsum, through transposes and matrix products."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["einsum"]
 
 @lru_cache(maxsize=4096)
 def _plan(key: tuple[Any, ...], optimize: Any) -> tuple[list[str], str, list[tuple[int, ...]]]:
-    """The labels of each operand and of the result, and the pairs to contract."""
+    """The labels of each operand and of the result, and the order of contractions."""
     from opt_einsum import contract_path
     from opt_einsum.parser import parse_einsum_input
 
@@ -37,7 +37,7 @@ def _plan(key: tuple[Any, ...], optimize: Any) -> tuple[list[str], str, list[tup
 
 
 def _sizes(terms: Sequence[str], operands: Sequence[Array]) -> dict[str, int]:
-    """The size of each label; of 1 and another size, the other.
+    """The size of each label; a size of 1 broadcasts.
 
     Raises:
         ValueError: two sizes of one label differ.
@@ -53,7 +53,7 @@ def _sizes(terms: Sequence[str], operands: Sequence[Array]) -> dict[str, int]:
 
 
 def _diagonals(x: Array, term: str) -> tuple[Array, str]:
-    """``x`` with repeated labels as diagonals."""
+    """``x`` with diagonals for repeated labels."""
     for label in dict.fromkeys(term):
         while term.count(label) > 1:
             first = term.index(label)
@@ -68,13 +68,13 @@ def _diagonals(x: Array, term: str) -> tuple[Array, str]:
 
 
 def _narrowed(x: Array, term: str, sizes: dict[str, int]) -> tuple[Array, str]:
-    """``x`` without the axes of size 1 that another operand has longer: what it broadcasts along."""
+    """``x`` without the axes of size 1 along which it broadcasts."""
     gone = tuple(i for i, label in enumerate(term) if x.shape[i] != sizes[label])
     return (squeeze(x, gone), _without(term, gone)) if gone else (x, term)
 
 
 def _summed(x: Array, term: str, keep: frozenset[str]) -> tuple[Array, str]:
-    """``x`` summed over the labels that nobody else wants."""
+    """``x`` summed over the labels that are not in ``keep``."""
     gone = tuple(i for i, label in enumerate(term) if label not in keep)
     return (sum(x, gone, dtype=x.dtype), _without(term, gone)) if gone else (x, term)
 
@@ -88,7 +88,7 @@ def _ordered(x: Array, term: str, wanted: str) -> Array:
 
 
 def _aligned(x: Array, term: str, labels: str) -> Array:
-    """``x`` with its axes in the order of ``labels``, of size 1 where it has not the label."""
+    """``x`` with its axes in the order of ``labels``, with size 1 for labels that it lacks."""
     have = "".join(label for label in labels if label in term)
     x = _ordered(x, term, have)
     sizes = dict(zip(have, x.shape, strict=True))
@@ -103,7 +103,7 @@ def _sum_of_products(x: Array, y: Array, axes: tuple[int, ...], dtype: dtypes.DT
 def _pair(
     a: Array, s: str, b: Array, t: str, keep: frozenset[str], sizes: dict[str, int]
 ) -> tuple[Array, str]:
-    """Two operands contracted: elementwise where a matrix product has no use, else as one of a batch."""
+    """Contract two operands by a batched matrix product, or elementwise where that would gain nothing."""
     a, s = _summed(a, s, keep | frozenset(t))
     b, t = _summed(b, t, keep | frozenset(s))
     batch = "".join(label for label in s if label in t and label in keep)
@@ -127,15 +127,15 @@ def _pair(
 
 
 def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]:
-    """What the subscripts say of which shapes, and the arrays, in their common dtype.
+    """The subscripts and shapes as a key, and the arrays in their common dtype.
 
     Raises:
-        TypeError: an operand is no array.
-        ValueError: there is none.
+        TypeError: an operand is not an array.
+        ValueError: there is no operand.
     """
     key: list[Any] = list(operands)
     named = bool(operands) and isinstance(operands[0], str)
-    # Without a string, lists of labels stand behind each array, and behind them those of the result.
+    # Without a string, a list of labels follows each array, and the labels of the result come last.
     places = range(1, len(operands)) if named else range(0, len(operands) - len(operands) % 2, 2)
     given = [operands[i] for i in places]
     if not given:
@@ -153,14 +153,14 @@ def einsum(*operands: Any, optimize: Any = "auto") -> Array:
     """The sum of products over labelled axes, as ``numpy.einsum``; differentiable.
 
     Args:
-        operands: a string of subscripts such as ``"ij,jk->ik"`` and the arrays, or arrays and lists of labels by
-            turns.
-        optimize: how opt_einsum looks for the order of three operands or more, such as ``"greedy"`` or ``"optimal"``;
-            False takes them from left to right, and a list of pairs as ``numpy.einsum_path`` gives them in that order.
+        operands: a string of subscripts such as ``"ij,jk->ik"`` followed by the arrays, or arrays alternating with
+            lists of labels.
+        optimize: opt_einsum's method for the order of three or more operands, such as ``"greedy"`` or ``"optimal"``;
+            False contracts from left to right, and a list of pairs as from ``numpy.einsum_path`` in that order.
 
     Raises:
         DeviceError: the arrays are on different devices.
-        TypeError: an operand is no array.
+        TypeError: an operand is not an array.
         ValueError: the subscripts do not fit the operands.
 
     >>> import cukern as ck

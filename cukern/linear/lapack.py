@@ -1,4 +1,4 @@
-"""LAPACK by the device's library: what every factorisation needs, inverses and linear equations."""
+"""LAPACK through the device's library: helpers of factorisations, inverses and linear equations."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ Vjp = Callable[[Sequence[Any], Sequence[Array]], Array | None]
 
 
 def matrices(x: Any, name: str, square: bool = False) -> Array:
-    """``x`` as matrices of float32 or float64; integers get the default floating dtype, or float32 for a half one.
+    """``x`` as matrices of float32 or float64; integers get the default floating dtype, or float32 if that is a half.
 
     Raises:
-        TypeError: half types, which LAPACK has not.
-        ValueError: there are not two axes.
-        LinAlgError: the matrices are not square, and must be.
+        TypeError: ``x`` is of a half type, which LAPACK lacks.
+        LinAlgError: there are fewer than two axes, or the matrices must be square and are not.
     """
     x = require_array(x, name)
     if x.ndim < 2:
@@ -67,7 +66,7 @@ def _refuse_halves(x: Array, name: str) -> None:
 
 
 def promoted(x1: Any, x2: Any, name: str, arguments: tuple[str, str] = ("x1", "x2")) -> tuple[Array, Array]:
-    """Two arrays in the dtype that they promote to."""
+    """Two arrays in their promoted dtype."""
     x1, x2 = require_arrays((x1, x2), name, arguments)
     for x in (x1, x2):
         _refuse_halves(x, name)
@@ -91,7 +90,7 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
 
 
 def differentiable(name: str, x: Array, outputs: Sequence[Array], saved: Sequence[Array], vjp: Vjp) -> None:
-    """Record outputs with a derivative of their cotangents, None where there is none, and of what is saved."""
+    """Record outputs with a vjp of their cotangents, which may be None, and of the saved arrays."""
     if tape.recording((x,)):
 
         def rule(given: Sequence[Any], kept: Sequence[Array], needs: object) -> tuple[Array | None]:
@@ -101,12 +100,12 @@ def differentiable(name: str, x: Array, outputs: Sequence[Array], saved: Sequenc
 
 
 def identity(n: int, like: Array) -> Array:
-    """The identity matrix of the dtype and on the device of another array."""
+    """The identity matrix with the dtype and device of ``like``."""
     return from_diagonal(ones(n, like.dtype, like.device), n, n, 0)
 
 
 def total(*parts: Array | None) -> Array | None:
-    """The sum of what there is."""
+    """The sum of the parts that are not None."""
     made: Array | None = None
     for part in parts:
         if part is not None:
@@ -134,7 +133,7 @@ def inv(x: Array, /) -> Array:
 
 
 def _equations(x1: Array, x2: Array, name: str) -> tuple[Array, Array]:
-    """Square matrices and right sides that fit, in one dtype of LAPACK."""
+    """Square matrices and right-hand sides, checked, in one dtype of LAPACK."""
     x1, x2 = promoted(x1, x2, name)
     a, b = matrices(x1, name, square=True), floating(x2, name)
     if a.device is not b.device:
@@ -145,7 +144,7 @@ def _equations(x1: Array, x2: Array, name: str) -> tuple[Array, Array]:
 
 
 def solve(x1: Array, x2: Array, /) -> Array:
-    """The ``y`` for which ``x1 @ y`` is ``x2``.
+    """Solve ``x1 @ y = x2`` for ``y``.
 
     Args:
         x1: shape (..., n, n).
@@ -159,7 +158,7 @@ def solve(x1: Array, x2: Array, /) -> Array:
     a, b = _equations(x1, x2, "solve")
     if b.ndim == 1:
         return squeeze(solve(a, expand_dims(b, 1)), -1)
-    if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right sides
+    if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right-hand sides
         columns = moveaxis(b, -2, 0)
         return moveaxis(reshape(solve(a, reshape(columns, (b.shape[-2], -1))), columns.shape), 0, -2)
     batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
@@ -179,14 +178,14 @@ def solve(x1: Array, x2: Array, /) -> Array:
 def solve_triangular(
     x1: Array, x2: Array, /, *, lower: bool = False, trans: bool = False, unit_diagonal: bool = False
 ) -> Array:
-    """The ``y`` for which ``x1 @ y`` is ``x2``, where ``x1`` is triangular.
+    """Solve ``x1 @ y = x2`` for ``y``, with triangular ``x1``.
 
     Args:
-        x1: shape (..., n, n); of each matrix one triangle is read.
+        x1: shape (..., n, n); one triangle of each matrix is read.
         x2: shape (..., n, k), or (n,).
-        lower: whether that is the lower one.
-        trans: whether the transpose of ``x1`` is meant.
-        unit_diagonal: whether the diagonal is taken as ones, and not read.
+        lower: whether to read the lower triangle.
+        trans: whether to solve with the transpose of ``x1``.
+        unit_diagonal: whether the diagonal consists of ones and is not read.
 
     Raises:
         DeviceError: the arrays are on different devices.
@@ -206,6 +205,6 @@ def solve_triangular(
         triangle, lower = transposed(triangle), not lower
     if not lower:
         return solve(triangle, b)
-    # Backwards, it is an upper triangle: elimination finds nothing to do in that, and exchanges no rows.
+    # Reversed, a lower triangle is an upper one, in which elimination has nothing to do and swaps no rows.
     rows = -1 if b.ndim == 1 else -2
     return flip(solve(flip(triangle, axis=(-2, -1)), flip(b, axis=rows)), axis=rows)

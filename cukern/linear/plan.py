@@ -1,4 +1,4 @@
-"""Products of ndarrays, by the library of their device: cuBLAS as it is, or NumPy's and CuPy's ``matmul``."""
+"""Products of ndarrays by their device's library: direct calls of cuBLAS, or NumPy's and CuPy's ``matmul``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
 from ..shape.copy import in_order
 
-#: The sizes that the libraries take: C's int.
+#: The largest size that the libraries take, that of C's int.
 _LIMIT = 2**31 - 1
 
 
@@ -30,8 +30,8 @@ def multiply(device: Device, a: Any, b: Any, out: Any = None) -> Any:
     Args:
         a: shape (..., m, k).
         b: shape (..., k, n).
-        out: an ndarray (..., m, n) in C order to write to, of float32 where it is not of their dtype;
-            none of its sizes exceeds what C's int holds.
+        out: an ndarray (..., m, n) in C order to write to, of the operands' dtype or float32, whose sizes fit C's
+            int.
 
     Returns:
         The product, of shape (..., m, n).
@@ -46,7 +46,7 @@ def multiply(device: Device, a: Any, b: Any, out: Any = None) -> Any:
 
 
 class Plan(kernel_plan.Plan):
-    """A product of GPU arrays of given layouts: one call of the library, behind copies of what it cannot read."""
+    """A product of GPU arrays of given layouts: one call of the library, after copies of operands it cannot read."""
 
     __slots__ = ("_copied",)
 
@@ -56,7 +56,7 @@ class Plan(kernel_plan.Plan):
         self._copied = tuple(cublas.read(one) is None for one in (a, b))
         call = _call(a.device.xp, *self._read(a, b), made)
         if call is None and (b.ndim == 2 or math.prod(batch) > _MOST_POINTERS):
-            # One product of all rows makes up for the copy.
+            # The copy pays off, because all rows become one product.
             self._copied = (True, b.ndim > 2 or self._copied[1])
             call = _call(a.device.xp, *self._read(a, b), made)
         elif call is None:
@@ -65,7 +65,7 @@ class Plan(kernel_plan.Plan):
         super().__init__(a.device, (made,), call)
 
     def _read(self, *layouts: Layout) -> tuple[Layout, Layout]:
-        """The layouts of what the library reads."""
+        """The layouts of the operands that the library reads, after copies."""
         a, b = (
             fresh_layout(one.device, one.dtype, one.shape) if copied else one
             for one, copied in zip(layouts, self._copied, strict=True)
@@ -73,7 +73,7 @@ class Plan(kernel_plan.Plan):
         return a, b
 
     def __call__(self, *arrays: Array) -> Array:
-        """The product of two arrays, a new array."""
+        """Compute and return the product of two arrays, a new array."""
         if any(self._copied):
             with on(self.device):
                 read = [_copy(x) if copied else x for x, copied in zip(arrays, self._copied, strict=True)]
@@ -91,7 +91,7 @@ _plans: dict[tuple[Layout, Layout], Plan | None] = {}
 
 
 def planned(a: Array, b: Array) -> Plan | None:
-    """The plan for two GPU arrays of one floating dtype whose shapes fit; None where a size is 0 or beyond C's int.
+    """The plan for two GPU arrays of one floating dtype whose shapes fit; None if a size is 0 or exceeds C's int.
 
     Raises:
         ValueError: the batches do not broadcast.
@@ -105,7 +105,7 @@ def planned(a: Array, b: Array) -> Plan | None:
 
 
 def known(a: object, b: object) -> Plan | None:
-    """The plan that there is for two arguments, where they are arrays like those of an earlier product."""
+    """The cached plan for two arguments, if they are arrays with the layouts of an earlier product; else None."""
     if isinstance(a, Array) and isinstance(b, Array):
         return _plans.get((a._layout or a._planned(), b._layout or b._planned()))
     return None
@@ -117,19 +117,19 @@ def _plain(a: Layout, b: Layout) -> bool:
 
 
 class Part(NamedTuple):
-    """A matrix in the memory of an array: the array's layout, and what makes the matrix of an ndarray."""
+    """A matrix in the memory of an array: the array's layout, and a function that views an ndarray as the matrix."""
 
     whole: Layout
     view: Callable[[Any], Any] = lambda whole: whole
 
 
 class Product:
-    """``out = a @ b`` for matrices in arrays of given layouts, worked out once.
+    """``out = a @ b`` for matrices in arrays of given layouts, prepared once.
 
     Args:
-        a: a matrix of a floating dtype that the device's library reads as it is (:func:`readable`).
+        a: a matrix of a floating dtype that the device's library reads without a copy (:func:`readable`).
         b: likewise.
-        out: its rows contiguous; of the dtype of ``a`` and ``b``, or of their accumulator's.
+        out: a matrix with contiguous rows, of the dtype of ``a`` and ``b`` or of their accumulator.
     """
 
     __slots__ = ("_call", "_convert", "_device", "_offsets", "_views")
@@ -139,7 +139,7 @@ class Product:
         self._device = a.whole.device
         self._views = [part.view for part in parts]
         self._call: Callable[[int, int, int], None] | None = None
-        # NumPy has no product of half types.
+        # NumPy lacks products of half types.
         self._convert = out.whole.dtype if a.whole.on_host and out.whole.dtype != a.whole.dtype else None
         matrices = [_stand_in(part) for part in parts]
         if not a.whole.on_host and all(one.size for one, _ in matrices):
@@ -147,7 +147,7 @@ class Product:
             self._call = cublas.prepare(self._device.xp, *(one for one, _ in matrices))
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
-        """Write the product; the current device is that of the arrays."""
+        """Write the product; the current device must be that of the arrays."""
         if self._call is not None:
             i, j, k = self._offsets
             self._call(a._operand + i, b._operand + j, out._operand + k)
@@ -159,7 +159,7 @@ class Product:
 
 
 def _stand_in(part: Part) -> tuple[Any, int]:
-    """The matrix as a NumPy array of no memory of its own, and how many bytes into the array it begins."""
+    """The matrix as a NumPy array without its own memory, and its offset in bytes in the array."""
     whole = np.lib.stride_tricks.as_strided(
         np.empty(1, part.whole.dtype), part.whole.shape, part.whole.strides
     )
@@ -169,13 +169,13 @@ def _stand_in(part: Part) -> tuple[Any, int]:
 
 
 def readable(x: Array) -> Array:
-    """A matrix that the library of its device reads as it is: itself, or a copy in C order."""
+    """``x`` if the library of its device can read the matrix, else a copy in C order."""
     layout = x._layout or x._planned()
     return x if layout.on_host or cublas.read(layout) else x.contiguous()
 
 
 def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:
-    """The product of two ndarrays in as many products as it takes for no size, and no batch, to exceed ``limit``."""
+    """The product of two ndarrays, split into products whose sizes and batches do not exceed ``limit``."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]]) if a.ndim > 2 or b.ndim > 2 else ()
     if max(m, k, n, math.prod(batch)) <= limit:
@@ -185,7 +185,7 @@ def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:
         return in_pieces(xp, a[..., :half], b[..., :half, :], limit) + in_pieces(
             xp, a[..., half:], b[..., half:, :], limit
         )
-    # Places are counted from the last axis, as batches broadcast.
+    # Axes are counted from the last one, because batches broadcast.
     at = (
         -2
         if m > limit
@@ -203,14 +203,14 @@ def in_pieces(xp: Any, a: Any, b: Any, limit: int) -> Any:
 
 
 def _cut(data: Any, axis: int, start: int, end: int) -> Any:
-    """Part of an axis, counted from the last; all of one that broadcasts."""
+    """A part of an axis, counted from the last one; the whole axis if it broadcasts."""
     if -axis > data.ndim or data.shape[axis] == 1:
         return data
     return data[(..., slice(start, end)) + (slice(None),) * (-axis - 1)]
 
 
 def _blas(xp: Any, a: Any, b: Any, out: Any) -> Any:
-    """``a @ b`` in ``out`` by one call of cuBLAS, with copies where it takes several steps through a batch."""
+    """``out = a @ b`` by one call of cuBLAS, with copies if a batch does not have a single stride."""
     if not out.size:
         return out
     if not a.shape[-1]:
@@ -227,7 +227,7 @@ def _blas(xp: Any, a: Any, b: Any, out: Any) -> Any:
 
 
 class _Matrix(NamedTuple):
-    """What describes a matrix in memory, as an ndarray does."""
+    """A matrix in memory, with the attributes of an ndarray."""
 
     dtype: dtypes.DType
     shape: tuple[int, ...]
@@ -239,7 +239,7 @@ _prepared: dict[tuple[Any, ...], Call] = {}
 
 
 def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
-    """The call of cuBLAS, of three addresses, for ``out = a @ b``; None where no single step leads through the batch.
+    """The call of cuBLAS for ``out = a @ b``, of three addresses; None if the batch does not have a single stride.
 
     Args:
         a: an ndarray or a layout that :func:`cublas.read` reads.
@@ -264,7 +264,7 @@ def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
 
 
 def _rows(x: Any) -> _Matrix | None:
-    """An array of several axes as one matrix of all its rows, where one step leads from each to the next."""
+    """An array of several axes as one matrix of all its rows; None if the rows do not have a single stride."""
     axes = collapse(x.shape[:-1], [_steps(x, x.shape[:-1], x.strides[:-1])])
     if len(axes.shape) > 1:
         return None
@@ -274,25 +274,25 @@ def _rows(x: Any) -> _Matrix | None:
 
 
 def _batch(a: Any, b: Any, out: Any) -> Axes:
-    """The axes of a batch, and the steps through it, in elements, in the three."""
+    """The axes of a batch, and the strides of the three operands in elements."""
     shape = out.shape[:-2]
     return collapse(shape, [_steps(one, shape, one.strides[:-2]) for one in (a, b, out)])
 
 
 def _steps(x: Any, shape: tuple[int, ...], strides: Sequence[int]) -> Strides:
-    """Steps in elements along axes that the leading ones of ``x`` are broadcast to."""
+    """The strides in elements of ``x``, with its leading axes broadcast."""
     sizes, size = x.shape[: len(strides)], x.dtype.itemsize
     own = [0 if n == 1 else stride // size for n, stride in zip(sizes, strides, strict=True)]
     return (0,) * (len(shape) - len(own)) + tuple(own)
 
 
-#: Matrices of a product at most whose addresses are written down: a grid's second and third axes count no further.
+#: The most matrices in a product by a table of addresses, the limit of a grid's second and third axes.
 _MOST_POINTERS = 65535
 _POINTERS = Kernel("linear/pointers.cu", block=128)
 
 
 def _by_pointers(a: Layout, b: Layout, out: Layout) -> Call:
-    """:func:`_call` for a batch that takes several steps: one launch writes a table of addresses, one multiplies."""
+    """:func:`_call` for a batch with several strides: one launch writes a table of addresses, another multiplies."""
     device, axes = out.device, _batch(a, b, out)
     count, size = math.prod(axes.shape), out.dtype.itemsize
     bound = _POINTERS.bind(device, axes=len(axes.shape))

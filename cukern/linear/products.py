@@ -1,4 +1,4 @@
-"""Products of vectors, matrices and tensors, through the device's BLAS, and diagonals."""
+"""Products of vectors, matrices and tensors by the device's BLAS, and diagonals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ __all__ = [
 
 
 def _product(a: Array, b: Array) -> Array:
-    """The product of two arrays of one dtype; half types by float32 where the library has no such product."""
+    """The product of two arrays of one dtype; half types in float32 if the library lacks their product."""
     if not a.device.addressable and a.dtype in dtypes.FLOATS:
         plan = planned(a, b)
         if plan is not None:
@@ -74,14 +74,14 @@ def _product(a: Array, b: Array) -> Array:
 
 @public
 def matmul(x1: Array, x2: Array, /) -> Array:
-    """The matrix product, over the last two axes; the axes before them broadcast.
+    """The matrix product over the last two axes; the leading axes broadcast.
 
     Args:
         x1: shape (..., m, k), or (k,) for a row.
         x2: shape (..., k, n), or (k,) for a column.
 
     Returns:
-        Shape (..., m, n), without the axis that a one-axis operand lacks. float16 and bfloat16 products
+        Shape (..., m, n), without the axis that a vector operand lacks. float16 and bfloat16 products
         accumulate in float32.
 
     Raises:
@@ -116,7 +116,7 @@ def matmul(x1: Array, x2: Array, /) -> Array:
 
 
 def _recorded_product(a: Array, b: Array, made: Array) -> Array:
-    """The product, recorded where a tape tracks a factor."""
+    """The product, recorded if a tape tracks a factor."""
     tracking = tape.tracked((a, b))
     if tracking is not None:
         needs, keys, tapes = tracking
@@ -138,7 +138,7 @@ _pull_flat, _pull_batched = partial(_pull, True), partial(_pull, False)
 
 
 def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:
-    """The cotangent of the right operand: one product over all rows where that had no batch axes."""
+    """The cotangent of the right operand; one product over all rows if it had no batch axes."""
     if flat and a.ndim > 2:
         rows = math.prod(a.shape[:-1])
         a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
@@ -147,7 +147,7 @@ def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:
 
 @public
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
-    """The sum of products along an axis that both have, counted in the last axes.
+    """The sum of products along an axis; a negative ``axis`` counts from the end of both.
 
     Raises:
         AxisError: an operand has no such axis.
@@ -199,13 +199,13 @@ def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
     Args:
         x1: any array.
         x2: any array.
-        axes: how many of the last of ``x1`` and the first of ``x2``, or a pair of sequences of axes.
+        axes: the number of last axes of ``x1`` and first axes of ``x2``, or a pair of sequences of axes.
 
     Returns:
         The other axes of ``x1``, then those of ``x2``.
 
     Raises:
-        ValueError: the sizes of the axes differ, or there are not as many.
+        ValueError: the sizes or the numbers of the axes differ.
     """
     x1, x2 = require_arrays((x1, x2), "tensordot", ("x1", "x2"))
     if isinstance(axes, int):
@@ -229,7 +229,7 @@ def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
 
 @public
 def outer(x1: Array, x2: Array, /) -> Array:
-    """The products of each element of one array with each of another, both flattened: a matrix."""
+    """The matrix of products of all pairs of elements of two flattened arrays."""
     x1, x2 = require_arrays((x1, x2), "outer", ("x1", "x2"))
     first, second = ravel(x1), ravel(x2)
     return expand_dims(first, 1) * second
@@ -237,7 +237,7 @@ def outer(x1: Array, x2: Array, /) -> Array:
 
 @public
 def inner(x1: Array, x2: Array, /) -> Array:
-    """The sum of products over the last axis of both."""
+    """The sum of products over the last axes."""
     x1, x2 = require_arrays((x1, x2), "inner", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
         return x1 * x2
@@ -246,7 +246,7 @@ def inner(x1: Array, x2: Array, /) -> Array:
 
 @public
 def dot(x1: Array, x2: Array, /) -> Array:
-    """The product of matrices and vectors; else the sum over the last axis of ``x1`` and the second last of ``x2``."""
+    """The product of matrices or vectors; in general over the last axis of ``x1`` and the second to last of ``x2``."""
     x1, x2 = require_arrays((x1, x2), "dot", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
         return x1 * x2
@@ -262,7 +262,7 @@ def vdot(x1: Array, x2: Array, /) -> Array:
 
 @public
 def kron(x1: Array, x2: Array, /) -> Array:
-    """The Kronecker product: ``x2`` times each element of ``x1``, side by side."""
+    """The Kronecker product: blocks of ``x2`` multiplied by each element of ``x1``."""
     x1, x2 = require_arrays((x1, x2), "kron", ("x1", "x2"))
     ndim = max(x1.ndim, x2.ndim)
     sizes = [(1,) * (ndim - x.ndim) + x.shape for x in (x1, x2)]
@@ -272,7 +272,7 @@ def kron(x1: Array, x2: Array, /) -> Array:
 
 
 def _diagonal_view(data: Any, xp: Any, offset: int) -> Any:
-    """The diagonal of the last two axes of an ndarray, in the same memory."""
+    """A view of the diagonal of the last two axes of an ndarray."""
     rows, columns = data.shape[-2:]
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     start = data[..., max(0, -offset) :, max(0, offset) :] if count else data[..., :0, :0]
@@ -282,7 +282,7 @@ def _diagonal_view(data: Any, xp: Any, offset: int) -> Any:
 
 @on_device
 def from_diagonal(x: Array, rows: int, columns: int, offset: int) -> Array:
-    """Matrices of zeros but for ``x`` (..., n) on a diagonal."""
+    """Matrices of zeros with ``x`` (..., n) on a diagonal."""
     data = zeros(x.device, (*x.shape[:-1], rows, columns), x.dtype)
     _diagonal_view(raw(data), x.device.xp, offset)[...] = raw(x._data)
     made = Array._wrap(data, x.device)
@@ -292,16 +292,16 @@ def from_diagonal(x: Array, rows: int, columns: int, offset: int) -> Array:
 @public
 @on_device
 def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """A view of a diagonal of matrices, along the last axis; :func:`cukern.linalg.diagonal` takes the last axes.
+    """A view of a diagonal of matrices, as the last axis; :func:`cukern.linalg.diagonal` takes the last two axes.
 
     Args:
-        x: two axes at least.
-        offset: how far above the main diagonal.
+        x: an array with at least two axes.
+        offset: the distance above the main diagonal.
         axis1: the axis of the matrices' rows.
         axis2: the axis of their columns.
 
     Raises:
-        ValueError: there are not two axes, or both are the same.
+        ValueError: there are fewer than two axes, or both are the same.
     """
     x = require_array(x, "diagonal")
     if x.ndim < 2:
@@ -317,16 +317,16 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ar
 def trace(
     x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: npt.DTypeLike | None = None
 ) -> Array:
-    """The sum of a diagonal of matrices. Arguments as :func:`diagonal`, ``dtype`` as of :func:`sum`."""
+    """The sum of a diagonal of matrices; arguments as in :func:`diagonal`, ``dtype`` as in :func:`sum`."""
     return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
 
 
 @public
 def diag(x: Array, /, k: int = 0) -> Array:
-    """The ``k``-th diagonal of a matrix, or a matrix of zeros with ``x``, of one axis, on it.
+    """The ``k``-th diagonal of a matrix ``x``, or a matrix of zeros with a vector ``x`` on that diagonal.
 
     Raises:
-        ValueError: ``x`` has other axes.
+        ValueError: ``x`` is neither a vector nor a matrix.
     """
     x = require_array(x, "diag")
     if x.ndim == 2:
@@ -361,7 +361,7 @@ def cross(
         axisa: the axis of ``x1``.
         axisb: the axis of ``x2``.
         axisc: the axis of the result.
-        axis: all three.
+        axis: sets all three.
 
     Raises:
         ValueError: the axis has another size, or the shapes do not broadcast.

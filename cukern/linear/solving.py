@@ -28,7 +28,7 @@ from .products import matmul
 
 
 class SlogdetResult(NamedTuple):
-    """The sign of a determinant, and the logarithm of its size."""
+    """The sign of a determinant, and the logarithm of its absolute value."""
 
     sign: Array
     logabsdet: Array
@@ -46,8 +46,8 @@ class LstsqResult(NamedTuple):
 def det(x: Array, /) -> Array:
     """The determinants of square matrices.
 
-    The derivative, the matrix of cofactors, is that of singular matrices as well; the second derivative is
-    not, and raises there. To see whether a matrix is singular, the derivative waits for the device.
+    The derivative, the matrix of cofactors, also holds for singular matrices; the second derivative does not and
+    raises GradientError for them. The derivative waits for the device, to test whether a matrix is singular.
 
     Raises:
         LinAlgError: a matrix is not square.
@@ -79,7 +79,7 @@ def _cofactors(a: Array, value: Array) -> Array:
 
 
 def slogdet(x: Array, /) -> SlogdetResult:
-    """The sign of the determinants of square matrices, and the logarithm of their size, without overflow.
+    """The sign and the logarithm of the absolute value of the determinants of square matrices, without overflow.
 
     Raises:
         LinAlgError: a matrix is not square; in the derivative, on the host, it is singular.
@@ -93,7 +93,7 @@ def slogdet(x: Array, /) -> SlogdetResult:
 
 
 def _tolerance(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
-    """What singular values must be above, for each matrix."""
+    """The threshold below which singular values count as 0, for each matrix."""
     if rtol is None:
         rtol = np.finfo(s.dtype).eps * float(np.max(shape[-2:]))
     if isinstance(rtol, Array) and rtol.ndim:
@@ -102,7 +102,7 @@ def _tolerance(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _reciprocals(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
-    """1 / s, 0 where that counts as 0."""
+    """1 / s, and 0 where s counts as 0."""
     kept = s > _tolerance(s, rtol, shape)
     return where(kept, divide(1, where(kept, s, 1)), 0)
 
@@ -113,16 +113,16 @@ def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any =
     Args:
         x: shape (..., m, n).
         rcond: NumPy's older name of ``rtol``.
-        hermitian: whether the matrices are symmetric: only their lower halves are read, and eigenvalues take the
-            place of singular values.
-        rtol: singular values below this share of the largest count as 0; ``max(m, n) * eps`` when None.
+        hermitian: whether the matrices are symmetric: only their lower triangles are read, and eigenvalues replace
+            singular values.
+        rtol: singular values below this fraction of the largest count as 0; ``max(m, n) * eps`` when None.
 
     Raises:
-        LinAlgError: ``hermitian``, and a matrix is not square.
+        LinAlgError: ``hermitian`` is true, and a matrix is not square.
         TypeError: ``x`` is of a half type.
         ValueError: ``rcond`` and ``rtol`` are both given.
 
-    Source of the derivative, which is that at constant rank: Golub and Pereyra, "The differentiation of
+    Source of the derivative, which assumes constant rank: Golub and Pereyra, "The differentiation of
     pseudo-inverses and nonlinear least squares problems whose variables separate", 1973.
 
     >>> import cukern as ck
@@ -147,13 +147,13 @@ def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any =
 
 
 def _symmetric_pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
-    """:func:`_pinv_cotangent` of matrices whose lower halves count; it is symmetric."""
+    """:func:`_pinv_cotangent` for symmetric matrices; it is symmetric."""
     made = _pinv_cotangent(g, tril(a) + transposed(tril(a, k=-1)), p)
     return 0.5 * (made + transposed(made))
 
 
 def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
-    """The cotangent of ``a``, whose inverse is ``p``."""
+    """The cotangent of ``a``, whose pseudo-inverse is ``p``."""
     back, above = transposed(p), transposed(g)
     made = -matmul(matmul(back, g), back)
     made = made + matmul(above - matmul(a, matmul(p, above)), matmul(p, back))
@@ -161,18 +161,18 @@ def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
 
 
 def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
-    """How many singular values of matrices are above ``rtol`` times the largest; int64. See :func:`pinv`."""
+    """The number of singular values above ``rtol`` times the largest, as int64. See :func:`pinv`."""
     with tape.stop_recording():
         s = svdvals(matrices(atleast_2d(x), "matrix_rank"))
         return sum(s > _tolerance(s, rtol, atleast_2d(x).shape), -1, dtype=dtypes.int64)
 
 
 def matrix_power(x: Array, /, n: int) -> Array:
-    """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative.
+    """The ``n``-th power of square matrices; powers of the inverse if ``n`` is negative.
 
     Raises:
         LinAlgError: a matrix is not square; for negative ``n``, on the host, it is singular.
-        TypeError: ``n`` is no integer; for negative ``n``, ``x`` is of a half type.
+        TypeError: ``n`` is not an integer; for negative ``n``, ``x`` is of a half type.
     """
     a = require_array(x, "matrix_power")
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
@@ -193,22 +193,22 @@ def matrix_power(x: Array, /, n: int) -> Array:
 
 
 def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
-    """The ``x`` of the least ``|a @ x - b|``, the smallest one where there are several.
+    """The least-squares solution: the ``x`` of the smallest norm that minimises ``|a @ x - b|``.
 
     Args:
         a: shape (m, n).
         b: shape (m,) or (m, k).
-        rcond: as ``rtol`` of :func:`pinv`.
+        rcond: as ``rtol`` in :func:`pinv`.
 
     Returns:
         The solution, of shape (n,) or (n, k); the sums of squared residuals, of shape (1,) or (k,), or of
-        shape (0,) where ``m <= n`` or the rank is not ``n``, for which the function waits for the device; the
+        shape (0,) if ``m <= n`` or the rank is not ``n`` (the function waits for the device to read the rank); the
         rank; the singular values.
 
     Raises:
         LinAlgError: the shapes do not fit.
 
-    Source of the derivative, which is that at constant rank: as of :func:`pinv`.
+    Source of the derivative, which assumes constant rank: see :func:`pinv`.
     """
     a, b = promoted(a, b, "lstsq", ("a", "b"))
     matrix, target = matrices(a, "lstsq"), floating(b, "lstsq")
@@ -241,13 +241,13 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
 
 
 def tensorinv(a: Array, /, ind: int = 2) -> Array:
-    """The inverse of a tensor as a map of its last axes to its first ``ind`` ones.
+    """The inverse of a tensor as a linear map from its last axes to its first ``ind`` axes.
 
     Returns:
         Shape ``a.shape[ind:] + a.shape[:ind]``.
 
     Raises:
-        LinAlgError: the axes on both sides have not as many elements.
+        LinAlgError: the products of the sizes on both sides differ.
         ValueError: ``ind`` is not positive.
     """
     a = require_array(a, "tensorinv", "a")
@@ -261,12 +261,12 @@ def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Arr
     """The ``x`` for which ``tensordot(a, x, x.ndim)`` is ``b``.
 
     Args:
-        a: its first axes, after ``axes`` were moved to the end, are those of ``b``.
+        a: an array whose first axes, after ``axes`` are moved to the end, have the shape of ``b``.
         b: any array.
         axes: axes of ``a`` to move to the end, none by default.
 
     Raises:
-        LinAlgError: the axes of ``a`` on both sides have not as many elements.
+        LinAlgError: the products of the sizes of ``a`` on both sides differ.
     """
     a, b = require_arrays((a, b), "tensorsolve", ("a", "b"))
     if axes is not None:
@@ -294,7 +294,7 @@ _PADE: dict[dtypes.DType, tuple[float, tuple[float, ...]]] = {
 def expm(x: Array, /) -> Array:
     """The exponentials of square matrices, by scaling, a Padé approximant and squaring.
 
-    To see how often to square, it waits for the device. Differentiable to any order.
+    Waits for the device, to determine the number of squarings. Differentiable to any order.
 
     Args:
         x: shape (..., n, n); integers are computed in the default floating dtype.

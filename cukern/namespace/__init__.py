@@ -1,4 +1,4 @@
-"""The array namespace: every public function of arrays, gathered from the tables and families."""
+"""The array namespace: all public functions of arrays, collected from the other rooms."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from ..reduction.softmax import *  # noqa: F403
 from ..shape import nested as _nested  # noqa: F401 - registers arrays of nested lists
 from ..shape.views import *  # noqa: F403
 
-#: Functions that arrays have as methods or operators, under another public name or none; rows of derivatives alone.
+#: Functions that are not public under their name: those of operators and methods, and rows used only in derivatives.
 INTERNAL = frozenset(
     {
         *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),

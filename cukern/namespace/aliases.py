@@ -1,4 +1,4 @@
-"""NumPy's names of functions that the Array API has under another."""
+"""NumPy's names of functions that have another name in the Array API."""
 
 from __future__ import annotations
 

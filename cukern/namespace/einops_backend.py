@@ -1,4 +1,4 @@
-"""cukern's arrays for einops: importing this module, where einops is installed, is all it takes."""
+"""The backend of einops for cukern's arrays; importing this module registers it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..array.operators import FUNCTIONS
 
 
 class CukernBackend(AbstractBackend):
-    """What einops calls; it finds its backends among the subclasses of ``AbstractBackend``."""
+    """The functions that einops calls; einops finds its backends among the subclasses of ``AbstractBackend``."""
 
     framework_name = "cukern"
 
     def is_appropriate_type(self, tensor: object) -> bool:
-        """Whether einops is to use this backend for ``tensor``."""
+        """Whether einops should use this backend for ``tensor``."""
         return isinstance(tensor, Array)
 
     def from_numpy(self, x: np.ndarray[Any, Any]) -> Array:
@@ -39,11 +39,11 @@ class CukernBackend(AbstractBackend):
         return namespace.stack(tensors)
 
     def tile(self, x: Array, repeats: tuple[int, ...]) -> Array:
-        """``x`` repeated, all of it, along each axis; einops repeats axes of size 1 only."""
+        """``x`` repeated as a whole along each axis; einops only repeats axes of size 1."""
         return namespace.broadcast_to(x, tuple(n * times for n, times in zip(x.shape, repeats, strict=True)))
 
     def concat(self, tensors: Sequence[Array], axis: int) -> Array:
-        """The arrays one after another along an axis."""
+        """The arrays joined along an axis."""
         return namespace.concat(tensors, axis=axis)
 
     def add_axis(self, x: Array, new_position: int) -> Array:
@@ -51,10 +51,10 @@ class CukernBackend(AbstractBackend):
         return namespace.expand_dims(x, new_position)
 
     def is_float_type(self, x: Array) -> bool:
-        """Whether means of ``x`` are of its dtype."""
+        """Whether ``x`` has a floating dtype."""
         return x.dtype in dtypes.FLOATS
 
     def einsum(self, pattern: str, *x: Array) -> Array:
-        """The sum of products that ``pattern`` names."""
+        """The sum of products described by ``pattern``."""
         made: Array = FUNCTIONS["einsum"](pattern, *x)
         return made

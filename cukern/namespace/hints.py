@@ -1,6 +1,6 @@
-"""Names of CuPy, PyTorch and JAX that cukern does not have, and what is written here instead.
+"""Names of CuPy, PyTorch and JAX that cukern lacks, and what to write instead.
 
-The attributes of arrays are descriptors and no ``__getattr__``, which would slow every other attribute down.
+For arrays these are descriptors instead of a ``__getattr__``, which would slow down all other attributes.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ OPTIMIZER: Mapping[str, str] = {
 
 
 class Elsewhere:
-    """An attribute that objects do not have: reading it is an AttributeError that says what to write."""
+    """An attribute that objects lack: reading it raises an AttributeError that says what to write."""
 
     def __init__(self, name: str, hint: str) -> None:
         self._name, self._hint = name, hint
@@ -240,13 +240,13 @@ def _absent(owner: type, name: str, hint: str) -> AttributeError:
 
 
 def hinting(hints: Mapping[str, str]) -> Callable[[object, str], Any]:
-    """The method ``__getattr__`` of a class whose objects say what to write for names that they lack."""
+    """The method ``__getattr__`` of a class, whose errors say what to write instead of missing names."""
 
     def get(self: object, name: str) -> Any:
         if any(name in vars(cls) for cls in type(self).__mro__):
             return object.__getattribute__(
                 self, name
-            )  # a property, which raises its own AttributeError again
+            )  # evaluates a property again, which raises its own AttributeError
         raise _absent(type(self), name, hints.get(name, ""))
 
     return get
@@ -261,13 +261,13 @@ def _install(owner: type, hints: Mapping[str, str]) -> None:
 def missing(
     module: str, public: Sequence[str], hints: Mapping[str, str] | None = None, numpys: str = ""
 ) -> Any:
-    """The functions ``__getattr__`` and ``__dir__`` of a module: a hint for names it lacks, and its public names.
+    """The functions ``__getattr__`` and ``__dir__`` of a module: hints for missing names, and its public names.
 
     Args:
         module: the module's name.
         public: its public names.
-        hints: what is written instead of other names.
-        numpys: the module of NumPy's of the same kind, whose other names are told.
+        hints: what to write instead of missing names.
+        numpys: the corresponding NumPy module, whose names get a hint too.
     """
 
     def get(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Layers: fused operations with gradients of any order, and modules that hold their parameters."""
+"""Layers: fused operations with gradients of any order, and modules with parameters."""
 
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing

@@ -1,4 +1,4 @@
-"""The activations as modules, made of the functions."""
+"""The activation functions as modules."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .module import Module
 
 
 class Activation(Module):
-    """A function of one array, and numbers, as a module.
+    """A function of one array, with options, as a module.
 
     Raises:
-        TypeError: an option that the function does not have.
-        ValueError: an option has no such value.
+        TypeError: the function lacks an option.
+        ValueError: an option does not have such a value.
     """
 
     _function: Callable[..., Any]
-    #: The values that an option may have, where they are named.
+    #: The allowed values of options with named values.
     _choices: Mapping[str, Sequence[str]] = MappingProxyType({})
 
     def __init__(self, *args: Any, **options: Any) -> None:

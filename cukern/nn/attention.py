@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, and the module of several heads, composed of products and softmax."""
+"""Scaled dot-product attention and the multi-head module, composed of products and softmax."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _causal(scores: Any, rows: Any, columns: Any, scale: float) -> Any:
 
 @fuse
 def _chosen(scores: Any, mask: Any, alive: Any, scale: float) -> Any:
-    # A row with nothing to attend to is computed as if it had all, so that it makes no NaN.
+    # A row that may attend to nothing is computed as if it attended to everything, which avoids NaN.
     return ops.where(ops.logical_or(mask, ops.logical_not(alive)), scores * scale, -math.inf)
 
 
@@ -42,7 +42,7 @@ def _alive_only(x: Any, alive: Any) -> Any:
 
 
 def _masked(scores: Array, mask: Array, scale: float) -> tuple[Array, Array]:
-    """The scores, scaled and masked, and which rows have anything to attend to."""
+    """The scaled and masked scores, and whether each row may attend to any key."""
     if dtypes.info(mask.dtype).kind == "b":
         alive = ops.any(mask, axis=-1, keepdims=True)
         return _chosen(scores, mask, alive, scale), alive
@@ -51,10 +51,10 @@ def _masked(scores: Array, mask: Array, scale: float) -> tuple[Array, Array]:
 
 
 def _require_mask(name: str, mask: object, scores: Array) -> None:
-    """Refuse what is no mask of ``scores``.
+    """Raise unless ``mask`` is a mask for ``scores``.
 
     Raises:
-        TypeError: it is no array of bools or floats.
+        TypeError: it is not an array of bools or floats.
         ValueError: its shape does not broadcast to that of the scores, or it is on another device.
     """
     if not isinstance(mask, Array) or dtypes.info(mask.dtype).kind not in "bf":
@@ -86,18 +86,18 @@ def scaled_dot_product_attention(
         query: shape (..., L, E), a floating dtype.
         key: shape (..., S, E).
         value: shape (..., S, V).
-        attn_mask: broadcasts to the scores (..., L, S). Of bools: True where a query may attend to a key. Of
-            floats: what is added to the scaled scores.
-        dropout_p: the probability that a weight is dropped, see :func:`dropout`.
-        is_causal: whether query i attends to keys 0 to i alone.
-        scale: what the scores are multiplied by; ``1 / sqrt(E)`` when None.
-        rng: what dropout draws from, see :func:`dropout`.
+        attn_mask: broadcasts to the scores (..., L, S). A bool mask is True where a query may attend to a key; a
+            float mask is added to the scaled scores.
+        dropout_p: the probability of dropping a weight, see :func:`dropout`.
+        is_causal: whether query i attends only to keys 0 to i.
+        scale: the factor of the scores; ``1 / sqrt(E)`` when None.
+        rng: the generator of dropout, see :func:`dropout`.
 
     Returns:
-        shape (..., L, V), in the dtype that the arrays promote to; zeros where a query may attend to no key.
+        Shape (..., L, V), in the promoted dtype of the arrays; zeros where a query may attend to no key.
 
     Raises:
-        TypeError: an argument is not a floating array, or a mask neither of bools nor of floats.
+        TypeError: an argument is not a floating array, or a mask is neither of bools nor of floats.
         ValueError: the shapes do not fit, or a mask is given for causal attention.
 
     Source: Vaswani and others, "Attention is all you need", 2017.
@@ -125,7 +125,7 @@ def scaled_dot_product_attention(
     factor = float(scale) if scale is not None else 1 / math.sqrt(max(query.shape[-1], 1))
     alive = None
     if dtype == dtypes.float16 or (attn_mask is None and not is_causal):
-        # Else with the mask, in one launch; but float16 may not hold what is not scaled.
+        # In other cases the mask's launch scales too, but unscaled scores may overflow float16.
         query, factor = ops.multiply(query, factor), 1.0
     scores = ops.matmul(query, ops.swapaxes(key, -2, -1))
     if is_causal:
@@ -143,19 +143,19 @@ def scaled_dot_product_attention(
 
 
 class MultiHeadAttention(Module):
-    """Attention of several heads, each with projections of its own, joined by one more.
+    """Multi-head attention: each head has its own projections, and an output projection joins the heads.
 
     The parameters have the names, shapes and order of PyTorch's ``MultiheadAttention``, so that its state can be
-    loaded. A mask means what it means to :func:`scaled_dot_product_attention`: True takes part.
+    loaded. As in :func:`scaled_dot_product_attention`, True in a mask means that a key takes part.
 
     Args:
         features: elements of an input and of an output.
-        heads: how many, a divisor of ``features``.
-        dropout: the probability that a weight is dropped in training.
-        bias: whether the projections have biases, of zeros to begin with.
-        dtype: of the parameters; the default floating dtype when None.
-        device: of the parameters; the current one when None.
-        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
+        heads: the number of heads, a divisor of ``features``.
+        dropout: the probability of dropping a weight in training.
+        bias: whether the projections have biases, initially zero.
+        dtype: that of the parameters; the default floating dtype when None.
+        device: that of the parameters; the current one when None.
+        rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
 
     Raises:
         ValueError: ``heads`` does not divide ``features``.
@@ -199,14 +199,14 @@ class MultiHeadAttention(Module):
         attn_mask: Array | None = None,
         is_causal: bool = False,
     ) -> Array:
-        """What the queries (N, L, features) find, of their shape.
+        """Attend with the queries; the result has their shape (N, L, features).
 
         Args:
             query: shape (N, L, features).
             key: shape (N, S, features); ``query`` when None.
             value: shape (N, S, features); ``key`` when None.
-            attn_mask: broadcasts to (N, heads, L, S): ``mask[:, None, None, :]`` of keys (N, S), say.
-            is_causal: whether query i attends to keys 0 to i alone.
+            attn_mask: broadcasts to (N, heads, L, S), such as ``mask[:, None, None, :]`` for a mask of keys (N, S).
+            is_causal: whether query i attends only to keys 0 to i.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -239,12 +239,12 @@ class MultiHeadAttention(Module):
                 )
 
     def _apart(self, x: Array) -> Array:
-        """(N, length, features) as (N, heads, length, features of a head)."""
+        """Split (N, length, features) into heads: (N, heads, length, features of a head)."""
         batch, length, features = x.shape
         return ops.swapaxes(ops.reshape(x, (batch, length, self.heads, features // self.heads)), 1, 2)
 
     def extra_repr(self) -> str:
-        """The options that are not to be seen in the parameters."""
+        """The options that the parameters' shapes do not show."""
         return f"heads={self.heads}, dropout={self.dropout}"
 
 

@@ -1,4 +1,4 @@
-"""Losses of classes and probabilities, of any reduction, weighted, and with derivatives of any order."""
+"""Losses of classes and probabilities, with reductions, weights and derivatives of any order."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .regression import by_reduction, reduced, require_reduction, require_same_s
 
 
 def require_classes(name: str, logits: Array, targets: Array, ignore_index: Any) -> Array:
-    """``targets`` on the device of ``logits``, each of them a class or to be ignored.
+    """``targets`` on the device of ``logits``, checked to be classes or ``ignore_index``.
 
     Raises:
-        TypeError: ``targets`` is not an integer array, or ``ignore_index`` no int.
+        TypeError: ``targets`` is not an integer array, or ``ignore_index`` not an int.
         ValueError: the shapes do not fit.
         IndexError: a target is out of range (on the host).
     """
@@ -45,7 +45,7 @@ def require_classes(name: str, logits: Array, targets: Array, ignore_index: Any)
 
 
 def require_weight(name: str, logits: Array, weight: Array | None) -> None:
-    """Refuse what is no weight of each class.
+    """Raise unless ``weight`` is None or has a weight for each class.
 
     Raises:
         TypeError: it is not a floating array.
@@ -60,7 +60,7 @@ def require_weight(name: str, logits: Array, weight: Array | None) -> None:
 
 @fuse(static=("ignore_index",))
 def _share(targets: Any, weights: Any, ignore_index: int | None) -> Any:
-    """What each row counts: the weight of its class, 0 where it is ignored."""
+    """The weight of each row: that of its class, or 0 if it is ignored."""
     if ignore_index is None:
         return weights
     return ops.where(ops.equal(targets, ignore_index), 0, weights)
@@ -68,7 +68,7 @@ def _share(targets: Any, weights: Any, ignore_index: int | None) -> Any:
 
 @fuse
 def _weighted(share: Any, loss: Any) -> Any:
-    # A row that counts nothing may hold anything.
+    # A row with weight 0 may have any loss, such as infinity.
     return ops.where(ops.equal(share, 0), 0, share * loss)
 
 
@@ -79,7 +79,7 @@ def _smoothed(share: Any, chosen: Any, kept: Any, every: Any, smoothing: float) 
 
 
 def _of_rows(rows: Array, share: Array | None, reduction: str, dtype: dtypes.DType) -> Array:
-    """The losses of rows, already weighted, put together; their mean is that of what the rows count."""
+    """Reduce the losses of rows, which are already weighted; a mean divides by the sum of weights ``share``."""
     if reduction == "mean" and share is not None:
         made = ops.divide(ops.sum(rows), ops.sum(share))
     else:
@@ -90,7 +90,7 @@ def _of_rows(rows: Array, share: Array | None, reduction: str, dtype: dtypes.DTy
 def _rows_and_share(
     table: Array, targets: Array, weight: Array | None, ignore_index: int | None
 ) -> tuple[Array, Array | None]:
-    """The targets as places of ``table``, 0 for those ignored, and what each row counts; None where all count 1."""
+    """The targets as indices of ``table``, 0 for ignored ones, and the weight of each row, or None if all are 1."""
     acc = dtypes.info(table.dtype).acc
     places = targets
     if ignore_index is not None:
@@ -115,29 +115,29 @@ def cross_entropy(
 ) -> Array:
     """The mean over all rows of ``-log(softmax(logits)[target])``, in nats.
 
-    With integer targets alone it is two kernels, and its gradient is one; the options take further ones, most of them
-    of one number a row.
+    With integer targets and no options it is two kernels, and its gradient is one; options need further kernels, most
+    of them of one number per row.
 
     Args:
         logits: shape (..., classes), a floating dtype.
         targets: a class for each row: the shape of ``logits`` without its last axis, an integer dtype, each in
-            [0, classes); fetched from another device. Or the probability of each class: the shape of ``logits``,
-            a floating dtype.
-        weight: what the loss of each class is multiplied by, shape (classes,); 1 when None.
-        ignore_index: a target, of any value, whose rows count 0; none when None (PyTorch's default is -100).
-        label_smoothing: in [0, 1]: this share of each target goes to all classes alike.
-        reduction: ``"mean"``, ``"sum"``, or ``"none"`` for the loss of each row. The mean of integer targets is
-            the sum divided by the weights of the rows' targets, where rows that are ignored have 0.
+            [0, classes); copied from another device if needed. Or the probability of each class: the shape of
+            ``logits``, a floating dtype.
+        weight: the factor of the loss of each class, shape (classes,); 1 when None.
+        ignore_index: a target of any value whose rows have weight 0; none when None (PyTorch's default is -100).
+        label_smoothing: in [0, 1]: this fraction of each target is spread evenly over all classes.
+        reduction: ``"mean"``, ``"sum"``, or ``"none"`` for the loss of each row. The mean for integer targets is
+            the sum divided by the sum of the rows' weights, which are 0 for ignored rows.
 
     Returns:
-        an array of the dtype of ``logits``: 0-d; for ``"none"`` of the shape of ``logits`` without its last axis.
-        The mean of no row, or of rows that are all ignored, is NaN, as PyTorch's.
+        An array of the dtype of ``logits``: 0-d, or for ``"none"`` of the shape of ``logits`` without its last axis.
+        The mean of no rows, or of only ignored rows, is NaN, as in PyTorch.
 
     Raises:
-        TypeError: ``logits`` or ``weight`` is not floating, or ``targets`` neither integer nor floating.
+        TypeError: ``logits`` or ``weight`` is not floating, or ``targets`` is neither integer nor floating.
         ValueError: the shapes do not fit, ``label_smoothing`` is out of range, there is no such reduction, or
-            targets that are probabilities were to be ignored.
-        IndexError: a target is out of range (on the host; a GPU takes some class in its place).
+            ``ignore_index`` is given with probabilities as targets.
+        IndexError: a target is out of range (on the host; on a GPU it is replaced by some class).
 
     >>> import cukern as ck
     >>> round(ck.nn.cross_entropy(ck.zeros((3, 2)), ck.asarray([0, 1, 1])).item(), 4)
@@ -175,15 +175,15 @@ def nll_loss(
     """The negative log-likelihood: the mean over all rows of ``-log_probabilities[target]``.
 
     Args:
-        log_probabilities: shape (..., classes), a floating dtype; what :func:`cukern.log_softmax` gives.
+        log_probabilities: shape (..., classes), a floating dtype, as from :func:`cukern.log_softmax`.
         targets: the shape without the last axis, an integer dtype.
-        weight: what a row counts by its class, shape (classes,); 1 when None.
-        ignore_index: a target, of any value, whose rows count 0; none when None.
-        reduction: ``"mean"``, the sum divided by what the rows count together, ``"sum"``, or ``"none"``.
+        weight: the weight of each class, shape (classes,); 1 when None.
+        ignore_index: a target of any value whose rows have weight 0; none when None.
+        reduction: ``"mean"``, the sum divided by the sum of the rows' weights, ``"sum"``, or ``"none"``.
 
     Returns:
-        a 0-d array; of the shape of ``targets`` for ``"none"``. The mean of no row, or of rows that are all
-        ignored, is NaN, as PyTorch's.
+        A 0-d array, or for ``"none"`` one of the shape of ``targets``. The mean of no rows, or of only ignored
+        rows, is NaN, as in PyTorch.
 
     Raises:
         TypeError, ValueError, IndexError: as :func:`cross_entropy`.
@@ -210,7 +210,7 @@ def nll_loss(
 
 
 def _of_nothing(table: Array, targets: Array, reduction: str) -> Array:
-    """The loss of no elements, which depends on ``table`` alone."""
+    """The loss of no elements, which depends only on ``table``."""
     rows = ops.reshape(ops.sum(table, axis=-1), targets.shape)
     made: Array = reduced(rows, reduction)
     return made
@@ -224,7 +224,7 @@ def class_losses(
     label_smoothing: float,
     reduction: str,
 ) -> Array:
-    """:func:`cross_entropy` of classes, in functions that have derivatives of any order."""
+    """:func:`cross_entropy` of classes, composed of functions with derivatives of any order."""
     acc = dtypes.info(logits.dtype).acc
     if not logits.size:
         return _of_nothing(logits, targets, reduction)
@@ -242,7 +242,7 @@ def class_losses(
 
 
 def _every_class(logits: Array, total: Array, weight: Array | None) -> Array:
-    """The mean over the classes of each one's loss, times its weight."""
+    """The mean over the classes of their weighted losses."""
     made: Array = _mean_gap(logits, ops.expand_dims(total, axis=-1), weight, total.dtype)
     return made
 
@@ -275,14 +275,14 @@ def _crossed(
     logits, shares = logits.astype(dtype), shares.astype(dtype)
     if smoothing:
         shares = shares * (1 - smoothing) + smoothing / classes
-    # A class that cannot be, and need not be, costs nothing.
+    # A class with probability 0 and logit -inf has loss 0.
     gap = ops.where(ops.logical_and(ops.equal(shares, 0), ops.equal(logits, -math.inf)), 0, total - logits)
     return ops.sum(shares * gap if weight is None else shares * gap * weight.astype(dtype), axis=-1)
 
 
 @by_reduction
 def _binary(probabilities: Any, targets: Any, weight: Any) -> Any:
-    # As PyTorch, logarithms end at -100, so that no loss is infinite.
+    # As in PyTorch, logarithms are at least -100, so that no loss is infinite.
     hit = ops.maximum(ops.log(probabilities), -100.0)
     miss = ops.maximum(ops.log1p(-probabilities), -100.0)
     values = -(targets * hit + (1 - targets) * miss)
@@ -291,7 +291,7 @@ def _binary(probabilities: Any, targets: Any, weight: Any) -> Any:
 
 @by_reduction
 def _binary_with_logits(logits: Any, targets: Any, weight: Any, pos_weight: Any) -> Any:
-    # Two terms of one sign, of which none loses its digits beside the other.
+    # Two terms of the same sign, without cancellation.
     positive = targets * ops.softplus(-logits)
     if pos_weight is not None:
         positive = positive * pos_weight
@@ -304,7 +304,7 @@ def binary_cross_entropy(
 ) -> Array:
     """The mean of ``-(target * log(p) + (1 - target) * log(1 - p))``, each logarithm at least -100.
 
-    Where a model gives logits, :func:`binary_cross_entropy_with_logits` keeps more digits.
+    For logits, :func:`binary_cross_entropy_with_logits` is more accurate.
 
     Args:
         probabilities: in [0, 1], a floating dtype.
@@ -335,13 +335,13 @@ def binary_cross_entropy_with_logits(
     pos_weight: Array | None = None,
     reduction: str = "mean",
 ) -> Array:
-    """:func:`binary_cross_entropy` of ``sigmoid(logits)``, exact for logits of any size.
+    """:func:`binary_cross_entropy` of ``sigmoid(logits)``, accurate for logits of any size.
 
     Args:
         logits: a floating dtype.
         targets: of the same shape, in [0, 1], a floating dtype.
         weight: of each element, broadcast; 1 when None.
-        pos_weight: what the loss of the positive class is multiplied by, broadcast; 1 when None.
+        pos_weight: the factor of the loss of the positive class, broadcast; 1 when None.
         reduction: ``"mean"`` or ``"sum"`` over all elements, or ``"none"``.
 
     Raises:
@@ -362,11 +362,11 @@ def binary_cross_entropy_with_logits(
 
 
 def _require_broadcast(name: str, x: Array, **weights: Array | None) -> None:
-    """Refuse weights that do not broadcast to ``x``.
+    """Raise unless all weights broadcast to ``x``.
 
     Raises:
         TypeError: one is not a floating array.
-        ValueError: one has axes or sizes that ``x`` has not, or is on another device.
+        ValueError: one does not broadcast to the shape of ``x``, or is on another device.
     """
     common_dtype(name, {"x": x}, weights)
     for argument, one in weights.items():
@@ -396,10 +396,10 @@ def kl_div(
 
     Args:
         log_probabilities: logarithms of the model's probabilities, a floating dtype.
-        targets: of the same shape, probabilities; an element of 0 gives 0.
-        log_target: whether ``targets`` are logarithms as well.
-        reduction: ``"batchmean"``, the sum divided by the size of the first axis, which is the divergence of the
-            definition; ``"mean"``, over all elements; ``"sum"``; or ``"none"``.
+        targets: probabilities of the same shape; an element of 0 gives 0.
+        log_target: whether ``targets`` are logarithms too.
+        reduction: ``"batchmean"``, the sum divided by the size of the first axis, as in the definition of the
+            divergence; ``"mean"``, over all elements; ``"sum"``; or ``"none"``.
 
     Raises:
         TypeError: an argument is not a floating array.

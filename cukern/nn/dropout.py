@@ -23,7 +23,7 @@ def require_probability(name: str, p: float) -> float:
     """``p`` as a float.
 
     Raises:
-        ValueError: it is no number in [0, 1].
+        ValueError: it is not a number in [0, 1].
     """
     if not isinstance(p, Real) or isinstance(p, bool) or not 0 <= p <= 1:
         raise ValueError(f"{name}: p: expected a probability in [0, 1], got {p!r}")
@@ -36,22 +36,22 @@ def _kept(x: Any, bits: Any, threshold: int, scale: float) -> Any:
 
 
 def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
-    """``x`` with each element 0 with probability ``p``, and divided by ``1 - p`` otherwise.
+    """Set each element of ``x`` to 0 with probability ``p``, and divide the others by ``1 - p``.
 
-    A seed drops the same elements on every device, and a step that :func:`cukern.capture` replays drops others in
-    each replay.
+    A seed drops the same elements on every device. Each replay of a step of :func:`cukern.capture` drops different
+    elements.
 
     Args:
         x: a floating dtype.
-        p: the probability that an element is dropped.
-        rng: the generator that is drawn from, on the device of ``x``, see :func:`cukern.random.default_rng`; that
-            of the functions of :mod:`cukern.random` when None.
+        p: the probability of dropping an element.
+        rng: the generator, on the device of ``x``, see :func:`cukern.random.default_rng`; that of the functions of
+            :mod:`cukern.random` when None.
 
     Returns:
-        the shape and dtype of ``x``.
+        An array with the shape and dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is not a floating array, or ``rng`` no generator of cukern's.
+        TypeError: ``x`` is not a floating array, or ``rng`` not a cukern generator.
         ValueError: ``p`` is not in [0, 1], or ``rng`` draws on another device.
 
     Source: Srivastava and others, "Dropout: a simple way to prevent neural networks from overfitting", 2014.
@@ -79,18 +79,18 @@ def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
 
 
 class Dropout(Module):
-    """:func:`dropout` while the module is in training; afterwards (:meth:`Module.eval`) ``x`` as it is.
+    """:func:`dropout` while the module is in training; after :meth:`Module.eval` the identity.
 
-    What is drawn is no part of the module's state: :attr:`generator` has a ``state`` to be kept where a run is to go
-    on as if it had not been cut.
+    The generator is not part of the module's state: to resume a run exactly, also save the ``state`` of
+    :attr:`generator`.
 
     Args:
-        p: the probability that an element is dropped.
-        rng: what the generator's key is drawn from, see :mod:`cukern.nn.init`; or a generator of
-            :mod:`cukern.random`, which is then drawn from.
+        p: the probability of dropping an element.
+        rng: the source of the generator's key, see :mod:`cukern.nn.init`; or a generator of :mod:`cukern.random` to
+            use.
 
     Attributes:
-        generator: what is drawn from.
+        generator: the generator.
 
     >>> import cukern as ck
     >>> layer = ck.nn.Dropout(0.5, rng=0)
@@ -104,7 +104,7 @@ class Dropout(Module):
         self.generator = stream(rng)
 
     def forward(self, x: Array) -> Array:
-        """``x`` with some elements 0 in training."""
+        """Drop elements of ``x`` in training."""
         if not self.training:
             return x
         if self._follows:
@@ -117,7 +117,7 @@ class Dropout(Module):
 
 
 def stream(rng: init.Rng | Generator) -> Generator:
-    """A generator that is ``rng``, or has a key drawn from it."""
+    """``rng`` if it is a generator of :mod:`cukern.random`, else one whose key is drawn from it."""
     if isinstance(rng, Generator):
         return rng
     return default_rng([int(word) for word in init.generator(rng).integers(0, _WORDS, 4)])

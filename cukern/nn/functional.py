@@ -1,4 +1,4 @@
-"""The operations of :mod:`cukern.nn` that hold no parameters."""
+"""The operations of :mod:`cukern.nn` without parameters."""
 
 from ..namespace import (
     elu,

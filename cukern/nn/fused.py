@@ -1,4 +1,4 @@
-"""What the fused operations share: launch variables, strided views, and derivatives of higher order."""
+"""Helpers of the fused operations: checks of arguments, strided views, and derivatives of higher order."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..transforms import vjp
 
 
 def is_int(value: object) -> bool:
-    """Whether it is an integer, of Python's or NumPy's, and not a bool."""
+    """Whether ``value`` is a Python or NumPy integer, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def require_sizes(name: str, **sizes: object) -> None:
-    """Refuse what is no size of a layer.
+    """Raise unless all arguments are sizes of a layer.
 
     Raises:
-        TypeError: one is no int.
+        TypeError: one is not an int.
         ValueError: one is negative.
     """
     for argument, size in sizes.items():
@@ -35,11 +35,11 @@ def require_sizes(name: str, **sizes: object) -> None:
 
 
 def require_ids(name: str, argument: str, ids: object, size: int | None = None) -> None:
-    """Refuse what does not name places of an axis of ``size``.
+    """Raise unless ``ids`` are indices of an axis of ``size``.
 
     Raises:
-        TypeError: it is not an integer array.
-        IndexError: one is out of range; only looked for on the host, as a GPU would be waited for.
+        TypeError: ``ids`` is not an integer array.
+        IndexError: one is out of range; checked only on the host, because a check would wait for a GPU.
     """
     if not isinstance(ids, Array) or dtypes.info(ids.dtype).kind not in "iu":
         got = ids.dtype if isinstance(ids, Array) else type(ids).__name__
@@ -54,12 +54,12 @@ def require_ids(name: str, argument: str, ids: object, size: int | None = None) 
 def common_dtype(
     name: str, arrays: Mapping[str, Array], optional: Mapping[str, Array | None] | None = None
 ) -> dtypes.DType:
-    """The floating dtype that the arrays of a call promote to, all of them on one device.
+    """The promoted floating dtype of the arrays of a call, which must be on one device.
 
     Args:
-        name: of the function called.
+        name: the name of the called function.
         arrays: its arguments by name.
-        optional: those that may be None.
+        optional: the arguments that may be None.
 
     Raises:
         TypeError: an argument is not an array, or none has a floating dtype.
@@ -82,14 +82,14 @@ def common_dtype(
 
 
 def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-    """The memory of ``x`` with another shape and steps in elements; only to be read, and not recorded."""
+    """A read-only view of ``x`` with another shape and strides in elements; tapes do not record it."""
     strides = tuple(step * x.itemsize for step in steps)
     view = x.device.xp.lib.stride_tricks.as_strided(x._data, tuple(shape), strides)
     return Array._wrap(view, x.device, x._storage)
 
 
 class _Pullback(Function):
-    """The vjp of a fused operation, computed by its kernels and differentiated as that of its reference."""
+    """The vjp of a fused operation, computed by its kernels and differentiated like the vjp of its reference."""
 
     _only_reads = True
 
@@ -134,11 +134,11 @@ def fused_vjp(
     """The gradients of a fused operation, differentiable any number of times.
 
     Args:
-        kernels: computes a gradient per primal; those that are not wanted may be None.
+        kernels: computes a gradient per primal; gradients that are not needed may be None.
         reference: the operation as a composition of basic ones, a function of the primals.
-        primals: what the gradients depend on; None for an optional argument that was not given.
+        primals: the operation's arguments; None for an optional argument that was not given.
         cotangents: one per output of ``reference``.
-        wanted: for each primal, whether its gradient is.
+        wanted: for each primal, whether its gradient is needed.
     """
     if not any(wanted):
         return (None,) * len(primals)

@@ -1,4 +1,4 @@
-"""How parameters start: arrays drawn from a NumPy generator, the same for a seed on every device.
+"""Initial values of parameters, drawn from a NumPy generator, so a seed gives the same values on every device.
 
 Without a ``dtype`` they have the default floating dtype.
 """
@@ -14,20 +14,20 @@ from ..array import Array
 from ..array.creation import asarray
 from ..device import Device
 
-#: A generator, a seed for one, or None for the process's own, which :func:`seed` sets.
+#: A generator, a seed, or None for the process's generator, which :func:`seed` sets.
 Rng = np.random.Generator | int | None
 
 _default = np.random.default_rng()
 
 
 def seed(value: int) -> None:
-    """Start the process's own generator from ``value``, for parameters to be the same in each run."""
+    """Seed the process's generator with ``value``, so that initial parameters are the same in each run."""
     global _default
     _default = np.random.default_rng(value)
 
 
 def generator(rng: Rng = None) -> np.random.Generator:
-    """The generator that ``rng`` stands for.
+    """The generator for an argument ``rng``.
 
     Raises:
         TypeError: ``rng`` is neither a generator, nor an int, nor None.
@@ -65,15 +65,15 @@ def normal(
     device: Device | str | None = None,
     rng: Rng = None,
 ) -> Array:
-    """Normal of the given mean and standard deviation."""
+    """Normal with the given mean and standard deviation."""
     return asarray(generator(rng).normal(mean, std, shape), float if dtype is None else dtype, device)
 
 
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:
-    """How many inputs and outputs a weight (outputs, inputs, ...) has; further axes count in both.
+    """The number of inputs and outputs of a weight (outputs, inputs, ...); both include the sizes of further axes.
 
     Raises:
-        ValueError: fewer than two axes.
+        ValueError: there are fewer than two axes.
     """
     if len(shape) < 2:
         raise ValueError(f"shape: expected a weight of at least 2 axes, got {shape}")
@@ -100,6 +100,6 @@ def kaiming_uniform(
     device: Device | str | None = None,
     rng: Rng = None,
 ) -> Array:
-    """Uniform in ±``gain * sqrt(3 / inputs)``, the gain by default a ReLU's. Source: He and others, 2015."""
+    """Uniform in ±``gain * sqrt(3 / inputs)``, by default with the gain of ReLU. Source: He and others, 2015."""
     bound = gain * math.sqrt(3 / fans(shape)[0])
     return uniform(shape, -bound, bound, dtype, device, rng)

@@ -23,7 +23,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
         bias: shape (outputs,); none is added when None.
 
     Returns:
-        shape (..., outputs), in the dtype that the arguments promote to.
+        Shape (..., outputs), in the promoted dtype of the arguments.
 
     Raises:
         TypeError: an argument is not a floating array.
@@ -53,15 +53,15 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 
 class Linear(Module):
-    """:func:`linear` with a weight and a bias to be trained, drawn uniformly in ±1 / sqrt(inputs).
+    """:func:`linear` with trained weight and bias, initially uniform in ±1 / sqrt(inputs).
 
     Args:
         inputs: elements of an input.
         outputs: elements of an output.
         bias: whether there is a bias.
-        dtype: of the parameters; the default floating dtype when None.
-        device: of the parameters; the current one when None.
-        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
+        dtype: that of the parameters; the default floating dtype when None.
+        device: that of the parameters; the current one when None.
+        rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
 
     >>> import cukern as ck
     >>> ck.nn.Linear(3, 2, rng=0)(ck.zeros((5, 3))).shape

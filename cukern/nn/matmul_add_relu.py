@@ -23,21 +23,21 @@ from ..reduction.rows import sum_to_shape
 from .fused import common_dtype, strided
 
 _kernel = Kernel("nn/matmul_add_relu/matmul_add_relu.cu", name="matmul_add_relu")
-#: Elements that a thread of a staged tile moves at a time, where the memory allows it.
+#: Elements that a thread of a staged tile moves at a time, if the alignment allows it.
 _WIDE = 4
 
 
 class Tile(NamedTuple):
-    """What a block makes of the output, and what a thread makes of that.
+    """The outputs of a block and of a thread.
 
     Attributes:
         m, n: rows and columns of a block's outputs.
-        k: places of the inner axis that pass through shared memory at a time.
+        k: elements of the inner axis that are in shared memory at a time.
         thread_m, thread_n: rows and columns of a thread's outputs; multiples of 4 in a staged tile.
-        lanes_m: threads of a warp that lie below each other.
-        resident: blocks that a multiprocessor is to hold, by which the compiler counts out registers.
-        band: rows of tiles that are made column by column, so that blocks that run at a time share factors.
-        rate: about which share of the device's arithmetic it reaches.
+        lanes_m: threads of a warp along the rows.
+        resident: blocks resident per multiprocessor, which limits their registers.
+        band: rows of tiles that are computed column by column, so that concurrent blocks share factors.
+        rate: the approximate fraction of the device's peak rate that it reaches.
         staged: whether the factors pass through shared memory; if not, a block is one thread.
     """
 
@@ -54,23 +54,23 @@ class Tile(NamedTuple):
 
 
 HOST_TILE = Tile(4, 32, 1, 4, 32, staged=False)
-#: A multiprocessor starts as many instructions a cycle as products, so what a tile reaches is their share in its loop,
-#: by ptxas for sm_90: 1024 of 1118 instructions in the large one, where six reads of shared memory feed 128 products.
-#: Its 16 x 8 outputs fill the registers, and two blocks of four warps hide each other's barriers. Smaller tiles read
-#: more for each product, and are for outputs that would leave multiprocessors idle; their slabs are deeper, as
-#: fewer warps have to cover the same latency.
+#: A multiprocessor issues as many instructions as multiply-adds per cycle, so a tile's rate is the fraction of
+#: multiply-adds in its loop. In the large tile six reads of shared memory feed 128 multiply-adds; its 16 x 8 outputs
+#: fill the registers, and two blocks of four warps hide each other's barriers. Smaller tiles read more per
+#: multiply-add, and serve outputs that would leave multiprocessors idle; their slabs are deeper, because fewer warps
+#: must hide the same latency.
 TILES = (
     Tile(128, 128, 8, 16, 8, rate=0.8),
     Tile(64, 128, 8, 8, 8, resident=3, band=32, rate=0.7),
     Tile(64, 64, 16, 8, 4, resident=4, band=32, rate=0.55),
     Tile(32, 32, 32, 4, 4, resident=6, band=64, rate=0.35),
 )
-#: Bytes of a thread's outputs, so that they and what they are made from fit 255 registers.
+#: The most bytes of a thread's outputs, so that they and their factors fit 255 registers.
 _THREAD_BYTES = 512
 
 
 def _tile(device: Device, elem: dtypes.DType, batches: int, rows: int, columns: int) -> Tile:
-    """The tile of the least time: that of the busiest multiprocessor."""
+    """The tile with the least estimated time, that of the busiest multiprocessor."""
     if device.style == "serial":
         return HOST_TILE
     size, processors = dtypes.info(elem).acc.itemsize, device.properties.multiprocessors
@@ -83,12 +83,12 @@ def _tile(device: Device, elem: dtypes.DType, batches: int, rows: int, columns: 
 
 
 class _Reading(NamedTuple):
-    """How a factor gets into shared memory.
+    """How a factor is read into shared memory.
 
     Attributes:
-        turned: whether neighbouring threads read along the inner axis, not along the factor's own.
+        turned: whether neighbouring threads read along the inner axis instead of the factor's own axis.
         width: elements that a thread reads at a time.
-        unit: the axis whose step is known to be 1 when the kernel is compiled.
+        unit: the axis whose stride is known to be 1 at compile time.
     """
 
     turned: bool
@@ -97,7 +97,7 @@ class _Reading(NamedTuple):
 
 
 def _is_wide(one: Array, along: int) -> bool:
-    """Whether the elements along an axis can be read by fours, wherever one begins."""
+    """Whether elements along an axis can be read four at a time, from every multiple of four."""
     steps = [stride // one.itemsize for stride in one._data.strides]
     rest = [step for axis, step in enumerate(steps) if axis != along % one.ndim]
     return (
@@ -109,7 +109,7 @@ def _is_wide(one: Array, along: int) -> bool:
 
 
 def _reading(one: Array, own: int, names: tuple[str, str]) -> _Reading:
-    """How a factor is read; ``own`` is its axis that is not the inner one, ``names`` are those of its last two."""
+    """How a factor is read; ``own`` is its axis other than the inner one, ``names`` are those of its last two axes."""
     inner = -3 - own
     own_step, inner_step = one._data.strides[own], one._data.strides[inner]
     by_inner = abs(inner_step) < abs(own_step) if own_step and inner_step else not own_step
@@ -157,7 +157,7 @@ def _bound(
 
 
 def _span(one: Array, places: tuple[int, int]) -> int:
-    """Elements between the first and the last of a slab, so many places along its last two axes."""
+    """The distance in elements between the first and the last element of a slab of a size along the last two axes."""
     first, second = one._data.strides[-2:]
     return int(places[0] * abs(first) + places[1] * abs(second)) // one.itemsize
 
@@ -165,7 +165,7 @@ def _span(one: Array, places: tuple[int, int]) -> int:
 def _variables(
     lhs: Array, rhs: Array, bias: Array, output: Array, staged: bool
 ) -> tuple[_Reading, _Reading, int, bool]:
-    """What the kernel is compiled for, of where the elements lie."""
+    """The template variables that depend on the layouts."""
     if not staged:
         unit = rhs.shape[-1] == 1 or rhs._data.strides[-1] == rhs.itemsize
         return _Reading(False, 1, ""), _Reading(False, 1, "column" if unit else ""), 1, False
@@ -180,7 +180,7 @@ def _variables(
 
 
 def launch(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...], tile: Tile | None = None) -> Array:
-    """The output (..., rows, columns) of ``shape``, which ``bias`` and the product broadcast to."""
+    """The output (..., rows, columns) of ``shape``, to which ``bias`` and the product broadcast."""
     output = empty(shape, lhs.dtype, lhs.device)
     if not output.size:
         return output
@@ -233,7 +233,7 @@ def _product_shape(lhs: Array, rhs: Array, batch: tuple[int, ...]) -> tuple[int,
 
 
 def _rhs_gradient(lhs: Array, grad: Array, rhs_ndim: int) -> Array:
-    """The gradient of the right factor; where that has no batch axes, as one product over all rows."""
+    """The gradient of the right factor; one product over all rows if it has no batch axes."""
     if rhs_ndim == 2 and lhs.ndim == grad.ndim > 2 and lhs.shape[:-2] == grad.shape[:-2]:
         lhs, grad = (ops.reshape(one, (math.prod(one.shape[:-1]), one.shape[-1])) for one in (lhs, grad))
     return ops.matmul(ops.swapaxes(lhs, -2, -1), grad)
@@ -249,11 +249,11 @@ def matmul_add_relu(
         rhs: shape (..., K, N).
         bias: any shape that broadcasts with the product: a scalar, a row (N,), or full.
             The batch axes of all three broadcast.
-        strategy: what the gradient finds the ReLU's mask from: ``"save"`` keeps the output,
-            ``"recompute"`` keeps only the arguments and computes the output again.
+        strategy: how the gradient finds the ReLU's mask: ``"save"`` saves the output,
+            ``"recompute"`` saves only the arguments and computes the output again.
 
     Returns:
-        shape (..., M, N), in the dtype that the arguments promote to.
+        Shape (..., M, N), in the promoted dtype of the arguments.
 
     Raises:
         TypeError: an argument is not a floating array.

@@ -1,4 +1,4 @@
-"""Modules: what a model consists of, how it is saved, and how it is walked."""
+"""Modules: parts of a model, which can be called, walked, saved and loaded."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from ..io import read_safetensors, save_safetensors
 from ..namespace.hints import MODULE, hinting
 from .parameter import Parameter as Parameter
 
-#: Where a copy that stands for a module, of gradients say, keeps the module that it is shaped as.
+#: The attribute in which values for a module, such as gradients, refer to the module whose structure they have.
 _STRUCTURE = "_structure"
 
 
 class Module:
     """A part of a model: its parameters, buffers and submodules are its attributes.
 
-    A subclass assigns them in ``__init__`` and defines ``forward``; there is nothing to register and
-    no base ``__init__`` to call. Attributes are walked in the order of their assignment, lists,
-    tuples and dicts included. A :class:`Parameter` is trained; any other ``Array`` attribute is a
-    buffer, saved with the parameters, unless its name starts with an underscore. A parameter that is
-    reached by two names is one parameter and keeps the first name.
+    A subclass assigns them in ``__init__`` and defines ``forward``; it need not register them or call a base
+    ``__init__``. Attributes are walked in the order of assignment, including the items of lists, tuples and dicts.
+    A :class:`Parameter` is trained; any other ``Array`` attribute is a buffer, saved with the parameters, unless
+    its name starts with an underscore. A parameter with two names is one parameter, listed under the first name.
 
-    A parameter's place takes another :class:`Parameter` or None, and no array, which would not be trained:
-    ``module.weight[...] = values`` changes the values, ``module.weight = Parameter(values)`` the parameter.
+    An attribute that holds a parameter takes another :class:`Parameter` or None, but no other array, which would not
+    be trained: ``module.weight[...] = values`` changes the values, ``module.weight = Parameter(values)`` replaces it.
 
-    What is shaped as a module, such as its gradients from ``tape.gradient(loss, module)``, is a copy of the
-    module with other arrays in the places of the parameters. They are what its ``parameters()`` gives, in
-    the module's order.
+    Values for a module, such as gradients from ``tape.gradient(loss, module)``, are a copy of the module with other
+    arrays in place of the parameters. Its ``parameters()`` returns these arrays, in the module's order.
 
     >>> import cukern as ck
     >>> class Scale(ck.nn.Module):
@@ -49,11 +47,11 @@ class Module:
     [3.0, 4.0]
     """
 
-    #: Whether the module is being trained; :meth:`train` and :meth:`eval` set it.
+    #: Whether the module is in training mode; :meth:`train` and :meth:`eval` set it.
     training: bool = True
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What calling the module does; subclasses define it."""
+        """Compute the module's output; calling the module calls this. Subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -72,14 +70,13 @@ class Module:
         if isinstance(old, (Parameter, Module, list, tuple, dict)):
             _refuse_untrained(type(self).__name__, name, old, value)
         if name == "training" and value != self.training:
-            capture_hooks.replaced += 1  # steps that were captured before go on as it was
+            capture_hooks.replaced += 1  # steps captured before must be captured anew
         object.__setattr__(self, name, value)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Every parameter, each once, with its dotted name.
 
-        Of gradients that are shaped as a module: the gradients, by the names of the parameters, None where
-        there is none.
+        For gradients of a module: each gradient, or None, with the name of its parameter.
         """
         structure = vars(self).get(_STRUCTURE)
         if structure is not None:
@@ -91,7 +88,7 @@ class Module:
                 yield name, value
 
     def named_buffers(self) -> Iterator[tuple[str, Array]]:
-        """Every array attribute that is no parameter and whose name starts with no underscore."""
+        """Every array attribute that is not a parameter and whose name does not start with an underscore."""
         structure = vars(self).get(_STRUCTURE)
         trained = set() if structure is None else {id(leaf) for leaf in _flatten(self)[0]}
         for name, value in _walk(self):
@@ -103,7 +100,7 @@ class Module:
         return [parameter for _, parameter in self.named_parameters()]
 
     def freeze(self) -> Self:
-        """Make every parameter one that is not trained: no tape watches it, no optimizer updates it.
+        """Stop training all parameters: no tape watches them, and no optimizer updates them.
 
         >>> import cukern as ck
         >>> ck.nn.Linear(3, 2, rng=0).freeze()
@@ -112,7 +109,7 @@ class Module:
         return self._set_trainable(False)
 
     def unfreeze(self) -> Self:
-        """Undo :meth:`freeze`: every parameter is trained."""
+        """Undo :meth:`freeze`: all parameters are trained."""
         return self._set_trainable(True)
 
     def _set_trainable(self, trainable: bool) -> Self:
@@ -122,7 +119,7 @@ class Module:
         return self
 
     def leaves(self) -> list[Any]:
-        """The parameters, or, where this module holds gradients, what stands in the place of each."""
+        """The parameters, or the gradients if this module holds gradients."""
         return _flatten(self)[0]
 
     def train(self, mode: bool = True) -> Self:
@@ -136,20 +133,20 @@ class Module:
         return self.train(False)
 
     def to_device(self, device: Device | str) -> Self:
-        """Move the parameters and all arrays beside them to ``device``, in place."""
+        """Move all parameters and other arrays to ``device``, in place."""
         for _, value in _walk(self, hidden=True):
             if isinstance(value, Array):
                 value._replace(value.to_device(device))
         return self
 
     def astype(self, dtype: Any) -> Self:
-        """Cast the parameters and all floating arrays beside them to ``dtype``, in place.
+        """Cast all parameters and other floating arrays to ``dtype``, in place.
 
-        For mixed precision: a module in bfloat16 computes in bfloat16 with no cast per use, and an optimizer
-        keeps the parameters' float32 values beside them (see :class:`cukern.optim.Optimizer`).
+        For mixed precision: a module in bfloat16 computes in bfloat16 without a cast per use, and the optimizer
+        keeps float32 copies of the parameters (see :class:`cukern.optim.Optimizer`).
 
         Raises:
-            TypeError: ``dtype`` is no floating dtype.
+            TypeError: ``dtype`` is not a floating dtype.
 
         >>> import cukern as ck
         >>> ck.nn.Linear(3, 2, rng=0).astype(ck.bfloat16)
@@ -163,12 +160,12 @@ class Module:
                 writes = value._storage.version
                 with tape.stop_recording():
                     value._replace(asarray(value, dtype=wanted, copy=True))
-                value._storage.version = writes  # a tape that has seen the array finds it written since
+                value._storage.version = writes  # counts as a write for tapes that saved the array
                 value._bump("astype")
         return self
 
     def state_dict(self) -> dict[str, Array]:
-        """The parameters and buffers by name: the live arrays, which training goes on changing.
+        """The parameters and buffers by name: the live arrays, which later training changes.
 
         Raises:
             ValueError: two arrays have one name, as by the keys ``"a.b"`` and ``"a"``, ``"b"`` of dicts.
@@ -185,11 +182,11 @@ class Module:
         """Copy values into the parameters and buffers; nothing is changed when there is an error.
 
         Args:
-            state: arrays by name, as :meth:`state_dict` gives them.
-            strict: whether a name on one side only is an error.
+            state: arrays by name, as from :meth:`state_dict`.
+            strict: whether missing and unexpected names are errors.
 
         Raises:
-            ValueError: names or shapes do not agree; the message lists each of them.
+            ValueError: names or shapes do not match; the message lists all mismatches.
             TypeError: a value is of another kind of dtype, such as integers for a floating parameter.
         """
         own = self.state_dict()
@@ -197,7 +194,7 @@ class Module:
         if strict:
             problems += [f"missing {name!r}" for name in own if name not in state]
             problems += [f"unexpected {name!r}" for name in state if name not in own]
-        # Copies, since a value may be one of this module's own arrays under another name.
+        # Copies, because a value may be one of this module's own arrays under another name.
         found = {name: array(state[name], device="host") for name in own if name in state}
         for name, value in found.items():
             if value.shape != own[name].shape:
@@ -211,7 +208,7 @@ class Module:
             _write(own[name], value)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state as a safetensors file; a file that was there is replaced in one step."""
+        """Write the state as a safetensors file; an existing file is replaced atomically."""
         target = Path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}")
         try:
@@ -226,15 +223,15 @@ class Module:
         return self
 
     def extra_repr(self) -> str:
-        """What :func:`repr` adds about the module itself, such as ``"stride=2"``."""
+        """The text that :func:`repr` adds about the module's options, such as ``"stride=2"``."""
         return ""
 
     def __repr__(self) -> str:
-        # What is shaped as a module has no parameters: gradients and the like.
+        # Gradients and other values for a module have no parameters.
         return _described(self) if _STRUCTURE not in vars(self) else f"values for {_described(self)}"
 
 
-#: What may hold parameters.
+#: Types that may contain parameters.
 _HOLDERS = (Parameter, Module, dict, list, tuple)
 
 
@@ -260,7 +257,7 @@ def _described(module: Module) -> str:
 
 
 def _form(value: Any, stands_in: bool) -> str:
-    """Dtype, shape and kind of an array of a module, or of what stands in the place of a parameter."""
+    """Dtype, shape and kind of a module's array, or of the value of a parameter."""
     if not isinstance(value, Array):
         return repr(value)
     kind = "" if stands_in else " buffer"
@@ -270,9 +267,9 @@ def _form(value: Any, stands_in: bool) -> str:
 
 
 def _attributes(module: Module, hidden: bool = False) -> Iterator[tuple[str, Any]]:
-    """The attributes of one module that a model consists of, containers opened, nested names dotted.
+    """A module's parameters, buffers and submodules, also those in containers, with dotted names.
 
-    ``hidden``: whether arrays are among them that are no parameters and whose names start with an underscore.
+    ``hidden``: whether to include arrays that are not parameters and whose names start with an underscore.
     """
     for name, value in vars(module).items():
         if name == _STRUCTURE:
@@ -321,10 +318,10 @@ def _write(target: Array, values: Array) -> None:
 
 
 def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
-    """Refuse what would put something that is not trained in the place of a parameter, or of a module of some.
+    """Refuse an assignment that replaces a parameter, or a module with parameters, by an untrained value.
 
     Raises:
-        TypeError: with the ways to say what is meant.
+        TypeError: the message lists the alternatives.
     """
     if isinstance(old, Parameter):
         if new is None or isinstance(new, Parameter):
@@ -357,19 +354,19 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
 
 
 def _flatten(module: Module) -> tuple[list[Any], Module]:
-    """The parameters, or what stands in their place, and the module whose structure this is."""
+    """The parameters or their values, and the module with this structure."""
     return list(leaves_by_parameter(module).values()), vars(module).get(_STRUCTURE, module)
 
 
 def leaves_by_parameter(module: Module) -> dict[int, Any]:
-    """What stands in the place of each parameter, by its identity; of a module the parameters themselves."""
+    """The value of each parameter, by the parameter's identity; for a module, the parameters themselves."""
     found: dict[int, Any] = {}
     _pair(vars(module).get(_STRUCTURE, module), module, found, set())
     return found
 
 
 def _pair(old: Any, new: Any, found: dict[int, Any], seen: set[int]) -> None:
-    """Find for each parameter of ``old`` what stands in its place in ``new``; one of two names has the first."""
+    """Find the value in ``new`` for each parameter of ``old``; a parameter with two names has the first value."""
     if isinstance(old, Parameter):
         found.setdefault(id(old), new)
     elif isinstance(old, Module):
@@ -388,7 +385,7 @@ def _pair(old: Any, new: Any, found: dict[int, Any], seen: set[int]) -> None:
 
 
 def _unflatten(structure: Module, leaves: Iterable[Any]) -> Module:
-    """A copy of a module's structure with ``leaves`` in the place of its parameters."""
+    """A copy of a module's structure with ``leaves`` in place of its parameters."""
     new = dict(zip(leaves_by_parameter(structure), leaves, strict=True))
     made: dict[int, Module] = {}
 

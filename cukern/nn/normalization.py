@@ -67,7 +67,7 @@ def _require_channels(name: str, channels: int, **arrays: Array | None) -> None:
 
 
 def _along(one: Array | None, ndim: int) -> Array | None:
-    """An array of one number a channel, shaped to stand beside (N, C, ...)."""
+    """An array of one number per channel, reshaped to broadcast with (N, C, ...)."""
     return None if one is None else ops.reshape(one, (-1, *(1,) * (ndim - 2)))
 
 
@@ -85,21 +85,21 @@ def batch_norm(
 
     Args:
         x: shape (N, C, ...), a floating dtype.
-        running_mean, running_var: shape (C,): what is used where ``training`` is false. In training the batch's own
-            mean and variance are used, and these two are moved towards them, in place.
+        running_mean, running_var: the statistics without ``training``, shape (C,). In training the statistics are
+            those of the batch, and these two are updated in place.
         weight: shape (C,); ones when None.
         bias: shape (C,); zeros when None.
-        training: whether the statistics are those of ``x``.
-        momentum: the share of the batch's statistics in the running ones, whose variance is the unbiased one; a
+        training: whether to use the statistics of ``x``.
+        momentum: the weight of the batch's statistics in the update of the running ones, whose variance is unbiased; a
             number or a 0-d array.
         eps: added to the variance.
 
     Returns:
-        the shape of ``x``, in the dtype that ``x``, ``weight`` and ``bias`` promote to.
+        The shape of ``x``, in the promoted dtype of ``x``, ``weight`` and ``bias``.
 
     Raises:
         TypeError: an argument is not a floating array.
-        ValueError: the shapes do not fit, there are no statistics to be used, or in training no two numbers a channel.
+        ValueError: the shapes do not fit, statistics are missing, or in training a channel has fewer than two numbers.
 
     Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
@@ -134,7 +134,7 @@ def batch_norm(
     mean = _mean(x, axes, acc)
     variance = _variance(x, mean, axes, acc)
     if running_mean is not None and running_var is not None and channels:
-        # Their history is no part of the derivative.
+        # Running statistics are constants to tapes.
         found = [ops.reshape(stop_gradient(one), (channels,)) for one in (mean, variance)]
         running_mean[...] = _moved(running_mean, found[0], momentum)
         running_var[...] = _moved(running_var, found[1] * (count / (count - 1)), momentum)
@@ -145,20 +145,20 @@ def batch_norm(
 def group_norm(
     x: Array, groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
 ) -> Array:
-    """Each example's channels in groups, each group less its mean, divided by its standard deviation.
+    """Normalize groups of each example's channels: subtract the group's mean, divide by its standard deviation.
 
     Args:
         x: shape (N, C, ...), a floating dtype.
-        groups: how many groups the C channels make, each of as many neighbours.
-        weight: shape (C,), by which each channel is multiplied; ones when None.
-        bias: shape (C,), which is added; zeros when None.
+        groups: the number of groups, each of C / groups neighbouring channels.
+        weight: the factor of each channel, shape (C,); ones when None.
+        bias: the offset of each channel, shape (C,); zeros when None.
         eps: added to the variance.
 
     Returns:
-        the shape of ``x``, in the dtype that the arguments promote to.
+        The shape of ``x``, in the promoted dtype of the arguments.
 
     Raises:
-        TypeError: an argument is not a floating array, or ``groups`` no int.
+        TypeError: an argument is not a floating array, or ``groups`` not an int.
         ValueError: the shapes do not fit.
 
     Source: Wu and He, "Group normalization", 2018.
@@ -189,16 +189,16 @@ def group_norm(
 def rms_norm(
     x: Array, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float | None = None
 ) -> Array:
-    """``x / sqrt(mean(x ** 2) + eps) * weight``, the mean over the trailing axes.
+    """``x / sqrt(mean(x ** 2) + eps) * weight``, with the mean over the trailing axes.
 
     Args:
         x: shape (..., *normalized_shape), a floating dtype.
         normalized_shape: the sizes of the trailing axes; an int for one axis.
         weight: shape ``normalized_shape``; ones when None.
-        eps: added to the mean; the smallest step from 1 of the dtype of ``x`` when None.
+        eps: added to the mean; the machine epsilon of the dtype of ``x`` when None.
 
     Returns:
-        the shape of ``x``, in the dtype that the arguments promote to.
+        The shape of ``x``, in the promoted dtype of the arguments.
 
     Raises:
         TypeError: an argument is not a floating array.
@@ -225,20 +225,20 @@ def rms_norm(
 
 
 class BatchNorm(Module):
-    """:func:`batch_norm` with a weight of ones and a bias of zeros to be trained, and running statistics.
+    """:func:`batch_norm` with trained weight, initially ones, and bias, initially zeros, and running statistics.
 
-    For inputs of any number of axes, (N, C), (N, C, L), (N, C, H, W): PyTorch's BatchNorm1d to 3d in one, with their
-    names in the state.
+    It takes inputs of any number of axes, (N, C), (N, C, L), (N, C, H, W), and replaces PyTorch's BatchNorm1d to 3d,
+    with the same names in the state.
 
     Args:
         features: the number of channels.
         eps: added to the variance.
-        momentum: the share of each batch's statistics in the running ones; None for the mean of all batches.
+        momentum: the weight of each batch's statistics in the running ones; None for the mean of all batches.
         affine: whether there are a weight and a bias.
-        track_running_stats: whether there are running statistics, which :meth:`Module.eval` uses; without them the
-            batch's own are always used.
-        dtype: of the parameters and statistics; the default floating dtype when None.
-        device: of these; the current one when None.
+        track_running_stats: whether there are running statistics, which are used after :meth:`Module.eval`; without
+            them the statistics are always those of the batch.
+        dtype: that of the parameters and statistics; the default floating dtype when None.
+        device: that of the parameters and statistics; the current one when None.
     """
 
     def __init__(
@@ -280,20 +280,20 @@ class BatchNorm(Module):
         )
 
     def extra_repr(self) -> str:
-        """The options that are not to be seen in the parameters."""
+        """The options that the parameters' shapes do not show."""
         return f"eps={self.eps}, momentum={self.momentum}"
 
 
 class GroupNorm(Module):
-    """:func:`group_norm` with a weight of ones and a bias of zeros to be trained.
+    """:func:`group_norm` with trained weight, initially ones, and bias, initially zeros.
 
     Args:
-        groups: how many groups the channels make.
+        groups: the number of groups.
         channels: the size of the second axis.
         eps: added to the variance.
         affine: whether there are a weight and a bias.
-        dtype: of the parameters; the default floating dtype when None.
-        device: of the parameters; the current one when None.
+        dtype: that of the parameters; the default floating dtype when None.
+        device: that of the parameters; the current one when None.
 
     Raises:
         ValueError: ``groups`` does not divide ``channels``.
@@ -322,19 +322,19 @@ class GroupNorm(Module):
         return group_norm(x, self.groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """The options that are not to be seen in the parameters."""
+        """The options that the parameters' shapes do not show."""
         return f"groups={self.groups}, eps={self.eps}"
 
 
 class RMSNorm(Module):
-    """:func:`rms_norm` with a weight of ones to be trained.
+    """:func:`rms_norm` with a trained weight, initially ones.
 
     Args:
         normalized_shape: the sizes of the trailing axes; an int for one axis.
-        eps: added to the mean square; the smallest step from 1 of the inputs' dtype when None.
+        eps: added to the mean square; the machine epsilon of the inputs' dtype when None.
         affine: whether there is a weight.
-        dtype: of the weight; the default floating dtype when None.
-        device: of the weight; the current one when None.
+        dtype: that of the weight; the default floating dtype when None.
+        device: that of the weight; the current one when None.
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class RMSNorm(Module):
         return rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        """The options that are not to be seen in the parameters."""
+        """The options that the parameters' shapes do not show."""
         return f"{self.normalized_shape}, eps={self.eps}"
 
 

@@ -1,4 +1,4 @@
-"""Parameters: arrays that are trained."""
+"""Parameters: trained arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..device import Device, capture_hooks
 
 
 class Parameter(Array):
-    """An array that is trained: every active tape watches it by itself.
+    """A trained array, which every active tape watches.
 
     Args:
         data: anything that :func:`cukern.asarray` takes; it is copied.
@@ -21,7 +21,7 @@ class Parameter(Array):
         device: where it lives; the current device, or that of ``data``, when None.
 
     Raises:
-        TypeError: the dtype is not a floating one, which has no gradient.
+        TypeError: the dtype is not floating, so there is no gradient.
 
     >>> import cukern as ck
     >>> weight = ck.nn.Parameter([1.0, 2.0])
@@ -42,7 +42,7 @@ class Parameter(Array):
         return cls._wrap(values._data, values.device)
 
     def __init__(self, data: Any, dtype: Any = None, device: Device | str | None = None) -> None:
-        """The arguments are those of the class; ``__new__`` has used them."""
+        """Do nothing: ``__new__`` has used the arguments."""
 
     @classmethod
     def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Self:
@@ -52,7 +52,7 @@ class Parameter(Array):
 
     @property
     def trainable(self) -> bool:
-        """Whether tapes watch the parameter and optimizers update it; may be set.
+        """Whether tapes watch the parameter and optimizers update it; can be set.
 
         >>> import cukern as ck
         >>> weight = ck.nn.Parameter([1.0, 2.0])
@@ -70,7 +70,7 @@ class Parameter(Array):
             raise TypeError(f"trainable: expected True or False, got {value!r}")
         if self._trainable != bool(value):
             self._trainable = bool(value)
-            capture_hooks.replaced += 1  # steps that were captured before have it as it was
+            capture_hooks.replaced += 1  # steps captured before must be captured anew
 
     def __repr__(self) -> str:
         shown = super().__repr__()

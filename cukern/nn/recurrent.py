@@ -1,4 +1,4 @@
-"""LSTM and GRU along sequences, composed of one product a step and a fused function of its gates."""
+"""LSTM and GRU along sequences, with one product and a fused function of the gates per step."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def _gru_step(
 
 
 class _Recurrent(Module):
-    """What LSTM and GRU share: parameters by PyTorch's names, layers, directions and the loop along a sequence."""
+    """Base class of LSTM and GRU: parameters with PyTorch's names, layers, directions and the loop over steps."""
 
     _gates: int
-    #: The arrays that a state consists of.
+    #: The number of arrays in a state.
     _states: int
 
     def __init__(
@@ -81,7 +81,7 @@ class _Recurrent(Module):
         return 2 if self.bidirectional else 1
 
     def _suffixes(self, layer: int) -> list[str]:
-        """The ends of the names of a layer's parameters, for each direction."""
+        """The suffixes of the names of a layer's parameters, one for each direction."""
         return [f"_l{layer}", f"_l{layer}_reverse"][: self._directions]
 
     def _run(self, x: Array, state: Sequence[Array] | None) -> tuple[Array, State]:
@@ -131,7 +131,7 @@ class _Recurrent(Module):
         of_x, of_h = (getattr(self, kind + suffix) for kind in ("weight_ih", "weight_hh"))
         biases = [getattr(self, kind + suffix, None) for kind in ("bias_ih", "bias_hh")]
         bias, bias_h = self._biases(*biases)
-        # The products with all inputs are one.
+        # One product for the inputs of all steps.
         parts = list(ops.unstack(linear(x, of_x, bias), axis=time))
         backwards = suffix.endswith("_reverse")
         outputs: list[Array] = []
@@ -142,20 +142,20 @@ class _Recurrent(Module):
         return ops.stack(outputs[::-1] if backwards else outputs, axis=time), state
 
     def _biases(self, bias: Array | None, bias_h: Array | None) -> tuple[Array | None, Array | None]:
-        """The bias of the product with all inputs, and of that with each state."""
+        """The biases of the product with all inputs and of the product with each state."""
         return bias, bias_h
 
     def _step(self, of_x: Array, of_h: Array, bias_h: Array | None, state: State) -> State:
-        """The state after a step, from the products with the input and the state before."""
+        """The state after a step, from the products with the input and with the previous state."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
-        """The options that are not to be seen in the parameters."""
+        """The options that the parameters' shapes do not show."""
         return f"batch_first={self.batch_first}, dropout={self.dropout}, bidirectional={self.bidirectional}"
 
 
 class LSTM(_Recurrent):
-    """A long short-term memory along sequences, in layers and in one direction or both.
+    """A long short-term memory along sequences, with layers and one or two directions.
 
     The parameters have the names, shapes and order of PyTorch's ``LSTM``: the gates are input, forget, candidate
     and output.
@@ -163,14 +163,14 @@ class LSTM(_Recurrent):
     Args:
         inputs: elements of an input.
         state: elements of a state.
-        layers: how many, each of which goes along the outputs of the one before.
+        layers: the number of layers, each of which takes the outputs of the previous one.
         bias: whether there are biases.
-        batch_first: whether inputs and outputs are (batch, steps, features), not (steps, batch, features).
-        dropout: the probability that an element between two layers is dropped in training.
-        bidirectional: whether each layer goes along the sequence backwards as well, with outputs twice as long.
-        dtype: of the parameters; the default floating dtype when None.
-        device: of the parameters; the current one when None.
-        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
+        batch_first: whether inputs and outputs are (batch, steps, features) instead of (steps, batch, features).
+        dropout: the probability of dropping an element between two layers in training.
+        bidirectional: whether each layer also runs backwards along the sequence, which doubles the output features.
+        dtype: that of the parameters; the default floating dtype when None.
+        device: that of the parameters; the current one when None.
+        rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
 
     Source: Hochreiter and Schmidhuber, 1997, with the forget gate of Gers and others, 2000.
 
@@ -189,7 +189,7 @@ class LSTM(_Recurrent):
 
         Args:
             x: shape (steps, batch, inputs).
-            state: ``h`` and ``cell`` to start from, each (layers * directions, batch, state); zeros when None.
+            state: the initial ``h`` and ``cell``, each (layers * directions, batch, state); zeros when None.
         """
         if state is not None and not (isinstance(state, (tuple, list)) and len(state) == 2):
             raise TypeError(f"LSTM: state: expected (h, cell) or None, got {type(state).__name__}")
@@ -206,7 +206,7 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent units along sequences, in layers and in one direction or both.
+    """Gated recurrent units along sequences, with layers and one or two directions.
 
     The parameters have the names, shapes and order of PyTorch's ``GRU``: the gates are reset, update and candidate,
     and the reset gate multiplies the product with the state.
@@ -231,7 +231,7 @@ class GRU(_Recurrent):
 
         Args:
             x: shape (steps, batch, inputs).
-            state: to start from, (layers * directions, batch, state); zeros when None.
+            state: the initial state, (layers * directions, batch, state); zeros when None.
         """
         if state is not None and not isinstance(state, Array):
             raise TypeError(f"GRU: state: expected an array or None, got {type(state).__name__}")

@@ -1,7 +1,7 @@
-"""The fused operations again, as compositions of basic ones.
+"""The fused operations as compositions of basic ones.
 
-They say what each fused operation means, they are what its tests compare with, and they are its
-derivatives of second and higher order. Arguments are as in the fused operation, already checked.
+They define the fused operations, serve as the reference in tests, and give derivatives of second and higher order.
+Arguments are those of the fused operation, already checked.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def lltm_cell(
 def lltm(
     inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
 ) -> tuple[Array, Array, Array]:
-    """:func:`lltm_cell` along the first axis of ``inputs``: all outputs, the last of them, the last cell."""
+    """:func:`lltm_cell` along the first axis of ``inputs``: all outputs, the last output and the last cell."""
     h, cell = old_h, old_cell
     outputs = []
     for step in range(inputs.shape[0]):
@@ -67,7 +67,7 @@ def lltm(
 
 
 def _windows(x: Array, windows: Windows, outside: float) -> Array:
-    """Every window of ``x`` (..., height, width) as the last axis of (..., outputs, places of a window)."""
+    """The windows of ``x`` (..., height, width) as (..., outputs, elements of a window)."""
     height, width = x.shape[-2:]
     table = windows.positions(height, width)
     flat = ops.reshape(x, (*x.shape[:-2], height * width))
@@ -85,7 +85,7 @@ def avg_pool2d(x: Array, windows: Windows) -> Array:
 
 
 def max_pool2d(x: Array, windows: Windows) -> Array:
-    """The largest element of each window of ``x`` (..., height, width): the first of equals, or of NaNs."""
+    """The largest element of each window of ``x`` (..., height, width): the first of equal ones, or of NaNs."""
     values = _windows(x, windows, -np.inf)
     winners = ops.expand_dims(ops.argmax(values, axis=-1), axis=-1)
     largest = ops.take_along_axis(values, winners, axis=-1)

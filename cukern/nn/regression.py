@@ -1,4 +1,4 @@
-"""Losses of numbers that are to be near others: the squared and the absolute error, and what lies between."""
+"""Regression losses: the squared and the absolute error, and the Huber losses between them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _REDUCTIONS = ("mean", "sum", "none")
 
 
 def require_reduction(name: str, reduction: object, known: tuple[str, ...] = _REDUCTIONS) -> None:
-    """Refuse what is no name of a reduction.
+    """Raise unless ``reduction`` names a reduction.
 
     Raises:
-        ValueError: it is none of ``known``.
+        ValueError: it is not one of ``known``.
     """
     if reduction not in known:
         raise ValueError(f"{name}: reduction: expected {', '.join(map(repr, known))}, got {reduction!r}")
 
 
 def reduced(values: Any, reduction: str) -> Any:
-    """The mean or the sum of ``values``, or themselves: what a fused loss ends with."""
+    """The mean or the sum of ``values``, or ``values``, at the end of a fused loss."""
     if reduction == "none":
         return values
     return ops.mean(values) if reduction == "mean" else ops.sum(values)
 
 
 def by_reduction(values: Callable[..., Any]) -> dict[str, Fused[..., Any]]:
-    """``values`` as a fused function for each reduction: quicker to call than one that is traced for its name."""
+    """``values`` as a fused function for each reduction, faster than one function with a static argument."""
 
     def ending(reduction: str) -> Fused[..., Any]:
         @functools.wraps(values)
@@ -47,11 +47,11 @@ def by_reduction(values: Callable[..., Any]) -> dict[str, Fused[..., Any]]:
 
 
 def require_same_shape(name: str, given: dict[str, Any]) -> list[Array]:
-    """Two operands as arrays; shapes that differ, which broadcasting would hide, are refused.
+    """Two operands as arrays of the same shape; broadcasting would hide a mismatch.
 
     Raises:
         TypeError: an argument is not a floating array.
-        ValueError: the shapes differ, or the devices.
+        ValueError: the shapes or the devices differ.
     """
     arrays = dict(zip(given, require_arrays(given.values(), name, list(given)), strict=True))
     common_dtype(name, arrays)
@@ -90,7 +90,7 @@ def mse_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array
         reduction: ``"mean"`` or ``"sum"`` over all elements, or ``"none"`` for the loss of each.
 
     Returns:
-        a 0-d array; of the shape of ``prediction`` for ``"none"``.
+        A 0-d array, or for ``"none"`` one of the shape of ``prediction``.
 
     Raises:
         TypeError: an argument is not a floating array.
@@ -107,7 +107,7 @@ def mse_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array
 
 
 def l1_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array:
-    """The mean of ``|prediction - target|``, whose derivative is 0 where they are equal.
+    """The mean of ``|prediction - target|``; the derivative is 0 where they are equal.
 
     Arguments, result and errors are those of :func:`mse_loss`.
 
@@ -122,10 +122,10 @@ def l1_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array:
 
 
 def huber_loss(prediction: Array, target: Array, delta: float = 1.0, reduction: str = "mean") -> Array:
-    """The mean of ``0.5 * error ** 2``, which goes on as a line from where the error reaches ``delta``.
+    """The mean of ``0.5 * error ** 2`` for errors below ``delta``, else of ``delta * (error - 0.5 * delta)``.
 
-    The error is ``|prediction - target|``, the line ``delta * (error - 0.5 * delta)`` for a ``delta`` above 0. The
-    other arguments, the result and what is raised are those of :func:`mse_loss`.
+    The error is ``|prediction - target|``; ``delta`` is positive. The other arguments, the result and the errors
+    raised are those of :func:`mse_loss`.
 
     Source: Huber, "Robust estimation of a location parameter", 1964.
 
@@ -143,7 +143,7 @@ def huber_loss(prediction: Array, target: Array, delta: float = 1.0, reduction: 
 
 
 def smooth_l1_loss(prediction: Array, target: Array, beta: float = 1.0, reduction: str = "mean") -> Array:
-    """:func:`huber_loss` of ``beta``, divided by it: ``|error| - 0.5 * beta`` beyond; with a ``beta`` of 0 the L1 loss.
+    """:func:`huber_loss` with ``delta=beta``, divided by ``beta``; for ``beta`` 0 the L1 loss.
 
     Source: Girshick, "Fast R-CNN", 2015.
 

@@ -1,4 +1,4 @@
-"""Modules one after another."""
+"""Modules applied in sequence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .module import Module
 
 
 class Sequential(Module):
-    """Calls each layer on what the one before it returned.
+    """Calls each layer with the result of the previous one.
 
     Args:
         layers: modules, or functions of one array such as ``cukern.relu``.
@@ -34,7 +34,7 @@ class Sequential(Module):
         return f"{type(self).__name__}(\n  {body}\n)"
 
     def forward(self, x: Any) -> Any:
-        """What the last layer returns."""
+        """The result of the last layer."""
         for layer in self.layers:
             x = layer(x)
         return x

@@ -1,1 +1,1 @@
-"""Operations on arrays, by family; :mod:`cukern.namespace` gathers them."""
+"""Operations on arrays, by family; :mod:`cukern.namespace` collects them."""

@@ -1,4 +1,4 @@
-"""Rows of the Bessel functions of orders 0 and 1; computed in double precision."""
+"""Rows for the Bessel functions of orders 0 and 1; computed in double precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences, derivatives by differences, sums of neighbours and interpolation along an axis."""
+"""Differences, numerical derivatives, convolutions and interpolation along an axis."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ from ..shape.views import broadcast_to, concat, flip, reshape
 __all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "trapezoid"]
 
 _CONVOLVE = Kernel("ops/convolve.cu", block=256)
-#: Products that one thread adds up, the most partial sums that are kept for that, and products between two of
-#: which a sum is put away in a wider dtype.
+#: Products that one thread adds, the most partial sums for that, and the number of products after which a sum is
+#: moved to a wider accumulator.
 _PART, _PARTIAL, _RUN = 1024, 1 << 24, 64
 
 
 def _slice(x: Array, axis: int, *bounds: int | None) -> Array:
-    """The part of ``x`` between bounds along an axis, a view."""
+    """A view of ``x`` between bounds along an axis."""
     return x[(slice(None),) * axis + (slice(*bounds),)]
 
 
 @public
 def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
-    """The differences of neighbours along an axis, taken ``n`` times; of bools, whether they differ.
+    """The ``n``-th differences of neighbours along an axis; for bools, whether neighbours differ.
 
     Args:
         x: any array.
-        n: how often.
+        n: how many times to take differences.
         axis: the axis.
-        prepend: put before ``x`` along the axis first: an array, or a number for one place. A Python integer beside
-            an array of integers counts as int64.
-        append: put after it.
+        prepend: an array or a number to insert before ``x`` along the axis. A Python integer counts as int64 if ``x``
+            is of integers.
+        append: an array or a number to append likewise.
 
     Raises:
         AxisError: there is no such axis.
@@ -97,10 +97,10 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
 
 @public
 def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
-    """The differences of neighbours in the flattened array, with values before and after them.
+    """The differences of neighbours in the flattened array, with optional values before and after.
 
     Raises:
-        TypeError: floats are to be put beside integers, or signed beside unsigned ones.
+        TypeError: the values' dtype cannot be cast to that of ``x``.
     """
     x = require_array(x, "ediff1d")
     made = diff(reshape(x, (-1,)))
@@ -118,7 +118,7 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
 
 
 def _floating(x: Array) -> Array:
-    """``x`` in its floating dtype; integers in float64, which holds them until there is a result."""
+    """``x`` in its floating dtype; integers as float64 until the result is computed."""
     return x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
 
 
@@ -147,7 +147,7 @@ def _spacings(spacing: Sequence[Any], axes: tuple[int, ...], x: Array) -> list[A
 
 
 def _gradient_along(x: Array, axis: int, spacing: Any, edge_order: int) -> Array:
-    """Second-order differences inside; of order ``edge_order`` at the ends."""
+    """Differences along an axis, of second order inside and of order ``edge_order`` at the ends."""
     n = x.shape[axis]
     if n < edge_order + 1:
         raise ValueError(f"gradient: axis {axis} of size {n} is too short for edges of order {edge_order}")
@@ -189,21 +189,21 @@ def _gradient_along(x: Array, axis: int, spacing: Any, edge_order: int) -> Array
 def gradient(
     x: Array, /, *spacing: Any, axis: int | tuple[int, ...] | None = None, edge_order: int = 1
 ) -> Any:
-    """The derivative along axes by differences of second order, as ``numpy.gradient``.
+    """The derivative along axes by second-order differences, as ``numpy.gradient``.
 
     Args:
         x: samples.
-        spacing: none for 1, one number or array of coordinates for all axes, or one for each.
+        spacing: nothing for 1, one number or array of coordinates for all axes, or one for each axis.
         axis: the axis or axes; all by default.
         edge_order: 1 or 2, the order of the differences at the ends.
 
     Returns:
-        An array for one axis, else a tuple with one for each, in the floating dtype of ``x``; of integers, in that of
-        the spacings that are arrays, or the default one.
+        An array for one axis, else a tuple of arrays, in the floating dtype of ``x``; for integers, in that of the
+        coordinate arrays, or the default one.
 
     Raises:
-        TypeError: as many spacings as axes are needed.
-        ValueError: an axis is too short, or coordinates of another number.
+        TypeError: the number of spacings is neither one nor that of the axes.
+        ValueError: an axis is too short, or the number of coordinates is wrong.
     """
     x = require_array(x, "gradient")
     if edge_order not in (1, 2):
@@ -247,7 +247,7 @@ def trapezoid(y: Array, /, x: Any = None, dx: float = 1.0, axis: int = -1) -> Ar
 
 
 class Shape(NamedTuple):
-    """A launch of sliding sums: threads of a block, sums at a time, elements of a thread, of the kernel's parts."""
+    """The geometry of sliding sums: threads per block, sums at a time, elements per thread, size of a kernel part."""
 
     block: int
     items: int
@@ -256,14 +256,14 @@ class Shape(NamedTuple):
 
 
 def shape_for(style: Style, count: int, m: int) -> Shape:
-    """The launch shape for ``count`` sums of ``m`` products: few and long ones are cut into parts."""
+    """The geometry for ``count`` sums of ``m`` products: few long sums are split into parts."""
     parts = min(divide_up(m, _PART), max(1, _PARTIAL // count))
     part = divide_up(m, parts)
     return Shape(1, 32, 4096, part) if style == "serial" else Shape(256, 1, 1, part)
 
 
 def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
-    """``y[i] = sum over j of x[i + j] * kernel[j]``, as long as ``kernel`` lies within ``x``; both of one dtype."""
+    """``y[i] = sum over j of x[i + j] * kernel[j]`` for all positions of ``kernel`` within ``x``; both of one dtype."""
     x, kernel = x.contiguous(), kernel.contiguous()
     count, m = x.size - kernel.size + 1, kernel.size
     shape = shape or shape_for(x.device.style, count, m)
@@ -282,9 +282,9 @@ def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
 
 
 def _sum_dtypes(dtype: DType) -> tuple[DType, DType]:
-    """What products are added up in, and what such sums are added up in.
+    """The dtype in which products are added, and that in which such partial sums are added.
 
-    Integers wrap around, which C++ leaves open for signed ones.
+    Integers use unsigned dtypes, which wrap around; signed overflow is undefined in C++.
     """
     info = dtypes.info(dtype)
     if info.kind in "iu":
@@ -352,17 +352,17 @@ def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Arra
 
 @public
 def convolve(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "full") -> Array:
-    """The convolution of two arrays of one axis: ``sum over j of a[j] * v[i - j]``; differentiable.
+    """The convolution of two vectors: ``sum over j of a[j] * v[i - j]``; differentiable.
 
     Args:
         a: shape (n,).
         v: shape (m,).
         mode: ``"full"`` for every overlap, n + m - 1 elements; ``"same"`` for the middle max(n, m) of them;
-            ``"valid"`` for those where the shorter lies within the longer.
+            ``"valid"`` for those where the shorter vector lies within the longer.
 
     Raises:
         DeviceError: the arrays are on different devices.
-        ValueError: an array has other axes or is empty, or there is no such mode.
+        ValueError: an array is not a vector or is empty, or there is no such mode.
 
     >>> import cukern as ck
     >>> ck.convolve(ck.asarray([1, 2, 3]), ck.asarray([1, 1])).tolist()
@@ -373,7 +373,7 @@ def convolve(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "fu
 
 @public
 def correlate(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "valid") -> Array:
-    """The correlation of two arrays of one axis: ``sum over j of a[i + j] * v[j]``. Arguments as :func:`convolve`."""
+    """The correlation of two vectors: ``sum over j of a[i + j] * v[j]``; arguments as in :func:`convolve`."""
     return _correlated("correlate", a, v, mode, False)
 
 
@@ -381,7 +381,7 @@ def correlate(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "v
 def interp(
     x: Any, xp: Array, fp: Array, /, left: Any = None, right: Any = None, period: float | None = None
 ) -> Array:
-    """The points of the polygon through ``(xp, fp)`` at ``x``; differentiable by ``x`` and ``fp``.
+    """Linear interpolation at ``x`` between points ``(xp, fp)``; differentiable with respect to ``x`` and ``fp``.
 
     Args:
         x: any shape.
@@ -389,13 +389,13 @@ def interp(
         fp: shape (n,).
         left: the value below ``xp[0]``; ``fp[0]`` when None.
         right: the value above ``xp[-1]``; ``fp[-1]`` when None.
-        period: of ``xp``, which may then be in any order.
+        period: the period of ``xp``, which may then be in any order.
 
     Returns:
-        The shape of ``x``, in the floating dtype of the arguments; of integers alone, in the default one.
+        An array of the shape of ``x``, in the floating dtype of the arguments, the default one for integers.
 
     Raises:
-        ValueError: ``xp`` and ``fp`` have other axes, are empty or differ in shape; or ``period`` is 0.
+        ValueError: ``xp`` and ``fp`` are not vectors, are empty or differ in shape; or ``period`` is 0.
     """
     x, xp, fp = require_arrays((x, xp, fp), "interp", ("x", "xp", "fp"))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
@@ -433,11 +433,11 @@ def interp(
 
 @fuse
 def _line(p: Any, x0: Any, x1: Any, y0: Any, y1: Any, first: Any, last: Any, below: Any, above: Any) -> Any:
-    """The point at ``p`` of the line through two points; ``below`` and ``above`` outside of all of them."""
+    """The value at ``p`` of the line through two points; ``below`` and ``above`` outside of ``first`` to ``last``."""
     width = x1 - x0
     slope = (y1 - y0) / where(width == 0, 1, width)
     inside = y0 + (p - x0) * slope
-    # From an infinity there is no way but backwards from the other point.
+    # If the first point is infinite, start from the other one.
     inside = where(isnan(inside), where(y0 == y1, y0, y1 + (p - x1) * slope), inside)
     inside = where((p == x0) & isnan(inside), y0, where(p == x1, y1, inside))
     made = where(p < first, below, where(p > last, above, inside))

@@ -1,4 +1,4 @@
-"""Whole arrays compared: within tolerances, by shape and elements, and with what is no array."""
+"""Comparisons of whole arrays: within tolerances, by shape and elements, and with lists, None and strings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
 @fuse(static=("equal_nan",))
 def _close(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
     near = less_equal(abs(subtract(a, b)), atol + multiply(rtol, abs(b)))
-    # The difference to an infinity is infinite, as is what is allowed of it.
+    # For an infinite b both the difference and the tolerance are infinite.
     made = equal(a, b) | (near & (abs(b) < math.inf))
     return made | (isnan(a) & isnan(b)) if equal_nan else made
 
@@ -33,7 +33,7 @@ def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan
 
     Args:
         a: an array or a number.
-        b: what ``a`` should be.
+        b: the reference for ``a``.
         rtol: tolerance relative to ``b``.
         atol: absolute tolerance.
         equal_nan: whether NaN is close to NaN.
@@ -57,7 +57,7 @@ def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan
 
 @public
 def allclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are close, as :func:`isclose`; a Python bool, read back from the device."""
+    """Whether all elements are close, as by :func:`isclose`; a Python bool, for which it waits for the device."""
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
@@ -79,15 +79,15 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 @public
 def compare(x: Any, name: str, other: Any, /) -> Any:
-    """The comparison ``name`` of an array with a list, or with None or text, which equal no number; as NumPy's."""
+    """The comparison ``name`` of an array with a list, or with None or a string, which equal no number, as in NumPy."""
     if not isinstance(x, Array):
         return NotImplemented
     if isinstance(other, (list, tuple, range)):
         try:
             values = asarray(other, device=x.device)
-        except TypeError:  # text or None among the items
+        except TypeError:  # a string or None among the items
             return asarray(_OPERATORS[name](x.numpy(), other), device=x.device)
-        if values.dtype in dtypes.FLOATS:  # Python floats to their last digit
+        if values.dtype in dtypes.FLOATS:  # compare Python floats with all digits
             values = asarray(other, dtypes.comparable(x.dtype, values.dtype), x.device)
         return FUNCTIONS[name](x, values)
     if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):
@@ -97,7 +97,7 @@ def compare(x: Any, name: str, other: Any, /) -> Any:
 
 @public
 def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
-    """Whether two arrays have one shape and the same elements; a Python bool, read back from the device."""
+    """Whether two arrays have the same shape and elements; a Python bool, for which it waits for the device."""
     a, b = _comparable("array_equal", a, b)
     if a.shape != b.shape:
         return False
@@ -107,7 +107,7 @@ def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
 
 @public
 def array_equiv(a: Any, b: Any, /) -> bool:
-    """Whether two arrays broadcast to the same elements; a Python bool, read back from the device."""
+    """Whether two arrays broadcast to the same elements; a Python bool, for which it waits for the device."""
     a, b = _comparable("array_equiv", a, b)
     try:
         return bool(equal(a, b).all())

@@ -1,4 +1,4 @@
-"""Distributions that are drawn by rejection, and those made of them: the rest of a random generator's methods."""
+"""Distributions drawn by rejection, and those derived from them, as methods of a random generator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..shape.views import broadcast_to, expand_dims, squeeze, stack
 from .gamma_functions import log_gamma_slope
 
 _KERNEL = Kernel("random/variates.cu", block=256)
-#: Elements that one host thread draws in a row.
+#: Elements that one host thread draws in sequence.
 _HOST_PIECE = 256
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
@@ -36,7 +36,7 @@ Parameter = Any
 
 @cache
 def _bound(device: Device, dtype: DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
-    """The kernel of a kind of variate, and its threads a block."""
+    """The kernel for a kind of variate, and its block size."""
     block = 1 if device.style == "serial" else 256
     name = f"random_{kind}_{dtypes.info(dtype).name}_{block}"
     bound = _KERNEL.bind(device, name=name, elem=dtype, block=block, kind=kind, live=in_memory)
@@ -44,10 +44,10 @@ def _bound(device: Device, dtype: DType, kind: str, in_memory: bool) -> tuple[Co
 
 
 class Distributions:
-    """Methods of a random generator whose variates take an unknown number of words each.
+    """Methods of a random generator whose variates each need an unknown number of random words.
 
-    Parameters are numbers or arrays, which ``size`` defaults to the shape of. A number that is out of range is an
-    error; an element of an array that is gives NaN, or -1 where integers are drawn.
+    Parameters are numbers or arrays; ``size`` defaults to their broadcast shape. A number out of range is an error;
+    an array element out of range gives NaN, or -1 if integers are drawn.
     """
 
     device: Device
@@ -61,7 +61,7 @@ class Distributions:
         raise NotImplementedError
 
     def _variates(self, kind: str, wanted: DType, size: Size, *parameters: Parameter) -> Array:
-        """One variate an element of ``size``, or of the shape that the parameters broadcast to."""
+        """Variates of shape ``size``, by default the broadcast shape of the parameters."""
         arrays = [p if isinstance(p, Array) else None for p in parameters]
         shapes = [p.shape for p in arrays if p is not None]
         shape = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ class Distributions:
         return value if isinstance(value, Array) else asarray(value, device=self.device)
 
     def _log_gamma(self, name: str, shape: Any, size: Size) -> Array:
-        """The logarithm of gamma variates, in float64, differentiable by an array ``shape``."""
+        """The logarithm of gamma variates, in float64, differentiable with respect to an array ``shape``."""
         a = self._parameter(shape, name, 0.0)
         made = self._variates("log_gamma", dtypes.float64, size, a)
         if isinstance(a, Array) and tape.recording((a,)):
@@ -107,10 +107,10 @@ class Distributions:
         return made
 
     def gamma(self, shape: Parameter, scale: Parameter = 1.0, size: Size = None, dtype: Any = None) -> Array:
-        """Gamma of a shape, times ``scale``; differentiable by both, once by the shape.
+        """Gamma with parameter ``shape``, times ``scale``; differentiable, with respect to ``shape`` only once.
 
-        The derivative by the shape moves each variate so that the probability to be below it stays (Figurnov, Mohamed
-        and Mnih, "Implicit reparameterization gradients", 2018): what is drawn of a shape nearby is not that.
+        The derivative with respect to ``shape`` keeps each variate's quantile (Figurnov, Mohamed and Mnih, "Implicit
+        reparameterization gradients", 2018). It is not the derivative of the drawn numbers, which rejection makes jump.
 
         Raises:
             ValueError: a number is negative, or parameters do not broadcast to ``size``.
@@ -125,7 +125,7 @@ class Distributions:
         return astype(made, _floating("gamma", dtype), copy=False)
 
     def beta(self, a: Parameter, b: Parameter, size: Size = None, dtype: Any = None) -> Array:
-        """Beta of the parameters ``a`` and ``b``, in (0, 1); differentiable by both once.
+        """Beta with parameters ``a`` and ``b``, in (0, 1); once differentiable with respect to both.
 
         Raises:
             ValueError: a number is negative, or parameters do not broadcast to ``size``.
@@ -135,7 +135,7 @@ class Distributions:
         return astype(sigmoid(first - second), _floating("beta", dtype), copy=False)
 
     def standard_t(self, df: Parameter, size: Size = None, dtype: Any = None) -> Array:
-        """Student's t with ``df`` degrees of freedom; differentiable by these once.
+        """Student's t with ``df`` degrees of freedom; once differentiable with respect to ``df``.
 
         Raises:
             ValueError: a number is negative, or ``df`` does not broadcast to ``size``.
@@ -146,7 +146,7 @@ class Distributions:
         return astype(made, _floating("standard_t", dtype), copy=False)
 
     def poisson(self, lam: Parameter = 1.0, size: Size = None) -> Array:
-        """Poisson counts of mean ``lam``; int64, -1 where an element of ``lam`` is negative or NaN.
+        """Poisson counts with mean ``lam``; int64, -1 where an element of ``lam`` is negative or NaN.
 
         Raises:
             ValueError: a number is negative or above 9.2e18, or ``lam`` does not broadcast to ``size``.
@@ -155,7 +155,7 @@ class Distributions:
         return self._variates("poisson", dtypes.int64, size, lam)
 
     def binomial(self, n: Parameter, p: Parameter, size: Size = None) -> Array:
-        """Successes of ``n`` trials of probability ``p``; int64, -1 where an element of these is out of range.
+        """Numbers of successes in ``n`` trials of probability ``p``; int64, -1 where an element is out of range.
 
         Raises:
             ValueError: a number is out of range, or parameters do not broadcast to ``size``.
@@ -167,10 +167,10 @@ class Distributions:
         """How often each of several outcomes occurs in ``n`` trials; int64.
 
         Args:
-            n: a number of at least 0, or an array of these.
-            pvals: the outcomes' probabilities along the last axis; they should sum to 1, and the last one is what
-                the others leave of it.
-            size: the shape of the result but for its last axis; that of ``n`` and of ``pvals`` by default.
+            n: a non-negative number, or an array of these.
+            pvals: the outcomes' probabilities along the last axis; they should sum to 1, and the last one is computed
+                from the others.
+            size: the shape of the result without its last axis; by default the broadcast shape of ``n`` and ``pvals``.
 
         Raises:
             ValueError: a number is out of range, there is no outcome, or parameters do not broadcast to ``size``.
@@ -192,14 +192,14 @@ class Distributions:
     def multivariate_normal(
         self, mean: Any, cov: Any, size: Size = None, dtype: Any = None, *, method: str = "cholesky"
     ) -> Array:
-        """Normal vectors of a mean and covariances; differentiable by both.
+        """Normal vectors with a mean and a covariance matrix; differentiable with respect to both.
 
         Args:
             mean: shape (..., n).
-            cov: shape (..., n, n), symmetric; of each the lower triangle is read.
-            size: the shape of the result but for its last axis; that of the parameters by default.
+            cov: shape (..., n, n), symmetric; the lower triangles are read.
+            size: the shape of the result without its last axis; by default that of the parameters.
             dtype: a floating dtype.
-            method: ``"cholesky"`` takes positive definite covariances; ``"eigh"`` semidefinite ones as well.
+            method: ``"cholesky"`` for positive definite covariances; ``"eigh"`` also takes semidefinite ones.
 
         Raises:
             LinAlgError: on the host, a covariance matrix is not positive definite.
@@ -228,7 +228,7 @@ class Distributions:
 
 
 def _root(cov: Array, method: str) -> Array:
-    """Matrices whose products with their transposes are ``cov``."""
+    """Matrices ``r`` with ``r @ r.mT == cov``."""
     if method == "cholesky":
         return cholesky(cov)
     if method != "eigh":
@@ -243,7 +243,7 @@ def _wide(parameter: Parameter) -> Parameter:
 
 @fuse
 def _share(p: Any, rest: Any) -> Any:
-    """The probability of an outcome among those that are left, whose probabilities sum to ``rest`` but for rounding."""
+    """The probability of an outcome among the remaining ones, whose probabilities sum to about ``rest``."""
     return where(rest > 0, clip(divide(p, where(rest > 0, rest, 1)), None, 1.0), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Polynomials: evaluated, and fitted by least squares."""
+"""Evaluate polynomials, and fit them by least squares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["polyfit", "polyval"]
 
 @public
 def polyval(p: Array, x: Any, /) -> Any:
-    """The polynomial with the coefficients ``p``, the highest first, at ``x``, by Horner's rule.
+    """Evaluate the polynomial with the coefficients ``p``, the highest first, at ``x``, by Horner's rule.
 
     >>> import cukern as ck
     >>> polyval(ck.asarray([1.0, 0.0, 2.0]), ck.asarray([3.0])).tolist()
@@ -41,22 +41,22 @@ def polyval(p: Array, x: Any, /) -> Any:
 
 @public
 def polyfit(x: Array, y: Array, /, deg: int, rcond: float | None = None, *, w: Array | None = None) -> Array:
-    """The coefficients, the highest first, of the polynomial of a degree that is nearest to ``y`` at ``x``.
+    """The coefficients, the highest first, of the polynomial that fits ``y`` at ``x`` by least squares.
 
     Args:
-        x: of one axis, (n,).
-        y: (n,), or (n, k) for as many polynomials.
+        x: shape (n,).
+        y: shape (n,), or (n, k) for k polynomials.
         deg: the degree, at least 0.
-        rcond: singular values below this share of the largest count as 0; ``n * eps`` when None.
-        w: weights of the residuals, (n,), by which they are multiplied before they are squared.
+        rcond: singular values below this fraction of the largest count as 0; ``n * eps`` when None.
+        w: weights, shape (n,), by which the residuals are multiplied before they are squared.
 
     Returns:
-        (deg + 1,) or (deg + 1, k), in the floating dtype of the arguments, the default one for integers;
+        Shape (deg + 1,) or (deg + 1, k), in the floating dtype of the arguments, the default one for integers;
         differentiable to any order.
 
     Raises:
-        TypeError: half types.
-        ValueError: shapes that do not fit, no elements, or a negative degree.
+        TypeError: an argument is of a half type.
+        ValueError: the shapes do not fit, there are no elements, or the degree is negative.
 
     >>> import cukern as ck
     >>> x = ck.asarray([0.0, 1.0, 2.0])
@@ -79,7 +79,7 @@ def polyfit(x: Array, y: Array, /, deg: int, rcond: float | None = None, *, w: A
             raise ValueError(f"polyfit: w: expected shape {x.shape}, got {w.shape}")
         left = left * expand_dims(w, 1)
         right = right * (expand_dims(w, 1) if right.ndim == 2 else w)
-    scale = sqrt(sum(square(left), 0))  # columns of one length, as the tolerance is meant for
+    scale = sqrt(sum(square(left), 0))  # scale columns to length 1, which the tolerance assumes
     limit = x.shape[0] * float(np.finfo(wide.dtype).eps) if rcond is None else rcond
     found = lstsq(divide(left, scale), right, rcond=limit).x
     made = divide(found, expand_dims(scale, 1) if found.ndim == 2 else scale)

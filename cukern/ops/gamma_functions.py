@@ -1,4 +1,4 @@
-"""Rows of the gamma function and its relatives: beta, incomplete gamma and beta, zeta; computed in double precision."""
+"""Rows for the gamma function, beta, incomplete gamma and beta, and zeta; computed in double precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAN = math.nan
 
 
 def _hidden(row: R) -> R:
-    """A row that derivatives are made of, and that is no public function."""
+    """A row for derivatives, which is not a public function."""
     del FUNCTIONS[row.name]
     return row
 
@@ -50,10 +50,10 @@ betaln: Any = binary(
     vjp=lambda g, x, y, r: (g * (digamma(x) - digamma(x + y)), g * (digamma(y) - digamma(x + y))),
     oracle=scipys("betaln"),
     domain=(0.3, 6.0),
-    doc="The logarithm of the size of the beta function.",
+    doc="The logarithm of the absolute value of the beta function.",
 )
 
-#: x**(a - 1) * exp(-x) / gamma(a): the derivative of gammainc by x.
+#: x**(a - 1) * exp(-x) / gamma(a): the derivative of gammainc with respect to x.
 _gamma_density: Any = _hidden(
     binary(
         "gamma_density",
@@ -61,7 +61,7 @@ _gamma_density: Any = _hidden(
         vjp=lambda g, a, x, r: (g * r * (log(x) - digamma(a)), g * r * ((a - 1) / x - 1)),
     )
 )
-#: The derivative of gammainc by a. The next one by a is not there: NaN.
+#: The derivative of gammainc with respect to a. Its own derivative with respect to a is NaN.
 _gammainc_slope: Any = _hidden(
     binary(
         "gammainc_slope",
@@ -75,7 +75,7 @@ gammainc: Any = binary(
     vjp=lambda g, a, x, r: (g * _gammainc_slope(a, x), g * _gamma_density(a, x)),
     oracle=scipys("gammainc"),
     domain=(0.3, 6.0),
-    doc="The regularised lower incomplete gamma function P(x, y), 0 to 1; its second derivative by x is NaN.",
+    doc="The regularised lower incomplete gamma function P(x, y), 0 to 1; its second derivative in x is NaN.",
 )
 gammaincc: Any = binary(
     "gammaincc",
@@ -83,12 +83,12 @@ gammaincc: Any = binary(
     vjp=lambda g, a, x, r: (-g * _gammainc_slope(a, x), -g * _gamma_density(a, x)),
     oracle=scipys("gammaincc"),
     domain=(0.3, 6.0),
-    doc="The regularised upper incomplete gamma function 1 - P(x, y); its second derivative by x is NaN.",
+    doc="The regularised upper incomplete gamma function 1 - P(x, y); its second derivative in x is NaN.",
 )
 
 
-#: The derivative of the logarithm y of a gamma variate by its shape x, where the probability to be below stays
-#: (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018). The next ones are not there: NaN.
+#: The derivative of the logarithm y of a gamma variate with respect to its shape x at constant quantile (Figurnov,
+#: Mohamed and Mnih, "Implicit reparameterization gradients", 2018). Its own derivatives are NaN.
 log_gamma_slope: Any = _hidden(
     binary(
         "log_gamma_slope",
@@ -99,7 +99,7 @@ log_gamma_slope: Any = _hidden(
 
 
 def _log_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any]:
-    """The derivatives of the logarithm of :data:`_beta_density` by a and by b."""
+    """The derivatives of the logarithm of :data:`_beta_density` with respect to a and b."""
     both = digamma(a + b)
     return log(x) - digamma(a) + both, log1p(-x) - digamma(b) + both
 
@@ -109,7 +109,7 @@ def _beta_density_vjp(g: Any, a: Any, b: Any, x: Any, r: Any) -> tuple[Any, Any,
     return g * r * by_a, g * r * by_b, g * r * ((a - 1) / x - (b - 1) / (1 - x))
 
 
-#: x**(a - 1) * (1 - x)**(b - 1) / beta(a, b): the derivative of betainc by x.
+#: x**(a - 1) * (1 - x)**(b - 1) / beta(a, b): the derivative of betainc with respect to x.
 _beta_density: Any = _hidden(
     ternary(
         "beta_density",
@@ -117,7 +117,7 @@ _beta_density: Any = _hidden(
         vjp=_beta_density_vjp,
     )
 )
-#: The derivatives of betainc by a and by b. The next ones by these are not there: NaN.
+#: The derivatives of betainc with respect to a and b. Their own derivatives with respect to these are NaN.
 _betainc_slopes: Any = [
     _hidden(
         ternary(
@@ -142,7 +142,7 @@ betainc: Any = ternary(
     ),
     oracle=scipys("betainc"),
     domain=(0.1, 0.9),
-    doc="The regularised incomplete beta function I_z(x, y), 0 to 1; its second derivatives by x and y are NaN.",
+    doc="The regularised incomplete beta function I_z(x, y), 0 to 1; its second derivatives in x and y are NaN.",
 )
 zeta_: Any = binary(
     "zeta",
@@ -155,11 +155,11 @@ zeta_: Any = binary(
 
 @public
 def zeta(x: Any, q: Any = 1.0, /) -> Any:
-    """Hurwitz's zeta function, the sum of ``(k + q) ** -x`` over ``k`` from 0 on; Riemann's by default.
+    """Hurwitz's zeta function, the sum of ``(k + q) ** -x`` over ``k >= 0``; Riemann's by default.
 
     Args:
-        x: an array or a number; the result is infinite at 1 and NaN below. The derivative by it is NaN.
-        q: an array or a number; infinite at 0 and the negative whole numbers. Differentiable to any order.
+        x: an array or a number; the result is infinite at 1 and NaN below. The derivative with respect to it is NaN.
+        q: an array or a number; the result is infinite at 0 and negative integers. Differentiable to any order.
 
     >>> import cukern as ck
     >>> round(zeta(ck.asarray(2.0)).item(), 5)
@@ -173,11 +173,11 @@ def multigammaln(a: Any, d: int, /) -> Any:
     """The logarithm of the multivariate gamma function of dimension ``d``, for ``a`` above ``(d - 1) / 2``.
 
     Args:
-        a: an array or a number; NaN where it is not above that.
-        d: at least 1.
+        a: an array or a number; the result is NaN where ``a`` is not above that bound.
+        d: the dimension, at least 1.
 
     Raises:
-        ValueError: ``d`` is no whole number of at least 1.
+        ValueError: ``d`` is not an integer, or less than 1.
 
     >>> import cukern as ck
     >>> round(multigammaln(ck.asarray(3.0), 2).item(), 5)

@@ -1,4 +1,4 @@
-"""Arrays of places: grids, diagonals and triangles, as indices."""
+"""Arrays of indices: of grids, diagonals and triangles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class _Joined:
-    """``r_[...]`` and ``c_[...]``: slices, numbers and arrays, joined along an axis."""
+    """``r_[...]`` and ``c_[...]``: join slices, numbers and arrays along an axis."""
 
     def __init__(self, columns: bool) -> None:
         self._columns = columns
@@ -54,7 +54,7 @@ class _Joined:
 
 
 def _line(part: Any, device: Device | None) -> Array:
-    """One part: a slice as the numbers that it counts; as many as an imaginary step says, with both ends."""
+    """One part; a slice gives its numbers, and with an imaginary step that many numbers including both ends."""
     if not isinstance(part, slice):
         return asarray(part, device=device)
     start = 0 if part.start is None else part.start
@@ -64,9 +64,9 @@ def _line(part: Any, device: Device | None) -> Array:
     return arange(start, part.stop, 1 if part.step is None else part.step, device=device)
 
 
-#: Slices, numbers and arrays joined along the first axis: ``r_[1:4, 0, x]``, as ``numpy.r_``.
+#: Join slices, numbers and arrays along the first axis: ``r_[1:4, 0, x]``, as ``numpy.r_``.
 r_ = _Joined(columns=False)
-#: The same as columns of a matrix: ``c_[x, y]``, as ``numpy.c_``.
+#: Join slices, numbers and arrays as columns of a matrix: ``c_[x, y]``, as ``numpy.c_``.
 c_ = _Joined(columns=True)
 
 
@@ -77,12 +77,12 @@ def indices(
     *,
     device: Device | str | None = None,
 ) -> Any:
-    """The places of a grid: shape (axes, *dimensions), of which part i counts along axis i; int64 by default.
+    """The indices of a grid: shape (axes, *dimensions), where slice i holds the index along axis i.
 
     Args:
         dimensions: the sizes of the grid's axes.
-        dtype: that of the places.
-        sparse: whether the result is one array for each axis instead, left to broadcasting.
+        dtype: that of the indices, int64 by default.
+        sparse: whether to return one array for each axis instead, which broadcast to the grid.
         device: the current one by default.
     """
     sizes = shape_of(dimensions)
@@ -104,19 +104,19 @@ def fromfunction(
     device: Device | str | None = None,
     **options: Any,
 ) -> Any:
-    """What ``function`` makes of the coordinates of a grid: an array for each axis of ``shape``, float32."""
+    """Call ``function`` with the coordinates of a grid: one array for each axis of ``shape``."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     grid = indices(shape, wanted, device=device)
     return function(*(grid[i] for i in range(grid.shape[0])), **options)
 
 
 def diag_indices(n: int, ndim: int = 2, *, device: Device | str | None = None) -> tuple[Array, ...]:
-    """The places of the main diagonal of an array of ``ndim`` axes of ``n`` elements."""
+    """The indices of the main diagonal of an array of ``ndim`` axes of ``n`` elements."""
     return (arange(n, device=device),) * ndim
 
 
 def diag_indices_from(x: Array, /) -> tuple[Array, ...]:
-    """The places of the main diagonal of ``x``.
+    """The indices of the main diagonal of ``x``.
 
     Raises:
         ValueError: ``x`` has fewer than two axes, or axes of different sizes.
@@ -135,7 +135,7 @@ def _places(mask: npt.NDArray[Any], device: Device | str | None) -> tuple[Array,
 def tril_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
-    """The rows and columns of the places on and below the ``k``-th diagonal of ``n`` rows and ``m`` columns.
+    """The row and column indices on and below the ``k``-th diagonal of ``n`` rows and ``m`` columns.
 
     >>> [places.tolist() for places in tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
@@ -146,7 +146,7 @@ def tril_indices(
 def triu_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
-    """The rows and columns of the places on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
+    """The row and column indices on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
     return _places(~np.tri(n, m, k - 1, dtype=bool), device)
 
 
@@ -159,30 +159,30 @@ def _matrix(x: Array, name: str) -> tuple[int, int]:
 
 
 def tril_indices_from(x: Array, /, k: int = 0) -> tuple[Array, ...]:
-    """:func:`tril_indices` of a matrix of the shape of ``x``.
+    """:func:`tril_indices` for a matrix of the shape of ``x``.
 
     Raises:
-        ValueError: ``x`` has not two axes.
+        ValueError: ``x`` is not a matrix.
     """
     rows, columns = _matrix(x, "tril_indices_from")
     return tril_indices(rows, k, columns, device=x.device)
 
 
 def triu_indices_from(x: Array, /, k: int = 0) -> tuple[Array, ...]:
-    """:func:`triu_indices` of a matrix of the shape of ``x``.
+    """:func:`triu_indices` for a matrix of the shape of ``x``.
 
     Raises:
-        ValueError: ``x`` has not two axes.
+        ValueError: ``x`` is not a matrix.
     """
     rows, columns = _matrix(x, "triu_indices_from")
     return triu_indices(rows, k, columns, device=x.device)
 
 
 def ix_(*places: Any) -> tuple[Array, ...]:
-    """Integers, or a mask, for each axis, as an index of the places that any of these together name.
+    """An index of the grid spanned by a vector of integers, or a mask, for each axis.
 
     Raises:
-        ValueError: an argument has not one axis.
+        ValueError: an argument is not a vector.
     """
     home = device_of(places)
     made = []

@@ -1,4 +1,4 @@
-"""Histograms: how many elements, or how much weight, lie in each bin."""
+"""Histograms: the number of elements, or their weight, in each bin."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SHARED = 8192
 
 
 class Shape(NamedTuple):
-    """A launch that counts: threads of a block, where it counts, as the template says, elements of a block."""
+    """The geometry of counting: threads per block, the memory of the counters, elements per block."""
 
     block: int
     mode: str
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
 
 def shape_for(style: Style, n: int, bins: int) -> Shape:
-    """The launch shape for ``n`` elements by a style of device."""
+    """The geometry for ``n`` elements and a style of device."""
     if style == "serial":
         blocks = int(np.clip(n >> 16, 1, np.clip((1 << 22) // bins, 1, 16)))
         return Shape(1, "own", divide_up(n, blocks))
@@ -86,7 +86,7 @@ def _launch(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape, m
 
 
 def counted(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape | None = None) -> Array:
-    """How many elements are in each of the bins, int64; of the numbers 0 to ``bins - 1`` without edges."""
+    """The number of elements in each bin, int64; without edges, the counts of the numbers 0 to ``bins - 1``."""
     if not x.size or not bins:
         return Array._wrap(zeros(x.device, (bins,), dtypes.int64), x.device)
     shape = shape or shape_for(x.device.style, x.size, bins)
@@ -98,7 +98,7 @@ def counted(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape | 
 
 
 def _weighed(x: Array, edges: Array | None, bins: int, rule: str, weights: Array) -> Array:
-    """The weights added up in each bin in the order of the elements, in float64 or an integer dtype."""
+    """The sums of weights in each bin, in the order of the elements, in float64 or an integer dtype."""
     places = allocate(x.device, (x.size,), dtypes.int64)
     if x.size:
         block, piece = (1, 16384) if x.device.style == "serial" else (256, 2048)
@@ -122,10 +122,10 @@ def _spaced(k: Any, low: Any, high: Any, bins: Any) -> Any:
 
 
 def _outer(name: str, x: Array, range: Any) -> tuple[Any, Any]:
-    """The ends of the first and the last bin, 0-d arrays.
+    """The outer edges of the first and the last bin, as 0-d arrays.
 
     Raises:
-        ValueError: they are no range, as far as the host knows them.
+        ValueError: they are not a range, as far as the host knows them.
     """
     if range is None and x.size:
         low, high = min(x), max(x)
@@ -136,7 +136,7 @@ def _outer(name: str, x: Array, range: Any) -> tuple[Any, Any]:
             asarray(end, dtypes.float64, x.device) for end in ((0.0, 1.0) if range is None else range)
         )
     given = range is not None
-    with tape.stop_recording():  # they are looked at
+    with tape.stop_recording():  # only to check the values
         ends = (float(range[0]), float(range[1])) if given else (low.item(), high.item())
     if ends[0] > ends[1]:
         raise ValueError(f"{name}: range: expected the smaller end first, got {range}")
@@ -146,7 +146,7 @@ def _outer(name: str, x: Array, range: Any) -> tuple[Any, Any]:
 
 
 def _even(name: str, x: Array, bins: int, range: Any) -> Array:
-    """The edges of ``bins`` bins of one width."""
+    """The edges of ``bins`` bins of equal width."""
     dtype = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float64
     low, high = _outer(name, x, range)
     k = arange(bins + 1, dtype=dtypes.float64, device=x.device)
@@ -157,7 +157,7 @@ def _even(name: str, x: Array, bins: int, range: Any) -> Array:
 
 
 def _shown(edges: Array, rule: str, x: Array) -> Array:
-    """Edges as they are returned: even ones of integers in the default dtype, where float64 has told them apart."""
+    """The edges to return: equidistant ones of integers in the default dtype instead of float64."""
     if rule != "even" or x.dtype in dtypes.FLOATS:
         return edges
     return astype(edges, dtypes.get_default_dtype(), copy=False)
@@ -183,7 +183,7 @@ def _doane(x: Array, spread: float) -> float:
     return spread / (1 + math.log2(n) + math.log2(1 + skew / error))
 
 
-#: The width of bins by the size and the spread of a sample, by NumPy's names.
+#: The rules for the width of bins, from the size and the spread of a sample, by NumPy's names.
 _WIDTHS: dict[str, Callable[[Array, float], float]] = {
     "sqrt": lambda x, spread: spread / math.sqrt(x.size),
     "sturges": _sturges,
@@ -198,7 +198,7 @@ _WIDTHS: dict[str, Callable[[Array, float], float]] = {
 
 
 def _estimated(name: str, x: Array, rule: str, range: Any, weights: Any) -> int:
-    """The number of bins by a rule; read back from the device, which this waits for."""
+    """The number of bins by a rule; waits for the device."""
     if rule not in _WIDTHS:
         raise ValueError(f"{name}: bins: expected one of {', '.join(_WIDTHS)}, got {rule!r}")
     if weights is not None:
@@ -238,7 +238,7 @@ def _edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Ar
 
 
 def _sample(name: str, x: Array, weights: Any) -> tuple[Array, Array | None]:
-    """Data and weights along one axis; bools as numbers."""
+    """Data and weights as vectors; bools as numbers."""
     x = require_array(x, name)
     flat = reshape(astype(x, dtypes.uint8) if x.dtype == dtypes.bool_ else x, (-1,))
     if weights is None:
@@ -260,24 +260,25 @@ def histogram_bin_edges(x: Array, /, bins: Any = 10, range: Any = None, weights:
 def histogram(
     x: Array, /, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
 ) -> tuple[Array, Array]:
-    """How many elements lie in each bin, the first edge of which is part of it; as ``numpy.histogram``.
+    """The number of elements in each bin, as ``numpy.histogram``; bins contain their lower edge.
 
     Args:
         x: any array; NaN is in no bin.
-        bins: how many, of one width; or their edges in ascending order, (bins + 1,); or the name of a rule for
-            their number, for which a GPU is waited for: ``"auto"``, ``"fd"``, ``"doane"``, ``"scott"``, ``"rice"``,
+        bins: the number of bins of equal width; or their edges in ascending order, (bins + 1,); or the name of a rule
+            for their number, which waits for the device: ``"auto"``, ``"fd"``, ``"doane"``, ``"scott"``, ``"rice"``,
             ``"sturges"`` or ``"sqrt"``.
-        range: the ends of the first and the last bin; by default the extremes of ``x``.
-        density: whether the result is divided so that its integral is 1, in the dtype of the edges.
-        weights: what each element counts, of the shape of ``x``; differentiable, as are edges by the extremes of ``x``
-            and by ``range``.
+        range: the outer edges of the first and the last bin; by default the extremes of ``x``.
+        density: whether to divide the result so that its integral is 1, in the dtype of the edges.
+        weights: the weight of each element, of the shape of ``x``; the result is differentiable with respect to it, and
+            the edges with respect to ``range`` or the extremes of ``x``.
 
     Returns:
-        (bins,), int64 or the dtype of the weights; and the edges, (bins + 1,). The last bin has both its edges.
+        The counts, (bins,), in int64 or the dtype of the weights; and the edges, (bins + 1,). The last bin also
+        contains its upper edge.
 
     Raises:
-        TypeError: ``bins`` is no integer.
-        ValueError: ``bins`` or ``range`` is none; where it depends on values, those on a GPU are not looked at.
+        TypeError: ``bins`` is not an integer, a name or edges.
+        ValueError: ``bins`` or ``range`` is invalid; values on a GPU are not checked.
 
     >>> import cukern as ck
     >>> ck.histogram(ck.asarray([1, 2, 1, 4]), [1, 2, 3, 4])[0].tolist()
@@ -305,21 +306,21 @@ def histogram(
 def histogram2d(
     x: Array, y: Array, /, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
 ) -> tuple[Array, Array, Array]:
-    """How many points lie in each cell of a grid, as ``numpy.histogram2d``.
+    """The number of points in each cell of a grid, as ``numpy.histogram2d``.
 
     Args:
         x: the points' first coordinates, (n,).
-        y: the second ones, (n,).
-        bins: for both coordinates, or a pair: how many, of one width, or edges in ascending order.
-        range: a pair of the ends of each coordinate; by default the extremes.
-        density: whether the result is divided so that its integral is 1.
-        weights: what each point counts, (n,); differentiable.
+        y: the points' second coordinates, (n,).
+        bins: for both coordinates, or a pair: the number of bins of equal width, or edges in ascending order.
+        range: a pair of the outer edges of each coordinate; by default the extremes.
+        density: whether to divide the result so that its integral is 1.
+        weights: the weight of each point, (n,); differentiable.
 
     Returns:
-        (x bins, y bins) in the floating dtype of the weights, else of the data; the edges of x, and of y.
+        The counts, (x bins, y bins), in the floating dtype of the weights, else of the data; the edges of x, and of y.
 
     Raises:
-        ValueError: shapes that do not fit; ``bins`` or ``range`` is none.
+        ValueError: the shapes do not fit, or ``bins`` or ``range`` is invalid.
 
     >>> import cukern as ck
     >>> ck.histogram2d(ck.asarray([0.0, 1.0]), ck.asarray([0.0, 1.0]), 2)[0].tolist()
@@ -345,7 +346,7 @@ def histogram2d(
     with tape.stop_recording():
         assert inside is not None and place is not None
         shape = tuple(one.size - 1 for one in edges)
-        # What is outside of all is counted in a cell of its own.
+        # Points outside the grid are counted in an additional cell.
         place = where(inside, place, math.prod(shape))
     counts = bincount(place, columns[0][1], minlength=math.prod(shape) + 1)[:-1]
     result = counts.dtype if counts.dtype in dtypes.FLOATS else dtypes.float_of(x.dtype, y.dtype)
@@ -360,19 +361,19 @@ def histogram2d(
 def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
     """How often each of the numbers 0, 1, 2, ... occurs.
 
-    The largest is read back from the device, which this waits for.
+    Waits for the device, to read the largest number.
 
     Args:
-        x: integers along one axis, none negative.
-        weights: what each element counts, of the shape of ``x``; differentiable.
-        minlength: how many numbers the result has at least.
+        x: a vector of non-negative integers.
+        weights: the weight of each element, of the shape of ``x``; differentiable.
+        minlength: the minimum size of the result.
 
     Returns:
-        int64; with weights, their floating dtype, the default one for integers. They are added up in float64.
+        int64; with weights, their floating dtype, the default one for integers. Weights are added in float64.
 
     Raises:
         TypeError: ``x`` is not of integers.
-        ValueError: ``x`` has other axes or a negative number, or there are not as many weights.
+        ValueError: ``x`` is not a vector or has a negative number, or the number of weights is wrong.
 
     >>> import cukern as ck
     >>> ck.bincount(ck.asarray([1, 3, 1])).tolist()
@@ -401,18 +402,18 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
 
 @public
 def digitize(x: Any, /, bins: Any, right: bool = False) -> Array:
-    """The number of the bin that each element is in: ``bins[i - 1] <= x < bins[i]``.
+    """The index ``i`` of the bin of each element: ``bins[i - 1] <= x < bins[i]``.
 
     Args:
         x: any array.
-        bins: the edges in ascending or in descending order; those on a GPU are not looked at.
-        right: whether the upper edge is part of a bin, not the lower.
+        bins: the edges in ascending or in descending order; arrays on a GPU are not checked.
+        right: whether bins contain their upper edge instead of the lower one.
 
     Returns:
-        int64, of the shape of ``x``: 0 before the first edge, the number of edges behind the last.
+        int64, of the shape of ``x``: 0 before the first edge, the number of edges after the last.
 
     Raises:
-        ValueError: ``bins`` has several axes, or is in no order.
+        ValueError: ``bins`` is not a vector, or not monotonic.
 
     >>> import cukern as ck
     >>> ck.digitize(ck.asarray([0.2, 6.4, 3.0]), [0.0, 1.0, 2.5, 4.0]).tolist()

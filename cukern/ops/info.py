@@ -1,4 +1,4 @@
-"""What the namespace can do, asked by its user: dtypes, devices, and shapes broadcast."""
+"""Information about dtypes, shapes, memory and the namespace."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class FloatInfo:
     """The limits of a floating dtype.
 
     Attributes:
-        bits: how many an element has.
+        bits: the number of bits.
         eps: the distance from 1 to the next number.
         max: the largest number.
-        min: the smallest, below 0.
-        smallest_normal: the smallest number above 0 with full precision.
+        min: the smallest number, ``-max``.
+        smallest_normal: the smallest positive number with full precision.
         dtype: the dtype.
     """
 
@@ -91,7 +91,7 @@ def _dtype_of(value: Any, argument: str) -> DType:
 
 
 def finfo(type: Any, /) -> FloatInfo:
-    """The limits of a floating dtype, or of that of an array.
+    """The limits of a floating dtype, or of the dtype of an array.
 
     Raises:
         ValueError: the dtype is not floating.
@@ -108,10 +108,10 @@ def finfo(type: Any, /) -> FloatInfo:
 
 
 def iinfo(type: Any, /) -> IntegerInfo:
-    """The limits of an integer dtype, or of that of an array.
+    """The limits of an integer dtype, or of the dtype of an array.
 
     Raises:
-        ValueError: the dtype is not an integer's.
+        ValueError: the dtype is not an integer dtype.
     """
     dtype = _dtype_of(type, "type")
     if dtypes.info(dtype).kind not in "iu":
@@ -153,7 +153,7 @@ def promote_types(type1: Any, type2: Any, /) -> DType:
 
 
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether promotion takes a dtype, or that of an array, to another: int64 to float32, too.
+    """Whether promotion turns a dtype, or that of an array, into another, such as int64 into float32.
 
     >>> can_cast("int8", "int16"), can_cast("float64", "float32")
     (True, False)
@@ -163,10 +163,10 @@ def can_cast(from_: Any, to: Any) -> bool:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that shapes broadcast to.
+    """The shape to which shapes broadcast.
 
     Raises:
-        ValueError: they do not.
+        ValueError: they do not broadcast.
 
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
@@ -179,12 +179,12 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def shape(x: Any, /) -> tuple[int, ...]:
-    """The shape of an array, or of what would become one."""
+    """The shape of an array, or of a value converted to one."""
     return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
 
 
 def ndim(x: Any, /) -> int:
-    """The number of axes of an array, or of what would become one."""
+    """The number of axes of an array, or of a value converted to one."""
     return len(shape(x))
 
 
@@ -195,7 +195,7 @@ def size(x: Any, /, axis: int | None = None) -> int:
 
 
 def isscalar(element: Any) -> bool:
-    """Whether ``element`` is a number or a string, of Python's or of NumPy's; an array without axes is none.
+    """Whether ``element`` is a Python or NumPy number or string; 0-d arrays are not scalars.
 
     >>> import cukern as ck
     >>> isscalar(3.0), isscalar(ck.asarray(3.0))
@@ -205,20 +205,20 @@ def isscalar(element: Any) -> bool:
 
 
 def may_share_memory(x: Any, y: Any, /) -> bool:
-    """Whether the memory that two arrays span overlaps; quick, and true of some that share no element.
+    """Whether the address ranges of two arrays overlap; fast, and true for some arrays that share no element.
 
     Args:
-        x: an array, of cukern's or of another library.
+        x: an array of cukern or of another library.
         y: likewise.
 
     Raises:
-        TypeError: an argument is no array.
+        TypeError: an argument is not an array.
     """
     return _overlap("may_share_memory", x, y)
 
 
 def shares_memory(x: Any, y: Any, /) -> bool:
-    """Whether two arrays have an element in common, as a view has with its source. See :func:`may_share_memory`.
+    """Whether two arrays share an element, as a view and its base do. See :func:`may_share_memory`.
 
     >>> import cukern as ck
     >>> x = ck.zeros(4)
@@ -229,10 +229,10 @@ def shares_memory(x: Any, y: Any, /) -> bool:
 
 
 def _overlap(name: str, x: Any, y: Any) -> bool:
-    """What the function ``name`` of the arrays' library says of their memory; on two devices they share none."""
+    """The result of the function ``name`` of the arrays' library; False for arrays on two devices."""
     arrays = []
     for argument, value in (("x", x), ("y", y)):
-        # NumPy reads arrays of other libraries where they are; a number or a list has no memory to share.
+        # NumPy reads other libraries' arrays in place; numbers and lists have no memory to share.
         if not isinstance(value, (Array, np.ndarray)) and not is_foreign(value):
             raise TypeError(f"{name}: {argument}: expected an array, got {type(value).__name__}")
         arrays.append(value if isinstance(value, (Array, np.ndarray)) else asarray(value))
@@ -249,14 +249,14 @@ def _overlap(name: str, x: Any, y: Any) -> bool:
 
 
 class NamespaceInfo:
-    """What the Array API standard asks of a namespace, of version 2025.12."""
+    """The inspection API of the Array API standard, version 2025.12."""
 
     def capabilities(self) -> dict[str, bool | int | None]:
-        """Boolean indices and shapes that depend on data work; arrays have 64 axes at most."""
+        """Boolean indices and data-dependent shapes are supported; arrays have at most 64 axes."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
-        """The device that arrays are made on where none is named."""
+        """The device on which arrays are made by default."""
         return current()
 
     def default_dtypes(self, *, device: Device | str | None = None) -> dict[str, DType]:
@@ -270,19 +270,19 @@ class NamespaceInfo:
     def dtypes(
         self, *, device: Device | str | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, DType]:
-        """The standard's dtypes of a kind, or all, by name; :mod:`cukern.dtypes` has the halves too."""
+        """The standard's dtypes by name, all or those of a kind; half types are not part of the standard."""
         if device is not None:
             Device(device)
         standard = [d for d in dtypes.ALL if d not in dtypes.NARROW]
         return {dtypes.info(d).name: d for d in standard if kind is None or isdtype(d, kind)}
 
     def devices(self) -> tuple[Device, ...]:
-        """Every device there is."""
+        """All devices."""
         return tuple(devices())
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """What the namespace can do.
+    """The inspection API of the namespace.
 
     >>> sorted(__array_namespace_info__().dtypes(kind="real floating"))
     ['float32', 'float64']

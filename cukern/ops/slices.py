@@ -1,4 +1,4 @@
-"""Functions of slices and windows, elements chosen by conditions, diagonals written."""
+"""Functions of slices and windows, selection by conditions, and writes to diagonals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["apply_along_axis", "fill_diagonal", "select", "sliding_window_view"]
 
 @public
 def apply_along_axis(func1d: Callable[..., Any], axis: int, x: Array, /, *args: Any, **options: Any) -> Array:
-    """The results of a function of each of the vectors along an axis, one call each; differentiable as it is.
+    """Call a function with each vector along an axis, and stack the results; differentiable if the function is.
 
     Args:
         func1d: takes a vector, and ``args`` and ``options``; returns an array or a number.
@@ -40,7 +40,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, x: Array, /, *args: 
         x: any array.
 
     Returns:
-        An array with the axes of the results in the place of ``axis``.
+        An array in which the axes of the results replace ``axis``.
 
     Raises:
         AxisError: there is no such axis.
@@ -68,16 +68,16 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, x: Array, /, *args: 
 
 @public
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
-    """Of several arrays, each element of the first whose condition is true there, else ``default``.
+    """For each element, choose the first of several arrays whose condition is true there, else ``default``.
 
     Args:
         condlist: bool arrays.
-        choicelist: as many arrays or numbers; all broadcast.
+        choicelist: an array or a number for each condition; all broadcast.
         default: an array or a number.
 
     Raises:
         TypeError: a condition is not bool.
-        ValueError: there is no condition, or not as many choices.
+        ValueError: there is no condition, or the number of choices differs.
 
     >>> import cukern as ck
     >>> x = ck.arange(4)
@@ -112,16 +112,16 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @public
 def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
-    """Write ``val`` to the main diagonal of ``x``, in place: where all indices are the same.
+    """Write ``val`` to the main diagonal of ``x``, in place.
 
     Args:
-        x: at least two axes; more than two are of one size.
-        val: a number, or an array whose elements are written in turn, again from the first when they end.
-        wrap: whether the diagonal of a tall matrix goes on below, after an empty row.
+        x: an array with at least two axes; more than two must have the same size.
+        val: a number, or an array whose elements are repeated cyclically.
+        wrap: whether the diagonal of a tall matrix continues below, after an empty row.
 
     Raises:
         GradientError: a tape tracks ``x``.
-        ValueError: ``x`` has fewer axes, or more of different sizes; ``val`` has no element.
+        ValueError: ``x`` has too few axes, or more than two of different sizes; ``val`` has no element.
 
     >>> import cukern as ck
     >>> x = ck.zeros((2, 2))
@@ -143,7 +143,7 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
 
 
 def _in_turn(x: Array, val: Any, count: int) -> Any:
-    """A number, or ``count`` elements of an array, again from the first when they end, beside ``x``."""
+    """A number, or ``count`` elements of an array on the device of ``x``, repeated cyclically."""
     value = asarray(val, device=x.device)
     if not value.size:
         raise ValueError(f"fill_diagonal: val: expected at least one element, got shape {value.shape}")
@@ -153,12 +153,12 @@ def _in_turn(x: Array, val: Any, count: int) -> Any:
 @public
 @on_device
 def sliding_window_view(x: Array, window_shape: Any, axis: Any = None) -> Array:
-    """A view of all windows of a shape that slide over axes, their elements along new last axes; not to be written.
+    """A read-only view of all windows that slide along axes, with the windows' elements along new last axes.
 
     Args:
         x: any array.
         window_shape: the sizes of the windows.
-        axis: the axes that they slide along; all when None.
+        axis: the axes along which they slide; all when None.
 
     Raises:
         AxisError: there is no such axis.
@@ -193,7 +193,7 @@ def sliding_window_view(x: Array, window_shape: Any, axis: Any = None) -> Array:
 
 
 def _unslid(g: Array, shape: tuple[int, ...], axes: Sequence[int], sizes: tuple[int, ...]) -> Array:
-    """The sums of what windows hold of each element."""
+    """For each element, the sum of its cotangents in all windows."""
     count = math.prod(shape)
     with tape.stop_recording():
         numbers = reshape(arange(count, dtype=dtypes.int64, device=g.device), shape)

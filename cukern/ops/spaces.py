@@ -1,4 +1,4 @@
-"""Numbers evenly spaced between ends, which may be arrays: by their differences, their powers or their ratios."""
+"""linspace, logspace and geomspace, between ends that may be arrays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _count(num: Any) -> int:
 def _target(
     ends: Sequence[Any], dtype: npt.DTypeLike | None, device: Device | str | None
 ) -> tuple[dtypes.DType, Device]:
-    """The dtype and device of the result: by default of the arrays among the ends."""
+    """The dtype and device of the result: by default those of the arrays among the ends."""
     beside = device_of(ends)
     where = Device(device) if device is not None else beside or current()
     if dtype is not None:
@@ -48,7 +48,7 @@ def _target(
 
 
 def _listed(end: Any) -> Any:
-    """An end, a list that holds arrays as the array that it is."""
+    """An end; a list that contains arrays is stacked to one array."""
     return asarray(end) if isinstance(end, (list, tuple)) and holds_array(end) else end
 
 
@@ -65,7 +65,7 @@ def _spaced(
     axis: int,
     between: Callable[..., Array],
 ) -> Array:
-    """What ``between`` makes of ends in float64, the numbers 0, 1, ... and the last number, along an axis."""
+    """The result of ``between`` for ends in float64, the numbers 0, 1, ... along an axis, and the last number."""
     wide = [float(end) if _is_number(end) else asarray(end, dtypes.float64, where) for end in ends]
     last = float(max(num - endpoint, 1))
     ndim = max(end.ndim for end in wide if isinstance(end, Array))
@@ -102,18 +102,18 @@ def linspace(
     retstep: bool = False,
     axis: int = 0,
 ) -> Any:
-    """``num`` evenly spaced numbers from ``start`` to ``stop``; differentiable by both.
+    """``num`` evenly spaced numbers from ``start`` to ``stop``; differentiable with respect to both.
 
     Args:
         start: a number or an array.
         stop: a number or an array, which broadcasts with ``start``.
-        num: how many.
-        dtype: of the result; by default the floating dtype of arrays among the ends, else float32. Integers are
-            rounded down.
-        device: of the result; by default that of arrays among the ends, else the current one.
+        num: the number of numbers.
+        dtype: that of the result; by default the floating dtype of arrays among the ends, else the default one.
+            Integers are rounded down.
+        device: that of the result; by default that of arrays among the ends, else the current one.
         endpoint: whether ``stop`` is the last number.
-        retstep: whether the distance of two neighbours is returned as well: a float, or an array where an end is one.
-        axis: where the axis of the ``num`` numbers stands in the result; the others are those of the ends.
+        retstep: whether to return the spacing as well: a float, or an array if an end is one.
+        axis: the position of the numbers' axis in the result; the other axes are those of the ends.
 
     Raises:
         ValueError: ``num`` is negative, or the ends do not broadcast.
@@ -126,7 +126,7 @@ def linspace(
     wanted, there = _target(ends, dtype, device)
     if device_of(ends) is None:
         kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
-        of_numbers: Any = np.linspace  # whose overloads know no such arguments
+        of_numbers: Any = np.linspace  # its overloads lack these arguments
         made, step = of_numbers(*ends, count, endpoint, True, kind, axis)
         samples = asarray(made.astype(wanted), device=there)
         return (samples, step if np.ndim(step) == 0 else asarray(step, device=there)) if retstep else samples
@@ -150,10 +150,10 @@ def logspace(
     device: Device | str | None = None,
     axis: int = 0,
 ) -> Array:
-    """``num`` numbers from ``base**start`` to ``base**stop``, their exponents evenly spaced.
+    """``num`` numbers from ``base**start`` to ``base**stop``, with evenly spaced exponents.
 
-    The ends and ``base`` are numbers or arrays, which broadcast, and it is differentiable by them; the other arguments
-    and the errors are those of :func:`linspace`.
+    The ends and ``base`` are numbers or arrays, which broadcast; differentiable with respect to them. The other
+    arguments and the errors are those of :func:`linspace`.
 
     >>> import cukern as ck
     >>> ck.logspace(0, 2, 3).tolist()
@@ -178,10 +178,10 @@ def geomspace(
     device: Device | str | None = None,
     axis: int = 0,
 ) -> Array:
-    """``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before it.
+    """``num`` numbers from ``start`` to ``stop`` with a constant ratio.
 
-    The arguments and errors are those of :func:`linspace`. The ends have the same sign; those of an array on a GPU are
-    not looked at, and give NaN where they have not.
+    The arguments and errors are those of :func:`linspace`. The ends must have the same sign; arrays on a GPU are not
+    checked, and give NaN otherwise.
 
     Raises:
         ValueError: an end is 0.

@@ -43,13 +43,13 @@ __all__ = ["corrcoef", "cov", "median", "nanmedian", "nanpercentile", "nanquanti
 
 
 class Method(NamedTuple):
-    """How a quantile is found in a sorted sample.
+    """How to find a quantile in a sorted sample.
 
     Attributes:
-        place: the place of the quantile ``q`` among ``n`` sorted elements, counted from 0; between two elements
-            where it is no integer.
-        share: of the distance to the next element, what is taken at such a fraction; None where ``place`` always
-            is an integer, so that the result is an element.
+        place: the index of the quantile ``q`` among ``n`` sorted elements, counted from 0; a fraction lies between
+            two elements.
+        share: the weight of the next element for such a fraction; None if ``place`` is always an integer, so that
+            the result is an element.
     """
 
     place: Callable[[Any, Any], Any]
@@ -86,7 +86,7 @@ _METHODS = {
 
 @fuse(static=("method",))
 def _places(q: Any, n: Any, last: Any, method: str) -> Any:
-    """The places of the elements below and above each quantile, and the share of the upper one."""
+    """The indices of the elements below and above each quantile, and the weight of the upper one."""
     row = _METHODS[method]
     place = row.place(n, q)
     below = floor(place)
@@ -96,11 +96,11 @@ def _places(q: Any, n: Any, last: Any, method: str) -> Any:
 
 @fuse(static=("acc", "result"))
 def _between(a: Any, b: Any, t: Any, acc: DType, result: DType) -> Any:
-    """The point a share ``t`` of the way from ``a`` to ``b``, exact at both ends."""
+    """Linear interpolation from ``a`` to ``b`` at the fraction ``t``, exact at both ends."""
     low, high, share = astype(a, acc), astype(b, acc), astype(t, acc)
     distance = high - low
     near = where(share < 0.5, low + distance * share, high - distance * (1 - share))
-    # At an element itself the derivative by the share is the distance to the next.
+    # At an element itself, the derivative with respect to the fraction is the distance to the next element.
     far = where(share == 0, low, low * (1 - share) + high * share)
     return astype(where(isfinite(distance), near, far), result)
 
@@ -111,9 +111,9 @@ def _middle(a: Any, b: Any, acc: DType, result: DType) -> Any:
 
 
 class _Sample:
-    """The elements over axes in order, as rows: NaN last.
+    """The sorted elements over axes, as rows, NaN last.
 
-    Where a tape tracks them only the places are sorted, so that what is picked is all that has a derivative.
+    If a tape tracks them, only their indices are sorted, and the derivative goes through the picked elements.
     """
 
     def __init__(self, name: str, x: Array, axis: Axis) -> None:
@@ -127,24 +127,24 @@ class _Sample:
 
     @cached_property
     def order(self) -> Array:
-        """The rows in order, or the places of their elements where a tape tracks them."""
+        """The sorted rows, or the indices that sort them if a tape tracks the elements."""
         return argsort(self.rows) if self.tracked else sort(self.rows)
 
     def pick(self, places: Array) -> Array:
-        """The elements at places (..., count) of the order, count of each row."""
+        """The elements of each row at sorted positions (..., count)."""
         found = take_along_axis(self.order, places, axis=-1)
         return take_along_axis(self.rows, found, axis=-1) if self.tracked else found
 
     def at(self, place: int) -> Array:
-        """The element of each row at a place of the order, (..., 1)."""
+        """The element of each row at a sorted position, (..., 1)."""
         places = full((1,) * len(self.sizes) + (1,), place, dtypes.int64, self.rows.device)
         return self.pick(places)
 
     def middle(self) -> tuple[Array, Array]:
-        """The two elements in the middle of each row, (..., 1), one of them NaN where the row has one."""
+        """The two middle elements of each row, (..., 1), of which one is NaN if the row contains NaN."""
         place = self.n // 2
         if not self.tracked and self.rows.device.addressable and not dtypes.info(self.rows.dtype).extension:
-            # NumPy's selection of one place takes a fraction of the time of sorting.
+            # Selecting by NumPy's partition is faster than sorting.
             parts = np.split(np.partition(self.rows._data, place, axis=-1), [place], axis=-1)
             low = (parts[0] if self.n % 2 == 0 else parts[1][..., :1]).max(-1, keepdims=True)
             high = parts[1][..., :1]
@@ -155,12 +155,12 @@ class _Sample:
         return low, self.unless_nan(self.at(place))
 
     def counts(self) -> Array:
-        """How many elements of each row are not NaN, (..., 1)."""
+        """The number of elements of each row that are not NaN, (..., 1)."""
         with tape.stop_recording():
             return sum(astype(logical_not(isnan(self.rows)), dtypes.int64), -1, keepdims=True)
 
     def unless_nan(self, made: Array) -> Array:
-        """``made`` (..., count), NaN for the rows that have one."""
+        """``made`` (..., count), replaced by NaN for rows that contain NaN."""
         if self.rows.dtype not in dtypes.FLOATS:
             return made
         with tape.stop_recording():
@@ -174,7 +174,7 @@ class _Sample:
 
 
 def _dtypes(x: Array, q: Any = None) -> tuple[DType, DType]:
-    """What a mean of elements is computed in, and its dtype."""
+    """The dtype in which a mean of elements is computed, and that of the result."""
     more = [q.dtype] if isinstance(q, Array) and q.dtype in dtypes.FLOATS else []
     result = dtypes.float_of(x.dtype, *more)
     return dtypes.info(result).acc if x.dtype in dtypes.FLOATS else dtypes.float64, result
@@ -202,15 +202,15 @@ def _around_middle(counts: Any) -> Any:
 
 @public
 def median(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The middle of the elements in order over axes, or the mean of the two in the middle; differentiable.
+    """The median over axes: the middle of the sorted elements, or the mean of the two middle ones; differentiable.
 
     Args:
-        x: any array; of integers the result has the default floating dtype.
+        x: any array; for integers the result has the default floating dtype.
         axis: the axis or axes; all by default.
         keepdims: whether the axes stay, with size 1.
 
     Returns:
-        NaN where there is a NaN, or nothing.
+        The median; NaN if an element is NaN or there are no elements.
 
     Raises:
         AxisError: an axis is out of range.
@@ -224,15 +224,15 @@ def median(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 @public
 def nanmedian(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The :func:`median` of what is not NaN; NaN where there is nothing else."""
+    """The :func:`median` of the elements that are not NaN; NaN if there are none."""
     return _median("nanmedian", x, axis, bool(keepdims), True)
 
 
 def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:
-    """``q`` as float64 shares of 1 on the device of ``x``.
+    """``q`` divided by ``whole``, as float64 on the device of ``x``.
 
     Raises:
-        ValueError: there are more than two axes, or a number out of range that the host knows.
+        ValueError: there are more than two axes, or a number in host memory is out of range.
     """
     listed = isinstance(q, (list, tuple)) and holds_array(q)
     given = asarray(q) if listed else q if isinstance(q, Array) else np.asarray(q, np.float64)
@@ -286,7 +286,7 @@ def _quantile(
 
 
 def _weighted_places(name: str, sample: _Sample, x: Array, weights: Array, q: Array, method: str) -> Array:
-    """Where the weights of the elements in order first add up to a share ``q`` of all of them."""
+    """The first sorted positions at which the cumulative weights reach the fraction ``q`` of the total."""
     if method != "inverted_cdf":
         raise ValueError(f"{name}: method: expected 'inverted_cdf' with weights, got {method!r}")
     weights = require_array(weights, name, "weights", x)
@@ -304,7 +304,7 @@ def _weighted_places(name: str, sample: _Sample, x: Array, weights: Array, q: Ar
         order = argsort(sample.rows)
         total = cumulative_sum(take_along_axis(rows, order, axis=-1), axis=-1)
         below = total / total[..., -1:]
-        # An element without weight is never chosen.
+        # Elements with weight 0 are never chosen.
         return sum(_before(expand_dims(below, -2), expand_dims(q, -1)), -1, dtype=dtypes.int64)
 
 
@@ -324,19 +324,19 @@ def quantile(
     keepdims: bool = False,
     weights: Array | None = None,
 ) -> Array:
-    """The quantiles of the elements over axes, as ``numpy.quantile``; differentiable by ``x`` and ``q``.
+    """The quantiles over axes, as ``numpy.quantile``; differentiable with respect to ``x`` and ``q``.
 
     Args:
-        x: any array; what lies between integers has the default floating dtype.
-        q: numbers from 0 to 1, at most two axes. Those of an array on a GPU are not looked at.
+        x: any array; interpolated integers have the default floating dtype.
+        q: numbers from 0 to 1, at most two axes. Arrays on a GPU are not checked.
         axis: the axis or axes; all by default.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, or another of NumPy's names.
         keepdims: whether the axes stay, with size 1.
-        weights: how often each element counts, of the shape of ``x`` or of its axes, for the method
-            ``"inverted_cdf"``; a constant.
+        weights: the weight of each element, of the shape of ``x`` or of ``axis``, for the method
+            ``"inverted_cdf"``; a constant to tapes.
 
     Returns:
-        The axes of ``q``, then those of ``x`` that remain; NaN where there is a NaN.
+        An array with the axes of ``q``, followed by the remaining axes of ``x``; NaN if an element is NaN.
 
     Raises:
         AxisError: an axis is out of range.
@@ -362,7 +362,7 @@ def percentile(
     keepdims: bool = False,
     weights: Array | None = None,
 ) -> Array:
-    """The :func:`quantile` of ``q`` hundredths."""
+    """The percentiles over axes: :func:`quantile` of ``q / 100``."""
     return _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False, weights)
 
 
@@ -370,7 +370,7 @@ def percentile(
 def nanquantile(
     x: Array, /, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
-    """The :func:`quantile` of what is not NaN; NaN where there is nothing else."""
+    """The :func:`quantile` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True)
 
 
@@ -378,12 +378,12 @@ def nanquantile(
 def nanpercentile(
     x: Array, /, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
-    """The :func:`quantile` of ``q`` hundredths of what is not NaN; NaN where there is nothing else."""
+    """The :func:`percentile` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True)
 
 
 def _weights(name: str, weights: Any, x: Array, kind: str) -> Array:
-    """The weights of the observations, one axis as long as the rows of ``x``; values are checked on the host."""
+    """The weights of the observations, a vector as long as the rows of ``x``; values are checked on the host."""
     made = asarray(weights, device=x.device)
     if made.ndim > 1 or made.shape != x.shape[1:]:
         raise RuntimeError(f"{name}: {kind}: expected shape {x.shape[1:]}, got {made.shape}")
@@ -397,7 +397,7 @@ def _weights(name: str, weights: Any, x: Array, kind: str) -> Array:
 
 
 def _variables(x: Array, y: Any, rowvar: bool, dtype: DType) -> Array:
-    """The variables of both as the rows of one array."""
+    """The variables of ``x`` and ``y`` as the rows of one array."""
     rows = []
     for one in (x,) if y is None else (x, y):
         matrix = one if one.ndim == 2 else reshape(one, (1, -1))
@@ -408,7 +408,7 @@ def _variables(x: Array, y: Any, rowvar: bool, dtype: DType) -> Array:
 
 
 def _freedom(weights: Array | None, aweights: Array | None, n: int, ddof: int) -> Any:
-    """What the sum of products is divided by."""
+    """The divisor of the sum of products."""
     if weights is None:
         return float(n - ddof if n > ddof else 0)
     total = sum(weights)
@@ -466,23 +466,23 @@ def cov(
     """The covariance matrix of variables, as ``numpy.cov``; differentiable.
 
     Args:
-        x: a variable in each row, an observation in each column; or one variable.
-        y: more variables, of the same form.
-        rowvar: False when columns are variables, and rows observations.
-        bias: whether sums are divided by the number of observations, not by one less.
-        ddof: by how much less, whatever ``bias`` says.
-        fweights: how often each observation counts, integers.
-        aweights: how much each observation weighs.
-        dtype: of the result; by default that of floats, the default one for integers.
+        x: a matrix with a variable in each row and an observation in each column, or a vector of one variable.
+        y: more variables, in the same form.
+        rowvar: False if columns are variables, and rows observations.
+        bias: whether to divide by the number of observations ``n`` instead of ``n - 1``.
+        ddof: divide by ``n - ddof``; overrides ``bias``.
+        fweights: integers, how often each observation occurs.
+        aweights: the weight of each observation.
+        dtype: that of the result; by default that of floats, the default one for integers.
 
     Returns:
-        (variables, variables), without axes for one variable.
+        Shape (variables, variables), or 0-d for one variable.
 
     Raises:
-        RuntimeError: there are not as many weights as observations.
-        TypeError: ``fweights`` are no integers.
-        ValueError: ``x`` or ``y`` has more than two axes, ``ddof`` is no integer, or a weight is negative;
-            the values of weights on a GPU are not looked at.
+        RuntimeError: the number of weights is not that of the observations.
+        TypeError: ``fweights`` are not integers.
+        ValueError: ``x`` or ``y`` has more than two axes, ``ddof`` is not an integer, or a weight is negative
+            (weights on a GPU are not checked).
 
     >>> import cukern as ck
     >>> ck.cov(ck.asarray([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
@@ -502,7 +502,7 @@ def _correlations(c: Any, rows: Any, columns: Any) -> Any:
 
 @public
 def corrcoef(x: Array, /, y: Any = None, rowvar: bool = True, *, dtype: npt.DTypeLike | None = None) -> Array:
-    """The correlation coefficients of variables, from -1 to 1; differentiable. Arguments as :func:`cov`."""
+    """The correlation coefficients of variables, from -1 to 1; differentiable; arguments as in :func:`cov`."""
     made = _cov("corrcoef", x, y, bool(rowvar), 1, dtype)
     if not made.ndim:
         return made / made

@@ -1,4 +1,4 @@
-"""Optimizers: each updates its parameters in place, all of them in a few launches; and learning-rate schedules."""
+"""Optimizers, which update all their parameters in place in a few launches, and learning-rate schedules."""
 
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing

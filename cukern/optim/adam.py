@@ -19,15 +19,15 @@ def _betas(name: str, value: Any) -> tuple[float, float]:
 class Adam(Optimizer):
     """Adam: steps scaled by running averages of the gradient and its square (Kingma and Ba, 2015).
 
-    The averages of f16 and bf16 parameters are kept in float32.
+    The averages of float16 and bfloat16 parameters are kept in float32.
 
     Args:
         parameters: a Module, a pytree of arrays, or groups of them, as :class:`Optimizer` says.
-        lr: the learning rate, or a function of the number of steps before.
-        betas: how much of the average of the gradient, and of its square, is kept each step.
-        eps: is added to the root of the average square.
+        lr: the learning rate, or a function of the number of previous steps.
+        betas: the decay factors of the averages of the gradient and of its square.
+        eps: is added to the square root of the average square.
         weight_decay: this multiple of the parameter is added to its gradient.
-        masters: whether parameters of half types are kept in float32 as well.
+        masters: whether to keep float32 copies of parameters of half types.
 
     Raises:
         ValueError: a number is out of its range.
@@ -73,7 +73,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay: ``p -= lr * weight_decay * p`` beside Adam's step.
+    """Adam with decoupled weight decay: each step also subtracts ``lr * weight_decay * p``.
 
     The arguments are Adam's, with ``weight_decay`` 0.01 by default (Loshchilov and Hutter, 2019).
 

@@ -20,26 +20,26 @@ from .multi import Batch, batches
 _SQUARES = Kernel("optim/squares.cu", block=256, name="squares")
 _NORM = Kernel("optim/norm.cu", block=256, name="norm")
 _SCALE = Kernel("optim/scale.cu", block=256, name="scale")
-#: Sums that are made side by side on the host, whose vectors have so many numbers.
+#: Parallel partial sums on the host, as many as a vector has numbers.
 _HOST_SUMS = 16
 _known: dict[tuple[Layout, ...], _Clipping] = {}
 
 
 def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
-    """Scale gradients so that the norm of all of them together is at most ``max_norm``.
+    """Scale gradients by one factor so that their global norm is at most ``max_norm``.
 
-    Nothing is copied to the host: the norm is computed and used on the gradients' device.
+    The norm is computed and used on the gradients' device; nothing is copied to the host.
 
     Args:
         gradients: a pytree of arrays; None stands for no gradient.
-        max_norm: the largest norm that is left as it is.
+        max_norm: the largest norm; gradients with a smaller one are not scaled.
 
     Returns:
-        The gradients, scaled, in the same structure, and their norm before that: 0-d, float32 or wider.
+        The scaled gradients in the same structure, and the norm before scaling: 0-d, float32 or wider.
 
     Raises:
         ValueError: ``max_norm`` is not positive, or there is no gradient.
-        TypeError: a gradient is no floating array.
+        TypeError: a gradient is not a floating array.
 
     Source: Pascanu, Mikolov and Bengio, 2013, algorithm 1.
 
@@ -69,12 +69,12 @@ def _kind(value: Any) -> str:
 
 
 def _recorded(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
-    """The same of operations that a tape can differentiate."""
+    """:func:`clip_by_global_norm` by operations that a tape can differentiate."""
     total = ops.sum(ops.square(_wide(arrays[0])))
     for array in arrays[1:]:
         total = ops.add(total, ops.sum(ops.square(_wide(array))))
     norm = ops.sqrt(total)
-    # In this order neither a norm of 0 nor an infinite max_norm makes a NaN.
+    # This order avoids NaN for a norm of 0 and for an infinite max_norm.
     scale = ops.divide(1.0, ops.maximum(ops.divide(norm, max_norm), 1.0))
     return [ops.astype(ops.multiply(_wide(array), scale), array.dtype, copy=False) for array in arrays], norm
 
@@ -139,5 +139,5 @@ class _Clipping:
 
 
 def _wide(array: Array) -> Array:
-    """The array in its accumulator dtype, where squares do not overflow."""
+    """The array in its accumulator dtype, in which squares do not overflow."""
     return ops.astype(array, dtypes.info(array.dtype).acc, copy=False)

@@ -1,4 +1,4 @@
-"""Which parameters an optimizer has and by which names, in which groups, and which gradient belongs to each."""
+"""The parameters of an optimizer, with their names, groups and gradients."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _unchecked(name: str, value: Any) -> Any:
 
 
 class Options(UserDict[str, Any]):
-    """The options of a group by name; steps that were captured are captured anew when one but ``lr`` is set.
+    """The options of a group by name; setting one other than ``lr`` makes captured steps be captured anew.
 
     Attributes:
-        check: what each value becomes, by name and value; it refuses what is no option, or out of its range.
+        check: converts a value, from its name and value; raises for unknown options and values out of range.
     """
 
     def __init__(self, options: Mapping[str, Any], check: Callable[[str, Any], Any] = _unchecked) -> None:
@@ -46,12 +46,12 @@ class Options(UserDict[str, Any]):
 
 
 class Group:
-    """Parameters of an optimizer, and the options that are theirs alone.
+    """Parameters of an optimizer with their own options.
 
     Attributes:
-        members: the places of the parameters among the optimizer's.
-        options: by name, such as ``{"weight_decay": 0.0}``; may be changed between steps. What is not among
-            them is the optimizer's own, such as ``optimizer.weight_decay``.
+        members: the indices of the parameters among the optimizer's.
+        options: by name, such as ``{"weight_decay": 0.0}``; may be changed between steps. Other options have
+            the optimizer's value, such as ``optimizer.weight_decay``.
     """
 
     def __init__(self, members: Iterable[int], options: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ class Group:
 
     @property
     def options(self) -> Options:
-        """The options that are the group's own."""
+        """The group's own options."""
         return self._options
 
     @options.setter
@@ -69,7 +69,7 @@ class Group:
         capture_hooks.replaced += 1
 
     def checked(self, check: Callable[[str, Any], Any]) -> None:
-        """Have the options checked, those that there are and those that will be set."""
+        """Check the present options, and those that will be set."""
         self._options = Options(self._options, check)
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class Group:
 
 
 def named(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a pytree with dotted names, as those of a module; None is a leaf here."""
+    """The leaves of a pytree with dotted names, as in a module; None counts as a leaf."""
     children: Iterable[tuple[Any, Any]]
     if isinstance(tree, Module):
         children = tree.named_parameters()
@@ -100,11 +100,11 @@ def named(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
-    """The parameters with their names, and the groups that they are in.
+    """The parameters with their names, and their groups.
 
     Raises:
-        ValueError: there are none, one is given twice, two share memory, have one name, or one is not contiguous.
-        TypeError: one is no floating array, or there is nothing that may hold any.
+        ValueError: there are none, one is given twice, two share memory or a name, or one is not contiguous.
+        TypeError: one is not a floating array, or ``parameters`` is not a container.
     """
     if isinstance(parameters, Array):
         raise TypeError("parameters: expected a Module or a sequence of arrays, got one array")
@@ -138,7 +138,7 @@ def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
 
 
 def _listed(parameters: Any, argument: str) -> Any:
-    """Iterators as lists, and pairs of names and arrays as dicts; other pytrees as they are."""
+    """Iterators as lists, pairs of names and arrays as dicts, and other pytrees unchanged."""
     if isinstance(parameters, (Module, Mapping, Array)):
         return parameters
     if not isinstance(parameters, Iterable):
@@ -158,14 +158,14 @@ def _listed(parameters: Any, argument: str) -> Any:
 
 
 def _leaves(tree: Any, count: int) -> list[tuple[str, Array]]:
-    """The parameters of a tree; those of a plain sequence are numbered from ``count`` on."""
+    """The parameters of a tree; those of a sequence are named by numbers from ``count`` on."""
     if isinstance(tree, (list, tuple)) and all(isinstance(one, Array) for one in tree):
         return [(str(count + i), one) for i, one in enumerate(tree)]
     return [(name, leaf) for name, leaf in named(tree) if leaf is not None]
 
 
 def _refuse_repeated(found: list[tuple[str, Array]]) -> None:
-    """Refuse an array that would be updated twice a step, and a name that would stand for two states."""
+    """Refuse an array that would be updated twice per step, and a name that two parameters share."""
     names: set[str] = set()
     owners: dict[int, str] = {}
     for name, parameter in found:
@@ -184,7 +184,7 @@ def aligned(
 
     Args:
         gradients: as :meth:`.Optimizer.step` takes them.
-        places: those of the parameters by their identity.
+        places: the indices of the parameters by identity.
 
     Raises:
         ValueError: they do not match the parameters in number or name.
@@ -200,7 +200,7 @@ def aligned(
                     "was it replaced after the optimizer was made?"
                 )
             return [by_parameter.get(id(parameter)) for parameter in parameters]
-        found = list(by_parameter.values())  # shaped as another module than that of the parameters
+        found = list(by_parameter.values())  # the gradients are of another module than the parameters
     elif isinstance(gradients, Mapping):
         by_name = dict(named(gradients))
         if unknown := [name for name, one in by_name.items() if one is not None and name not in names]:

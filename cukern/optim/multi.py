@@ -1,6 +1,6 @@
-"""Launches that work on many arrays at once: the addresses and sizes are parameters of the kernel.
+"""Launches on many arrays at once: their addresses and sizes are kernel parameters.
 
-Nothing is copied to the device for them, so that a CUDA graph can hold such a launch.
+Nothing is copied to the device for them, so a CUDA graph can contain such a launch.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ..dtypes import DType
 from ..kernel import Kernel
 from ..kernel.arguments import address
 
-#: Bytes that CUDA takes of parameters, and those that are kept for what are no arrays.
+#: Bytes of a kernel's parameters, and those reserved for parameters other than arrays.
 _PARAMETERS, _NUMBERS = 4096, 128
-#: Arrays of a launch for which a kernel with few parameters does.
+#: The most arrays per launch for a kernel with few parameters.
 _FEW = 8
 _UNUSED = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How arrays are cut up: elements of a piece, threads of a block, elements of an access (None: 16 bytes)."""
+    """How arrays are split: elements per piece, threads per block, elements per access (None: 16 bytes)."""
 
     piece: int
     block: int
@@ -37,13 +37,13 @@ _GEOMETRY = {"simt": Geometry(4096, 256, None), "serial": Geometry(16384, 1, 1)}
 
 @dataclass(frozen=True)
 class Batch:
-    """Arrays of one launch.
+    """The arrays of one launch.
 
     Attributes:
-        members: the numbers of the arrays among those that :func:`batches` was given.
-        variables: what the kernel's template is to know.
-        blocks: one for each piece of an array.
-        sizes: the parameter that tells the sizes.
+        members: the indices of the arrays in the arguments of :func:`batches`.
+        variables: template variables of the kernel.
+        blocks: the number of blocks, one for each piece of an array.
+        sizes: the kernel parameter with the sizes.
     """
 
     members: tuple[int, ...]
@@ -53,12 +53,12 @@ class Batch:
 
     @property
     def capacity(self) -> int:
-        """The arrays that a launch of this form may have."""
+        """The most arrays that a launch of this form can have."""
         capacity: int = self.variables["capacity"]
         return capacity
 
     def addresses(self, arrays: Sequence[Array]) -> bytes:
-        """The addresses of the members, given in their order, as a parameter."""
+        """The addresses of the members, in their order, as a kernel parameter."""
         device = arrays[0].device
         found = (
             [address(one._data) for one in arrays]
@@ -71,11 +71,11 @@ class Batch:
     def prepare(
         self, kernel: Kernel, device: Device, tail: Sequence[Any], structs: int, **variables: Any
     ) -> Any:
-        """The launch of a kernel.
+        """Prepare the launch of a kernel.
 
         Args:
             tail: the last parameters before the sizes.
-            structs: how many of the parameters before these are the addresses of arrays.
+            structs: the number of leading parameters that are addresses of arrays.
         """
         bound = kernel.bind(device, **{**self.variables, **variables})
         return bound.function.prepare(
@@ -100,10 +100,10 @@ def batches(device: Device, dtype: DType, widest: DType, sizes: Sequence[int], p
     """The launches for arrays of one device and dtype.
 
     Args:
-        widest: the dtype of the arrays of which an access takes 16 bytes: where these are float32, half types are
-            moved 8 bytes at a time, so that neighbouring threads have neighbouring memory of both.
-        sizes: the elements of each array, none 0.
-        pointers: how many arrays there are of each size.
+        widest: the dtype of the arrays that are accessed 16 bytes at a time. With float32, half types are accessed
+            8 bytes at a time, so that accesses to both are coalesced.
+        sizes: the number of elements of each array, none 0.
+        pointers: the number of arrays of each size.
     """
     geometry = _GEOMETRY[device.style]
     most = (_PARAMETERS - _NUMBERS) // (8 * pointers + 12) // 2 * 2

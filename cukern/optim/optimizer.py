@@ -1,4 +1,4 @@
-"""What all optimizers share: parameters in groups, gradients beside them, and state that can be saved."""
+"""The base class of optimizers: parameters in groups, their gradients, and state that can be saved."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from .schedules import Schedule
 from .step import Step, expect
 
 Parameters = Module | Iterable[Any] | Mapping[str, Any]
-#: Forms of gradients that an optimizer remembers its launches for.
+#: The most forms of gradients for which an optimizer caches its launches.
 _CAPACITY = 16
 
 
 class Optimizer:
-    """Base class: a subclass names its options, its state for each parameter, and the kernel of a step.
+    """Base class of optimizers. A subclass defines its options, its state for each parameter, and a kernel.
 
     Args:
         parameters: a Module, a pytree of arrays (dicts, lists and so on), pairs of names and arrays, or groups: a
-            list of dicts, each with the parameters of a group under ``"params"`` and the options that are its own,
+            list of dicts, each with the parameters of a group under ``"params"`` and the group's own options,
             as ``[{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]``.
-        masters: whether parameters of half types are kept in float32 as well. A step is then made there, so that
-            steps too small for the half type add up, and writes both. Where something else has written a
-            parameter, the next step begins with that.
-        options: the options of all groups that have not their own. Each is an attribute that may be set between
-            steps; ``lr`` is a number, or a function of the number of steps before, as those of
+        masters: whether to keep float32 copies of parameters of half types. A step then updates the copy, so that
+            steps too small for the half type add up, and writes both. If something else has written a parameter,
+            the next step starts from the new value.
+        options: the options of all groups that do not set their own. Each is an attribute that may be set between
+            steps; ``lr`` is a number, or a function of the number of previous steps, such as those of
             :mod:`cukern.optim.schedules`.
 
     Raises:
         ValueError: there are no parameters, one is given twice, is not contiguous or has the name of another,
             or an option is out of its range.
-        TypeError: a parameter is no floating array; there is no option of a name.
+        TypeError: a parameter is not a floating array, or there is no such option.
 
     Attributes:
         parameters: the parameters, those of the first group first.
         names: the name of each.
-        groups: each with the places of its parameters and the options that are its own.
-        steps: how many steps have been made.
+        groups: the groups, with the indices of their parameters and their own options.
+        steps: the number of steps made.
     """
 
     lr: float | Schedule
     #: The kernel of a step.
     _kernel: ClassVar[Kernel]
-    #: What checks each option: it takes name and value, and returns the value.
+    #: For each option, a function that takes its name and value and returns the checked value.
     _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]]
 
     def __init__(self, parameters: Parameters, masters: bool = True, **options: Any) -> None:
@@ -72,12 +72,12 @@ class Optimizer:
             self._check_together(self._options(group))
         self.steps = 0
         self._state: list[dict[str, Array]] = [{} for _ in found]
-        #: How often each parameter was updated.
+        #: The number of updates of each parameter.
         self._updates = [0] * len(found)
         self._rates: list[float] = []
         self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
         self._forget()
-        with suppress(Exception):  # of a subclass that is not whole yet; the step meets it
+        with suppress(Exception):  # an incomplete subclass; the step raises the error
             self._expect_step()
 
     __getattr__ = hinting(OPTIMIZER)
@@ -85,12 +85,12 @@ class Optimizer:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._checks:
             value = self._checks[name](name, value)
-            if name != "lr" and vars(self).get(name) != value:  # steps that were captured read lr alone
+            if name != "lr" and vars(self).get(name) != value:  # captured steps read only lr anew
                 capture_hooks.replaced += 1
         super().__setattr__(name, value)
 
     def _expect_step(self) -> None:
-        """Have a step's kernels compiled, for gradients of the parameters' dtypes."""
+        """Compile a step's kernels ahead of need, for gradients of the parameters' dtypes."""
         kinds: dict[Any, list[int]] = {}
         for number, group in enumerate(self.groups):
             for i in group.members:
@@ -102,7 +102,7 @@ class Optimizer:
             expect(self, options, members, self._kept(members[0], options))
 
     def _forget(self) -> None:
-        """Drop what has been worked out for parameters as they were."""
+        """Drop the launches prepared for the parameters' former state."""
         self._made: dict[Any, Step] = {}
         self._replaced = capture_hooks.replaced
 
@@ -133,18 +133,18 @@ class Optimizer:
         )
 
     def step(self, gradients: Any) -> None:
-        """Update every parameter by its gradient, in place.
+        """Update all parameters by their gradients, in place.
 
-        Parameters that are frozen, or whose gradient is None, stay as they are.
+        Parameters that are frozen, or whose gradient is None, are not changed.
 
         Args:
-            gradients: what ``tape.gradient`` gives for the parameters: a Module, whose gradients find their
-                parameters by themselves; a dict by their names; or a pytree in the order of ``parameters``.
+            gradients: the result of ``tape.gradient`` for the parameters: gradients of a Module, a dict by the
+                parameters' names, or a pytree in the order of ``parameters``.
 
         Raises:
             ValueError: the gradients do not match the parameters in number, name, shape or device, or all are
                 None.
-            TypeError: a gradient is no floating array.
+            TypeError: a gradient is not a floating array.
         """
         found = aligned(gradients, self.names, self.parameters, self._places)
         if self._replaced != capture_hooks.replaced:
@@ -152,7 +152,7 @@ class Optimizer:
         options = [self._options(group) for group in self.groups]
         try:
             layouts = tuple([None if one is None else one._layout or one._planned() for one in found])
-        except AttributeError:  # one is no array
+        except AttributeError:  # a gradient is not an array
             layouts = ()
         key = (layouts, *[tuple(self._variables(one).values()) for one in options])
         made = self._made.get(key)
@@ -165,30 +165,30 @@ class Optimizer:
         made.run(self, found, options)
 
     def _options(self, group: Group) -> dict[str, Any]:
-        """The options of a group, those that are not its own included."""
+        """All options of a group: its own, and the optimizer's for the others."""
         return {**{name: getattr(self, name) for name in self._checks}, **group.options}
 
     def _check_together(self, options: Mapping[str, Any]) -> None:
-        """Refuse options that do not go together."""
+        """Refuse options that do not fit together."""
 
     def _variables(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What the kernel's template is to know of the options."""
+        """The kernel's template variables for these options."""
         return {}
 
     def _slots(self, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """The arrays that are kept for each parameter, of its shape and of its accumulator dtype."""
+        """The names of the state arrays of each parameter, which have its shape and its accumulator dtype."""
         return ()
 
     def _changing(self, options: Mapping[str, Any], lr: float, updates: int) -> list[float]:
-        """The kernel's numbers that change from step to step, for parameters that have been updated so often."""
+        """The kernel's numbers that change between steps, for parameters with this number of updates."""
         return [lr]
 
     def _fixed(self, options: Mapping[str, Any]) -> list[float]:
-        """The rest of the kernel's numbers."""
+        """The kernel's constant numbers."""
         raise NotImplementedError
 
     def _count(self, updated: Iterable[int]) -> None:
-        """Count a step that updates these parameters, with the learning rate of each group."""
+        """Count a step that updates these parameters, and evaluate the learning rates."""
         rates = [self._options(group)["lr"] for group in self.groups]
         self._rates = [
             check(f"lr({self.steps})", lr(self.steps)) if callable(lr) else check("lr", lr) for lr in rates
@@ -230,7 +230,7 @@ class Optimizer:
         return Step(self, trained, layouts, slots)
 
     def _kept(self, i: int, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """The arrays that are kept for a parameter."""
+        """The names of the state arrays of a parameter."""
         return self._slots(options) + (("master",) if self._has_master(i) else ())
 
     def _has_master(self, i: int) -> bool:
@@ -238,7 +238,7 @@ class Optimizer:
         return self.masters and dtypes.info(dtype).narrow
 
     def _placed(self, i: int, slot: str) -> Array:
-        """An array of a parameter's state, where the parameter is: zeros at first, a master that is out of date too."""
+        """A state array of a parameter, on its device: initially zeros, and for a master not up to date."""
         parameter = self.parameters[i]
         wanted = dtypes.info(parameter.dtype).acc
         have = self._state[i].get(slot)
@@ -249,8 +249,8 @@ class Optimizer:
     def state_dict(self) -> dict[str, Array]:
         """The number of steps and the per-parameter state, under ``"<parameter>.<slot>"``, as arrays.
 
-        ``"<parameter>.updates"`` is how many of the steps had a gradient for it. The counts are on the host, the
-        rest are the live arrays; :func:`cukern.save_safetensors` and :func:`cukern.savez` take them all.
+        ``"<parameter>.updates"`` is the number of steps with a gradient for it. The counts are on the host, the
+        others are the live arrays; :func:`cukern.save_safetensors` and :func:`cukern.savez` can write them all.
         """
         state = {"steps": asarray(np.int64(self.steps), device="host")}
         for name, updates, slots in zip(self.names, self._updates, self._state, strict=True):
@@ -260,11 +260,11 @@ class Optimizer:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave; nothing is changed when there is an error.
+        """Load a state of :meth:`state_dict`; nothing is changed if there is an error.
 
         Raises:
-            ValueError: a name is missing or not of this optimizer, a shape is not its parameter's, or a count
-                is no number of steps.
+            ValueError: a name is missing or unknown, a shape is not that of its parameter, or a count
+                is not a number of steps.
         """
         owner = f"state of {type(self).__name__}"
         if "steps" not in state:
@@ -275,7 +275,7 @@ class Optimizer:
             for i in group.members:
                 kinds[i] = (*self._slots(self._options(group)), "updates")
         places = {f"{name}.{kind}": (i, kind) for i, name in enumerate(self.names) for kind in kinds[i]}
-        # Without its master, a parameter is its own.
+        # A missing master is made from its parameter.
         places |= {f"{self.names[i]}.master": (i, "master") for i in range(len(kinds)) if self._has_master(i)}
         loaded: list[dict[str, Array]] = [{} for _ in kinds]
         updates = [0] * len(kinds)
@@ -298,15 +298,15 @@ class Optimizer:
             if have and (missing := [kind for kind in kinds[i] if kind not in have]):
                 raise ValueError(f"{owner}: missing '{self.names[i]}.{missing[0]}'")
         self.steps, self._state, self._updates = steps, loaded, updates
-        capture_hooks.replaced += 1  # steps that were captured before go on with what was there
+        capture_hooks.replaced += 1  # steps captured before must be captured anew
 
 
 def _checked(checks: Mapping[str, Callable[[str, Any], Any]], owner: str, name: str, value: Any) -> Any:
-    """An option of a group.
+    """The checked value of an option of a group.
 
     Raises:
-        TypeError: there is no option of the name, or its value has another type.
-        ValueError: it is out of its range.
+        TypeError: there is no such option, or its value has another type.
+        ValueError: the value is out of range.
     """
     if name not in checks:
         raise TypeError(f"{owner}: {name!r} is no option of a group; these are: {', '.join(checks)}")
@@ -314,11 +314,11 @@ def _checked(checks: Mapping[str, Callable[[str, Any], Any]], owner: str, name: 
 
 
 def check(name: str, value: Any, below: float = float("inf")) -> float:
-    """``value`` where it is in [0, below), for an option.
+    """Check that an option is a number in [0, below), and return it.
 
     Raises:
-        TypeError: it is no number.
-        ValueError: it is out of range.
+        TypeError: ``value`` is not a number.
+        ValueError: ``value`` is out of range.
     """
     if not isinstance(value, Real):
         raise TypeError(f"{name}: expected a number, got {value!r}")
@@ -329,20 +329,20 @@ def check(name: str, value: Any, below: float = float("inf")) -> float:
 
 
 def rate(name: str, value: Any) -> float | Schedule:
-    """A learning rate: a number that is at least 0, or a function of the number of steps before."""
+    """Check a learning rate: a non-negative number, or a function of the number of previous steps."""
     return value if callable(value) else check(name, value)
 
 
 def share(name: str, value: Any) -> float:
-    """A number in [0, 1)."""
+    """Check that an option is a number in [0, 1)."""
     return check(name, value, below=1.0)
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False.
+    """Check that an option is True or False.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: ``value`` is neither.
     """
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}: expected True or False, got {value!r}")

@@ -11,17 +11,17 @@ from .schedules import Schedule
 
 
 class RMSprop(Optimizer):
-    """RMSprop: steps divided by the root of a running average of the gradient's square, as PyTorch makes them.
+    """RMSprop: steps divided by the square root of a running average of the squared gradient, as in PyTorch.
 
     Args:
         parameters: a Module, a pytree of arrays, or groups of them, as :class:`Optimizer` says.
-        lr: the learning rate, or a function of the number of steps before.
-        alpha: how much of the average is kept each step.
-        eps: is added to the root.
+        lr: the learning rate, or a function of the number of previous steps.
+        alpha: the decay factor of the average.
+        eps: is added to the square root.
         weight_decay: this multiple of the parameter is added to its gradient.
-        momentum: how much of the velocity, the sum of steps, is kept each step, in [0, 1).
-        centered: whether the average square is that about the average gradient, a variance.
-        masters: whether parameters of half types are kept in float32 as well.
+        momentum: the decay factor of the velocity, the sum of steps, in [0, 1).
+        centered: whether to subtract the square of the average gradient, which gives a variance.
+        masters: whether to keep float32 copies of parameters of half types.
 
     Raises:
         ValueError: a number is out of its range.

@@ -1,6 +1,6 @@
-"""Learning rates that change from step to step: functions of the number of steps before.
+"""Learning-rate schedules: functions of the number of previous steps.
 
-Any function of that number does for an optimizer's ``lr``, as ``lambda step: 0.1 / (1 + step)``. These are the
+An optimizer's ``lr`` may be any such function, for example ``lambda step: 0.1 / (1 + step)``; this module has the
 usual ones.
 """
 
@@ -21,7 +21,7 @@ def _check(name: str, steps: int) -> None:
 
 @dataclass(frozen=True)
 class _Decay:
-    """What leads from one rate to another in a number of steps."""
+    """A decay from one rate to another in a number of steps."""
 
     lr: float
     steps: int
@@ -94,10 +94,10 @@ class StepDecay:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Up to the first rate of ``then`` in ``steps`` equal steps, the first of which is above 0; ``then`` after them.
+    """A linear rise in ``steps`` steps to the first rate of ``then``, followed by ``then``; the first rate is above 0.
 
     Args:
-        steps: how many steps have a lower rate than the first of ``then``.
+        steps: the number of steps with a lower rate than the first of ``then``.
         then: a rate, or a schedule, which counts its own steps from 0.
 
     Raises:

@@ -13,19 +13,19 @@ from .schedules import Schedule
 class SGD(Optimizer):
     """Stochastic gradient descent with momentum.
 
-    With momentum, the velocity ``v = momentum * v + g`` takes the gradient's place in ``p -= lr * g``;
-    with ``nesterov``, ``g + momentum * v`` does (Sutskever et al., 2013).
+    A step is ``p -= lr * g``. With momentum, the velocity ``v = momentum * v + g`` replaces ``g``; with ``nesterov``,
+    ``g + momentum * v`` does (Sutskever et al., 2013).
 
     Args:
         parameters: a Module, a pytree of arrays, or groups of them, as :class:`Optimizer` says.
-        lr: the learning rate, or a function of the number of steps before.
-        momentum: how much of the velocity is kept each step, in [0, 1).
+        lr: the learning rate, or a function of the number of previous steps.
+        momentum: the decay factor of the velocity, in [0, 1).
         nesterov: whether the step looks ahead along the velocity; needs a momentum.
         weight_decay: this multiple of the parameter is added to its gradient.
-        masters: whether parameters of half types are kept in float32 as well.
+        masters: whether to keep float32 copies of parameters of half types.
 
     Raises:
-        ValueError: a number is out of its range, or ``nesterov`` is asked for without momentum.
+        ValueError: a number is out of its range, or ``nesterov`` is set without momentum.
 
     >>> import cukern as ck
     >>> x = ck.asarray([1.0, -2.0])

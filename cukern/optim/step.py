@@ -1,4 +1,4 @@
-"""A step of an optimizer as a few launches, each for many parameters of one group, dtype and device."""
+"""A step of an optimizer as a few launches, each for the parameters of one group, dtype and device."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """The launches for gradients of known layouts; made for parameters and state where they are.
+    """The launches for gradients of given layouts, and for the present memory of parameters and state.
 
     Attributes:
-        members: the places of the parameters that are updated, those of no elements too.
+        members: the indices of the updated parameters, including those without elements.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Step:
         self.members = tuple(members)
         parameters = [optimizer.parameters[i] for i in members]
         _refuse_shared(optimizer, members)
-        #: Gradients that share these are copied: a launch writes them in no known order.
+        #: Gradients that share these storages are copied, because a launch writes parameters in any order.
         self._own = {parameter._storage for parameter in parameters}
         self._strided = [i for i in members if not _known(layouts[i]).contiguous]
         self._written: list[Array] = []
@@ -57,7 +57,7 @@ class Step:
         self._name = optimizer._kernel.name
 
     def in_step(self, updates: Sequence[int]) -> bool:
-        """Whether the parameters of each launch have been updated equally often."""
+        """Whether all parameters of each launch have the same number of updates."""
         return all(one.in_step(updates) for one in self._launches)
 
     def run(
@@ -87,7 +87,7 @@ class Step:
 
 
 class _Launch:
-    """One launch: parameters of one group, dtype and device that have been updated equally often."""
+    """One launch: parameters of one group, dtype and device with the same number of updates."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _Launch:
         first = optimizer.parameters[places[0]]
         self._device, self._acc = first.device, dtypes.info(first.dtype).acc
         self._variables = _variables(given, slots)
-        #: Prepared, by whether the changing numbers are read from memory.
+        #: The prepared launches, by whether the changing numbers are read from memory.
         self._prepared: dict[bool, Any] = {}
 
     def in_step(self, updates: Sequence[int]) -> bool:
@@ -125,7 +125,7 @@ class _Launch:
             launch(given, *numbers, *optimizer._fixed(options))
 
     def _changing(self, optimizer: Optimizer, options: Mapping[str, Any] | None = None) -> list[Any]:
-        """The numbers that change from step to step, for options as they are now where none are given."""
+        """The numbers that change between steps, for ``options`` or the present options."""
         own = optimizer._options(optimizer.groups[self.group]) if options is None else options
         return optimizer._changing(own, optimizer._rates[self.group], optimizer._updates[self._places[0]])
 
@@ -147,7 +147,7 @@ def _variables(given: dtypes.DType, slots: Sequence[str]) -> dict[str, Any]:
 def expect(
     optimizer: Optimizer, options: Mapping[str, Any], members: Sequence[int], slots: Sequence[str]
 ) -> None:
-    """Have the kernel compiled that will update these parameters, all of one dtype, device and group."""
+    """Compile the kernel that will update these parameters, all of one dtype, device and group."""
     first = optimizer.parameters[members[0]]
     sizes = [optimizer.parameters[i].size for i in members]
     batch = batches(first.device, first.dtype, dtypes.info(first.dtype).acc, sizes, 2 + len(slots))[0]
@@ -161,7 +161,7 @@ def _operand(array: Array) -> Any:
 
 
 def _known(layout: Layout | None) -> Layout:
-    assert layout is not None  # that of a parameter that has a gradient
+    assert layout is not None  # the parameter has a gradient
     return layout
 
 
@@ -169,7 +169,7 @@ def _refuse_shared(optimizer: Optimizer, members: Sequence[int]) -> None:
     """Refuse parameters that may not be written, or whose memory overlaps.
 
     Raises:
-        ValueError: naming them.
+        ValueError: the message names them.
     """
     spans = []
     for i in members:

@@ -1,1 +1,1 @@
-"""Reductions: rows, plans, and what is made of them (moments, softmax)."""
+"""Reductions: rows and plans, and moments and softmax, which build on them."""

@@ -1,4 +1,4 @@
-"""A user's own reduction: how values are made, combined and finished, in C++, and a derivative."""
+"""A user's reduction: C++ expressions that map, combine and finish values, and a derivative."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class CustomReduction(Reduce):
     """A reduction that :func:`reduction` made.
 
     Attributes:
-        values: the elementwise function that makes the values.
+        values: the elementwise function that computes the values.
         truth: whether the result is bool.
     """
 
     arguments = """
     Args:
-        operands: arrays, or Python numbers among them, broadcast and promoted to a common dtype.
-        axis: the axis or axes of what they broadcast to; all by default.
+        operands: arrays and Python numbers, broadcast and promoted to a common dtype.
+        axis: the axis or axes of their broadcast shape; all by default.
         keepdims: whether the axes stay, with size 1.
 
     Raises:
         AxisError: an axis is out of range.
-        TypeError: there are more or fewer operands, or of dtypes that it does not take.
+        TypeError: the number of operands is wrong, or a dtype is not supported.
         ValueError: an axis is named twice, or the shapes do not broadcast.
     """
 
@@ -124,36 +124,36 @@ def reduction(
     wide: bool = False,
     doc: str = "",
 ) -> CustomReduction:
-    """A reduction of arrays from C++ expressions: what ``cupy.ReductionKernel`` is given, and a derivative.
+    """Make a reduction from C++ expressions, as ``cupy.ReductionKernel`` does, with a derivative.
 
-    The function takes as many arrays as ``map_expr`` has operands, or Python numbers among them, ``axis`` and
-    ``keepdims``. The operands are broadcast and promoted to a common dtype. A function under :func:`cukern.fuse` may
-    end with it. The values are combined in an order that is the same in every run.
+    The function takes an array or a Python number for each operand of ``map_expr``, and ``axis`` and ``keepdims``.
+    The operands are broadcast and promoted to a common dtype. A function under :func:`cukern.fuse` may end with it.
+    Values are combined in the same order in every run.
 
     Args:
-        name: what the function and its kernels are called.
-        map_expr: the value of an element, a C++ expression of the operands as that of :func:`cukern.elementwise`.
-        reduce_expr: what two values ``a`` and ``b`` combine to. They have type ``A``, ``float`` for arrays of 16 bits
-            too; how they are grouped is not said.
-        post_map_expr: the result, of ``a``, what all values combine to, and the number ``n`` of values.
-        identity: what combines with a value to that value, and what ``a`` is of no value: a number, infinite for the
-            least or largest of an integer dtype, or C++.
-        vjp: from the cotangent ``g``, the operands, the result and the number of values, in this order, the
-            cotangent of the operand, or of each in a tuple; as that of :func:`cukern.elementwise`. ``g`` and the
-            result stand beside every element that they are of.
-        operands: the operands' names in order; by default what ``map_expr`` reads of x, y and z.
-        kind: what values are computed in, as of :func:`cukern.elementwise`.
+        name: the name of the function and its kernels.
+        map_expr: the value of an element: a C++ expression of the operands, as in :func:`cukern.elementwise`.
+        reduce_expr: the combination of two values ``a`` and ``b`` of type ``A``, which is ``float`` for arrays of 16
+            bits too. It must be associative, since the grouping of values is unspecified.
+        post_map_expr: the result, from the combination ``a`` of all values and their number ``n``.
+        identity: the neutral element of ``reduce_expr``, and the value of ``a`` for no values: C++ or a number, where
+            an infinity stands for the smallest or largest number of an integer dtype.
+        vjp: takes the cotangent ``g``, the operands, the result and the number of values, in this order, and returns
+            the cotangent of the operand, or of each in a tuple, as in :func:`cukern.elementwise`. ``g`` and the
+            result are broadcast to the shape of the operands.
+        operands: the operands' names in order; by default those of x, y and z in ``map_expr``.
+        kind: the kind of dtype in which values are computed, as in :func:`cukern.elementwise`.
         result: ``"same"`` for the dtype of the values, or ``"bool"``.
-        wide: whether values of float32 are combined in double; integers are, modulo 2**64, in ``unsigned long long``.
+        wide: whether to combine float32 values in double and integers modulo 2**64 in ``unsigned long long``.
         doc: the first line of the function's docstring.
 
     Raises:
-        CompileError: an expression is none in C++; when called: the compiler refuses it.
+        CompileError: an argument is not a C++ expression; when called: the compiler refuses it.
         TypeError: ``vjp`` does not take these arguments, or ``identity`` is neither a number nor C++; when
-            differentiated: ``vjp`` returns no symbols.
-        ValueError: ``name`` is no name or taken, an expression reads an unknown operand or assigns, an operand is not
-            read, or there is no such ``kind`` or ``result``; when differentiated: ``vjp`` returns another number of
-            cotangents.
+            differentiated: ``vjp`` does not return symbols.
+        ValueError: ``name`` is not a name or is taken, an expression reads an unknown operand or assigns, an operand is
+            not read, or there is no such ``kind`` or ``result``; when differentiated: ``vjp`` returns another number
+            of cotangents.
 
     >>> import cukern as ck
     >>> length = ck.reduction(
@@ -188,7 +188,7 @@ def reduction(
 def _cotangents(
     name: str, names: Sequence[str], vjp: Callable[..., Any], g: Any, x: Any, y: Any, e: Any, n: Any
 ) -> Any:
-    """What ``vjp`` returns, looked at."""
+    """Call ``vjp`` and check its result."""
     return cotangents(name, names, vjp(g, *x, y, n))
 
 

@@ -1,4 +1,4 @@
-"""A reduction as a function of arrays and of symbols, and its derivative: one kernel with what it reduces."""
+"""Reductions as functions of arrays and of symbols, with derivatives that fuse into one elementwise kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .plan import Plan, Reduction, keep, known, planned, source
 
 
 class Span(NamedTuple):
-    """What a derivative knows of a reduction: its axes, the values that make one result, the parameter."""
+    """A reduction's properties for its derivative: its axes, the number of values per result, the parameter."""
 
     axes: tuple[int, ...]
     n: int
@@ -45,12 +45,11 @@ class Rule:
     """The derivative of a reduction, an expression that becomes part of one elementwise kernel.
 
     Attributes:
-        cotangent: of a value, from symbols: ``g`` and ``y`` of the result, the value ``x``, another reduction ``e``
-            of the values, and a number ``s``.
-        number: ``s``.
-        other: what ``e`` is: the ``"mean"`` of the values, or the ``"count"`` of those that equal ``y``.
-        operands: whether ``x`` is a tuple of the operands of the row that makes the values, and the cotangents are
-            theirs, in a tuple.
+        cotangent: returns the cotangent of a value from symbols: the cotangent ``g`` of the result, the value ``x``,
+            the result ``y``, another reduction ``e`` of the values, and a number ``s``.
+        number: computes ``s``.
+        other: the reduction ``e``: the ``"mean"`` of the values, or the ``"count"`` of values equal to ``y``.
+        operands: whether ``x`` and the cotangents are tuples, of the operands of the row that computes the values.
     """
 
     cotangent: Callable[[Any, Any, Any, Any, Any], Any]
@@ -59,23 +58,23 @@ class Rule:
     operands: bool = False
 
 
-#: A derivative in functions of arrays: from ``g`` and ``y`` that keep the reduced axes with size 1.
+#: A derivative in functions of arrays; ``g`` and ``y`` keep the reduced axes with size 1.
 Vjp = Callable[[Array, Array, Array, Span], Array]
 
 
 def load(source: DType, value: DType) -> Program:
-    """The program of a reduction's input as it is."""
+    """The program that reads a reduction's input unchanged."""
     return program("load", (cast(input_node(0, source), value),), (source,))
 
 
 def _load_where(source: DType, value: DType, fill: Scalar) -> Program:
-    """The program of a reduction's input where a mask, the second array, is true."""
+    """The program that reads a reduction's input where a mask, the second array, is true, else ``fill``."""
     operands = (input_node(1, dtypes.bool_), cast(input_node(0, source), value), fill)
     return program("where", (call(FUNCTIONS["where"], operands),), (source, dtypes.bool_))
 
 
 def _number(value: float, dtype: DType) -> Scalar:
-    """A number of ``dtype``, its least or largest for an infinite one."""
+    """A number of ``dtype``: its smallest or largest one for an infinity."""
     kind = dtypes.info(dtype).kind
     if kind == "f":
         return value
@@ -88,11 +87,11 @@ def _number(value: float, dtype: DType) -> Scalar:
 
 
 def masked(x: Array, mask: Any, name: str) -> Array:
-    """The argument ``where`` as an array of the shape of ``x``.
+    """The argument ``where`` broadcast to the shape of ``x``.
 
     Raises:
-        TypeError: it is not bool.
-        ValueError: it does not broadcast to the shape of ``x``.
+        TypeError: the mask is not bool.
+        ValueError: the mask does not broadcast to the shape of ``x``.
     """
     made = mask if isinstance(mask, Array) else asarray(mask, device=x.device)
     if made.dtype != dtypes.bool_:
@@ -101,9 +100,9 @@ def masked(x: Array, mask: Any, name: str) -> Array:
 
 
 class Pulled(NamedTuple):
-    """How the cotangents of a reduction's inputs follow: a program, what it reads, and the result for each input.
+    """How to compute the cotangents of a reduction's inputs: a program, its inputs, and the result for each input.
 
-    ``inputs`` numbers the arrays; then follow the cotangent, the result and the other reduction.
+    ``inputs`` numbers the arrays, followed by the cotangent, the result and the other reduction.
     """
 
     program: Program | None
@@ -129,7 +128,7 @@ def _derive(
     k, value = len(forward.inputs), forward.outputs[0]
     acc = dtypes.info(value.dtype).acc
     given = input_node(k, result)
-    # A half type would round the number of values, or overflow.
+    # A half type would round the number of values or overflow.
     g, y = (cast(node, acc) for node in (given, input_node(k + 1, result)))
     number = scalar_node(len(forward.scalars), dtypes.float64, weak=True)
     values = value.args if rule.operands else (value,)
@@ -152,14 +151,14 @@ class Reduce:
     """A reduction as a function of arrays, and of the symbols of a fused function that ends with it.
 
     Args:
-        row: how values combine.
-        result: the kind of its result's dtype: that of a ``"sum"``, the ``"same"``, a ``"float"``, ``"bool"``
+        row: how values are combined.
+        result: the kind of the result's dtype: that of a ``"sum"``, the ``"same"``, a ``"float"``, ``"bool"``
             or ``"index"``.
-        rule: the derivative, a rule, or a function of arrays; None where there is none.
-        neutral: the number that changes no result, for what ``where`` leaves out.
-        join: the function that takes ``initial`` in.
-        without: the reduction that it is for dtypes without NaN, where it leaves NaN out.
-        doc: the first line of the docstring; the rest follows from the class and the row.
+        rule: the derivative, as a rule or a function of arrays; None if there is none.
+        neutral: the neutral number, which replaces values that ``where`` leaves out.
+        join: the function that combines the result with ``initial``.
+        without: for a reduction that ignores NaN, the equal reduction for dtypes without NaN.
+        doc: the first line of the docstring; the rest comes from the class and the row.
     """
 
     arguments = """
@@ -170,7 +169,7 @@ class Reduce:
 
     Raises:
         AxisError: an axis is out of range.
-        ValueError: an axis is named twice, or there is no value and the reduction of none has no result.
+        ValueError: an axis is named twice, or there are no values and the reduction of none has no result.
     """
 
     def __init__(
@@ -200,11 +199,11 @@ class Reduce:
         return self.rule is not None
 
     def dtypes_of(self, dtype: DType, wanted: npt.DTypeLike | None = None) -> tuple[DType, DType]:
-        """The dtypes that values of ``dtype`` are reduced in and that the result has, ``wanted`` if that is given."""
+        """The dtype in which values of ``dtype`` are reduced, and that of the result, ``wanted`` if given."""
         kind = dtypes.info(dtype).kind
         if wanted is not None:
             result = dtypes.as_dtype(wanted)
-            # A float is computed as one whatever dtype it is wanted in.
+            # Floats are reduced as floats, whatever the dtype of the result.
             return (
                 dtypes.float64 if self.result == "float" and result not in dtypes.FLOATS else result,
                 result,
@@ -272,10 +271,10 @@ class Reduce:
         return joined.astype(result, copy=False)
 
     def _reads_values(self) -> bool:
-        """Whether the derivative needs the very values that were reduced, kept in an array.
+        """Whether the derivative needs the reduced values in an array.
 
-        It does if it is no expression of them, and if it looks for those that equal the result: computed again, in
-        another kernel, a value may differ by a rounding.
+        It does if it is a function of arrays, and if it compares values with the result: recomputed in another
+        kernel, a value may differ by a rounding error.
         """
         if isinstance(self.rule, Rule):
             return self.rule.other == "count"
@@ -284,7 +283,7 @@ class Reduce:
     def source(
         self, made: Program, device: Device, datas: Sequence[Any], axes: frozenset[int], result: DType
     ) -> str:
-        """The text of the kernels that reduce a program's one value over ndarrays like these."""
+        """The text of the kernels that reduce a program's value for such ndarrays."""
         return source(self.row, made, device, datas, axes, result)
 
     def evaluate(
@@ -298,14 +297,14 @@ class Reduce:
         parameter: float = 0.0,
         empty: bool = False,
     ) -> Array:
-        """The reduction of a program's one value, recorded where a tape tracks an input.
+        """The reduction of a program's value, recorded if a tape tracks an input.
 
         Args:
-            empty: whether there may be no value, though the reduction of none has no result.
+            empty: whether to allow no values although the reduction of none has no result.
 
         Raises:
             DeviceError: the arrays are on different devices.
-            ValueError: the shapes do not broadcast, or there is no value and the reduction of none has no result.
+            ValueError: the shapes do not broadcast, or there are no values and the reduction of none has no result.
         """
         tracking = None if self.rule is None else tape.tracked(arrays)
         if tracking is not None and made.name != "load" and self._reads_values():
@@ -325,7 +324,7 @@ class Reduce:
         parameter: float,
         tracking: tape.Tracking | None,
     ) -> Array:
-        """The reduction by its plan, recorded where ``tracking`` says that a tape tracks an input."""
+        """Run a plan, and record the reduction if ``tracking`` says that a tape tracks an input."""
         y = plan.run(arrays, scalars, parameter)
         if tracking is not None and plan.layouts[0].floating:
             needs, keys, tapes = tracking
@@ -342,12 +341,12 @@ class Reduce:
 
 
 class _Call:
-    """A reduction that was made, for its derivative.
+    """A reduction's derivative, for the inputs that are tracked.
 
     Attributes:
-        reads: which inputs the derivative reads.
+        reads: the inputs that the derivative reads.
         keeps_y: whether it reads the result.
-        operation: what a tape records, with the backward rule.
+        operation: the operation that a tape records, with the vjp.
     """
 
     def __init__(
@@ -373,7 +372,7 @@ class _Call:
         self._numbers = (*scalars, rule.number(self.span))
 
     def _pull(self, given: Sequence[Array], saved: Sequence[Array], wanted: object) -> list[Array | None]:
-        """One elementwise kernel, and what ``rule.other`` takes."""
+        """Compute the cotangents by one elementwise kernel, after the reduction ``rule.other``."""
         rule, pulled = self.rule, self.pulled
         assert isinstance(rule, Rule)
         k, g = self.inputs, given[0]
@@ -397,17 +396,17 @@ class _Call:
         ]
 
     def _kept(self, g: Array) -> Array:
-        """An array of the result's shape with size 1 for the reduced axes; one of no axes does as it is."""
+        """``g`` reshaped to keep the reduced axes with size 1; 0-d arrays need no reshape."""
         return g if not g.ndim or g.shape == self.kept else reshape(g, self.kept)
 
     def _spread(self, g: Array) -> Array:
-        """An array of the result's shape, repeated along the reduced axes."""
+        """An array of the result's shape, broadcast along the reduced axes."""
         if not g.ndim or g.shape == self.kept:
             return repeated(g, self.shape)
         return repeated(reshape(g, self.kept), self.shape)
 
     def _other(self, which: str, arrays: Sequence[Array], y: Array | None) -> Array:
-        """The reduction of the same values that a rule reads, in the accumulator's dtype."""
+        """The reduction ``rule.other`` of the values, in the accumulator's dtype."""
         value = self.program.outputs[0]
         acc = dtypes.info(value.dtype).acc
         axes = self.span.axes
@@ -429,7 +428,7 @@ class _Call:
     def _pull_function(
         self, given: Sequence[Array], saved: Sequence[Array], wanted: object
     ) -> list[Array | None]:
-        """What a function of arrays computes."""
+        """Compute the cotangents by a function of arrays."""
         assert not isinstance(self.rule, Rule)
         g, y = reshape(given[0], self.kept), reshape(saved[1], self.kept)
         return [broadcast_to(self.rule(g, saved[0], y, self.span), self.shape)]

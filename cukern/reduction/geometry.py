@@ -1,4 +1,4 @@
-"""How the threads of a reduction share its values: which template, its variables, the grid."""
+"""How the threads of a reduction share its values: the template, its variables and the grid."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ PARTS = Kernel("reduction/parts.cu", block=256)
 
 
 class RowShape(NamedTuple):
-    """What the threads of a GPU do where the inner reduced axis is that of neighbours.
+    """The work of a GPU's threads if the inner reduced axis is contiguous.
 
     Attributes:
-        block: threads of a block.
+        block: threads per block.
         flight: bytes that a thread loads before it computes.
-        warp: packs of a row at most that a warp does; a longer one is a block's.
-        blocks: how many blocks make the last wave short, some four times as many as run at a time. Where there are
-            fewer rows, each is cut into pieces, whose states a second launch joins.
-        whole: loads of a thread up to which a row is not cut though multiprocessors stay idle: a second launch would
-            cost as much.
-        long: threads of a block that has such a row.
+        warp: the most packs of a row that one warp reduces; a block reduces longer rows.
+        blocks: the number of blocks that keeps the last wave short, about four times the resident ones. With fewer
+            rows, each row is split into pieces, whose states a second launch combines.
+        whole: loads per thread up to which a row is not split, even if multiprocessors stay idle, because a second
+            launch would cost as much.
+        long: threads of the block that reduces such a row.
     """
 
     block: int = 256
@@ -42,14 +42,14 @@ class RowShape(NamedTuple):
 
 
 class ColumnShape(NamedTuple):
-    """What the threads of a GPU do where neighbouring results read neighbouring elements.
+    """The work of a GPU's threads if neighbouring results read neighbouring elements.
 
     Attributes:
-        block: threads of a block.
+        block: threads per block.
         flight: bytes that a thread loads before it computes.
-        down: threads that share a column: the others lie side by side, 32 of them for a line of 512 bytes.
-        blocks: how many blocks keep the GPU busy. Each leaves a state for every column.
-        few: loads of all threads of a column at most where its places are not cut into pieces.
+        down: threads that share a column; the threads beside them read neighbouring columns, 32 of them 512 bytes.
+        blocks: the number of blocks that keeps the GPU busy. Each writes a state for every column.
+        few: the most loads by all threads of a column for which it is not split into pieces.
     """
 
     block: int = 256
@@ -60,24 +60,24 @@ class ColumnShape(NamedTuple):
 
 
 ROW_SHAPE = RowShape()
-#: For reductions that keep the place of a value (argmax): that costs more than exchanging states, so a warp does
-#: longer rows.
+#: For reductions that keep the index of a value (argmax): keeping it costs more than exchanging states between threads,
+#: so a warp reduces longer rows.
 ORDERED_ROW_SHAPE = RowShape(warp=4096)
 COLUMN_SHAPE = ColumnShape()
-#: Values that the host reduces in a row, and results that one of its threads reduces together where reduced places are
-#: far apart.
+#: Values that a host thread reduces in sequence, and results that it computes together if the reduced elements of one
+#: are far apart.
 _HOST_PIECE = 65536
 _HOST_TILE = 64
-#: Bytes of the values that a thread hands on together, and of the states that it keeps: what registers hold.
+#: Bytes of the values that a thread combines at once, and of the states that it keeps, both in registers.
 _VALUES, _STATES = 128, 128
 #: Bytes of shared memory for the states of a block.
 _SHARED = 32768
-#: Statements of an unrolled loop at most.
+#: The most statements in an unrolled loop.
 _STATEMENTS = 512
 
 
 class Source(NamedTuple):
-    """An input: bytes of an element; steps in elements along kept axes, the outer reduced ones and the inner one."""
+    """An input: bytes of an element; strides in elements along the kept, outer reduced and inner reduced axes."""
 
     size: int
     kept: Strides
@@ -90,12 +90,12 @@ class Task(NamedTuple):
     """A reduction: sizes of the kept axes, of the outer reduced ones and of the inner one.
 
     Attributes:
-        statements: the length of what is computed of an element.
+        statements: the number of statements per element.
         value: bytes of a value.
         state: bytes of a state.
-        batch: whether several values are handed on together.
-        ordered: whether their places matter.
-        wide: whether an index or offset takes 64 bits.
+        batch: whether several values are combined at once.
+        ordered: whether the indices of values matter.
+        wide: whether an index or offset needs 64 bits.
     """
 
     kept: tuple[int, ...]
@@ -119,7 +119,7 @@ class Task(NamedTuple):
 
     @property
     def in_columns(self) -> bool:
-        """Whether the neighbours of the largest input's elements belong to another result."""
+        """Whether neighbouring elements of the largest input belong to different results."""
         sizes = (*self.kept, *self.over, self.inner)
 
         def own(one: Source) -> int:
@@ -138,10 +138,10 @@ class Work:
 
     Attributes:
         kernel: the template.
-        variables: what it is rendered with beside what the reduction says.
+        variables: its template variables besides those of the reduction.
         grid: blocks; along y the pieces of each result.
-        block: threads of a block.
-        tail: the kernel's last arguments; the number of values is put in behind the layout.
+        block: threads per block.
+        tail: the kernel's last arguments; the number of values is inserted after the layout.
     """
 
     kernel: Kernel
@@ -161,7 +161,7 @@ def _kind(step: int) -> str:
 
 
 def _layout(task: Task, kept: int, columns: bool) -> bytes:
-    """The kernel's struct: of the first ``kept`` of the kept axes, and of the reduced ones."""
+    """The kernel's struct of the first ``kept`` kept axes and of the reduced axes."""
     numbers: list[int] = []
     if kept:
         numbers += [*task.kept[:kept], *(s for one in task.sources for s in one.kept[:kept])]
@@ -187,14 +187,14 @@ def _common(task: Task, block: int, kept: int) -> dict[str, Any]:
 
 
 def _cut(outer: int, inner: int, pieces: int) -> tuple[int, int]:
-    """Sizes of about ``pieces`` pieces: the outer axes are cut first."""
+    """The sizes of about ``pieces`` pieces; outer axes are split first."""
     outer_pieces = min(outer, pieces)
     inner_pieces = max(1, min(inner, -(-pieces // outer_pieces)))
     return -(-outer // outer_pieces), max(1, -(-inner // inner_pieces))
 
 
 def serial(task: Task) -> Work:
-    """Long plain loops, for the host."""
+    """The launch by long plain loops, for the host."""
     rows, outer, inner = task.rows, task.outer, task.inner
     tile = _HOST_TILE if task.in_columns and task.kept[-1] >= 8 else 1
     size = outer * inner
@@ -215,12 +215,12 @@ def serial(task: Task) -> Work:
 
 
 def on_gpu(task: Task) -> Work:
-    """The threads of a GPU."""
+    """The launch on a GPU."""
     return _columns(task) if task.in_columns else _rows(task)
 
 
 def _packed(task: Task, steps: Sequence[int]) -> list[Source]:
-    """The inputs that may be read in packs along an axis; none if the steps of one prevent it."""
+    """The inputs that can be read in packs along an axis; none if the strides of one prevent it."""
     if any(step not in (0, 1) for step in steps):
         return []
     return [one for one, step in zip(task.sources, steps, strict=True) if step == 1]
@@ -234,7 +234,7 @@ def _narrow(width: int, numbers: Sequence[int]) -> int:
 
 
 def _row_width(task: Task) -> tuple[int, bool]:
-    """Elements of a pack along the inner axis, and whether rows start between packs."""
+    """Elements per pack along the inner axis, and whether rows may start inside a pack."""
     packed = _packed(task, [one.step for one in task.sources])
     if not packed:
         return 1, False
@@ -257,7 +257,7 @@ def _row_width(task: Task) -> tuple[int, bool]:
 
 
 def _unroll(task: Task, width: int, flight: int) -> int:
-    """Packs that a thread loads before it computes."""
+    """The number of packs that a thread loads before it computes."""
     each = width * sum(one.size for one in task.sources if one.step or one.over or one.kept)
     unroll = 8
     while unroll > 1 and (
@@ -268,7 +268,7 @@ def _unroll(task: Task, width: int, flight: int) -> int:
 
 
 class _Rows(NamedTuple):
-    """How a row's packs are shared: threads of a block and of a row, loads at once, rows at once, packs of a piece."""
+    """How threads share rows: threads per block and per row, loads at once, rows at once, packs per piece."""
 
     block: int
     lanes: int
@@ -297,7 +297,7 @@ def _share_rows(rows: int, packs: int, most: int, peel: bool, shape: RowShape) -
 
 
 def _rows(task: Task) -> Work:
-    """Threads along the inner reduced axis."""
+    """The launch with threads along the inner reduced axis."""
     width, peel = _row_width(task)
     shape = ORDERED_ROW_SHAPE if task.ordered else ROW_SHAPE
     most = _unroll(task, width, shape.flight)
@@ -321,7 +321,7 @@ def _rows(task: Task) -> Work:
 
 
 def _column_width(task: Task) -> int:
-    """Elements of a pack along the columns."""
+    """Elements per pack along the columns."""
     packed = _packed(task, [one.kept[-1] for one in task.sources])
     if not packed or not all(one.aligned for one in packed):
         return 1
@@ -333,7 +333,7 @@ def _column_width(task: Task) -> int:
 
 
 def _columns(task: Task) -> Work:
-    """Threads along the last kept axis."""
+    """The launch with threads along the last kept axis."""
     shape, places = COLUMN_SHAPE, task.outer * task.inner
     width = _column_width(task)
     unroll = min(_unroll(task, width, shape.flight), power_of_two(max(1, places)))
@@ -341,7 +341,7 @@ def _columns(task: Task) -> Work:
     packs = columns // width
     down = min(shape.down, power_of_two(divide_up(max(1, places), unroll)))
     tiles = divide_up(packs, shape.block // down)
-    # A few hundred places are one launch's: more threads one below the other instead of a second launch.
+    # Columns of a few hundred elements get more threads each instead of a second launch.
     few = places <= shape.few * unroll
     while few and task.rows // columns * tiles < shape.blocks // 2 and down < 32 and down * unroll < places:
         down *= 2
@@ -363,7 +363,7 @@ def _columns(task: Task) -> Work:
 
 
 def joined(rows: int, pieces: int, on_host: bool) -> tuple[int, int, int]:
-    """Of the launch that joins states: threads of a block, threads that share a row, blocks."""
+    """The launch that combines states: threads per block, threads that share a row, blocks."""
     if on_host:
         return 1, 1, rows
     block = 256 if pieces <= 2048 else 1024

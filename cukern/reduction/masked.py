@@ -36,7 +36,7 @@ def _count(x: Any, mask: Any, axes: Any, dtype: Any) -> Any:
 
 @fuse(static=_STATIC)
 def _squares(x: Any, mask: Any, middle: Any, axes: Any, dtype: Any) -> Any:
-    # The choice comes before the square, whose derivative at NaN is NaN.
+    # Choose before squaring, because the square's derivative at NaN is NaN.
     chosen = square(where(_valid(x, mask), x, middle) - middle)
     return FUNCTIONS["sum"](chosen, axes, dtype=dtype, keepdims=True)
 
@@ -53,7 +53,7 @@ def _prepared(
 
 
 def _mean(x: Array, mask: Array | None, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """The mean and the number of the elements, in the accumulator's dtype, the axes kept."""
+    """The mean and the number of the elements, in the accumulator's dtype; keeps the axes."""
     acc = dtypes.info(x.dtype).acc
     count = astype(_count(x, mask, axes, dtypes.int64), acc)
     return _total(x, mask, axes, acc) / count, count
@@ -67,7 +67,7 @@ def _finished(y: Array, dtype: DType, axes: tuple[int, ...], keepdims: bool) -> 
 def masked_mean(
     name: str, x: Array, axis: Any, keepdims: bool, dtype: npt.DTypeLike | None, mask: Any
 ) -> Array:
-    """The mean of the elements where ``mask`` is true; of those that are not NaN where it is None."""
+    """The mean of the elements where ``mask`` is true, or of those that are not NaN if ``mask`` is None."""
     values, chosen, axes, result = _prepared(name, x, axis, dtype, mask)
     return _finished(_mean(values, chosen, axes)[0], result, axes, keepdims)
 
@@ -83,7 +83,7 @@ def masked_spread(
     root: bool,
     none: float = 0.0,
 ) -> Array:
-    """The variance of such elements, or its root; ``none`` is divided by where there is no degree of freedom."""
+    """The variance of such elements, or its square root; ``none`` is the divisor without degrees of freedom."""
     values, chosen, axes, result = _prepared(name, x, axis, dtype, mask)
     middle, count = _mean(values, chosen, axes)
     total = _squares(values, chosen, middle, axes, middle.dtype)
@@ -100,7 +100,7 @@ def _spread(total: Any, count: Any, correction: float, none: float, root: bool) 
 
 
 def one_correction(name: str, correction: float, ddof: float | None) -> float:
-    """The correction, by either of its names.
+    """The correction, from whichever of its two names is given.
 
     Raises:
         ValueError: both are given.

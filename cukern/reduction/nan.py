@@ -1,4 +1,4 @@
-"""Reductions that leave NaN out, and others that are a map before a reduction, fused in one launch."""
+"""Reductions that ignore NaN, and others that fuse a map with a reduction in one launch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _nonzero(x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
 
 
 def _taken(x: Any, name: str) -> Any:
-    """``x`` as an array; a symbol of a fused function as it is."""
+    """``x`` as an array; symbols of a fused function are returned unchanged."""
     return x if isinstance(x, Expr) else require_array(x, name)
 
 
@@ -49,7 +49,7 @@ def _replaced(x: Any, number: int) -> Any:
 
 
 def _numbers(x: Any, mask: Any, name: str) -> Any:
-    """Where ``mask`` is true and ``x`` is not NaN; None for no mask."""
+    """Whether ``mask`` is true and ``x`` is not NaN; None if there is no mask."""
     return None if mask is None else logical_and(masked(x, mask, name), logical_not(isnan(x)))
 
 
@@ -59,7 +59,7 @@ def _dtype(dtype: npt.DTypeLike | None) -> Any:
 
 @public
 def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """How many elements are not zero, over axes; int64.
+    """The number of non-zero elements over axes, as int64.
 
     Args:
         x: any array.
@@ -89,7 +89,7 @@ def nansum(
     initial: Any = None,
     where: Any = None,
 ) -> Array:
-    """:func:`sum` with NaN taken as 0, in one launch."""
+    """:func:`sum` with NaN treated as 0, in one launch."""
     x = _taken(x, "nansum")
     if where is not None or initial is not None:
         return sum(_replaced(x, 0), axis, dtype, keepdims=keepdims, initial=initial, where=where)
@@ -108,7 +108,7 @@ def nanprod(
     initial: Any = None,
     where: Any = None,
 ) -> Array:
-    """:func:`prod` with NaN taken as 1, in one launch."""
+    """:func:`prod` with NaN treated as 1, in one launch."""
     x = _taken(x, "nanprod")
     if where is not None or initial is not None:
         return prod(_replaced(x, 1), axis, dtype, keepdims=keepdims, initial=initial, where=where)
@@ -126,7 +126,7 @@ def nanmean(
     keepdims: bool = False,
     where: Any = None,
 ) -> Array:
-    """:func:`mean` of what is not NaN; NaN where there is nothing else."""
+    """:func:`mean` of the elements that are not NaN; NaN if there are none."""
     x = _taken(x, "nanmean")
     if isinstance(x, Array) and x.dtype not in dtypes.FLOATS:
         return mean(x, axis, dtype, keepdims=keepdims, where=where)
@@ -145,7 +145,7 @@ def nanvar(
     ddof: float | None = None,
     where: Any = None,
 ) -> Array:
-    """:func:`var` of what is not NaN; NaN where there are not more numbers than ``correction``."""
+    """:func:`var` of the elements that are not NaN; NaN if there are at most ``correction`` of them."""
     taken = one_correction("nanvar", correction, ddof)
     x = _taken(x, "nanvar")
     mask = _numbers(x, where, "nanvar")
@@ -164,7 +164,7 @@ def nanstd(
     ddof: float | None = None,
     where: Any = None,
 ) -> Array:
-    """:func:`std` of what is not NaN, the root of :func:`nanvar`; where it is 0 its derivative is 0."""
+    """:func:`std` of the elements that are not NaN, the square root of :func:`nanvar`."""
     taken = one_correction("nanstd", correction, ddof)
     x = _taken(x, "nanstd")
     mask = _numbers(x, where, "nanstd")
@@ -173,7 +173,7 @@ def nanstd(
 
 @public
 def ptp(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The distance from the smallest to the largest element, over axes."""
+    """The difference between the largest and the smallest element over axes."""
     return subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
@@ -183,7 +183,7 @@ def _weighted(x: Any, weights: Any, axis: Any, dtype: Any) -> Any:
 
 
 def _weights(x: Array, weights: Any, axis: Any, axes: tuple[int, ...]) -> Array:
-    """The weights, their axes those of ``x``."""
+    """The weights, reshaped to broadcast with ``x``."""
     shares = asarray(weights, device=x.device)
     if shares.shape == x.shape:
         return shares
@@ -208,20 +208,20 @@ def average(
     *,
     keepdims: bool = False,
 ) -> Any:
-    """The weighted mean over axes; of integers, in the default floating dtype.
+    """The weighted mean over axes; in the default floating dtype for integers.
 
     Args:
         x: any array.
         axis: the axis or axes; all by default.
-        weights: of the shape of ``x``, or of the sizes of ``axis`` in its order; all equal when None.
-        returned: whether the sum of the weights is returned as well.
+        weights: an array with the shape of ``x``, or the sizes of ``axis`` in its order; equal weights when None.
+        returned: whether to return the sum of the weights as well.
         keepdims: whether the axes stay, with size 1.
 
     Raises:
         AxisError: an axis is out of range.
         TypeError: the weights have another shape, and no axis is given.
-        ValueError: the weights have not the sizes of the axes.
-        ZeroDivisionError: weights add up to 0, on the host; a GPU is not waited for, and divides.
+        ValueError: the shape of the weights does not match the axes.
+        ZeroDivisionError: weights add up to 0, on the host; a GPU divides by 0, because a check would wait for it.
 
     >>> import cukern as ck
     >>> ck.average(ck.asarray([1.0, 4.0]), weights=[2.0, 1.0]).item()

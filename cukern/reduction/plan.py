@@ -1,4 +1,4 @@
-"""Reductions: a row says how values are combined, templates walk the axes."""
+"""Reductions: a row defines how values are combined, and templates walk the axes."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """How a reduction combines values: C++ over a state.
+    """How a reduction combines values: C++ expressions over a state.
 
-    ``T`` is the type of the values, ``A`` that of the accumulator, ``State`` the state, ``Place`` that of places.
+    ``T`` is the type of values, ``A`` of the accumulator, ``State`` of the state, ``Place`` of indices.
 
     Attributes:
         name: the public name.
-        push: the state ``a`` with the value ``x`` at place ``i`` added.
-        combine: the states ``a`` and ``b`` together.
-        identity: the state of no value.
-        finish: the result, of the state ``a`` of ``n`` values, and the parameter ``p`` where there is one.
+        push: the state ``a`` updated with the value ``x`` at index ``i``.
+        combine: the states ``a`` and ``b`` combined.
+        identity: the state of no values.
+        finish: the result, from the state ``a`` of ``n`` values, and the parameter ``p`` if there is one.
         state: the type of the state.
         wide: whether float32 accumulates in float64, and integers modulo 2**64.
         parameter: whether there is a parameter ``p``.
-        ordered: whether the places of the values matter.
-        empty: whether the reduction of no value has a result.
-        batch: the state ``a`` with the values of the array ``v`` added, whose places are ``i``, ``i + step``
-            and so on; by default values are added to a state of their own, one by one.
+        ordered: whether the indices of values matter.
+        empty: whether the reduction of no values has a result.
+        batch: the state ``a`` updated with the values of the array ``v``, whose indices are ``i``, ``i + step``
+            and so on; by default each value is pushed to a state of its own.
     """
 
     name: str
@@ -63,16 +63,16 @@ class Plan(kernel_plan.Plan):
     Attributes:
         shape: the shape of the values.
         kept: that shape with size 1 for the reduced axes.
-        count: values of a result.
-        parts: the memory for the states of pieces, where there are several.
-        final: the kernel that joins them.
-        converters: what makes each Python number fit the dtype it is computed in.
+        count: values per result.
+        parts: the memory for the states of pieces, if there are several.
+        final: the kernel that combines them.
+        converters: functions that convert each Python number to the dtype in which it is computed.
         parameter: whether the result takes a parameter.
-        program: what makes the values.
+        program: the program that computes the values.
         operands: the inputs' layouts.
-        axes: those that are reduced.
+        axes: the reduced axes.
         pulls: the derivatives of calls without numbers, by the inputs that are tracked.
-        rendered: what each kernel is rendered from.
+        rendered: the template and variables of each kernel.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Plan(kernel_plan.Plan):
         self.rendered: list[tuple[Any, dict[str, Any]]] = []
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
-        """The result, a new array."""
+        """Launch and return the result, a new array."""
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.run(arrays, scalars, parameter)
@@ -135,7 +135,7 @@ class Plan(kernel_plan.Plan):
 
 
 def _accumulator(reduction: Reduction, value: DType) -> str:
-    """The C++ type that values of a dtype accumulate in."""
+    """The C++ type of the accumulator for values of a dtype."""
     if reduction.wide:
         kind = dtypes.info(value).kind
         if kind in "iu":
@@ -171,13 +171,13 @@ def _task(
     shape: tuple[int, ...],
     axes: frozenset[int],
 ) -> Task:
-    """What a reduction has to do, with as few axes as do; None of them empty."""
+    """The task of a reduction, with as few axes as possible."""
     steps = [broadcast_steps(one, shape) for one in operands]
     kept_axes, over_axes = [i for i in range(len(shape)) if i not in axes], sorted(axes)
     kept = collapse([shape[i] for i in kept_axes], [tuple(step[i] for i in kept_axes) for step in steps])
     over_steps = [tuple(step[i] for i in over_axes) for step in steps]
     if any(shape[i] == 0 for i in over_axes):
-        # With steps of 0 one element would be read for all, and there is none.
+        # With strides of 0 the kernel would read an element, but there is none.
         over = Axes((0,), ((1,),) * len(operands))
     else:
         by = None if reduction.ordered else over_steps[0]
@@ -275,12 +275,12 @@ _plans: dict[Any, Plan] = {}
 
 
 def known(*key: Any) -> Plan | None:
-    """The plan that :func:`keep` was given for a key."""
+    """The plan that :func:`keep` stored under a key."""
     return _plans.get(key)
 
 
 def keep(plan: Plan, *key: Any) -> None:
-    """Keep a plan under a key that is quicker to make than that of :func:`planned`."""
+    """Store a plan under a key that is cheaper to make than that of :func:`planned`."""
     remember(_plans, key, plan)
 
 
@@ -292,7 +292,7 @@ def source(
     reduced: frozenset[int],
     result: DType,
 ) -> str:
-    """The text of the kernel that a plan launches, or of the two."""
+    """The text of the one or two kernels that a plan launches."""
     operands = [layout_of(device, data) for data in datas]
     plan = make_plan(reduction, program, operands, reduced, False, result)
     return "\n".join(kernel.source(**bound) for kernel, bound in plan.rendered)
@@ -306,7 +306,7 @@ def planned(
     keepdims: bool,
     result: DType,
 ) -> Plan:
-    """The plan of ``reduction`` over ``axes`` of ``program``'s value for these arrays.
+    """The plan of ``reduction`` over ``axes`` of ``program``'s value for the layouts of ``arrays``.
 
     Raises:
         DeviceError: the arrays are on different devices.

@@ -1,4 +1,4 @@
-"""The reduction table. A row says how values combine, and the derivative."""
+"""The reduction table. A row defines how values are combined, and the derivative."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 _WHERE = """
-        where: a mask that broadcasts to ``x``; only elements where it is true take part."""
+        where: a bool mask that broadcasts to ``x``; only elements where it is true are reduced."""
 _INITIAL = """
-        initial: a number that takes part as well, cast to the result's dtype."""
+        initial: a number that is reduced together with the elements, cast to the result's dtype."""
 _RAISES = """
     Raises:
         AxisError: an axis is out of range.
@@ -58,8 +58,8 @@ class Accumulation(Reduce):
 
     arguments = f"""
     Args:
-        x: any array. Of a float dtype it is reduced in that (float32 in float64), else in int64 or uint64.{_AXES}
-        dtype: what the values are cast to first, and the dtype of the result.{_KEEP}{_INITIAL}{_WHERE}
+        x: any array. Floats are reduced in their dtype (float32 in float64), others in int64 or uint64.{_AXES}
+        dtype: the dtype to which values are cast first, and that of the result.{_KEEP}{_INITIAL}{_WHERE}
 {_RAISES}, or ``where`` does not broadcast.
     """
 
@@ -78,18 +78,18 @@ class Accumulation(Reduce):
 
 
 class Statistic(Reduce):
-    """A reduction with no further argument."""
+    """A reduction without further arguments."""
 
     def __call__(self, x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
         return self._apply(x, axis, keepdims)
 
 
 class Truth(Reduce):
-    """A reduction to a truth."""
+    """A reduction to a bool."""
 
     arguments = f"""
     Args:
-        x: any array; what is not 0 is true, NaN too.{_AXES}{_KEEP}{_WHERE}
+        x: any array; elements other than 0 are true, NaN too.{_AXES}{_KEEP}{_WHERE}
 {_RAISES}, or ``where`` does not broadcast.
     """
 
@@ -122,17 +122,17 @@ class Extreme(Reduce):
 
 
 class Search(Reduce):
-    """The place of an element along an axis, or in the flattened array."""
+    """The index of an element along an axis, or in the flattened array."""
 
     arguments = """
     Args:
         x: any array.
-        axis: the axis; by default the place is that in the flattened array.
+        axis: the axis; by default the index is that in the flattened array.
         keepdims: whether the axis stays, with size 1.
 
     Raises:
         AxisError: the axis is out of range.
-        TypeError: ``axis`` is no integer.
+        TypeError: ``axis`` is not an integer.
         ValueError: there is no value.
     """
 
@@ -141,10 +141,10 @@ class Search(Reduce):
 
 
 class NumberSearch(Search):
-    """The place of an element, NaN left out."""
+    """The index of an element, ignoring NaN."""
 
-    arguments = f"""{Search.arguments.rstrip()} To see that there is no value but NaN, the device is waited for;
-            in a fused function the place is -1 then.
+    arguments = f"""{Search.arguments.rstrip()} The check that not all values are NaN waits for the device;
+            in a fused function the index is -1 instead.
     """
 
     def __call__(self, x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
@@ -182,13 +182,13 @@ class Mean(Reduce):
 
 
 class Spread(Reduce):
-    """A variance or its root."""
+    """A variance or its square root."""
 
     arguments = f"""
     Args:
         x: any array; integers are computed in float64 for a result of the default floating dtype.{_AXES}
         dtype: what the values are cast to first, if that is a float, and the dtype of the result.
-        correction: what is taken from the number of values that it divides by.{_KEEP}
+        correction: is subtracted from the number of values in the divisor.{_KEEP}
         ddof: another name of ``correction``.{_WHERE}
 {_RAISES}, ``where`` does not broadcast, or both ``correction`` and ``ddof`` are given.
     """
@@ -213,9 +213,9 @@ class Spread(Reduce):
 
 
 def _product_of_others(x: Array) -> Array:
-    """Along the last axis, the product of all elements but each: right for zeros, and to any order.
+    """For each element along the last axis, the product of all others; exact for zeros, with all derivatives.
 
-    The product of pairs is taken down a tree, and what is outside of a pair comes back up.
+    Products of pairs go up a binary tree, and the products of all elements outside each subtree come back down.
     """
     n = x.shape[-1]
     if n <= 1:
@@ -236,12 +236,12 @@ def _product_vjp(g: Array, x: Array, y: Any, span: Span) -> Array:
 
 
 def _freedom(span: Span) -> float:
-    """What a variance divides by."""
+    """The divisor of a variance."""
     return span.n - span.parameter if span.n > span.parameter else 0.0
 
 
 _INF, _NAN = float("inf"), float("nan")
-#: An extreme's cotangent goes to the values that equal it, in equal parts.
+#: The cotangent of an extreme is shared equally by the values that equal it.
 _SHARED = Rule(lambda g, x, y, e, s: where(equal(x, y), g / where(e > 0, e, 1), 0), other="count")
 _VARIANCE = Rule(lambda g, x, y, e, s: (x - e) * (2 * g / s), number=_freedom, other="mean")
 _DEVIATION = Rule(
@@ -255,7 +255,7 @@ sum = Accumulation(
     "sum",
     Rule(lambda g, x, y, e, s: g),
     join="add",
-    doc="The sum over axes, 0 of no value.",
+    doc="The sum over axes, 0 for no values.",
 )
 prod = Accumulation(
     Reduction("prod", push="a * A(x)", combine="a * b", identity="A(1)", wide=True),
@@ -263,13 +263,13 @@ prod = Accumulation(
     _product_vjp,
     neutral=1.0,
     join="multiply",
-    doc="The product over axes, 1 of no value.",
+    doc="The product over axes, 1 for no values.",
 )
 mean = Mean(
     Reduction("mean", push="a + A(x)", combine="a + b", identity="A(0)", finish="a / n", wide=True),
     "float",
     Rule(lambda g, x, y, e, s: g / s),
-    doc="The mean over axes, NaN of no value; of integers, in the default floating dtype.",
+    doc="The mean over axes, NaN for no values; in the default floating dtype for integers.",
 )
 max = Extreme(
     Reduction(
@@ -304,13 +304,13 @@ min = Extreme(
 any = Truth(
     Reduction("any", push="a | int(x)", combine="a | b", identity="0", finish="a != 0", state="int"),
     "bool",
-    doc="Whether a value is true, False of no value.",
+    doc="Whether any value is true; False for no values.",
 )
 all = Truth(
     Reduction("all", push="a & int(x)", combine="a & b", identity="1", finish="a != 0", state="int"),
     "bool",
     neutral=1.0,
-    doc="Whether every value is true, True of no value.",
+    doc="Whether all values are true; True for no values.",
 )
 argmax = Search(
     Reduction(
@@ -325,7 +325,7 @@ argmax = Search(
         batch="largest(a, v, i, step)",
     ),
     "index",
-    doc="The place of the largest value, the first of several; a NaN counts as the largest.",
+    doc="The index of the largest value, the first of equal ones; NaN counts as the largest.",
 )
 argmin = Search(
     Reduction(
@@ -340,7 +340,7 @@ argmin = Search(
         batch="smallest(a, v, i, step)",
     ),
     "index",
-    doc="The place of the smallest value, the first of several; a NaN counts as the smallest.",
+    doc="The index of the smallest value, the first of equal ones; NaN counts as the smallest.",
 )
 nanmax = Extreme(
     Reduction(
@@ -356,7 +356,7 @@ nanmax = Extreme(
     neutral=_NAN,
     join="fmax",
     without=max,
-    doc="The largest value over axes that is not NaN; NaN where there is none. Equal values share the derivative.",
+    doc="The largest value over axes that is not NaN; NaN if there is none. Equal values share the derivative.",
 )
 nanmin = Extreme(
     Reduction(
@@ -372,19 +372,19 @@ nanmin = Extreme(
     neutral=_NAN,
     join="fmin",
     without=min,
-    doc="The smallest value over axes that is not NaN; NaN where there is none. Equal values share the derivative.",
+    doc="The smallest value over axes that is not NaN; NaN if there is none. Equal values share the derivative.",
 )
 nanargmax = NumberSearch(
     replace(argmax.row, name="nanargmax", push="x != x ? a : largest(a, x, i)", batch=""),
     "index",
     without=argmax,
-    doc="The place of the largest value that is not NaN, the first of several.",
+    doc="The index of the largest value that is not NaN, the first of equal ones.",
 )
 nanargmin = NumberSearch(
     replace(argmin.row, name="nanargmin", push="x != x ? a : smallest(a, x, i)", batch=""),
     "index",
     without=argmin,
-    doc="The place of the smallest value that is not NaN, the first of several.",
+    doc="The index of the smallest value that is not NaN, the first of equal ones.",
 )
 var = Spread(
     Reduction(
@@ -416,7 +416,7 @@ std = Spread(
     ),
     "float",
     _DEVIATION,
-    doc="The standard deviation over axes, the root of the variance; where it is 0 its derivative is 0.",
+    doc="The standard deviation over axes, the square root of the variance; its derivative is 0 where it is 0.",
 )
 logsumexp = Statistic(
     Reduction(
@@ -430,12 +430,12 @@ logsumexp = Statistic(
     ),
     "float",
     _LOG_SUM,
-    doc="log(sum(exp(x))) over axes, without overflow; -inf of no value, and where every value is -inf.",
+    doc="log(sum(exp(x))) over axes, without overflow; -inf if there are no values or all are -inf.",
 )
 
 
 def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:
-    """``x`` summed over the axes along which an array of ``shape`` is repeated to give its shape."""
+    """``x`` summed over the axes along which an array of ``shape`` was broadcast to the shape of ``x``."""
     extra = x.ndim - len(shape)
     axes = tuple(i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra])
     return reshape(sum(x, axes), shape)

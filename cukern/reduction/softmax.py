@@ -1,4 +1,4 @@
-"""The normalised exponentials along an axis, and their derivatives: one launch each."""
+"""softmax and log_softmax along an axis, and their derivatives, in one launch each."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Kind = Literal["softmax", "log_softmax", "softmax_vjp", "log_softmax_vjp"]
 _KERNEL = Kernel("reduction/softmax.cu", block=256)
 _ROWS = Kernel("reduction/softmax_rows.cu", block=256)
 _PIECE = 65536
-#: Neighbouring rows that one host thread does together, where the elements of a row are far apart.
+#: Neighbouring rows that a host thread computes together if the elements of a row are far apart.
 _TILE = 64
-#: Elements of a row from which on a few rows are cut up, which takes several launches.
+#: Elements per row from which a few rows are computed by several launches.
 _LONG = 1 << 20
 
 
@@ -40,12 +40,12 @@ class Geometry(NamedTuple):
     """How threads share the work.
 
     Attributes:
-        block: threads of a block.
+        block: threads per block.
         lanes: threads that share a row.
-        tile: neighbouring rows of a task.
-        unroll: elements that a thread takes at once.
+        tile: neighbouring rows per task.
+        unroll: elements that a thread computes at once.
         keep: elements that a thread keeps in registers, 0 for none.
-        rows_piece: tasks of a group of ``lanes`` threads.
+        rows_piece: tasks per group of ``lanes`` threads.
     """
 
     block: int
@@ -57,12 +57,12 @@ class Geometry(NamedTuple):
 
 
 def geometry(style: Style, rows: int, columns: int, n: int) -> Geometry:
-    """The launch shape for a style of device.
+    """The geometry for a style of device.
 
     Args:
-        rows: how many there are.
-        columns: how many neighbouring rows have neighbouring elements; 1 where those of a row are nearer.
-        n: elements of a row.
+        rows: the number of rows.
+        columns: the number of neighbouring rows with neighbouring elements; 1 if the elements of a row are nearer.
+        n: elements per row.
     """
     if style == "serial":
         tile = _TILE if columns >= 8 else 1
@@ -77,11 +77,11 @@ class Packs(NamedTuple):
     """How threads of a GPU share rows that they hold in registers.
 
     Attributes:
-        block: threads of a block.
-        threads: threads of a row.
+        block: threads per block.
+        threads: threads per row.
         chunks: packs of each array that a thread holds.
         cluster: blocks that share a row.
-        resident: blocks of a multiprocessor at least, which have no more registers than it has.
+        resident: the least number of blocks resident per multiprocessor, which limits their registers.
     """
 
     block: int
@@ -92,13 +92,13 @@ class Packs(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """How rows are dealt out.
+    """How rows are divided among threads.
 
     Attributes:
         chunks: packs of 16 bytes that a thread holds of each array.
-        block: threads of a block at most, each with `most` packs if that takes.
-        most: packs of a thread of a block that has a row alone, which is quicker than a cluster.
-        resident: threads of a multiprocessor at least, by the registers that they get.
+        block: the most threads per block.
+        most: the most packs per thread in a block that has one row, which is faster than a cluster.
+        resident: the least number of threads resident per multiprocessor, which limits their registers.
     """
 
     chunks: int
@@ -113,12 +113,12 @@ TUNING = {
     4: (Tuning(8, 1024, 8, 1024), Tuning(4, 256, 4, 512)),
     8: (Tuning(8, 1024, 8, 512), Tuning(4, 256, 4, 512)),
 }
-#: Threads of a block where a cluster has a row: small blocks read while others write.
+#: Threads per block if a cluster shares a row: some small blocks read while others write.
 CLUSTERED = 256
 
 
 def packs(n: int, itemsize: int, arrays: int, clusters: int) -> Packs | None:
-    """The shape for rows of ``n`` elements in C order, aligned to 16 bytes; None where no threads hold one."""
+    """How threads share rows of ``n`` elements in C order, aligned to 16 bytes; None if registers cannot hold one."""
     width = ACCESS // itemsize
     if n % width:
         return None
@@ -128,7 +128,7 @@ def packs(n: int, itemsize: int, arrays: int, clusters: int) -> Packs | None:
         threads = power_of_two(divide_up(n // width, tuning.most))
     cluster = 1
     if threads > tuning.block:
-        # Without clusters larger blocks are better than to read a row twice.
+        # Without clusters, larger blocks are better than reading a row twice.
         largest = CLUSTERED if clusters > 1 else 1024
         cluster = divide_up(threads, largest)
     if cluster > clusters:
@@ -142,7 +142,7 @@ def _style(device: Device) -> Style:
 
 
 def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
-    """Choose and compile the launch for arrays of one shape and dtype, which is not empty."""
+    """Choose and compile the launch for non-empty arrays of one shape and dtype."""
     first = layouts[0]
     device = first.device
     shape = None
@@ -232,7 +232,7 @@ def _variables(
         "kept": len(kept.shape),
         "steps": [step_kind(one) for one in step],
         "columns": [step_kind(one) for one in column],
-        # A half would round what is stored between two passes over a row.
+        # A half type would round values that are stored between two passes over a row.
         "stored": kind == "softmax" and not form.keep and not info.narrow,
         **form._asdict(),
     }
@@ -259,16 +259,16 @@ def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
 
 
 def _plan_for(kind: Kind, axis: int, *layouts: Layout) -> Plan:
-    """Make and remember a plan."""
+    """Make and cache a plan."""
     return remember(_plans, (kind, axis, *layouts), make_plan(kind, layouts, axis))
 
 
-# What the second derivative, and rows too long for one block, are computed with.
+# ----- the second derivative, and rows too long for one block, by array functions -----
 
 
 @fuse(static=("axis",))
 def _dot(x: Array, y: Array, axis: int) -> Array:
-    # In the accumulator's dtype: a half type would round it, or overflow.
+    # In the accumulator's dtype: a half type would round or overflow.
     return sum(multiply(x, y), axis, dtype=dtypes.info(x.dtype).acc, keepdims=True)
 
 
@@ -312,7 +312,7 @@ def _sum(x: Array, axis: int) -> Array:
 
 
 def _is_long(x: Array, axis: int) -> bool:
-    """Whether one block a row would leave most of the device idle."""
+    """Whether one block per row would leave most of the device idle."""
     n = x.shape[axis]
     return n >= _LONG and x.size // n < 64
 
@@ -358,12 +358,12 @@ def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array], A
 
 @public
 def softmax(x: Array, /, axis: int = -1) -> Array:
-    """exp(x) divided by its sum along an axis; NaN where all of the axis is -inf, or some of it inf.
+    """exp(x) divided by its sum along an axis; NaN where all elements along the axis are -inf, or one is inf.
 
-    One kernel, and so its derivative. A few rows of a million elements and more take several.
+    It is one kernel, and so is its derivative; a few rows of a million elements or more take several kernels.
 
     Args:
-        x: an array; integers are computed in the default floating dtype.
+        x: any array; integers are computed in the default floating dtype.
         axis: the axis.
 
     Raises:
@@ -378,5 +378,5 @@ def softmax(x: Array, /, axis: int = -1) -> Array:
 
 @public
 def log_softmax(x: Array, /, axis: int = -1) -> Array:
-    """The logarithm of :func:`softmax`, exact where that is small. Arguments and errors as there."""
+    """The logarithm of :func:`softmax`, accurate where that is small; arguments and errors as there."""
     return _normalized("log_softmax", x, axis, _below)

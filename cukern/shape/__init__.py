@@ -1,1 +1,1 @@
-"""Shapes: views, copies, and what puts elements elsewhere."""
+"""Shapes: views, copies, and rearrangements of elements."""

@@ -1,4 +1,4 @@
-"""Broadcast views for derivatives: of a constant another constant, on a GPU a layout that is known."""
+"""Fast broadcast views for derivatives."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ _layouts: dict[tuple[Layout, tuple[int, ...]], Layout] = {}
 
 
 def repeated(x: Array, shape: tuple[int, ...]) -> Array:
-    """:func:`broadcast_to`, in fewer steps where no tape records it; ``x`` broadcasts to ``shape``, and is
-    given back where it has that.
-    """
+    """:func:`broadcast_to`, faster if no tape records it; returns ``x`` if it has ``shape`` already."""
     if x.shape == shape:
         return x
     if tape.recording((x,)):

@@ -1,4 +1,4 @@
-"""Memory filled with a number, and copied: in C order, or to a part of another array."""
+"""Fill memory with a number, and copy it: in C order, or to a part of another array."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..kernel.plan import allocate
 from ..kernel.sizes import divide_up
 
 _COPIES = Kernel("shape/copies.cu", block=256)
-#: Arrays of a launch at most: their addresses and sizes are parameters, of which there are 4096 bytes.
+#: The most arrays per launch: their addresses and sizes are kernel parameters, which have 4096 bytes.
 _TOGETHER = 64
-#: Bytes that a block copies, and the blocks of an array at most.
+#: Bytes that a block copies, and the most blocks per array.
 _PIECE, _BLOCKS = 16384, 1024
 
 
@@ -42,14 +42,14 @@ def _fill(bits: DType) -> Program:
     return program("fill", (scalar_node(0, bits),), (), (bits,))
 
 
-#: Elements from which on a kernel of all cores copies faster than NumPy on the host.
+#: Elements from which a kernel on all cores copies faster than NumPy on the host.
 _LARGE = 1 << 21
 
 
 def in_order(device: Device, data: Any) -> Any:
     """A copy of an ndarray in C order.
 
-    Elements move as integers: a half type would lose what NaN carries on its way through float32.
+    Elements are copied as integers: converting a half type to float32 and back would lose the payload of NaN.
     """
     if device.addressable and data.size < _LARGE:
         return np.array(data, order="C")
@@ -67,7 +67,7 @@ def write(device: Device, target: Any, source: Any) -> None:
 
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
-    """A new ndarray whose every element is ``value``, cast as NumPy's ``full`` casts."""
+    """A new ndarray filled with ``value``, cast as by ``numpy.full``."""
     bits, made = dtypes.info(dtype).bits, allocate(device, shape, dtype)
     number = int(np.full((), value, dtype).view(bits))
     run_into(_fill(bits), device, (), (number,), made.view(bits))
@@ -78,12 +78,12 @@ FUNCTIONS.update(in_order=in_order, filled=filled)
 
 
 class Copies:
-    """Copies of arrays to others that are kept, of the same layouts, or of these to others: all in one launch.
+    """Copies between fixed arrays and others of the same layouts, in one launch.
 
     Args:
-        device: of the arrays.
-        kept: arrays in C order.
-        into: whether the copies are made to ``kept``, or of it.
+        device: the device of the arrays.
+        kept: the fixed arrays, in C order.
+        into: whether to copy to ``kept`` or from it.
     """
 
     def __init__(self, device: Device, kept: Sequence[Array], into: bool) -> None:
@@ -101,6 +101,6 @@ class Copies:
             self._launches.append((launch, part, [one._operand for one in kept[part]] + sizes[part]))
 
     def __call__(self, given: Sequence[Array]) -> None:
-        """Copy each; the current device is that of the arrays."""
+        """Copy from or to ``given``; the current device must be that of the arrays."""
         for launch, part, fixed in self._launches:
             launch(*[one._operand for one in given[part]], *fixed)

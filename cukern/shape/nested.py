@@ -1,4 +1,4 @@
-"""Nested lists that hold arrays, put together as one array."""
+"""Nested lists that contain arrays, stacked to one array."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _leaves(items: Any) -> Iterator[Any]:
 
 
 def _plain(items: Any) -> Any:
-    """Lists and tuples as lists, the arrays in them as NumPy's."""
+    """Nested lists and tuples as lists, with NumPy arrays for the arrays in them."""
     if isinstance(items, (list, tuple)):
         return [_plain(item) for item in items]
     return items.numpy() if isinstance(items, Array) else items
@@ -42,17 +42,17 @@ def _stacked(items: Any, dtype: dtypes.DType, device: Device) -> Array:
     if isinstance(items, Array):
         return astype(asarray(items, device=device), dtype, copy=False)
     if isinstance(items, (bool, int, float)):
-        return full((), items, dtype, device)  # which waits for no GPU
+        return full((), items, dtype, device)  # does not wait for the GPU
     return asarray(items, dtype, device)
 
 
 def assembled(items: Any, dtype: dtypes.DType | None, device: Device | None) -> Array:
-    """The array of nested lists with arrays in them, which :func:`stack` stacks; numbers beside them take their dtype.
+    """Stack nested lists that contain arrays; numbers in them take the arrays' dtype.
 
     Args:
         items: lists and tuples of arrays, numbers and such lists.
-        dtype: of the result; the one that they promote to when None.
-        device: of the result; that of the first array when None.
+        dtype: that of the result; the promoted dtype of the items when None.
+        device: that of the result; the device of the first array when None.
 
     Raises:
         ValueError: the parts of a list have different shapes.

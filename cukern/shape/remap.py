@@ -1,4 +1,4 @@
-"""Data moved by kernels: shifted, and extended beyond the ends of axes."""
+"""Kernels that shift elements, or pad them beyond the ends of axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMAP = Kernel("shape/remap.cu", block=256)
 
 
 class _Axis(NamedTuple):
-    """An axis of the kernel: its size in the result and in the array, the places before, the array's step."""
+    """An axis of the kernel: its size in the result and in the array, the padding before, the array's stride."""
 
     shape: int
     size: int
@@ -35,7 +35,7 @@ class _Axis(NamedTuple):
 
 
 def _collapsed(data: Any, shape: Sequence[int], before: Sequence[int], beyond: str) -> list[_Axis]:
-    """As few axes as do: an unchanged axis joins the one outside of it that steps over the whole of it."""
+    """As few axes as possible: an axis without padding is merged with the next outer one if they are contiguous."""
     axes: list[_Axis] = []
     for m, n, stride, start in zip(shape, data.shape, data.strides, before, strict=True):
         axis = _Axis(m, n, start, stride // data.itemsize)
@@ -53,7 +53,7 @@ def _collapsed(data: Any, shape: Sequence[int], before: Sequence[int], beyond: s
 def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) -> Plan:
     shape = [axis.shape for axis in axes]
     rows, columns, outer = math.prod(shape[:-1]), shape[-1], len(axes) - 1
-    # Columns lie along blockIdx.y beside outer axes: then one row is spread as several are.
+    # With outer axes, columns lie along blockIdx.y, so one row needs the geometry of several.
     spread = geometry(device.style, max(rows, 2) if outer else 1, columns)
     spans = Axes(tuple(axis.size for axis in axes), (tuple(axis.step for axis in axes),))
     wide = needs_64_bits(spans) or max(rows * spread.lanes, 2 * rows * columns) > LARGEST_INDEX
@@ -88,16 +88,16 @@ def remap(
     beyond: str,
     ends: tuple[Any, Any] = (0, 0),
 ) -> Any:
-    """A new ndarray of ``shape`` with the elements of ``data`` from the place ``before`` on, in one launch.
+    """A new ndarray of ``shape`` with the elements of ``data`` at the offset ``before``, in one launch.
 
     Args:
-        device: where ``data`` is.
+        device: the device of ``data``.
         data: an ndarray of any strides.
         shape: the sizes of the result's axes.
-        before: for each axis, how many places of the result stand before the first of ``data``; at least 0.
-        beyond: what stands outside of ``data``: ``"constant"``, ``"edge"``, ``"wrap"``, ``"reflect"`` or
-            ``"symmetric"``; beyond an axis of size 0 only constants can.
-        ends: the constants in front of ``data`` and behind it; the same where several axes change.
+        before: for each axis, the number of elements before the first of ``data``; at least 0.
+        beyond: the padding outside ``data``: ``"constant"``, ``"edge"``, ``"wrap"``, ``"reflect"`` or
+            ``"symmetric"``; an axis of size 0 allows only constants.
+        ends: the constants before and after ``data``; they must be equal if several axes are padded.
     """
     made = allocate(device, tuple(shape), data.dtype)
     if not made.size:
@@ -119,7 +119,7 @@ def _as_bits(value: Any, dtype: DType) -> int:
     """The bits of a number of a dtype, as an integer.
 
     Raises:
-        OverflowError: the dtype does not hold an integer.
+        OverflowError: an integer is out of the range of the dtype.
     """
     with np.errstate(over="ignore"):
         return int(np.asarray(value, dtype).view(dtypes.info(dtype).bits))

@@ -1,4 +1,4 @@
-"""Many arrays as one vector, and back: the pytree of them."""
+"""The arrays of a pytree as one vector, and back."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .views import concat, reshape
 
 
 def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
-    """The arrays of ``tree`` one after another as one vector, and the function that makes such a tree of a vector.
+    """Concatenate the arrays of ``tree`` to a vector, and return it with the inverse function.
 
-    Differentiable, both ways. What JAX calls ``ravel_pytree`` and autograd ``misc.flatten``.
+    Both are differentiable. JAX calls this ``ravel_pytree``, autograd ``misc.flatten``.
 
     Args:
-        tree: a pytree of arrays of one device, and of numbers.
+        tree: a pytree of arrays on one device, and of numbers.
 
     Returns:
-        ``(vector, unravel)``. The vector has the dtype that those of the arrays promote to; ``unravel`` takes a
-        vector of that length, of any dtype, and gives each array its shape and dtype.
+        ``(vector, unravel)``. The dtypes of the arrays promote to that of the vector; ``unravel`` takes a vector of
+        that length and any dtype, and restores the shape and dtype of each array.
 
     Raises:
         TypeError: a leaf is neither an array nor a number.
@@ -47,7 +47,7 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
 
 
 def _raveled(leaves: Sequence[Leaf]) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """The leaves as one vector, and what makes a list of arrays like them of such a vector.
+    """The leaves as one vector, and a function that turns such a vector into a list of arrays like the leaves.
 
     Raises:
         TypeError: a leaf is neither an array nor a number.
@@ -77,9 +77,9 @@ def _raveled(leaves: Sequence[Leaf]) -> tuple[Array, Callable[[Array], list[Arra
 
 @on_device
 def _cut(x: Array, shapes: Sequence[tuple[int, ...]], ends: Sequence[int]) -> list[Array]:
-    """The parts of a vector between ``ends``, each of its shape.
+    """The parts of a vector between ``ends``, with their shapes.
 
-    One record, whose derivative is one vector; one per part would make a vector of zeros for each.
+    It is recorded as one operation, whose derivative is one vector; one per part would make a vector of zeros each.
     """
     data = x._data
     spans = zip(itertools.pairwise(ends), shapes, strict=True)

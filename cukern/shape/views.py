@@ -1,4 +1,4 @@
-"""Shapes: views, which share memory, and arrays joined and taken apart. Everything here is linear."""
+"""Views, which share memory, and functions that join and split arrays. All functions here are linear."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _sizes(shape: Shape, name: str, argument: str = "shape") -> tuple[int, ...]:
     """An integer or several as a tuple.
 
     Raises:
-        TypeError: they are none.
+        TypeError: they are not integers.
     """
     try:
         return tuple(map(operator.index, shape if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)))
@@ -73,16 +73,16 @@ def _sizes(shape: Shape, name: str, argument: str = "shape") -> tuple[int, ...]:
 
 @public
 def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = None) -> Array:
-    """The elements of ``x`` in another shape; a view where that needs no copy.
+    """The elements of ``x`` in another shape; a view if possible.
 
     Args:
         x: any array.
-        shape: the sizes of the axes; one may be -1, which follows from the others.
-        order: "F" reads and writes the elements with the first axis fastest, instead of the last.
-        copy: True copies always; False raises where a copy is needed.
+        shape: the sizes of the axes; one may be -1 and is then computed from the others.
+        order: "F" reads and writes the elements with the first axis fastest instead of the last.
+        copy: True always copies; False raises if a copy is needed.
 
     Raises:
-        ValueError: the shape has another number of elements, or needs a copy that ``copy`` forbids.
+        ValueError: the shape has another number of elements, or a copy is needed and ``copy`` is False.
     """
     x = require_array(x, "reshape")
     sizes = _resolved(_sizes(shape, "reshape"), x.shape)
@@ -103,10 +103,10 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
 
 
 def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape for as many elements as ``shape`` has, its -1 worked out.
+    """The target shape ``sizes`` for the elements of ``shape``, with -1 computed.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the numbers of elements differ.
     """
     count, known = math.prod(shape), math.prod(sizes)
     if known == count and min(sizes, default=0) >= 0:
@@ -118,7 +118,7 @@ def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
-    """Whether the elements in another shape are a view: where a step between axes changes, an axis must end."""
+    """Whether the other shape is a view: each boundary between axes that are not contiguous must remain one."""
     if x.is_contiguous:
         return True
     steps = tuple(stride // x.itemsize for stride in x.strides)
@@ -128,13 +128,13 @@ def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
 
 @public
 def ravel(x: Array, /, order: str = "C") -> Array:
-    """The elements of ``x`` along one axis, a view where that needs no copy; "F" takes the first axis fastest."""
+    """The elements of ``x`` as a vector, a view if possible; ``order`` "F" reads the first axis fastest."""
     return reshape(x, (-1,), order)
 
 
 @public
 def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
-    """A view with the axes in another order: axis ``i`` is axis ``axes[i]`` of ``x``.
+    """A view with permuted axes: axis ``i`` is axis ``axes[i]`` of ``x``.
 
     Raises:
         ValueError: ``axes`` is not a permutation of the axes.
@@ -156,7 +156,7 @@ def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
 
 @public
 def matrix_transpose(x: Array, /) -> Array:
-    """A view with the last two axes exchanged.
+    """A view with the last two axes swapped.
 
     Raises:
         ValueError: ``x`` has fewer than two axes.
@@ -169,7 +169,7 @@ def matrix_transpose(x: Array, /) -> Array:
 
 @public
 def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
-    """A view with two axes exchanged."""
+    """A view with two axes swapped."""
     x = require_array(x, "swapaxes")
     order = list(range(x.ndim))
     i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
@@ -179,10 +179,10 @@ def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
 
 @public
 def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Array:
-    """A view with axes moved to other places, the others in their order.
+    """A view with axes moved to other positions; the others keep their order.
 
     Raises:
-        ValueError: as many sources as destinations are needed.
+        ValueError: the numbers of sources and destinations differ.
     """
     x = require_array(x, "moveaxis")
     sources = normalize_axes(source, x.ndim, "moveaxis")
@@ -199,7 +199,7 @@ def moveaxis(x: Array, /, source: int | tuple[int, ...], destination: int | tupl
 
 @public
 def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
-    """A view with axes of size 1 inserted, where they will stand in the result.
+    """A view with axes of size 1 inserted; ``axis`` has their positions in the result.
 
     Raises:
         AxisError: an axis is out of range.
@@ -220,7 +220,7 @@ def _expanded(x: Array, places: tuple[int, ...]) -> Array:
 
 @public
 def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
-    """A view without axes of size 1: those named, or all.
+    """A view without axes of size 1, either all or those in ``axis``.
 
     Raises:
         ValueError: a named axis has another size.
@@ -238,7 +238,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
 
 @public
 def broadcast_to(x: Array, /, shape: Shape) -> Array:
-    """A view of ``x`` repeated to a shape, with steps of 0 along the repeated axes.
+    """A view of ``x`` broadcast to ``shape``, with stride 0 along the broadcast axes.
 
     Raises:
         ValueError: ``x`` does not broadcast to the shape.
@@ -249,13 +249,13 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
         data = x.device.xp.broadcast_to(x._data, sizes)
     except ValueError:
         raise ValueError(f"broadcast_to: shape {x.shape} does not broadcast to {sizes}") from None
-    # The tape sums a gradient to the shape of its input.
+    # The tape itself sums a gradient to the shape of its input.
     return recorded("broadcast_to", x, view(x, data), lambda g: g)
 
 
 @public
 def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
-    """Views of the arrays in the shape that all broadcast to.
+    """Views of the arrays, broadcast to their common shape.
 
     Raises:
         ValueError: the shapes do not broadcast.
@@ -269,7 +269,7 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
 
 @public
 def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
-    """A view with the elements in reverse order along axes, all by default."""
+    """A view with the elements reversed along axes, by default along all."""
     x = require_array(x, "flip")
     axes = normalize_axes(axis, x.ndim, "flip")
     key = tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(x.ndim))
@@ -278,16 +278,16 @@ def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
 
 @public
 def roll(x: Array, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
-    """The elements moved along axes, in a circle; along the flattened array by default.
+    """Shift elements cyclically along axes, or in the flattened array by default.
 
     Args:
         x: any array.
-        shift: by how many places; one for every axis, or one for all.
-        axis: the axis or axes; shifts of an axis named twice add up.
+        shift: the number of positions, one for each axis or one for all.
+        axis: the axis or axes; the shifts of a repeated axis add up.
 
     Raises:
         AxisError: an axis is out of range.
-        ValueError: there are not as many shifts as axes.
+        ValueError: the numbers of shifts and axes differ.
     """
     x = require_array(x, "roll")
     if axis is None:
@@ -306,7 +306,7 @@ def roll(x: Array, /, shift: int | Sequence[int], axis: int | Sequence[int] | No
 
 
 def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
-    """``x`` moved in a circle by a number of places along each axis."""
+    """``x`` shifted cyclically by a number of positions along each axis."""
     before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]
     made = Array._wrap(remap(x.device, x._data, x.shape, before, "wrap"), x.device)
     return recorded("roll", x, made, lambda g: _rolled(g, tuple(-shift for shift in shifts)))
@@ -316,7 +316,7 @@ def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
     """The arrays, which must be on one device, and their common dtype.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no array.
         DeviceError: they are on different devices.
     """
     made = require_arrays(arrays, name)
@@ -328,7 +328,7 @@ def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
 
 
 def _castable(arrays: Sequence[Array], dtype: Any, casting: str, name: str) -> DType:
-    """The dtype that is asked for, to which every array may be cast."""
+    """The requested dtype, checked against ``casting`` for every array."""
     wanted = dtypes.as_dtype(dtype)
     for x in arrays:
         if not can_cast(x.dtype, wanted, casting):
@@ -340,17 +340,17 @@ def _castable(arrays: Sequence[Array], dtype: Any, casting: str, name: str) -> D
 def concat(
     arrays: Sequence[Array], /, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Array:
-    """The arrays joined along an axis that they have; flattened first if ``axis`` is None.
+    """Join arrays along an existing axis; if ``axis`` is None, flatten them first.
 
     Args:
-        arrays: of one shape but for ``axis``.
+        arrays: arrays of the same shape except along ``axis``.
         axis: the axis.
-        dtype: that of the result; what the arrays' dtypes promote to by default.
-        casting: which casts to ``dtype`` there may be: ``"same_kind"``, ``"unsafe"``, or another of NumPy's names.
+        dtype: that of the result; the promoted dtype of the arrays by default.
+        casting: the allowed casts to ``dtype``: ``"same_kind"``, ``"unsafe"``, or another of NumPy's names.
 
     Raises:
-        TypeError: an array may not be cast to ``dtype``.
-        ValueError: no array, or sizes that differ along another axis.
+        TypeError: an array cannot be cast to ``dtype``.
+        ValueError: there is no array, or sizes differ along another axis.
     """
     joined, common = _joinable(arrays, "concat")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "concat")
@@ -370,7 +370,7 @@ def concat(
 def _assembled(
     name: str, arrays: Sequence[Array], shape: tuple[int, ...], dtype: DType, keys: Sequence[tuple[Any, ...]]
 ) -> Array:
-    """An array whose part at each of ``keys`` is one of ``arrays``, cast; the parts make up the whole."""
+    """An array made of ``arrays``, cast and placed at ``keys``, which cover it."""
     device = arrays[0].device
     data = allocate(device, shape, dtype)
     for x, key in zip(arrays, keys, strict=True):
@@ -396,11 +396,11 @@ def _part(x: Array, axis: int, start: int, end: int) -> Array:
 def stack(
     arrays: Sequence[Array], /, axis: int = 0, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Array:
-    """Arrays of one shape joined along a new axis, of ``dtype`` by ``casting`` as :func:`concat`.
+    """Join arrays of one shape along a new axis; ``dtype`` and ``casting`` as in :func:`concat`.
 
     Raises:
-        TypeError: an array may not be cast to ``dtype``.
-        ValueError: no array, or different shapes.
+        TypeError: an array cannot be cast to ``dtype``.
+        ValueError: there is no array, or shapes differ.
     """
     joined, common = _joinable(arrays, "stack")
     if any(x.shape != joined[0].shape for x in joined):
@@ -414,7 +414,7 @@ def stack(
 
 @public
 def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
-    """The views of ``x`` at each place along an axis."""
+    """The views of ``x`` at each index along an axis."""
     x = require_array(x, "unstack")
     place = normalize_axis(axis, x.ndim, "unstack")
     return tuple(
@@ -424,10 +424,10 @@ def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
 
 @public
 def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
-    """Views of ``x`` cut along an axis: into equal parts, or before each of the given places.
+    """Split ``x`` along an axis into views: into equal parts, or before each of the given indices.
 
     Raises:
-        ValueError: the axis has no such number of equal parts.
+        ValueError: the axis cannot be split into that number of equal parts.
     """
     x = require_array(x, "split")
     place = normalize_axis(axis, x.ndim, "split")
@@ -440,14 +440,14 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
     else:
         ends = [min(max(e + size if e < 0 else e, 0), size) for e in map(operator.index, indices_or_sections)]
     parts = [(a, max(a, b)) for a, b in pairwise([0, *ends, size])]
-    if ends != sorted(ends):  # parts that overlap
+    if ends != sorted(ends):  # overlapping parts
         return [_part(x, place, *part) for part in parts]
     return _taken_apart(x, "split", [(*(slice(None),) * place, slice(*part)) for part in parts])
 
 
 @on_device
 def _taken_apart(x: Array, name: str, keys: Sequence[tuple[Any, ...]]) -> list[Array]:
-    """The views of ``x`` at ``keys``, which make up the whole: one operation, whose derivative joins theirs."""
+    """The views of ``x`` at ``keys``, which cover ``x``: one operation, whose derivative joins the cotangents."""
     views = [view(x, x._data[key]) for key in keys]
     if views and tape.recording((x,)):
         shape = x.shape

@@ -1,4 +1,4 @@
-"""What tests of array code need: comparison by dtype, and gradients checked by finite differences."""
+"""Helpers for tests of array code: comparison with tolerances by dtype, and gradient checks by finite differences."""
 
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing

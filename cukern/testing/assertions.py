@@ -1,4 +1,4 @@
-"""Comparison of arrays with what they should be."""
+"""Comparison of arrays with expected values."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ def assert_close(
     bools must be equal.
 
     Args:
-        actual: an array of cukern or of NumPy.
+        actual: a cukern or NumPy array.
         desired: an array of the same shape, or one Python number for all elements.
-        rtol: by the dtype of ``actual`` when None, as in :data:`RTOL`.
-        atol: a tenth of ``rtol`` when None.
-        dtype: the dtype that ``actual`` must have; that of ``desired`` if it is a cukern array, else any,
-            when None.
+        rtol: the relative tolerance; that of the dtype of ``actual`` in :data:`RTOL` when None.
+        atol: the absolute tolerance; a tenth of ``rtol`` when None.
+        dtype: the required dtype of ``actual``; when None, that of ``desired`` if it is a cukern array, else any.
 
     Raises:
-        AssertionError: naming the dtypes, the shapes, or the worst element.
+        AssertionError: the message names the dtypes, the shapes, or the worst element.
 
     >>> import cukern as ck
     >>> assert_close(ck.asarray([1.0, 2.0]), [1.0, 2.000001])

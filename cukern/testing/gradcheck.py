@@ -1,4 +1,4 @@
-"""Gradients checked by finite differences, to any order."""
+"""Gradient checks by finite differences, to any order."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ROUNDING = 32
 
 
 class GradcheckError(AssertionError):
-    """A gradient is not what finite differences say, or a function under test is not fit to be checked."""
+    """A gradient disagrees with finite differences, or a function cannot be checked."""
 
 
 class NondifferentiableError(GradcheckError):
-    """A function has a kink or a jump wherever it was tried, so that it has no gradient to compare."""
+    """A function has a kink or a jump at every point that was tried, so there is no gradient to compare."""
 
 
 class _Kink(Exception):
@@ -36,7 +36,7 @@ class _Kink(Exception):
 
 
 class _Slope(NamedTuple):
-    """A finite difference, the amount by which the function bends there, and its rounding error."""
+    """A finite difference, the change of slope around it, and its rounding error."""
 
     value: float
     bend: float
@@ -64,20 +64,20 @@ def gradcheck(
 ) -> bool:
     """Compare the tape's gradients of ``f`` at ``args`` with finite differences.
 
-    For each output of ``f`` and for all together, with random cotangents ``v``, and for each array ``x`` of
-    ``args``, with a random direction ``u`` none of whose elements is near zero, ``v . J . u`` of the tape
-    is compared with the central difference of five points of ``v . f(x + t u)``. The gradients must also
-    be the same for inputs and cotangents that are not contiguous or have strides of 0, and neither
-    inputs nor cotangents may be written to. Where ``f`` has a kink, ``x`` is moved a little.
+    The comparison is between ``v . J . u`` of the tape and the five-point central difference of ``v . f(x + t u)``, for
+    each output of ``f`` and all together, with random cotangents ``v``, and for each array ``x`` of ``args``, with a
+    random direction ``u`` without elements near zero. The gradients must also be the same for inputs and cotangents
+    that are not contiguous or have strides of 0, and neither inputs nor cotangents may be written to. At a kink of
+    ``f``, ``x`` is moved a little.
 
     Args:
-        f: takes ``args`` and returns an array or a pytree of arrays; those of integers are left out.
-        args: pytrees. Floating arrays must be float64; whatever else is in them is passed on as it is.
-        order: 2 checks the gradient of the gradient as well, with respect to the cotangents too; and so on.
+        f: takes ``args`` and returns an array or a pytree of arrays; integer outputs are ignored.
+        args: pytrees. Floating arrays must be float64; other leaves are passed on unchanged.
+        order: 2 also checks the gradient of the gradient, with respect to inputs and cotangents; and so on.
         eps: the step of the finite differences.
         rtol: relative tolerance.
         atol: absolute tolerance.
-        seed: of the random numbers.
+        seed: the seed of the random numbers.
 
     Returns:
         True.
@@ -85,7 +85,7 @@ def gradcheck(
     Raises:
         TypeError: a floating argument or result is not float64, or there is none.
         GradcheckError: they disagree; the message names the output, the argument and both values.
-        NondifferentiableError: ``f`` has no gradient with respect to an argument wherever it was tried.
+        NondifferentiableError: ``f`` has a kink at every point that was tried.
 
     >>> import cukern as ck
     >>> gradcheck(lambda x: ck.exp(x) * x, [ck.asarray([0.5, -1.0], dtype="float64")], order=2)
@@ -157,7 +157,7 @@ def _gradient_map(of: _Map, seed: int) -> _Map:
 
 
 def _away_from_zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Values:
-    """Random values of either sign, none of which is near zero."""
+    """Random values of both signs, none near zero."""
     return np.asarray(rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape))
 
 
@@ -166,7 +166,7 @@ def _on(values: Values, like: Array) -> Array:
 
 
 def _strided(array: Array) -> Array:
-    """The same values with gaps of NaN between them and, where there are several axes, in Fortran order."""
+    """The same values with NaN between them in memory and, with several axes, in Fortran order."""
     if array.ndim == 0:
         return array
     values = array.numpy().T
@@ -177,7 +177,7 @@ def _strided(array: Array) -> Array:
 
 
 def _same(a: Values, b: Values) -> bool:
-    """Whether two results agree but for the order of their sums, and what is left of sums that cancel."""
+    """Whether two results agree up to rounding errors from another order of sums."""
     scale = float(np.max(np.abs(b), initial=1e-4))
     return bool(np.all(np.abs(a - b) <= 1e-9 * (np.abs(b) + scale)))
 
@@ -226,7 +226,7 @@ class _Checker:
         return [None if gradient is None else gradient.numpy() for gradient in found]
 
     def check_layouts(self, inputs: list[Array]) -> None:
-        """Gradients must not depend on how arrays lie in memory, and nothing may be written to."""
+        """Check that gradients do not depend on memory layouts, and that nothing is written to."""
         before = [array.numpy() for array in inputs]
         values = self.outputs(inputs)
         for name, value in zip(self.map.output_names, values, strict=True):
@@ -281,7 +281,7 @@ class _Stencil:
         self.position = position
         self.eps = eps
         centre = inputs[position].numpy()
-        # What the step really is, after the rounding of centre + step.
+        # The actual step, after the rounding of centre + step.
         step = (centre + eps * direction) - centre
         self.direction = step / eps
         self.points = [self.outputs_at(centre + k * step) for k in (-2, -1, 0, 1, 2)]
@@ -296,7 +296,7 @@ class _Stencil:
         for i in outputs:
             a, b, c, d, e = (point[i] * cotangents[i] for point in self.points)
             value += float(np.sum(a - e + 8 * (d - b))) / (12 * self.eps)
-            # The slopes on both sides differ by an amount that doubles with the step where f is smooth.
+            # Where f is smooth, the difference of the slopes on both sides doubles with the step.
             near, far = (d - 2 * c + b) / self.eps, (e - 2 * c + a) / (2 * self.eps)
             bend += float(np.linalg.norm(far - 2 * near))
             noise += float(np.linalg.norm(c))

@@ -1,4 +1,4 @@
-"""A block in which what a gradient is lost by without a word is an error."""
+"""A block in which operations that silently lose gradients are errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..device import capture_hooks
 from ..errors import GradientError
 
 _lock = threading.Lock()
-#: The threads that are in such a block, once for each.
+#: The threads inside such a block, once per nested block.
 _threads: list[int] = []
 
 
@@ -27,17 +27,16 @@ def _refuse(array: Array, what: str) -> None:
 
 @contextlib.contextmanager
 def strict_tape() -> Iterator[None]:
-    """A with-block in which it is an error to make of a tracked array what is a constant to its tape.
+    """A with-block in which it is an error to take constants from an array that a tape tracks.
 
-    ``float(x)``, ``int(x)``, ``x.item()``, ``x.tolist()``, ``x.numpy()``, ``numpy.asarray(x)``, DLPack, pickles and the
-    savers give numbers that no gradient goes through. Where a result is made of them, that is a fault that shows in
-    nothing but a wrong gradient: run a training step in this block to find it. What only shows or compares an array is
-    allowed: ``repr``, ``print``, ``f"{x:.3f}"``, ``bool(x)`` and ``if x > 0``. So is all that is done to
-    :func:`stop_gradient` of an array, in :func:`stop_recording`, and outside of tapes. It holds for the thread that
-    enters it.
+    No gradient flows through the results of ``float(x)``, ``int(x)``, ``x.item()``, ``x.tolist()``, ``x.numpy()``,
+    ``numpy.asarray(x)``, DLPack, pickle and the functions that save arrays. A loss computed from them has a wrong
+    gradient, without an error: run a training step in this block to find the cause. Showing or testing an array is
+    allowed: ``repr``, ``print``, ``f"{x:.3f}"``, ``bool(x)`` and ``if x > 0``; so is any use of :func:`stop_gradient`
+    of an array, and anything in :func:`stop_recording` or outside of tapes. The block applies to its thread.
 
     Raises:
-        GradientError: in the block, when such a number is made of an array that an active tape tracks.
+        GradientError: in the block, if such a constant is taken from an array that an active tape tracks.
 
     >>> import cukern as ck
     >>> x = ck.asarray([1.0, 2.0])

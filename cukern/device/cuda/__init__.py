@@ -1,1 +1,1 @@
-"""NVIDIA GPUs, through CuPy, and what CuPy has not: launches that overlap, and cuBLAS without its checks."""
+"""NVIDIA GPUs through CuPy, with overlapping launches and direct calls of cuBLAS, which CuPy lacks."""

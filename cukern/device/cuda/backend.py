@@ -21,7 +21,7 @@ from . import driver
 from .libraries import needed
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
-# One tuple for every kernel: CuPy compiles an empty file for each distinct one in each process.
+# The same options for every kernel: for each distinct tuple, CuPy compiles an empty file in each process.
 _OPTIONS = ("--std=c++17",)
 #: Instructions that later architectures lack are compiled for compute capability 9.0 alone.
 _OPTIONS_90A = (*_OPTIONS, "-arch=sm_90a")
@@ -65,7 +65,7 @@ class CudaFunction:
         tail: Sequence[Any],
         structs: Sequence[int] = (),
     ) -> Prepared:
-        """See :class:`..interface.CompiledFunction`: the driver's launch, its parameters in memory that is kept."""
+        """See :class:`..interface.CompiledFunction`: a launch by the driver, with a reused parameter buffer."""
         leading = len(self._params) - len(tail)
         bytes_of = iter(structs)
         codes = [
@@ -86,7 +86,7 @@ class CudaFunction:
 
 
 def _code(param: Param, value: Any = None) -> str:
-    """How a parameter's value is packed, to a multiple of 8 bytes."""
+    """The struct code that packs a parameter's value, padded to a multiple of 8 bytes."""
     if isinstance(value, bytes):
         return f"{len(value)}s{-len(value) % 8}x"
     if param.kind == "pointer":
@@ -107,7 +107,7 @@ def _same(value: Any) -> Any:
 
 
 def _packer(param: Param) -> Callable[[Any], Any]:
-    """What turns a checked value into what CuPy passes with the parameter's exact size."""
+    """A function that converts a checked value to a type that CuPy passes with the parameter's exact size."""
     if param.kind == "pointer":
         return _pack_pointer
     if param.kind == "view":
@@ -177,7 +177,7 @@ class CudaBackend:
             max_shared_memory_per_block=int(optin),
             warp_size=found["warpSize"],
             multiprocessors=found["multiProcessorCount"],
-            # What every GPU of compute capability 9 and later can do, of any launch.
+            # The portable cluster size of compute capability 9 and later.
             max_blocks_per_cluster=8 if found["major"] >= 9 else 1,
             compute_capability=(found["major"], found["minor"]),
         )
@@ -199,11 +199,11 @@ class CudaBackend:
             if unit.dynamic_shared:
                 limit = self.properties(index).max_shared_memory_per_block
                 function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
-            # The launch object below RawKernel, of the device that is active now: it skips a query a call.
+            # RawKernel's underlying function on the active device, which saves a query per call.
             return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
 
     def ahead(self, job: Callable[[], object]) -> None:
-        """Never: see :class:`..interface.Backend`."""
+        """Never runs ``job``: see :class:`..interface.Backend`."""
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`..interface.Backend`."""
@@ -218,7 +218,7 @@ class CudaBackend:
         return self.xp.zeros(shape, dtype)
 
     def operand(self, data: Any) -> int:
-        """See :class:`..interface.Backend`: the address."""
+        """The address: see :class:`..interface.Backend`."""
         return 0 if data is None else int(data.data.ptr)
 
     def synchronize(self, index: int) -> None:

@@ -1,6 +1,6 @@
-"""cuBLAS's products called as they are: every float dtype at its own speed, strides read in place, and in captures.
+"""cuBLAS's products called directly: in every float dtype, on strided operands without a copy, and in captures.
 
-CuPy's own products have no bfloat16 and refuse to run while a stream is captured.
+CuPy's products lack bfloat16 and refuse to run while a stream is captured.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from ...errors import DeviceError
 from .. import capture_hooks
 from .libraries import needed
 
-#: CUBLAS_COMPUTE_32F and CUBLAS_COMPUTE_64F, and one and zero as they read them.
+#: CUBLAS_COMPUTE_32F and CUBLAS_COMPUTE_64F, with their constants one and zero.
 _IN_SINGLE = 68, np.array([1, 0], np.float32)
 _IN_DOUBLE = 70, np.array([1, 0], np.float64)
-#: Bytes, as NVIDIA recommends for compute capability 9; cuBLAS itself would allocate where a capture forbids it.
+#: Bytes, as NVIDIA recommends for compute capability 9; without it cuBLAS would allocate, which a capture forbids.
 _WORKSPACE = 32 * 2**20
-#: A product of at most so many multiplications, each result of at most so many, gets no workspace: with one, cuBLAS 13
-#: splits the inner axis into a part for each multiprocessor, and joining the parts takes longer than the product.
+#: Products of at most this many multiplications, and this many per result, get no workspace: with one, cuBLAS 13 splits
+#: the inner axis into a part per multiprocessor, and summing the parts takes longer than the product.
 _SMALL, _SHORT = 2**24, 1024
 _LARGEST_INT = 2**31 - 1
 
 
 class _Thread(threading.local):
-    """What a thread has of cuBLAS: its handles by device, which are not to be shared, and their workspaces."""
+    """A thread's cuBLAS handles, which threads must not share, and their workspaces."""
 
     def __init__(self) -> None:
-        #: By the device, and whether they are for small products.
+        #: By device, and whether they are for small products.
         self.handles: dict[tuple[int, bool], ctypes.c_void_p] = {}
         self.workspaces: dict[tuple[int, int], Any] = {}
         self.set: dict[tuple[int, bool], tuple[int, int]] = {}
-        #: By whether it was small: what the last call found, and of which device and stream.
+        #: By whether the product is small: the last call's device and stream, and its result.
         self.last: dict[bool, tuple[tuple[int, int], tuple[Any, ctypes.c_void_p]]] = {}
 
 
@@ -46,7 +46,7 @@ _thread = _Thread()
 
 @cache
 def _library(major: int) -> Any:
-    """The library that CuPy has loaded, with the types of what is called."""
+    """The library that CuPy has loaded, with the argument types of the functions called here."""
     library = ctypes.CDLL(f"libcublas.so.{major}")
     pointer = ctypes.c_void_p
     library.cublasCreate_v2.argtypes = (pointer,)
@@ -64,7 +64,7 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
     """The library and this thread's handle of the current device, set to the current stream.
 
     Args:
-        small: whether it does without a workspace.
+        small: whether the product is small and needs no workspace.
     """
     where = index, stream = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr
     last, recorder = _thread.last.get(small), capture_hooks.recorder()
@@ -103,16 +103,16 @@ def _workspace(cupy: Any, recorder: Any, index: int, stream: int) -> Any:
 
 @cache
 def _major(cupy: Any) -> int:
-    """The library's major version: that of the CUDA which CuPy is built for; it is loaded when this returns."""
+    """The library's major version, that of the CUDA for which CuPy is built; loads the library."""
     with needed(cupy, "cublas"):
         cupy.cuda.device.get_cublas_handle()
     return int(cupy.cuda.runtime.runtimeGetVersion()) // 1000
 
 
 def read(data: Any) -> tuple[int, int] | None:
-    """How the last two axes of an ndarray are read: whether by columns, and the leading dimension.
+    """How cuBLAS can read the last two axes of an ndarray: whether column-major, and the leading dimension.
 
-    None where neither axis is contiguous, or the other one overlaps itself.
+    None if neither axis is contiguous, or rows or columns overlap.
     """
     rows, columns = data.shape[-2:]
     row, column = (stride // data.dtype.itemsize for stride in data.strides[-2:])
@@ -124,7 +124,7 @@ def read(data: Any) -> tuple[int, int] | None:
 
 
 def readable(cupy: Any, data: Any) -> Any:
-    """An ndarray whose last two axes :func:`prepare` can read: itself, or a copy in C order."""
+    """``data`` if :func:`prepare` can read its last two axes, else a copy in C order."""
     return (
         cupy.ascontiguousarray(data.view("uint16") if data.dtype == dtypes.bfloat16 else data).view(
             data.dtype
@@ -137,18 +137,18 @@ def readable(cupy: Any, data: Any) -> Any:
 def prepare(
     cupy: Any, a: Any, b: Any, out: Any, batch: int = 1, steps: Sequence[int] = (0, 0, 0)
 ) -> Callable[[int, int, int], None]:
-    """``out = a @ b`` for a batch of matrices of one floating dtype, as a call of their three addresses.
+    """Prepare ``out = a @ b`` for a batch of matrices of one floating dtype.
 
     Args:
-        a: what has the shape, strides and dtype of the first left matrix in its last two axes, as
-            :func:`readable` gives it.
-        b: likewise of the right matrix.
-        out: likewise of the result, its rows contiguous; of the dtype of ``a``, or float32. No size is 0.
-        batch: how many matrices there are.
-        steps: from each to the next, in elements, in the three of them.
+        a: an ndarray from :func:`readable` with the dtype of the left matrices, and their shape and strides in its
+            last two axes.
+        b: likewise for the right matrices.
+        out: likewise for the results, with contiguous rows; its dtype is that of ``a``, or float32. No size is 0.
+        batch: the number of matrices.
+        steps: the strides from matrix to matrix, in elements, of ``a``, ``b`` and ``out``.
 
     Returns:
-        The call; it runs on the current stream of the current device, whose memory the addresses are of.
+        A function of three addresses in the current device's memory; it runs on the current stream.
     """
     small, head, of_right, of_left, zero, of_out, tail = _arguments(a, b, out, batch)
     long, pointer = ctypes.c_longlong, ctypes.c_void_p
@@ -167,11 +167,11 @@ def prepare(
 
 
 def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callable[[int], None]:
-    """:func:`prepare` for matrices that lie anywhere.
+    """:func:`prepare` for matrices at arbitrary addresses.
 
     Returns:
-        The call, of the address of a table in the device's memory: the addresses of all left matrices, then of the
-        right ones, then of the results.
+        A function of the address of a table in the device's memory: the addresses of all left matrices, then of
+        the right ones, then of the results.
     """
     small, head, of_right, of_left, zero, of_out, tail = _arguments(a, b, out, batch)
     pointer, size = ctypes.c_void_p, 8 * batch
@@ -189,9 +189,9 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
 
 
 def _arguments(a: Any, b: Any, out: Any, batch: int) -> tuple[Any, ...]:
-    """What the two products of the library share: whether they are small, and their arguments but the addresses.
+    """Whether the product is small, and the arguments that both of the library's products take besides addresses.
 
-    cuBLAS stores by columns: it is asked for the transpose of the product.
+    cuBLAS stores column-major, so it computes the transpose of the product.
     """
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     left, right = read(a), read(b)

@@ -1,10 +1,10 @@
-"""Launches by CUDA's driver, which may begin while the kernel before them ends.
+"""Launches by CUDA's driver, which may begin while the previous kernel ends.
 
-A launch with the attribute of programmatic stream serialization starts once every block of the kernel before it has
-left, or has said that it may; that kernel's writes may still be on their way, and an instruction waits for them
-("Programmatic Dependent Launch and Synchronization" in NVIDIA's CUDA C++ Programming Guide). A kernel that begins with
-that instruction reads what it would after any other launch, and less time passes between two kernels.
-CuPy's own launches take no attributes.
+A launch with the attribute of programmatic stream serialization may start once every block of the previous kernel has
+exited, or has allowed it. The previous kernel's writes may not be visible yet; the instruction
+``griddepcontrol.wait`` waits for them ("Programmatic Dependent Launch and Synchronization" in NVIDIA's CUDA C++
+Programming Guide). A kernel that begins with this instruction reads the same values as without the attribute, and
+less time passes between the two kernels. CuPy's own launches take no attributes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 from ...text.signature import Unit
 from ..interface import Prepared
 
-#: CUlaunchConfig: the sizes of the grid and the block and the shared memory, the stream, the attributes, their number.
+#: CUlaunchConfig: sizes of the grid, the block and the shared memory, the stream, the attributes and their number.
 _CONFIG = struct.Struct("=7I4xQQI4x")
 _set_stream, _STREAM = struct.Struct("=Q").pack_into, 32
-#: CUlaunchAttribute: its identifier, and its value in a union of 64 bytes.
+#: CUlaunchAttribute: an identifier, and a value in a union of 64 bytes.
 _ATTRIBUTE = struct.Struct("=I4xi60x")
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 _CONSTANT_LOADS = re.compile(r"\b__restrict(__)?\b|\b__ldg\b|\bld\.global[\w.:]*\.nc\b")
-#: What a kernel that may begin early does first.
+#: The first instruction of a kernel that may begin early.
 WAIT = ' asm volatile("griddepcontrol.wait;" ::: "memory");'
 #: CUDA_ERROR_NOT_INITIALIZED and CUDA_ERROR_INVALID_CONTEXT.
 _NO_CONTEXT = (3, 201)
@@ -36,22 +36,22 @@ _NO_CONTEXT = (3, 201)
 
 @cache
 def overlaps(cupy: Any, index: int) -> bool:
-    """Whether launches on a device may begin early: its hardware can, and its driver in graphs as well (12.3)."""
+    """Whether launches on a device may begin early: hardware and driver support it, also in graphs (12.3)."""
     enough = cupy.cuda.runtime.driverGetVersion() >= 12030
     return bool(enough and cupy.cuda.runtime.getDeviceProperties(index)["major"] >= 9)
 
 
 def may_overlap(unit: Unit) -> bool:
-    """Whether a unit's kernel is held up by a wait.
+    """Whether a wait at the start of a unit's kernel precedes all its reads.
 
-    ``__restrict__`` and ``__ldg`` say that nothing writes what is read while the kernel runs. The loads that a
-    compiler makes of this are not coherent, and may come before the wait.
+    ``__restrict__`` and ``__ldg`` promise that nothing writes the data while the kernel runs, so the compiler may
+    use non-coherent loads and move them before the wait.
     """
     return _CONSTANT_LOADS.search(unit.text) is None
 
 
 def waiting(unit: Unit) -> str:
-    """The unit's text, its kernel beginning with the wait for the writes of the kernels before it."""
+    """The unit's text with a wait for earlier kernels' writes at the start of its kernel."""
     text = unit.text.encode()
     return (text[: unit.body] + WAIT.encode() + text[unit.body :]).decode()
 
@@ -62,8 +62,8 @@ def _library() -> Any:
 
 
 def address(memory: bytearray) -> int:
-    """Where memory that a launch reads begins."""
-    # It stays where it is, as it keeps its size.
+    """The address of a parameter buffer."""
+    # A bytearray whose size does not change is not moved.
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
@@ -81,10 +81,10 @@ def launcher(
     Args:
         index: the kernel's device.
         kernel: the driver's handle.
-        sizes: those of the grid, those of the block, and the bytes of dynamic shared memory.
+        sizes: of the grid and of the block, and the bytes of dynamic shared memory.
         memory: the addresses of the parameters, then the parameters.
-        pack: puts the arguments of a call in ``memory``.
-        overlap: whether it may begin early, for which the kernel has to begin with the wait.
+        pack: writes the arguments of a call into ``memory``.
+        overlap: whether the kernel may begin early, for which it must begin with the wait.
     """
     config = bytearray(_CONFIG.size + _ATTRIBUTE.size)
     _CONFIG.pack_into(config, 0, *sizes, 0, address(config) + _CONFIG.size, int(overlap))

@@ -1,6 +1,6 @@
-"""NVIDIA's libraries beside the driver: loaded from the wheels that the extras install, named where one is missing.
+"""Load NVIDIA's libraries from the wheels that the extras install, and name the missing one in an error.
 
-CuPy loads most of them by their names, which a loader finds on its own paths, and not all in wheels.
+CuPy loads most libraries by name, so the system's loader finds them only on its own paths, not in all wheels.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ WHEELS = {
     "nvJitLink": "nvidia-nvjitlink",
     "nvrtc": "nvidia-cuda-nvrtc",
 }
-#: The libraries that each calls, which are loaded before it.
+#: The libraries on which each depends, which are loaded first.
 NEEDS: dict[str, tuple[str, ...]] = {
     "cublas": ("cublasLt",),
     "cufft": ("nvJitLink",),
     "cusolver": ("cublas", "nvJitLink", "cusparse"),
     "cusparse": ("nvJitLink",),
 }
-#: The libraries of CuPy's submodules; everything else of CuPy that is called has kernels alone, which take nvrtc.
+#: The libraries of CuPy's submodules; the other functions of CuPy used here only need nvrtc for their kernels.
 SUBMODULES = {"linalg": "cusolver", "fft": "cufft", "random": "curand"}
 
 
 @cache
 def load(name: str) -> None:
-    """Load a library and those that it calls; what is not found is left for CuPy to look for."""
+    """Load a library and its dependencies; CuPy will look for those that are not found."""
     for needed in NEEDS.get(name, ()):
         load(needed)
-    with suppress(ImportError, OSError, RuntimeError):  # pathfinder's own error is a RuntimeError
+    with suppress(ImportError, OSError, RuntimeError):  # pathfinder raises RuntimeError
         importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib(name)
 
 
@@ -50,13 +50,13 @@ def needed(cupy: Any, name: str) -> Iterator[None]:
     """A with-block that calls a library.
 
     Raises:
-        DeviceError: the library, or one that it calls, cannot be loaded.
+        DeviceError: the library or one of its dependencies cannot be loaded.
     """
     load(name)
     try:
         yield
     except (ImportError, OSError, RuntimeError) as error:
-        # The libraries raise RuntimeError about their arguments too; a loader's error has no errno, a file's has one.
+        # Libraries also raise RuntimeError about arguments; a loader's OSError has no errno, unlike a file's.
         if isinstance(error, RuntimeError) and "failed to load" not in str(error):
             raise
         if isinstance(error, OSError) and error.errno is not None:

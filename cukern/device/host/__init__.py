@@ -1,1 +1,1 @@
-"""The host: kernels compiled by the system's C++ compiler, their blocks run on all cores."""
+"""The host: kernels compiled by the system's C++ compiler, with blocks run on all cores."""

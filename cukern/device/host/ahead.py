@@ -1,6 +1,6 @@
-"""Compiling ahead of need: a second thread compiles what will soon be launched, while the first goes on.
+"""Compilation ahead of need: a second thread compiles kernels that will soon be launched.
 
-The derivative of what a tape records is launched soon, and the forward pass leaves a core idle meanwhile.
+The derivatives of recorded operations are launched soon, and the forward pass leaves a core idle.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from functools import cache
 _jobs: list[Callable[[], object]] = []
 _worker: threading.Thread | None = None
 _starting = threading.Lock()
-#: Held while a job runs, and while the process forks: a child has no thread that could release a job's locks.
+#: Held while a job runs and while the process forks: no thread of a child could release a running job's locks.
 _busy = threading.Lock()
-#: Seconds that a fork waits for the job that runs: a job may wait for a lock that the forking thread holds.
+#: Seconds that a fork waits for the running job, which may itself wait for a lock that the forking thread holds.
 _PATIENCE = 5.0
 _waited = False
 
 
 def ahead(job: Callable[[], object]) -> None:
-    """Run ``job`` on another thread, the job given last first, before Python ends or never.
+    """Run ``job`` on another thread, the latest job first, unless Python ends before.
 
-    What goes wrong there is left for the thread that will do the same: it meets the error itself. A process that
-    may use only one core gains nothing and starts none, nor does one that can start no thread.
+    Errors of a job are ignored: the thread that needs its result does the same and raises them. A process that
+    may use only one core, or that cannot start a thread, runs no jobs.
     """
     global _worker
     if len(os.sched_getaffinity(0)) < 2 or threading.current_thread() is _worker:
@@ -37,13 +37,13 @@ def ahead(job: Callable[[], object]) -> None:
             _worker = threading.Thread(target=_work, name="cukern compiler")
             try:
                 _worker.start()
-            except RuntimeError:  # no thread may be started, or Python ends
+            except RuntimeError:  # no thread can be started, or Python is ending
                 _worker = None
                 _jobs.clear()
 
 
 def settle() -> None:
-    """Wait until no job is left."""
+    """Wait until all jobs are done."""
     while (worker := _worker) is not None and worker.is_alive():
         worker.join()
 
@@ -62,7 +62,7 @@ def _work() -> None:
 
 @cache
 def _register() -> None:
-    # Before a fork the hooks that were registered last run first: this one before that of filelock, which jobs use.
+    # Fork hooks run in reverse order of registration: this one must run before that of filelock, which jobs use.
     import filelock  # noqa: F401
 
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)

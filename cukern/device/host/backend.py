@@ -1,8 +1,8 @@
-"""The host device: kernels compiled by the system's C++ compiler, their blocks run on all cores.
+"""The host device: kernels compiled by the system's C++ compiler, with blocks run on all cores.
 
 A kernel is one small shared library: the names of CUDA C++ (``runtime/cukern_host.h``), the rendered
-text, and an entry point. Threads without barriers run as a plain loop that the compiler vectorises;
-threads with barriers run as fibers, switched by ``runtime/block.h``.
+text, and an entry point. The threads of a block run as a plain loop that the compiler vectorises if they use no
+barriers, else as fibers, which ``runtime/block.h`` switches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .python import LARGEST_COPY, allocation, python_api, reraise
 from .translate import source
 
 _SHARED_BYTES = 232448
-_STATIC_SHARED_BYTES = 49152  # of which ptxas refuses more
+_STATIC_SHARED_BYTES = 49152  # ptxas refuses more
 
 
 class _Kernel(ctypes.Structure):
@@ -62,7 +62,7 @@ class _StaticShared(ctypes.Structure):
 
 
 def _quota() -> int:
-    """The cores that a container may use, by cgroup version 2; a large number if it may use all."""
+    """The number of cores that a container may use, by cgroup version 2; a large number without a limit."""
     try:
         limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return max(1, -(-int(limit) // int(period)))
@@ -90,7 +90,7 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 def _time_limit() -> int:
-    """The nanoseconds that a user's kernel may take; 0 for any time."""
+    """The time limit of a user's kernel in nanoseconds; 0 for none."""
     chosen = os.environ.get("CUKERN_KERNEL_TIMEOUT", "60")
     try:
         seconds = float(chosen)
@@ -103,10 +103,10 @@ def _time_limit() -> int:
 
 @cache
 def _runtime_builder() -> threading.Thread:
-    """Compiles the runtime, if that is to be done, beside what all kernels share and the first kernel."""
+    """Start the thread that compiles the runtime, in parallel with the shared header and the first kernel."""
 
     def build() -> None:
-        with suppress(Exception):  # who needs the runtime tries again and says what is wrong
+        with suppress(Exception):  # the thread that needs the runtime compiles it again and raises the error
             build_runtime()
 
     thread = threading.Thread(target=build, name="cukern compiler")
@@ -117,7 +117,7 @@ def _runtime_builder() -> threading.Thread:
 
 @cache
 def _runtime() -> ctypes.CDLL:
-    """The runtime, compiled on this machine's first use and started once a process."""
+    """The runtime, compiled on first use on this machine and started once per process."""
     _runtime_builder().join()
     path = build_runtime()
     library = _load(path)
@@ -162,7 +162,7 @@ def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
 
 
 def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
-    """How a parameter of ``size`` bytes is packed: struct format, conversion, the size it should have."""
+    """How to pack a parameter of ``size`` bytes: its struct format, conversion, and expected size."""
     padding = -size % 8
     if param.kind == "pointer":
         return "Q", id, 8
@@ -176,7 +176,7 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
     return f"{row.format}{padding}x", convert, row.itemsize
 
 
-#: What the headers themselves keep for each thread, by its symbol.
+#: The symbol of the headers' own thread-local variable.
 _THREAD_INDEX = b"_ZL9threadIdx"
 _PLACE = b"_ZN6cukernL5placeE"
 _OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
@@ -184,7 +184,7 @@ _OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
 
 
 def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
-    """The variables in static shared memory: how far behind what ``begin_block`` returns, and their bytes.
+    """The variables in static shared memory: offsets from the result of ``begin_block``, and sizes in bytes.
 
     They are the thread-local symbols of a 64-bit ELF library.
     """
@@ -210,18 +210,18 @@ def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
 
 
 def _infinite_beyond(param: Param, value: Any) -> Any:
-    """A number as the parameter's float type rounds it: infinite when it is too large."""
+    """A number rounded to the parameter's float type: infinite if it is too large."""
     if param.kind != "scalar" or param.dtype is None or param.dtype.name not in ("float16", "float32"):
         return value
     with np.errstate(over="ignore"):
         return param.dtype.type(value)
 
 
-#: What a launch returns when a signal ended it, and when it ran too long.
+#: The status of a launch that a signal ended, and of one that ran too long.
 _INTERRUPTED, _TOO_LONG = 2, 3
-#: A place in the code, as the runtime writes it.
+#: A program counter in the runtime's messages.
 _PC = re.compile(r" \[pc ([0-9a-f]+)\]")
-#: Grid, block and bytes of shared memory, which every launch begins with.
+#: The first arguments of every launch: grid, block and bytes of shared memory.
 _GRID = "6IQ"
 
 
@@ -265,7 +265,7 @@ class HostFunction:
             )
         prints = "printf" in unit.calls
         poisoned = (_StaticShared * max(1, len(variables)))(*(_StaticShared(*found) for found in variables))
-        self._kept = table, poisoned  # which the runtime reads at every launch
+        self._kept = table, poisoned  # the runtime reads them at every launch
         self._handle = runtime.cukern_register(
             ctypes.addressof(kernel),
             offset,
@@ -294,7 +294,7 @@ class HostFunction:
             raise self._fault(status)
 
     def _fault(self, status: int) -> KernelFault:
-        """What ``status`` of a launch means; raises what a signal's handler raised."""
+        """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""
         if status == _INTERRUPTED:
             reraise(_runtime())
         text = f"{self._name}: {self._last_error().decode(errors='replace')}"
@@ -321,7 +321,7 @@ class HostFunction:
         tail: Sequence[Any],
         structs: Sequence[int] = (),
     ) -> Prepared:
-        """See :class:`..interface.CompiledFunction`: all but the leading arguments packed once."""
+        """See :class:`..interface.CompiledFunction`: packs all but the leading arguments once."""
         leading = len(self._codes) - len(tail)
         items = [
             value if convert is None else convert(value)
@@ -391,7 +391,7 @@ class Host:
         )
 
     def compile(self, index: int, unit: Unit) -> HostFunction:
-        """Compile a unit, or load what an earlier process compiled.
+        """Compile a unit, or load it from the cache.
 
         Raises:
             CompilerFailure: the compiler refuses the text.
@@ -411,19 +411,19 @@ class Host:
         return allocation(_runtime(), shape, dtype, nbytes, False)
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        """See :class:`..interface.Backend`: what is large lies between red zones."""
+        """See :class:`..interface.Backend`: large arrays lie between red zones."""
         return _allocation(shape, dtype, False)()
 
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        """See :class:`..interface.Backend`: what is large lies between red zones."""
+        """See :class:`..interface.Backend`: large arrays lie between red zones."""
         return _allocation(shape, dtype, True)()
 
     def operand(self, data: Any) -> int:
-        """See :class:`..interface.Backend`: the runtime reads address and size off the ndarray itself."""
+        """See :class:`..interface.Backend`: the ndarray object, of which the runtime reads address and size."""
         return id(data)
 
     def synchronize(self, index: int) -> None:
-        """Returns at once: a launch on the host ends when it returns."""
+        """Return at once: a launch on the host has finished when it returns."""
 
 
 def _cpu_name() -> str:

@@ -1,4 +1,4 @@
-"""The host device's C++ compiler: which one, how it is called, and the cache of what it made."""
+"""The host's C++ compiler: how it is chosen and called, and the cache of its results."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ..interface import CompilerFailure
 
 #: The names of CUDA C++ for the host's compiler, and the runtime that launches kernels.
 RUNTIME = Path(__file__).parent / "runtime"
-#: What a kernel's C++ includes, and nothing before it.
+#: The only header that a kernel's C++ includes directly, before any other text.
 HEADER = "cukern_kernel.h"
 
 _FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
-# No fast-math: NaN and infinity are NumPy's. Pointers may be cast as freely as in CUDA.
+# No fast-math: NaN and infinity behave as in NumPy. Pointers may be cast as freely as in CUDA.
 _KERNEL_FLAGS = [
     *shlex.split("-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
-    # Compilers avoid vectors of 512 bits by default; elementwise functions are faster with them.
+    # By default compilers avoid 512-bit vectors, with which elementwise functions are faster.
     *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),
     "-fno-strict-aliasing",
     "-Wno-attributes",
@@ -38,21 +38,21 @@ _KERNEL_FLAGS = [
     f"-I{RUNTIME / 'include'}",
 ]
 _RUNTIME_FLAGS = ["-O2", "-pthread", f"-I{RUNTIME}"]
-# A kernel has no use for the C++ library; linking its start-up files costs time. A thread has
-# CUDA's 512 KB of local memory. Functions that the entry point does not reach are left out.
+# Kernels do not use the C++ library, and linking its start-up files costs time. A thread has
+# 512 KB of local memory, as in CUDA. Functions that the entry point does not reach are left out.
 _GCC_KERNEL = shlex.split(
     "-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs -lm -lc -lgcc"
 )
 _CLANG_KERNEL = [
     *shlex.split("-Wframe-larger-than=524288 -Werror=frame-larger-than -nostdlib++ -lm"),
-    "-UNDEBUG",  # which zig defines when it optimises
+    "-UNDEBUG",  # zig defines NDEBUG when it optimises
 ]
 _CLANG_RUNTIME = ["-nostdlib++"]
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: how it is called, and what it says it is."""
+    """A C++ compiler: its command and its version text."""
 
     command: tuple[str, ...]
     version: str
@@ -62,11 +62,11 @@ class Compiler:
         return "Free Software Foundation" in self.version
 
     def kernel_command(self, output: Path, precompiled: Path | None = None, lines: bool = False) -> list[str]:
-        """What compiles a kernel from standard input to the shared library ``output``.
+        """The command that compiles a kernel from standard input to the shared library ``output``.
 
         Args:
-            precompiled: the folder of what :meth:`header_command` has made; it is used if it fits.
-            lines: whether the library has a table of the lines that its code comes from.
+            precompiled: the folder of the precompiled header, which GCC uses if it fits.
+            lines: whether to add a line table.
         """
         own = [*(_GCC_KERNEL if self.is_gcc else _CLANG_KERNEL), *(["-g1"] if lines else [])]
         include = [] if precompiled is None else [f"-I{precompiled}"]
@@ -74,21 +74,21 @@ class Compiler:
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
 
     def header_command(self, output: Path) -> list[str]:
-        """What compiles :data:`HEADER` to ``output``, for GCC alone."""
+        """The command that precompiles :data:`HEADER` to ``output``; GCC only."""
         command = [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-fwhole-program"]
         return [*command, "-x", "c++-header", str(RUNTIME / HEADER), "-o", str(output)]
 
     def runtime_command(self, output: Path) -> list[str]:
-        """What compiles the runtime likewise."""
+        """The command that compiles the runtime to ``output``."""
         own = [] if self.is_gcc else _CLANG_RUNTIME
         return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
 
 def _run(command: Sequence[str], source: str, output: Path) -> None:
-    # zig keeps a cache of its own, by default in a home that may be read-only.
+    # zig keeps its own cache, by default in the home folder, which may be read-only.
     zig = str(output.parent.parent / "zig")
     environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
-    # A process group of its own: an interrupt typed at the terminal is for Python to handle.
+    # A process group of its own, so that Ctrl-C reaches Python only.
     done = subprocess.run(
         command,
         input=source,
@@ -121,7 +121,7 @@ def _find(chosen: str | None, path: str | None) -> Compiler:
     if chosen:
         try:
             found = _try_compiler(shlex.split(chosen))
-        except ValueError:  # a quotation that does not end
+        except ValueError:  # an unclosed quotation mark
             found = None
         if found is None:
             raise DeviceError(f"CXX is {chosen!r}, which is no compiler that runs here")
@@ -149,7 +149,7 @@ def compiler() -> Compiler:
 
 @cache
 def machine() -> str:
-    """What ``-march=native`` and the C library mean here, as caches may be shared by machines."""
+    """A description of this processor and C library, because machines may share a cache."""
     lines = []
     try:
         with open("/proc/cpuinfo") as file:
@@ -179,13 +179,13 @@ def _cache(folder: Path) -> DiskCache:
 def _entry(
     found: Compiler, options: list[str], source: str, make: Callable[[Path], None], name: str = ""
 ) -> Path:
-    """The file that ``make`` makes of ``source``, kept under the hash of all that it depends on.
+    """The cached file that ``make`` makes of ``source``, under a hash of everything on which it depends.
 
     Args:
         options: the command without the file's own path.
-        name: that of the file, if it has to have one.
+        name: the file's name, if it must have one.
     """
-    # The package's folder stands in the command, and matters less than what is in it.
+    # The hash depends on the content of the package's folder, not on its path in the command.
     text = " ".join(options).replace(str(RUNTIME), "")
     parts = "\0".join((text, found.version, machine(), _headers_hash(), source))
     key = hashlib.sha256(parts.encode()).hexdigest()
@@ -194,7 +194,7 @@ def _entry(
 
 @cache
 def _precompiled(found: Compiler, folder: Path) -> Path | None:
-    """The folder of the precompiled :data:`HEADER`; None where the compiler cannot use one."""
+    """The folder of the precompiled :data:`HEADER`; None if the compiler cannot use one."""
     if not found.is_gcc:
         return None
 
@@ -208,7 +208,7 @@ def _precompiled(found: Compiler, folder: Path) -> Path | None:
 
 
 def precompile() -> None:
-    """Make what all kernels share, if there is a compiler that can.
+    """Precompile the header that all kernels share, if the compiler can.
 
     Raises:
         DeviceError: there is no compiler.
@@ -221,7 +221,7 @@ def build_kernel(source: str, lines: bool = False) -> Path:
 
     Args:
         source: the C++.
-        lines: whether it has a table of the lines that its code comes from.
+        lines: whether to add a line table.
 
     Raises:
         CompilerFailure: the compiler refuses it.
@@ -231,7 +231,7 @@ def build_kernel(source: str, lines: bool = False) -> Path:
 
     def make(path: Path) -> None:
         if not lines and (precompiled := _precompiled(found, default_folder())):
-            # What goes wrong with the precompiled header goes right without it, and else is said as it is.
+            # If the precompiled header causes the failure, the plain compilation below succeeds; else it reports it.
             with suppress(CompilerFailure):
                 return _run(found.kernel_command(path, precompiled), source, path)
         _run(found.kernel_command(path, lines=lines), source, path)

@@ -1,4 +1,4 @@
-"""The template's lines that places in a kernel's compiled code come from, asked for when one is stopped."""
+"""The template lines of addresses in a kernel's compiled code, for the report of a stopped kernel."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DIRECTIVE = re.compile(r'^#line \d+ "([^"]+)"', re.MULTILINE)
 
 
 def lines_at(unit: Unit, places: Sequence[int]) -> dict[int, str]:
-    """`` at template:line`` for offsets into the library of ``unit``, those that are known.
+    """`` at template:line`` for offsets into the library of ``unit``, as far as they are known.
 
-    The kernel is compiled once more, with a table of lines, which changes none of its code.
+    The kernel is compiled once more with a line table, which leaves its code unchanged.
     """
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if not places or tool is None:
@@ -41,7 +41,7 @@ def lines_at(unit: Unit, places: Sequence[int]) -> dict[int, str]:
 
 
 def _template_line(frames: Sequence[str], templates: Sequence[str]) -> str | None:
-    """The first of addr2line's frames, innermost first, that is in a template."""
+    """The innermost of addr2line's frames that is in a template."""
     for template in templates:
         for frame in frames:
             file, _, number = frame.partition(" (")[0].rpartition(":")

@@ -1,4 +1,4 @@
-"""What the host runtime needs of Python's and NumPy's C interfaces, and the arrays that it makes by them."""
+"""The host runtime's access to Python's and NumPy's C interfaces, and the arrays that it makes with them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 
 from ...dtypes import DType
 
-#: Arrays of at most these bytes are copied to between red zones when a kernel writes them; see zones.h.
+#: Written arrays of at most this many bytes are copied between red zones for the launch; see zones.h.
 LARGEST_COPY = 8192
 
-#: One object for each dtype, whose address stays good.
+#: One object for each dtype, kept alive so that its address stays valid.
 _dtypes: dict[DType, DType] = {}
-# Places in the table of NumPy's C interface, which no release moves.
+# Indices in the table of NumPy's C interface, which are the same in all releases.
 _NEW_FROM_DESCR, _ZEROS, _SET_BASE_OBJECT = 94, 183, 282
 
 
 class _Python(ctypes.Structure):
-    """As ``Python`` in python.h."""
+    """The struct ``Python`` of python.h."""
 
     _fields_ = tuple(
         (name, ctypes.c_void_p)
@@ -44,7 +44,7 @@ class _Python(ctypes.Structure):
 
 @cache
 def python_api() -> _Python:
-    """The functions and objects that the runtime calls and compares with."""
+    """The functions and objects of Python and NumPy that the runtime uses."""
     api = ctypes.pythonapi
     pointer_of = api.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -66,7 +66,7 @@ def python_api() -> _Python:
 def allocation(
     runtime: ctypes.CDLL, shape: tuple[int, ...], dtype: DType, nbytes: int, zeroed: bool
 ) -> Callable[[], Any]:
-    """A function that makes an ndarray in C order between red zones, as fast as ``np.empty`` or ``np.zeros``."""
+    """A function that allocates an ndarray in C order between red zones, as fast as ``np.empty`` or ``np.zeros``."""
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
@@ -77,7 +77,7 @@ def allocation(
 
 
 def reraise(runtime: ctypes.CDLL) -> None:
-    """Raise what a signal's handler raised while the runtime asked Python to run it."""
+    """Raise the exception of a signal's handler that the runtime let Python run."""
     error = (ctypes.c_void_p * 3)()
     runtime.cukern_raised(error)
     restore = ctypes.pythonapi.PyErr_Restore

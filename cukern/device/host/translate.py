@@ -1,4 +1,4 @@
-"""The C++ of a kernel for the host: its text, rewritten in two small ways, and an entry point."""
+"""The C++ of a kernel for the host: its text with small edits, and an entry point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tree_sitter_cuda
 from ...text.signature import DynamicShared, Unit, blanked
 from .compiler import HEADER
 
-#: A kernel that reaches one of these needs its threads to take turns.
+#: Functions whose callers wait for other threads, so that a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
     ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "together"]
     + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]
@@ -24,14 +24,14 @@ _BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 #: Without a match no ``int`` is set to a built-in variable; with one, perhaps.
 _INT_OF_BUILTIN = re.compile(rb"\bint\s+\w[^;{}]*\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 
-#: Static shared memory whose alignment stands behind ``__shared__``; comments and literals are passed over.
+#: Static shared memory with ``alignas`` after ``__shared__``, outside comments and literals.
 _SHARED_ALIGNED = re.compile(
     rb"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|"""
     rb"""(\b(?:(?:static|const|volatile)\s+)*__shared__\s[^;{}()=/"']*?"""
     rb"""((?:\balignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)+))"""
 )
 
-#: Bytes from the first to before the second become the text.
+#: Replace the bytes from the first offset up to the second by the text.
 Edit = tuple[int, int, str]
 
 
@@ -41,11 +41,11 @@ def _language() -> tree_sitter.Language:
 
 
 def _shared_edit(text: bytes, found: DynamicShared) -> Edit:
-    """A dynamic shared array as a pointer to the block's buffer, on as many lines."""
+    """Turn a dynamic shared array into a pointer to the block's buffer, keeping the number of lines."""
     old = text[found.start : found.end].decode()
     inner = old.rpartition(found.name)[2].partition("]")[2].rstrip().removesuffix(";").strip()
     declared = f"cukern::Pointer<{found.type_text}{inner}> {found.name}"
-    # At file scope there is nothing yet to point at: the entry point sets it for each block.
+    # At file scope there is no buffer yet: the entry point sets the pointer for each block.
     here, later = f"const {declared} = cukern::dynamic_shared();", f"static thread_local {declared};"
     return found.start, found.end, (later if found.at_file_scope else here) + "\n" * old.count("\n")
 
@@ -66,10 +66,10 @@ def _index_terms(node: tree_sitter.Node) -> list[tree_sitter.Node] | None:
 
 
 def _index_edits(text: bytes) -> Iterator[Edit]:
-    """``(int)`` before the built-in variables that an ``int`` is set to a sum of products of.
+    """Cast built-in variables to ``int`` in sums of products that initialise an ``int``.
 
-    The sum is the same, as an ``int`` could not hold a larger one. Computed without wrapping around, it
-    lets the compiler see that neighbouring threads use neighbouring elements, and vectorise them.
+    The value is the same, because an ``int`` could not hold a larger one. Signed arithmetic, which does not
+    wrap around, shows the compiler that neighbouring threads use neighbouring elements, so it can vectorise them.
     """
     if not _INT_OF_BUILTIN.search(text):
         return
@@ -87,7 +87,7 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
 
 
 def _alignment_edits(text: bytes) -> Iterator[Edit]:
-    """``alignas`` moved before ``__shared__``: C++ wants it first, CUDA's own guide puts it second."""
+    """Move ``alignas`` before ``__shared__``: C++ requires it first, CUDA's guide writes it second."""
     for found in _SHARED_ALIGNED.finditer(text):
         if found[1] is not None:
             yield found.start(2), found.end(2), ""
@@ -141,7 +141,7 @@ static void run_blocks(
     }}
 }}"""
 
-#: The same for a kernel whose blocks have one thread: without the loop over threads it compiles faster.
+#: ``_PLAIN`` for blocks of one thread: without the loop over threads it compiles faster.
 _SINGLE = """
 static void run_blocks(
     const Launch* launch, unsigned long long first, unsigned long long count, void* shared) {{
@@ -154,7 +154,7 @@ static void run_blocks(
     }}
 }}"""
 
-# Where the runtime reads which thread it stopped, and of which block: threadIdx itself is in a register.
+# The current thread and block, kept in memory for the runtime, which reads them when it stops a kernel.
 _MARKED = """
 static thread_local Dim place[2];
 static Dim* begin_threads(const Launch* launch, Dim block, void* shared) {{
@@ -178,20 +178,20 @@ static void run_thread(const Launch* launch) {{
 
 
 def needs_fibers(unit: Unit) -> bool:
-    """Whether the threads of the unit's kernel wait for each other."""
+    """Whether the threads of the unit's kernel may wait for each other."""
     return not _COLLECTIVES.isdisjoint(unit.calls)
 
 
-# What a thread may wait for another by, without a function that lets others run.
+# Constructs by which a thread may spin until another thread writes, without calling a collective function.
 _MAY_SPIN = re.compile(r"\b(volatile|goto|while)\b(?!\s*\(\s*0\s*\))|\bfor\s*\([^;()]*;\s*;")
 _COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
 _OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
 
 def keeps_place(unit: Unit) -> bool:
-    """Whether a user's kernel without barriers keeps its running thread known: it may wait for another thread.
+    """Whether a user's kernel without barriers records its running thread for error reports.
 
-    So does one with shared memory, whose blocks are looked after one by one.
+    It does if a thread may spin, or if the kernel uses shared memory, which is checked for each block.
     """
     if unit.trusted or needs_fibers(unit):
         return False
@@ -202,7 +202,7 @@ def keeps_place(unit: Unit) -> bool:
 
 
 def source(unit: Unit) -> str:
-    """The C++ that is compiled for ``unit``, the included headers aside."""
+    """The C++ text that is compiled for ``unit``, without the included headers."""
     name, count = unit.signature.name, len(unit.signature.params)
     load = "const auto a{0} = load_param<{0}, Function>(launch->params);"
     fibers = needs_fibers(unit)
@@ -222,5 +222,5 @@ def source(unit: Unit) -> str:
     if not fibers:
         functions = f"cukern::run_blocks, {'cukern::begin_threads' if marked else 'nullptr'}, nullptr"
     entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
-    # In these brackets no file of that name in the current folder takes its place.
+    # In angle brackets, because a quoted name could be a file in the current folder.
     return f"#include <{HEADER}>\n{_rewritten(unit, fibers)}{entry}"

@@ -28,11 +28,11 @@ _backward = Kernel("nn/layer_norm/backward.cu", name="layer_norm_backward")
 _backward_rows = Kernel("nn/layer_norm/backward_rows.cu", name="layer_norm_backward")
 _backward_sums = Kernel("nn/layer_norm/backward_sums.cu", name="layer_norm_backward")
 
-#: Rows that the host sums the gradients of weight and bias over, each into a row of its own.
+#: Rows of partial sums for the gradients of weight and bias on the host.
 _HOST_SLOTS = 32
-#: Elements that the host's derivative is tried on at most, so that it is compiled ahead of need.
+#: The most elements on which the host's derivative is run to compile it ahead of need.
 _REHEARSED = 1 << 17
-#: Turns of a group at least where it has sums for weight and bias, written once, and all multiprocessors work.
+#: The fewest turns of a group that sums gradients of weight and bias, if all multiprocessors work.
 _ROWS_EACH = 8
 
 
@@ -46,7 +46,7 @@ def _shape(arrays: Sequence[Array | None], columns: int, registers: int) -> Shap
 
 
 def _packed(arrays: Sequence[Array | None], columns: int) -> bool:
-    """Whether all rows are packs of 16 bytes, aligned."""
+    """Whether all rows consist of aligned packs of 16 bytes."""
     aligned = all(one is None or one._planned().aligned for one in arrays)
     return aligned and all(one is None or columns * one.itemsize % 16 == 0 for one in arrays)
 
@@ -79,7 +79,7 @@ def _bound(
 
 @cache
 def _expect_backward(device: Device, elem: dtypes.DType, rows: int, columns: int) -> None:
-    """Have the host's derivative compiled beside the forward pass: all of its kernels run on a few short rows."""
+    """Compile the host's derivative ahead of need, by running its kernels on a few short rows."""
 
     def rehearse() -> None:
         x = zeros((rows, columns), elem, device)
@@ -96,7 +96,7 @@ def _dense(x: Array | None) -> Array | None:
 def launch_forward(
     x: Array, weight: Array | None, bias: Array | None, eps: float, columns: int, shape: Shape | None = None
 ) -> tuple[Array, Array]:
-    """The normalized ``x`` and its statistics (rows, 2); the arrays are of one dtype."""
+    """The normalized ``x`` and its statistics (rows, 2); all arrays have one dtype."""
     x, weight, bias = x.contiguous(), _dense(weight), _dense(bias)
     rows = x.size // columns
     acc = dtypes.info(x.dtype).acc
@@ -129,7 +129,7 @@ def launch_backward(
     wanted: tuple[bool, bool, bool] = (True, True, True),
     shape: Shape | Rows | None = None,
 ) -> tuple[Array, Array | None, Array | None]:
-    """The gradients of x, weight and bias, the last two (columns,) or None where they are not wanted."""
+    """The gradients of x, weight and bias; the last two have shape (columns,), or are None if not needed."""
     x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
     rows = x.size // columns
     if shape is None and x.device.style != "serial" and _packed((x, dy, weight), columns):
@@ -168,7 +168,7 @@ def _launch_rows(
     wanted: tuple[bool, bool, bool],
     shape: Rows,
 ) -> tuple[Array, Array | None, Array | None]:
-    """:func:`launch_backward` by rows in registers or in shared memory."""
+    """:func:`launch_backward` with rows in registers or in shared memory."""
     rows, acc = x.size // columns, dtypes.info(x.dtype).acc
     dx = empty(x.shape, x.dtype, x.device)
     bound = _bound(
@@ -189,7 +189,7 @@ def _launch_rows(
     busy = max(1, x.device.properties.multiprocessors // shape.cluster)
     teams = divide_up(rows, groups)
     teams = min(teams, shape.resident * busy, max(busy, divide_up(teams, _ROWS_EACH)))
-    # The sums of all that is wanted lie together, so that one launch adds up both.
+    # The partial sums of both gradients are contiguous, so that one launch adds them.
     parts = empty((sum(wanted[1:]), teams, columns), acc, x.device)
     places = iter(range(sum(wanted[1:])))
     sums = [parts[next(places)] if want else None for want in wanted[1:]]
@@ -242,24 +242,24 @@ def layer_norm(
     bias: Array | None = None,
     eps: float = 1e-5,
 ) -> Array:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias``, mean and variance over the trailing axes.
+    """``(x - mean) / sqrt(variance + eps) * weight + bias``, with mean and variance over the trailing axes.
 
-    A GPU reads ``x`` once where a block keeps a row (32,768 elements), or from compute capability 9 on a cluster
-    of eight (262,144); its gradient reads ``x`` and that of the result once up to half as many elements, a
-    quarter in float64. Longer rows, and those of the host, are read twice: once for the mean and the variance
-    together, or the sums of the gradient, and once for the result. The mean is taken off before anything is
-    squared, so that a mean that is large beside the spread does no harm. The gradient takes off the row's first
-    element: where that is k standard deviations from the mean, it computes with a rounding of k times the dtype's.
+    A GPU reads ``x`` once if a block can hold a row (up to 32,768 elements), or from compute capability 9 on a
+    cluster of eight blocks (262,144 elements). The gradient reads ``x`` and the result's gradient once for up to half
+    as many elements, a quarter in float64. Longer rows, and all rows on the host, are read twice: once for the mean
+    and variance, or the gradient's sums, and once for the result. The mean is subtracted before squaring, so a large
+    mean costs no accuracy. The gradient subtracts the row's first element instead: if that is k standard deviations
+    from the mean, rounding errors are k times as large.
 
     Args:
         x: shape (..., *normalized_shape), a floating dtype.
         normalized_shape: the sizes of the trailing axes; an int for one axis.
         weight: shape ``normalized_shape``; ones when None.
         bias: shape ``normalized_shape``; zeros when None.
-        eps: added to the variance, which is the one divided by the number of elements.
+        eps: added to the variance, whose divisor is the number of elements.
 
     Returns:
-        the shape of ``x``, in the dtype that the arguments promote to.
+        The shape of ``x``, in the promoted dtype of the arguments.
 
     Raises:
         TypeError: an argument is not a floating array.
@@ -297,7 +297,7 @@ def require_normalized_shape(
     """The sizes of the trailing axes.
 
     Raises:
-        ValueError: there is none, or one is no size.
+        ValueError: there is none, or one is not a size.
     """
     given = normalized_shape if isinstance(normalized_shape, Sequence) else (normalized_shape,)
     if not given or not all(is_int(n) and n >= 0 for n in given):
@@ -306,15 +306,15 @@ def require_normalized_shape(
 
 
 class LayerNorm(Module):
-    """:func:`layer_norm` with a weight of ones and a bias of zeros to be trained.
+    """:func:`layer_norm` with trained weight, initially ones, and bias, initially zeros.
 
     Args:
         normalized_shape: the sizes of the trailing axes; an int for one axis.
         eps: added to the variance.
         affine: whether there are a weight and a bias.
-        bias: whether there is a bias beside the weight.
-        dtype: of the parameters; the default floating dtype when None.
-        device: of the parameters; the current one when None.
+        bias: whether there is a bias besides the weight.
+        dtype: that of the parameters; the default floating dtype when None.
+        device: that of the parameters; the current one when None.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class LayerNorm(Module):
         return layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """The options that are not to be seen in the parameters."""
+        """The options that the parameters' shapes do not show."""
         return f"{self.normalized_shape}, eps={self.eps}"
 
 

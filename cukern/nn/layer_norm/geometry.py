@@ -1,4 +1,4 @@
-"""How the threads of layer normalization share rows: the launch shapes for the host and for GPUs."""
+"""How the threads of layer normalization share rows: geometries for the host and for GPUs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...kernel.sizes import divide_up, power_of_two
 
 
 class Shape(NamedTuple):
-    """How a launch deals out a row.
+    """How threads share a row.
 
     Attributes:
-        block: threads of a block.
-        threads: threads of a row.
-        chunks: accesses of a thread, whose elements it keeps; 0 where the row is read a second time instead.
-        width: elements of an access.
-        tile: elements that a thread takes together where it keeps none.
+        block: threads per block.
+        threads: threads per row.
+        chunks: accesses per thread, whose elements it keeps in registers; 0 if the row is read twice instead.
+        width: elements per access.
+        tile: elements that a thread computes together if it keeps none.
         cluster: blocks that share a row.
-        resident: blocks of a multiprocessor at least, which have no more registers than it has.
-        ahead: whether weight and bias are read together with the row, and kept until its statistics are known.
+        resident: the least number of blocks resident per multiprocessor, which limits their registers.
+        ahead: whether to read weight and bias together with the row, before its statistics are known.
     """
 
     block: int
@@ -39,15 +39,14 @@ class Shape(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """How a GPU's launch deals out rows of packs of 16 bytes.
+    """How threads of a GPU share rows of packs of 16 bytes.
 
     Attributes:
         block, threads, chunks, cluster: as in :class:`Shape`.
-        width: elements of a pack.
-        resident: blocks of a multiprocessor, as many as the registers are for.
-        stages: how many times a group's rows are in shared memory or on their way there; 0 where threads read one
-            row into registers.
-        turn: rows of a group that are worked on together where there are stages.
+        width: elements per pack.
+        resident: blocks resident per multiprocessor, which limits their registers.
+        stages: turns of a group that are in shared memory or in flight; 0 if threads read one row into registers.
+        turn: rows that a group computes together if there are stages.
     """
 
     block: int
@@ -66,72 +65,72 @@ class Rows(NamedTuple):
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory of a block for the rows of both arrays."""
+        """Bytes of shared memory per block for the rows of both arrays."""
         return 32 * self.stages * self.turn * self.chunks * self.block
 
     @property
     def keeps_row(self) -> bool:
-        """Whether a thread has registers for its elements of a row until their sums are there.
+        """Whether a thread has registers to keep its elements of a row until their sums are known.
 
-        Beside them it has the weight, two sums a column, and some 32 for all else.
+        It also needs registers for the weight, two sums per column, and some 32 others.
         """
         registers = self.chunks * self.width * (2 * self.turn + 3) * (2 if self.width == 2 else 1)
         return self.stages > 0 and registers + 32 <= min(255, 65536 // (self.block * self.resident))
 
 
 class Limits(NamedTuple):
-    """What a GPU allows: blocks that share a row, and bytes of shared memory of a block."""
+    """The limits of a GPU: blocks that share a row, and bytes of shared memory per block."""
 
     clusters: int
     memory: int
 
 
-#: Pairs (threads of a row, packs of 16 bytes a thread at most) by the bytes of an element; a row takes the first
-#: pair with threads x packs >= packs of the row. Half types have as many elements a thread as registers allow,
-#: since a reduction across threads costs as much as several elements; two packs a thread where that lets all rows
-#: of a wave start at once.
+#: Pairs (threads per row, the most packs of 16 bytes per thread) by the bytes of an element; a row takes the first
+#: pair with threads x packs >= packs of the row. Half types have as many elements per thread as registers allow,
+#: because a reduction across threads costs as much as several elements, but two packs per thread if all rows of a wave
+#: can then start at once.
 _FORWARD = {
     2: ((8, 4), (16, 4), (32, 3), (64, 2), (128, 4), (256, 8), (512, 8), (1024, 4)),
     4: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (512, 2), (512, 4), (512, 8), (1024, 8)),
     8: ((8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 4), (512, 4), (1024, 4), (1024, 16)),
 }
-#: Resident threads a multiprocessor in the forward pass, and where each holds at most two packs of float32, which need
-#: fewer registers.
+#: Resident threads per multiprocessor in the forward pass: in general, and if each holds at most two packs of float32,
+#: which need fewer registers.
 _THREADS, _THREADS_OF_FEW = 1024, 2048
-#: Threads of a row for which weight and bias are loaded together with the row, by the bytes of an element, and
-#: resident threads a multiprocessor then, which have registers for them. Rows shared by more threads gain nothing
-#: from it, or spill.
+#: The most threads per row for which weight and bias are loaded together with the row, by the bytes of an element, and
+#: the resident threads per multiprocessor then, which leave registers for them. Rows shared by more threads gain
+#: nothing or spill.
 _AHEAD, _THREADS_AHEAD = {2: 64, 4: 64}, 896
-#: Threads of a multiprocessor that have rows in registers, without and with those for a weight beside x and dy.
+#: Threads per multiprocessor that hold x and dy in registers, without and with a weight.
 _RESIDENT = {False: 1024, True: 768}
-#: For derivatives without sums for weight and bias: packs of a thread, and threads of a block at most.
+#: For derivatives without sums for weight and bias: packs per thread, and the most threads per block.
 _PACKS_WITHOUT, _LARGEST_BLOCK = 4, 512
-#: With sums, which take two registers an element, where a warp has a row alone, and so waits for no other: packs of a
-#: row at most, and threads of a block. A multiprocessor has one: few blocks leave few sums.
+#: With sums, which take two registers per element, if one warp holds a row and so needs no barrier: the most packs per
+#: row, and threads per block. Each multiprocessor has one block, because fewer blocks write fewer partial sums.
 _ALONE = {
     2: ((64, 512), (96, 384)),
     4: ((192, 384),),
     8: ((256, 256),),
 }
-#: Threads that such a block has at least, and fewer at a time where memory is short.
+#: The fewest threads of such a block, and the step by which it shrinks if shared memory is short.
 _LEAST_ALONE = 128
-#: Likewise of longer rows: packs of a thread if a block has as many threads, and at most; rows at a time at most, and
-#: of a cluster. The rows of a turn wait together, so that there is more to do between two barriers.
+#: With sums, for longer rows: packs per thread if the block has enough threads, the most packs per thread, the most
+#: rows per turn, and those of a cluster. The rows of a turn share barriers, so more work lies between two barriers.
 _TOGETHER = {2: (1, 2, 4, 2), 4: (1, 4, 4, 1), 8: (4, 4, 1, 1)}
-#: Packs of the rows of a turn if it has more than one, and threads of a multiprocessor then, if a row needs no more.
+#: The most packs in a turn of several rows, and the threads per multiprocessor then, unless a row needs more.
 _TURN, _BUSY = 1024, 256
-#: Bytes of shared memory that rows take: the cache keeps the rest. Turns of rows on their way, also those of a cluster.
+#: Bytes of shared memory for rows, which leave the rest to the cache; turns in flight, and those of a cluster.
 _MEMORY, _STAGES, _CLUSTER_STAGES = 192 * 1024, 2, 3
-#: Bytes beside them at most for what warps tell each other.
+#: The most additional bytes of shared memory for reductions across warps.
 _STATES = 1024
 
 
 @cache
 def forward_shape(columns: int, itemsize: int, clusters: int) -> Shape:
-    """The shape for a GPU and rows of packs of 16 bytes.
+    """The geometry for a GPU and rows of packs of 16 bytes.
 
     Args:
-        columns: elements of a row, whole packs.
+        columns: elements per row, a multiple of a pack.
         clusters: the most blocks that may share a row.
     """
     width = 16 // itemsize
@@ -151,11 +150,11 @@ def forward_shape(columns: int, itemsize: int, clusters: int) -> Shape:
 
 
 def gpu_shape(columns: int, width: int, registers: int, clusters: int = 1) -> Shape:
-    """The shape for a GPU and other rows: as few threads a row as hold it in ``registers`` elements each.
+    """The geometry for a GPU and other rows: the fewest threads that hold a row with ``registers`` elements each.
 
     Args:
-        columns: elements of a row.
-        width: elements of one access, which ``columns`` is a multiple of.
+        columns: elements per row, a multiple of ``width``.
+        width: elements per access.
         registers: elements of a row that a thread may keep.
         clusters: the most blocks that may share a row.
     """
@@ -173,10 +172,10 @@ def gpu_shape(columns: int, width: int, registers: int, clusters: int = 1) -> Sh
 def backward_rows(
     columns: int, itemsize: int, limits: Limits, sums: bool, weighted: bool = False
 ) -> Rows | None:
-    """The shape for the derivative of rows of ``columns`` elements; None where no threads have room for one.
+    """The geometry for the derivative of rows of ``columns`` elements; None if no block or cluster can hold one.
 
     Args:
-        sums: whether the gradients of weight and bias are wanted.
+        sums: whether the gradients of weight and bias are needed.
         weighted: whether there is a weight.
     """
     width = 16 // itemsize
@@ -221,5 +220,5 @@ def _rows_with_sums(packs: int, itemsize: int, limits: Limits) -> Rows | None:
 
 
 def host_shape(acc: dtypes.DType) -> Shape:
-    """One thread a row: a plain loop over a cache line of accumulators, which the compiler vectorises."""
+    """One thread per row: a plain loop over a cache line of accumulators, which the compiler vectorises."""
     return Shape(block=1, threads=1, chunks=0, width=64 // acc.itemsize, tile=256)

@@ -1,1 +1,1 @@
-"""The LLTM recurrent cell: one step, sequences, and small ones as one launch."""
+"""The LLTM recurrent cell: one step, sequences, and single-launch kernels for small steps."""

@@ -6,9 +6,9 @@ the output gate and the candidate:
     new_cell = old_cell + elu(z_candidate) * sigmoid(z_input)
     new_h = tanh(new_cell) * sigmoid(z_output)
 
-The matrix products are the device's own; all that follows them in a step is one kernel, and so is its
-derivative. A sequence multiplies all its inputs by their part of the weights at once, so that a step is one
-small product and one launch; the gradient of the weights is one product over all steps.
+The device's library computes the matrix products; the rest of a step is one kernel, and so is its derivative. A
+sequence multiplies all its inputs by their part of the weights at once, so that each step is one small product and
+one launch; the gradient of the weights is one product over all steps.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from .plan import BACKWARD, FORWARD, Shape, Step, prepared, product_dtype
 
 
 class _Sequence:
-    """One call's sizes, and its steps on raw memory: nothing here is recorded."""
+    """The sizes of a call, and its steps on raw memory, which tapes do not record."""
 
     def __init__(self, inputs: Array, state: int) -> None:
         self.steps, self.batch, self.features = inputs.shape
         self.state = state
         self.device, self.dtype = inputs.device, inputs.dtype
-        # What a product gives: the accumulator's dtype, so that a half type is rounded once.
+        # The dtype of products is the accumulator's, so that half types are rounded once.
         self.product = product_dtype(self.dtype)
 
     def launcher(
         self, kernel: Kernel, arrays: Sequence[Array | None], **variables: bool
     ) -> Callable[..., None]:
-        """What launches a step's kernel; ``arrays`` are those that its steps' arrays are parts of."""
+        """The function that launches a step's kernel; ``arrays`` contain the arrays of all steps."""
         aligned = all(one is None or one._planned().aligned for one in arrays)
         shape = Shape(self.device, self.batch, self.state, aligned)
         launch = prepared(kernel, self.device, self.dtype, self.state, shape, **variables)
@@ -67,11 +67,11 @@ class _Sequence:
         return Array._made(fresh_layout(self.device, self.product if product else self.dtype, shape))
 
     def _factor(self, x: Any) -> Any:
-        """Raw memory as the device's library multiplies it: NumPy has no product of half types."""
+        """Raw memory in a dtype that the device's library multiplies: NumPy lacks products of half types."""
         return x.astype(self.product, copy=False) if self.device.addressable else x
 
     def _laid_out(self, factor: Any) -> Any:
-        """A factor of every step as its library is quickest with it: in C order for NumPy's."""
+        """A factor of every step in the layout that is fastest for the library: C order for NumPy."""
         return self.device.xp.ascontiguousarray(factor) if self.device.addressable else factor
 
     def _matmul(self, a: Any, b: Any, out: Any = None) -> Any:
@@ -82,7 +82,7 @@ class _Sequence:
     def forward(
         self, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array, keep: bool
     ) -> tuple[Array, Array, Array | None]:
-        """All states and all cells, the old ones first, and the gates if they are to be kept."""
+        """All states and all cells, the initial ones first, and the gates if they are kept."""
         steps, batch, state = self.steps, self.batch, self.state
         factor = self._factor(weights._data)
         of_state = self._laid_out(factor[:, :state].T)
@@ -104,7 +104,7 @@ class _Sequence:
     def backward(
         self, weights: Array, cells: Array, gates: Array, outputs_d: Array, h_d: Array, cell_d: Array
     ) -> tuple[Array, Array, Array]:
-        """The gradients of every step's z, of the old h and of the old cell, from those of the results."""
+        """The gradients of every step's z, of the initial h and of the initial cell, from those of the results."""
         batch, state = self.batch, self.state
         of_state = self._laid_out(self._factor(weights._data)[:, :state])
         gates_d = self._empty(self.steps, batch, 3 * state)
@@ -124,10 +124,10 @@ class _Sequence:
     def products(
         self, gates_d: Array, inputs: Array, weights: Array, before: Any, needs: tuple[bool, ...]
     ) -> tuple[Array | None, Array | None]:
-        """The gradients of the inputs and of the weights, those of them that are needed.
+        """The gradients of the inputs and of the weights, as far as they are needed.
 
         Args:
-            before: the h that each step begins with, an ndarray (..., batch, state).
+            before: the h before each step, an ndarray (..., batch, state).
         """
         rows, state, features = self.steps * self.batch, self.state, self.features
         flat = self._factor(gates_d._data).reshape(rows, 3 * state)
@@ -164,7 +164,7 @@ class _LLTM(Function):
             last_h, last_cell = (sequence._wrap(one._data[-1].copy()) for one in (states, cells))
         if keep:
             ctx.save_for_backward(inputs, weights, bias, old_h, old_cell, states, cells, gates)
-        # A view of the saved states, of one storage with them: a write to it is noticed.
+        # A view of the saved states that shares their storage, so that writes to it are noticed.
         outputs = Array._wrap(states._data[1:], states.device, states._storage)
         return outputs, last_h, last_cell
 
@@ -192,10 +192,10 @@ _steps: dict[tuple[Layout, ...], Step] = {}
 
 
 def _step(arguments: Sequence[Array]) -> Step | None:
-    """The step of arguments of these layouts, if there was one of such that could be read as they are."""
+    """The cached step for the layouts of these arguments, or None."""
     try:
         return _steps.get(tuple([one._layout or one._planned() for one in arguments]))
-    except AttributeError:  # one is no array, which is told later
+    except AttributeError:  # not an array: a later check raises the error
         return None
 
 
@@ -220,7 +220,7 @@ def _reference_cell(input: Array, *others: Array) -> tuple[Array, Array]:
 def _checked(
     name: str, given: str, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
 ) -> list[Array]:
-    """The arguments in one dtype, their shapes checked; the first of them is named ``given``."""
+    """The arguments in one dtype, with checked shapes; errors call the first one ``given``."""
     names = (given, "weights", "bias", "old_h", "old_cell")
     taken = require_arrays((inputs, weights, bias, old_h, old_cell), name, names)
     inputs, weights, bias, old_h, old_cell = taken
@@ -247,7 +247,7 @@ def _checked(
 
 
 def _require_inputs(name: str, given: str, inputs: Array) -> None:
-    """Refuse what is no input of a step, or of at least one step."""
+    """Raise unless ``inputs`` are the input of a step, or the inputs of at least one step."""
     common_dtype(name, {given: inputs})
     if given == "input" and inputs.ndim != 2:
         raise ValueError(f"{name}: input: expected shape (batch, features), got {inputs.shape}")
@@ -270,7 +270,7 @@ def lltm_cell(
         old_h, old_cell: shape (batch, state).
 
     Returns:
-        new_h and new_cell, each (batch, state), in the dtype that the arguments promote to.
+        new_h and new_cell, each (batch, state), in the promoted dtype of the arguments.
 
     Raises:
         TypeError: an argument is not a floating array.
@@ -299,7 +299,7 @@ def lltm_cell(
 def lltm(
     inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
 ) -> tuple[Array, Array, Array]:
-    """:func:`lltm_cell` from step to step along the first axis of ``inputs``.
+    """Run :func:`lltm_cell` over the steps along the first axis of ``inputs``.
 
     Args:
         inputs: shape (steps, batch, features), at least one step.
@@ -317,14 +317,14 @@ def lltm(
 
 
 class LLTMCell(Module):
-    """One step of an LLTM with weights and a bias to be trained.
+    """One step of an LLTM with trained weights and bias.
 
     Args:
         features: elements of an input.
         state: elements of h and of the cell.
-        dtype: of the parameters; the default floating dtype when None.
-        device: of the parameters; the current one when None.
-        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`: uniform in ±1 / sqrt(state).
+        dtype: that of the parameters; the default floating dtype when None.
+        device: that of the parameters; the current one when None.
+        rng: the source of the initial parameters, see :mod:`cukern.nn.init`: uniform in ±1 / sqrt(state).
     """
 
     def __init__(
@@ -345,7 +345,7 @@ class LLTMCell(Module):
         self.bias = Parameter(init.uniform((3 * state,), -bound, bound, dtype, device, generator))
 
     def initial_state(self, batch: int) -> tuple[Array, Array]:
-        """The state that a sequence starts from: h and cell (batch, state) of zeros."""
+        """The initial state of a sequence: h and cell (batch, state) of zeros."""
         h, cell = (zeros((batch, self.state), self.weights.dtype, self.weights.device) for _ in range(2))
         return h, cell
 
@@ -374,7 +374,7 @@ class LLTM(LLTMCell):
 
         Args:
             inputs: shape (steps, batch, features).
-            state: the h and cell to start from, each (batch, state); zeros when None.
+            state: the initial h and cell, each (batch, state); zeros when None.
         """
         inputs = require_array(inputs, "lltm", "inputs")
         _require_inputs("lltm", "inputs", inputs)

@@ -1,4 +1,4 @@
-"""One step of the LLTM: its kernels, their launch shapes, and all its launches planned once per layout."""
+"""The plan of one LLTM step: its kernels and their geometry, chosen once per layouts of arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .small import Small, fits
 
 FORWARD = Kernel("nn/lltm/forward.cu", name="lltm_forward")
 BACKWARD = Kernel("nn/lltm/backward.cu", name="lltm_backward")
-#: Elements that a thread of a GPU moves together, and the most threads of a block: 16 bytes from each of seven arrays
+#: Elements that a thread of a GPU moves together, and the most threads per block: 16 bytes from each of seven arrays
 #: are enough bytes in flight at half occupancy, which is what the registers allow.
 PACK, BLOCK = 4, 256
 
@@ -28,11 +28,11 @@ class Shape:
     """How threads share the elements of a step's state.
 
     Args:
-        pack: elements moved together, where that is known; else what the kind of device and ``aligned`` allow.
+        pack: elements moved together; by default as many as the device and ``aligned`` allow.
         aligned: whether the addresses of all arrays are multiples of 16 bytes.
 
     Attributes:
-        items: elements of a thread.
+        items: elements per thread.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Shape:
 
 
 def widest_pack(state: int, aligned: bool) -> int:
-    """How many elements may be moved together: the arrays are aligned, and a row is still enough for a warp."""
+    """Elements that may be moved together: with aligned arrays, as many as leave a warp enough work per row."""
     pack = math.gcd(PACK, state) if aligned else 1
     while pack > 1 and state < 32 * pack:
         pack //= 2
@@ -56,17 +56,17 @@ def widest_pack(state: int, aligned: bool) -> int:
 
 
 def product_dtype(elem: dtypes.DType) -> dtypes.DType:
-    """The dtype that a product of ``elem`` is made in: the accumulator's, so that a half type is rounded once."""
+    """The dtype of products of ``elem``: the accumulator's, so that half types are rounded once."""
     return dtypes.info(elem).acc
 
 
 def prepared(
     kernel: Kernel, device: Device, elem: dtypes.DType, state: int, shape: Shape, **variables: bool
 ) -> Prepared | None:
-    """A step's kernel as a call of its arrays' operands; None where there is nothing to do.
+    """The prepared launch of a step's kernel, which takes the arrays' operands; None if there is nothing to do.
 
     Args:
-        variables: of the template: ``keep``, or ``one_dh`` and ``one_dcell``.
+        variables: template variables: ``keep``, or ``one_dh`` and ``one_dcell``.
     """
     if 0 in shape.grid:
         return None
@@ -86,10 +86,10 @@ class Step(Plan):
     """The launches of one step, forward and backward, for arguments of given layouts.
 
     Args:
-        layouts: of the input, the weights, the bias, the old h and the old cell: of one floating dtype and one
-            device, bias and cell in C order, the others as :func:`.products.readable` gives them.
+        layouts: the layouts of the input, the weights, the bias, the old h and the old cell, of one floating dtype and
+            one device; bias and cell in C order, the others as from :func:`.plan.readable`.
 
-    Its results are the new h and the new cell.
+    The results are the new h and the new cell.
     """
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
@@ -121,7 +121,7 @@ class Step(Plan):
         self._backward: dict[tuple[bool, bool, bool], Prepared | None] = {}
 
     def forward(self, arguments: Sequence[Array], keep: bool) -> tuple[Array, Array, Array | None]:
-        """The new h, the new cell, and the gates if they are to be kept, of arguments of the layouts."""
+        """The new h, the new cell, and the gates if they are kept, for arguments of the plan's layouts."""
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.forward(arguments, keep)
@@ -151,7 +151,7 @@ class Step(Plan):
         cotangents: Sequence[Array],
         needs: Sequence[bool],
     ) -> list[Array | None]:
-        """The gradients of the arguments, those that are needed."""
+        """The gradients of the arguments, as far as they are needed."""
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.backward(arguments, new_cell, gates, cotangents, needs)
@@ -201,6 +201,6 @@ def _columns(whole: Layout, columns: slice, turned: bool = False) -> Part:
 
 
 def _read_as_it_is(cotangent: Array) -> Array:
-    """A cotangent that the kernel reads: one element for all, as a sum's is, or in C order."""
+    """A cotangent that the kernel can read: one broadcast element, as from a sum, or an array in C order."""
     layout = cotangent._planned()
     return cotangent if layout.contiguous or not any(layout.strides) else cotangent.contiguous()

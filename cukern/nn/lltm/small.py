@@ -1,4 +1,4 @@
-"""A step of the LLTM that is so small that launches are most of its time: one forward, one for the parameters."""
+"""Kernels for small LLTM steps, dominated by launches: one launch forward, one for the parameters' gradients."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ...device.interface import Prepared
 from ...kernel import Kernel
 from ...kernel.sizes import divide_up
 
-#: Rows of a warp, and threads of a block: so many rows of a batch share what they read of the weights.
+#: Rows of a batch per warp, which share the weights that it reads, and threads per block.
 ROWS, BLOCK = 4, 128
 FORWARD = Kernel("nn/lltm/small_forward.cu", name="lltm_small_forward", block=BLOCK, rows=ROWS)
-#: Rows of a batch, and weights, at most: from there on the library's products are quicker than these kernels.
+#: The most rows of a batch, and the most weights; above, the library's products are faster than these kernels.
 MOST, WEIGHTS = 32, 1 << 18
-#: Units of the state whose gates' gradients a block has, a warp each.
+#: Units of the state per block in the gates' gradients, one per warp.
 UNITS = 8
 BACKWARD = Kernel("nn/lltm/small_backward.cu", name="lltm_small_backward", block=32 * UNITS, most=MOST)
 
 
 def on_gpu(layout: Layout) -> bool:
-    """Whether it is of a GPU; the host's loops are no quicker for being one."""
+    """Whether a layout is on a GPU; on the host fusing the loops gains nothing."""
     return not layout.on_host
 
 
 def fits(layouts: Sequence[Layout]) -> bool:
-    """Whether these kernels do a step of arguments of these layouts."""
+    """Whether these kernels can run a step for arguments of these layouts."""
     _, weights, _, old_h, _ = layouts
     return (
         on_gpu(weights)
@@ -37,7 +37,7 @@ def fits(layouts: Sequence[Layout]) -> bool:
 
 
 class Small:
-    """The launches of such a step, for arguments of given layouts."""
+    """The launches of a small step, for arguments of given layouts."""
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
         inputs, weights, bias, old_h, _ = layouts
@@ -50,7 +50,7 @@ class Small:
         self._backward: dict[tuple[bool, bool], Prepared] = {}
 
     def forward(self, arguments: Sequence[Array], new_h: Array, new_cell: Array, gates: int) -> None:
-        """Write the new h, the new cell and, where their address is not null, the gates."""
+        """Write the new h, the new cell and, if their address is not null, the gates."""
         launch = self._forward.get(gates != 0)
         if launch is None:
             batch, state, _ = self._sizes
@@ -73,7 +73,7 @@ class Small:
     def backward(
         self, arguments: Sequence[Array], new_cell: Array, gates: Array, h_d: Array, cell_d: Array
     ) -> tuple[Array, Array]:
-        """The gradients of the weights and of the bias, from cotangents in C order or of one element for all."""
+        """The gradients of the weights and of the bias, from cotangents in C order or of one broadcast element."""
         key = (not any(h_d._planned().strides), not any(cell_d._planned().strides))
         launch = self._backward.get(key)
         if launch is None:

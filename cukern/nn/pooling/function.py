@@ -1,4 +1,4 @@
-"""Average and maximum over the windows of a plane."""
+"""Average and max pooling over the windows of planes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .plan import Windows as Windows
 
 
 class _AvgPool2d(Function):
-    """The average is linear, so it and its gradient are each other's derivatives, of any order."""
+    """The average is linear: it and its gradient are each other's derivatives, of any order."""
 
     _only_reads = True
 
@@ -64,7 +64,7 @@ class _MaxPool2d(Function):
 
 
 class _MaxPool2dGradient(Function):
-    """Linear in ``dy``: each element goes to its window's winner, and its own gradient comes from there."""
+    """Linear in ``dy``: each element is added to its window's winner, and gets its own cotangent from there."""
 
     _only_reads = True
 
@@ -81,13 +81,12 @@ class _MaxPool2dGradient(Function):
 
 
 def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:
-    """The element of ``x`` at each window's winner, 0 for a window without one; of basic operations."""
+    """The element of ``x`` at each window's winner, 0 for a window without one; composed of basic operations."""
     height, width = x.shape[-2:]
     table = windows.positions(height, width)
     outputs, places = table.shape
     flat_winners = ops.astype(ops.reshape(winners, (*x.shape[:-2], outputs)), dtypes.int64)
-    # A window without a winner has all its places outside, and any of them leads to the zero that is
-    # appended.
+    # A window without a winner lies outside the plane, so any of its elements maps to the appended zero.
     place = ops.clip(flat_winners, 0, places - 1)
     starts = asarray(np.arange(outputs, dtype=np.int64) * places, device=x.device)
     where = asarray(np.where(table < 0, height * width, table).reshape(-1), device=x.device)
@@ -163,10 +162,10 @@ def avg_pool2d(
         stride: from one window to the next; ``kernel_size`` when None.
         padding: zeros around each plane, at most half of ``kernel_size``.
         ceil_mode: whether the number of windows is rounded up rather than down.
-        count_include_pad: whether the padding counts in a mean's divisor.
+        count_include_pad: whether the divisor of a mean includes the padding.
 
     Returns:
-        shape (N, C, rows, columns) or (C, rows, columns), the dtype of ``x``.
+        Shape (N, C, rows, columns) or (C, rows, columns), in the dtype of ``x``.
 
     Raises:
         TypeError: ``x`` is not a floating array, or a size is not an int or a pair.
@@ -191,21 +190,21 @@ def max_pool2d(
     dilation: int | Pair = 1,
     ceil_mode: bool = False,
 ) -> Array:
-    """The largest element of each window of every plane; NaN where the window holds one.
+    """The largest element of each window of every plane; NaN if the window contains NaN.
 
-    The gradient goes to the first of equal elements. Padding never wins; a window that lies in it
-    altogether, which only a dilation can bring about, gives -inf.
+    The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
+    possible only with dilation, gives -inf.
 
     Args:
         x: shape (N, C, H, W) or (C, H, W), a floating dtype.
         kernel_size: the window's rows and columns; an int for both.
         stride: from one window to the next; ``kernel_size`` when None.
-        padding: positions around each plane, at most half of what a window spans.
-        dilation: from one place of a window to the next.
+        padding: positions around each plane, at most half of a window's span.
+        dilation: from one element of a window to the next.
         ceil_mode: whether the number of windows is rounded up rather than down.
 
     Returns:
-        shape (N, C, rows, columns) or (C, rows, columns), the dtype of ``x``.
+        Shape (N, C, rows, columns) or (C, rows, columns), in the dtype of ``x``.
 
     Raises:
         TypeError: ``x`` is not a floating array, or a size is not an int or a pair.

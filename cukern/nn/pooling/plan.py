@@ -1,4 +1,4 @@
-"""How windows lie on planes, and the launches of the kernels that pool them."""
+"""The geometry of pooling windows on planes, and the launches of the pooling kernels."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _backward = Kernel("nn/pooling/backward.cu", name="pool2d_backward")
 
 @dataclass(frozen=True)
 class Windows:
-    """How windows lie on a plane; each pair is (rows, columns).
+    """The windows on a plane; each pair is (rows, columns).
 
     Attributes:
-        kernel: places of a window.
+        kernel: elements of a window.
         stride: from one window to the next.
-        padding: positions added on each side, at most half of what a window spans.
-        dilation: from one place of a window to the next.
+        padding: positions added on each side, at most half of a window's span.
+        dilation: from one element of a window to the next.
         ceil_mode: whether the number of windows is rounded up.
         count_padding: whether an average also counts the padding.
     """
@@ -48,7 +48,7 @@ class Windows:
 
     @property
     def span(self) -> Pair:
-        """The positions from a window's first place to its last."""
+        """The number of positions from a window's first element to its last."""
         (a, b), (c, d) = self.kernel, self.dilation
         return c * (a - 1) + 1, d * (b - 1) + 1
 
@@ -76,7 +76,7 @@ class Windows:
         )
 
     def positions(self, height: int, width: int) -> npt.NDArray[np.int64]:
-        """For each window and each of its places, the flat position in the plane, or -1 outside of it."""
+        """For each window and each of its elements, the flat position in the plane, or -1 outside of it."""
         rows, columns = (
             (np.arange(count) * self.stride[axis] - self.padding[axis])[:, None]
             + np.arange(self.kernel[axis]) * self.dilation[axis]
@@ -88,7 +88,7 @@ class Windows:
         return flat.reshape(len(rows) * len(columns), -1).astype(np.int64)
 
     def divisors(self, height: int, width: int) -> npt.NDArray[np.int64]:
-        """For each window, what its sum is divided by in an average."""
+        """For each window, the divisor of its average."""
         counts = []
         for axis, (size, number) in enumerate(
             zip((height, width), self.output_shape(height, width), strict=True)
@@ -103,19 +103,19 @@ class Windows:
 
     @property
     def winner_dtype(self) -> dtypes.DType:
-        """The dtype that the place of a window's largest element fits into."""
+        """The dtype for the index of a window's largest element."""
         return dtypes.uint8 if math.prod(self.kernel) < 256 else dtypes.int32
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a thread does at once.
+    """The work of a thread.
 
     Attributes:
-        run: bytes of a row of the plane that it reads, or as a gradient writes, side by side.
+        run: contiguous bytes of a row of the plane that it reads, or writes in a gradient.
         rows: rows of the result that it computes.
-        block: threads of a block.
-        stride: what windows may lie apart across for a thread to read several of them at once.
+        block: threads per block.
+        stride: the largest stride across for which a thread reads several windows at once.
     """
 
     run: int
@@ -124,14 +124,14 @@ class Shape:
     stride: int = 16
 
 
-#: The shapes of the forward and the backward kernel on each kind of device; None for a plain loop over each window.
-#: On a GPU a thread takes the widest access of a row, and enough rows to hide the memory's latency by bytes in flight:
-#: 128 bytes a thread for windows of 2 x 2 with 4 rows. A gradient reads little, and its writes need not be waited for.
-#: On the host a plain loop is as fast where windows lie far apart.
+#: The work of a thread in the forward and the backward kernel for each kind of device; None for a plain loop over each
+#: window. On a GPU a thread takes the widest access of a row, and enough rows in flight to hide the memory's latency:
+#: 128 bytes per thread for windows of 2 x 2 with 4 rows. A gradient reads little, and does not wait for its writes.
+#: On the host a plain loop is as fast if windows are far apart.
 SHAPES: dict[str, tuple[Shape | None, Shape | None]] = {
     "serial": (Shape(32, 2, stride=4), Shape(32, 2)),
     "simt": (Shape(16, 4), Shape(16, 4)),
-    # 16 bytes are 8 elements of a half type: summing their windows costs more than the wider access saves.
+    # 16 bytes are 8 elements of a half type, whose windows cost more to sum than the wider access saves.
     "simt, half": (Shape(8, 4), Shape(16, 8)),
 }
 
@@ -141,19 +141,19 @@ def _kind(device: Device, dtype: dtypes.DType) -> str:
     return "simt, half" if device.style == "simt" and dtype.itemsize == 2 else device.style
 
 
-#: Threads a multiprocessor below which a thread takes fewer rows.
+#: Threads per multiprocessor below which a thread takes fewer rows.
 _BUSY = 1024
-#: What a tile's text is written out for at most: places of a window, registers of a thread, and steps.
+#: The limits of an unrolled tile: elements of a window, registers per thread, and steps.
 _PLACES, _HELD, _STEPS = 64, 160, 2048
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A thread's part of the result: ``items`` neighbours in each of ``rows`` rows, and elements of an access.
+    """A thread's part of the result: ``items`` neighbours in each of ``rows`` rows, and the widths of accesses.
 
     Attributes:
-        pack: elements of a read; 0 for a plain loop over each window.
-        store: elements of a write.
+        pack: elements per read; 0 for a plain loop over each window.
+        store: elements per write.
     """
 
     rows: int
@@ -162,13 +162,13 @@ class Tile:
     store: int = 1
 
     def threads(self, planes: int, height: int, width: int) -> int:
-        """How many compute planes of this size."""
+        """The number of threads for planes of this size."""
         return planes * divide_up(height, self.rows) * divide_up(width, self.items)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """What a plan is made for."""
+    """The key of a plan."""
 
     device: Device
     dtype: dtypes.DType
@@ -186,10 +186,10 @@ class _Call:
 
 
 def touched(windows: Windows, rows: int) -> tuple[tuple[int, tuple[Pair, ...]], ...]:
-    """The rows, from the first one's of a window, that this many windows down read.
+    """The rows that ``rows`` windows down read, counted from the first row of the first window.
 
     Returns:
-        each with its uses: the window, and which of the window's rows it is.
+        Each row with its uses: the window, and which of the window's rows it is.
     """
     uses: dict[int, list[Pair]] = {}
     for window in range(rows):
@@ -199,7 +199,7 @@ def touched(windows: Windows, rows: int) -> tuple[tuple[int, tuple[Pair, ...]], 
 
 
 def reaching(windows: Windows, rows: int, items: int) -> Pair:
-    """How many windows down and across reach one of so many rows and neighbours of the gradient."""
+    """The number of windows down and across that overlap a tile of ``rows`` rows and ``items`` neighbours."""
     counts = []
     for axis, size in enumerate((rows, items)):
         stride, padding, reach = windows.stride[axis], windows.padding[axis], windows.span[axis] - 1
@@ -208,7 +208,7 @@ def reaching(windows: Windows, rows: int, items: int) -> Pair:
 
 
 def _halves(n: int, most: int) -> list[int]:
-    """``n``, its half and so on down to 1, those that are not twice as many as there are."""
+    """``n``, ``n // 2`` and so on down to 1, those below twice ``most``."""
     return [one for one in (n >> k for k in range(n.bit_length())) if one < 2 * most] or [1]
 
 
@@ -219,8 +219,8 @@ def _chosen(
     sizes: tuple[int, int, int],
     fits: Callable[[int, int], bool],
 ) -> Pair | None:
-    """Of the rows and the items a row that a thread could compute, given from most to fewest: as many items as fit into
-    its registers, and as many rows as leave threads enough.
+    """The rows and items per row of a thread, from candidates in descending order: as many items as its registers
+    hold, and as many rows as leave enough threads.
     """
     widest = next((n for n in items if fits(rows[-1], n)), None)
     if widest is None:
@@ -269,7 +269,7 @@ def _backward_tile(call: _Call, shape: Shape | None) -> Tile:
 
 
 def variables(kernel: Kernel, call: _Call, tile: Tile) -> dict[str, Any]:
-    """The template variables of a kernel beside its block."""
+    """The template variables of a kernel besides its block."""
     planes, height, width, out_height, out_width = call.sizes
     windows, winner = call.windows, call.windows.winner_dtype
     bound: dict[str, Any] = {
@@ -325,7 +325,7 @@ def _launch(
 
 
 def forward(x: Array, windows: Windows, maximum: bool, keep: bool = False) -> tuple[Array, Array | None]:
-    """What pooling makes of ``x``; with ``keep`` also the place of each window's largest element."""
+    """The pooled ``x``; with ``keep`` also the index of each window's largest element."""
     x = x.contiguous()
     shape = (*x.shape[:-2], *windows.output_shape(*x.shape[-2:]))
     y = empty(shape, x.dtype, x.device)
@@ -335,7 +335,7 @@ def forward(x: Array, windows: Windows, maximum: bool, keep: bool = False) -> tu
 
 
 def backward(dy: Array, x_shape: tuple[int, ...], windows: Windows, winners: Array | None = None) -> Array:
-    """The gradient of x; of a maximum where the winners are given."""
+    """The gradient of x, of max pooling if ``winners`` are given, else of average pooling."""
     dy = dy.contiguous()
     dx = empty(x_shape, dy.dtype, dy.device)
     arrays = (dy, dx) if winners is None else (dy, winners, dx)

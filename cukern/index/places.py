@@ -30,7 +30,11 @@ _PUT = Kernel("index/put.cu", block=256)
 _PICK = Kernel("index/pick.cu", block=256)
 _PICK_SORTED = Kernel("index/pick_sorted.cu", block=256)
 _SEGMENTS = {what: Kernel(f"index/segment_{what}.cu", block=256) for what in ("keys", "starts")}
-_SUM = Kernel("index/scatter_add.cu", block=256)
+_SUMS = {
+    "sum": Kernel("index/scatter_add.cu", block=256),
+    "parts": Kernel("index/scatter_add_parts.cu", block=256),
+    "long": Kernel("index/scatter_add_long.cu", block=256),
+}
 #: Elements that one host thread does in a row, and columns of one that adds.
 _HOST_PIECE, _HOST_COLUMNS = 16384, 64
 #: The most blocks along y.
@@ -282,7 +286,7 @@ def summed(
 
 def _summing(device: Device, block: int, dtype: DType, stage: str, **variables: Any) -> CompiledFunction:
     name = f"{stage}_rows_{dtypes.info(dtype).name}_{block}"
-    return _bound(_SUM, device, block, name=name, elem=dtype, stage=stage, **variables)
+    return _bound(_SUMS[stage], device, block, name=name, elem=dtype, **variables)
 
 
 def _partial_sums(

@@ -12,7 +12,7 @@ constexpr bool single = << "true" if single else "false" >>, exact = << "true" i
 constexpr bool scattered = << "true" if scattered else "false" >>;
 
 // The row of x that becomes a row of y.
-__device__ __forceinline__ long long picked(const Place* __restrict__ places, index row, long long size, index count) {
+__device__ __forceinline__ long long picked(const Place* places, index row, long long size, index count) {
     if (single) return settled(places[row], size);
     return (long long)(row / count) * size + settled(places[row % count], size);
 }

@@ -24,11 +24,17 @@ from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
 from .sort import sorted_rows
 
 _GATHER = Kernel("index/gather.cu", block=256)
-_ALONG = Kernel("index/along.cu", block=256)
+_GATHER_ALONG = Kernel("index/gather_along.cu", block=256)
+_SCATTER_COLUMNS = Kernel("index/scatter_columns.cu", block=256)
 _PUT = Kernel("index/put.cu", block=256)
 _PICK = Kernel("index/pick.cu", block=256)
-_SEGMENTS = Kernel("index/segments.cu", block=256)
-_SUM = Kernel("index/scatter_add.cu", block=256)
+_PICK_SORTED = Kernel("index/pick_sorted.cu", block=256)
+_SEGMENTS = {what: Kernel(f"index/segment_{what}.cu", block=256) for what in ("keys", "starts")}
+_SUMS = {
+    "sum": Kernel("index/scatter_add.cu", block=256),
+    "parts": Kernel("index/scatter_add_parts.cu", block=256),
+    "long": Kernel("index/scatter_add_long.cu", block=256),
+}
 #: Elements that one host thread moves in sequence, and columns that it adds.
 _HOST_PIECE, _HOST_COLUMNS = 16384, 64
 #: The most blocks along y.
@@ -52,14 +58,12 @@ class Moving(NamedTuple):
         lanes: threads that share a row.
         rows: rows that a group of ``lanes`` threads reads before it writes.
         items: words of a row that a thread reads before it writes.
-        streamed: whether stores carry the hint that the data will not be read soon.
     """
 
     block: int
     lanes: int
     rows: int
     items: int
-    streamed: bool = False
 
 
 class Adding(NamedTuple):
@@ -156,7 +160,6 @@ def _gathering(
         lanes=s.lanes,
         rows=s.rows,
         items=s.items,
-        streamed=s.streamed,
         name=f"gather_{8 * unit}_{s.block}",
         word=_WORDS[unit],
         place=dtypes.info(place).cxx,
@@ -205,30 +208,32 @@ class Order(NamedTuple):
 
     def starts(self, size: int) -> Array:
         """For each place in an axis of ``size`` the index of its first key, followed by the end of the last."""
-        fits = np.dtype(np.int32) if self.keys.size <= LARGEST_INDEX else dtypes.int64
-        return _segments(self.keys.device, "starts", self.keys._data, size + 1, size, fits)
+        keys = self.keys
+        fits = np.dtype(np.int32) if keys.size <= LARGEST_INDEX else dtypes.int64
+        return _segments("starts", keys.device, keys._data, size + 1, keys.size, fits)
 
 
 def ordered(device: Device, places: Any, size: int) -> Order:
     """Sort ``places`` of an axis of ``size``."""
     dtype = np.dtype(np.int32) if size <= LARGEST_INDEX else dtypes.int64
     with on(device), tape.stop_recording():
-        keys, order = sorted_rows(_segments(device, "keys", places, places.size, size, dtype), True, False)
+        keys, order = sorted_rows(_segments("keys", device, places, places.size, size, dtype), True, False)
     assert order is not None
     return Order(keys, order)
 
 
-def _segments(device: Device, stage: str, given: Any, n: int, size: int, dtype: DType) -> Array:
+def _segments(
+    what: Literal["keys", "starts"], device: Device, given: Any, n: int, size: int, dtype: DType
+) -> Array:
     with on(device):
         made = allocate(device, (n,), dtype)
         block, piece = (1, _HOST_PIECE) if _serial(device) else (256, 1)
         function = _bound(
-            _SEGMENTS, device, block, name=f"segment_{stage}_{block}", stage=stage, place=_name(given),
-            out=_name(made), clip=_clip(device) and stage == "keys",
+            _SEGMENTS[what], device, block, name=f"segment_{what}_{block}", given=_name(given), made=_name(made),
+            clip=_clip(device) and what == "keys",
         )  # fmt: skip
         if n:
-            blocks = divide_up(n, block * piece)
-            _launch(function, blocks, block, given, made, n, piece, size, given.size)
+            _launch(function, divide_up(n, block * piece), block, given, made, n, piece, size)
     return Array._wrap(made, device)
 
 
@@ -281,7 +286,7 @@ def summed(
 
 def _summing(device: Device, block: int, dtype: DType, stage: str, **variables: Any) -> CompiledFunction:
     name = f"{stage}_rows_{dtypes.info(dtype).name}_{block}"
-    return _bound(_SUM, device, block, name=name, elem=dtype, stage=stage, **variables)
+    return _bound(_SUMS[stage], device, block, name=name, elem=dtype, **variables)
 
 
 def _partial_sums(
@@ -314,16 +319,14 @@ def _partial_sums(
 def _columns(mode: str, x: Array, places: Any, made: Any, sizes: tuple[int, int, int], each: bool) -> None:
     """Add or put rows or elements in order, with one thread per column, or per several columns on the host."""
     outer, size, inner = sizes
-    device, out = x.device, _name(made)
-    count = x.size // (outer * inner)
+    device, count = x.device, x.size // (outer * inner)
     block = 1 if _serial(device) else 256
     piece = max(_HOST_COLUMNS, divide_up(inner * outer, 16)) if block == 1 else 1
     total = outer * divide_up(inner, piece)
     kernel = _bound(
-        _ALONG, device, block, elem=x.dtype, name=f"{mode}_columns_{dtypes.info(x.dtype).name}_{block}", mode=mode,
-        each=each, serial=block == 1,
-        single_inner=inner == 1, out=out, place=_name(places), clip=_clip(device),
-        index=index_type(x.size, made.size),
+        _SCATTER_COLUMNS, device, block, name=f"{mode}_columns_{dtypes.info(x.dtype).name}_{block}", elem=x.dtype,
+        out=_name(made), place=_name(places), index=index_type(x.size, made.size), adds=mode == "add", each=each,
+        single_inner=inner == 1, clip=_clip(device),
     )  # fmt: skip
     _launch(
         kernel,
@@ -396,10 +399,9 @@ def picked_along(x: Array | None, places: Any, device: Device, outer: int, size:
         count = places.size // (outer * inner)
         mode, element = ("flat", dtypes.int64) if x is None else ("gather", x.dtype)
         kernel = _bound(
-            _ALONG, device, 1 if host else 256, elem=element, name=f"{mode}_along_{dtypes.info(element).name}",
-            mode=mode, each=True, serial=host, out=_name(made), place=_name(places), clip=_clip(device),
-            single=outer == 1, single_inner=inner == 1,
-            index=index_type(made.size + (1 << 20), outer * size * inner),
+            _GATHER_ALONG, device, 1 if host else 256, name=f"{mode}_along_{dtypes.info(element).name}", elem=element,
+            place=_name(places), index=index_type(made.size + (1 << 20), outer * size * inner), flat=x is None,
+            single=outer == 1, single_inner=inner == 1, clip=_clip(device),
         )  # fmt: skip
         block, piece = (1, _HOST_PIECE) if host else (256, _ALONG_ITEMS)
         given = () if x is None else (x.contiguous()._data,)
@@ -423,8 +425,8 @@ def best_of_each(values: Array, mode: Literal["min", "max"], places: Any, size: 
     with on(device):
         made = allocate(device, (size,), dtypes.int64)
         kernel = _bound(
-            _PICK, device, 256, elem=values.dtype, name=f"pick_{mode}_{dtypes.info(values.dtype).name}", mode=mode,
-            serial=False, starts=_name(starts), winner=_name(made), clip=False,
+            _PICK_SORTED, device, 256, elem=values.dtype, name=f"pick_{mode}_{dtypes.info(values.dtype).name}",
+            mode=mode, starts=_name(starts), winner=_name(made),
         )  # fmt: skip
         if size:
             arrays = (values.contiguous()._data, order.order._data, starts, made)
@@ -441,7 +443,7 @@ def _winners(device: Device, mode: str, values: Array | None, places: Any, size:
         elem = dtypes.int64 if values is None else values.dtype
         kernel = _bound(
             _PICK, device, block, elem=elem, name=f"pick_{mode}_{dtypes.info(elem).name}", mode=mode,
-            serial=block == 1, place=_name(places), winner=_name(made), clip=_clip(device),
+            place=_name(places), winner=_name(made), clip=_clip(device),
         )  # fmt: skip
         if count:
             given = () if values is None else (values.contiguous()._data,)
@@ -467,7 +469,7 @@ def put_rows(x: Array, places: Any, made: Any, outer: int, size: int, inner: int
         turns = last_of_each(device, places, size) if dense else ordered(device, places, size).order._data
         kernel = _bound(
             _PUT, device, 256, name=f"put_{8 * unit}", lanes=lanes, word=_WORDS[unit], place=_name(places),
-            turn=_name(turns), by="winner" if dense else "order", clip=True,
+            turn=_name(turns), by_winner=dense, clip=True,
         )  # fmt: skip
         blocks = divide_up(outer * count, 256 // lanes)
         arrays, numbers = (data, places, turns, made), (outer * count, size, count, words)

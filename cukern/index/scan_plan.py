@@ -265,7 +265,6 @@ def _row_launch(task: Task, shape: Rows, lead: int) -> _Launch:
     variables = {
         "block": shape.block,
         "lanes": shape.lanes,
-        "team": min(32, shape.lanes),
         "packs": shape.packs,
         "width": width,
         "single": total <= shape.lanes * width * shape.packs,
@@ -303,7 +302,6 @@ def _column_launch(task: Task, shape: Columns, lead: int, words: int) -> _Launch
         "block": shape.block,
         "lanes": shape.lanes,
         "items": shape.items,
-        "groups": groups,
         "width": shape.width,
         "chained": pieces > 1,
         "pause": _PAUSE,

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _SEARCH = Kernel("index/search.cu", block=256)
-_COMPACT = Kernel("index/compact.cu", block=256)
+_COMPACT = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write")}
 #: Queries per host thread, and flags per tile, which a host thread or a GPU's warp counts.
 _HOST_PIECE = 1024
 _TILE = {"serial": 1 << 15, "simt": 1 << 10}
@@ -56,7 +56,6 @@ def _searching(device: Device, dtype: DType, right: bool, indirect: bool) -> tup
         block=block,
         right=right,
         indirect=indirect,
-        floating=info.kind == "f",
     )
     return made.function, block
 
@@ -139,11 +138,10 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
 
 
 @cache
-def _compacting(device: Device, stage: str, block: int) -> CompiledFunction:
+def _compacting(device: Device, stage: Literal["count", "write"], block: int) -> CompiledFunction:
     lanes = 1 if block == 1 else 32
-    return _COMPACT.bind(
-        device, name=f"nonzero_{stage}_{block}", block=block, lanes=lanes, stage=stage
-    ).function
+    kernel = _COMPACT[stage]
+    return kernel.bind(device, name=f"nonzero_{stage}_{block}", block=block, lanes=lanes).function
 
 
 def flat_places(flags: Array, tile: int | None = None, block: int | None = None) -> Array:

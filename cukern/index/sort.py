@@ -27,7 +27,13 @@ from ..shape.views import moveaxis, reshape
 
 __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "topk"]
 
-_KERNEL = Kernel("index/sort.cu", block=256)
+#: By the stage and whether a thread works alone.
+_KERNELS = {
+    ("tile", False): Kernel("index/sort_tile.cu", block=256),
+    ("tile", True): Kernel("index/sort_tile_serial.cu", block=1),
+    ("merge", False): Kernel("index/sort_merge.cu", block=256),
+    ("merge", True): Kernel("index/sort_merge_serial.cu", block=1),
+}
 _PERMUTE = Kernel("shape/permute.cu", block=256)
 #: The row length from which indices need 64 bits; below it, sums of a few indices still fit 32 bits.
 _LONGEST_ROW = 2**29
@@ -75,17 +81,15 @@ def _bound(
     named = dtypes.info(dtype).name if dtype in dtypes.FLOATS else bits.name
     # C++ promotes narrow integers to int.
     width = "long long" if bits.itemsize == 8 else "int"
-    return _KERNEL.bind(
+    kernel = _KERNELS[stage, shape.block == 1]
+    return kernel.bind(
         device,
         name=f"{what}_{stage}_{named}_{shape.block}",
         elem=bits,
         order=f"unsigned {width}" if bits.kind == "u" and bits.itemsize >= 4 else width,
         index=index,
         infinity=dtypes.info(dtype).infinity,
-        serial=shape.block == 1,
         chains=_CHAINS,
-        tile=shape.tile,
-        stage=stage,
         indexed=indexed,
         descending=descending,
         **shape._asdict(),

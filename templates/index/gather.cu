@@ -1,53 +1,54 @@
-// y[o, j, :] = x[o, places[j], :]: rows of x (outer, size, words) picked into y (outer, count, words), both in C order,
-// in words of << word >>.
-// Launch: a group of << lanes >> thread(s) owns `piece` rows, << rows >> of them at a time, and reads << items >> word(s) of each of
+// y[o, j, :] = x[o, places[j], :]: rows of x (outer, size, words) picked into y (outer, count, words), both in C order.
+// Launch: a group of `lanes` threads owns `piece` rows, `rows` of them at a time, and reads `items` words of each of
 // these before it writes one; blocks along y own `span` words of the rows. Groups of a block take turns in its rows. No
-// shared memory. `scattered`: a row is one word, and a block one thread.
+// shared memory. With `scattered` a row is one word, and a block one thread.
 <% include "lib/place.cuh" %>
-using I = << index >>;
+using index = << index >>;
+using Word = << word >>;
+using Place = << place >>;
+constexpr int block = << block >>, lanes = << lanes >>, rows = << rows >>, items = << items >>, groups = block / lanes;
+// Whether outer is 1, and whether a row fills all items of its threads.
+constexpr bool single = << "true" if single else "false" >>, exact = << "true" if exact else "false" >>;
+constexpr bool scattered = << "true" if scattered else "false" >>;
+
+// The row of x that becomes a row of y.
+__device__ __forceinline__ long long picked(const Place* places, index row, long long size, index count) {
+    if (single) return settled(places[row], size);
+    return (long long)(row / count) * size + settled(places[row % count], size);
+}
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << word >>* __restrict__ x, const << place >>* __restrict__ places, << word >>* __restrict__ y,
-    I total, I piece, long long size, I count, I words, I span)
+    const Word* __restrict__ x, const Place* __restrict__ places, Word* __restrict__ y,
+    index total, index piece, long long size, index count, index words, index span)
 {
-<% if scattered %>
-    const I first = (I)blockIdx.x * piece, end = minimum(total, first + piece);
-    for (I row = first; row < end; ++row)
-        y[row] = x[<< "settled(places[row], size)" if single else "(long long)(row / count) * size + settled(places[row % count], size)" >>];
-<% else %>
-    constexpr int lanes = << lanes >>, groups = << block // lanes >>, rows = << rows >>, items = << items >>;
+    if constexpr (scattered) {
+        const index first = index(blockIdx.x) * piece, end = minimum(total, first + piece);
+        for (index row = first; row < end; ++row) y[row] = x[picked(places, row, size, count)];
+        return;
+    }
     const int lane = threadIdx.x % lanes;
-    const I first = (I)blockIdx.x * groups * piece + (I)(threadIdx.x / lanes);
-    const I end = minimum(total, first + groups * piece), stop = minimum(words, ((I)blockIdx.y + 1) * span);
-<% if block > 1 %>
+    const index first = index(blockIdx.x) * groups * piece + index(threadIdx.x / lanes);
+    const index end = minimum(total, first + groups * piece), stop = minimum(words, (index(blockIdx.y) + 1) * span);
 #pragma unroll 1
-<% endif %>
-    for (I row = first; row < end; row += groups * rows) {
-        const << word >>* from[rows];
+    for (index row = first; row < end; row += groups * rows) {
+        const Word* from[rows];
 #pragma unroll
-        for (int r = 0; r < rows; ++r) {
-            const I at = minimum(row + r * groups, total - 1);
-            from[r] = x + << "settled(places[at], size)" if single else "((long long)(at / count) * size + settled(places[at % count], size))" >> * words;
-        }
-<% if block > 1 %>
+        for (int r = 0; r < rows; ++r)
+            from[r] = x + picked(places, minimum(row + r * groups, total - 1), size, count) * words;
 #pragma unroll 1
-<% endif %>
-        for (I i = (I)blockIdx.y * span + lane; i < stop; i += lanes * items) {
-            << word >> held[rows][items];
+        for (index i = index(blockIdx.y) * span + lane; i < stop; i += lanes * items) {
+            Word held[rows][items];
 #pragma unroll
             for (int r = 0; r < rows; ++r)
 #pragma unroll
                 for (int k = 0; k < items; ++k)
-                    if (<< "true" if exact else "k == 0 || i + k * lanes < words" >>) held[r][k] = from[r][i + k * lanes];
+                    if (exact || k == 0 || i + k * lanes < words) held[r][k] = from[r][i + k * lanes];
 #pragma unroll
             for (int r = 0; r < rows; ++r)
 #pragma unroll
                 for (int k = 0; k < items; ++k)
-                    if ((r == 0 || row + r * groups < end) && << "true" if exact else "(k == 0 || i + k * lanes < words)" >>) {
-                        << word >>* const to = y + (long long)(row + r * groups) * words + i + k * lanes;
-                        << "__stcs(to, held[r][k])" if streamed else "*to = held[r][k]" >>;
-                    }
+                    if ((r == 0 || row + r * groups < end) && (exact || k == 0 || i + k * lanes < words))
+                        y[(long long)(row + r * groups) * words + i + k * lanes] = held[r][k];
         }
     }
-<% endif %>
 }

@@ -3,6 +3,8 @@
 using S = << source >>;
 using R = << result >>;
 using A = << accumulator >>;
+// Whether elements are pairs, of two arrays, and whether the scan goes from the end backwards.
+constexpr bool pair = << "true" if pair else "false" >>, reverse = << "true" if reverse else "false" >>;
 <% if pair %>
 // The map of a number v to v * a + b.
 struct T {
@@ -17,6 +19,8 @@ __device__ __forceinline__ R result_of(T t) { return cast<R>(t.b); }
 using T = A;
 __device__ __forceinline__ T combine(T a, T b) { return << combine >>; }
 __device__ __forceinline__ T neutral() { return << identity >>; }
-__device__ __forceinline__ T made_of(S x) { return cast<A>(cast< << compute >> >(x)); }
+__device__ __forceinline__ T made_of(S x, S) { return cast<A>(cast< << compute >> >(x)); }
 __device__ __forceinline__ R result_of(T t) { return cast<R>(t); }
 <% endif %>
+// The element of x that changes nothing; in a pair with 0.
+__device__ __forceinline__ S absent() { return << absent >>; }

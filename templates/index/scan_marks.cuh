@@ -4,6 +4,8 @@
 // A block takes its place in the order by a ticket, so that whom it waits for is at work already.
 using Word = unsigned long long;
 constexpr int words = (sizeof(T) + 3) / 4;
+// Nanoseconds between two looks at what is waited for.
+constexpr unsigned pause = << pause >>;
 union Bits {
     T value;
     unsigned at[words];

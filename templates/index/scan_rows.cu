@@ -3,49 +3,56 @@
 // Here each element is the map of a number v to x * v + z, "+" is one map after another, and y what they make of 0.
 <% endif %>
 // x (rows, n), y (rows, n + lead) in C order; with lead y has the start of the scan, too.
-// Launch: << lanes >> thread(s) scan a row in steps of << lanes * width * packs >> elements, and read << "one" if single else "the next one" >> before << "they" if single else "this is" >> << "scan" if single else "scanned" >>.
-// Each thread has << packs >> packs of << width >> elements, << team >> threads neighbouring ones. No atomics.
+// Launch: `lanes` threads scan a row in steps of `step` elements, and read the next one before this is scanned; one step is
+// all where the scan is `single`. Each thread has `packs` of `width` elements, a team's threads neighbouring ones. No atomics.
 <% include "index/scan.cuh" %>
 <% include "prelude/packs.cuh" %>
 using I = << index >>;
-constexpr int width = << width >>, packs = << packs >>, lanes = << lanes >>, team = << team >>, warps = lanes / team;
+constexpr int block = << block >>, width = << width >>, packs = << packs >>, lanes = << lanes >>;
+constexpr int team = lanes < 32 ? lanes : 32, warps = lanes / team;
 constexpr int chunk = team * width, part = chunk * packs, step = part * warps;
-
+// From the first element of a thread's packs to the end of the last.
+constexpr int reach = part - chunk + width;
+constexpr bool single = << "true" if single else "false" >>;
 <% include "index/scan_warp.cuh" %>
 
-// The packs of one array at `first`, counted in the order of the scan, and each `chunk` further.
-__device__ __forceinline__ void fetch(Pack<S, width>* held, const S* row, I first, I n, bool straight, S absent) {
-    if (straight && first >= 0 && first + (part - chunk + width) <= n) {
+// Where a row has the pack that is at `first` in the order of the scan.
+__device__ __forceinline__ I in_memory(I first, I n) { return reverse ? n - width - first : first; }
+
+// A row of the arrays. That of x has packs on the boundaries of memory; with `z_fits` so has that of z.
+struct Row {
+    const S *x, *z;
+    I n;
+    bool z_fits;
+};
+
+// The elements of a thread.
+struct Held {
+    Pack<S, width> x[packs], z[pair ? packs : 1];
+
+    // The packs of one array at `first`, counted in the order of the scan, and each `chunk` further.
+    __device__ __forceinline__ static void fetch(Pack<S, width>* held, const S* row, I first, I n, bool fits, S absent) {
+        if (fits && first >= 0 && first + reach <= n) {
+#pragma unroll
+            for (int k = 0; k < packs; ++k) held[k] = load_pack<width>(row + in_memory(first + k * chunk, n));
+            return;
+        }
 #pragma unroll
         for (int k = 0; k < packs; ++k)
-            held[k] = load_pack<width>(row + << "(n - width - (first + k * chunk))" if reverse else "(first + k * chunk)" >>);
-        return;
+#pragma unroll
+            for (int v = 0; v < width; ++v) {
+                const I at = in_memory(first + k * chunk, n) + v;
+                held[k].at[v] = at >= 0 && at < n ? row[at] : absent;
+            }
     }
-#pragma unroll
-    for (int k = 0; k < packs; ++k)
-#pragma unroll
-        for (int v = 0; v < width; ++v) {
-            const I at = << "n - width - (first + k * chunk) + v" if reverse else "first + k * chunk + v" >>;
-            held[k].at[v] = at >= 0 && at < n ? row[at] : absent;
-        }
-}
-
-struct Held {
-    Pack<S, width> x[packs];
-<% if pair %>
-    Pack<S, width> z[packs];
-<% endif %>
-
-    __device__ __forceinline__ void fetch_at(I first, I n, const S* row, bool straight<% if pair %>, const S* second, bool second_straight<% endif %>) {
-        fetch(x, row, first, n, straight, << absent >>);
-<% if pair %>
-        fetch(z, second, first, n, second_straight, S(0));
-<% endif %>
+    __device__ __forceinline__ void fetch(const Row& row, I first) {
+        fetch(x, row.x, first, row.n, true, absent());
+        if constexpr (pair) fetch(z, row.z, first, row.n, row.z_fits, S(0));
     }
     // The v-th of a pack in the order of the scan.
     __device__ __forceinline__ T value(int k, int v) const {
-        const int at = << "width - 1 - v" if reverse else "v" >>;
-        return made_of(x[k].at[at]<% if pair %>, z[k].at[at]<% endif %>);
+        const int at = reverse ? width - 1 - v : v;
+        return made_of(x[k].at[at], pair ? z[k].at[at] : S(0));
     }
 
     // What the threads of a team make together; `before` is what comes before each pack of this one.
@@ -65,19 +72,19 @@ struct Held {
         return sum;
     }
 
-    __device__ __forceinline__ void store(R* to, I first, I n, bool straight, T ahead, const T* before) const {
-        const bool whole = straight && first >= 0 && first + (part - chunk + width) <= n;
+    __device__ __forceinline__ void store(R* to, I first, I n, bool fits, T ahead, const T* before) const {
+        const bool packed = fits && first >= 0 && first + reach <= n;
 #pragma unroll
         for (int k = 0; k < packs; ++k) {
-            const I from = << "n - width - (first + k * chunk)" if reverse else "first + k * chunk" >>;
+            const I from = in_memory(first + k * chunk, n);
             Pack<R, width> made;
             T upto = combine(ahead, before[k]);
 #pragma unroll
             for (int v = 0; v < width; ++v) {
                 upto = combine(upto, value(k, v));
-                made.at[<< "width - 1 - v" if reverse else "v" >>] = result_of(upto);
+                made.at[reverse ? width - 1 - v : v] = result_of(upto);
             }
-            if (whole) {
+            if (packed) {
                 store_pack<width>(to + from, made);
             } else {
 #pragma unroll
@@ -89,63 +96,48 @@ struct Held {
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << source >>* __restrict__ x,
-<%- if pair %> const << source >>* __restrict__ z,<% endif %> << result >>* __restrict__ y,
-    long long rows, << index >> n, << index >> total, int lead)
+    const S* __restrict__ x, << "const S* __restrict__ z, " if pair >>R* __restrict__ y, long long rows, I n, I total, int lead)
 {
-    const int warp = threadIdx.x % lanes / team;
-<% if lanes > 32 %>
+    << "const S* const z = x;" if not pair >>
     __shared__ T of_warp[2][warps];
-<% endif %>
-    const long long row = ((long long)blockIdx.x * << block >> + threadIdx.x) / lanes;
-    const bool begins = row < rows && threadIdx.x % lanes == 0;
-    const I size = row < rows ? n : 0;
-    const S* const from = x + row * n;
-    R* const to = y + row * (n + lead)<< " + lead" if not reverse >>;
+    const int warp = threadIdx.x % lanes / team;
+    const long long number = ((long long)blockIdx.x * block + threadIdx.x) / lanes;
+    const bool begins = number < rows && threadIdx.x % lanes == 0;
+    const S *const from = x + number * n, *const second = z + number * n;
+    R* const to = y + number * (n + lead) + (reverse ? 0 : lead);
     // Packs lie on the boundaries of memory: the first one of a row may begin before it.
     const int phase = (size_t)from / sizeof(S) % width;
-    const int skipped = << "(int)((width - (phase + n) % width) % width)" if reverse else "phase" >>;
+    const int skipped = reverse ? (int)((width - (phase + n) % width) % width) : phase;
     const bool fits = (int)((size_t)to / sizeof(R) % width) == phase;
-<% if pair %>
-    const S* const second = z + row * n;
-    const bool second_fits = (int)((size_t)second / sizeof(S) % width) == phase;
-<% endif %>
+    const Row row{from, second, number < rows ? n : 0, (int)((size_t)second / sizeof(S) % width) == phase};
     I first = warp * part + threadIdx.x % team * width - skipped;
-    if (lead && begins) to[<< "n" if reverse else "-1" >>] = result_of(neutral());
+    if (lead && begins) to[reverse ? n : -1] = result_of(neutral());
     T before[packs];
     T so_far = neutral();
     Held held;
-    held.fetch_at(first, size, from, true<% if pair %>, second, second_fits<% endif %>);
-<% if single %>
-    {
-        const T sum = held.reduce(before);
-<% else %>
+    held.fetch(row, first);
     int turn = 0;
 #pragma unroll 1
-    for (I start = 0; start < total; start += step, first += step) {
+    for (I start = 0; single || start < total; start += step, first += step) {
         Held next;
-        if (start + step < total) next.fetch_at(first + step, size, from, true<% if pair %>, second, second_fits<% endif %>);
+        if (!single && start + step < total) next.fetch(row, first + step);
         const T sum = held.reduce(before);
-<% endif %>
-<% if lanes > 32 %>
-<% set at = "0" if single else "turn" %>
-        // In turns: who writes the numbers of the next step may not wait for who still reads those of this one.
-        if (threadIdx.x % 32 == 0) of_warp[<< at >>][warp] = sum;
-        __syncthreads();
         T ahead = so_far;
+        if constexpr (lanes > 32) {
+            // In turns: who writes the numbers of the next step may not wait for who still reads those of this one.
+            if (threadIdx.x % 32 == 0) of_warp[turn][warp] = sum;
+            __syncthreads();
 #pragma unroll
-        for (int w = 0; w < warps; ++w) {
-            if (w == warp) ahead = so_far;
-            so_far = combine(so_far, of_warp[<< at >>][w]);
+            for (int w = 0; w < warps; ++w) {
+                if (w == warp) ahead = so_far;
+                so_far = combine(so_far, of_warp[turn][w]);
+            }
+        } else {
+            so_far = combine(so_far, sum);
         }
-<% else %>
-        const T ahead = so_far;
-        so_far = combine(so_far, sum);
-<% endif %>
-        held.store(to, first, size, fits, ahead, before);
-<% if not single %>
+        held.store(to, first, row.n, fits, ahead, before);
+        if (single) break;
         held = next;
         turn ^= 1;
-<% endif %>
     }
 }

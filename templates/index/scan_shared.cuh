@@ -10,7 +10,8 @@ struct Tile {
     // Words of neighbours, and the words that the runs of neighbours have in turn, lie in different banks.
     __device__ static __forceinline__ int place(int word) { return word ^ word / swizzled % in_line; }
     __device__ static __forceinline__ int first_word() {
-        return << "(block / 32 - 1 - threadIdx.x / 32)" if reverse else "threadIdx.x / 32" >> * 32 * in_run;
+        const int warp = threadIdx.x / 32;
+        return (reverse ? block / 32 - 1 - warp : warp) * 32 * in_run;
     }
     __device__ __forceinline__ E& element(int i) { return ((E*)words)[place(i / in_word) * in_word + i % in_word]; }
 
@@ -48,10 +49,10 @@ struct Tile {
         }
     }
 
-    // The k-th pack of a thread in the order of the scan; so are its elements, by scan_order.
+    // The k-th pack of a thread in the order of the scan; its elements are in that of memory.
     __device__ static __forceinline__ int of_thread(int k) {
         const int pack = threadIdx.x * packs + k;
-        return in_pack * << "(block * packs - 1 - pack)" if reverse else "pack" >>;
+        return in_pack * (reverse ? block * packs - 1 - pack : pack);
     }
     __device__ __forceinline__ Pack<E, width> pack(int k) const {
         const int word = of_thread(k);

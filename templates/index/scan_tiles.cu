@@ -3,15 +3,19 @@
 // Here each element is the map of a number v to x * v + z, "+" is one map after another, and y what they make of 0.
 <% endif %>
 // x (rows, n), y (rows, n + lead) in C order; with lead y has the start of the scan, too.
-// Launch: a block for each of the `tiles` tiles of << block * width * packs >> elements of each row, that of a ticket it draws. It tells what its
+// Launch: a block for each of the `tiles` tiles of `step` elements of each row, that of a ticket it draws. It tells what its
 // tile makes; the last of 32 tiles, what these make; the last of 1024, what all up to there make: so every run adds in
-// the same order. `marks`: two words for the ticket, then for each row what is told, all 0 at first.
-// A tile lies in shared memory, so that << resident >> blocks are under way in a multiprocessor; a thread scans << packs * width >> neighbouring elements.
+// the same order. (A look-back, after Merrill and Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016.)
+// `marks`: two words for the ticket, then for each row what is told, all 0 at first.
+// A tile lies in shared memory, so that << resident >> blocks are under way in a multiprocessor; a thread scans packs * width
+// neighbouring elements.
 <% include "index/scan.cuh" %>
 <% include "prelude/packs.cuh" %>
 using I = << index >>;
 constexpr int width = << width >>, packs = << packs >>, block = << block >>, team = 32, warps = block / team;
 constexpr int step = block * packs * width;
+// Whether results take the place of elements.
+constexpr bool in_place = << "true" if in_place else "false" >>;
 <% include "index/scan_warp.cuh" %>
 
 <% include "prelude/copy_async.cuh" %>
@@ -50,7 +54,7 @@ __device__ __forceinline__ T made_before(volatile Word* of_tile, int tiles, int 
         }
         b.look();
         if (__all_sync(0xffffffffu, a.here && b.here)) break;
-        __nanosleep(<< pause >>);
+        __nanosleep(pause);
     }
     const T before = shuffle_from(b.value, 31);
     if (place == 31 && place_of_set == 31) {
@@ -61,77 +65,61 @@ __device__ __forceinline__ T made_before(volatile Word* of_tile, int tiles, int 
     return combine(combine(before, folded(lane == 31 ? neutral() : b.value)), folded(a.value));
 }
 
-<% set at = "[width - 1 - v]" if reverse else "[v]" %>
-<% set tiles = "const Tile<S>& held" ~ (", const Tile<S>& second_held" if pair) %>
 // What the elements of a thread make.
-__device__ __forceinline__ T sum_of(<< tiles >>) {
+__device__ __forceinline__ T sum_of(const Tile<S>& x, const Tile<S>& z) {
     T sum = neutral();
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
-        const Pack<S, width> a = held.pack(k);
-<% if pair %>
-        const Pack<S, width> b = second_held.pack(k);
-<% endif %>
+        const Pack<S, width> a = x.pack(k), b = pair ? z.pack(k) : a;
 #pragma unroll
-        for (int v = 0; v < width; ++v) sum = combine(sum, made_of(a.at<< at >><< ", b.at" ~ at if pair >>));
+        for (int v = 0; v < width; ++v) {
+            const int at = reverse ? width - 1 - v : v;
+            sum = combine(sum, made_of(a.at[at], b.at[at]));
+        }
     }
     return sum;
 }
 // The results of a thread, of which `upto` comes before the first; they may take the place of the elements.
-__device__ __forceinline__ void write(Tile<R>& made, T upto, << tiles >>) {
+__device__ __forceinline__ void write(Tile<R>& made, T upto, const Tile<S>& x, const Tile<S>& z) {
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
-        const Pack<S, width> a = held.pack(k);
-<% if pair %>
-        const Pack<S, width> b = second_held.pack(k);
-<% endif %>
+        const Pack<S, width> a = x.pack(k), b = pair ? z.pack(k) : a;
         Pack<R, width> results;
 #pragma unroll
         for (int v = 0; v < width; ++v) {
-            upto = combine(upto, made_of(a.at<< at >><< ", b.at" ~ at if pair >>));
-            results.at<< at >> = result_of(upto);
+            const int at = reverse ? width - 1 - v : v;
+            upto = combine(upto, made_of(a.at[at], b.at[at]));
+            results.at[at] = result_of(upto);
         }
         made.put(k, results);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const << source >>* __restrict__ x,
-<%- if pair %> const << source >>* __restrict__ z,<% endif %> << result >>* __restrict__ y, unsigned long long* marks,
-    long long rows, << index >> n, int lead, int tiles)
+    const S* __restrict__ x, << "const S* __restrict__ z, " if pair >>R* __restrict__ y, Word* marks,
+    long long rows, I n, int lead, int tiles)
 {
-    __shared__ Tile<S> held;
-<% if pair %>
-    __shared__ Tile<S> second_held;
-<% endif %>
-<% if in_place %>
-    Tile<R>& made = *(Tile<R>*)&held;
-<% else %>
-    __shared__ Tile<R> made;
-<% endif %>
+    << "const S* const z = x;" if not pair >>
+    __shared__ Tile<S> x_tile, z_tile;
+    __shared__ Tile<R> y_tile;
     __shared__ T of_warp[warps], of_tiles_before;
     __shared__ unsigned ticket;
+    Tile<S>& second = pair ? z_tile : x_tile;
+    Tile<R>& made = in_place ? *(Tile<R>*)&x_tile : y_tile;
     if (threadIdx.x == 0) ticket = atomicAdd((unsigned*)marks, 1u);
     __syncthreads();
     const long long row = ticket % (unsigned)rows;
     const int tile = ticket / (unsigned)rows, warp = threadIdx.x / 32;
-    const S* const from = x + row * n;
-    R* const to = y + row * (n + lead)<< " + lead" if not reverse >>;
+    const S *const from = x + row * n, *const z_from = z + row * n;
+    R* const to = y + row * (n + lead) + (reverse ? 0 : lead);
     // Packs lie on the boundaries of memory: the first one of a row may begin before it.
     const int phase = (size_t)from / sizeof(S) % width;
-<% if reverse %>
-    const I first = n + (width - (phase + n) % width) % width - (I)(tile + 1) * step;
-<% else %>
-    const I first = (I)tile * step - phase;
-<% endif %>
-    if (lead && tile == 0 && threadIdx.x == 0) to[<< "n" if reverse else "-1" >>] = result_of(neutral());
-    held.fetch(from, first, n, true, << absent >>);
-<% if pair %>
-    const S* const second = z + row * n;
-    second_held.fetch(second, first, n, (int)((size_t)second / sizeof(S) % width) == phase, S(0));
-<% endif %>
+    const I first = reverse ? n + (width - (phase + n) % width) % width - I(tile + 1) * step : I(tile) * step - phase;
+    if (lead && tile == 0 && threadIdx.x == 0) to[reverse ? n : -1] = result_of(neutral());
+    x_tile.fetch(from, first, n, true, absent());
+    if constexpr (pair) z_tile.fetch(z_from, first, n, (int)((size_t)z_from / sizeof(S) % width) == phase, S(0));
     copies_arrive();
-    const T sum = sum_of(held<< ", second_held" if pair >>);
+    const T sum = sum_of(x_tile, second);
     const T upto_thread = scan_team(sum), others = shuffle_up(upto_thread, 1);
     if (threadIdx.x % 32 == 31) of_warp[warp] = upto_thread;
     __syncthreads();
@@ -149,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
     }
     __syncthreads();
     upto = combine(of_tiles_before, upto);
-    write(made, upto, held<< ", second_held" if pair >>);
+    write(made, upto, x_tile, second);
     __syncwarp();
     made.store(to, first, n, (int)((size_t)to / sizeof(R) % width) == phase);
 }

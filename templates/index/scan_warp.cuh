@@ -1,25 +1,12 @@
 // Numbers T go from thread to thread of a team of `team` neighbouring ones; all threads of the warp call these.
-__device__ __forceinline__ T shuffle_up(T t, int distance) {
+__device__ __forceinline__ A shuffle_up(A a, int distance) { return __shfl_up_sync(0xffffffffu, a, distance, team); }
+__device__ __forceinline__ A shuffle_down(A a, int distance) { return __shfl_down_sync(0xffffffffu, a, distance, team); }
+__device__ __forceinline__ A shuffle_from(A a, int lane) { return __shfl_sync(0xffffffffu, a, lane, team); }
 <% if pair %>
-    return {__shfl_up_sync(0xffffffffu, t.a, distance, team), __shfl_up_sync(0xffffffffu, t.b, distance, team)};
-<% else %>
-    return __shfl_up_sync(0xffffffffu, t, distance, team);
+__device__ __forceinline__ T shuffle_up(T t, int distance) { return {shuffle_up(t.a, distance), shuffle_up(t.b, distance)}; }
+__device__ __forceinline__ T shuffle_down(T t, int distance) { return {shuffle_down(t.a, distance), shuffle_down(t.b, distance)}; }
+__device__ __forceinline__ T shuffle_from(T t, int lane) { return {shuffle_from(t.a, lane), shuffle_from(t.b, lane)}; }
 <% endif %>
-}
-__device__ __forceinline__ T shuffle_down(T t, int distance) {
-<% if pair %>
-    return {__shfl_down_sync(0xffffffffu, t.a, distance, team), __shfl_down_sync(0xffffffffu, t.b, distance, team)};
-<% else %>
-    return __shfl_down_sync(0xffffffffu, t, distance, team);
-<% endif %>
-}
-__device__ __forceinline__ T shuffle_from(T t, int lane) {
-<% if pair %>
-    return {__shfl_sync(0xffffffffu, t.a, lane, team), __shfl_sync(0xffffffffu, t.b, lane, team)};
-<% else %>
-    return __shfl_sync(0xffffffffu, t, lane, team);
-<% endif %>
-}
 
 // What the threads of a team up to each one make.
 __device__ __forceinline__ T scan_team(T upto) {

@@ -237,7 +237,7 @@ def test_sums_are_the_same_every_time(device: ck.Device) -> None:
     ("shape", "dtype"),
     [
         (rows.Moving(64, 4, 3, 2), np.float32),
-        (rows.Moving(256, 256, 1, 4, True), ck.bfloat16),
+        (rows.Moving(256, 256, 1, 4), ck.bfloat16),
         (rows.Moving(256, 1, 4, 1), np.float64),
         (rows.Moving(32, 8, 2, 2), np.int8),
     ],

@@ -16,7 +16,7 @@ from cukern.array.operators import FUNCTIONS
 from cukern.device import nvrtc
 from cukern.device.interface import CompilerFailure
 from cukern.elementwise.function import Elementwise
-from cukern.index import search
+from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
@@ -116,7 +116,7 @@ def _index(dtype: Any) -> None:
 
 
 def _sorting(dtype: Any) -> None:
-    """A thread a row, a block a row, merges of several tiles; both directions for some."""
+    """A thread a row, a block a row, merges of several tiles; for some both directions, and a thread alone."""
     for shape in ((3, 20), (2, 5000)):
         (x,) = _zeros(dtype, shape)
         ck.sort(x)
@@ -126,6 +126,8 @@ def _sorting(dtype: Any) -> None:
         ck.searchsorted(line, line, side=side)
     ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
     ck.lexsort((line, line))
+    if dtype in (ck.float32, ck.int8):
+        sort.sorted_rows(line, True, False, sort.Shape(1, 1, 16))
     if dtypes.info(dtype).kind == "f":
         _derivatives(ck.sort, line)
 

@@ -1,0 +1,31 @@
+// y[o, p, i] << "+=" if adds else "=" >> x[o, j, i] in the order of j, with p = places<< "[o, j, i]" if each else "[j]" >><< "" if adds else ": the last of a place stays" >>.
+// x (outer, count, inner), y (outer, size, inner), in C order.
+// Launch: a thread owns `piece` of the i of one o: one thread alone writes to an element. No shared memory, no atomics.
+<% include "lib/place.cuh" %>
+using index = << index >>;
+using T = << elem >>;
+using Sum = << out >>;
+using Place = << place >>;
+constexpr int block = << block >>;
+constexpr bool adds = << "true" if adds else "false" >>, each = << "true" if each else "false" >>;
+// Whether inner is 1.
+constexpr bool single_inner = << "true" if single_inner else "false" >>;
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+    const T* __restrict__ x, const Place* __restrict__ places, Sum* __restrict__ y,
+    index total, index piece, index size, index count, index inner)
+{
+    const index width = single_inner ? 1 : inner, pieces = divide_up(inner, piece);
+    const index task = index(blockIdx.x) * block + index(threadIdx.x);
+    if (task >= total) return;
+    const index o = task / pieces, first = single_inner ? 0 : task % pieces * piece;
+    const index last = single_inner ? 1 : minimum(inner, first + piece);
+    for (index j = 0; j < count; ++j) {
+        const index from = (o * count + j) * width, row = each ? 0 : index(settled(places[j], size));
+        for (index i = first; i < last; ++i) {
+            const index to = (o * size + (each ? index(settled(places[from + i], size)) : row)) * width + i;
+            if constexpr (adds) y[to] += cast<Sum>(x[from + i]);
+            else y[to] = cast<Sum>(x[from + i]);
+        }
+    }
+}

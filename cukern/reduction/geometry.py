@@ -14,6 +14,7 @@ from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import Strides
 
 SERIAL = Kernel("reduction/reduce.cu", block=1)
+SERIAL_COLUMNS = Kernel("reduction/reduce_columns.cu", block=1)
 ROWS = Kernel("reduction/rows.cu", block=256)
 COLUMNS = Kernel("reduction/columns.cu", block=256)
 PARTS = Kernel("reduction/parts.cu", block=256)
@@ -173,8 +174,9 @@ def _layout(task: Task, kept: int, columns: bool) -> bytes:
     return struct.pack(f"{len(numbers)}{'q' if task.wide else 'i'}", *numbers)
 
 
-def _common(task: Task, block: int, kept: int) -> dict[str, Any]:
+def _common(task: Task, block: int, kept: int, columns: bool) -> dict[str, Any]:
     return {
+        "columns": columns,
         "block": block,
         "index": "long long" if task.wide else "int",
         "kept": kept,
@@ -209,9 +211,10 @@ def serial(task: Task) -> Work:
     tail: tuple[int, ...] = (outer, inner, outer_piece, inner_piece)
     if tile > 1:
         tail += (task.kept[-1], divide_up(task.kept[-1], tile))
-    variables = _common(task, 1, kept) | {"tile": tile, "unroll": unroll}
+    variables = _common(task, 1, kept, True) | {"tile": tile, "unroll": unroll}
     grid = (divide_up(tasks, rows_piece), pieces, 1)
-    return Work(SERIAL, variables, grid, 1, _layout(task, kept, True), (*tail, tasks, rows_piece))
+    kernel = SERIAL_COLUMNS if tile > 1 else SERIAL
+    return Work(kernel, variables, grid, 1, _layout(task, kept, True), (*tail, tasks, rows_piece))
 
 
 def on_gpu(task: Task) -> Work:
@@ -305,7 +308,7 @@ def _rows(task: Task) -> Work:
     shared = _share_rows(task.rows, max(1, packs), most, peel, shape)
     step = shared.lanes * shared.unroll
     pieces = max(1, divide_up(packs, max(1, shared.piece)))
-    variables = _common(task, shared.block, len(task.kept)) | {
+    variables = _common(task, shared.block, len(task.kept), False) | {
         "width": width,
         "lanes": shared.lanes,
         "unroll": shared.unroll,
@@ -355,7 +358,7 @@ def _columns(task: Task) -> Work:
     rounds = max(1, divide_up(places, down * unroll * pieces))
     piece = rounds * down * unroll if pieces > 1 else max(1, places)
     kept = len(task.kept) - 1
-    variables = _common(task, shape.block, kept)
+    variables = _common(task, shape.block, kept, True)
     variables |= {"width": width, "unroll": unroll, "across": across, "down": down}
     grid = (blocks, max(1, divide_up(places, piece)), 1)
     tail = (columns, tiles, task.inner, places, piece)

@@ -28,6 +28,8 @@ __all__ = ["log_softmax", "softmax"]
 
 Kind = Literal["softmax", "log_softmax", "softmax_vjp", "log_softmax_vjp"]
 _KERNEL = Kernel("reduction/softmax.cu", block=256)
+_REGISTERS = Kernel("reduction/softmax_registers.cu", block=256)
+_COLUMNS = Kernel("reduction/softmax_columns.cu", block=1)
 _ROWS = Kernel("reduction/softmax_rows.cu", block=256)
 _PIECE = 65536
 #: Neighbouring rows that a host thread computes together if the elements of a row are far apart.
@@ -158,6 +160,11 @@ def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
     return Plan(device, [fresh_layout(device, first.dtype, first.shape)], launch)
 
 
+def _parts_of(kind: Kind) -> dict[str, Any]:
+    """What templates ask of a kind."""
+    return {"kind": kind, "forward": not kind.endswith("_vjp"), "logs": kind.startswith("log")}
+
+
 def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
     """The launch for rows in registers."""
     info, n = dtypes.info(layout.dtype), layout.shape[-1]
@@ -166,7 +173,7 @@ def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
     function = _ROWS.bind(
         layout.device,
         name=f"{kind}_{info.name}_{shape.block}",
-        kind=kind,
+        **_parts_of(kind),
         elem=info.dtype,
         index="long long" if wide else "int",
         width=width,
@@ -195,19 +202,22 @@ def _general(kind: Kind, layouts: Sequence[Layout], axis: int) -> Prepared:
     columns = kept.shape[-1] if 0 < abs(column[0]) < abs(step[0]) else 1
     form = geometry(device.style, rows, columns, n)
     wide = needs_64_bits(Axes((*shape,), tuple(steps))) or needs_64_bits(Axes((rows, max(n, form.lanes)), ()))
-    tiles, tasks = 1, rows
-    walked = kept
+    tasks, kernel = rows, _KERNEL
+    tail: tuple[int, ...] = (n, rows, form.rows_piece)
     if form.tile > 1:
         tiles = divide_up(columns, form.tile)
         tasks = rows // columns * tiles
-        walked = Axes(kept.shape[:-1], tuple(one[:-1] for one in kept.steps))
-    bound = _variables(kind, layouts, form, walked, step, column, wide)
-    groups = form.block // form.lanes
-    numbers = [*walked.shape, *(s for one in walked.steps for s in one), *step, *column]
+        kept = Axes(kept.shape[:-1] or (1,), tuple(one[:-1] or (0,) for one in kept.steps))
+        kernel, tail = _COLUMNS, (n, columns, tiles, tasks, form.rows_piece)
+    else:
+        column = [0] * len(column)
+        if form.keep:
+            kernel, tail = _REGISTERS, (n, rows)
+    bound = _variables(kind, layouts, form, kept, step, column, wide)
+    numbers = [*kept.shape, *(s for one in kept.steps for s in one), *step, *column]
     layout = struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
-    tail = (layout, n, columns, tiles, tasks, form.rows_piece)
-    grid = (divide_up(tasks, groups * form.rows_piece), 1, 1)
-    return _KERNEL.bind(device, **bound).function.prepare(grid, (form.block, 1, 1), 0, tail)
+    grid = (divide_up(tasks, form.block // form.lanes * form.rows_piece), 1, 1)
+    return kernel.bind(device, **bound).function.prepare(grid, (form.block, 1, 1), 0, (layout, *tail))
 
 
 def _variables(
@@ -224,7 +234,7 @@ def _variables(
     host = layouts[0].on_host
     return {
         "name": f"{kind}_{info.name}_{form.block}",
-        "kind": kind,
+        **_parts_of(kind),
         "elem": info.dtype,
         "total": "double" if host else dtypes.info(info.acc).cxx,
         "index": "long long" if wide else "int",
@@ -234,6 +244,8 @@ def _variables(
         "columns": [step_kind(one) for one in column],
         # A half type would round values that are stored between two passes over a row.
         "stored": kind == "softmax" and not form.keep and not info.narrow,
+        "threads": form.lanes,
+        "cluster": 1,
         **form._asdict(),
     }
 

@@ -1,127 +1,128 @@
 // y[i, c] = the << reduction.name >> over e of f(x0[i, e, c], x1[i, e, c], ...), for the threads of a GPU, where neighbouring
 // results read neighbouring elements. Inputs x* of any strides, scalars s*, output y (rows, columns) in C order.
-// Launch: a block has << across >> threads side by side, each for << width >> columns (a pack), and << down >> threads one below
-// the other, that share the reduced places; a thread loads << unroll >> packs of each input before it computes. blockIdx.x
+// Launch: a block has `across` threads side by side, each for `width` columns (a pack), and `down` threads one below the
+// other, that share the reduced places; a thread loads `unroll` packs of each input before it computes. blockIdx.x
 // numbers the columns' tiles of every row, blockIdx.y the pieces of `piece` reduced places; the stage "partial" leaves a
 // state for each in `parts` (rows, columns, pieces). Shared: the block's states. The order of values is always the same.
-<% from "reduction/reduce.cuh" import parameters, results, store, steps, computed, states with context %>
+<% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
-<% set U, W = unroll, width %>
-<# An input is read as packs, or an element at a time where all columns have the same one; once, if every place has. #>
+<% include "reduction/reduce.cuh" %>
+constexpr int block = << block >>, across = << across >>, down = << down >>, unroll = << unroll >>, width = << width >>;
+// Whether threads are left over where a block is dealt out.
+constexpr bool spare = across * down < block;
+<# An input is loaded once where every reduced place has the same elements; an element where all columns have the same. #>
 <% set once = [] if over else inputs | selectattr("step", "equalto", "zero") | list %>
-<% set often = inputs if over else inputs | rejectattr("step", "equalto", "zero") | list %>
-<% set batch = reduction.batch %>
-<% macro fetch(x, to, at) %>
-<% if x.column == "zero" %>
-                << to >> = x<< x.k >>[<< at >>];
-<% else %>
-                << to >> = load_pack< << W >> >(x<< x.k >> + (<< at >>));
-<% endif %>
-<%- endmacro %>
-<% macro round(guarded) %>
-<% for x in often %>
-            << x.type if x.column == "zero" else "Pack<%s, %d>" % (x.type, W) >> p<< x.k >>[<< U >>];
+<% for name, some in (("Fixed", once), ("Moving", inputs | reject("in", once) | list)) %>
+struct << name >> {
+<% for x in some %>
+    << x.type if x.column == "zero" else "Pack<%s, width>" % x.type >> x<< x.k >>;
 <% endfor %>
-#pragma unroll
-            for (int u = 0; u < << U >>; ++u) {
-                const index at = e + u * << down >>;
-                << "if (at >= end) continue;" if guarded >>
-<% if over %>
-                const index q = at / inner, r = at - q * inner;
-<% for x in inputs %>
-                index w<< x.k >> = o<< x.k >><< {"unit": " + r", "zero": "", "any": " + r * layout.step[%d]" % x.k}[x.step] >>;
-<% endfor %>
-<< steps("q", "q", over, "w", "outer", "outer_shape") >>
-<% endif %>
-<% for x in often %>
-<< fetch(x, "p%d[u]" % x.k, "w%d" % x.k if over else "o%d + at" % x.k if x.step == "unit" else "o%d + at * layout.step[%d]" % (x.k, x.k)) >>
-<% endfor %>
-            }
-#pragma unroll
-            for (int k = 0; k < << W >>; ++k) {
-<% if batch and not guarded %>
-                T v[<< U >>];
-<% else %>
-                State b = identity();
-<% endif %>
-#pragma unroll
-                for (int u = 0; u < << U >>; ++u) {
-                    << "if (e + u * %d >= end) continue;" % down if guarded >>
-<% for x in often %>
-                    const << x.compute >> a<< x.k >> = cast< << x.compute >> >(p<< x.k >>[u]<< ".at[k]" if x.column != "zero" >>);
-<% endfor %>
-<% for x in once %>
-                    const << x.compute >> a<< x.k >> = cast< << x.compute >> >(c<< x.k >><< ".at[k]" if x.column != "zero" >>);
-<% endfor %>
-<< computed() >>
-<% if batch and not guarded %>
-                    v[u] = << value >>;
-<% else %>
-                    b = push(b, << value >>, Place(e + u * << down >>));
-<% endif %>
-                }
-<% if batch and not guarded %>
-                a[k] = push_all(a[k], v, Place(e), Place(<< down >>));
-<% else %>
-                a[k] = combine(a[k], b);
-<% endif %>
-            }
-<%- endmacro %>
-<< states(true) >>
 
-// Sizes of the kept axes but the columns and of the outer reduced ones; steps of the inputs along all of them.
-struct Layout {
-    << index >> << "kept_shape[%d], kept[%d][%d], " % (kept, inputs | length, kept) if kept >><< "outer_shape[%d], outer[%d][%d], " % (over, inputs | length, over) if over >>step[<< inputs | length >>], column[<< inputs | length >>];
+    __device__ __forceinline__ void load(const Memory& memory, const Layout& layout, const index (&offset)[inputs], index r) {
+<% for x in some %>
+        x<< x.k >> = << "%s(memory.x%d + (offset[%d] + stepped<Step::%s>(r, layout.step[%d])))" % ("*" if x.column == "zero" else "load_pack<width>", x.k, x.k, x.step, x.k) >>;
+<% endfor %>
+    }
+};
+<% endfor %>
+__device__ __forceinline__ T made(const Scalars& scalars, const Fixed& fixed, const Moving& moving, int k) {
+    return value_of(scalars<% for x in inputs %>, cast< << x.compute >> >(<< "fixed" if x in once else "moving" >>.x<< x.k >><< ".at[k]" if x.column != "zero" >>)<% endfor %>);
+}
+// A thread's columns, and the states of what it has seen of them.
+struct Columns {
+    const Memory& memory;
+    const Layout& layout;
+    const Scalars& scalars;
+    index inner, offset[inputs];
+    Fixed fixed;
+    State a[width];
+
+    // The places e, e + down, ...: `unroll` of them, those from `end` on left out where it is guarded. Each call has an `in`
+    // of its own: a compiler would keep what one has loaded for the other, which leaves some unset.
+    template <bool guarded>
+    __device__ __forceinline__ void take(Moving (&in)[unroll], index e, index end) {
+#pragma unroll
+        for (int u = 0; u < unroll; ++u) {
+            const index at = e + u * down;
+            if (guarded && at >= end) continue;
+            if constexpr (over > 0) {
+                const index q = at / inner;
+                index there[inputs];
+#pragma unroll
+                for (int k = 0; k < inputs; ++k) there[k] = offset[k];
+                layout.advance_outer(there, q);
+                in[u].load(memory, layout, there, at - q * inner);
+            } else {
+                in[u].load(memory, layout, offset, at);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+            if constexpr (batch && !guarded) {
+                T v[unroll];
+#pragma unroll
+                for (int u = 0; u < unroll; ++u) v[u] = made(scalars, fixed, in[u], k);
+                a[k] = push_all(a[k], v, Place(e), Place(down));
+            } else {
+                State b = identity();
+#pragma unroll
+                for (int u = 0; u < unroll; ++u) {
+                    if (guarded && e + u * down >= end) continue;
+                    b = push(b, made(scalars, fixed, in[u], k), Place(e + u * down));
+                }
+                a[k] = combine(a[k], b);
+            }
+        }
+    }
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
 << results() >>
-    Layout layout, long long n, << index >> columns, << index >> tiles, << index >> inner, << index >> places, << index >> piece)
+    Layout layout, long long n, index columns, index tiles, index inner, index places, index piece)
 {
-    using index = << index >>;
-    const int left = int(threadIdx.x) % << across >>, above = int(threadIdx.x) / << across >>;
+    const Memory memory{<< memory() >>};
+    const Scalars scalars{<< numbers() >>};
+    const Output out{<< output() >>};
+    const int left = int(threadIdx.x) % across, above = int(threadIdx.x) / across;
     const index row = index(blockIdx.x) / tiles;
-    const index first_column = (index(blockIdx.x) - row * tiles) * << across * W >>;
+    const index first_column = (index(blockIdx.x) - row * tiles) * (across * width);
+    const index own_column = first_column + left * width;
     // Beyond the last column its work is done again, and not stored.
-    const index column = minimum(first_column + left * << W >>, index(columns - << W >>));
+    const index column = minimum(own_column, index(columns - width));
+    Columns own{memory, layout, scalars, inner};
 <% for x in inputs %>
-    index o<< x.k >> = << {"unit": "column", "zero": "0", "any": "column * layout.column[%d]" % x.k}[x.column] >>;
+    own.offset[<< x.k >>] = stepped<Step::<< x.column >>>(column, layout.column[<< x.k >>]);
 <% endfor %>
-<% if kept %>
-<< steps("row", "row", kept, "o", "kept", "kept_shape") >>
-<% endif %>
-<% for x in once %>
-    << x.type if x.column == "zero" else "Pack<%s, %d>" % (x.type, W) >> c<< x.k >>;
-<< fetch(x, "c%d" % x.k, "o%d" % x.k) >>
-<% endfor %>
-    State a[<< W >>];
+    layout.advance_kept(own.offset, row);
+    own.fixed.load(memory, layout, own.offset, 0);
 #pragma unroll
-    for (int k = 0; k < << W >>; ++k) a[k] = identity();
+    for (int k = 0; k < width; ++k) own.a[k] = identity();
     const index end = minimum(places, index(blockIdx.y + 1) * piece);
-    index e = << "above < %d ? index(blockIdx.y) * piece + above : end" % down if across * down < block else "index(blockIdx.y) * piece + above" >>;
-    for (; e + << (U - 1) * down >> < end; e += << U * down >>) {
-<< round(false) >>
+    index e = spare && above >= down ? end : index(blockIdx.y) * piece + above;
+    for (; e + (unroll - 1) * down < end; e += unroll * down) {
+        Moving in[unroll];
+        own.take<false>(in, e, end);
     }
     if (e < end) {
-<< round(true) >>
+        Moving in[unroll];
+        own.take<true>(in, e, end);
     }
-<% if down > 1 %>
-    __shared__ State of_thread[<< block * W >>];
+    if constexpr (down > 1) {
+        __shared__ State of_thread[block * width];
 #pragma unroll
-    for (int k = 0; k < << W >>; ++k) of_thread[threadIdx.x * << W >> + k] = a[k];
-    __syncthreads();
-    for (int c = threadIdx.x; c < << across * W >>; c += << block >>) {
-        State total = of_thread[c];
+        for (int k = 0; k < width; ++k) of_thread[threadIdx.x * width + k] = own.a[k];
+        __syncthreads();
+        for (int c = threadIdx.x; c < across * width; c += block) {
+            State total = of_thread[c];
 #pragma unroll
-        for (int d = 1; d < << down >>; ++d) total = combine(total, of_thread[d * << across * W >> + c]);
-        if (first_column + c < columns) << store("row * columns + first_column + c", "total") >>
+            for (int d = 1; d < down; ++d) total = combine(total, of_thread[d * across * width + c]);
+            if (first_column + c < columns) out.store(row * columns + first_column + c, total);
+        }
+    } else if ((!spare || above == 0) && own_column < columns) {
+#pragma unroll
+        for (int k = 0; k < width; ++k) out.store(row * columns + column + k, own.a[k]);
     }
-<% else %>
-    if (<< "above == 0 && " if across * down < block >>first_column + left * << W >> < columns)
-#pragma unroll
-        for (int k = 0; k < << W >>; ++k) << store("row * columns + column + k", "a[k]") >>
-<% endif %>
 }

@@ -1,4 +1,6 @@
-// What the kernels of reductions share: the state and its functions, the inputs, and how an element's value is made.
+// What the kernels of reductions share, made of a reduction's row and of a program: the state and its functions, what is
+// computed of an element, and where the result goes. With `inner`, also the inputs, walked along the kept axes, the outer
+// reduced ones and the inner one.
 <% macro parameters() %>
 <% for x in inputs %>
     const << x.type >>* x<< x.k >>,
@@ -15,69 +17,87 @@
     << "double p, " if reduction.parameter >><< result >>* y,
 <% endif %>
 <%- endmacro %>
-<% macro store(at, state) %>
-<% if stage == "partial" %>
-parts[(long long)(<< at >>) * gridDim.y + blockIdx.y] = << state >>;
-<% else %>
-y[<< at >>] = finish(<< state >>, A(n)<< ", p" if reduction.parameter >>);
-<% endif %>
-<%- endmacro %>
-<# Adds to `target`0, `target`1, ... the offsets of the inputs at place `from` of some axes. #>
-<% macro steps(from, name, axes, target, field, shape) %>
-            index << name >>_left = << from >>;
-<% for axis in range(axes - 1, -1, -1) %>
-<% for x in inputs %>
-            << target >><< x.k >> += << name >>_left<< " % layout." ~ shape ~ "[" ~ axis ~ "]" if axis >> * layout.<< field >>[<< x.k >>][<< axis >>];
-<% endfor %>
-<% if axis %>
-            << name >>_left /= layout.<< shape >>[<< axis >>];
-<% endif %>
-<% endfor %>
-<%- endmacro %>
-<# What is computed of an element, once a0, a1, ... are its inputs. #>
-<% macro computed() %>
-<% for line in body %>
-                const << line.type >> << line.name >> = << line.code >>;
-<% endfor %>
-<%- endmacro %>
-<# The types of a reduction and its functions; `batches` for those of several values. #>
-<% macro states(batches) %>
+<# The members of Memory, Scalars and Output, in a kernel. #>
+<% macro memory() %><% for x in inputs %>x<< x.k >>, <% endfor %><% endmacro %>
+<% macro numbers() %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
+<% macro output() %><< "parts" if stage == "partial" else "y, n, p" if reduction.parameter else "y, n" >><% endmacro %>
+using index = << index >>;
 using T = << value_type >>;
 using A = << accumulator >>;
-using Place = << index >>;
+using Place = index;
 using State = << reduction.state >>;
 __device__ __forceinline__ State identity() { return << reduction.identity >>; }
 __device__ __forceinline__ State combine(State a, State b) { return << reduction.combine >>; }
+struct Output {
+<% if stage == "partial" %>
+    State* parts;
+
+    __device__ __forceinline__ void store(long long at, State a) const { parts[at * gridDim.y + blockIdx.y] = a; }
+<% else %>
+    << result >>* y;
+    long long n_;
+    << "double p;" if reduction.parameter >>
+
+    __device__ __forceinline__ void store(long long at, State a) const {
+        const A n = A(n_);
+        y[at] = cast< << result >> >(<< reduction.finish >>);
+    }
+<% endif %>
+};
 <% if stage != "final" %>
 __device__ __forceinline__ State push(State a, T x, Place i) { return << reduction.push >>; }
-<% if batches and reduction.batch %>
+// Several values together, whose places are `step` apart.
 template <int N>
 __device__ __forceinline__ State push_all(State a, const T (&v)[N], Place i, Place step) {
+<% if reduction.batch %>
     return << reduction.batch >>;
-}
-<% endif %>
-<% endif %>
-<% if stage != "partial" %>
-__device__ __forceinline__ << result >> finish(State a, A n<< ", double p" if reduction.parameter >>) {
-    return cast< << result >> >(<< reduction.finish >>);
-}
-<% endif %>
-<%- endmacro %>
-<# The states `total` of << lanes >> neighbouring threads together, in the first of them. #>
-<% macro shared_total() %>
-<% if lanes > 1 %>
+<% else %>
+    State b = identity();
 #pragma unroll
-        for (int distance = << [lanes, 32] | min // 2 >>; distance > 0; distance /= 2)
-            total = combine(total, shuffle_xor(total, distance));
+    for (int k = 0; k < N; ++k) b = push(b, v[k], Place(i + k * step));
+    return combine(a, b);
 <% endif %>
-<% if lanes > 32 %>
-        if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = total;
-        __syncthreads();
-        if (threadIdx.x < 32) {
-            total = threadIdx.x < << lanes // 32 >> ? of_warp[threadIdx.x] : identity();
-#pragma unroll
-            for (int distance = << lanes // 64 >>; distance > 0; distance /= 2)
-                total = combine(total, shuffle_xor(total, distance));
-        }
+}
+constexpr bool batch = << "true" if reduction.batch else "false" >>;
+
+struct Scalars {
+<% for type in scalars %>
+    << type >> s<< loop.index0 >>;
+<% endfor %>
+};
+__device__ __forceinline__ T value_of(const Scalars& scalars<% for x in inputs %>, << x.compute >> a<< x.k >><% endfor %>) {
+<% for type in scalars %>
+    const << type >> s<< loop.index0 >> = scalars.s<< loop.index0 >>;
+<% endfor %>
+<% for line in body %>
+    const << line.type >> << line.name >> = << line.code >>;
+<% endfor %>
+    return << value >>;
+}
+struct Memory {
+<% for x in inputs %>
+    const << x.type >>* x<< x.k >>;
+<% endfor %>
+};
+
+<% include "lib/strided.cuh" %>
+constexpr int inputs = << inputs | length >>, kept = << kept >>, over = << over >>;
+// Sizes of the kept axes and of the outer reduced ones; the inputs' steps along them, along the inner one, and to the next
+// column.
+struct Layout {
+<% if kept %>
+    index kept_shape[kept], kept_step[inputs][kept];
 <% endif %>
-<%- endmacro %>
+<% if over %>
+    index outer_shape[over], outer_step[inputs][over];
+<% endif %>
+    index step[inputs]<< ", column[inputs]" if columns >>;
+
+    __device__ __forceinline__ void advance_kept(index (&offset)[inputs], index at) const {
+        << "advance(offset, at, kept_shape, kept_step);" if kept >>
+    }
+    __device__ __forceinline__ void advance_outer(index (&offset)[inputs], index at) const {
+        << "advance(offset, at, outer_shape, outer_step);" if over >>
+    }
+};
+<% endif %>

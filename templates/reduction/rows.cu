@@ -1,201 +1,168 @@
 // y[i] = the << reduction.name >> over e of f(x0[i, e], x1[i, e], ...), i over `rows` kept elements in C order, for the
-// threads of a GPU. The reduced elements are walked along the inner axis, << width >> at a time: a pack.
-// Inputs x* of any strides, scalars s*, output y (rows). Launch: << lanes >> threads share a row (a power of two up to 32, or
-// the block) and << rows_at_once >> row(s) at once; a thread loads << unroll >> pack(s) of each before it computes. blockIdx.y
-// numbers the pieces of `piece` packs that a row is cut into; the stage "partial" leaves a state for each in `parts`
-// (rows, pieces). Shared: a state a warp where the block shares a row. The order of values is the same every time.
-<% from "reduction/reduce.cuh" import parameters, results, store, steps, computed, states, shared_total with context %>
+// threads of a GPU. The reduced elements are walked along the inner axis, `width` at a time: a pack.
+// Inputs x* of any strides, scalars s*, output y (rows). Launch: `lanes` threads share a row (a power of two up to 32, or
+// the block) and `at_once` rows at once; a thread loads `unroll` packs of each before it computes. blockIdx.y numbers the
+// pieces of `piece` packs that a row is cut into; the stage "partial" leaves a state for each in `parts` (rows, pieces).
+// Shared: a state a warp where the block shares a row. The order of values is the same every time.
+<% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
-<% set R, U, W = rows_at_once, unroll, width %>
+<% include "reduction/reduce.cuh" %>
+<% include "reduction/shared_total.cuh" %>
+constexpr int block = << block >>, lanes = << lanes >>, at_once = << rows_at_once >>, unroll = << unroll >>, width = << width >>;
+// `peel`: a row starts between packs; `exact`: its rounds are full. `together`: a round's values are handed on together.
+constexpr bool peel = << peel | lower >>, exact = << exact | lower >>, rounded = << rounded | lower >>, ordered = << reduction.ordered | lower >>;
+constexpr bool together = batch && (width == 1 || !ordered) && rounded;
+<# An input that steps by 1 is loaded in packs; one that steps by 0 once a row, where its place is found by the row alone. #>
+<% set same = [] if over else inputs | selectattr("step", "equalto", "zero") | list %>
 <% set packed = inputs | selectattr("step", "equalto", "unit") | list %>
-<% set single = inputs | selectattr("step", "equalto", "any") | list %>
-<% set same = inputs | selectattr("step", "equalto", "zero") | list %>
-<% if over %>
-<% set single = single + same %>
-<% set same = [] %>
-<% endif %>
-<% set batch = reduction.batch %>
-<% set by_round = batch and ((W == 1 or not reduction.ordered) and rounded) %>
-<# The packs of a round, those from `end` on left out where it is guarded. #>
-<% macro fetch(guarded) %>
-<% for x in packed %>
-            Pack< << x.type >>, << W >>> p<< x.k >>[<< R * U >>];
-<% endfor %>
-<% for x in single %>
-            << x.type >> g<< x.k >>[<< R * U >>];
-<% endfor %>
-<% if packed or single %>
-#pragma unroll
-            for (int j = 0; j < << R >>; ++j) {
-#pragma unroll
-                for (int u = 0; u < << U >>; ++u) {
-                    const index at = e + u * << lanes >>;
-                    << "if (at >= end) continue;" if guarded >>
-<% if over %>
-                    const index q = at / inner_packs, r = (at - q * inner_packs) * << W >>;
-<% for x in inputs %>
-                    index w<< x.k >> = o<< x.k >>[j];
-<% endfor %>
-<< steps("q", "q", over, "w", "outer", "outer_shape") >>
-<% else %>
-                    const index r = at * << W >><< " + head" if peel >>;
-<% endif %>
-<% for x in packed %>
-                    p<< x.k >>[j * << U >> + u] = load_pack< << W >> >(x<< x.k >> + (<< "w%d" % x.k if over else "o%d[j]" % x.k >> + r));
-<% endfor %>
-<% for x in single %>
-                    g<< x.k >>[j * << U >> + u] = x<< x.k >>[<< "w%d" % x.k if over else "o%d[j]" % x.k >><< " + r * layout.step[%d]" % x.k if x.step == "any" >>];
-<% endfor %>
-                }
-            }
-<% endif %>
-<%- endmacro %>
-<# The value of element k of pack u of row j. #>
-<% macro value_of() %>
-<% for x in packed %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(p<< x.k >>[j * << U >> + u].at[k]);
-<% endfor %>
-<% for x in single %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(g<< x.k >>[j * << U >> + u]);
-<% endfor %>
+// What all elements of a row have in common.
+struct Fixed {
 <% for x in same %>
-                const << x.compute >> a<< x.k >> = c<< x.k >>[j];
+    << x.compute >> x<< x.k >>;
 <% endfor %>
-<< computed() >>
-<%- endmacro %>
-<% macro gather(guarded) %>
-<< fetch(guarded) >>
-#pragma unroll
-            for (int j = 0; j < << R >>; ++j) {
-<% if by_round and not guarded %>
-                T v[<< U * W >>];
-<% elif not batch %>
-                State b = identity();
-<% endif %>
-#pragma unroll
-                for (int u = 0; u < << U >>; ++u) {
-                    const index at = e + u * << lanes >>;
-                    << "if (at >= end) continue;" if guarded >>
-<% if batch and not (by_round and not guarded) %>
-                    T v[<< W >>];
-<% endif %>
-#pragma unroll
-                    for (int k = 0; k < << W >>; ++k) {
-<< value_of() >>
-<% if by_round and not guarded %>
-                        v[u * << W >> + k] = << value >>;
-<% elif batch %>
-                        v[k] = << value >>;
-<% else %>
-                        b = push(b, << value >>, Place(at * << W >> + k<< " + head" if peel >>));
-<% endif %>
-                    }
-<% if batch and not (by_round and not guarded) %>
-                    a[j] = push_all(a[j], v, Place(at * << W >><< " + head" if peel >>), Place(1));
-<% endif %>
-                }
-<% if by_round and not guarded %>
-                a[j] = push_all(a[j], v, Place(e), Place(<< lanes >>));
-<% elif not batch %>
-                a[j] = combine(a[j], b);
-<% endif %>
-            }
-<%- endmacro %>
-<# The elements from `first` to `limit`, one by one. #>
-<% macro ends(first, limit, j) %>
-            for (index r = << first >>lane; r < << limit >>; r += << lanes >>) {
-<% for x in inputs %>
-                const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[o<< x.k >>[<< j >>]<< {"unit": " + r", "zero": "", "any": " + r * layout.step[%d]" % x.k}[x.step] >>]);
-<% endfor %>
-<< computed() >>
-                a[<< j >>] = push(a[<< j >>], << value >>, Place(r));
-            }
-<%- endmacro %>
-<< states(true) >>
 
-// Sizes of the kept axes and of the outer reduced ones; steps of the inputs along them and along the inner one.
-struct Layout {
-    << index >> << "kept_shape[%d], kept[%d][%d], " % (kept, inputs | length, kept) if kept >><< "outer_shape[%d], outer[%d][%d], " % (over, inputs | length, over) if over >>step[<< inputs | length >>];
+    __device__ __forceinline__ void load(const Memory& memory, const index (&offset)[inputs]) {
+<% for x in same %>
+        x<< x.k >> = cast< << x.compute >> >(memory.x<< x.k >>[offset[<< x.k >>]]);
+<% endfor %>
+    }
+};
+// A pack's worth of each other input, the elements from r on along the inner axis.
+struct Moving {
+<% for x in inputs if x not in same %>
+    << "Pack<%s, width>" % x.type if x.step == "unit" else x.type >> x<< x.k >>;
+<% endfor %>
+
+    __device__ __forceinline__ void load(const Memory& memory, const Layout& layout, const index (&offset)[inputs], index r) {
+<% for x in inputs if x not in same %>
+        x<< x.k >> = << "load_pack<width>(memory.x%d + (offset[%d] + r))" % (x.k, x.k) if x.step == "unit" else "memory.x%d[offset[%d] + stepped<Step::%s>(r, layout.step[%d])]" % (x.k, x.k, x.step, x.k) >>;
+<% endfor %>
+    }
+    __device__ __forceinline__ T value(const Scalars& scalars, const Fixed& fixed, int k) const {
+        return value_of(scalars<% for x in inputs %>, << "fixed.x%d" % x.k if x in same else "cast<%s>(x%d%s)" % (x.compute, x.k, ".at[k]" if x.step == "unit") >><% endfor %>);
+    }
+};
+__device__ __forceinline__ T value_at(const Memory& memory, const Layout& layout, const Scalars& scalars, const index (&offset)[inputs], index r) {
+    return value_of(scalars<% for x in inputs %>, cast< << x.compute >> >(memory.x<< x.k >>[offset[<< x.k >>] + stepped<Step::<< x.step >>>(r, layout.step[<< x.k >>])])<% endfor %>);
+}
+// How many elements of a row of n lie before the first address that a pack may have.
+__device__ __forceinline__ index before_packs(const Memory& memory, const index (&offset)[inputs], index n) {
+<% if peel %>
+    const auto first = (unsigned long long)(memory.x<< packed[0].k >> + offset[<< packed[0].k >>]);
+    return minimum(n, index((0 - (first / sizeof(*memory.x<< packed[0].k >>))) % width));
+<% else %>
+    return 0;
+<% endif %>
+}
+// A thread's rows, and the states of what it has seen of them.
+struct Rows {
+    const Memory& memory;
+    const Layout& layout;
+    const Scalars& scalars;
+    index inner, head, offset[at_once][inputs];
+    Fixed fixed[at_once];
+    State a[at_once];
+
+    // The packs e, e + lanes, ... of each row: `unroll` of them, those from `end` on left out where it is guarded. Each call
+    // has an `in` of its own: a compiler would keep what one has loaded for the other, which leaves some unset.
+    template <bool guarded>
+    __device__ __forceinline__ void take(Moving (&in)[at_once][unroll], index e, index end) {
+#pragma unroll
+        for (int j = 0; j < at_once; ++j)
+#pragma unroll
+            for (int u = 0; u < unroll; ++u) {
+                const index at = e + u * lanes;
+                if (guarded && at >= end) continue;
+                if constexpr (over > 0) {
+                    const index inner_packs = inner / width, q = at / inner_packs;
+                    index there[inputs];
+#pragma unroll
+                    for (int k = 0; k < inputs; ++k) there[k] = offset[j][k];
+                    layout.advance_outer(there, q);
+                    in[j][u].load(memory, layout, there, (at - q * inner_packs) * width);
+                } else {
+                    in[j][u].load(memory, layout, offset[j], at * width + head);
+                }
+            }
+#pragma unroll
+        for (int j = 0; j < at_once; ++j) {
+            if constexpr (together && !guarded) {
+                T v[unroll * width];
+#pragma unroll
+                for (int u = 0; u < unroll; ++u)
+#pragma unroll
+                    for (int k = 0; k < width; ++k) v[u * width + k] = in[j][u].value(scalars, fixed[j], k);
+                a[j] = push_all(a[j], v, Place(e), Place(lanes));
+                continue;
+            }
+            State b = identity();
+#pragma unroll
+            for (int u = 0; u < unroll; ++u) {
+                const index at = e + u * lanes;
+                if (guarded && at >= end) continue;
+                T v[width];
+#pragma unroll
+                for (int k = 0; k < width; ++k) {
+                    v[k] = in[j][u].value(scalars, fixed[j], k);
+                    if constexpr (!batch) b = push(b, v[k], Place(at * width + k + head));
+                }
+                if constexpr (batch) a[j] = push_all(a[j], v, Place(at * width + head), Place(1));
+            }
+            if constexpr (!batch) a[j] = combine(a[j], b);
+        }
+    }
+    // The elements from `first` to `end` of row j, one by one.
+    __device__ __forceinline__ void take_singly(int j, index first, index end) {
+        for (index r = first; r < end; r += lanes) a[j] = push(a[j], value_at(memory, layout, scalars, offset[j], r), Place(r));
+    }
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
 << results() >>
-    Layout layout, long long n, << index >> rows, << index >> inner, << index >> packs, << index >> piece)
+    Layout layout, long long n, index rows, index inner, index packs, index piece)
 {
-    using index = << index >>;
-    const int lane = int(threadIdx.x) % << lanes >>;
-    const index first_row = index(blockIdx.x) * << block // lanes * R >> + int(threadIdx.x) / << lanes >>;
-<% if lanes > 32 %>
-    __shared__ State of_warp[<< lanes // 32 >>];
-<% endif %>
-<% if over %>
-    const index inner_packs = inner / << W >>;
-<% endif %>
-<% for x in inputs %>
-    index o<< x.k >>[<< R >>];
-<% endfor %>
-<% for x in same %>
-    << x.compute >> c<< x.k >>[<< R >>];
-<% endfor %>
-    State a[<< R >>];
+    const Memory memory{<< memory() >>};
+    const Scalars scalars{<< numbers() >>};
+    const Output out{<< output() >>};
+    const int lane = int(threadIdx.x) % lanes;
+    const index first_row = index(blockIdx.x) * (block / lanes * at_once) + int(threadIdx.x) / lanes;
+    Rows own{memory, layout, scalars, inner, 0};
 #pragma unroll
-    for (int j = 0; j < << R >>; ++j) {
+    for (int j = 0; j < at_once; ++j) {
         // Beyond the last row its work is done again, and not stored.
-        const index row = minimum(first_row + j * << block // lanes >>, rows - 1);
-<% for x in inputs %>
-        index w<< x.k >> = 0;
-<% endfor %>
-<% if kept %>
-<< steps("row", "row", kept, "w", "kept", "kept_shape") >>
-<% endif %>
-<% for x in inputs %>
-        o<< x.k >>[j] = w<< x.k >>;
-<% endfor %>
-<% for x in same %>
-        c<< x.k >>[j] = cast< << x.compute >> >(x<< x.k >>[w<< x.k >>]);
-<% endfor %>
-        a[j] = identity();
+        const index row = minimum(first_row + j * (block / lanes), rows - 1);
+#pragma unroll
+        for (int k = 0; k < inputs; ++k) own.offset[j][k] = 0;
+        layout.advance_kept(own.offset[j], row);
+        own.fixed[j].load(memory, own.offset[j]);
+        own.a[j] = identity();
     }
-<% if peel %>
-    // The elements of the row before the first address that a pack may have.
-    const index head = minimum(inner, index((0 - ((unsigned long long)(x<< packed[0].k >> + o<< packed[0].k >>[0]) / sizeof(*x<< packed[0].k >>))) % << W >>));
-    const index own_packs = (inner - head) / << W >>;
-    if (blockIdx.y == 0) {
-<< ends("", "head", 0) >>
+    if constexpr (peel) {
+        own.head = before_packs(memory, own.offset[0], inner);
+        packs = (inner - own.head) / width;
+        if (blockIdx.y == 0) own.take_singly(0, lane, own.head);
     }
-<% endif %>
-    const index end = minimum(<< "own_packs" if peel else "packs" >>, index(blockIdx.y + 1) * piece);
+    const index end = minimum(packs, index(blockIdx.y + 1) * piece);
     index e = index(blockIdx.y) * piece + lane;
-<% if R == 1 %>
-    for (; e + << (U - 1) * lanes >> < end; e += << U * lanes >>) {
-<< gather(false) >>
-    }
-<% if not exact %>
-    if (e < end) {
-<< gather(true) >>
-    }
-<% endif %>
-<% else %>
-    {
-<< gather(not exact) >>
-    }
-<% endif %>
-<% if tail %>
-    if (blockIdx.y == gridDim.y - 1) {
-#pragma unroll
-        for (int j = 0; j < << R >>; ++j) {
-<< ends("%s * %d + " % ("head + own_packs" if peel else "packs", W), "inner", "j") >>
+    if constexpr (at_once == 1)
+        for (; e + (unroll - 1) * lanes < end; e += unroll * lanes) {
+            Moving in[at_once][unroll];
+            own.take<false>(in, e, end);
         }
+    if (at_once > 1 || (!exact && e < end)) {
+        Moving in[at_once][unroll];
+        own.take<!exact>(in, e, end);
     }
-<% endif %>
+    if (<< "blockIdx.y == gridDim.y - 1" if tail else "false" >>)
 #pragma unroll
-    for (int j = 0; j < << R >>; ++j) {
-        State total = a[j];
-<< shared_total() >>
-        const index row = first_row + j * << block // lanes >>;
-        if (row < rows<< " && lane == 0" if lanes > 1 >>) << store("row", "total") >>
+        for (int j = 0; j < at_once; ++j) own.take_singly(j, own.head + packs * width + lane, inner);
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+        const State total = shared_total(own.a[j]);
+        const index row = first_row + j * (block / lanes);
+        if (row < rows && lane == 0) out.store(row, total);
     }
 }

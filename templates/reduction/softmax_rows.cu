@@ -1,15 +1,14 @@
 // y = << kind >> along rows of `columns` elements: of x0, or as << kind >>_vjp the cotangent of its input from x0, that of
-// its result, and x1, the result. All (rows, columns), in C order and aligned to packs of << width >> elements.
-// Launch: block / threads rows a block, or a row a cluster of blocks. A thread keeps << chunks >> pack(s) of each array, in
+// its result, and x1, the result. All (rows, columns), in C order and aligned to packs of `width` elements.
+// Launch: block / threads rows a block, or a row a cluster of blocks. A thread keeps `chunks` packs of each array, in
 // registers for << resident >> block(s) a multiprocessor.
 // Shared: the states of warps and of the block. An element is read once and written once.
-<% set forward = not kind.endswith("_vjp") %>
-<% set logs = kind.startswith("log") %>
-<% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
 using elem = << elem >>;
 using index = << index >>;
+constexpr int width = << width >>, chunks = << chunks >>;
+constexpr bool logs = << logs | lower >>, narrow = << half | lower >>, exact = << exact | lower >>;
 <% if forward %>
 <% include "lib/exponents.cuh" %>
 <% else %>
@@ -18,72 +17,93 @@ using RowState = acc;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "lib/row.cuh" %>
 <% endif %>
-<% from "lib/chunks.cuh" import each_chunk with context %>
-<# With x the elements of a pack; of a derivative, g and z, those of both arrays. They are kept as they lie in memory, so
-   that a half type takes half the registers. #>
-<% macro each(after="") %>
-<% set body = caller() | trim %>
-<% call each_chunk() %>
-acc << "x" if forward else "g" >>[<< width >>];
-        unpack(x0_held[chunk], << "x" if forward else "g" >><< ", true" if after >>);
-<% if not forward and (after or not logs) %>
-        acc z[<< width >>];
-        unpack(x1_held[chunk], z<< ", true" if after >>);
-<% endif %>
+// Where the pack number `chunk` of a thread starts in its row.
+__device__ __forceinline__ index start_of(int chunk) { return (chunk * row_threads + row_lane()) * width; }
+// A thread's packs of a row, as they lie in memory: so a half type takes half the registers.
+using Held = Pack<elem, width>[chunks];
+__device__ __forceinline__ void load(Held& held, const elem* row, index columns) {
 #pragma unroll
-        for (int v = 0; v < << width >>; ++v) {
-            << body >>
-        }
-        << after >>
-<% endcall %>
-<% endmacro %>
-<% macro store(x) %>if (row < rows) store_pack(y + at + start, packed<elem>(<< x >>));<% endmacro %>
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        held[chunk] = load_pack<width>(row + start);
+    }
+}
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const elem* x0, << "" if forward else "const elem* x1, " >>elem* y,
-    << index >> rows, << index >> columns)
+    const elem* x0, << "" if forward else "const elem* x1, " >>elem* y, index rows, index columns)
 {
     const index row = index(row_team()) * row_groups + row_group();
     int phase = 0;
     // Beyond the last row its work is done again, and not stored.
     const index at = minimum(row, rows - 1) * columns;
-    Pack<elem, << width >>> x0_held[<< chunks >>]<< "" if forward else ", x1_held[%d]" % chunks >>;
-<% for k in range(1 if forward else 2) %>
-<% call each_chunk() %>
-x<< k >>_held[chunk] = load_pack< << width >> >(x<< k >> + at + start);
-<% endcall %>
-<% endfor %>
+    acc sums[width] = {};
 <% if forward %>
-    acc peaks[<< width >>], sums[<< width >>] = {};
-    Pack<elem, << width >>> top;
-    for (int v = 0; v < << width >>; ++v) top.at[v] = cast<elem>(limits<acc>::lowest());
-<% call each_chunk() %>
-top = larger(top, x0_held[chunk]);
-<% endcall %>
+    Held x_held;
+    load(x_held, x0 + at, columns);
+    Pack<elem, width> top;
+    for (int v = 0; v < width; ++v) top.at[v] = cast<elem>(limits<acc>::lowest());
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        if (!exact && start_of(chunk) >= columns) continue;
+        top = larger(top, x_held[chunk]);
+    }
+    acc peaks[width];
     unpack(top, peaks);
-    for (int v = 1; v < << width >>; ++v) peaks[0] = maximum(peaks[0], peaks[v]);
+    for (int v = 1; v < width; ++v) peaks[0] = maximum(peaks[0], peaks[v]);
     const Exponents below(peaks[0]);
-<% call each() %>
-sums[v] += below(x[v]);
-<% endcall %>
-    for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        if (!exact && start_of(chunk) >= columns) continue;
+        acc x[width];
+        unpack(x_held[chunk], x);
+#pragma unroll
+        for (int v = 0; v < width; ++v) sums[v] += below(x[v]);
+    }
+    for (int v = 1; v < width; ++v) sums[0] += sums[v];
     const RowState total = row_total({peaks[0], sums[0]}, phase);
     // For a half type a power of two: the digits that this costs are more than it has.
-    const acc scale = << "log(total.sum)" if logs else "log2(total.sum)" if half else "acc(1) / total.sum" >>;
+    const acc scale = logs ? log(total.sum) : narrow ? log2(total.sum) : acc(1) / total.sum;
     row_end();
-<% call each(store("x")) %>
-x[v] = << "x[v] - total.peak - scale" if logs else "power_of_two((x[v] - total.peak) * acc(1.44269504) - scale)" if half else "exp(x[v] - total.peak) * scale" >>;
-<% endcall %>
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        acc x[width];
+        unpack(x_held[chunk], x, true);
+#pragma unroll
+        for (int v = 0; v < width; ++v)
+            x[v] = logs     ? x[v] - total.peak - scale
+                   : narrow ? power_of_two((x[v] - total.peak) * acc(1.44269504) - scale)
+                            : exp(x[v] - total.peak) * scale;
+        if (row < rows) store_pack(y + at + start, packed<elem>(x));
+    }
 <% else %>
-    acc sums[<< width >>] = {};
-<% call each() %>
-sums[v] += << "g[v]" if logs else "g[v] * z[v]" >>;
-<% endcall %>
-    for (int v = 1; v < << width >>; ++v) sums[0] += sums[v];
+    Held g_held, y_held;
+    load(g_held, x0 + at, columns);
+    load(y_held, x1 + at, columns);
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        if (!exact && start_of(chunk) >= columns) continue;
+        acc g[width], z[width];
+        unpack(g_held[chunk], g);
+        unpack(y_held[chunk], z);
+#pragma unroll
+        for (int v = 0; v < width; ++v) sums[v] += logs ? g[v] : g[v] * z[v];
+    }
+    for (int v = 1; v < width; ++v) sums[0] += sums[v];
     const acc total = row_reduce(sums[0], phase);
     row_end();
-<% call each(store("g")) %>
-g[v] = << "g[v] - exp_of(z[v]) * total" if logs else "z[v] * (g[v] - total)" >>;
-<% endcall %>
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        acc g[width], z[width];
+        unpack(g_held[chunk], g, true);
+        unpack(y_held[chunk], z, true);
+#pragma unroll
+        for (int v = 0; v < width; ++v) g[v] = logs ? g[v] - exp_of(z[v]) * total : z[v] * (g[v] - total);
+        if (row < rows) store_pack(y + at + start, packed<elem>(g));
+    }
 <% endif %>
 }

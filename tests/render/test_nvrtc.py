@@ -21,6 +21,7 @@ from cukern.index.scan import recurrence
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
+from cukern.reduction import softmax
 from cukern.shape.copy import Copies
 from cukern.text import render
 
@@ -204,6 +205,15 @@ def _softmax(dtype: Any) -> None:
         (x,) = _zeros(dtype, shape)
         for function in (ck.softmax, ck.log_softmax):
             _derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
+    with pytest.MonkeyPatch.context() as patch:  # the host's loops
+        patch.setattr(softmax, "_plans", {})
+        patch.setattr(
+            softmax, "geometry", lambda style, *sizes, real=softmax.geometry: real("serial", *sizes)
+        )
+        for shape, axis in (((3, 21), -1), ((30, 9), 0)):
+            (x,) = _zeros(dtype, shape)
+            for function in (ck.softmax, ck.log_softmax):
+                _derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
 
 
 def _at(dtype: Any) -> None:

@@ -1,0 +1,36 @@
+// y[i, c] = the << reduction.name >> over r of f(x0[i, r, c], x1[i, r, c], ...), in plain loops, where the elements of
+// neighbouring results are neighbours. Inputs x* of any strides, scalars s*, output y (rows, columns) in C order.
+// Launch: a thread owns `tasks_piece` of the `tasks` tiles, each of `tile` columns that it reduces together. blockIdx.y
+// numbers the pieces that the reduced axes, `outer` (all but one) by `inner`, are cut into; the stage "partial" leaves a
+// state for each in `parts` (rows, columns, pieces). Shared: none.
+<% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
+<% include "prelude/math.cuh" %>
+<% include "prelude/reduce.cuh" %>
+<% include "reduction/reduce.cuh" %>
+<% include "reduction/line.cuh" %>
+constexpr int block = << block >>, tile = << tile >>;
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+<< parameters() >>
+<< results() >>
+    Layout layout, long long n, index outer, index inner, index outer_piece, index inner_piece, index columns, index tiles,
+    index tasks, index tasks_piece)
+{
+    const Memory memory{<< memory() >>};
+    const Scalars scalars{<< numbers() >>};
+    const Output out{<< output() >>};
+    const Piece piece(outer, inner, outer_piece, inner_piece);
+    const index thread = index(blockIdx.x) * block + index(threadIdx.x);
+    for (index task = thread * tasks_piece; task < minimum(tasks, (thread + 1) * tasks_piece); ++task) {
+        const index row = task / tiles, first = task % tiles * tile, width = minimum(index(tile), columns - first);
+        State a[tile];
+        for (index c = 0; c < width; ++c) a[c] = identity();
+        for (index q = piece.q_first; q < piece.q_end; ++q) {
+            const Line line(memory, layout, row, q, first);
+            for (index r = piece.r_first; r < piece.r_end; ++r)
+                for (index c = 0; c < width; ++c)
+                    a[c] = push(a[c], line.value(scalars, r, c), Place(q * inner + r));
+        }
+        for (index c = 0; c < width; ++c) out.store((long long)row * columns + first + c, a[c]);
+    }
+}

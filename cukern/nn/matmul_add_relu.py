@@ -23,6 +23,7 @@ from ..reduction.rows import sum_to_shape
 from .fused import common_dtype, strided
 
 _kernel = Kernel("nn/matmul_add_relu/matmul_add_relu.cu", name="matmul_add_relu")
+_staged = Kernel("nn/matmul_add_relu/staged.cu", name="matmul_add_relu")
 #: Elements that a thread of a staged tile moves at a time, if the alignment allows it.
 _WIDE = 4
 
@@ -130,27 +131,31 @@ def _bound(
     width: int,
     bias_unit: bool,
 ) -> BoundKernel:
-    return _kernel.bind(
+    bound: dict[str, Any] = {
+        "elem": elem,
+        "index": index,
+        "block": (tile.m // tile.thread_m) * (tile.n // tile.thread_n),
+        "batch_ndim": batch_ndim,
+        "thread_m": tile.thread_m,
+        "thread_n": tile.thread_n,
+        "rhs_unit": rhs.unit,
+    }
+    if not tile.staged:
+        return _kernel.bind(device, **bound)
+    return _staged.bind(
         device,
-        elem=elem,
-        index=index,
-        block=(tile.m // tile.thread_m) * (tile.n // tile.thread_n),
-        batch_ndim=batch_ndim,
+        **bound,
         tile_m=tile.m,
         tile_n=tile.n,
         tile_k=tile.k,
-        thread_m=tile.thread_m,
-        thread_n=tile.thread_n,
         lanes_m=tile.lanes_m,
         resident=max(1, tile.resident * 4 // dtypes.info(elem).acc.itemsize),
         band=tile.band,
-        staged=tile.staged,
         lhs_turned=lhs.turned,
         lhs_width=lhs.width,
         lhs_unit=lhs.unit,
         rhs_turned=rhs.turned,
         rhs_width=rhs.width,
-        rhs_unit=rhs.unit,
         width=width,
         bias_unit=bias_unit,
     )

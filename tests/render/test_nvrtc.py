@@ -272,6 +272,7 @@ def _pool2d(dtype: Any) -> None:
     _pool2d_as_it_is(dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool_launch, "_BUSY", 0)
+        pool_launch._plan.cache_clear()
         _pool2d_as_it_is(dtype)
 
 

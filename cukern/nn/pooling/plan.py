@@ -22,8 +22,17 @@ from ...kernel.sizes import ACCESS, divide_up, index_type
 Pair = tuple[int, int]
 Sizes = tuple[int, int, int, int, int]
 
-_forward = Kernel("nn/pooling/forward.cu", name="pool2d")
-_backward = Kernel("nn/pooling/backward.cu", name="pool2d_backward")
+#: By direction, the kernel that takes each window by itself, and that of tiles, which reads once what windows share.
+_KERNELS = {
+    "forward": (
+        Kernel("nn/pooling/forward.cu", name="pool2d"),
+        Kernel("nn/pooling/forward_tiles.cu", name="pool2d"),
+    ),
+    "backward": (
+        Kernel("nn/pooling/backward.cu", name="pool2d_backward"),
+        Kernel("nn/pooling/backward_tiles.cu", name="pool2d_backward"),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -185,17 +194,10 @@ class _Call:
         return math.prod(self.shape[:-2]), height, width, *self.windows.output_shape(height, width)
 
 
-def touched(windows: Windows, rows: int) -> tuple[tuple[int, tuple[Pair, ...]], ...]:
-    """The rows that ``rows`` windows down read, counted from the first row of the first window.
-
-    Returns:
-        Each row with its uses: the window, and which of the window's rows it is.
-    """
-    uses: dict[int, list[Pair]] = {}
-    for window in range(rows):
-        for a in range(windows.kernel[0]):
-            uses.setdefault(window * windows.stride[0] + a * windows.dilation[0], []).append((window, a))
-    return tuple((row, tuple(uses[row])) for row in sorted(uses))
+def touched(windows: Windows, rows: int) -> tuple[int, ...]:
+    """The rows that ``rows`` windows down read, counted from the first row of the first window."""
+    (kernel, _), (stride, _), (dilation, _) = windows.kernel, windows.stride, windows.dilation
+    return tuple(sorted({window * stride + a * dilation for window in range(rows) for a in range(kernel)}))
 
 
 def reaching(windows: Windows, rows: int, items: int) -> Pair:
@@ -268,7 +270,7 @@ def _backward_tile(call: _Call, shape: Shape | None) -> Tile:
     return Tile(*found, pack, store) if call.aligned else Tile(*found, 1)
 
 
-def variables(kernel: Kernel, call: _Call, tile: Tile) -> dict[str, Any]:
+def variables(direction: str, call: _Call, tile: Tile) -> dict[str, Any]:
     """The template variables of a kernel besides its block."""
     planes, height, width, out_height, out_width = call.sizes
     windows, winner = call.windows, call.windows.winner_dtype
@@ -281,35 +283,36 @@ def variables(kernel: Kernel, call: _Call, tile: Tile) -> dict[str, Any]:
         "dilation": windows.dilation,
         "count_padding": windows.count_padding,
         "kind": "maximum" if call.maximum else "average",
-        "full": windows.are_inside(height, width),
-        "even": windows.are_inside(height, width, windows.count_padding),
-        "tile": bool(tile.pack),
-        "rows": tile.rows,
+        "winner": dtypes.info(winner).cxx,
+        "no_winner": 255 if winner == dtypes.uint8 else -1,
         "items": tile.items,
-        "pack": tile.pack,
-        "store": tile.store,
     }
-    if call.maximum:
-        bound |= {"winner": dtypes.info(winner).cxx, "no_winner": 255 if winner == dtypes.uint8 else -1}
-    if kernel is _forward:
-        bound |= {"keep": call.keep, "touched": touched(windows, tile.rows) if tile.pack else ()}
+    if direction == "forward":
+        bound["keep"] = call.keep
+    if tile.pack:
+        bound |= {"rows": tile.rows, "pack": tile.pack, "store": tile.store}
+        bound["even"] = windows.are_inside(height, width, windows.count_padding)
+        if direction == "forward":
+            bound |= {"full": windows.are_inside(height, width), "touched": touched(windows, tile.rows)}
     return bound
 
 
 @lru_cache(maxsize=1024)
-def _plan(kernel: Kernel, call: _Call) -> tuple[BoundKernel, int, Sizes]:
+def _plan(direction: str, call: _Call) -> tuple[BoundKernel, int, Sizes]:
     """The compiled kernel, its grid, and its arguments after the arrays."""
-    shape = SHAPES[_kind(call.device, call.dtype)][kernel is _backward]
-    tile = (_backward_tile if kernel is _backward else _forward_tile)(call, shape)
+    backward = direction == "backward"
+    shape = SHAPES[_kind(call.device, call.dtype)][backward]
+    tile = (_backward_tile if backward else _forward_tile)(call, shape)
     block = 256 if shape is None else shape.block
     planes, *sizes = call.sizes
-    result = sizes[:2] if kernel is _backward else sizes[2:]
-    bound = kernel.bind(call.device, block=block, **variables(kernel, call, tile))
+    result = sizes[:2] if backward else sizes[2:]
+    kernel = _KERNELS[direction][bool(tile.pack)]
+    bound = kernel.bind(call.device, block=block, **variables(direction, call, tile))
     return bound, divide_up(tile.threads(planes, *result), block), call.sizes
 
 
 def _launch(
-    kernel: Kernel,
+    direction: str,
     arrays: tuple[Array, ...],
     x_shape: tuple[int, ...],
     windows: Windows,
@@ -320,7 +323,7 @@ def _launch(
     tiled = SHAPES[_kind(device, arrays[0].dtype)] != (None, None)
     aligned = tiled and not any(address(one._data) % ACCESS for one in arrays)
     call = _Call(device, arrays[0].dtype, x_shape, windows, maximum, keep, aligned)
-    bound, grid, sizes = _plan(kernel, call)
+    bound, grid, sizes = _plan(direction, call)
     bound((*arrays, *sizes), grid)
 
 
@@ -330,7 +333,7 @@ def forward(x: Array, windows: Windows, maximum: bool, keep: bool = False) -> tu
     shape = (*x.shape[:-2], *windows.output_shape(*x.shape[-2:]))
     y = empty(shape, x.dtype, x.device)
     winners = empty(shape, windows.winner_dtype, x.device) if keep else None
-    _launch(_forward, (x, y) if winners is None else (x, y, winners), x.shape, windows, maximum, keep)
+    _launch("forward", (x, y) if winners is None else (x, y, winners), x.shape, windows, maximum, keep)
     return y, winners
 
 
@@ -339,5 +342,5 @@ def backward(dy: Array, x_shape: tuple[int, ...], windows: Windows, winners: Arr
     dy = dy.contiguous()
     dx = empty(x_shape, dy.dtype, dy.device)
     arrays = (dy, dx) if winners is None else (dy, winners, dx)
-    _launch(_backward, arrays, x_shape, windows, winners is not None, winners is not None)
+    _launch("backward", arrays, x_shape, windows, winners is not None, winners is not None)
     return dx

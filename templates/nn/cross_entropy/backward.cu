@@ -5,58 +5,64 @@
 <% endif %>
 // x, dx (rows, columns) in C order; total (rows): the logarithms of the sums of exponentials; targets (rows): the classes,
 // one out of range taken as the nearest; given: one number. Launch: block / lanes rows a block, dealt to those along y in
-// turn; blocks along x share them. A thread moves << unroll >> pack(s) of << width >> elements. On the host one thread has a row.
+// turn; blocks along x share them. A thread moves `unroll` packs of `width` elements. On the host one thread has a row.
 // Shared: none.
+<% set half = elem != acc and block > 1 %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/packs.cuh" %>
-<% set half = elem != acc %>
 <% include "prelude/exponential.cuh" %>
+using T = << elem >>;
+using Target = << target >>;
+using index = << index >>;
+constexpr int block = << block >>, lanes = << lanes >>, groups = block / lanes, width = << width >>, unroll = << unroll >>;
+constexpr bool by_rows = << by_rows | lower >>;
+
+// What the derivative by each element of a row has in common.
+struct Row {
+    acc total, scale, rest;
+    bool counts;
+
+    __device__ __forceinline__ Row(acc total, acc scale, acc rest)
+        : total(total), scale(scale), rest(rest), counts(!by_rows || scale != acc(0) || rest != acc(0)) {}
+    __device__ __forceinline__ acc other(acc x) const { return counts ? exp_of(x - total) * scale : acc(0); }
+    __device__ __forceinline__ acc chosen(acc x) const {
+        const acc part = (exp_of(x - total) - acc(1)) * scale;
+        return !counts ? acc(0) : by_rows ? part + rest : part;
+    }
+};
+
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const << elem >>* x, const << acc >>* total, const << target >>* targets,
-<% if by_rows %>
-    const << acc >>* given, const << acc >>* chosen_given, << elem >>* dx, << index >> rows, << index >> columns)
-<% else %>
-    const << elem >>* given, << elem >>* dx,
-    << index >> rows, << index >> columns, << acc >> share)
-<% endif %>
+    const T* x, const acc* total, const Target* targets,
+    << "const acc* given, const acc* chosen_given" if by_rows else "const T* given" >>,
+    T* dx, index rows, index columns<< ", acc share" if not by_rows >>)
 {
-    using elem = << elem >>;
-    using index = << index >>;
-<% set counts, rest = ("!counts ? acc(0) : ", " + rest") if by_rows else ("", "") %>
-<% if not by_rows %>
-    const acc scale = cast<acc>(*given) * share;
-<% endif %>
-    const index lane = threadIdx.x % << lanes >>, group = threadIdx.x / << lanes >>;
-    for (index row = blockIdx.y * << block // lanes >> + group; row < rows; row += gridDim.y * << block // lanes >>) {
-        const acc above = total[row];
-<% if by_rows %>
-        const acc scale = given[row], rest = scale + chosen_given[row];
-        const bool counts = scale != acc(0) || rest != acc(0);
-<% endif %>
+    << "const acc scale = cast<acc>(*given) * share;" if not by_rows >>
+    const index lane = threadIdx.x % lanes, group = threadIdx.x / lanes;
+    for (index row = blockIdx.y * groups + group; row < rows; row += gridDim.y * groups) {
+        const Row own(total[row], << "given[row], given[row] + chosen_given[row]" if by_rows else "scale, acc(0)" >>);
         const long long named = (long long)targets[row];
         const index chosen = index(maximum(minimum(named, (long long)columns - 1), 0ll));
-        const elem* const from = x + row * columns;
-        elem* const to = dx + row * columns;
+        const T* const from = x + row * columns;
+        T* const to = dx + row * columns;
 <% if block == 1 %>
-        for (index c = 0; c < columns; ++c) to[c] = cast<elem>(<< counts >>exp(cast<acc>(from[c]) - above) * scale);
-        to[chosen] = cast<elem>(<< counts >>(exp(cast<acc>(from[chosen]) - above) - acc(1)) * scale<< rest >>);
+        for (index c = 0; c < columns; ++c) to[c] = cast<T>(own.other(cast<acc>(from[c])));
+        to[chosen] = cast<T>(own.chosen(cast<acc>(from[chosen])));
 <% else %>
-        const index start = (index(blockIdx.x) * << lanes * unroll >> + lane) * << width >>;
-        Pack<elem, << width >>> held[<< unroll >>];
+        const index start = (index(blockIdx.x) * (lanes * unroll) + lane) * width;
+        Pack<T, width> held[unroll];
 #pragma unroll
-        for (int u = 0; u < << unroll >>; ++u)
-            if (start + u * << lanes * width >> < columns) held[u] = load_pack< << width >> >(from + start + u * << lanes * width >>);
+        for (int u = 0; u < unroll; ++u)
+            if (start + u * (lanes * width) < columns) held[u] = load_pack<width>(from + start + u * (lanes * width));
 #pragma unroll
-        for (int u = 0; u < << unroll >>; ++u) {
-            const index first = start + u * << lanes * width >>;
+        for (int u = 0; u < unroll; ++u) {
+            const index first = start + u * (lanes * width);
             if (first >= columns) break;
-            acc numbers[<< width >>];
+            acc numbers[width];
             unpack(held[u], numbers);
 #pragma unroll
-            for (int v = 0; v < << width >>; ++v) numbers[v] = << counts >>exp_of(numbers[v] - above) * scale;
-            store_pack(to + first, packed<elem>(numbers));
-            if (first <= chosen && chosen < first + << width >>)
-                to[chosen] = cast<elem>(<< counts >>(exp_of(cast<acc>(from[chosen]) - above) - acc(1)) * scale<< rest >>);
+            for (int v = 0; v < width; ++v) numbers[v] = own.other(numbers[v]);
+            store_pack(to + first, packed<T>(numbers));
+            if (first <= chosen && chosen < first + width) to[chosen] = cast<T>(own.chosen(cast<acc>(from[chosen])));
         }
 <% endif %>
     }

@@ -1,8 +1,4 @@
-// Four numbers, or N, that move as one; 16 bytes at most at a time.
-template <typename T, int N>
-struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Several {
-    T part[N];
-};
+<% include "lib/pack.cuh" %>
 
 // A factor's way into shared memory, by slabs: Depth places of the inner axis by Size of the factor's own (its rows or
 // columns). A slab lies there as Depth lines of Size numbers, of which a thread reads its own four at a time.
@@ -15,7 +11,7 @@ struct Slab {
 
     const Elem* start;
     Index from[count];
-    Several<Elem, Width> held[count];
+    Pack<Elem, Width> held[count];
 
     // What a place on line k is xored with: the lanes that turn a slab write to different lines, and this makes the
     // banks different too. A multiple of 4, so that four neighbours remain neighbours.
@@ -44,14 +40,14 @@ struct Slab {
             const int moved = int(threadIdx.x) + i * Threads;
             const bool inside = (Turned ? moved % line * Width : moved / line) < depth;
 #pragma unroll
-            for (int v = 0; v < Width; ++v) held[i].part[v] = cast<Elem>(0.0f);
-            if (inside) held[i] = *(const Several<Elem, Width>*)(start + from[i]);
+            for (int v = 0; v < Width; ++v) held[i].at[v] = cast<Elem>(0.0f);
+            if (inside) held[i] = *(const Pack<Elem, Width>*)(start + from[i]);
         }
     }
 
     __device__ __forceinline__ void load() {
 #pragma unroll
-        for (int i = 0; i < count; ++i) held[i] = *(const Several<Elem, Width>*)(start + from[i]);
+        for (int i = 0; i < count; ++i) held[i] = *(const Pack<Elem, Width>*)(start + from[i]);
     }
 
     __device__ __forceinline__ void advance(long long by) { start += by; }
@@ -64,12 +60,12 @@ struct Slab {
             const int place = (Turned ? moved / line : moved % line * Width) ^ swizzle(k);
             if (Turned) {
 #pragma unroll
-                for (int v = 0; v < Width; ++v) slab[(k + v) * Size + place] = cast<Acc>(held[i].part[v]);
+                for (int v = 0; v < Width; ++v) slab[(k + v) * Size + place] = cast<Acc>(held[i].at[v]);
             } else {
-                Several<Acc, Width> wide;
+                Pack<Acc, Width> wide;
 #pragma unroll
-                for (int v = 0; v < Width; ++v) wide.part[v] = cast<Acc>(held[i].part[v]);
-                *(Several<Acc, Width>*)&slab[k * Size + place] = wide;
+                for (int v = 0; v < Width; ++v) wide.at[v] = cast<Acc>(held[i].at[v]);
+                *(Pack<Acc, Width>*)&slab[k * Size + place] = wide;
             }
         }
     }
@@ -82,9 +78,9 @@ struct Slab {
         const Acc* from = slab + k * Size + (start ^ (swizzle(k) & ~fours));
 #pragma unroll
         for (int i = 0; i < Count; i += 4) {
-            const Several<Acc, 4> four = *(const Several<Acc, 4>*)(from + (i / 4 * Step ^ (swizzle(k) & fours)));
+            const Pack<Acc, 4> four = *(const Pack<Acc, 4>*)(from + (i / 4 * Step ^ (swizzle(k) & fours)));
 #pragma unroll
-            for (int v = 0; v < 4; ++v) to[i + v] = four.part[v];
+            for (int v = 0; v < 4; ++v) to[i + v] = four.at[v];
         }
     }
 };

@@ -53,7 +53,7 @@ def test_render_prints_what_is_compiled(capsys: Any) -> None:
     assert cli.main(["render", *arguments]) == 0
     out = capsys.readouterr().out
     assert "__launch_bounds__(64)" in out
-    assert "__nv_bfloat16* param" in out
+    assert "using T = __nv_bfloat16;" in out
     assert "velocity[i] = v;" in out
 
 

@@ -1,9 +1,13 @@
-// Up to << capacity >> arrays in one launch, each cut into pieces of << piece >> elements, of which a block has one.
-// `first` numbers the block that begins each array; where there is no array it is larger than any block's number.
+// Up to `capacity` arrays in one launch, each cut into pieces of `piece_size` elements, of which a block has one.
 <% include "prelude/packs.cuh" %>
+using T = << elem >>;
+using acc = << acc >>;
+constexpr int block = << block >>, vec = << vec >>, capacity = << capacity >>, piece_size = << piece >>;
+
+// `first` numbers the block that begins each array; where there is no array it is larger than any block's number.
 struct Sizes {
-    long long size[<< capacity >>];
-    int first[<< capacity >>];
+    long long size[capacity];
+    int first[capacity];
 };
 
 // The elements start <= i < start + size of an array.
@@ -12,16 +16,14 @@ struct Piece {
     long long start;
     int size;
 };
-
 __device__ __forceinline__ Piece own_piece(const Sizes& sizes) {
     const int number = (int)blockIdx.x;
     int array = 0;
-<% set steps = [64, 32, 16, 8, 4, 2, 1] if capacity <= 128 else [128, 64, 32, 16, 8, 4, 2, 1] %>
-<% for step in steps if step < capacity %>
-    if (array + << step >> < << capacity >> && sizes.first[array + << step >>] <= number) array += << step >>;
-<% endfor %>
-    const long long start = (long long)(number - sizes.first[array]) * << piece >>, rest = sizes.size[array] - start;
-    return {array, start, (int)(rest < << piece >> ? rest : << piece >>)};
+#pragma unroll
+    for (int step = capacity <= 8 ? 4 : capacity <= 128 ? 64 : 128; step > 0; step /= 2)
+        if (array + step < capacity && sizes.first[array + step] <= number) array += step;
+    const long long start = (long long)(number - sizes.first[array]) * piece_size, rest = sizes.size[array] - start;
+    return {array, start, (int)(rest < piece_size ? rest : piece_size)};
 }
 
 // Whether memory may be read by the widest accesses, as far as the start of a piece goes.

@@ -2,20 +2,18 @@
 // al., 2013). Launch: a block for each piece of an array. Shared memory: none.
 <% set slots = ["velocity"] if has_momentum else [] %>
 <% set changing, fixed = ["lr"], ["momentum", "weight_decay"] %>
-template <int N, typename Numbers>
-__device__ __forceinline__ void advance(
-    << acc >> (&param)[N], const << acc >> (&grad)[N]<< ", %s (&velocity)[N]" % acc if has_momentum >>, const Numbers& with)
-{
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        << acc >> step = grad[i] + with.weight_decay * param[i];
+<% include "optim/arrays.cuh" %>
+constexpr bool nesterov = << nesterov | lower >>;
+
+template <int N>
+__device__ __forceinline__ void advance(Elements<N>& at, int i, const Numbers& with) {
+    acc step = at.grad[i] + with.weight_decay * at.param[i];
 <% if has_momentum %>
-        const << acc >> v = with.momentum * velocity[i] + step;
-        velocity[i] = v;
-        step = << "step + with.momentum * v" if nesterov else "v" >>;
+    const acc v = with.momentum * at.velocity[i] + step;
+    at.velocity[i] = v;
+    step = nesterov ? step + with.momentum * v : v;
 <% endif %>
-        param[i] -= with.lr * step;
-    }
+    at.param[i] -= with.lr * step;
 }
 
 <% include "optim/step.cuh" %>

@@ -44,7 +44,7 @@ def packs_read(ptx):
 def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, itemsize):
     shape = forward_shape(1024, itemsize, clusters=1)
     assert shape.ahead and not forward_shape(4096, itemsize, clusters=1).ahead
-    ptx = ck.Kernel("nn/layer_norm/forward.cu", name="layer_norm").ptx(
+    ptx = ck.Kernel("nn/layer_norm/forward_rows.cu", name="layer_norm").ptx(
         **shape._asdict(),
         elem=dtype,
         index="int",

@@ -24,7 +24,9 @@ from ..module import Module, Parameter
 from .geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape, host_shape
 
 _forward = Kernel("nn/layer_norm/forward.cu", name="layer_norm")
+_forward_rows = Kernel("nn/layer_norm/forward_rows.cu", name="layer_norm")
 _backward = Kernel("nn/layer_norm/backward.cu", name="layer_norm_backward")
+_backward_registers = Kernel("nn/layer_norm/backward_registers.cu", name="layer_norm_backward")
 _backward_rows = Kernel("nn/layer_norm/backward_rows.cu", name="layer_norm_backward")
 _backward_sums = Kernel("nn/layer_norm/backward_sums.cu", name="layer_norm_backward")
 
@@ -40,7 +42,7 @@ def _shape(arrays: Sequence[Array | None], columns: int, registers: int) -> Shap
     x = arrays[0]
     assert x is not None
     if x.device.style == "serial":
-        return host_shape(dtypes.info(x.dtype).acc)
+        return host_shape()
     width = 16 // x.itemsize if _packed(arrays, columns) else 1
     return gpu_shape(columns, width, registers, x.device.properties.max_blocks_per_cluster)
 
@@ -78,12 +80,13 @@ def _bound(
 
 
 @cache
-def _expect_backward(device: Device, elem: dtypes.DType, rows: int, columns: int) -> None:
+def _expect_backward(device: Device, elem: dtypes.DType, rows: int, columns: int, weighted: bool) -> None:
     """Compile the host's derivative ahead of need, by running its kernels on a few short rows."""
 
     def rehearse() -> None:
         x = zeros((rows, columns), elem, device)
-        launch_backward(x, x, None, zeros((rows, 2), dtypes.info(elem).acc, device), columns)
+        weight = zeros((columns,), elem, device) if weighted else None
+        launch_backward(x, x, weight, zeros((rows, 2), dtypes.info(elem).acc, device), columns)
 
     if device.style == "serial" and rows * columns <= _REHEARSED:
         device.backend.ahead(rehearse)
@@ -106,7 +109,7 @@ def launch_forward(
         shape = forward_shape(columns, x.itemsize, x.device.properties.max_blocks_per_cluster)
     shape = shape or _shape((x, weight, bias), columns, registers=32)
     bound = _bound(
-        _forward,
+        _forward_rows if shape.chunks else _forward,
         x.device,
         x.dtype,
         index_type(x.size, 2 * rows),
@@ -150,7 +153,11 @@ def launch_backward(
         sums = [empty(sizes, acc, x.device) if want else None for want in wanted[1:]]
     else:
         sums = [zeros(sizes, acc, x.device) for _ in wanted[1:]]
-    bound = _bound(_backward, x.device, x.dtype, index_type(x.size, 2 * rows), columns, shape)
+    elements = index_type(x.size, 2 * rows)
+    if shape.chunks:
+        bound = _bound(_backward_registers, x.device, x.dtype, elements, columns, shape)
+    else:
+        bound = _bound(_backward, x.device, x.dtype, elements, columns, shape, weighted=weight is not None)
     bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
     dweight, dbias = (
         ops.astype(ops.sum(one, axis=0), x.dtype, copy=False) if want and one is not None else None
@@ -209,7 +216,8 @@ class _LayerNorm(Function):
     ) -> Array:
         columns = math.prod(x.shape[x.ndim - normalized_ndim :])
         if any(ctx.needs_input_grad):
-            _expect_backward(x.device, x.dtype, min(x.size // columns, _HOST_SLOTS), columns)
+            rows = min(x.size // columns, _HOST_SLOTS)
+            _expect_backward(x.device, x.dtype, rows, columns, weight is not None)
         y, statistics = launch_forward(x, weight, bias, eps, columns)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(x, weight, bias, statistics)

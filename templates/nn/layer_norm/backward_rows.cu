@@ -1,17 +1,13 @@
-// dx of layer_norm.cu as in layer_norm_backward.cu, for rows that threads hold in registers: x and dy are read once.
-// x, dy, dx (rows, columns); weight (columns)<< "" if weighted else ", not read" >>; statistics (rows, 2) as layer_norm.cu writes them.
-// Launch: block / threads rows a block, or a row a cluster of blocks. A thread keeps << chunks >> pack(s) of << width >> elements of each
-// array, aligned, in registers for << resident >> block(s) a multiprocessor. Shared: the states of warps.
-<% include "prelude/math.cuh" %>
+// dx of layer_norm as backward.cu makes it, for rows that threads hold in registers: x and dy are read once.
+// x, dy, dx (rows, columns); weight (columns), or not read; statistics (rows, 2) as forward.cu writes them.
+// Launch: block / threads rows a block, or a row a cluster of blocks. A thread keeps `chunks` packs of `width` elements of
+// each array, aligned, in registers. Shared: the states of warps.
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
-<% from "lib/chunks.cuh" import each_chunk with context %>
-<% from "nn/layer_norm/derivative.cuh" import numbers, derivative with context %>
 <% include "nn/layer_norm/derivative.cuh" %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const elem* x, const elem* dy, const elem* weight,
-    const acc* statistics, elem* dx, << index >> rows, << index >> columns)
+    const T* x, const T* dy, const T* weight, const acc* statistics, T* dx, index rows, index columns)
 {
     const acc scale = acc(1) / acc(columns);
     int phase = 0;
@@ -19,28 +15,40 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     // Beyond the last row its work is done again, and not stored.
     const index row = minimum(own, rows - 1);
     const index at = row * columns;
-    Held xs_held[chunks], gs_held[chunks];
-<% call each_chunk() %>
-xs_held[chunk] = load_pack<width>(x + at + start);
-        gs_held[chunk] = load_pack<width>(dy + at + start);
-<% endcall %>
-    const RowStatistics of(x[row * columns], statistics_of(statistics, row));
-    acc sum[width], product[width];
-    clear(sum), clear(product);
-<% set weight_at = "load_pack<width>(weight + start)" %>
-<% call each_chunk() %>
-<< numbers("xs_held[chunk]", "gs_held[chunk]", "of", weight_at) >>
+    Held xs[chunks], dys[chunks];
 #pragma unroll
-        for (int v = 0; v < width; ++v) sum[v] += g[v], product[v] += g[v] * n[v];
-<% endcall %>
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        xs[chunk] = load_pack<width>(x + at + start);
+        dys[chunk] = load_pack<width>(dy + at + start);
+    }
+    const RowStatistics of(x[row * columns], statistics_of(statistics, row));
+    acc scaled[width], sum[width], product[width];
+    clear(sum), clear(product);
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        if (weighted) unpack(load_pack<width>(weight + start), scaled);
+        const Numbers here(xs[chunk], dys[chunk], of, scaled);
+#pragma unroll
+        for (int v = 0; v < width; ++v) sum[v] += here.g[v], product[v] += here.g[v] * here.n[v];
+    }
     for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
     const RowState total = row_sums({sum[0], product[0]}, phase);
     const acc gradient_mean = total.of[0] * scale, product_mean = total.of[1] * scale;
     row_end();
     if (own >= rows) return;
-<% call each_chunk() %>
-<< numbers("xs_held[chunk]", "gs_held[chunk]", "of", weight_at, again=true) >>
-<< derivative("n[v]", "g[v]", "of", "gradient_mean", "product_mean") >>
-        store_pack(dx + at + start, packed<elem>(made));
-<% endcall %>
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        if (weighted) unpack(load_pack<width>(weight + start), scaled);
+        const Numbers here(xs[chunk], dys[chunk], of, scaled, true);
+        acc made[width];
+#pragma unroll
+        for (int v = 0; v < width; ++v) made[v] = derivative(here.n[v], here.g[v], of, gradient_mean, product_mean);
+        store_pack(dx + at + start, packed<T>(made));
+    }
 }

@@ -1,31 +1,38 @@
-<# With n = (x - mean) * rstd and g = dy * weight:  dx = (g - mean(g) - n * mean(g * n)) * rstd. #>
-<# n, the given cotangents and g of the packs of x and dy; `of`: the row's statistics; of the weight, the pack, or the
-   numbers that it was unpacked to. #>
-<% macro numbers(x, dy, of, weight=none, unpacked="g", again=false) %>
-        acc n[width], given[width], g[width];
-        unpack(<< x >>, n<< ", true" if again >>);
-        unpack(<< dy >>, given<< ", true" if again >>);
-<% if weighted and weight %>
-        unpack(<< weight >>, g);
-<% endif %>
-#pragma unroll
-        for (int v = 0; v < width; ++v) {
-            n[v] = << of >>.normal(n[v]);
-            g[v] = << "%s[v] * given[v]" % unpacked if weighted else "given[v]" >>;
-        }
-<%- endmacro %>
-<% macro derivative(n, g, of, gradient_mean, product_mean) %>
-        acc made[width];
-#pragma unroll
-        for (int v = 0; v < width; ++v)
-            made[v] = << "%s * %s.rstd - (%s * (%s * %s.rstd) + %s * %s.rstd)" % (g, of, n, product_mean, of, gradient_mean, of) if half else "(%s - %s - %s * %s) * %s.rstd" % (g, gradient_mean, n, product_mean, of) >>;
-<%- endmacro %>
-using elem = << elem >>;
+// What derivatives of rows of packs share. With n = (x - mean) * rstd and g = dy * weight:
+// dx = (g - mean(g) - n * mean(g * n)) * rstd.
+using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
-using Held = Pack<elem, << width >>>;
-constexpr int groups = << groups >>, chunks = << chunks >>, threads = << threads >>, width = << width >>, block = << block >>;
+constexpr int block = << block >>, threads = << threads >>, groups = << groups >>;
+constexpr int chunks = << chunks >>, width = << width >>, turn = << turn >>;
+constexpr bool weighted = << weighted | lower >>, narrow = << half | lower >>, exact = << exact | lower >>;
+using Held = Pack<T, width>;
 <# The sums of g and of g * n, of each row of a turn. #>
 <% set sums = 2 * turn %>
 <% include "lib/row_sums.cuh" %>
 <% include "nn/layer_norm/statistics.cuh" %>
+
+// Where the elements of a thread's chunk begin.
+__device__ __forceinline__ index start_of(int chunk) { return (chunk * threads + row_lane()) * width; }
+
+// n, the given cotangents and g of the packs of x and dy. `again`: as unpack has it.
+struct Numbers {
+    acc n[width], given[width], g[width];
+
+    __device__ __forceinline__ Numbers(
+        const Held& x, const Held& dy, const RowStatistics& of, const acc (&weight)[width], bool again = false)
+    {
+        unpack(x, n, again);
+        unpack(dy, given, again);
+#pragma unroll
+        for (int v = 0; v < width; ++v) {
+            n[v] = of.normal(n[v]);
+            g[v] = weighted ? weight[v] * given[v] : given[v];
+        }
+    }
+};
+// dx of an element; of a half type by fewer operations, whose roundings are far below its own.
+__device__ __forceinline__ acc derivative(acc n, acc g, const RowStatistics& of, acc gradient_mean, acc product_mean) {
+    if (narrow) return g * of.rstd - (n * (product_mean * of.rstd) + gradient_mean * of.rstd);
+    return (g - gradient_mean - n * product_mean) * of.rstd;
+}

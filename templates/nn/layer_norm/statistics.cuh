@@ -1,15 +1,15 @@
-// What layer_norm.cu leaves of a row: the mean less the row's first element, which costs no digits where the mean is large
-// beside the spread, and 1 / sqrt(variance + eps).
-struct alignas(2 * sizeof(<< acc >>)) Statistics {
-    << acc >> mean, rstd;
+// What the forward pass leaves of a row: the mean less the row's first element, which costs no digits where the mean is
+// large beside the spread, and 1 / sqrt(variance + eps).
+struct alignas(2 * sizeof(acc)) Statistics {
+    acc mean, rstd;
 };
-__device__ __forceinline__ Statistics statistics_of(const << acc >>* all, long long row) { return ((const Statistics*)all)[row]; }
+__device__ __forceinline__ Statistics statistics_of(const acc* all, long long row) { return ((const Statistics*)all)[row]; }
 // With the first element, what the row's elements are normalized by. Elements less the first are exact where the mean is large;
 // where the first is k standard deviations from the others, normalized numbers are off by k times the type's rounding.
 struct RowStatistics {
-    << acc >> first, rstd, offset;
+    acc first, rstd, offset;
     __device__ __forceinline__ RowStatistics() {}
-    __device__ __forceinline__ RowStatistics(<< elem >> element, Statistics kept)
-        : first(cast< << acc >> >(element)), rstd(kept.rstd), offset(-kept.mean * kept.rstd) {}
-    __device__ __forceinline__ << acc >> normal(<< acc >> element) const { return (element - first) * rstd + offset; }
+    __device__ __forceinline__ RowStatistics(T element, Statistics kept)
+        : first(cast<acc>(element)), rstd(kept.rstd), offset(-kept.mean * kept.rstd) {}
+    __device__ __forceinline__ acc normal(acc element) const { return (element - first) * rstd + offset; }
 };

@@ -1,0 +1,123 @@
+// y as forward.cu makes it, for rows that threads hold in registers: x is read once.
+// x, y (rows, columns); weight, bias (columns), or not read; statistics (rows, 2): those of statistics.cuh, with
+// rstd = 1 / sqrt(variance + eps).
+// Launch: block / threads rows a block, or a row a cluster of blocks. A thread has `chunks` packs of `width` elements, and
+// with `ahead` those of weight and bias, which it reads together with x. Shared: the states of warps.
+<% include "prelude/reduce.cuh" %>
+<% include "prelude/packs.cuh" %>
+<% include "prelude/issue_loads.cuh" %>
+using T = << elem >>;
+using acc = << acc >>;
+using index = << index >>;
+constexpr int threads = << threads >>, chunks = << chunks >>, width = << width >>;
+constexpr bool weighted = << weighted | lower >>, biased = << biased | lower >>;
+constexpr bool narrow = << half | lower >>, exact = << exact | lower >>;
+constexpr bool ahead = << ahead | lower >> && (weighted || biased);
+using Held = Pack<T, width>;
+<% include "nn/layer_norm/statistics.cuh" %>
+<% if half %>
+using RowState = acc;
+__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
+<% include "lib/row.cuh" %>
+<% else %>
+<% set sums = 2 %>
+<% include "lib/row_sums.cuh" %>
+<% endif %>
+
+// Where the elements of a thread's chunk begin.
+__device__ __forceinline__ index start_of(int chunk) { return (chunk * threads + row_lane()) * width; }
+// each(v, value) for the thread's elements of a row, of which v is the place in their pack.
+template <typename Each>
+__device__ __forceinline__ void over_row(const Held (&held)[chunks], index columns, bool again, Each each) {
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        if (!exact && start_of(chunk) >= columns) continue;
+        acc values[width];
+        unpack(held[chunk], values, again);
+#pragma unroll
+        for (int v = 0; v < width; ++v) each(v, values[v]);
+    }
+}
+
+// The mean of a row is a sum of two numbers, so that one that is large beside the spread costs no digits.
+struct RowMoments {
+    acc mean, remainder, variance;
+};
+<% if half %>
+// Of elements less the first, with which the mean begins. They are kept as they lie in memory, in half the registers.
+__device__ __forceinline__ RowMoments moments(const Held (&held)[chunks], acc first, acc scale, index columns, int& phase) {
+    acc sum[width], square[width];
+    clear(sum), clear(square);
+    over_row(held, columns, false, [&](int v, acc value) { sum[v] += value - first; });
+    for (int v = 1; v < width; ++v) sum[0] += sum[v];
+    const acc mean = row_reduce(sum[0], phase) * scale;
+    over_row(held, columns, true, [&](int v, acc value) {
+        const acc apart = value - first;
+        square[v] += (apart - mean) * (apart - mean);
+    });
+    for (int v = 1; v < width; ++v) square[0] += square[v];
+    return {first, mean, row_reduce(square[0], phase) * scale};
+}
+<% else %>
+__device__ __forceinline__ RowMoments moments(const Held (&held)[chunks], acc first, acc scale, index columns, int& phase) {
+    acc sum[width], square[width], offset[width];
+    clear(sum), clear(square), clear(offset);
+    over_row(held, columns, false, [&](int v, acc value) { sum[v] += value - first; });
+    for (int v = 1; v < width; ++v) sum[0] += sum[v];
+    const acc mean = first + row_sums({sum[0], acc(0)}, phase).of[0] * scale;
+    over_row(held, columns, false, [&](int v, acc value) {
+        offset[v] += value - mean, square[v] += (value - mean) * (value - mean);
+    });
+    for (int v = 1; v < width; ++v) offset[0] += offset[v], square[0] += square[v];
+    const RowState total = row_sums({offset[0], square[0]}, phase);
+    const acc remainder = total.of[0] * scale;
+    return {mean, remainder, total.of[1] * scale - remainder * remainder};
+}
+<% endif %>
+
+extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
+    const T* x, const T* weight, const T* bias, T* y, acc* statistics, index rows, index columns, acc eps)
+{
+    const int lane = row_lane();
+    const index row = index(row_team()) * row_groups + row_group();
+    const bool live = row < rows;
+    const T* source = x + (long long)(live ? row : 0) * columns;
+    T* target = y + (long long)(live ? row : 0) * columns;
+    const acc scale = acc(1) / acc(columns);
+    int phase = 0;
+    Held held[chunks], weights[chunks], biases[chunks];
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        held[chunk] = load_pack<width>(source + start);
+        if (ahead && weighted) weights[chunk] = load_pack<width>(weight + start);
+        if (ahead && biased) biases[chunk] = load_pack<width>(bias + start);
+    }
+    if (ahead) issue_loads();
+    const acc first = cast<acc>(source[0]);
+    const RowMoments of = moments(held, first, scale, columns, phase);
+    const acc rstd = acc(1) / sqrt(maximum(of.variance, acc(0)) + eps);
+    row_end();
+    if (!live) return;
+    if (lane == 0) ((Statistics*)statistics)[row] = {narrow ? of.remainder : (of.mean - first) + of.remainder, rstd};
+    const acc above = -of.remainder * rstd;
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        acc values[width], scaled[width], shifted[width];
+        unpack(held[chunk], values);
+        if (!ahead && weighted) weights[chunk] = load_pack<width>(weight + start);
+        if (!ahead && biased) biases[chunk] = load_pack<width>(bias + start);
+        if (weighted) unpack(weights[chunk], scaled);
+        if (biased) unpack(biases[chunk], shifted);
+#pragma unroll
+        for (int v = 0; v < width; ++v) {
+            values[v] = (values[v] - of.mean) * rstd + above;
+            if (weighted) values[v] *= scaled[v];
+            if (biased) values[v] += shifted[v];
+        }
+        store_pack(target + start, packed<T>(values));
+    }
+}

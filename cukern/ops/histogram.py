@@ -69,7 +69,6 @@ def _bound(
         source=dtypes.info(source).cxx,
         edge="" if edge is None else dtypes.info(edge).cxx,
         compute=dtypes.info(dtypes.info(compute).acc).cxx,
-        counter="long long",
     ).function
 
 

@@ -158,19 +158,21 @@ def tile_for(task: Task, device: Device) -> Tile:
 def make_plan(
     program: Program, a: Layout, b: Layout, operands: Sequence[Layout], tile: Tile | None = None
 ) -> Plan | None:
-    """A launch for arrays of these layouts, of one half type; None if the kernel cannot take them.
+    """A launch for arrays of these layouts, of one half type; None if the device or the kernel cannot take them.
 
     Args:
         program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype.
         a: shape (..., m, k).
         b: shape (..., k, n).
         operands: broadcast to the product.
-        tile: the one to use; the quickest by default.
+        tile: the one to use, on any device; by default the quickest, on a GPU with tensor cores.
     """
     task, device = task_of(a, b, operands), a.device
-    if task is None:
+    tile = tile or (
+        tile_for(task, device) if task and device.properties.compute_capability >= (8, 0) else None
+    )
+    if task is None or tile is None:
         return None
-    tile = tile or tile_for(task, device)
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
     made = fresh_layout(device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
     spans = [task.batches * abs(f.batch) + max(task.m, task.n, task.k) * f.row for f in (task.a, task.b)]

@@ -12,13 +12,18 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..array.creation import empty
+from ..array.layout import Layout
 from ..device import Device
 from ..elementwise.axes import require_arrays
+from ..elementwise.graph import Expr, input_node
+from ..elementwise.program import Program, program
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
 from ..kernel.arguments import address
+from ..kernel.plan import Plan, remember
 from ..kernel.sizes import divide_up, index_type
 from ..kernel.strides import broadcast_steps, collapse
+from ..linear.fused import make_plan as fused_product
 from ..reduction.rows import sum_to_shape
 from .fused import common_dtype, strided
 
@@ -184,8 +189,35 @@ def _variables(
     )
 
 
+@cache
+def _epilogue(dtype: dtypes.DType) -> Program:
+    """The larger of product and bias together and 0."""
+    acc = dtypes.info(dtype).acc
+    product, bias = Expr(input_node(0, acc)), Expr(input_node(1, dtype))
+    made: Expr = ops.relu(ops.add(product, bias)).astype(dtype)
+    return program("matmul_add_relu", (made.node,), (acc, dtype))
+
+
+_on_tensor_cores: dict[tuple[Layout, Layout, Layout], Plan | None] = {}
+
+
+def _tensor_core_plan(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...]) -> Plan | None:
+    """The launch on tensor cores, for half types on a GPU that has them; None if it does not take these arrays."""
+    if lhs.device.style == "serial" or not dtypes.info(lhs.dtype).narrow:
+        return None
+    key = (lhs._layout or lhs._planned(), rhs._layout or rhs._planned(), bias._layout or bias._planned())
+    if key not in _on_tensor_cores:
+        fits = shape[:-2] == np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
+        made = fused_product(_epilogue(lhs.dtype), *key[:2], key[2:]) if fits else None
+        return remember(_on_tensor_cores, key, made)
+    return _on_tensor_cores[key]
+
+
 def launch(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...], tile: Tile | None = None) -> Array:
     """The output (..., rows, columns) of ``shape``, to which ``bias`` and the product broadcast."""
+    plan = _tensor_core_plan(lhs, rhs, bias, shape) if tile is None else None
+    if plan is not None:
+        return plan(lhs, rhs, bias)
     output = empty(shape, lhs.dtype, lhs.device)
     if not output.size:
         return output

@@ -102,7 +102,9 @@ class Gpu:
         return INDEX + 1
 
     def properties(self, index: int) -> Properties:
-        return Properties("no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132, 8, (9, 0))
+        return Properties(
+            "no GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132, 8, (9, 0)
+        )
 
     def compile(self, index: int, unit: Unit) -> _Function:
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))

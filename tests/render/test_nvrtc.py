@@ -18,6 +18,8 @@ from cukern.device.interface import CompilerFailure
 from cukern.elementwise.function import Elementwise
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
+from cukern.linear import fused
+from cukern.nn.matmul_add_relu import _epilogue
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
@@ -307,6 +309,11 @@ def _product(dtype: Any) -> None:
     """A batch that takes two steps."""
     a, b = (x.transpose(0, 2, 1, 3) for x in _zeros(dtype, (2, 3, 4, 5), (2, 5, 4, 3)))
     ck.matmul(a, b)
+    if dtypes.info(dtype).narrow:
+        c, d, bias = _zeros(dtype, (300, 64), (64, 264), (264,))
+        for left in (c, ck.zeros((64, 300), dtype).T):
+            for tile in (fused.TILES[0], fused.TILES[-1]):
+                fused.make_plan(_epilogue(c.dtype), left._planned(), d._planned(), [bias._planned()], tile)
 
 
 def _clip(dtype: Any) -> None:

@@ -19,7 +19,7 @@ from cukern.elementwise.function import Elementwise
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.linear import fused
-from cukern.nn.matmul_add_relu import _epilogue
+from cukern.nn.matmul_add_relu import HOST_TILE, _epilogue, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
@@ -233,6 +233,7 @@ def _matmul_add_relu(dtype: Any) -> None:
     ):
         a, b, c = _zeros(dtype, lhs, rhs, bias)
         _derivatives(ck.nn.matmul_add_relu, a, b, c)
+        launch(a, b, c, (*np.broadcast_shapes(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1]), HOST_TILE)
         ck.nn.matmul_add_relu(a, ck.swapaxes(ck.zeros(rhs[:-2] + rhs[:-3:-1], dtype), -1, -2), c)
 
 
@@ -285,6 +286,9 @@ def _pool2d_as_it_is(dtype: Any) -> None:
         _derivatives(lambda x, given=options: ck.nn.max_pool2d(x, 3, **given), x)
     _derivatives(lambda x: ck.nn.avg_pool2d(x, (2, 3), padding=1, count_include_pad=False), x)
     _derivatives(lambda x: ck.nn.max_pool2d(x, (2, 3), dilation=(1, 2)), x)
+    (x,) = _zeros(dtype, (2, 40, 40))  # windows too large for a tile
+    for pool in (ck.nn.avg_pool2d, ck.nn.max_pool2d):
+        _derivatives(lambda x, pool=pool: pool(x, 20), x)
 
 
 def _optimizers(dtype: Any) -> None:
@@ -392,8 +396,9 @@ def test_a_users_own_functions_compile(gpu: Gpu, dtype: str) -> None:
 def test_every_template_is_compiled() -> None:
     """The cases above compile; here they show by rendering that they leave out no template."""
     with gpu_without_one(compiles=False) as gpu:
-        for launch in (*EVERY, *FLOATING):
-            launch(ck.float32)
+        for launched in (*EVERY, *FLOATING):
+            launched(ck.float32)
+        _product(ck.bfloat16)
     names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}
     missing = names - gpu.templates
     assert not missing, f"add a function that launches {missing}, and name it in EVERY or FLOATING"

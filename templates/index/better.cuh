@@ -1,3 +1,4 @@
+// Which of two values of one place stays.
 using acc = << acc >>;
 
 // Whether a value takes the place of the << mode >> before it: of equal ones the first stays, and the first NaN.

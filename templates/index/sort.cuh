@@ -19,8 +19,10 @@ struct Elements {
     Place* places;
 
     __device__ __forceinline__ Elements operator+(long long n) const { return {keys + n, indexed ? places + n : places}; }
-    __device__ __forceinline__ Element operator[](I i) const { return {keys[i], indexed ? places[i] : I(0)}; }
-    __device__ __forceinline__ void put(I i, Element element) const {
+    template <typename N>
+    __device__ __forceinline__ Element operator[](N i) const { return {keys[i], indexed ? places[i] : I(0)}; }
+    template <typename N>
+    __device__ __forceinline__ void put(N i, Element element) const {
         keys[i] = element.key;
         if constexpr (indexed) places[i] = element.place;
     }

@@ -39,6 +39,6 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const int end = maximum(0, minimum(2 * run, size - start));
         merge(shared + start, minimum(run, end), end, own - start);
     }
-    const Target to = Target{keys<< ", places" if indexed >>} + base;
-    for (int i = lane; i < size; i += lanes) to.put(i, shared[i]);
+    const Target to{keys<< ", places" if indexed >>};
+    for (int i = lane; i < size; i += lanes) to.put(base + i, shared[i]);
 }

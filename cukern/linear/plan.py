@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -296,10 +297,9 @@ def _by_pointers(a: Layout, b: Layout, out: Layout) -> Call:
     device, axes = out.device, _batch(a, b, out)
     count, size = math.prod(axes.shape), out.dtype.itemsize
     bound = _POINTERS.bind(device, axes=len(axes.shape))
-    steps = [size * step for one in axes.steps for step in one]
-    write = bound.function.prepare(
-        (divide_up(count, 128), 1, 1), bound.block, 0, (*axes.shape, *steps, count)
-    )
+    numbers = [size * step for one in axes.steps for step in one] + list(axes.shape)
+    tail = (struct.pack(f"{len(numbers)}q", *numbers), count)
+    write = bound.function.prepare((divide_up(count, 128), 1, 1), bound.block, 0, tail)
     table = fresh_layout(device, dtypes.uint64, (3 * count,))
     multiply = cublas.prepare_pointers(device.xp, a, b, out, count)
 

@@ -69,11 +69,11 @@ def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) ->
         unit=axes[-1].step == 1,
         name=f"remap_{beyond}_{bits.name}_{spread.block}",
     )
-    numbers = shape[:-1] + [axis[k] for k in (1, 2, 3) for axis in axes]
+    numbers = [number for numbers in zip(*axes, strict=True) for number in numbers]
     layout = struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
     groups, pieces = spread.block // spread.lanes, -(-columns // spread.piece)
     grid = (-(-rows // (groups * spread.rows_piece)), pieces, 1) if outer else (-(-pieces // groups), 1, 1)
-    tail = (layout, rows, spread.rows_piece, columns, spread.piece)
+    tail = (layout, rows, spread.rows_piece, spread.piece)
     return Plan(device, (), bound.function.prepare(grid, (spread.block, 1, 1), 0, tail))
 
 
@@ -108,7 +108,7 @@ def remap(
         if plan is None:
             axes = _collapsed(data, shape, before, beyond)
             plan = remember(_plans, key, _make_plan(device, data, axes, beyond))
-        values = [_as_bits(value, data.dtype) for value in ends] if beyond == "constant" else []
+        values = [_as_bits(value, data.dtype) for value in ends] if beyond == "constant" else (0, 0)
         operand = device.backend.operand
         assert plan.launch is not None
         plan.launch(operand(data), operand(made), *values)

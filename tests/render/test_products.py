@@ -93,7 +93,8 @@ def test_the_table_of_addresses(shape: tuple[int, ...]) -> None:
     with ck.device("host"):
         table = ck.zeros(3 * count, dtype=ck.uint64)
         bound = products._POINTERS.bind(axes=len(shape))
-        bound((table, *map(int, bases), *shape, *map(int, steps.ravel()), count), 1)
+        batch = np.array([*steps.ravel(), *shape], np.int64).tobytes()
+        bound((table, *map(int, bases), batch, count), 1)
     want = [
         int(base) + int(np.dot(place, step))
         for base, step in zip(bases, steps, strict=True)

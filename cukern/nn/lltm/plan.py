@@ -19,6 +19,11 @@ from .small import Small, fits
 
 FORWARD = Kernel("nn/lltm/forward.cu", name="lltm_forward")
 BACKWARD = Kernel("nn/lltm/backward.cu", name="lltm_backward")
+#: The same for elements that are moved together.
+_PACKED = {
+    FORWARD: Kernel("nn/lltm/forward_packs.cu", name="lltm_forward"),
+    BACKWARD: Kernel("nn/lltm/backward_packs.cu", name="lltm_backward"),
+}
 #: Elements that a thread of a GPU moves together, and the most threads per block: 16 bytes from each of seven arrays
 #: are enough bytes in flight at half occupancy, which is what the registers allow.
 PACK, BLOCK = 4, 256
@@ -70,7 +75,7 @@ def prepared(
     """
     if 0 in shape.grid:
         return None
-    bound = kernel.bind(
+    bound = (_PACKED[kernel] if shape.pack > 1 else kernel).bind(
         device,
         elem=elem,
         product=dtypes.info(product_dtype(elem)).cxx,

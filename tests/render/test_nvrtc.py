@@ -18,6 +18,8 @@ from cukern.device.interface import CompilerFailure
 from cukern.elementwise.function import Elementwise
 from cukern.index import search
 from cukern.index.scan import recurrence
+from cukern.nn.matmul_add_relu import HOST_TILE
+from cukern.nn.matmul_add_relu import launch as matmul_launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
@@ -212,6 +214,7 @@ def _at(dtype: Any) -> None:
 
 
 def _matmul_add_relu(dtype: Any) -> None:
+    """Tiles that are staged, by axes and layouts; and those that are not."""
     for lhs, rhs, bias in (
         ((5, 7), (7, 6), (6,)),
         ((3, 1, 5, 7), (2, 7, 6), ()),
@@ -220,6 +223,7 @@ def _matmul_add_relu(dtype: Any) -> None:
         a, b, c = _zeros(dtype, lhs, rhs, bias)
         _derivatives(ck.nn.matmul_add_relu, a, b, c)
         ck.nn.matmul_add_relu(a, ck.swapaxes(ck.zeros(rhs[:-2] + rhs[:-3:-1], dtype), -1, -2), c)
+    matmul_launch(*_zeros(dtype, (5, 7), (7, 6), (5, 6)), (5, 6), HOST_TILE)
 
 
 def _layer_norm(dtype: Any) -> None:
@@ -256,12 +260,14 @@ def _lltm(dtype: Any) -> None:
 
 
 def _pool2d(dtype: Any) -> None:
-    """Tiles of one row, as for so small an array, and those of several."""
+    """Tiles of one row, as for so small an array, and those of several; windows taken one by one."""
     _pool2d_as_it_is(dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool_launch, "_BUSY", 0)
         pool_launch._plan.cache_clear()
         _pool2d_as_it_is(dtype)
+    for pool in (ck.nn.avg_pool2d, ck.nn.max_pool2d):
+        _derivatives(lambda x, pool=pool: pool(x, (9, 8), stride=17), *_zeros(dtype, (2, 3, 9, 8)))
 
 
 def _pool2d_as_it_is(dtype: Any) -> None:

@@ -226,6 +226,7 @@ def _at(dtype: Any) -> None:
 
 
 def _matmul_add_relu(dtype: Any) -> None:
+    """Tiles that are staged, by axes and layouts; and those that are not."""
     for lhs, rhs, bias in (
         ((5, 7), (7, 6), (6,)),
         ((3, 1, 5, 7), (2, 7, 6), ()),
@@ -271,12 +272,14 @@ def _lltm(dtype: Any) -> None:
 
 
 def _pool2d(dtype: Any) -> None:
-    """Tiles of one row, as for so small an array, and those of several."""
+    """Tiles of one row, as for so small an array, and those of several; windows taken one by one."""
     _pool2d_as_it_is(dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool_launch, "_BUSY", 0)
         pool_launch._plan.cache_clear()
         _pool2d_as_it_is(dtype)
+    for pool in (ck.nn.avg_pool2d, ck.nn.max_pool2d):
+        _derivatives(lambda x, pool=pool: pool(x, (9, 8), stride=17), *_zeros(dtype, (2, 3, 9, 8)))
 
 
 def _pool2d_as_it_is(dtype: Any) -> None:

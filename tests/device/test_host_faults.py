@@ -221,7 +221,7 @@ def test_a_cxx_that_is_no_compiler(monkeypatch):
 @pytest.mark.parametrize("chosen", ['g++ "', " "])
 def test_a_cxx_that_is_no_command(monkeypatch, chosen):
     monkeypatch.setenv("CXX", chosen)
-    with pytest.raises(DeviceError, match="CXX is .* no compiler that runs here"):
+    with pytest.raises(DeviceError, match="CXX is .* not a compiler that runs here"):
         host_compiler.compiler()
 
 

@@ -214,7 +214,7 @@ def test_no_compiler_names_both_ways_to_get_one(monkeypatch, tmp_path):
 
 def test_a_cxx_that_is_no_compiler(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O2")
-    with pytest.raises(DeviceError, match="CXX is 'no-such-compiler -O2', which is no compiler"):
+    with pytest.raises(DeviceError, match="CXX is 'no-such-compiler -O2', which is not a compiler"):
         host_compiler.compiler()
 
 

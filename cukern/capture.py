@@ -195,8 +195,8 @@ class _Graph:
                 if "captur" not in str(error):
                     raise
                 raise CaptureError(
-                    f"capture: {_name(step)} does what a graph cannot hold, such as reading a value on the host "
-                    f"or making an array of host data ({error})"
+                    f"capture: {_name(step)} does something that a graph cannot record, such as reading "
+                    f"a value on the host or making an array of host data ({error})"
                 ) from error
             finally:
                 capture_hooks.begin(None)
@@ -205,7 +205,7 @@ class _Graph:
                 except self._cuda.runtime.CUDARuntimeError:
                     graph = None  # the step has ended the recording
         if graph is None:
-            raise CaptureError(f"capture: {_name(step)} does what a graph cannot hold")
+            raise CaptureError(f"capture: {_name(step)} does something that a graph cannot record")
         return result, graph
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:

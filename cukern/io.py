@@ -171,7 +171,7 @@ def _read_npy(file: Any, size: int, whole: bool) -> npt.NDArray[Any]:
     try:
         shape, in_columns, dtype = read(file)
     except (SyntaxError, TypeError, KeyError, MemoryError, RecursionError, tokenize.TokenError) as error:
-        raise ValueError(f"the header is no description of an array ({error})") from None
+        raise ValueError(f"the header does not describe an array ({error})") from None
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are pickled and not read")
     if any(type(n) is not int or n < 0 for n in shape):
@@ -291,7 +291,7 @@ def _header(file: bytes) -> tuple[dict[str, Any], int]:
 
     header = json.loads(file[8 : 8 + size].decode(), object_pairs_hook=_once, parse_constant=refuse)
     if not isinstance(header, dict):
-        raise ValueError("the header is no object")
+        raise ValueError("the header is not a JSON object")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise ValueError("__metadata__: expected texts by name")
@@ -312,7 +312,7 @@ def _place(field: str, entry: Any) -> tuple[int, int]:
         raise ValueError(f"{field!r}: expected dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _SAFETENSORS:
-        raise ValueError(f"{field!r}: dtype: {dtype!r} is none")
+        raise ValueError(f"{field!r}: dtype: {dtype!r} is unknown")
     for key, numbers in (("shape", shape), ("data_offsets", offsets)):
         if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
             raise ValueError(f"{field!r}: {key}: expected integers that are at least 0, got {numbers!r:.60}")

@@ -341,7 +341,7 @@ class Generator(Distributions):
             found = namespace.searchsorted(total, drawn, side="right")
             return namespace.minimum(found, p.shape[0] - 1)
         if count > int(namespace.sum(p > 0).item()):
-            raise ValueError("choice: p: fewer parts of a probability above 0 than are to be drawn")
+            raise ValueError("choice: p: fewer slices of positive probability than draws")
         keys = namespace.log(p) + self.gumbel(size=p.shape, dtype="float64")
         return namespace.argsort(keys, descending=True)[:count]
 

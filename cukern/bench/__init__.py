@@ -1,1 +1,1 @@
-"""How fast cukern is on this machine, beside the libraries that are installed: ``python -m cukern bench``."""
+"""Measure cukern's speed on this machine and compare it with installed libraries: ``python -m cukern bench``."""

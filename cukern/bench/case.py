@@ -1,4 +1,4 @@
-"""What a benchmark case is: one line of data, the same expression for every library."""
+"""Benchmark cases: each is one line of data, with one expression for all libraries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "int64": 8, "bool": 1}
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of a case: its name, its shape, and what it is filled with.
+    """An argument of a case: its name, its shape and its values.
 
     Attributes:
-        below: random integers under this many; 0 for random numbers of the case's dtype.
-        logical: random truth values.
-        single: of float32 in a case of any dtype.
+        below: the bound of random integers; 0 for random numbers of the case's dtype.
+        logical: whether it has random bools.
+        single: whether it is float32 in a case of any dtype.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Input:
     single: bool = False
 
     def dtype(self, of_case: str) -> str:
-        """The name of its dtype in a case of the dtype ``of_case``."""
+        """The name of its dtype in a case of dtype ``of_case``."""
         if self.below or self.logical:
             return "int64" if self.below else "bool"
         return "float32" if self.single else of_case
@@ -41,24 +41,24 @@ class Input:
 
 @dataclass(frozen=True)
 class Case:
-    """A piece of work to be timed.
+    """A computation to time.
 
     Attributes:
-        family, name: where it stands in the table.
+        family, name: its name in the table.
         inputs: its arguments, such as ``"x:n,m i:k<n mask:n?"``: shapes by the names of sizes, ``<`` for
-            integers under a bound, ``?`` for truth values, ``!`` for float32 in any case.
+            integers below a bound, ``?`` for bools, ``!`` for float32 in any case.
         run: the expression. ``np`` is the library's namespace, ``ck`` cukern's.
-        traffic: bytes that must move, each once, by the bytes of each input and the sizes, such as ``"2 * x + w"``.
+        traffic: the least bytes to move, from the bytes of each input and the sizes, such as ``"2 * x + w"``.
         sizes: the sizes on a GPU and on the host, such as ``"n=2**28 | n=2**22"``.
-        torch, numpy: the expression for PyTorch and for NumPy and CuPy where it is another; ``None``
-            where they have none.
-        grad: the inputs whose gradient is timed in place of the value, by names.
-        goal: the least share of the copy's bandwidth, or of the library's bare product.
-        flops: operations of a product, by the sizes.
-        bare: the expression of the library's bare product that ``flops`` are compared with.
-        same: what is compared in place of the result, by ``out`` and the inputs, where results may differ.
-        dtypes: the dtypes that it is run in.
-        kind: what is measured: seconds on the device, the host's seconds a call, or bytes of device memory.
+        torch, numpy: the expression for PyTorch, and for NumPy and CuPy, if it differs; ``None`` if they have
+            none.
+        grad: names of the inputs whose gradient is timed instead of the value.
+        goal: the lowest acceptable share of the copy's bandwidth, or of the library's bare product.
+        flops: operations of a product, from the sizes.
+        bare: the expression of the library's bare product, with whose rate ``flops`` are compared.
+        same: the expression to compare instead of the result, of ``out`` and the inputs, if results may differ.
+        dtypes: the dtypes in which it is run.
+        kind: the measured quantity: seconds on the device, the host's seconds per call, or bytes of device memory.
     """
 
     family: str
@@ -97,7 +97,7 @@ class Case:
         return made
 
     def nbytes(self, device: str, dtype: str) -> float:
-        """The bytes that must move."""
+        """The least bytes to move."""
         names = {one.name: one.nbytes(dtype) for one in self.arguments(device)}
         return float(eval(self.traffic or "0", dict(_NO_NAMES), {**self.sizes_on(device), **names}))
 
@@ -106,7 +106,7 @@ class Case:
         return float(eval(self.flops or "0", dict(_NO_NAMES), self.sizes_on(device)))
 
     def expression(self, library: str) -> str | None:
-        """What a library evaluates; None where it has nothing for the case."""
+        """The expression for a library; None if it has none."""
         own = self.torch if library == "torch" else self.numpy if library in ("numpy", "cupy") else ""
         return self.run if own == "" else own
 

@@ -1,4 +1,4 @@
-"""The cases: one line of work each, and the share of the copy's bandwidth that it should reach."""
+"""The cases, one line each, with the share of the copy's bandwidth that each should reach."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SCANS = [
 
 
 def _softmax(columns: int) -> list[Case]:
-    """The row functions at one length of rows."""
+    """The cases of softmax and related functions for one length of rows."""
     of = partial(Case, "softmax", sizes=f"n=8192 m={columns} | n=512 m={columns}")
     forward = 0.9 if columns >= 4096 else 0.75
     numpy = "np.exp(x - np.max(x, axis=1, keepdims=True))"

@@ -1,4 +1,4 @@
-"""The libraries that are measured, each by the same few words: arrays taken, an expression, a distance."""
+"""The measured libraries, with one interface: convert arrays, evaluate an expression, compare results."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ Call = Callable[..., Any]
 
 
 class Library(Protocol):
-    """A library under measurement, on one device."""
+    """A measured library on one device."""
 
     name: str
     version: str
 
     def take(self, data: Any, dtype: str) -> Any:
-        """The numbers of an ndarray of the device as this library's array of a dtype."""
+        """Convert an ndarray of the device to this library's array of a dtype."""
 
     def prepare(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
-        """A call that does the work of the expression ``text`` on arrays and returns the result.
+        """A function that evaluates the expression ``text`` on arrays.
 
         Args:
-            seed: what makes an ndarray of random numbers of a shape: the cotangent's.
+            seed: makes an ndarray of random numbers for the cotangent of a shape.
         """
 
     def peak(self, call: Call) -> int:
-        """Bytes of device memory that a call holds at most, beyond what was held before."""
+        """The peak of device memory during a call, in bytes above the memory in use before."""
 
 
 class Reference(Library, Protocol):
-    """A library that can say how far from float64 cukern's results are."""
+    """A library that can compare cukern's results with float64."""
 
     def widen(self, arrays: Arrays) -> Arrays:
-        """The arrays in float64, those of integers and truth values as they are."""
+        """The arrays in float64; arrays of integers and bools are returned unchanged."""
 
     def distance(self, ours: Any, exact: Any, case: Case, arrays: Arrays) -> float:
-        """The norm of the difference between cukern's array and this library's, over that of the latter.
+        """The norm of the difference between cukern's array and this library's, divided by the norm of the latter.
 
         Args:
             arrays: the case's arguments as this library's arrays.
@@ -54,13 +54,13 @@ class Reference(Library, Protocol):
 
 
 def _compared(case: Case, arrays: Arrays, out: Any, arange: Call) -> Any:
-    """What the case compares in place of ``out``."""
+    """The value that the case compares instead of ``out``."""
     names = {"rows": lambda x: arange(x.shape[0]), "columns": lambda x: arange(x.shape[1])}
     return evaluated(case.same, {**names, **arrays, "out": out})()
 
 
 def libraries(device: ck.Device) -> list[Library]:
-    """cukern first, and what it is compared with: PyTorch and CuPy on a GPU, NumPy on the host."""
+    """cukern, followed by the libraries to compare: PyTorch and CuPy on a GPU, NumPy on the host."""
     found: list[Library] = [Cukern(device)]
     if not device.addressable and importlib.util.find_spec("torch"):
         found.append(PyTorch())
@@ -72,7 +72,7 @@ def _scope(case: Case, device: str, arrays: Arrays, **names: Any) -> dict[str, A
 
 
 def evaluated(text: str, scope: Mapping[str, Any]) -> Call:
-    """A call that evaluates an expression."""
+    """A function that evaluates an expression."""
     made: Call = eval(f"lambda: {text}", dict(scope))
     return made
 
@@ -107,7 +107,7 @@ class Cukern:
 
     def peak(self, call: Call) -> int:
         """See :class:`Library`."""
-        call()  # what is kept from the first call on is no part of a step
+        call()  # memory that the first call keeps is not part of a step's peak
         held = _Held(self.device.xp.cuda)
         with held.hook:
             call()
@@ -134,7 +134,7 @@ class _Held:
 
 
 def _recorded(value: Call, sources: Sequence[Any]) -> Call:
-    """A call on arrays that a tape tracks; the tape forgets it at once."""
+    """A call on arrays that a tape tracks; the tape drops its records afterwards."""
 
     def call() -> Any:
         with ck.Tape() as tape:
@@ -144,7 +144,7 @@ def _recorded(value: Call, sources: Sequence[Any]) -> Call:
     return call
 
 
-#: Tracked calls on one tape, so that the tape itself weighs little.
+#: Tracked calls per tape, which amortise the cost of the tape itself.
 TRACKED = 100
 
 
@@ -218,7 +218,7 @@ class NumPyLike:
         return evaluated(text, _scope(case, self.kind, arrays, np=self.xp))
 
     def peak(self, call: Call) -> int:
-        """See :class:`Library`: no case measures it here."""
+        """See :class:`Library`: no case measures it for these libraries."""
         raise NotImplementedError("the memory of NumPy and CuPy is not measured")
 
     def widen(self, arrays: Arrays) -> Arrays:

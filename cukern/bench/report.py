@@ -1,4 +1,4 @@
-"""What a measurement says: a table in the terminal, Markdown, JSON and a picture."""
+"""Reports of a measurement: a table in the terminal, Markdown, JSON and a picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEAD = ("family", "case", "dtype", "time", "rate", "of a copy", "goal", "others
 
 
 def row(result: Result) -> tuple[str, ...]:
-    """A result as the cells of its line."""
+    """The cells of a result's line."""
     if result.failure:
         return (
             result.family,
@@ -68,12 +68,12 @@ def _amount(result: Result, amount: float) -> str:
 
 
 def line(result: Result) -> str:
-    """A result as a line of the terminal."""
+    """A result's line in the terminal."""
     return aligned(row(result))
 
 
 def aligned(cells: tuple[str, ...]) -> str:
-    """The cells of a line below those of the others."""
+    """The cells of a line, padded to the table's columns."""
     family, name, dtype, time, rate, share, goal, others, error = cells
     return (
         f"{family:11} {name:28} {dtype:9} {time:>11} {rate:>14} {share:>10} {goal:>5}  {error:>8}  {others}"
@@ -81,7 +81,7 @@ def aligned(cells: tuple[str, ...]) -> str:
 
 
 def machine(bench: Bench) -> dict[str, Any]:
-    """What was measured with: device, driver, versions, date."""
+    """The conditions of the measurement: device, driver, versions, date."""
     about = {
         "device": bench.device.properties.name,
         "copy GB/s": round(bench.copy),
@@ -108,12 +108,12 @@ def _driver() -> str:
 
 
 def _version(number: int) -> str:
-    """A version of CUDA as people write it: 13020 is 13.2."""
+    """CUDA's version number as text: 13020 is 13.2."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def markdown(bench: Bench, results: Sequence[Result]) -> str:
-    """The results as a Markdown table under a head that names machine and versions."""
+    """The results as a Markdown table, with a heading that names machine and versions."""
     about = ", ".join(f"{name} {value}" for name, value in machine(bench).items())
     lines = [
         "# Speed",
@@ -133,7 +133,7 @@ def markdown(bench: Bench, results: Sequence[Result]) -> str:
 
 
 def save(folder: Path, bench: Bench, results: Sequence[Result]) -> list[Path]:
-    """Write ``bench.md``, ``bench.json`` and, where matplotlib is installed, ``bench.png``; the paths written."""
+    """Write ``bench.md``, ``bench.json`` and, with matplotlib, ``bench.png``; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     table, numbers, picture = (folder / f"bench.{kind}" for kind in ("md", "json", "png"))
     table.write_text(markdown(bench, results))
@@ -143,7 +143,7 @@ def save(folder: Path, bench: Bench, results: Sequence[Result]) -> list[Path]:
 
 
 def _draw(path: Path, bench: Bench, results: Sequence[Result]) -> bool:
-    """Bars of the share of the copy beside those of the first other library; False without matplotlib."""
+    """Draw the shares of cukern and of the first other library as bars; return False without matplotlib."""
     shown = [one for one in results if one.share is not None and one.family != "product" and not one.failure]
     if not shown:
         return False
@@ -184,7 +184,7 @@ def _draw(path: Path, bench: Bench, results: Sequence[Result]) -> bool:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """How many goals are met, how many results are wrong, and where another library is quicker."""
+    """The goals that are met, the results that are wrong, and the cases in which another library is faster."""
     goals = [one for one in results if one.goal is not None and one.share is not None]
     met = sum(one.share >= one.goal for one in goals if one.share is not None and one.goal is not None)
     wrong = [f"{one.name} {one.dtype}" for one in results if not one.right]
@@ -201,7 +201,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def measured(device: ck.Device, families: Sequence[str], folder: Path | None) -> int:
-    """Measure, print a line for each case as it is done, and save; the exit status."""
+    """Measure, print a line for each case, save the results, and return the exit status."""
     from .run import run
 
     print(aligned(_HEAD))

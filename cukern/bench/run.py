@@ -1,4 +1,4 @@
-"""The measurement: cases prepared for each library, checked against float64, timed by turns."""
+"""The measurement: prepare cases for each library, check them against float64, and time them alternately."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .cases import CASES
 from .libraries import TRACKED, Arrays, Call, Library, NumPyLike, PyTorch, libraries
 from .timing import DeviceClock, HostClock, host_seconds, median_seconds
 
-#: Relative distance from float64 that a result may have, by the norm.
+#: The largest relative distance of a result from float64, in the norm.
 TOLERANCE = {"float32": 2e-5, "bfloat16": 1e-2}
-#: Bytes of memory that calls rotate through where their own is less: several times any cache.
+#: The least bytes of memory through which calls rotate, several times the size of any cache.
 _ROTATED = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured of a case in a dtype.
+    """The measurements of a case in a dtype.
 
     Attributes:
-        measured: for each library that has the case, the median of the seconds; of memory, the bytes.
-        rate: of the traffic, in GB/s; of a product, in TFLOP/s; 0 for calls.
-        share: of the copy's bandwidth, or of the library's bare product's rate; None for calls.
-        error: the distance of cukern's result from that in float64; None where nothing was compared.
+        measured: for each library with the case, the median of the seconds, or the bytes of memory.
+        rate: the traffic in GB/s, or a product's TFLOP/s; 0 for calls.
+        share: the rate divided by the copy's bandwidth or the bare product's rate; None for calls.
+        error: the distance of cukern's result from that in float64; None if nothing was compared.
     """
 
     family: str
@@ -63,7 +63,7 @@ class Bench:
         self.copy = self._copy_rate()
 
     def _copy_rate(self) -> float:
-        """GB/s of a large copy within the device, read and written bytes counted."""
+        """GB/s of a large copy within the device, counting read and written bytes."""
         xp: Any = self.device.xp
         n = 2**24 if self.device.addressable else 2**29
         source, target = xp.ones(n, "float32"), xp.zeros(n, "float32")
@@ -71,7 +71,7 @@ class Bench:
         return 2 * float(source.nbytes) / seconds / 1e9
 
     def random(self, one: Input, seed: int) -> Any:
-        """An ndarray of the device for an argument."""
+        """A random ndarray of the device for an argument."""
         xp: Any = self.device.xp
         rng = xp.random.default_rng(seed)
         if one.below:
@@ -81,14 +81,14 @@ class Bench:
         return rng.standard_normal(one.shape, dtype="float32")
 
     def dtypes(self, case: Case) -> list[str]:
-        """The dtypes that a case is run in here: NumPy has no quick half types to compare with."""
+        """The dtypes in which a case is run on this device: NumPy lacks fast half types to compare with."""
         every = case.dtypes.split()
         if self.device.addressable and case.kind == "memory":
             return []
         return every if not self.device.addressable else [one for one in every if one == "float32"]
 
     def goal(self, case: Case) -> float | None:
-        """The goal of a case, which is one for GPUs alone."""
+        """The goal of a case; goals apply only to GPUs."""
         return case.goal if not self.device.addressable else None
 
     def measure(self, case: Case, dtype: str) -> Result:
@@ -113,7 +113,7 @@ class Bench:
         return Result(case.family, case.name, dtype, measured, rate, share, self.goal(case), error)
 
     def _taken(self, case: Case, sides: Mapping[str, Sequence[Call]]) -> list[float]:
-        """The seconds, or the bytes, of each side."""
+        """The seconds, or the bytes, of each library."""
         if case.kind == "memory":
             return [float(one.peak(sides[one.name][0])) for one in self.libraries if one.name in sides]
         if case.kind == "call":
@@ -130,7 +130,7 @@ class Bench:
         return library.prepare(text, case, self._arrays(library, case, dtype, data), self._cotangent)
 
     def _cotangent(self, shape: tuple[int, ...]) -> Any:
-        """Random eighths, which every dtype holds."""
+        """Random multiples of 1/8, which every dtype holds exactly."""
         xp: Any = self.device.xp
         return xp.asarray(xp.round(8 * self.random(Input("cotangent", shape), 99)) / 8, "float32")
 
@@ -149,7 +149,7 @@ class Bench:
         return operations / seconds / 1e12, theirs / seconds
 
     def _error(self, case: Case, dtype: str, data: Arrays, ours: Call) -> float | None:
-        """How far cukern's result is from a float64 evaluation by the first other library that has the case."""
+        """The distance of cukern's result from a float64 evaluation by the first other library with the case."""
         for library in self.references:
             text = case.expression(library.name)
             if text is None:
@@ -171,7 +171,7 @@ def _pairs(ours: Any, exact: Any) -> list[tuple[Any, Any]]:
 def run(
     device: ck.Device, families: Sequence[str], report: Callable[[Result], None]
 ) -> tuple[Bench, list[Result]]:
-    """Measure the cases of some families, all when none is named; each is reported as soon as it is there."""
+    """Measure the cases of some families, by default all; report each as soon as it is measured."""
     bench = Bench(device)
     results = []
     for case in CASES:
@@ -180,7 +180,7 @@ def run(
         for dtype in bench.dtypes(case):
             try:
                 result = bench.measure(case, dtype)
-            except Exception as error:  # a case that fails is a line of the table, not its end
+            except Exception as error:  # a failed case becomes a line of the table
                 text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
                 result = Result(case.family, case.name, dtype, {}, 0.0, None, bench.goal(case), None, text)
             report(result)

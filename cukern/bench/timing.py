@@ -1,4 +1,4 @@
-"""Clocks: events around some calls on a GPU, with the host kept ahead of it; the host's own clock elsewhere."""
+"""Clocks: events around calls on a GPU, with the host ahead of it, or the host's own clock."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import cukern as ck
 
 Call = Callable[[], Any]
-#: Calls in a batch, seconds of a measurement, and batches of it at most.
+#: Calls per batch, seconds per measurement, and the most batches of a measurement.
 BATCH, SECONDS, BATCHES = 10, 0.15, 9
-#: Of the host's clock: seconds of a round at least, and rounds.
+#: For the host's clock: the least seconds per round, and the number of rounds.
 ROUND, ROUNDS = 5e-3, 60
 
 _SPIN = ck.Kernel(
@@ -37,12 +37,11 @@ def _host(calls: Sequence[Call]) -> Iterator[float]:
 
 
 class DeviceClock:
-    """The mean seconds of some calls that follow each other on a GPU's current stream.
+    """The mean seconds of consecutive calls on a GPU's current stream.
 
-    A kernel that only waits goes first, for as long as the host will take to launch the calls: so what the
-    events enclose is the device's time alone, also of calls of many short kernels. An event takes as long as
-    a short kernel, so one is not set between calls. What the calls return is kept until the last of them:
-    results, like arguments, lie in other memory each time.
+    A kernel that waits until the host has launched the calls runs first, so the events enclose only the device's
+    time, also for calls of many short kernels. An event takes as long as a short kernel, so there is none between
+    calls. The results of all calls are kept until the last one, so results, like arguments, are in different memory.
     """
 
     def __init__(self, device: ck.Device) -> None:
@@ -73,14 +72,14 @@ class HostClock:
 def median_seconds(
     clock: Callable[[Sequence[Call]], list[float]], sides: Sequence[Sequence[Call]]
 ) -> list[float]:
-    """The median seconds of a call of each side, the sides measured by turns.
+    """The median seconds of a call of each side, measured alternately.
 
     Args:
-        sides: for each side, calls that do the same work on different memory, taken in a circle.
+        sides: for each side, calls that do the same work on different memory, used cyclically.
     """
     taken: list[list[float]] = [[] for _ in sides]
     circles = [cycle(calls) for calls in sides]
-    for side, circle in enumerate(circles):  # compiled, and the memory pool filled
+    for side, circle in enumerate(circles):  # compiles, and fills the memory pool
         for _ in range(2 * len(sides[side])):
             next(circle)()
         clock([next(circle) for _ in range(BATCH)])
@@ -94,10 +93,10 @@ def median_seconds(
 
 
 def host_seconds(synchronize: Call, sides: Sequence[Call]) -> list[float]:
-    """Seconds of a call of each side by the host's clock, until the device is done.
+    """Seconds of a call of each side by the host's clock, including the device's work.
 
-    The mean of a round, of the quickest round: a processor changes its speed from one second to the next, so rounds are
-    short, and the sides take turns.
+    This is the mean of the fastest round: a processor's speed varies within seconds, so rounds are short and sides
+    alternate.
     """
 
     def taken(call: Call, calls: int) -> float:

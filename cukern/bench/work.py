@@ -1,4 +1,4 @@
-"""Work that is more than an expression: fused functions, and PyTorch's spelling of the same."""
+"""Computations that need more than an expression: fused functions, and their equivalents in PyTorch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def chain(m: Any, r: Any) -> Any:
 
 
 def grad_of_squares(x: Array) -> Any:
-    """The gradient of the sum of squares, tape and all."""
+    """The gradient of the sum of squares, including the tape."""
     with Tape() as tape:
         tape.watch(x)
         y = ops.sum(x * x)
@@ -39,7 +39,7 @@ def grad_of_squares(x: Array) -> Any:
 
 
 def pointwise(from_input: Array, from_state: Array, bias: Array, old_cell: Array) -> Array:
-    """What follows the products in a step of the LLTM; the new h."""
+    """The part of an LLTM step after the products; returns the new h."""
     new_h, new_cell, gates = (
         empty(shape, old_cell.dtype) for shape in (old_cell.shape,) * 2 + (from_input.shape,)
     )
@@ -65,7 +65,7 @@ def _launch(kernel: Kernel, cell: Array, arrays: Sequence[Array], **variables: b
 
 
 def lltm_gradients(x: Array, weights: Array, bias: Array, h: Array, cell: Array) -> Any:
-    """A step of the LLTM forward, and backward from the sum of its results."""
+    """A forward step of the LLTM, and the backward step from the sum of its results."""
     with Tape() as tape:
         tape.watch(weights, bias)
         new_h, new_cell = lltm_cell(x, weights, bias, h, cell)
@@ -74,7 +74,7 @@ def lltm_gradients(x: Array, weights: Array, bias: Array, h: Array, cell: Array)
 
 
 def mlp_gradients(x: Array, first: Array, scale: Array, shift: Array, second: Array) -> Any:
-    """The gradients of the weights of two layers with a normalisation between them."""
+    """The gradients of the weights of two layers with layer normalization between them."""
     with Tape() as tape:
         tape.watch(first, scale, shift, second)
         hidden = ops.gelu(layer_norm(x @ first, first.shape[1:], scale, shift))
@@ -82,7 +82,7 @@ def mlp_gradients(x: Array, first: Array, scale: Array, shift: Array, second: Ar
     return tape.gradient(loss, [first, scale, shift, second])
 
 
-#: What the expressions of cukern may use beside its namespace.
+#: Names that cukern's expressions may use besides its namespace.
 OURS = {
     "affine": affine,
     "chain": chain,
@@ -138,7 +138,7 @@ def _torch_mlp_gradients(x: Any, first: Any, scale: Any, shift: Any, second: Any
     return torch.autograd.grad(((hidden @ weights[3]) ** 2).mean(), weights)
 
 
-#: What the expressions of PyTorch may use beside its namespace.
+#: Names that PyTorch's expressions may use besides its namespace.
 PYTORCHS = {
     "grad_of_squares": _torch_grad_of_squares,
     "lltm_gradients": _torch_lltm_gradients,

@@ -18,15 +18,15 @@ from ..kernel import Kernel
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status is returned."""
+    """Run a command and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m cukern", description="GPU arrays from CUDA C++ templates."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="list devices, compilers, versions and caches").set_defaults(run=_info)
-    _add_render(commands.add_parser("render", help="print the text of a kernel that would be compiled"))
+    _add_render(commands.add_parser("render", help="print the text of a kernel"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
-    _add_bench(commands.add_parser("bench", help="measure every kernel family beside other libraries"))
+    _add_bench(commands.add_parser("bench", help="time every kernel family and other libraries"))
     commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
     options = parser.parse_args(argv)
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""The list of the namespace's functions, made of the tables and docstrings that the functions are made of."""
+"""The list of the namespace's functions, generated from the tables and docstrings."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ..namespace import aliases
 from ..ops import grids, info
 from ..reduction.rows import __all__ as reductions
 
-#: Names of :mod:`cukern` that are no functions.
+#: Names of :mod:`cukern` that are not functions.
 CONSTANTS = frozenset({"e", "inf", "nan", "newaxis", "pi"})
 root = sys.modules["cukern"]
-#: The modules of functions, and what a reader calls them.
+#: The modules of functions, and their titles in the list.
 _FAMILIES = {
     "shape.views": "Shapes",
-    "index.assemble": "Arrays put together",
+    "index.assemble": "Stacking, repeating and splitting",
     "index.padding": "Padding",
-    "index.take": "Places",
+    "index.take": "Indexing",
     "index.search": "Searching",
     "index.sort": "Sorting",
     "index.sets": "Sets",
     "index.scan": "Scans",
-    "reduction.nan": "Reductions that leave NaN out",
+    "reduction.nan": "Reductions that ignore NaN",
     "ops.statistics": "Statistics",
     "ops.histogram": "Histograms",
     "reduction.softmax": "Normalised exponentials",
     "linear.products": "Products",
-    "linear.einsum": "Einstein's sums",
+    "linear.einsum": "Einstein summation",
     "ops.calculus": "Differences and interpolation",
     "ops.fitting": "Polynomials",
     "ops.slices": "Slices and windows",
@@ -50,8 +50,8 @@ class Family(NamedTuple):
     """Functions of one kind.
 
     Attributes:
-        title: what a reader calls them.
-        home: the public module that they are in.
+        title: the title in the list.
+        home: the public module of the functions.
         names: their names in it.
     """
 
@@ -61,7 +61,7 @@ class Family(NamedTuple):
 
 
 def families() -> Iterator[Family]:
-    """The families of functions on arrays; each function is in one."""
+    """The families of functions on arrays; each function is in one family."""
     rows = [name for name in namespace.__all__ if isinstance(getattr(namespace, name), Row)]
     told = set(rows) | set(reductions)
     yield Family("Elementwise", root, rows)
@@ -89,7 +89,7 @@ def markdown() -> str:
     ]
     for title, home, names in families():
         if names:
-            lines += [f"## {title}", "", "| function | what it gives |", "| --- | --- |"]
+            lines += [f"## {title}", "", "| function | description |", "| --- | --- |"]
             prefix = home.__name__.replace("cukern", "ck", 1)
             lines += [f"| `{prefix}.{name}` | {_cell(getattr(home, name))} |" for name in names]
             lines.append("")

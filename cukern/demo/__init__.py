@@ -1,1 +1,1 @@
-"""The demonstration: fused kernels checked, then a character model trained on real text."""
+"""The demo: check the fused kernels, then train a character model on real text."""

@@ -1,4 +1,4 @@
-"""The demo's first part: each fused operation against its reference, and its gradients."""
+"""The demo's first part: compare each fused operation and its gradients with its reference."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..nn.pooling.function import Windows
 from ..testing import GradcheckError, gradcheck
 from ..transforms import vjp
 
-#: In float64, what sums of a few dozen products may differ by.
+#: The tolerance for sums of a few dozen products in float64.
 _TOLERANCE = 1e-11
 
 
 class Check(NamedTuple):
-    """A fused operation, the same as basic operations, and the shapes of arguments for both."""
+    """A fused operation, its composition of basic operations, and the shapes of arguments for both."""
 
     name: str
     fused: Callable[..., Any]
@@ -31,7 +31,7 @@ class Check(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How far values and gradients were from the reference's, and what finite differences said."""
+    """The distances of values and gradients from the reference's, and the result of finite differences."""
 
     name: str
     value_error: float
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether the operation may be trusted."""
+        """Whether the operation passed all checks."""
         return max(self.value_error, self.gradient_error) <= _TOLERANCE and self.difference == "agree"
 
 
@@ -73,7 +73,7 @@ CHECKS = (
 
 
 def run() -> Iterator[Outcome]:
-    """Carry out every check on the current device, in float64."""
+    """Run all checks on the current device, in float64."""
     for check in CHECKS:
         start = time.perf_counter()
         rng = np.random.default_rng(0)

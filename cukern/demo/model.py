@@ -1,4 +1,4 @@
-"""The demo's model: a character's embedding, an LLTM along the text, a linear layer to the next character."""
+"""The demo's model: an embedding of characters, an LLTM along the text, a linear layer to the next character."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FEATURES, STATE = 32, 128
 
 
 class CharacterModel(Module):
-    """Predicts each next character of texts.
+    """Predicts the next character at each position of texts.
 
     Args:
-        rng: what the parameters are drawn from, see :mod:`cukern.nn.init`.
+        rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
     """
 
     def __init__(self, rng: init.Rng = None) -> None:
@@ -32,7 +32,7 @@ class CharacterModel(Module):
 
         Args:
             codes: positions in the alphabet, shape (steps, batch).
-            state: h and cell to start from; zeros when None.
+            state: the initial h and cell; zeros when None.
         """
         outputs, state = self.lltm(self.embedding(codes), state)
         return self.head(outputs), state
@@ -46,10 +46,10 @@ def sample(
     rng: np.random.Generator,
     temperature: float = 0.8,
 ) -> str:
-    """Text that goes on from ``start`` with ``length`` characters of the model's.
+    """``start``, continued by ``length`` characters drawn from the model.
 
-    The cell has no forget gate: it grows along a text, beyond what the model was trained on. So it is started
-    anew from the last characters, often enough that it has never seen more than ``memory`` of them.
+    The cell has no forget gate, so it grows along a text, beyond its values in training. So the state is recomputed
+    from the last characters, often enough that it never depends on more than ``memory`` of them.
     """
     device = model.head.weight.device
     fresh = memory // 4

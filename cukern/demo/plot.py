@@ -1,4 +1,4 @@
-"""The picture of the demo's losses."""
+"""The plot of the demo's losses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def save_loss(
     validation: Sequence[tuple[int, float]],
     unigram_entropy: float,
 ) -> bool:
-    """Draw the loss of each step, the validation losses and the unigram entropy; False without matplotlib."""
+    """Plot the loss of each step, the validation losses and the unigram entropy; return False without matplotlib."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

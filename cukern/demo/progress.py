@@ -10,7 +10,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """Shows how far a run of ``total`` steps is; ``stream`` is standard output by default."""
+    """Shows the progress of a run of ``total`` steps on ``stream``, by default standard output."""
 
     def __init__(self, total: int, stream: TextIO | None = None) -> None:
         self.total = total
@@ -19,7 +19,7 @@ class Progress:
         self._tenth = 0
 
     def show(self, done: int, text: str) -> None:
-        """Show ``done`` steps and a text; a file gets a line only at each tenth of the run."""
+        """Show ``done`` steps and a text; a file gets a line only after each tenth of the run."""
         head = f"{done}/{self.total}"
         if self._live:
             filled = _WIDTH * done // self.total

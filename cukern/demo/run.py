@@ -1,4 +1,4 @@
-"""The demo from beginning to end."""
+"""The whole demo: checks, training, report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .progress import Progress
 from .train import BATCH, LENGTH, History, Trainer
 
 _SEED = 0
-#: The exit status of a program that an interrupt ended.
+#: The exit status after an interrupt.
 _INTERRUPTED = 130
 
 
@@ -25,20 +25,20 @@ def run(where: Device, steps: int, out: Path) -> int:
     """Check the fused operations, train, sample, and write the results into ``out``.
 
     Args:
-        where: the device that it all runs on.
-        steps: of training.
-        out: a folder, made if need be.
+        where: the device.
+        steps: the number of training steps.
+        out: a folder, created if needed.
 
     Returns:
-        The exit status: 0, 1 where a check failed, 130 after an interrupt.
+        The exit status: 0, 1 if a check failed, 130 after an interrupt.
 
     Raises:
-        OSError: ``out`` is no folder that can be written to.
-        FileNotFoundError: this Python comes without the source of its library.
+        OSError: ``out`` is not a writable folder.
+        FileNotFoundError: this Python lacks the source of its standard library.
     """
     start = time.perf_counter()
     _prepare(out)
-    # The model's products are small: threads of BLAS would wait for each other longer than they compute.
+    # The model's products are small: BLAS threads would wait for each other longer than they compute.
     with device(where), threadpool_limits(limits=1, user_api="blas"):
         print(f"cukern on {where}: {where.properties.name}\n")
         if not _check():
@@ -64,7 +64,7 @@ def run(where: Device, steps: int, out: Path) -> int:
 
 
 def _prepare(out: Path) -> None:
-    """Make the folder, and find out now rather than after the training whether files can be written there."""
+    """Make the folder, and check before the training that files can be written there."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
@@ -100,7 +100,7 @@ def _indented(sampled: str) -> str:
 
 
 def _report(out: Path, where: Device, history: History, entropy: float, seconds: float) -> None:
-    """Write metrics and picture, and say what there is."""
+    """Write metrics and plot, and print a summary."""
     metrics = {
         "device": str(where),
         "steps": len(history.losses),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-#: The characters that are told apart; every other one is written as the last, the replacement character.
+#: The characters of the model; all others become the last one, the replacement character.
 ALPHABET = "\n" + "".join(map(chr, range(0x20, 0x7F))) + "\N{REPLACEMENT CHARACTER}"
 
 Codes = npt.NDArray[np.int32]
@@ -17,7 +17,7 @@ Codes = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two texts as positions in :data:`ALPHABET`, and the number of files of each."""
+    """The training and validation texts as positions in :data:`ALPHABET`, and the number of files of each."""
 
     training: Codes
     validation: Codes
@@ -38,13 +38,13 @@ def decode(codes: npt.ArrayLike) -> str:
 
 
 def standard_library() -> Corpus:
-    """The top-level modules of the standard library in the order of their names, each tenth one held out.
+    """The top-level modules of the standard library, sorted by name, with every tenth one held out.
 
     Raises:
-        FileNotFoundError: this Python comes without the source of its library.
+        FileNotFoundError: this Python lacks the source of its standard library.
     """
     folder = Path(sysconfig.get_path("stdlib"))
-    # _sysconfigdata describes the machine that Python was built on; it is no source text.
+    # _sysconfigdata is generated for the machine on which Python was built.
     files = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith("_sysconfigdata")]
     if len(files) < 20:
         raise FileNotFoundError(f"the source files of Python's standard library are not in {folder}")
@@ -58,13 +58,13 @@ def _read(files: list[Path]) -> Codes:
 
 
 def unigram_entropy(codes: Codes) -> float:
-    """The entropy of a text's characters one by one, in nats: no model without context goes below it."""
+    """The entropy of the distribution of single characters, in nats: the lowest loss of a model without context."""
     counts = np.bincount(codes, minlength=len(ALPHABET))
     shares = counts[counts > 0] / codes.size
     return float(-(shares * np.log(shares)).sum())
 
 
 def windows(codes: Codes, starts: npt.NDArray[np.int64], length: int) -> tuple[Codes, Codes]:
-    """Stretches of a text and, for each character, the one after it; both of shape (length, len(starts))."""
+    """Windows of a text, and the next character at each position; both of shape (length, len(starts))."""
     places = starts[None, :] + np.arange(length)[:, None]
     return codes[places], codes[places + 1]

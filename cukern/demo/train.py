@@ -1,4 +1,4 @@
-"""The demo's second part: training, and what is measured of it."""
+"""The demo's second part: training and its measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..optim import Adam, clip_by_global_norm
 from .model import CharacterModel
 from .text import Codes, Corpus, windows
 
-#: Characters of a stretch of text, stretches of a batch; stretches that validation reads.
+#: Characters per window, windows per batch; windows used for validation.
 LENGTH, BATCH = 64, 32
 _WARMUP, _PEAK_RATE, _LAST_RATE = 20, 1e-2, 5e-4
 _QUICK, _FULL = 128, 1024
@@ -30,7 +30,7 @@ _QUICK, _FULL = 128, 1024
 
 @dataclass
 class History:
-    """What a run measured: the loss of each step, and (step, loss) of each validation."""
+    """The measurements of a run: the loss of each step, and (step, loss) of each validation."""
 
     losses: list[float] = field(default_factory=list)
     validation: list[tuple[int, float]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class History:
 
 
 def learning_rate(step: int, steps: int) -> float:
-    """The rate of a step counted from 0: a linear warm-up, then half a cosine down to the end."""
+    """The learning rate of a step, counted from 0: a linear warm-up, then half a cosine."""
     warm = min(_WARMUP, steps)
     if step < warm:
         return _PEAK_RATE * (step + 1) / warm
@@ -48,7 +48,7 @@ def learning_rate(step: int, steps: int) -> float:
 
 
 def validate(model: CharacterModel, codes: Codes, count: int = _FULL) -> float:
-    """The loss on evenly spaced stretches of a text."""
+    """The loss on evenly spaced windows of a text."""
     device = model.head.weight.device
     starts = np.linspace(0, codes.size - LENGTH - 1, count).astype(np.int64)
     total = 0.0
@@ -59,14 +59,14 @@ def validate(model: CharacterModel, codes: Codes, count: int = _FULL) -> float:
 
 
 class Trainer:
-    """Trains a character model by Adam on random stretches of a corpus, on the current device."""
+    """Trains a character model with Adam on random windows of a corpus, on the current device."""
 
     def __init__(self, model: CharacterModel, corpus: Corpus, rng: np.random.Generator) -> None:
         self.model, self.corpus, self.rng = model, corpus, rng
         self.optimizer = Adam(model, betas=(0.9, 0.99))
 
     def step(self, rate: float) -> Array:
-        """One step at a learning rate; the loss before it, not yet waited for."""
+        """Make one step; return the loss before it, without waiting for it."""
         codes = self.corpus.training
         starts = self.rng.integers(0, codes.size - LENGTH, size=BATCH)
         inputs, targets = map(asarray, windows(codes, starts, LENGTH))
@@ -79,7 +79,7 @@ class Trainer:
         return loss
 
     def run(self, steps: int, device: Device, show: Callable[[int, str], None]) -> History:
-        """Train; an interrupt from the keyboard ends it after the step under way."""
+        """Train; Ctrl-C ends the training after the current step."""
         history = History()
         pending: list[Array] = []
         clock = _Clock()
@@ -106,7 +106,7 @@ class Trainer:
 
 
 class _Clock:
-    """Steps a second, without the first step, which compiles, and without pauses."""
+    """Measures steps per second, without the first step, which compiles, and without pauses."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
@@ -114,7 +114,7 @@ class _Clock:
         self._pauses = 0.0
 
     def lap(self, steps: int) -> float:
-        """The steps a second up to now, after ``steps`` of them."""
+        """The steps per second so far, after ``steps`` steps."""
         now = time.perf_counter() - self._pauses
         if self._first is None:
             self._first = now
@@ -123,7 +123,7 @@ class _Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time that does not count."""
+        """A with-block whose time does not count."""
         start = time.perf_counter()
         yield
         self._pauses += time.perf_counter() - start
@@ -131,7 +131,7 @@ class _Clock:
 
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether there was an interrupt from the keyboard; a second one is raised as always."""
+    """Catch the first Ctrl-C and report it by a function; a second one raises KeyboardInterrupt."""
     seen = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield seen.is_set

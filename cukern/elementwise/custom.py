@@ -60,7 +60,7 @@ class _Unwritten(Elementwise):
     def print(self, operands: Sequence[str], dtype: DType) -> str:
         raise GradientError(
             f"{self.name} was made without a vjp: give vjp=..., one that returns None if the derivative is 0, or pass "
-            "cukern.stop_gradient of what is constant"
+            "cukern.stop_gradient of constant operands"
         )
 
 

@@ -156,7 +156,7 @@ class BoundKernel:
             raise LaunchError(f"{self.signature.name}: shared: expected bytes, at least 0, got {shared!r}")
         if self._static_shared + shared > limits.max_shared_memory_per_block:
             raise LaunchError(
-                f"{self.signature.name}: shared is {shared} bytes beside {self._static_shared} static ones, "
+                f"{self.signature.name}: shared is {shared} bytes besides {self._static_shared} static ones, "
                 f"and {limits.name} has {limits.max_shared_memory_per_block} a block"
             )
 

@@ -274,7 +274,7 @@ def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Arr
         a = permute_dims(a, [i for i in range(a.ndim) if i not in last] + list(last))
     shape = a.shape[b.ndim :]
     if b.size != math.prod(shape) or a.size != b.size**2:
-        raise LinAlgError(f"tensorsolve: a of shape {a.shape} is no square map to b of shape {b.shape}")
+        raise LinAlgError(f"tensorsolve: a of shape {a.shape} is not a square map to b of shape {b.shape}")
     return reshape(solve(reshape(a, (b.size, b.size)), reshape(b, (b.size,))), shape)
 
 

@@ -57,7 +57,7 @@ NAMESPACE: Mapping[str, str] = {
     "jacfwd": "write cukern.jacobian",
     "jacrev": "write cukern.jacobian",
     "jit": "write @cukern.fuse, of one kernel, or @cukern.capture, of one CUDA graph",
-    "lax": "the functions stand in cukern itself",
+    "lax": "the functions are in cukern itself",
     "long": "the dtype is cukern.int64",
     "manual_seed": "write cukern.random.seed(seed), and cukern.nn.init.seed(seed) for parameters",
     "masked_select": "write x[mask]",
@@ -65,7 +65,7 @@ NAMESPACE: Mapping[str, str] = {
     "mul": "write cukern.multiply, or x * y",
     "ndarray": "the class is cukern.Array, made by cukern.asarray",
     "no_grad": "write with cukern.stop_recording(): ...; outside of a tape nothing is recorded",
-    "numpy": "the functions stand in cukern itself",
+    "numpy": "the functions are in cukern itself",
     "permute": "write cukern.permute_dims",
     "pmap": "functions run on one device, that of their arrays",
     "rand": "write cukern.random.random(size)",
@@ -80,21 +80,21 @@ NAMESPACE: Mapping[str, str] = {
     "tensor": "write cukern.asarray, or cukern.array for a copy",
     "tree_map": "write cukern.tree.map",
     "unsqueeze": "write cukern.expand_dims",
-    "utils": "cukern.optim.clip_by_global_norm, cukern.checkpoint and cukern.save_safetensors stand where they say",
+    "utils": "write cukern.optim.clip_by_global_norm, cukern.checkpoint or cukern.save_safetensors",
     "vmap": "functions take leading axes: write them for a batch, with axis=-1 for the last axis",
 }
 
 #: Of ``cukern.random``, ``cukern.nn`` and the other modules.
 MODULES: Mapping[str, Mapping[str, str]] = {
     "random": {
-        "PRNGKey": f"{_GENERATOR}.normal(size=size) and the like; it goes on by itself",
+        "PRNGKey": f"{_GENERATOR}.normal(size=size) or another method; each call advances rng",
         "RandomState": "write cukern.random.default_rng(seed)",
-        "key": f"{_GENERATOR}.normal(size=size) and the like; it goes on by itself",
+        "key": f"{_GENERATOR}.normal(size=size) or another method; each call advances rng",
         "manual_seed": "write cukern.random.seed(seed)",
         "rand": "write cukern.random.random(size)",
         "randint": "write cukern.random.integers(low, high, size)",
         "randn": "write cukern.random.normal(size=size)",
-        "split": "a generator goes on by itself; write first, second = rng.split(2) for streams of their own",
+        "split": "each call advances a generator; write first, second = rng.split(2) for independent streams",
     },
     "nn": {
         "BatchNorm1d": "write cukern.nn.BatchNorm, for any number of axes",

@@ -331,7 +331,7 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
         if isinstance(new, Array) and not isinstance(new, Parameter) and old.parameters():
             raise TypeError(
                 f"{owner}.{name} is the module {type(old).__name__}, and an Array in its place would not be trained: "
-                f"write {name} = nn.Parameter(values) for a new parameter (of which optimizers have to be told), "
+                f"write {name} = nn.Parameter(values) for a new parameter (then make a new optimizer), "
                 f"or {name} = None first for a buffer"
             )
         return
@@ -349,7 +349,7 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
         raise TypeError(
             f"{owner}.{place} is a parameter, and {what} in its place would not be trained: write "
             f"{place}[...] = values to change its values, {place} = nn.Parameter(values) for a new parameter "
-            f"(of which optimizers have to be told), or {place} = None"
+            f"(then make a new optimizer), or {place} = None"
         )
 
 

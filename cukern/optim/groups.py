@@ -130,7 +130,7 @@ def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
         raise ValueError("parameters: expected at least one, got none")
     for name, parameter in found:
         if not is_floating(parameter):
-            raise TypeError(f"parameters: {name!r} is no floating array but {describe(parameter)}")
+            raise TypeError(f"parameters: {name!r} is not a floating array but {describe(parameter)}")
         if not parameter.is_contiguous:
             raise ValueError(f"parameters: {name!r} is written in place and must be contiguous")
     _refuse_repeated(found)
@@ -196,7 +196,7 @@ def aligned(
         if not places.keys().isdisjoint(by_parameter):
             if lost := [name for i, name in enumerate(names) if id(parameters[i]) not in by_parameter]:
                 raise ValueError(
-                    f"gradients: the module that they are of has not the parameter {lost[0]!r} of this optimizer; "
+                    f"gradients: their module lacks the parameter {lost[0]!r} of this optimizer; "
                     "was it replaced after the optimizer was made?"
                 )
             return [by_parameter.get(id(parameter)) for parameter in parameters]

@@ -203,7 +203,9 @@ class Optimizer:
             if gradient is None:
                 continue
             if not is_floating(gradient):
-                raise TypeError(f"gradients: that of {name!r} is no floating array but {describe(gradient)}")
+                raise TypeError(
+                    f"gradients: that of {name!r} is not a floating array but {describe(gradient)}"
+                )
             if gradient.shape != parameter.shape:
                 order = "; they go in the order of optimizer.parameters" if len(self.groups) > 1 else ""
                 raise ValueError(
@@ -215,8 +217,8 @@ class Optimizer:
                 )
         if all(gradient is None for gradient in gradients):
             raise ValueError(
-                "gradients: there is none for any parameter: was the loss computed inside the tape's block, are "
-                "arrays that are no Parameters watched, and is a parameter not frozen?"
+                "gradients: all are None: was the loss computed inside the tape's block, are "
+                "arrays other than Parameters watched, and is a parameter not frozen?"
             )
 
     def _worked_out(self, layouts: Sequence[Layout | None], options: Sequence[Mapping[str, Any]]) -> Step:
@@ -309,7 +311,7 @@ def _checked(checks: Mapping[str, Callable[[str, Any], Any]], owner: str, name: 
         ValueError: the value is out of range.
     """
     if name not in checks:
-        raise TypeError(f"{owner}: {name!r} is no option of a group; these are: {', '.join(checks)}")
+        raise TypeError(f"{owner}: {name!r} is not an option of a group, which are: {', '.join(checks)}")
     return checks[name](f"{owner}[{name!r}]", value)
 
 

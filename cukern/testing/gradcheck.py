@@ -252,7 +252,9 @@ class _Checker:
     def compare(self, got: list[Values | None], want: list[Values | None], when: str) -> None:
         for name, a, b in zip(self.map.input_names, got, want, strict=True):
             if (a is None) != (b is None) or (a is not None and b is not None and not _same(a, b)):
-                raise GradcheckError(f"gradcheck: the gradient by {name} is different when {when}")
+                raise GradcheckError(
+                    f"gradcheck: the gradient with respect to {name} is different when {when}"
+                )
 
     def check_at(self, inputs: list[Array]) -> None:
         values = self.outputs(inputs)

@@ -21,7 +21,7 @@ def _refuse(array: Array, what: str) -> None:
     if threading.get_ident() in _threads and tape.recording((array,)):
         raise GradientError(
             f"{what} of {describe(array)} that a tape tracks: to the tape that is a constant, which strict_tape "
-            "refuses; take it of cukern.stop_gradient of the array where it is one"
+            "refuses; if that is meant, take it of cukern.stop_gradient of the array"
         )
 
 

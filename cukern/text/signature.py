@@ -248,7 +248,7 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
         or _has(declarator, "reference_declarator", "function_declarator")
     ):
         raise TemplateError(
-            f"parameter {name}: {_text(node)} is none of what a launch can pass: write a number type, T* or "
+            f"parameter {name}: {_text(node)} cannot be passed by a launch: write a number type, T* or "
             "const T*, View<T, N>, or a plain struct"
         )
     if levels == 1:

@@ -1,4 +1,4 @@
-"""``capture``: a replay gives what the step gives and goes on where it was; what a graph cannot hold is refused."""
+"""``capture``: a replay gives what the step gives and goes on where it was; what a graph cannot record is refused."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_other_options_may_change_between_calls(device: ck.Device) -> None:
         ValueError, match=r"parameters\[0\]\['eps'\]: expected a number in \[0, inf\), got -1"
     ):
         group.options["eps"] = -1
-    with pytest.raises(TypeError, match="'epsilon' is no option of a group; these are: lr, betas"):
+    with pytest.raises(TypeError, match="'epsilon' is not an option of a group, which are: lr, betas"):
         group.options |= {"epsilon": 1.0}
     with pytest.raises(ValueError, match=r"betas\[0\]: expected a number in \[0, 1.0\), got 2"):
         optimizer.betas = (2, 0.5)
@@ -224,7 +224,7 @@ def test_what_a_graph_cannot_hold_is_refused(device: ck.Device, step: Any) -> No
         assert captured(x).tolist() == expected
         return
     for _ in range(2):
-        with pytest.raises(ck.CaptureError, match="what a graph cannot hold"):
+        with pytest.raises(ck.CaptureError, match="something that a graph cannot record"):
             captured(x)
     assert (x + 1).tolist() == [2.0, 3.0, 4.0]
 

@@ -62,7 +62,7 @@ SAFETENSORS = {
     "'a': shape: .*True": safetensors({**WHOLE, "a": entry("F32", [True, 6], 0, 24)}, DATA),
     "'a': data_offsets: expected where": safetensors({**WHOLE, "a": entry("F32", [2, 3], 24, 0)}, DATA),
     "'a': data_offsets: expected integers": safetensors({**WHOLE, "a": entry("F32", [2, 3], 0, 24.0)}, DATA),
-    "'a': dtype: 'F33' is none": safetensors({**WHOLE, "a": entry("F33", [2, 3], 0, 24)}, DATA),
+    "'a': dtype: 'F33' is unknown": safetensors({**WHOLE, "a": entry("F33", [2, 3], 0, 24)}, DATA),
     "'a': expected dtype, shape": safetensors({**WHOLE, "a": {"dtype": "F32"}}, DATA),
     "'b': damaged: a bool is neither": safetensors(WHOLE, A.tobytes() + b"\1\0\2"),
     "the name 'a' comes twice": safetensors(b'{"a":' + json.dumps(WHOLE["a"]).encode() + b',"a":1}', DATA),

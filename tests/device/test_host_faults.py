@@ -214,14 +214,14 @@ def test_no_compiler_names_both_ways_to_get_one(monkeypatch, tmp_path):
 
 def test_a_cxx_that_is_no_compiler(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O2")
-    with pytest.raises(DeviceError, match="CXX is 'no-such-compiler -O2', which is no compiler"):
+    with pytest.raises(DeviceError, match="CXX is 'no-such-compiler -O2', which is not a compiler"):
         host_compiler.compiler()
 
 
 @pytest.mark.parametrize("chosen", ['g++ "', " "])
 def test_a_cxx_that_is_no_command(monkeypatch, chosen):
     monkeypatch.setenv("CXX", chosen)
-    with pytest.raises(DeviceError, match="CXX is .* no compiler that runs here"):
+    with pytest.raises(DeviceError, match="CXX is .* not a compiler that runs here"):
         host_compiler.compiler()
 
 

@@ -208,7 +208,7 @@ def test_bad_arguments_are_named(device: ck.Device, make: Callable[[], Any], mes
 
 
 def test_parameters_are_floating_arrays(device: ck.Device) -> None:
-    with pytest.raises(TypeError, match="'0' is no floating array but an array of int64"):
+    with pytest.raises(TypeError, match="'0' is not a floating array but an array of int64"):
         SGD([ck.asarray([1])], lr=1.0)
     with pytest.raises(TypeError, match="expected a Module or a sequence of arrays, got one array"):
         SGD(ck.zeros((2, 3)), lr=1.0)
@@ -218,7 +218,7 @@ def test_parameters_are_floating_arrays(device: ck.Device) -> None:
 
 @pytest.mark.parametrize("gradient", [np.ones(2), ck.asarray([1, 2], device="host")])
 def test_gradients_are_floating_arrays(device: ck.Device, gradient: Any) -> None:
-    with pytest.raises(TypeError, match="gradients: that of '0' is no floating array but"):
+    with pytest.raises(TypeError, match="gradients: that of '0' is not a floating array but"):
         SGD([ck.zeros(2)], lr=1.0).step([gradient])
 
 

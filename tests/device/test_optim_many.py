@@ -115,7 +115,7 @@ def test_groups_have_their_own_options_whatever_the_order(device: ck.Device) -> 
 
 def test_bad_groups_are_refused(device: ck.Device) -> None:
     with pytest.raises(
-        TypeError, match=r"parameters\[1\]: 'decay' is no option of a group; these are: lr, betas, eps"
+        TypeError, match=r"parameters\[1\]: 'decay' is not an option of a group, which are: lr, betas, eps"
     ):
         Adam([{"params": [ck.zeros(1)]}, {"params": [ck.zeros(1)], "decay": 0.1}])
     with pytest.raises(ValueError, match="'0' and '1' are one array"):
@@ -157,9 +157,7 @@ def test_a_parameter_that_was_replaced_is_missed(device: ck.Device) -> None:
     whole, part = SGD(net, lr=0.1), SGD(net.first, lr=0.1)
     net.scales[0] = ck.nn.Parameter(np.ones(4, np.float32))
     part.step(_gradients(net))
-    with pytest.raises(
-        ValueError, match="has not the parameter 'scales.0' of this optimizer; was it replaced"
-    ):
+    with pytest.raises(ValueError, match="lacks the parameter 'scales.0' of this optimizer; was it replaced"):
         whole.step(_gradients(net))
 
 

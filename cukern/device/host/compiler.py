@@ -101,7 +101,7 @@ def _run(command: Sequence[str], source: str, output: Path) -> None:
     if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
     if not done.returncode and not output.stat().st_size:
-        raise DeviceError(f"{command[0]} made no file and is no C++ compiler: CXX may name another")
+        raise DeviceError(f"{command[0]} made no file, so it is not a C++ compiler: CXX may name another")
     if done.returncode:
         raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
 
@@ -124,7 +124,7 @@ def _find(chosen: str | None, path: str | None) -> Compiler:
         except ValueError:  # an unclosed quotation mark
             found = None
         if found is None:
-            raise DeviceError(f"CXX is {chosen!r}, which is no compiler that runs here")
+            raise DeviceError(f"CXX is {chosen!r}, which is not a compiler that runs here")
         return found
     for name in ("c++", "g++", "clang++"):
         if found := _try_compiler([name]):

@@ -92,7 +92,7 @@ class Step(Plan):
 
     Args:
         layouts: the layouts of the input, the weights, the bias, the old h and the old cell, of one floating dtype and
-            one device; bias and cell in C order, the others as from :func:`.plan.readable`.
+            one device; bias and cell in C order, the others as from :func:`cukern.linear.plan.readable`.
 
     The results are the new h and the new cell.
     """

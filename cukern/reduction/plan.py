@@ -42,6 +42,7 @@ class Reduction:
         empty: whether the reduction of no value has a result.
         batch: the state ``a`` with the values of the array ``v`` added, whose places are ``i``, ``i + step``
             and so on; by default values are added to a state of their own, one by one.
+        own: whether it is a user's, whose C++ may call all that elementwise expressions may.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Reduction:
     ordered: bool = False
     empty: bool = True
     batch: str = ""
+    own: bool = False
 
 
 class Plan(kernel_plan.Plan):

@@ -181,6 +181,7 @@ def reduction(
         identity=_identity(name, identity),
         finish=f"({post_map_expr})",
         wide=wide,
+        own=True,
     )
     return CustomReduction(row, values, rule, truth, doc or f"``{map_expr}`` combined by ``{reduce_expr}``.")
 

@@ -42,6 +42,7 @@ class Reduction:
         empty: whether the reduction of no values has a result.
         batch: the state ``a`` updated with the values of the array ``v``, whose indices are ``i``, ``i + step``
             and so on; by default each value is pushed to a state of its own.
+        own: whether it is a user's, whose C++ may call all that elementwise expressions may.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Reduction:
     ordered: bool = False
     empty: bool = True
     batch: str = ""
+    own: bool = False
 
 
 class Plan(kernel_plan.Plan):

@@ -5,7 +5,6 @@
 // numbers the columns' tiles of every row, blockIdx.y the pieces of `piece` reduced places; the stage "partial" leaves a
 // state for each in `parts` (rows, columns, pieces). Shared: the block's states. The order of values is always the same.
 <% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
-<% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "reduction/reduce.cuh" %>

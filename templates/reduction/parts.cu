@@ -2,7 +2,6 @@
 // Launch: `lanes` threads share a row (1, a power of two up to 32, or the block). Shared: a state a warp where the block
 // shares a row. The order of the states is the same every time.
 <% from "reduction/reduce.cuh" import results, output with context %>
-<% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/shared_total.cuh" %>

@@ -3,7 +3,6 @@
 // Launch: a thread owns `rows_piece` rows. blockIdx.y numbers the pieces that the reduced axes are cut into; the stage
 // "partial" leaves a state for each in `parts` (rows, pieces). Shared: none.
 <% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
-<% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>

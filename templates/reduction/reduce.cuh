@@ -21,6 +21,10 @@
 <% macro memory() %><% for x in inputs %>x<< x.k >>, <% endfor %><% endmacro %>
 <% macro numbers() %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
 <% macro output() %><< "parts" if stage == "partial" else "y, n, p" if reduction.parameter else "y, n" >><% endmacro %>
+<# It takes long to read; a row of the table has no use for it. #>
+<% if body or reduction.own %>
+<% include "prelude/math.cuh" %>
+<% endif %>
 using index = << index >>;
 using T = << value_type >>;
 using A = << accumulator >>;

@@ -4,7 +4,6 @@
 // numbers the pieces that the reduced axes, `outer` (all but one) by `inner`, are cut into; the stage "partial" leaves a
 // state for each in `parts` (rows, columns, pieces). Shared: none.
 <% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
-<% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>

@@ -5,7 +5,6 @@
 // pieces of `piece` packs that a row is cut into; the stage "partial" leaves a state for each in `parts` (rows, pieces).
 // Shared: a state a warp where the block shares a row. The order of values is the same every time.
 <% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
-<% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "reduction/reduce.cuh" %>

@@ -23,7 +23,7 @@ from .array.creation import asarray
 from .device import Device, capture_hooks, current
 from .device.interface import CompiledFunction
 from .kernel import Kernel
-from .kernel.plan import allocate, on
+from .kernel.plan import allocate, launch
 from .namespace.hints import MODULES, missing
 from .ops.distributions import Distributions
 
@@ -157,9 +157,8 @@ class Generator(Distributions):
             function, block = _bound(self.device, dtype, kind, place is not None)
             (offset,) = self._advance(groups) if place is None else (place._data,)
             piece = _HOST_PIECE if block == 1 else 1
-            grid = (-(-groups // (piece * block)), 1, 1)
-            with on(self.device):
-                function(grid, (block, 1, 1), 0, (made, n, piece, offset, *self._key, *extra))
+            values = (made, n, piece, offset, *self._key, *extra)
+            launch(self.device, function, -(-groups // (piece * block)), block, values)
         return Array._wrap(made, self.device)
 
     def _advance(self, groups: int) -> tuple[int]:

@@ -19,7 +19,7 @@ from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on, zeros
+from ..kernel.plan import allocate, launch, on, zeros
 from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
 from .sort import sorted_rows
 
@@ -119,8 +119,10 @@ def _bound(kernel: Kernel, device: Device, block: int, **variables: Any) -> Comp
     return kernel.bind(device, block=block, **variables).function
 
 
-def _launch(function: CompiledFunction, blocks: int, block: int, *values: Any, beside: int = 1) -> None:
-    function((blocks, min(beside, _GRID_Y), 1), (block, 1, 1), 0, values)
+def _launch(
+    device: Device, function: CompiledFunction, blocks: int, block: int, *values: Any, beside: int = 1
+) -> None:
+    launch(device, function, (blocks, min(beside, _GRID_Y), 1), block, values)
 
 
 def _name(data: Any) -> str:
@@ -143,7 +145,7 @@ class _Launch(NamedTuple):
 
     function: CompiledFunction
     grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    block: int
     tail: tuple[int, ...]
 
 
@@ -174,7 +176,7 @@ def _gathering(
     span = divide_up(divide_up(max(words, _HOST_PIECE if s.block == 1 else 0), _GRID_Y), step) * step
     span = max(span, _HOST_PIECE if s.block == 1 else step)
     grid = (blocks, divide_up(words, span), 1)
-    return _Launch(kernel, grid, (s.block, 1, 1), (total, piece, size, count, words, span))
+    return _Launch(kernel, grid, s.block, (total, piece, size, count, words, span))
 
 
 def gathered(x: Array, places: Any, outer: int, size: int, inner: int, shape: Moving | None = None) -> Any:
@@ -191,7 +193,7 @@ def gathered(x: Array, places: Any, outer: int, size: int, inner: int, shape: Mo
             words = inner * x.itemsize // unit
         shape = shape or moving("serial" if _serial(device) else "simt", words)
         found = _gathering(device, unit, places.dtype, outer, size, words, count, shape)
-        found.function(found.grid, found.block, 0, (data, places, made, *found.tail))
+        launch(device, found.function, found.grid, found.block, (data, places, made, *found.tail))
     return made
 
 
@@ -233,7 +235,7 @@ def _segments(
             clip=_clip(device) and what == "keys",
         )  # fmt: skip
         if n:
-            _launch(function, divide_up(n, block * piece), block, given, made, n, piece, size)
+            _launch(device, function, divide_up(n, block * piece), block, given, made, n, piece, size)
     return Array._wrap(made, device)
 
 
@@ -275,12 +277,12 @@ def summed(
         groups = s.block // s.lanes
         beside = divide_up(inner, width * s.lanes * s.items)
         blocks = divide_up(outer * size, groups)
-        _launch(kernel, blocks, s.block, *arrays, outer * size, *sizes, beside=beside)
+        _launch(device, kernel, blocks, s.block, *arrays, outer * size, *sizes, beside=beside)
         if tiles:
             kernel = _summing(device, s.block, g.dtype, "long", **variables, key=_name(order.keys._data))
             tail = (order.keys._data, parts, tiles[0], sum(tiles))
             blocks = divide_up(outer * tiles[0], groups)
-            _launch(kernel, blocks, s.block, *arrays, outer * tiles[0], *sizes, *tail, beside=beside)
+            _launch(device, kernel, blocks, s.block, *arrays, outer * tiles[0], *sizes, *tail, beside=beside)
     return Array._wrap(made, device)
 
 
@@ -311,7 +313,7 @@ def _partial_sums(
         blocks = divide_up(outer * n, s.block // s.lanes)
         numbers = (outer * n, count, inner, n, s.fan**level, sum(tiles), below, here)
         beside = divide_up(inner, variables["width"] * s.lanes * s.items)
-        _launch(kernel, blocks, s.block, *arrays, *numbers, beside=beside)
+        _launch(device, kernel, blocks, s.block, *arrays, *numbers, beside=beside)
         below, here = here, here + n
     return parts, tiles
 
@@ -329,6 +331,7 @@ def _columns(mode: str, x: Array, places: Any, made: Any, sizes: tuple[int, int,
         single_inner=inner == 1, clip=_clip(device),
     )  # fmt: skip
     _launch(
+        device,
         kernel,
         divide_up(total, block),
         block,
@@ -406,7 +409,7 @@ def picked_along(x: Array | None, places: Any, device: Device, outer: int, size:
         block, piece = (1, _HOST_PIECE) if host else (256, _ALONG_ITEMS)
         given = () if x is None else (x.contiguous()._data,)
         blocks = divide_up(made.size, block * piece)
-        _launch(kernel, blocks, block, *given, places, made, made.size, piece, size, count, inner)
+        _launch(device, kernel, blocks, block, *given, places, made, made.size, piece, size, count, inner)
     return made
 
 
@@ -430,7 +433,7 @@ def best_of_each(values: Array, mode: Literal["min", "max"], places: Any, size: 
         )  # fmt: skip
         if size:
             arrays = (values.contiguous()._data, order.order._data, starts, made)
-            _launch(kernel, divide_up(size, 256), 256, *arrays, size)
+            _launch(device, kernel, divide_up(size, 256), 256, *arrays, size)
     return made
 
 
@@ -448,7 +451,7 @@ def _winners(device: Device, mode: str, values: Array | None, places: Any, size:
         if count:
             given = () if values is None else (values.contiguous()._data,)
             blocks = 1 if block == 1 else divide_up(count, block)
-            _launch(kernel, blocks, block, *given, places, made, size, count)
+            _launch(device, kernel, blocks, block, *given, places, made, size, count)
     return made
 
 
@@ -473,4 +476,4 @@ def put_rows(x: Array, places: Any, made: Any, outer: int, size: int, inner: int
         )  # fmt: skip
         blocks = divide_up(outer * count, 256 // lanes)
         arrays, numbers = (data, places, turns, made), (outer * count, size, count, words)
-        _launch(kernel, blocks, 256, *arrays, *numbers, beside=divide_up(words, 4 * lanes))
+        _launch(device, kernel, blocks, 256, *arrays, *numbers, beside=divide_up(words, 4 * lanes))

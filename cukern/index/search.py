@@ -21,7 +21,7 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import floor_divide, not_equal, remainder
 from ..errors import DeviceError
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on
+from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
 from ..shape.views import reshape, stack
 from .scan import cumulative_sum
@@ -127,13 +127,8 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
         function, block = _searching(x1.device, dtype, side == "right", order is not None)
         piece = _HOST_PIECE if block == 1 else 1
         orders = () if order is None else (order,)
-        with on(x1.device):
-            function(
-                (-(-made.size // (block * piece)), 1, 1),
-                (block, 1, 1),
-                0,
-                (xs._data, *orders, wanted._data, made, x1.size, made.size, piece),
-            )
+        values = (xs._data, *orders, wanted._data, made, x1.size, made.size, piece)
+        launch(x1.device, function, -(-made.size // (block * piece)), block, values)
     return Array._wrap(made, x1.device)
 
 
@@ -164,13 +159,12 @@ def flat_places(flags: Array, tile: int | None = None, block: int | None = None)
     counts = allocate(device, (tiles,), dtypes.int64)
     with on(device), tape.stop_recording():
         data = flags.contiguous()._data
-        _compacting(device, "count", block)((blocks, 1, 1), (block, 1, 1), 0, (data, counts, n, tile))
+        launch(device, _compacting(device, "count", block), blocks, block, (data, counts, n, tile))
         starts = cumulative_sum(Array._wrap(counts, device), include_initial=True)
         made = allocate(device, (int(starts[tiles].item()),), dtypes.int64)
         if made.size:
-            _compacting(device, "write", block)(
-                (blocks, 1, 1), (block, 1, 1), 0, (data, starts._data, made, n, tile)
-            )
+            write = _compacting(device, "write", block)
+            launch(device, write, blocks, block, (data, starts._data, made, n, tile))
     return Array._wrap(made, device)
 
 

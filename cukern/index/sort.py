@@ -21,7 +21,7 @@ from ..elementwise.axes import normalize_axis, public, recorded, require_array
 from ..elementwise.function import astype
 from ..errors import DeviceError
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on
+from ..kernel.plan import allocate, launch
 from ..kernel.sizes import divide_up, power_of_two
 from ..shape.views import moveaxis, reshape
 
@@ -112,8 +112,7 @@ def sorted_rows(
         piece = (_TILES,) if shape.block == 1 else ()
         blocks = divide_up(rows * tiles, shape.block // shape.lanes * math.prod(piece))
         bits = x.contiguous()._data.view(_bits(x.dtype))
-        with on(device):
-            kernel((blocks, 1, 1), (shape.block, 1, 1), 0, (bits, *buffers[0], rows, n, tiles, *piece))
+        launch(device, kernel, blocks, shape.block, (bits, *buffers[0], rows, n, tiles, *piece))
         if tiles > 1:
             kernel = _bound(device, x.dtype, index, shape, "merge", indexed, descending)
             buffers.append(tuple(allocate(device, x.shape, one.dtype) for one in buffers[0]))
@@ -135,8 +134,7 @@ def _merge(
             blocks, tail = rows * pieces, (rows, n, run, min(2 * run, _STRETCH), pieces, piece)
         else:
             blocks, tail = rows * tiles, (n, tiles, run)
-        with on(device):
-            kernel((blocks, 1, 1), (shape.block, 1, 1), 0, (*buffers[0], *buffers[1], *tail))
+        launch(device, kernel, blocks, shape.block, (*buffers[0], *buffers[1], *tail))
         buffers.reverse()
         run *= 2
 
@@ -162,9 +160,8 @@ def permuted(x: Array, places: Array, mode: Literal["gather", "scatter"]) -> Arr
         kernel, block = _permuting(device, x.dtype, mode)
         piece = _HOST_PIECE if block == 1 else 1
         arrays = (x.contiguous()._data, places.contiguous()._data, made)
-        with on(device):
-            blocks = divide_up(x.size, block * piece)
-            kernel((blocks, 1, 1), (block, 1, 1), 0, (*arrays, x.size, x.shape[-1], piece))
+        values = (*arrays, x.size, x.shape[-1], piece)
+        launch(device, kernel, divide_up(x.size, block * piece), block, values)
     back: Literal["gather", "scatter"] = "scatter" if mode == "gather" else "gather"
     return recorded("permuted", x, Array._wrap(made, device), lambda g: permuted(g, places, back))
 

@@ -10,12 +10,13 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..device import Device
-from ..device.interface import Prepared
+from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
 
 K = TypeVar("K")
 V = TypeVar("V")
+Dim3 = tuple[int, int, int]
 #: The size at which a cache is emptied, so that a process with ever new shapes does not grow.
 _CAPACITY = 8192
 
@@ -56,6 +57,37 @@ def raw(data: Any) -> Any:
     """The same memory in a dtype that every array library can copy: bfloat16 as uint16."""
     row = dtypes.info(data.dtype)
     return data.view(row.bits) if row.extension else data
+
+
+_prepared: dict[Any, Prepared] = {}
+
+
+def launch(
+    device: Device,
+    function: CompiledFunction,
+    grid: int | Dim3,
+    block: int,
+    values: Sequence[Any],
+    shared: int = 0,
+) -> None:
+    """Launch a kernel whose argument values change from call to call: prepared once for a grid, then replayed.
+
+    Args:
+        device: where the kernel and the arrays are.
+        function: the compiled kernel.
+        grid: blocks along x, or along each axis.
+        block: threads per block.
+        values: ndarrays, None for a null pointer, and numbers that their parameters hold.
+        shared: bytes of dynamic shared memory per block.
+    """
+    key = (function, grid, block, shared)
+    run = _prepared.get(key)
+    if run is None:
+        blocks = (grid, 1, 1) if isinstance(grid, int) else grid
+        run = remember(_prepared, key, function.prepare(blocks, (block, 1, 1), shared, ()))
+    operand = device.backend.operand
+    with on(device):
+        run(*[one if isinstance(one, (int, float)) else operand(one) for one in values])
 
 
 def one_device(name: str, arrays: Sequence[Array]) -> Device:

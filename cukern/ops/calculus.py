@@ -34,7 +34,7 @@ from ..index.search import searchsorted
 from ..index.sort import argsort
 from ..index.take import take
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on, one_device
+from ..kernel.plan import allocate, launch, one_device
 from ..kernel.sizes import divide_up
 from ..reduction.rows import sum
 from ..shape.views import broadcast_to, concat, flip, reshape
@@ -272,11 +272,9 @@ def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
     result = x.dtype if parts == 1 else wide
     data = allocate(x.device, (parts, count), result)
     function = _bound(x.device, x.dtype, result, shape.block, shape.items)
-    with on(x.device):
-        grid = (divide_up(count, shape.block * shape.piece), parts, 1)
-        function(
-            grid, (shape.block, 1, 1), 0, (x._data, kernel._data, data, count, m, shape.part, shape.piece)
-        )
+    grid = (divide_up(count, shape.block * shape.piece), parts, 1)
+    values = (x._data, kernel._data, data, count, m, shape.part, shape.piece)
+    launch(x.device, function, grid, shape.block, values)
     made = Array._wrap(data, x.device)
     return astype(sum(made, 0), x.dtype) if parts > 1 else reshape(made, (count,))
 

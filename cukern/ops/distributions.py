@@ -20,7 +20,7 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.table import clip, divide, exp, sigmoid, sqrt, where
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on
+from ..kernel.plan import allocate, launch
 from ..linear.decompositions import cholesky, eigh
 from ..linear.products import matmul
 from ..shape.views import broadcast_to, expand_dims, squeeze, stack
@@ -81,9 +81,8 @@ class Distributions:
             function, block = _bound(self.device, wanted, kind, place is not None)
             (offset,) = self._advance(n) if place is None else (place._data,)
             piece = _HOST_PIECE if block == 1 else 1
-            grid = (-(-n // (piece * block)), 1, 1)
-            with on(self.device):
-                function(grid, (block, 1, 1), 0, (made, *datas, *numbers, n, piece, offset, *self._key))
+            values = (made, *datas, *numbers, n, piece, offset, *self._key)
+            launch(self.device, function, -(-n // (piece * block)), block, values)
         return Array._wrap(made, self.device)
 
     def _parameter(self, value: Any, name: str, low: float, high: float = math.inf) -> Parameter:

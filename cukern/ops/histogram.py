@@ -26,7 +26,7 @@ from ..elementwise.table import equal, greater, greater_equal, where
 from ..index.search import compress, searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on, zeros
+from ..kernel.plan import allocate, launch, zeros
 from ..kernel.sizes import divide_up
 from ..reduction.rows import all, any, max, min, std, sum
 from ..shape.views import expand_dims, flip, reshape
@@ -79,9 +79,8 @@ def _launch(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape, m
     function = _bound(x.device, x.dtype, kind, compute, rule, shape.mode, shape.block)
     arrays = (x._data,) if edges is None else (x._data, edges.contiguous()._data)
     shared = 4 * bins if shape.mode == "shared" else 0
-    with on(x.device):
-        grid = (divide_up(x.size, shape.piece), 1, 1)
-        function(grid, (shape.block, 1, 1), shared, (*arrays, made, x.size, shape.piece, bins))
+    values = (*arrays, made, x.size, shape.piece, bins)
+    launch(x.device, function, divide_up(x.size, shape.piece), shape.block, values, shared)
 
 
 def counted(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape | None = None) -> Array:

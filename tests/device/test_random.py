@@ -246,7 +246,7 @@ def test_derivatives_by_location_and_scale(device: ck.Device) -> None:
         (lambda rng: rng.choice(0, 1), ValueError, "cannot draw 1 of 0"),
         (lambda rng: rng.choice(2, 1, p=[0.5, 0.6]), ValueError, "sum to 1"),
         (lambda rng: rng.choice(3, 1, p=[0.5, 0.5]), ValueError, "shape"),
-        (lambda rng: rng.choice(3, 2, replace=False, p=[1.0, 0.0, 0.0]), ValueError, "fewer parts"),
+        (lambda rng: rng.choice(3, 2, replace=False, p=[1.0, 0.0, 0.0]), ValueError, "fewer slices"),
         (lambda rng: rng.split(-1), ValueError, "split"),
         (lambda rng: rng.shuffle([1, 2]), TypeError, "shuffle: x"),
         (lambda rng: rng.permutation(ck.asarray(1.0)), ValueError, "axis 0"),

@@ -16,7 +16,7 @@ from . import namespace as ops
 from .array import Array
 from .array.creation import asarray
 from .device import Device
-from .elementwise.axes import normalize_axes, require_array
+from .elementwise.operands import normalize_axes, require_array
 from .namespace.hints import MODULES, missing
 
 __all__ = [

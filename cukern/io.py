@@ -23,7 +23,7 @@ from . import dtypes
 from .array import Array
 from .array.creation import asarray
 from .device import Device
-from .elementwise.axes import require_array
+from .elementwise.operands import require_array
 
 __all__ = ["load", "save", "save_safetensors", "savez", "savez_compressed"]
 

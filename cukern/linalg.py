@@ -18,8 +18,8 @@ from numpy.linalg import LinAlgError
 from . import dtypes
 from . import namespace as ops
 from .array import Array
-from .elementwise.axes import normalize_axes, require_array, require_arrays, require_constant
 from .elementwise.fuse import fuse
+from .elementwise.operands import normalize_axes, require_array, require_arrays, require_constant
 from .linear.decompositions import EighResult, QRResult, SVDResult, cholesky, eigh, eigvalsh, qr, svd, svdvals
 from .linear.lapack import identity, inv, matrices, solve, solve_triangular
 from .linear.products import cross, matmul, tensordot, vecdot

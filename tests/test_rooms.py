@@ -147,3 +147,13 @@ def test_templates_branch_on_devices_in_the_prelude_alone() -> None:
         if path.parent.name != "prelude" and re.search(r"__CUDA_?(ARCH|CC)", path.read_text())
     ]
     assert not found
+
+
+def test_kernels_are_plain_cuda_below_their_opening_lines() -> None:
+    """Template variables become types and constants above a kernel, which has few splices itself."""
+    counts = {}
+    for path in render.TEMPLATES.rglob("*.cu"):
+        _, _, kernel = path.read_text().partition('extern "C"')
+        assert kernel, path
+        counts[str(path.relative_to(render.TEMPLATES))] = len(re.findall("<<|<%", kernel))
+    assert not {name: count for name, count in counts.items() if count > 20}

@@ -16,8 +16,8 @@ from ..array.creation import asarray
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import tape
 from ..kernel.plan import remember
-from .axes import first_array, public, require_array
 from .graph import COMPARISONS, Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
+from .operands import first_array, public, require_array
 from .plan import Plan, plan_for, planned
 from .program import Backward, Program, program
 from .row import FLOAT, Row, Scalar, is_scalar

@@ -15,9 +15,9 @@ from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
 from ..errors import DeviceError, GradientError
 from ..kernel.strides import repeated
-from .axes import public
 from .function import Elementwise, as_operands, can_cast, pulled
 from .graph import Expr, cast
+from .operands import public
 from .plan import run_into
 from .program import Program, program
 

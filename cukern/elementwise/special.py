@@ -11,9 +11,9 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import full_like, zeros_like
-from .axes import public, require_array
 from .function import astype, binary, parametric, ternary, unary
 from .fuse import fuse
+from .operands import public, require_array
 from .row import ALL, NUMERIC, scipys
 from .table import (
     _log_add_exp_vjp,

@@ -12,8 +12,8 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, beside
-from ..elementwise.axes import normalize_axes, normalize_axis, public, require_array, require_arrays
 from ..elementwise.function import astype
+from ..elementwise.operands import normalize_axes, normalize_axis, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..reduction.rows import any as any_of

@@ -12,8 +12,8 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, holds_array
-from ..elementwise.axes import normalize_axis, on_device, public, recorded, require_array
 from ..elementwise.function import astype
+from ..elementwise.operands import normalize_axis, on_device, public, recorded, require_array
 from ..elementwise.table import floor
 from ..elementwise.table import round as rint
 from ..reduction.rows import max as largest

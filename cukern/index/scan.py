@@ -12,9 +12,9 @@ from ..array import Array
 from ..array.creation import arange, zeros_like
 from ..autodiff import tape
 from ..dtypes import DType
-from ..elementwise.axes import normalize_axis, public, require_array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.table import equal, exp, isfinite, isinf, isnan, minimum, where
 from ..shape.views import concat, reshape
 from .scan_plan import Scan, scanned

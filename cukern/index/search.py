@@ -15,8 +15,8 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..dtypes import DType
-from ..elementwise.axes import first_array, on_device, public, require_array, require_arrays
 from ..elementwise.function import astype
+from ..elementwise.operands import first_array, on_device, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
 from ..elementwise.table import floor_divide, not_equal, remainder
 from ..errors import DeviceError

@@ -9,8 +9,8 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, device_of, full, ones
 from ..autodiff import tape
-from ..elementwise.axes import normalize_axis, public, require_array
 from ..elementwise.function import as_operands, astype
+from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import equal, isnan, logical_not, minimum, not_equal, subtract
 from ..errors import DeviceError

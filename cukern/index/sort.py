@@ -17,8 +17,8 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
-from ..elementwise.axes import normalize_axis, public, recorded, require_array
 from ..elementwise.function import astype
+from ..elementwise.operands import normalize_axis, public, recorded, require_array
 from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch

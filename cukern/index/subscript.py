@@ -13,7 +13,8 @@ import numpy as np
 from ..array import Array
 from ..array.creation import asarray, holds_array
 from ..autodiff import tape, writes
-from ..elementwise.axes import (
+from ..elementwise.function import astype
+from ..elementwise.operands import (
     normalize_axis,
     on_device,
     public,
@@ -22,7 +23,6 @@ from ..elementwise.axes import (
     require_written,
     view,
 )
-from ..elementwise.function import astype
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
 from ..kernel.plan import on, raw, zeros

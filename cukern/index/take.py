@@ -18,7 +18,8 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..autodiff import tape
-from ..elementwise.axes import (
+from ..elementwise.function import astype
+from ..elementwise.operands import (
     normalize_axis,
     on_device,
     public,
@@ -26,7 +27,6 @@ from ..elementwise.axes import (
     recorded_many,
     require_array,
 )
-from ..elementwise.function import astype
 from ..errors import DeviceError
 from ..shape.views import broadcast_to, reshape
 from .places import added_along, expect_added, gathered, picked_along, summed

@@ -15,8 +15,8 @@ from ..array import Array
 from ..array.creation import asarray
 from ..autodiff import tape
 from ..device import Device
-from ..elementwise.axes import public, require_written
 from ..elementwise.function import astype
+from ..elementwise.operands import public, require_written
 from ..elementwise.row import is_scalar
 from ..elementwise.table import (
     add,

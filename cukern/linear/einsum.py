@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..elementwise.axes import public, require_arrays
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import public, require_arrays
 from ..reduction.rows import sum
 from ..shape.views import permute_dims, reshape, squeeze
 from .products import diagonal, matmul

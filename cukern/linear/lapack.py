@@ -14,8 +14,8 @@ from ..array import Array
 from ..array.creation import empty, ones
 from ..autodiff import tape
 from ..device.cuda.libraries import needed
-from ..elementwise.axes import on_device, require_array, require_arrays
 from ..elementwise.function import astype
+from ..elementwise.operands import on_device, require_array, require_arrays
 from ..errors import DeviceError
 from ..kernel.strides import broadcast_shapes
 from ..shape.views import (

@@ -11,7 +11,9 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..autodiff import tape
-from ..elementwise.axes import (
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.operands import (
     normalize_axes,
     normalize_axis,
     on_device,
@@ -21,8 +23,6 @@ from ..elementwise.axes import (
     require_arrays,
     view,
 )
-from ..elementwise.function import astype
-from ..elementwise.fuse import fuse
 from ..errors import DeviceError
 from ..kernel.plan import on, raw, zeros
 from ..reduction.rows import sum

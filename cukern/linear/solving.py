@@ -15,8 +15,8 @@ from ..array import Array
 from ..array.creation import empty
 from ..autodiff import tape
 from ..autodiff.cotangents import meta
-from ..elementwise.axes import normalize_axes, require_array, require_arrays
 from ..elementwise.function import astype
+from ..elementwise.operands import normalize_axes, require_array, require_arrays
 from ..elementwise.table import abs, ceil, divide, equal, exp2, isfinite, log2, maximum, multiply, where
 from ..errors import DeviceError
 from ..index.assemble import atleast_2d

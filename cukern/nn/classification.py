@@ -10,8 +10,8 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..array.creation import ones
-from ..elementwise.axes import require_arrays
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import require_arrays
 from ..reduction.rows import logsumexp
 from .fused import common_dtype, is_int, require_ids
 from .losses import mean_loss, picked, totals_and_chosen

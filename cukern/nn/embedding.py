@@ -11,8 +11,8 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.creation import arange
 from ..device import Device
-from ..elementwise.axes import require_array, require_arrays
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import require_array, require_arrays
 from ..function import stop_gradient
 from . import init
 from .fused import common_dtype, is_int, require_ids, require_sizes

@@ -8,7 +8,7 @@ from typing import Any
 from .. import namespace as ops
 from ..array import Array
 from ..device import Device
-from ..elementwise.axes import require_array, require_arrays
+from ..elementwise.operands import require_array, require_arrays
 from . import init
 from .fused import common_dtype, require_sizes
 from .module import Module, Parameter

@@ -14,8 +14,8 @@ from ..array import Array
 from ..array.creation import empty
 from ..array.layout import Layout
 from ..device import Device
-from ..elementwise.axes import require_arrays
 from ..elementwise.graph import Expr, input_node
+from ..elementwise.operands import require_arrays
 from ..elementwise.program import Program, program
 from ..function import Function
 from ..kernel import BoundKernel, Kernel

@@ -12,7 +12,7 @@ from ..array import Array
 from ..array.creation import array, asarray
 from ..autodiff import tape
 from ..device import Device, capture_hooks
-from ..elementwise.axes import on_device
+from ..elementwise.operands import on_device
 from ..io import read_safetensors, save_safetensors
 from ..namespace.hints import MODULE, hinting
 from .parameter import Parameter as Parameter

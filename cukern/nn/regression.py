@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import namespace as ops
 from ..array import Array
-from ..elementwise.axes import require_arrays
 from ..elementwise.fuse import Fused, fuse
+from ..elementwise.operands import require_arrays
 from .fused import common_dtype
 
 _REDUCTIONS = ("mean", "sum", "none")

@@ -17,7 +17,9 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
-from ..elementwise.axes import (
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.operands import (
     first_array,
     normalize_axes,
     normalize_axis,
@@ -26,8 +28,6 @@ from ..elementwise.axes import (
     require_arrays,
     require_constant,
 )
-from ..elementwise.function import astype
-from ..elementwise.fuse import fuse
 from ..elementwise.row import convert_scalar
 from ..elementwise.table import isnan, not_equal, remainder, subtract, where
 from ..index.search import searchsorted

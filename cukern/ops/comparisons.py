@@ -11,9 +11,9 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, full
 from ..array.operators import FUNCTIONS
-from ..elementwise.axes import public
 from ..elementwise.function import as_operands, astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import public
 from ..elementwise.table import abs, equal, isnan, less_equal, multiply, subtract
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]

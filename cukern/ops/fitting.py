@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..elementwise.axes import public, require_array, require_arrays
 from ..elementwise.function import astype
+from ..elementwise.operands import public, require_array, require_arrays
 from ..elementwise.table import divide, sqrt, square
 from ..index.assemble import vander
 from ..linear.solving import lstsq

@@ -6,9 +6,9 @@ import math
 from typing import Any, TypeVar
 
 from ..array.operators import FUNCTIONS
-from ..elementwise.axes import public
 from ..elementwise.function import Elementwise, binary, ternary, unary
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import public
 from ..elementwise.row import scipys
 from ..elementwise.special import digamma, lgamma
 from ..elementwise.table import log, log1p, where

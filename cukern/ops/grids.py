@@ -11,7 +11,7 @@ from .. import dtypes
 from ..array.array import Array, shape_of
 from ..array.creation import Shape, arange, asarray, device_of
 from ..device import Device
-from ..elementwise.axes import require_array
+from ..elementwise.operands import require_array
 from ..index.search import flatnonzero
 from ..shape.views import broadcast_to, concat, reshape, stack
 from .spaces import linspace

@@ -18,9 +18,9 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
-from ..elementwise.axes import public, require_array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import public, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import equal, greater, greater_equal, where
 from ..index.search import compress, searchsorted

@@ -12,7 +12,8 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, device_of
 from ..autodiff import tape
-from ..elementwise.axes import (
+from ..elementwise.function import as_operands, astype
+from ..elementwise.operands import (
     normalize_axis,
     on_device,
     public,
@@ -21,7 +22,6 @@ from ..elementwise.axes import (
     require_written,
     view,
 )
-from ..elementwise.function import as_operands, astype
 from ..elementwise.table import where
 from ..index.take import scatter
 from ..linear.products import diagonal

@@ -13,9 +13,9 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, device_of, holds_array
 from ..device import Device, current
-from ..elementwise.axes import public
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import public
 from ..elementwise.table import equal, floor, where
 from ..elementwise.table import pow as power
 from ..reduction.rows import any as any_of

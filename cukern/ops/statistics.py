@@ -15,9 +15,9 @@ from ..array import Array
 from ..array.creation import asarray, full, holds_array
 from ..autodiff import tape
 from ..dtypes import DType
-from ..elementwise.axes import Axis, normalize_axes, public, require_array, require_constant
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import Axis, normalize_axes, public, require_array, require_constant
 from ..elementwise.table import (
     ceil,
     clip,

@@ -12,7 +12,6 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
 from ..autodiff import tape
-from ..elementwise.axes import Axis, normalize_axes
 from ..elementwise.custom import (
     RESULTS,
     CustomElementwise,
@@ -29,6 +28,7 @@ from ..elementwise.custom import (
 )
 from ..elementwise.function import ArrayLike, as_operands
 from ..elementwise.graph import Expr, Reduced, symbolic
+from ..elementwise.operands import Axis, normalize_axes
 from ..elementwise.row import is_scalar
 from ..kernel.strides import broadcast_shapes
 from .function import Reduce, Rule

@@ -17,9 +17,9 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..device import Device
 from ..dtypes import DType
-from ..elementwise.axes import normalize_axes, require_array
 from ..elementwise.function import evaluate
 from ..elementwise.graph import Expr, Reduced, call, cast, input_node, scalar_node
+from ..elementwise.operands import normalize_axes, require_array
 from ..elementwise.program import Program, compact, program, roots_from
 from ..elementwise.row import Scalar
 from ..kernel.plan import remember

@@ -10,9 +10,9 @@ from .. import dtypes
 from ..array import Array
 from ..array.operators import FUNCTIONS
 from ..dtypes import DType
-from ..elementwise.axes import normalize_axes, require_array, require_constant
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import normalize_axes, require_array, require_constant
 from ..elementwise.table import equal, isnan, logical_not, sqrt, square, where
 from ..shape.views import squeeze
 from .function import masked

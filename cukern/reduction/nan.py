@@ -9,10 +9,10 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, ones
-from ..elementwise.axes import Axis, normalize_axes, public, require_array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr
+from ..elementwise.operands import Axis, normalize_axes, public, require_array
 from ..elementwise.table import equal, isnan, logical_and, logical_not, multiply, not_equal, subtract, where
 from ..shape.views import broadcast_to, permute_dims, reshape, squeeze
 from .function import masked

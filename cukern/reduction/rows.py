@@ -11,8 +11,8 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import ones_like
-from ..elementwise.axes import Axis, require_array
 from ..elementwise.graph import Expr, Reduced
+from ..elementwise.operands import Axis, require_array
 from ..elementwise.table import equal, exp, isfinite, where
 from ..shape.views import concat, moveaxis, reshape, stack
 from .function import Reduce, Rule, Span

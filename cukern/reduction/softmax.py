@@ -14,9 +14,9 @@ from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import Prepared, Style
-from ..elementwise.axes import normalize_axis, public, require_array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.table import exp, multiply, negative, subtract
 from ..kernel import Kernel
 from ..kernel.plan import Plan, on, remember

@@ -10,8 +10,8 @@ from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray, device_of, zeros
 from ..autodiff import tape
-from ..elementwise.axes import on_device, require_array, view
 from ..elementwise.function import astype
+from ..elementwise.operands import on_device, require_array, view
 from ..elementwise.row import is_scalar
 from ..pytree import Leaf
 from .views import concat, reshape

@@ -15,7 +15,9 @@ from ..array import Array
 from ..array.creation import arange
 from ..autodiff import tape
 from ..dtypes import DType
-from ..elementwise.axes import (
+from ..elementwise.function import can_cast
+from ..elementwise.fuse import fuse
+from ..elementwise.operands import (
     normalize_axes,
     normalize_axis,
     on_device,
@@ -26,8 +28,6 @@ from ..elementwise.axes import (
     require_arrays,
     view,
 )
-from ..elementwise.function import can_cast
-from ..elementwise.fuse import fuse
 from ..elementwise.table import where
 from ..kernel.plan import allocate, one_device
 from ..kernel.strides import broadcast_shapes, collapse

@@ -13,7 +13,7 @@ from ... import namespace as ops
 from ...array import Array
 from ...array.creation import empty, ones, zeros
 from ...device import Device
-from ...elementwise.axes import first_array, require_array
+from ...elementwise.operands import first_array, require_array
 from ...function import Function
 from ...kernel import BoundKernel, Kernel
 from ...kernel.sizes import divide_up, index_type

@@ -24,7 +24,7 @@ from ...array.creation import zeros
 from ...array.layout import Layout, fresh_layout
 from ...autodiff import tape
 from ...device import Device
-from ...elementwise.axes import require_array, require_arrays
+from ...elementwise.operands import require_array, require_arrays
 from ...function import Function
 from ...kernel import Kernel
 from ...kernel.plan import on, remember

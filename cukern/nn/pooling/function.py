@@ -10,7 +10,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import asarray
-from ...elementwise.axes import require_array
+from ...elementwise.operands import require_array
 from ...function import Function
 from ..fused import common_dtype, is_int
 from ..module import Module

@@ -1,4 +1,4 @@
-"""Axis arguments, and the helper that records an operation."""
+"""What a function does with its operands: takes them as arrays, checks axes, and records the operation."""
 
 from __future__ import annotations
 

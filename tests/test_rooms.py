@@ -152,8 +152,9 @@ def test_templates_branch_on_devices_in_the_prelude_alone() -> None:
 def test_kernels_are_plain_cuda_below_their_opening_lines() -> None:
     """Template variables become types and constants above a kernel, which has few splices itself."""
     counts = {}
-    for path in render.TEMPLATES.rglob("*.cu"):
-        _, _, kernel = path.read_text().partition('extern "C"')
-        assert kernel, path
-        counts[str(path.relative_to(render.TEMPLATES))] = len(re.findall("<<|<%", kernel))
+    for path in render.TEMPLATES.rglob("*.cu*"):
+        _, marker, kernel = path.read_text().partition('extern "C"')
+        if marker:
+            counts[str(path.relative_to(render.TEMPLATES))] = len(re.findall("<<|<%", kernel))
+    assert len(counts) > 50
     assert not {name: count for name, count in counts.items() if count > 20}

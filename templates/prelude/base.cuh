@@ -1,12 +1,10 @@
 // What every kernel text starts with. Host and GPU differ in this folder only.
-#ifdef __CUDACC__
 <% if uses_half %>
 #include <cuda_fp16.h>
 <% endif %>
 <% if uses_bfloat16 %>
 #include <cuda_bf16.h>
 <% endif %>
-#endif
 
 // The left shift, whose operator would open a template expression.
 template <typename T>

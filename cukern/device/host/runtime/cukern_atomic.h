@@ -10,7 +10,7 @@ template <> struct Bits<8> { using type = unsigned long long; };
 
 // Replaces *at by what `next` makes of it, in one step that nobody sees the middle of; the old value.
 template <class T, class Next>
-inline T exchange_by(T* at, Next next) {
+inline auto exchange_by(T* at, Next next) {
     using U = typename Bits<sizeof(T)>::type;
     U old = __atomic_load_n((U*)at, __ATOMIC_RELAXED);
     for (;;) {

@@ -17,7 +17,7 @@ CUKERN_INLINE float multiply_add(float x, float y, float z) {
 // By recursion, as a loop over an array would stand in the way of the loop over threads.
 CUKERN_INLINE float polynomial(float, float last) { return last; }
 template <class... Rest>
-CUKERN_INLINE float polynomial(float x, float first, Rest... rest) {
+CUKERN_INLINE auto polynomial(float x, float first, Rest... rest) {
     return multiply_add(polynomial(x, rest...), x, first);
 }
 
@@ -98,11 +98,11 @@ CUKERN_INLINE float error_function(float x) {
 
 // The number of the two if one is NaN, as IEEE's maxNum and minNum.
 template <class T>
-CUKERN_INLINE T maximum_number(T x, T y) {
+CUKERN_INLINE auto maximum_number(T x, T y) {
     return x > y || y != y ? x : y;
 }
 template <class T>
-CUKERN_INLINE T minimum_number(T x, T y) {
+CUKERN_INLINE auto minimum_number(T x, T y) {
     return x < y || y != y ? x : y;
 }
 }  // namespace cukern

@@ -66,7 +66,7 @@ static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
 
 namespace cukern {
 template <class To, class From>
-inline To bits_as(From from) {
+inline auto bits_as(From from) {
     static_assert(sizeof(To) == sizeof(From), "the same number of bits");
     To to;
     __builtin_memcpy(&to, &from, sizeof(To));
@@ -75,17 +75,16 @@ inline To bits_as(From from) {
 
 // An already rounded number as an integer: the nearest that there is, and 0 for NaN.
 template <class To, class From>
-inline To saturate(From x) {
+inline auto saturate(From x) {
     constexpr int bits = 8 * sizeof(To) - (To(-1) < To(1));
     constexpr To highest = (To)(~0ull >> (64 - bits)), lowest = To(-1) < To(1) ? (To)(-highest - 1) : To(0);
     const From limit = (From)(2 * (From)(1ull << (bits - 1)));
-    if (x != x) return 0;
-    return x >= limit ? highest : x < (From)lowest ? lowest : (To)x;
+    return x != x ? To(0) : x >= limit ? highest : x < (From)lowest ? lowest : (To)x;
 }
 
 // A value as float or double, rounded down, up or to zero, by its distance from the nearest one.
 template <class To, class From>
-inline To directed(From from, int direction) {
+inline auto directed(From from, int direction) {
     const To near = (To)from;
     const From difference = (From)near == from ? 0 : (From)near > from ? 1 : -1;
     if (direction == 0) direction = from > 0 ? -1 : 1;

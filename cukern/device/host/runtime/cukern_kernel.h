@@ -1,3 +1,3 @@
-// All that a kernel's text may name. It is compiled once a machine where the compiler can use that (host_compiler.py).
+// What every kernel's text may name, precompiled where the compiler can; half types come with CUDA's headers for them.
+// Functions of the headers have deduced types: GCC then makes them once, for the precompiled file, not for each kernel.
 #include "cukern_host.h"
-#include "cukern_half.h"

@@ -88,7 +88,8 @@ def test_layouts_that_the_kernel_cannot_take(device: ck.Device) -> None:
     relu = bias_and_relu(dtypes.bfloat16)
 
     def plan(a: ck.Array, b: ck.Array) -> object:
-        return fused.make_plan(relu, a._planned(), b._planned(), [random(device, "bfloat16", 1)._planned()])
+        one = random(device, "bfloat16", 1)
+        return fused.make_plan(relu, a._planned(), b._planned(), [one._planned()], SMALL)
 
     a, b = random(device, "bfloat16", 16, 24), random(device, "bfloat16", 24, 32)
     assert plan(a, b) is not None

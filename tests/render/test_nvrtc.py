@@ -260,10 +260,13 @@ def _linear(dtype: Any) -> None:
 
 
 def _lltm(dtype: Any) -> None:
-    """A sequence; steps that are small, and for which there are products; of the parameters alone."""
+    """A sequence; steps that are small, and with products, in packs or not; gradients of the parameters alone."""
     _derivatives(ck.nn.lltm, *_zeros(dtype, (3, 4, 5), (18, 11), (18,), (4, 6), (4, 6)))
-    for batch in (4, 40):
-        x, *parameters, h, cell = _zeros(dtype, (batch, 5), (18, 11), (18,), (batch, 6), (batch, 6))
+    for batch, state in ((4, 6), (40, 6), (40, 128)):
+        weights = (3 * state, 5 + state)
+        x, *parameters, h, cell = _zeros(
+            dtype, (batch, 5), weights, weights[:1], (batch, state), (batch, state)
+        )
         _derivatives(ck.nn.lltm_cell, x, *parameters, h, cell)
         with ck.Tape() as tape:
             tape.watch(parameters)

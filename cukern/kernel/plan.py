@@ -85,9 +85,9 @@ def launch(
     if run is None:
         blocks = (grid, 1, 1) if isinstance(grid, int) else grid
         run = remember(_prepared, key, function.prepare(blocks, (block, 1, 1), shared, ()))
-    operand = device.backend.operand
+    operand, ndarray = device.backend.operand, device.xp.ndarray
     with on(device):
-        run(*[one if isinstance(one, (int, float)) else operand(one) for one in values])
+        run(*[operand(one) if one is None or isinstance(one, ndarray) else one for one in values])
 
 
 def one_device(name: str, arrays: Sequence[Array]) -> Device:

@@ -10,6 +10,7 @@ import pytest
 import cukern as ck
 from cukern import dtypes
 from cukern.autodiff.tape import record
+from cukern.kernel.plan import launch
 
 SCALE = """
 extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, << elem >> a, << index >> n) {
@@ -493,3 +494,12 @@ def test_launches_in_the_order_of_other_libraries(device: ck.Device) -> None:
             )
     copy(x, y, 3)
     assert y.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_replayed_launch_takes_numpys_numbers(device: ck.Device) -> None:
+    text = 'extern "C" __global__ void << name >>(long long* y, long long n) { y[0] = n; }'
+    y = ck.zeros(1, "int64", device)
+    bound = ck.Kernel(text, name="number", block=1).bind(device)
+    for n in (np.int64(7), 8, np.uint8(9)):
+        launch(device, bound.function, 1, 1, (y._data, n))
+        assert y.tolist() == [n]

@@ -92,7 +92,7 @@ struct WgmmaOperands {
 template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 void wgmma_of_warp(const unsigned long long* lanes) {
     const WgmmaOperands& first = *(const WgmmaOperands*)lanes[0];
-    static thread_local float a[16][16], b[N][16];
+    float a[16][16], b[N][16];
     for (int k = 0; k < 16; ++k) {
         for (int i = 0; i < 16; ++i) a[i][k] = first.a.element<T, A_BY_DEPTH>(16 * first.warp + i, k);
         for (int i = 0; i < N; ++i) b[i][k] = first.b.element<T, B_BY_DEPTH>(i, k);

@@ -130,3 +130,14 @@ def test_what_the_host_reports(body: str, threads: int, message: str) -> None:
     x: Any = ck.zeros(32, device="host")
     with pytest.raises(ck.KernelFault, match=message):
         kernel("float* x", text)(x, grid=1, block=threads)
+
+
+def test_wgmma_on_the_host_takes_no_shared_memory() -> None:
+    text = """<% include "prelude/wgmma.cuh" %>
+    extern "C" __global__ void << name >>(float* x) {
+        float d[128] = {};
+        const SharedMatrix none(x, 16, 1024);
+        if (x[0] > 0) wgmma<__half, 256, true, true>(d, none, none, true);
+        x[0] = d[0];
+    }"""
+    assert ck.Kernel(text, name="unused", block=128).bind("host").attributes["shared_size_bytes"] == 0

@@ -362,19 +362,19 @@ def _added_in_turn(
 
 
 @cache
-def expect_added(device: Device, dtype: DType, place: DType, inner: int, each: bool) -> None:
-    """Have what adds rows on the host compiled ahead: it is the derivative of taking them.
+def expect_added(device: Device, dtype: DType, place: DType, single: bool, each: bool) -> None:
+    """Compile the host's kernel that adds rows ahead of need: it is the derivative of taking them.
 
     Args:
         device: where the rows are.
         dtype: that of their elements.
         place: the dtype of the places.
-        inner: the elements of a row.
+        single: whether a row has one element.
         each: whether each element has a place of its own.
     """
 
     def rehearse() -> None:
-        shape = (1, 1, min(inner, 2))
+        shape = (1, 1, 1 if single else 2)
         rows = Array._wrap(np.zeros(shape, dtype), device)
         _added_in_turn(rows, np.zeros(shape if each else 1, place), *shape, None, each)
 

@@ -101,7 +101,7 @@ def integers(indices: Any, x: Array, name: str) -> Any:
 def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) at ``places`` (count): (outer, count, inner)."""
     if tape.recording((x,)):
-        expect_added(x.device, x.dtype, places.dtype, inner, False)
+        expect_added(x.device, x.dtype, places.dtype, inner == 1, False)
     made = Array._wrap(gathered(x, places, outer, size, inner), x.device)
     return recorded("take", x, made, lambda g: scatter(g, places, outer, size, inner))
 
@@ -210,7 +210,7 @@ def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", 
     sizes = (math.prod(before), size, math.prod(after))
     if mode == "gather":
         if tape.recording((x,)):
-            expect_added(x.device, x.dtype, places.dtype, sizes[2], True)
+            expect_added(x.device, x.dtype, places.dtype, sizes[2] == 1, True)
         made = Array._wrap(picked_along(x, places, x.device, *sizes), x.device)
         return recorded("take_along_axis", x, made, lambda g: _along(g, places, axis, size, "add"))
     with tape.stop_recording():

@@ -58,7 +58,7 @@ _LEAST_BLOCK, _MEAN_BLOCK = 128, 1024
 _MOST_BLOCKS = 65535
 #: Sums of losses at most, which one block adds up.
 _SLOTS = 32768
-#: Rows at most that a loss is tried on, so that it is compiled ahead of need.
+#: The most rows on which kernels run to be compiled ahead of need.
 _REHEARSED = 4096
 #: Columns from which on rows fewer than blocks that run at a time are cut up, which takes more launches.
 _LONG, _FEW = 1 << 15, 264
@@ -106,7 +106,7 @@ def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
             plan = remember(_forwards, key, _make_forward(*key))
         if plan is not None:
             return plan.run(logits, targets)
-    _expect_rest(logits.device, logits.dtype, targets.dtype, min(targets.size, _REHEARSED))
+    _expect_rest(logits.device, logits.dtype, targets.dtype, min(power_of_two(targets.size), _REHEARSED))
     total = logsumexp._apply(logits, -1, True, dtypes.info(logits.dtype).acc)
     chosen = ops.take_along_axis(logits, ops.expand_dims(targets, axis=-1), axis=-1)
     return total, ops.astype(_mean_of_differences(total, chosen), logits.dtype, copy=False)
@@ -114,7 +114,7 @@ def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
 
 @cache
 def _expect_rest(device: Device, elem: dtypes.DType, target: dtypes.DType, rows: int) -> None:
-    """Have what follows the logarithms of a loss compiled beside them, by running it on rows of one element."""
+    """Compile the kernels that follow the logsumexp of a loss ahead of need, by running them on rows of one element."""
 
     def rehearse() -> None:
         logits, targets = zeros((rows, 1), elem, device), zeros((rows, 1), target, device)

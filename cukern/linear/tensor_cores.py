@@ -48,6 +48,11 @@ class Tile(NamedTuple):
     band: int = 8
 
     @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps_m * self.warps_n
+
+    @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
         return 2 * self.stages * self.depth * (self.m + self.n) + (1024 if self.grouped else 0)
@@ -155,36 +160,22 @@ def tile_for(task: Task, device: Device) -> Tile:
     return min(fits, key=cost)
 
 
-def make_plan(
-    program: Program, a: Layout, b: Layout, operands: Sequence[Layout], tile: Tile | None = None
-) -> Plan | None:
-    """A launch for arrays of these layouts, of one half type; None if the device or the kernel cannot take them.
-
-    Args:
-        program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype.
-        a: shape (..., m, k).
-        b: shape (..., k, n).
-        operands: broadcast to the product.
-        tile: the one to use, on any device; by default the quickest, on a GPU with tensor cores.
-    """
-    task, device = task_of(a, b, operands), a.device
-    tile = tile or (
-        tile_for(task, device) if task and device.properties.compute_capability >= (8, 0) else None
-    )
-    if task is None or tile is None:
-        return None
-    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-    made = fresh_layout(device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
-    spans = [task.batches * abs(f.batch) + max(task.m, task.n, task.k) * f.row for f in (task.a, task.b)]
+def _is_wide(task: Task) -> bool:
+    """Whether an offset may exceed 32 bits, those of rows beyond the last tile included."""
+    across = max(task.m, task.n, task.k) + max(max(tile.m, tile.n) for tile in TILES)
+    spans = [task.batches * abs(one.batch) + across * one.row for one in (task.a, task.b)]
     spans += [task.batches * abs(x) + task.m * abs(y) + task.n * abs(z) for x, y, z in task.operands]
-    wide = max(made.size, *spans) > LARGEST_INDEX
+    return max(task.batches * task.m * task.n, *spans) > LARGEST_INDEX
+
+
+def _variables(program: Program, elem: dtypes.DType, task: Task, tile: Tile) -> dict[str, Any]:
+    """The template variables of a kernel."""
     body, (value,) = statements(program.outputs)
-    threads = 32 * tile.warps_m * tile.warps_n
-    variables: dict[str, Any] = {
-        "name": f"{program.name}_{dtypes.info(a.dtype).name}_{tile.m}x{tile.n}",
-        "elem": a.dtype,
-        "block": threads,
-        "index": "long long" if wide else "int",
+    return {
+        "name": f"{program.name}_{dtypes.info(elem).name}_{tile.m}x{tile.n}",
+        "elem": elem,
+        "block": tile.threads,
+        "index": "long long" if _is_wide(task) else "int",
         "tile_m": tile.m,
         "tile_n": tile.n,
         "warps_m": tile.warps_m,
@@ -208,22 +199,41 @@ def make_plan(
         "body": body,
         "value": value,
     }
-    tiles = divide_up(task.m, tile.m), divide_up(task.n, tile.n)
-    code = "q" if wide else "i"
+
+
+def _tail(task: Task, tiles: tuple[int, int]) -> tuple[bytes, bytes]:
+    """The kernel's structs: sizes, and the strides of the operands."""
+    wide = _is_wide(task)
+    code, padding = ("q", "4x") if wide else ("i", "")
+    strides = (task.a.batch, task.b.batch, task.a.row, task.b.row)
+    sizes = struct.pack(f"4{code}5i{padding}", *strides, task.m, task.n, task.k, *tiles)
     steps = [step for one in task.operands for step in one] or [0, 0, 0]
-    sizes = struct.pack(
-        f"4{code}5i{'4x' if wide else ''}",
-        task.a.batch,
-        task.b.batch,
-        task.a.row,
-        task.b.row,
-        task.m,
-        task.n,
-        task.k,
-        *tiles,
+    return sizes, struct.pack(f"{len(steps)}{code}", *steps)
+
+
+def make_plan(
+    program: Program, a: Layout, b: Layout, operands: Sequence[Layout], tile: Tile | None = None
+) -> Plan | None:
+    """A launch for arrays of these layouts, of one half type; None if the device or the kernel cannot take them.
+
+    Args:
+        program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype.
+        a: shape (..., m, k).
+        b: shape (..., k, n).
+        operands: broadcast to the product.
+        tile: the one to use, on any device; by default the quickest, on a GPU with tensor cores.
+    """
+    task, device = task_of(a, b, operands), a.device
+    tile = tile or (
+        tile_for(task, device) if task and device.properties.compute_capability >= (8, 0) else None
     )
-    tail = (sizes, struct.pack(f"{len(steps)}{code}", *steps))
+    if task is None or tile is None:
+        return None
+    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+    made = fresh_layout(device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+    tiles = divide_up(task.m, tile.m), divide_up(task.n, tile.n)
+    grid = (math.prod(tiles), task.batches, 1)
     with on(device):
-        function = _KERNELS[tile.grouped].bind(device, **variables).function
-        launch = function.prepare((math.prod(tiles), task.batches, 1), (threads, 1, 1), tile.shared, tail)
+        function = _KERNELS[tile.grouped].bind(device, **_variables(program, a.dtype, task, tile)).function
+        launch = function.prepare(grid, (tile.threads, 1, 1), tile.shared, _tail(task, tiles))
     return Plan(device, (made,), launch)

@@ -23,7 +23,7 @@ from ..kernel.arguments import address
 from ..kernel.plan import Plan, remember
 from ..kernel.sizes import divide_up, index_type
 from ..kernel.strides import broadcast_steps, collapse
-from ..linear.fused import make_plan as fused_product
+from ..linear.tensor_cores import make_plan as product_plan
 from ..reduction.rows import sum_to_shape
 from .fused import common_dtype, strided
 
@@ -208,7 +208,7 @@ def _tensor_core_plan(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...
     key = (lhs._layout or lhs._planned(), rhs._layout or rhs._planned(), bias._layout or bias._planned())
     if key not in _on_tensor_cores:
         fits = shape[:-2] == np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
-        made = fused_product(_epilogue(lhs.dtype), *key[:2], key[2:]) if fits else None
+        made = product_plan(_epilogue(lhs.dtype), *key[:2], key[2:]) if fits else None
         return remember(_on_tensor_cores, key, made)
     return _on_tensor_cores[key]
 

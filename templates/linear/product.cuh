@@ -7,20 +7,22 @@ constexpr int threads = << block >>;
 constexpr int chunk = 16 / sizeof(T), line = 8 * chunk;  // elements of an access, and of eight, which have 128 bytes
 constexpr bool wide = << "true" if wide else "false" >>;  // rows of D begin at multiples of 16 bytes
 constexpr bool a_by_depth = << "true" if a_by_depth else "false" >>, b_by_depth = << "true" if b_by_depth else "false" >>;
-// The shape of the product, and the steps through the batch and between the rows that are contiguous, in elements.
+// The sizes of the product; strides of the factors in elements, through the batch and between their contiguous rows.
 struct Sizes {
     index batch_a, batch_b, row_a, row_b;
     int m, n, k, tiles_m, tiles_n;
 };
-// The operands beside the sum, with their steps through the batch, the rows and the columns; and the elements of D.
+// Strides of the epilogue's operands, in elements: through the batch, the rows and the columns.
 struct Steps {
     index of[<< [operands | length, 1] | max >>][3];
 };
+// An element of each operand, in its type of computation.
 struct Operands {
 <% for x in operands %>
     << x.compute >> a<< x.k >>;
 <% endfor %>
 };
+// What makes an element of D from a sum and the operands in its row and column.
 struct Epilogue {
 <% for x in operands %>
     const << x.type >>* x<< x.k >>;
@@ -43,8 +45,8 @@ struct Epilogue {
     }
 };
 
-// Of each of four lanes word i, in the place of its own four words: lane i of the four gets them.
-__device__ __forceinline__ void turn(unsigned (&word)[4]) {
+// Transposes 4 by 4 words among four neighbouring lanes: lane i gets word i of each.
+__device__ __forceinline__ void transpose(unsigned (&word)[4]) {
     const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
@@ -84,7 +86,7 @@ __device__ __forceinline__ void store(
                 unsigned(&words)[4] = (unsigned(&)[4])pack;
 #pragma unroll
                 for (int i = 0; i < 4; ++i) words[i] = *(const unsigned*)made[i];
-                turn(words);
+                transpose(words);
                 const int first = column + x + 8 * q;
                 if (own < sizes.m && first < sizes.n) *(uint4*)(to + first) = pack;
             } else {
@@ -99,8 +101,8 @@ __device__ __forceinline__ void store(
 }
 
 // A slab of a factor in shared memory: SIZE rows or columns of the product, `depth` deep, contiguous along the depth if
-// BY_DEPTH. It lies in blocks of lines of 128 bytes, one below the other, whose eight chunks change places from line to
-// line: eight neighbouring lines are read at one place without bank conflicts.
+// BY_DEPTH. It consists of blocks of 128-byte lines. Chunk c of line l lies at c ^ (l % 8), so that eight neighbouring lines
+// are read at the same chunk without bank conflicts.
 template <int SIZE, bool BY_DEPTH>
 struct Slab {
     static constexpr int lines = BY_DEPTH ? SIZE : depth, chunks = (BY_DEPTH ? depth : SIZE) / chunk;

@@ -7,7 +7,8 @@
 <% include "prelude/mma.cuh" %>
 constexpr int warps_n = << warps_n >>, warp_m = tile_m / << warps_m >>, warp_n = tile_n / warps_n;
 
-// Four matrices of 8 by 8: of places first and first + 8, and of depths k and k + 8; the depths change first if DEPTHS_FIRST.
+// Loads four matrices of 8 by 8: from rows (or columns) first and first + 8, and from depths k and k + 8. The depth varies
+// fastest if DEPTHS_FIRST.
 template <bool DEPTHS_FIRST, int SIZE, bool BY_DEPTH>
 __device__ __forceinline__ void fragments(unsigned (&to)[4], const Slab<SIZE, BY_DEPTH>& slab, int first, int k) {
     const int lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
@@ -16,7 +17,7 @@ __device__ __forceinline__ void fragments(unsigned (&to)[4], const Slab<SIZE, BY
     else load_matrices_transposed(to, slab.at(inner + lane % 8, place / chunk));
 }
 
-// What a warp multiplies at a step of 16 along the depth.
+// The fragments that a warp multiplies in a step of 16 along the depth.
 struct Fragments {
     unsigned a[warp_m / 16][4], b[warp_n / 16][4];
 

@@ -2,14 +2,14 @@
 // the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). A factor is contiguous along one
 // of its two axes, in rows that begin at multiples of 16 bytes.
 // Launch: a warpgroup has 64 rows of a tile and all of its columns; blockIdx.x numbers the tiles, blockIdx.y the matrices.
-// Shared, dynamic: `stages` slabs of both factors, and up to 1024 bytes before them. A slab is multiplied while the slab before
-// it may still be, and the ones after it are on their way.
+// Shared, dynamic: `stages` slabs of both factors, and up to 1024 bytes before them for alignment. While a slab is multiplied,
+// the previous one may still be in work, and copies of the next ones are in flight.
 <% set wgmma_columns = [tile_n] %>
 <% include "linear/product.cuh" %>
 <% include "prelude/wgmma.cuh" %>
 static_assert(stages >= 3 && threads == 2 * tile_m, "a warpgroup for 64 rows");
 
-// The part of a slab for one instruction: what begins at a row or column of the product, and at depth 0.
+// The operand of one instruction: the part of a slab from row (or column) `first` on, at depth 0.
 template <int SIZE, bool BY_DEPTH>
 __device__ __forceinline__ SharedMatrix part(const Slab<SIZE, BY_DEPTH>& slab, int first) {
     constexpr int bytes = sizeof(T) * line;
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             right += step_b;
         }
         wgmma_commit();
-        // All threads have passed the barrier, and so have waited for the products of the slab that was there.
+        // The slab there has been multiplied: before the barrier every thread waited for all but the last slab.
         load(i + stages - 2, free_stage);
         wgmma_wait<1>(sums);
         stage = next(stage);

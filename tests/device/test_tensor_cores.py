@@ -9,10 +9,10 @@ import cukern as ck
 from cukern import dtypes
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import Program, program
-from cukern.linear import fused
+from cukern.linear import tensor_cores
 
-SMALL, LARGE = fused.TILES[-1], fused.TILES[2]
-GROUPED = fused.TILES[1]
+SMALL, LARGE = tensor_cores.TILES[-1], tensor_cores.TILES[2]
+GROUPED = tensor_cores.TILES[1]
 
 
 def bias_and_relu(dtype: dtypes.DType) -> Program:
@@ -21,9 +21,9 @@ def bias_and_relu(dtype: dtypes.DType) -> Program:
     return program("product", (made.node,), (dtypes.float32, dtype))
 
 
-def check(a: ck.Array, b: ck.Array, bias: ck.Array, tile: fused.Tile) -> None:
+def check(a: ck.Array, b: ck.Array, bias: ck.Array, tile: tensor_cores.Tile) -> None:
     """The product against NumPy's; the kernel must take the layouts."""
-    plan = fused.make_plan(bias_and_relu(a.dtype), a._planned(), b._planned(), [bias._planned()], tile)
+    plan = tensor_cores.make_plan(bias_and_relu(a.dtype), a._planned(), b._planned(), [bias._planned()], tile)
     assert plan is not None
     made = plan(a, b, bias).numpy().astype(float)
     left, right, added = (x.numpy().astype(float) for x in (a, b, bias))
@@ -43,7 +43,7 @@ def random(device: ck.Device, dtype: str, *shape: int, swapped: bool = False) ->
     return ck.swapaxes(x, -1, -2) if swapped else x
 
 
-def needs(device: ck.Device, tile: fused.Tile) -> None:
+def needs(device: ck.Device, tile: tensor_cores.Tile) -> None:
     if tile.grouped and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("no GPU of compute capability 9.0")
 
@@ -54,7 +54,7 @@ def needs(device: ck.Device, tile: fused.Tile) -> None:
 )
 @pytest.mark.parametrize("tile", [SMALL, GROUPED], ids=["mma", "wgmma"])
 def test_layouts_of_the_factors(
-    device: ck.Device, dtype: str, a_swapped: bool, b_swapped: bool, tile: fused.Tile
+    device: ck.Device, dtype: str, a_swapped: bool, b_swapped: bool, tile: tensor_cores.Tile
 ) -> None:
     needs(device, tile)
     a = random(device, dtype, 152, 328, swapped=a_swapped)
@@ -69,8 +69,8 @@ def test_sizes_that_no_tile_divides(device: ck.Device, sizes: tuple[int, int, in
     check(random(device, "bfloat16", m, k), b, random(device, "bfloat16", n), SMALL)
 
 
-@pytest.mark.parametrize("tile", [LARGE, fused.TILES[0]], ids=["mma", "wgmma"])
-def test_the_largest_tile(device: ck.Device, tile: fused.Tile) -> None:
+@pytest.mark.parametrize("tile", [LARGE, tensor_cores.TILES[0]], ids=["mma", "wgmma"])
+def test_the_largest_tile(device: ck.Device, tile: tensor_cores.Tile) -> None:
     needs(device, tile)
     a, b = random(device, "float16", 260, 200), random(device, "float16", 200, 264)
     check(a, b, random(device, "float16", 264), tile)
@@ -89,7 +89,7 @@ def test_layouts_that_the_kernel_cannot_take(device: ck.Device) -> None:
 
     def plan(a: ck.Array, b: ck.Array) -> object:
         one = random(device, "bfloat16", 1)
-        return fused.make_plan(relu, a._planned(), b._planned(), [one._planned()], SMALL)
+        return tensor_cores.make_plan(relu, a._planned(), b._planned(), [one._planned()], SMALL)
 
     a, b = random(device, "bfloat16", 16, 24), random(device, "bfloat16", 24, 32)
     assert plan(a, b) is not None

@@ -18,7 +18,7 @@ from cukern.device.interface import CompilerFailure
 from cukern.elementwise.function import Elementwise
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
-from cukern.linear import fused
+from cukern.linear import tensor_cores
 from cukern.nn.matmul_add_relu import HOST_TILE, _epilogue, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
@@ -319,8 +319,10 @@ def _product(dtype: Any) -> None:
     if dtypes.info(dtype).narrow:
         c, d, bias = _zeros(dtype, (300, 64), (64, 264), (264,))
         for left in (c, ck.zeros((64, 300), dtype).T):
-            for tile in (fused.TILES[0], fused.TILES[-1]):
-                fused.make_plan(_epilogue(c.dtype), left._planned(), d._planned(), [bias._planned()], tile)
+            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]):
+                tensor_cores.make_plan(
+                    _epilogue(c.dtype), left._planned(), d._planned(), [bias._planned()], tile
+                )
 
 
 def _clip(dtype: Any) -> None:

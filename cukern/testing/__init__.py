@@ -3,9 +3,17 @@
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
 from .assertions import assert_close
+from .asynchrony import asynchrony
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
 from .strict import strict_tape
 
-__all__ = ["GradcheckError", "NondifferentiableError", "assert_close", "gradcheck", "strict_tape"]
+__all__ = [
+    "GradcheckError",
+    "NondifferentiableError",
+    "assert_close",
+    "asynchrony",
+    "gradcheck",
+    "strict_tape",
+]
 
 __getattr__, __dir__ = _missing(__name__, __all__, _MODULES["testing"])

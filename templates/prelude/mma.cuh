@@ -128,8 +128,7 @@ void move_matrices(const unsigned long long* lanes) {
 template <int N, bool stores, bool transposed>
 void move_matrices(const char* name, unsigned* words, const void* row, const char* file, int line) {
     static_assert(N == 1 || N == 2 || N == 4, "1, 2 or 4 matrices");
-    const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    if (thread % 32 < 8 * N && (unsigned long long)row % 16)
+    if (thread_rank() % 32 < 8 * N && (unsigned long long)row % 16)
         fault("the address of a matrix's row is no multiple of 16 bytes", file, line);
     Matrices own{words, (unsigned short*)row};
     together(name, move_matrices<N, stores, transposed>, &own, file, line);

@@ -1,10 +1,10 @@
 // Products of large matrices by the tensor cores of sm_90a: instructions of a warpgroup, which is four warps of which the
 // first has a rank divisible by four. They run beside the threads: from wgmma on to the wgmma_wait that covers it nobody may
-// touch d, or write the matrices. Shared memory that threads wrote is seen after fence_to_async of each of them, and then a
-// barrier. Source: PTX ISA, asynchronous warpgroup level matrix instructions.
+// touch d, or write the matrices. Source: PTX ISA, asynchronous warpgroup level matrix instructions.
 //
 // Lane 4 * g + q of warp w has, of D (64, N) in float, in d[i]
 //   row 16 * w + g + 8 * (i / 2 % 2), column 8 * (i / 4) + 2 * q + i % 2
+<% include "prelude/async_proxy.cuh" %>
 #ifdef __CUDACC__
 
 // A matrix of 16-bit elements in shared memory, in lines of 128 bytes whose chunks of 16 bytes change places: chunk c of the
@@ -59,7 +59,6 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[N]) {
         for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
     }
 }
-__device__ __forceinline__ void fence_to_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #else
 
@@ -87,39 +86,52 @@ struct WgmmaOperands {
     float* d;
     SharedMatrix a, b;
     bool add;
-    int warp;
+    unsigned warp;
 };
+template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
+void multiply_now(const Operation* own) {
+    const SharedMatrix &of_a = *(const SharedMatrix*)&own->words[33], &of_b = *(const SharedMatrix*)&own->words[36];
+    const int warp = own->warp % 4;
+    float a[16][16], b[N][16];
+    for (int k = 0; k < 16; ++k) {
+        for (int i = 0; i < 16; ++i) a[i][k] = of_a.element<T, A_BY_DEPTH>(16 * warp + i, k);
+        for (int i = 0; i < N; ++i) b[i][k] = of_b.element<T, B_BY_DEPTH>(i, k);
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+        float* const d = (float*)own->words[lane];
+        for (int i = 0; i < N / 2; ++i) {
+            const float *row = a[lane / 4 + 8 * (i / 2 % 2)], *column = b[8 * (i / 4) + 2 * (lane % 4) + i % 2];
+            double sum = own->words[32] ? d[i] : 0;
+            for (int k = 0; k < 16; ++k) sum += (double)row[k] * column[k];
+            d[i] = (float)sum;
+        }
+    }
+}
+// Each of the four warps by itself: nothing but a barrier makes them wait for each other.
 template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 void wgmma_of_warp(const unsigned long long* lanes) {
     const WgmmaOperands& first = *(const WgmmaOperands*)lanes[0];
-    float a[16][16], b[N][16];
-    for (int k = 0; k < 16; ++k) {
-        for (int i = 0; i < 16; ++i) a[i][k] = first.a.element<T, A_BY_DEPTH>(16 * first.warp + i, k);
-        for (int i = 0; i < N; ++i) b[i][k] = first.b.element<T, B_BY_DEPTH>(i, k);
-    }
-    for (int lane = 0; lane < 32; ++lane) {
-        const WgmmaOperands& own = *(const WgmmaOperands*)lanes[lane];
-        for (int i = 0; i < N / 2; ++i) {
-            const float *row = a[lane / 4 + 8 * (i / 2 % 2)], *column = b[8 * (i / 4) + 2 * (lane % 4) + i % 2];
-            double sum = own.add ? own.d[i] : 0;
-            for (int k = 0; k < 16; ++k) sum += (double)row[k] * column[k];
-            own.d[i] = (float)sum;
-        }
-    }
+    Operation own{product_groups, first.warp, 0, nullptr, multiply_now<T, N, A_BY_DEPTH, B_BY_DEPTH>, {}};
+    for (int lane = 0; lane < 32; ++lane) own.words[lane] = (unsigned long long)((const WgmmaOperands*)lanes[lane])->d;
+    own.words[32] = first.add;
+    static_assert(sizeof(SharedMatrix) <= 24, "three words");
+    __builtin_memcpy(&own.words[33], &first.a, sizeof first.a);
+    __builtin_memcpy(&own.words[36], &first.b, sizeof first.b);
+    runtime->send(&own);
 }
 }  // namespace cukern
 
 template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 inline void wgmma(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add, CUKERN_HERE) {
     static_assert(is_float16<T> || is_bfloat16<T>, "wgmma: T is __half or __nv_bfloat16");
-    const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    cukern::WgmmaOperands own{d, a, b, add, int(thread / 32 % 4)};
+    cukern::WgmmaOperands own{d, a, b, add, cukern::thread_rank() / 32};
     cukern::together("wgmma", cukern::wgmma_of_warp<T, N, A_BY_DEPTH, B_BY_DEPTH>, &own, file, line);
 }
 inline void wgmma_fence() {}
-inline void wgmma_commit() {}
+inline void wgmma_commit() { cukern::runtime->commit(cukern::product_groups); }
 template <int LEFT, int N>
-inline void wgmma_wait(float (&)[N]) {}
-inline void fence_to_async() {}
+inline void wgmma_wait(float (&)[N]) {
+    cukern::runtime->finish(cukern::product_groups, LEFT, false);
+}
 
 #endif

@@ -15,6 +15,7 @@ import pytest
 import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.cuda import driver
+from cukern.device.cuda.backend import is_for_90a
 from cukern.device.interface import Properties
 from cukern.text.signature import Unit
 
@@ -110,12 +111,13 @@ class Gpu:
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
         if self._compiles:
             overlap = driver.may_overlap(unit)
-            own = "sm_90a" if "wgmma." in unit.text else "sm_90"
+            own = "sm_90a" if is_for_90a(unit.text) else "sm_90"
             made = nvrtc.compile(driver.waiting(unit) if overlap else unit.text, own)
             # Loads of what is said to be constant may come before the wait; CUDA's own tables are.
             assert not overlap or "ld.global.nc" not in made.ptx or "__cudart_" in made.ptx
-            # Clusters of blocks came with sm_90, and no older device is given a kernel of them.
-            if own == "sm_90" and "__cluster_dims__" not in unit.text and self._says_something_new(unit):
+            # Clusters of blocks and mbarriers came with sm_90, and no older device is given a kernel of them.
+            later = "__cluster_dims__" in unit.text or "mbarrier." in unit.text
+            if own == "sm_90" and not later and self._says_something_new(unit):
                 nvrtc.compile(unit.text, "sm_80")
         return _Function()
 

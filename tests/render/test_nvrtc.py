@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asynchronous import COPIES, PIPELINE, ROLES, WARPGROUP
 from gpu_without_one import Gpu, _Function, gpu_without_one
 
 import cukern as ck
@@ -396,6 +397,13 @@ def test_a_users_own_functions_compile(gpu: Gpu, dtype: str) -> None:
         _derivatives(lambda x: length(own(x, y), axis=1), x)
     with pytest.raises(ck.CompileError, match='identifier "nosuch" is undefined'):
         ck.elementwise("bad", "nosuch(x)", kind=kind)(x)
+
+
+@pytest.mark.parametrize(
+    "text", [PIPELINE, COPIES, ROLES, WARPGROUP], ids=["bulk", "copies", "roles", "products"]
+)
+def test_asynchronous_kernels_compile(gpu: Gpu, text: str) -> None:
+    ck.Kernel(text, name="asynchronous", uses_half=True).bind(ck.zeros(1).device, block=128)
 
 
 def test_every_template_is_compiled() -> None:

@@ -23,8 +23,12 @@ from .libraries import needed
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
 # The same options for every kernel: for each distinct tuple, CuPy compiles an empty file in each process.
 _OPTIONS = ("--std=c++17",)
-#: Instructions that later architectures lack are compiled for compute capability 9.0 alone.
 _OPTIONS_90A = (*_OPTIONS, "-arch=sm_90a")
+
+
+def is_for_90a(text: str) -> bool:
+    """Whether a text has instructions that the compiler takes for compute capability 9.0 alone."""
+    return "wgmma." in text or "setmaxnreg." in text
 
 
 class CudaFunction:
@@ -190,7 +194,7 @@ class CudaBackend:
                 overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
                 text = driver.waiting(unit) if overlap else unit.text
                 with needed(self.xp, "nvrtc"):
-                    options = _OPTIONS_90A if "wgmma." in text else _OPTIONS
+                    options = _OPTIONS_90A if is_for_90a(text) else _OPTIONS
                     module = self.xp.RawModule(code=text, options=options)
                     function = module.get_function(name)
             except compile_error as error:

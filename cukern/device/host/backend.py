@@ -134,6 +134,7 @@ def _runtime() -> ctypes.CDLL:
     library.cukern_raised.argtypes = (ctypes.c_void_p,)
     library.cukern_probe.argtypes = (ctypes.c_ulonglong, ctypes.c_void_p)
     library.cukern_allocate_method.restype = ctypes.c_void_p
+    library.cukern_set_asynchrony.argtypes = (ctypes.c_int, ctypes.c_ulonglong)
     limit = _time_limit()
     if library.cukern_start(_thread_count(), ctypes.byref(python_api())):
         raise DeviceError("the host device cannot start: the process has no thread key left")
@@ -143,6 +144,18 @@ def _runtime() -> ctypes.CDLL:
     if list(out) != [probe.__array_interface__["data"][0], 2, 3, 10]:
         raise DeviceError(f"the host device does not know how NumPy {np.__version__} lays out an array")
     return library
+
+
+#: When asynchronous work is done: the number that the runtime has for it, and the seed of "random".
+_asynchrony = (1, 0)
+
+
+def set_asynchrony(chosen: tuple[int, int]) -> tuple[int, int]:
+    """Set when the host does asynchronous work, see :func:`cukern.testing.asynchrony`; return what was set before."""
+    global _asynchrony
+    _runtime().cukern_set_asynchrony(*chosen)
+    earlier, _asynchrony = _asynchrony, chosen
+    return earlier
 
 
 def _bits(dtype: dtypes.DType, value: float) -> int:

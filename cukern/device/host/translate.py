@@ -14,7 +14,7 @@ from .compiler import HEADER
 
 #: Functions whose callers wait for other threads, so that a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
-    ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "together"]
+    ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "together", "until"]
     + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]
     + [f"__shfl{kind}_sync" for kind in ("", "_up", "_down", "_xor")]
     + [f"__{vote}_sync" for vote in ("ballot", "all", "any", "match_any", "match_all")]
@@ -223,4 +223,5 @@ def source(unit: Unit) -> str:
         functions = f"cukern::run_blocks, {'cukern::begin_threads' if marked else 'nullptr'}, nullptr"
     entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
     # In angle brackets, because a quoted name could be a file in the current folder.
-    return f"#include <{HEADER}>\n{_rewritten(unit, fibers)}{entry}"
+    marks = "#define CUKERN_FIBERS\n" if fibers else ""
+    return f"#include <{HEADER}>\n{marks}{_rewritten(unit, fibers)}{entry}"

@@ -12,6 +12,8 @@ using cukern::Collective;
 using cukern::Dim;
 using cukern::Kernel;
 using cukern::Launch;
+using cukern::NumberedBarrier;
+using cukern::Operation;
 using cukern::Wait;
 
 constexpr unsigned max_threads = 1024;
@@ -23,6 +25,7 @@ struct Warp {
 };
 
 struct Job;
+struct Pending;
 
 // All that one OS thread needs to run blocks.
 struct Worker {
@@ -56,6 +59,12 @@ struct Worker {
     Dim index[max_threads];  // of each thread
     Dim* thread_index;         // the kernel's threadIdx; without fibers its last one and blockIdx, or null
     char* dynamic_shared;      // of the launch
+    Pending* pending;          // what goes on beside the threads, oldest first; see beside.h
+    unsigned pending_count, pending_room;
+    bool beside;  // the block has used it, or barriers that have a number
+    unsigned groups[3][max_threads];  // that each thread has ended, of each queue that has groups
+    unsigned long long random;
+    NumberedBarrier barriers[16];
     bool faulted;
     bool checked;  // it runs a user's kernel
     char message[message_bytes];
@@ -69,9 +78,11 @@ static const char* const collective_names[] = {
     "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__all_sync", "__any_sync",
     "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_min_sync",
     "__reduce_max_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync",
-    "", "__activemask", "__nanosleep"};
+    "", "__activemask", "__nanosleep", ""};
 
-static const char* name_of(const Wait* wait) { return wait->what == cukern::warp_together ? wait->name : collective_names[wait->what]; }
+static const char* name_of(const Wait* wait) {
+    return wait->what == cukern::warp_together || wait->what == cukern::condition ? wait->name : collective_names[wait->what];
+}
 
 [[noreturn]] static void give_up(Worker* w) {
     w->faulted = true;
@@ -99,7 +110,7 @@ __attribute__((format(printf, 2, 3))) static void append(Text* text, const char*
 
 static bool same_place(const Wait* a, const Wait* b) {
     return a->line == b->line && a->what == b->what && (a->what < cukern::warp_sync || a->mask == b->mask) &&
-           (a->what != cukern::warp_together || a->work == b->work) &&
+           (a->what != cukern::warp_together || a->work == b->work) && (a->what != cukern::condition || a->barrier == b->barrier) &&
            (a->file == b->file || strcmp(a->file, b->file) == 0);
 }
 
@@ -126,6 +137,9 @@ static void append_waits(const Worker* w, Text* text) {
         append(text, " at %s", name_of(wait));
         if (wait->what >= cukern::warp_sync && wait->what < cukern::warp_active_mask)
             append(text, " of lanes 0x%08x", wait->mask);
+        if (wait->what == cukern::condition && wait->barrier)
+            append(text, " (phase %u lacks %u arrivals and %lld bytes)", (unsigned)wait->barrier->phase,
+                   (unsigned)wait->barrier->pending, (long long)wait->barrier->bytes);
         append(text, ", %s:%d", wait->file, wait->line);
         ++places;
     }
@@ -252,13 +266,13 @@ static void check_collective(Worker* w, unsigned thread) {
 static bool resolve_warp(Worker* w, unsigned index) {
     Warp* warp = &w->warps[index];
     Wait* const* waits = &w->waits[index * 32];
-    unsigned collecting = 0, converging = 0;
+    unsigned collecting = 0, converging = 0, resumed = 0;
     EACH_LANE(lane, warp->live & ~warp->runnable) {
         const Collective what = waits[lane]->what;
         collecting |= (unsigned)(what >= cukern::warp_sync && what < cukern::warp_active_mask) << lane;
         converging |= (unsigned)(what == cukern::warp_active_mask) << lane;
+        if (what == cukern::condition) resumed |= (unsigned)waits[lane]->ready(waits[lane]) << lane;
     }
-    unsigned resumed = 0;
     for (unsigned pending = collecting; pending;) {
         const unsigned lane = __builtin_ctz(pending);
         check_collective(w, index * 32 + lane);
@@ -294,11 +308,14 @@ static bool resolve_block(Worker* w) {
     return true;
 }
 
-// A thread that can run, or max_threads. A warp runs as long as it can, then the next one does.
+#include "beside.h"
+
+// A thread that can run, or max_threads. A warp runs as long as it can, then the next one does, or any at random.
 static unsigned find_runnable(Worker* w) {
-    const unsigned here = w->current / 32;
+    const unsigned here = is_random() ? next_random(w) % w->warp_count : w->current / 32;
     unsigned index = here;
-    for (bool again = true; again; again = resolve_block(w)) {
+    do_some(w);
+    for (bool again = true; again; again = resolve_block(w) || do_counted(w)) {
         do {
             if (w->warps[index].runnable || resolve_warp(w, index))
                 return index * 32 + __builtin_ctz(w->warps[index].runnable);
@@ -347,6 +364,11 @@ static void let_others_run(Wait* wait) {
     warp->runnable |= bit;
     if (next == max_threads) return;
     switch_thread(w, me, next);
+}
+
+static NumberedBarrier* numbered_barriers() {
+    worker->beside = true;
+    return worker->barriers;
 }
 
 static void wait_without_fibers(Wait* wait) {

@@ -49,9 +49,11 @@ static bool run_fiber_blocks(Worker* w) {
         w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
         *w->thread_index = w->index[0];
         if (w->checked) poison_shared(w);
+        begin_beside(w);
         w->in_block = true;
         run_until_home(w, &w->fibers[0]);
         w->in_block = false;
+        end_beside(w);
         if (w->checked && !w->faulted) check_shared(w);
         if (w->faulted) return false;
         set_next_block(w);

@@ -3,7 +3,7 @@
 
 namespace cukern {
 
-constexpr unsigned abi_version = 2;
+constexpr unsigned abi_version = 3;
 
 struct Dim {
     unsigned x, y, z;
@@ -41,6 +41,19 @@ enum Collective {
     warp_together,
     warp_active_mask,
     yield_thread,
+    condition,  // of any kind, which `ready` tests
+};
+
+// An mbarrier: a phase is complete when as many arrivals as expected and all bytes have come. `unseen` says that nobody has
+// waited yet for the last one.
+struct MBarrier {
+    unsigned long long pending : 20, expected : 20, phase : 2, unseen : 1;
+    signed long long bytes : 21;
+};
+
+// One of the 16 barriers of a block that have a number. Threads count by whole warps.
+struct NumberedBarrier {
+    unsigned threads, arrived, generation;
 };
 
 // What a thread waits for. It lies on the thread's own stack; the runtime writes `result`.
@@ -51,9 +64,32 @@ struct Wait {
     unsigned mask;
     int argument, width;
     unsigned long long value, result;
-    // Of warp_together: its name for a report, and what is done once all lanes have come, by the value of each.
+    // Of warp_together and condition: its name for a report.
     const char* name;
+    // Of warp_together: what is done once all lanes have come, by the value of each.
     void (*work)(const unsigned long long* values);
+    // Of condition: whether it is met, and the barrier that it is about, if any.
+    bool (*ready)(const Wait*);
+    const MBarrier* barrier;
+};
+
+// What goes on beside the threads: their copies to shared memory, products of a warp, and stores of shared memory, each in
+// groups for which they wait; and copies whose end a barrier in shared memory counts.
+enum Queue {
+    copy_groups,
+    product_groups,
+    store_groups,
+    counted_copies,
+};
+
+// A piece of it. `bytes` at `source` are read, if any, before it is done with a copy of them as `source`.
+struct Operation {
+    Queue queue;
+    unsigned warp;  // of the block, for a product
+    unsigned bytes;
+    const void* source;
+    void (*run)(const Operation*);
+    unsigned long long words[46];
 };
 
 // What a kernel may ask of the runtime.
@@ -64,6 +100,13 @@ struct Runtime {
     void (*yield)(Wait*);
     // Records a fault of the running thread and gives up its block.
     void (*fault)(const char* what, const char* file, int line, Dim block, Dim thread);
+    // Takes an operation of the running thread, or of a warp, which is done at any time until it is waited for.
+    void (*send)(const Operation*);
+    // Ends a group of the running thread.
+    void (*commit)(Queue);
+    // Returns when all but the last `left` groups of the running thread are done; or have read what they read.
+    void (*finish)(Queue, unsigned left, bool reads);
+    NumberedBarrier* (*numbered_barriers)();
 };
 
 // What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two. `begin_block`

@@ -15,11 +15,21 @@ static inline unsigned long long collect(Wait contribution) {
     __builtin_unreachable();
 }
 
+// The place of the running thread in its block.
+static inline unsigned thread_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+
 // An instruction of all 32 lanes of a warp: `work` is done once, when all have come, with the address that each has given.
 inline void together(
     const char* name, void (*work)(const unsigned long long*), void* given, const char* file, int line) {
-    Wait wait{warp_together, line, file, 0xffffffffu, 0, 0, (unsigned long long)given, 0, name, work};
+    Wait wait{warp_together, line, file, 0xffffffffu, 0, 0, (unsigned long long)given, 0, name, work, nullptr, nullptr};
     runtime->wait(&wait);
+}
+
+// Returns when `ready` says so of the wait, whose value and barrier are given.
+inline void until(const char* name, bool (*ready)(const Wait*), unsigned long long value, const MBarrier* barrier,
+                  const char* file, int line) {
+    Wait wait{condition, line, file, 0, 0, 0, value, 0, name, nullptr, ready, barrier};
+    if (!ready(&wait)) runtime->wait(&wait);
 }
 
 template <class T>

@@ -21,8 +21,8 @@ static pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
 static Job* jobs;
 static int helper_count, helpers_wanted, idle_helpers;
 static int stacks;  // atomic
-static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault};
-static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault};
+static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, numbered_barriers};
+static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0};
 
 static void free_worker(void* pointer) {
     Worker* w = (Worker*)pointer;
@@ -33,6 +33,7 @@ static void free_worker(void* pointer) {
     free_shared(w);
     if (w->copies) munmap(w->copies - guard_bytes, slot_bytes * max_guards + 2 * guard_bytes);
     free_signal_stack(w);
+    free(w->pending);
     munmap(w, sizeof(Worker));
     worker = 0;
 }
@@ -362,6 +363,12 @@ EXPORT int cukern_start(int threads, const Python* given) {
 // The time that a user's kernel may take; any if 0.
 EXPORT void cukern_set_limit(unsigned long long nanoseconds) { limit_ns = nanoseconds; }
 EXPORT unsigned long long cukern_limit() { return limit_ns; }
+
+// When what goes on beside the threads is done: 0 at once, 1 as late as it may, 2 at random by the seed.
+EXPORT void cukern_set_asynchrony(int when, unsigned long long seed) {
+    __atomic_store_n(&asynchrony_seed, seed, __ATOMIC_RELAXED);
+    __atomic_store_n(&asynchrony, when, __ATOMIC_RELAXED);
+}
 
 // A method of Python's that makes arrays with red zones; see python.h.
 EXPORT const Method* cukern_allocate_method() { return &allocate_method; }

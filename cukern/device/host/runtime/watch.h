@@ -68,7 +68,7 @@ static uintptr_t program_counter(const void* context) {
 static bool is_readable(const Worker* w, const Wait* wait) {
     const uintptr_t stack = (uintptr_t)w->fiber_stacks[w->current], at = (uintptr_t)wait;
     const Function* function = w->job->function;
-    return at >= stack && at + sizeof *wait <= stack + fiber_stack_bytes && wait->what <= cukern::yield_thread &&
+    return at >= stack && at + sizeof *wait <= stack + fiber_stack_bytes && wait->what <= cukern::condition &&
            (uintptr_t)wait->file >= function->low && (uintptr_t)wait->file < function->high;
 }
 

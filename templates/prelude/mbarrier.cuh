@@ -1,0 +1,91 @@
+// Barriers in shared memory that count arrivals of threads and bytes of copies, phase after phase (sm_90 and up). A phase is
+// complete when as many arrivals as `arrivals` says and all expected bytes have come; then the next begins. Phases are told
+// apart by their parity: the first is of parity 0, and a wait for parity 1 on a fresh barrier returns at once.
+// Source: PTX ISA, mbarrier.
+#ifdef __CUDACC__
+
+struct MBarrier {
+    unsigned long long state;
+};
+// By one thread; the others may use it after fence_mbarrier_init by this thread, and a barrier.
+__device__ __forceinline__ void mbarrier_init(MBarrier* barrier, unsigned arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void fence_mbarrier_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+}
+// What this thread did before is seen by those who wait for this phase.
+__device__ __forceinline__ void mbarrier_arrive(MBarrier* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory");
+}
+// The same, and so many bytes more are expected in this phase.
+__device__ __forceinline__ void mbarrier_arrive_expecting(MBarrier* barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 ::"r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(bytes) : "memory");
+}
+// Waits until the phase of this parity is complete.
+__device__ __forceinline__ void mbarrier_wait(MBarrier* barrier, unsigned parity) {
+    unsigned complete;
+    do {
+        asm volatile("{ .reg .pred complete; mbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2; "
+                     "selp.u32 %0, 1, 0, complete; }"
+                     : "=r"(complete) : "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(parity) : "memory");
+    } while (!complete);
+}
+
+#else
+
+using MBarrier = cukern::MBarrier;
+
+namespace cukern {
+inline void require_mbarrier(const MBarrier* barrier, const char* file, int line) {
+    if ((unsigned long long)barrier % 8) fault("the address of an mbarrier is no multiple of 8 bytes", file, line);
+    if (!barrier->expected || (barrier->pending == 0xfffff && barrier->phase == 3))
+        fault("an mbarrier is used before mbarrier_init", file, line);
+}
+inline void complete_phase(MBarrier* barrier) {
+    if (barrier->pending || barrier->bytes) return;
+    barrier->phase = barrier->phase + 1;
+    barrier->unseen = 1;
+    barrier->pending = barrier->expected;
+}
+inline void arrive(MBarrier* barrier, unsigned bytes, const char* file, int line) {
+    require_mbarrier(barrier, file, line);
+    if (barrier->unseen) fault("a thread arrives at an mbarrier before any has waited for its last phase", file, line);
+    if (!barrier->pending) fault("more threads arrive at an mbarrier than its phase expects", file, line);
+    if (barrier->bytes + (long long)bytes > 0xfffff) fault("an mbarrier expects 2**20 bytes or more", file, line);
+    barrier->bytes = barrier->bytes + (long long)bytes;
+    barrier->pending = barrier->pending - 1;
+    complete_phase(barrier);
+}
+// Copies count their bytes; they may come before they are expected.
+inline void count_bytes(MBarrier* barrier, unsigned bytes) {
+    barrier->bytes = barrier->bytes - (long long)bytes;
+    complete_phase(barrier);
+}
+inline bool is_past(const Wait* wait) {
+    if ((wait->barrier->phase & 1) == wait->value) return false;
+    const_cast<MBarrier*>(wait->barrier)->unseen = 0;
+    return true;
+}
+}  // namespace cukern
+
+inline void mbarrier_init(MBarrier* barrier, unsigned arrivals, CUKERN_HERE) {
+    if (!arrivals || arrivals > 0xfffff) cukern::fault("an mbarrier expects 1 to 2**20 - 1 arrivals", file, line);
+    if ((unsigned long long)barrier % 8) cukern::fault("the address of an mbarrier is no multiple of 8 bytes", file, line);
+    barrier->pending = barrier->expected = arrivals;
+    barrier->phase = barrier->unseen = 0;
+    barrier->bytes = 0;
+}
+inline void fence_mbarrier_init() {}
+inline void mbarrier_arrive(MBarrier* barrier, CUKERN_HERE) { cukern::arrive(barrier, 0, file, line); }
+inline void mbarrier_arrive_expecting(MBarrier* barrier, unsigned bytes, CUKERN_HERE) {
+    cukern::arrive(barrier, bytes, file, line);
+}
+inline void mbarrier_wait(MBarrier* barrier, unsigned parity, CUKERN_HERE) {
+    cukern::require_mbarrier(barrier, file, line);
+    cukern::until("mbarrier_wait", cukern::is_past, parity & 1, barrier, file, line);
+}
+
+#endif

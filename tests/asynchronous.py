@@ -1,0 +1,129 @@
+"""Kernels whose copies, stores and products go on beside their threads."""
+
+#: A warp brings tiles through two stages, another one doubles and stores them.
+PIPELINE = """
+<% include "prelude/bulk_copy.cuh" %>
+extern "C" __global__ void << name >>(const float* x, float* y, int tiles) {
+    __shared__ __align__(128) float stages[2][128], made[128];
+    __shared__ MBarrier full[2], empty[2];
+    constexpr unsigned bytes = sizeof stages[0];
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < 2; ++s) {
+            mbarrier_init(&full[s], 1);
+            mbarrier_init(&empty[s], 32);
+        }
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        for (int i = 0; threadIdx.x == 0 && i < tiles; ++i) {
+            mbarrier_wait(&empty[i % 2], i / 2 % 2 ^ 1);
+            mbarrier_arrive_expecting(&full[i % 2], bytes);
+            copy_bulk(stages[i % 2], x + i * 128, bytes, &full[i % 2]);
+        }
+        return;
+    }
+    const int lane = threadIdx.x - 32;
+    for (int i = 0; i < tiles; ++i) {
+        mbarrier_wait(&full[i % 2], i / 2 % 2);
+        const float4 own = ((const float4*)stages[i % 2])[lane];
+        mbarrier_arrive(&empty[i % 2]);
+        ((float4*)made)[lane] = make_float4(2 * own.x, 2 * own.y, 2 * own.z, 2 * own.w);
+        fence_to_async();
+        __syncwarp();
+        if (lane == 0) {
+            store_bulk(y + i * 128, made, bytes);
+            commit_stores();
+            wait_stores_read<0>();
+        }
+        __syncwarp();
+    }
+    wait_stores<0>();
+}
+"""
+
+COPIES = """
+<% include "prelude/copy_async.cuh" %>
+extern "C" __global__ void << name >>(const float4* x, float4* y) {
+    __shared__ float4 words[3][64];
+    for (int i = 0; i < 3; ++i) {
+        copy_async_or_zeros(&words[i][threadIdx.x], x + i * 64 + threadIdx.x, threadIdx.x % 2 ? 16 : 8);
+        commit_copies();
+    }
+    wait_copies<1>();
+    __syncthreads();
+    y[threadIdx.x] = words[0][63 - threadIdx.x];
+    y[64 + threadIdx.x] = words[1][63 - threadIdx.x];
+    wait_copies<0>();
+    __syncthreads();
+    y[128 + threadIdx.x] = words[2][63 - threadIdx.x];
+}
+"""
+
+ROLES = """
+<% include "prelude/warp_roles.cuh" %>
+extern "C" __global__ void << name >>(int* y) {
+    // Warps 0 and 1 write what warps 2 and 3 add, by turns. Barrier 1: it is there. Barrier 2: it has been read.
+    __shared__ int given[64];
+    const int warp = threadIdx.x / 32;
+    int sum = 0;
+    if (warp < 2) {
+        give_registers<24>();
+        for (int i = 0; i < 5; ++i) {
+            if (i) barrier_sync(2, 128);
+            given[threadIdx.x] = (i + 1) * threadIdx.x;
+            barrier_arrive(1, 128);
+        }
+        y[threadIdx.x] = elect_lane();
+    } else {
+        take_registers<240>();
+        for (int i = 0; i < 5; ++i) {
+            barrier_sync(1, 128);
+            sum += given[127 - threadIdx.x];
+            if (i < 4) barrier_arrive(2, 128);
+        }
+        y[threadIdx.x] = sum;
+    }
+}
+"""
+
+#: D (64, 64) = A (64, 64) @ B (64, 64) of halves in two slabs of 32 rows of depth, each a line of 64 columns.
+WARPGROUP = """
+<% include "prelude/wgmma.cuh" %>
+extern "C" __global__ void << name >>(const __half* a, const __half* b, float* d) {
+    // Column-major A and row-major B: 64 elements of a line are 128 bytes.
+    __shared__ __align__(1024) __half left[2][32 * 64], right[2][32 * 64];
+    const auto bring = [&](int slab) {
+        for (int i = threadIdx.x; i < 32 * 8; i += 128) {
+            const int line = i / 8, chunk = i % 8;
+            const int to = line * 64 + (chunk ^ line % 8) * 8, from = (slab * 32 + line) * 64 + chunk * 8;
+            *(uint4*)(left[slab % 2] + to) = *(const uint4*)(a + from);
+            *(uint4*)(right[slab % 2] + to) = *(const uint4*)(b + from);
+        }
+        fence_to_async();
+        __syncthreads();
+    };
+    float sums[32];
+    const auto multiply = [&](int slab) {
+        SharedMatrix of_a(left[slab % 2], 0, 1024), of_b(right[slab % 2], 0, 1024);
+        wgmma_fence();
+        for (int k = 0; k < 2; ++k) {
+            wgmma<__half, 64, false, false>(sums, of_a, of_b, slab + k > 0);
+            of_a += 2048;
+            of_b += 2048;
+        }
+        wgmma_commit();
+    };
+    bring(0);
+    multiply(0);
+    bring(1);
+    multiply(1);
+    wgmma_wait<1>(sums);
+    __syncthreads();
+    bring(2);
+    multiply(2);
+    wgmma_wait<0>(sums);
+    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    for (int i = 0; i < 32; ++i) d[(16 * warp + g + i / 2 % 2 * 8) * 64 + i / 4 * 8 + 2 * q + i % 2] = sums[i];
+}
+"""

@@ -1,0 +1,220 @@
+"""What goes on beside the threads of a block: copies, stores, products; barriers that count; and planted mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from asynchronous import COPIES, PIPELINE, ROLES, WARPGROUP
+
+import cukern as ck
+from cukern.testing import asynchrony
+
+TILES = 5
+#: Of each mistake: what is written in place of what, and what is seen of it; None for a wrong number.
+MISTAKES: dict[str, tuple[str, str, str | None]] = {
+    "no initialisation": ("0) {\n        for", "99) {\n        for", "before mbarrier_init"),
+    "too many arrivals": ("&empty[s], 32", "&empty[s], 31", "before any has waited for its last phase"),
+    "too few arrivals": (
+        "&empty[s], 32",
+        "&empty[s], 33",
+        r"mbarrier_wait \(phase 0 lacks 1 arrivals and 0 bytes\)",
+    ),
+    "too many bytes": (
+        "% 2], bytes)",
+        "% 2], bytes + 16)",
+        r"mbarrier_wait \(phase 0 lacks 0 arrivals and 16 bytes\)",
+    ),
+    "too few bytes": (
+        "% 2], bytes)",
+        "% 2], bytes - 16)",
+        r"mbarrier_wait \(phase 0 lacks 0 arrivals and -16 bytes\)",
+    ),
+    "a parity for each tile": (
+        "full[i % 2], i / 2 % 2",
+        "full[i % 2], i % 2",
+        r"mbarrier_wait \(phase 0 lacks 32 ",
+    ),
+    "no wait for a copy": ("mbarrier_wait(&full[i % 2], i / 2 % 2);", "", "before any has waited"),
+    "no wait for the reader": ("mbarrier_wait(&empty[i % 2], i / 2 % 2 ^ 1);", "", "more threads arrive"),
+    "release before the read": (
+        "const float4 own = ((const float4*)stages[i % 2])[lane];\n        mbarrier_arrive(&empty[i % 2]);",
+        "mbarrier_arrive(&empty[i % 2]);\n__syncwarp();\nconst float4 own = ((const float4*)stages[i % 2])[lane];",
+        None,
+    ),
+    "no wait for a store": ("wait_stores_read<0>();", "", None),
+    "no commit": ("commit_stores();", "", "before its stores had read their shared memory"),
+    "a producer that ends early": (
+        "0 && i < tiles",
+        "0 && i < tiles - 1",
+        r"mbarrier_wait \(phase 2 lacks 1 arrivals",
+    ),
+    "a consumer that ends early": (
+        "int i = 0; i < tiles",
+        "int i = 0; i < tiles - 1",
+        "its shared memory were in flight",
+    ),
+    "misaligned": ("x + i * 128, ", "x + i * 128 + 1, ", r"no multiple of 16 bytes, <pipeline.*>:19"),
+}
+#: Those of which the order in which warps run decides whether anything is seen.
+RACES = ["release before the read"]
+
+
+@pytest.fixture(params=["at_once", "late", "random"])
+def when(request: pytest.FixtureRequest) -> Iterator[str]:
+    with asynchrony(request.param, seed=3):
+        yield request.param
+
+
+def has_hopper(device: ck.Device) -> bool:
+    return device.kind == "host" or device.properties.compute_capability >= (9, 0)
+
+
+def pipeline(device: Any, text: str = PIPELINE, start: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """What is made, and what was stored twice of."""
+    x = np.random.default_rng(0).standard_normal(TILES * 128).astype(np.float32)
+    y = ck.full(x.shape, start, "float32", device=device)
+    ck.Kernel(text, name="pipeline")(ck.asarray(x, device=device), y, TILES, grid=1, block=64)
+    return y.numpy(), x
+
+
+def test_a_pipeline(device: ck.Device, when: str) -> None:
+    if not has_hopper(device):
+        pytest.skip("needs a GPU of compute capability 9.0")
+    made, x = pipeline(device)
+    np.testing.assert_array_equal(made, 2 * x)
+    added, x = pipeline(device, PIPELINE.replace("store_bulk", "add_bulk"), start=1)
+    np.testing.assert_array_equal(added, 2 * x + 1)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_pipeline_shows(mistake: str) -> None:
+    right, wrong, symptom = MISTAKES[mistake]
+    assert PIPELINE.count(right) == 1
+    text = PIPELINE.replace(right, wrong)
+    if symptom is not None:
+        with pytest.raises(ck.KernelFault, match=symptom):
+            pipeline("host", text)
+        return
+    seen = False
+    for seed in range(20 if mistake in RACES else 1):
+        with asynchrony("random" if mistake in RACES else "late", seed):
+            made, x = pipeline("host", text)
+        seen |= not np.array_equal(made, 2 * x)
+    assert seen
+
+
+def copies(device: Any, text: str) -> bool:
+    """Whether all words that are copied arrive."""
+    x = np.random.default_rng(0).standard_normal((3, 64, 4)).astype(np.float32)
+    y = ck.zeros(x.shape, device=device)
+    ck.Kernel(text, name="copies")(ck.asarray(x, device=device), y, grid=1, block=64)
+    x[:, ::2, 2:] = 0
+    return np.array_equal(y.numpy(), x[:, ::-1])
+
+
+def test_copies_of_threads(device: ck.Device, when: str) -> None:
+    assert copies(device, COPIES)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("wait_copies<1>();\n    __syncthreads", "wait_copies<2>();\n    __syncthreads"),
+        ("wait_copies<0>();\n    __syncthreads", "__syncthreads"),
+        ("    __syncthreads();\n    y[threadIdx.x] =", "    y[threadIdx.x] ="),
+        ("commit_copies();\n    }", "}\n    commit_copies();"),
+    ],
+    ids=["a group too many left", "no wait", "no barrier", "one group"],
+)
+def test_a_mistake_with_copies_of_threads_shows(right: str, wrong: str) -> None:
+    assert COPIES.count(right) == 1
+    assert not copies("host", COPIES.replace(right, wrong))
+
+
+def roles(device: Any, text: str = ROLES) -> bool:
+    """Whether all turns are added, and one lane of a warp is elected."""
+    y = ck.zeros(128, "int32", device)
+    ck.Kernel(text, name="roles")(y, grid=1, block=128)
+    elected, sums = y.numpy()[:64].reshape(2, 32).sum(1), y.numpy()[64:]
+    return bool((elected == 1).all() and (sums == 15 * np.arange(63, -1, -1)).all())
+
+
+def test_roles_of_warps(device: ck.Device, when: str) -> None:
+    if not has_hopper(device):
+        pytest.skip("needs a GPU of compute capability 9.0")
+    # On a GPU registers move between whole warpgroups, of which this block has one.
+    moves = ("give_registers<24>();", "take_registers<240>();")
+    text = ROLES if device.kind == "host" else ROLES.replace(moves[0], "").replace(moves[1], "")
+    assert roles(device, text)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "symptom"),
+    [
+        ("if (i) barrier_sync(2, 128);", "", "63 more at barrier_sync, "),
+        ("barrier_arrive(1, 128)", "barrier_arrive(3, 128)", "63 more at barrier_sync, "),
+        ("barrier_arrive(1, 128)", "barrier_arrive(1, 96)", "different numbers of threads"),
+        ("barrier_arrive(1, 128)", "barrier_arrive(1, 160)", "no whole warps of the block"),
+        ("barrier_arrive(1, 128)", "barrier_arrive(16, 128)", "not in 1 to 15"),
+        (
+            "barrier_arrive(1, 128)",
+            "if (threadIdx.x % 2) barrier_arrive(1, 128)",
+            "the lanes of a warp come to different barriers",
+        ),
+    ],
+    ids=[
+        "no wait",
+        "another barrier",
+        "other threads",
+        "threads that are not there",
+        "no such",
+        "half a warp",
+    ],
+)
+def test_a_mistake_between_warps_shows(right: str, wrong: str, symptom: str) -> None:
+    assert ROLES.count(right) == 1
+    with pytest.raises(ck.KernelFault, match=symptom):
+        roles("host", ROLES.replace(right, wrong))
+
+
+def warpgroup(device: Any, text: str = WARPGROUP) -> bool:
+    """Whether the product is right."""
+    a, b = np.random.default_rng(0).standard_normal((2, 96, 64)).astype(np.float16)
+    d = ck.zeros((64, 64), device=device)
+    given = [ck.asarray(x, device=device) for x in (a, b)]
+    ck.Kernel(text, name="warpgroup", uses_half=True)(*given, d, grid=1, block=128)
+    return np.allclose(d.numpy(), a.T.astype(float) @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_a_warpgroup(device: ck.Device, when: str) -> None:
+    if device.kind != "host" and device.properties.compute_capability[0] != 9:
+        pytest.skip("needs a GPU of compute capability 9.0")
+    assert warpgroup(device)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("wgmma_wait<0>(sums)", "wgmma_wait<1>(sums)"),
+        ("wgmma_wait<1>(sums)", "wgmma_wait<2>(sums)"),
+        ("wgmma_commit();", ""),
+        ("        __syncthreads();\n    };\n    float", "    };\n    float"),
+    ],
+    ids=["the last group left", "a slab that is written too early", "no commit", "no barrier"],
+)
+def test_a_mistake_with_products_of_a_warpgroup_shows(right: str, wrong: str) -> None:
+    assert WARPGROUP.count(right) == 1
+    assert not warpgroup("host", WARPGROUP.replace(right, wrong))
+
+
+def test_asynchrony_refuses_what_it_does_not_know() -> None:
+    for arguments, kind, message in (
+        (("soon",), ValueError, r"when: expected one of 'at_once', 'late', 'random', got 'soon'"),
+        (("random", 0.5), TypeError, "seed: expected an integer, got float"),
+        (("random", -1), ValueError, r"seed: expected an integer in \[0, 2\*\*64\), got -1"),
+    ):
+        with pytest.raises(kind, match=message), asynchrony(*arguments):  # type: ignore[arg-type]
+            pass

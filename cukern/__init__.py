@@ -27,7 +27,7 @@ from .dtypes import default_dtype, get_default_dtype, result_type, set_default_d
 from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
 from .io import *  # noqa: F403
-from .kernel import Kernel
+from .kernel import Kernel, TensorMap
 from .namespace import *  # noqa: F403
 from .namespace import aliases
 from .namespace import hints as _names
@@ -61,6 +61,7 @@ __all__ = [
     "Device",
     "Kernel",
     "Tape",
+    "TensorMap",
     "add_templates",
     "bfloat16",
     "bool",

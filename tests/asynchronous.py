@@ -127,3 +127,37 @@ extern "C" __global__ void << name >>(const __half* a, const __half* b, float* d
     for (int i = 0; i < 32; ++i) d[(16 * warp + g + i / 2 % 2 * 8) * 64 + i / 4 * 8 + 2 * q + i % 2] = sums[i];
 }
 """
+
+#: Transposes a matrix, tile by tile.
+TILES = """
+<% include "prelude/tensor_map.cuh" %>
+extern "C" __global__ void << name >>(
+    const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to, << elem >>* bytes) {
+    constexpr int rows = << rows >>, columns = << columns >>, swizzle = << swizzle >>;
+    __shared__ __align__(1024) << elem >> tile[rows * columns], made[columns * rows];
+    __shared__ MBarrier here;
+    if (threadIdx.x == 0) {
+        mbarrier_init(&here, 1);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    const int row = blockIdx.y * rows - 1, column = blockIdx.x * columns - 3;  // some of it is out of bounds
+    if (threadIdx.x == 0) {
+        mbarrier_arrive_expecting(&here, sizeof tile);
+        copy_tile(tile, from, {row, column}, &here);
+    }
+    mbarrier_wait(&here, 0);
+    for (int i = threadIdx.x; i < rows * columns; i += blockDim.x) {
+        const unsigned at = i * sizeof(tile[0]), moved = swizzle ? at ^ (at >> 3 & (swizzle - 16)) : at;
+        bytes[(blockIdx.y * gridDim.x + blockIdx.x) * rows * columns + i] = tile[moved / sizeof(tile[0])];
+        made[i % columns * rows + i / columns] = tile[moved / sizeof(tile[0])];
+    }
+    fence_to_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        << "add_tile" if adds else "store_tile" >>(to, {column, row}, made);
+        commit_stores();
+        wait_stores_read<0>();
+    }
+}
+"""

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..device import Device
 from ..dtypes import FLOATS, DType
 
@@ -116,3 +118,10 @@ def overlapping(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int)
             return 0 not in shape
         span += stride * (n - 1)
     return False
+
+
+def address(data: Any) -> int:
+    """The address of an ndarray's first element."""
+    if isinstance(data, np.ndarray):
+        return int(data.__array_interface__["data"][0])
+    return int(data.data.ptr)

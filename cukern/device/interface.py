@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..dtypes import DType
 from ..text.signature import Unit
@@ -24,6 +24,26 @@ class Properties:
     multiprocessors: int
     max_blocks_per_cluster: int
     compute_capability: tuple[int, int]
+
+
+class Tiles(NamedTuple):
+    """An array of which the hardware copies tiles: see :class:`cukern.TensorMap`.
+
+    Attributes:
+        address, dtype, shape: of the array.
+        strides: bytes, of all axes but the last, which is contiguous.
+        box: the shape of a tile.
+        swizzle: bytes of the pattern in which chunks change places, or 0.
+        writes: whether kernels may store tiles.
+    """
+
+    address: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+    writes: bool
 
 
 class CompilerFailure(Exception):
@@ -119,4 +139,11 @@ class Backend(Protocol):
         """The integer that a prepared launch takes for an ndarray, valid as long as the ndarray lives.
 
         For None it is that of a null pointer.
+        """
+
+    def tensor_map(self, tiles: Tiles) -> bytes:
+        """The 128 bytes by which kernels know these tiles.
+
+        Raises:
+            DeviceError: the device has no such copies.
         """

@@ -2,3 +2,4 @@
 
 from .bound import BoundKernel as BoundKernel
 from .kernel import Kernel as Kernel
+from .tensor_map import TensorMap as TensorMap

@@ -10,10 +10,11 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import ALIGNMENT
+from ..array.layout import ALIGNMENT, address
 from ..device import Device
 from ..errors import LaunchError
 from ..text.signature import Param, Signature
+from .tensor_map import TensorMap
 
 Converter = Callable[[Any], Any]
 
@@ -148,6 +149,24 @@ def _overlaps_itself(data: Any) -> bool:
     return False
 
 
+def is_tensor_map(param: Param) -> bool:
+    """Whether a parameter takes a :class:`cukern.TensorMap`."""
+    return param.kind == "struct" and param.type_text.removeprefix("const ") == "TensorMap"
+
+
+def _tensor_map(param: Param, device: Device, where: str) -> Converter:
+    def convert(value: Any) -> bytes:
+        if not isinstance(value, TensorMap):
+            raise LaunchError(f"{where}: expected a cukern.TensorMap, got {_describe(value)}")
+        if value.array.device is not device:
+            raise LaunchError(
+                f"{where}: expected the map of an array on {device}, got {_describe(value.array)}"
+            )
+        return bytes(value)
+
+    return convert
+
+
 def _struct(param: Param, where: str) -> Converter:
     def convert(value: Any) -> bytes:
         if not isinstance(value, (bytes, bytearray, memoryview)):
@@ -170,16 +189,11 @@ def converters(signature: Signature, device: Device) -> list[Converter]:
             made.append(_pointer(param, device, where))
         elif param.kind == "view":
             made.append(_view(param, device, where))
+        elif is_tensor_map(param):
+            made.append(_tensor_map(param, device, where))
         else:
             made.append(_struct(param, where))
     return made
-
-
-def address(data: Any) -> int:
-    """The address of an ndarray's first element."""
-    if isinstance(data, np.ndarray):
-        return int(data.__array_interface__["data"][0])
-    return int(data.data.ptr)
 
 
 def _bounds(data: Any) -> tuple[int, int]:

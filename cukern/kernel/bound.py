@@ -65,6 +65,7 @@ class BoundKernel:
         self._prepared: dict[tuple[Any, ...], Prepared] = {}
         self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
         self._converters = arguments.converters(unit.signature, device)
+        self._maps = [i for i, p in enumerate(unit.signature.params) if arguments.is_tensor_map(p)]
         self._written = [i for i, p in enumerate(unit.signature.params) if not p.const and p.kind != "scalar"]
 
     @property
@@ -76,7 +77,7 @@ class BoundKernel:
         """Launch on the current stream.
 
         Args:
-            args: one argument per parameter: an Array (or None for a null pointer), a number, or ``bytes``.
+            args: one argument per parameter: an Array (or None for a null pointer), a number, a TensorMap or ``bytes``.
             grid: blocks along x, y and z; with a 0 nothing is launched.
             shared: bytes of dynamic shared memory per block.
 
@@ -134,16 +135,17 @@ class BoundKernel:
         return True
 
     def _bump(self, args: Sequence[Any]) -> None:
-        for i in self._written:
-            if args[i] is not None:
-                args[i]._bump(self.signature.name)
+        written = [args[i] for i in self._written if args[i] is not None]
+        if self._maps:
+            written += [args[i].array for i in self._maps if args[i].writes]
+        for array in written:
+            array._bump(self.signature.name)
         if tape.active():
-            arrays = [
-                (p.name, a) for p, a in zip(self.signature.params, args, strict=True) if isinstance(a, Array)
+            given = [
+                (p.name, getattr(a, "array", a)) for p, a in zip(self.signature.params, args, strict=True)
             ]
-            writes.launched(
-                self.signature.name, arrays, [args[i] for i in self._written if args[i] is not None]
-            )
+            arrays = [(name, a) for name, a in given if isinstance(a, Array)]
+            writes.launched(self.signature.name, arrays, written)
 
     def _check_launch(self, grid: Dim3, shared: int) -> None:
         limits = self.device.properties

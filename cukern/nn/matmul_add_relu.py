@@ -12,14 +12,13 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..array.creation import empty
-from ..array.layout import Layout
+from ..array.layout import Layout, address
 from ..device import Device
 from ..elementwise.graph import Expr, input_node
 from ..elementwise.operands import require_arrays
 from ..elementwise.program import Program, program
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from ..kernel.arguments import address
 from ..kernel.plan import Plan, remember
 from ..kernel.sizes import divide_up, index_type
 from ..kernel.strides import broadcast_steps, collapse

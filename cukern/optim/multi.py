@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..array import Array
+from ..array.layout import address
 from ..device import Device
 from ..dtypes import DType
 from ..kernel import Kernel
-from ..kernel.arguments import address
 
 #: Bytes of a kernel's parameters, and those reserved for parameters other than arrays.
 _PARAMETERS, _NUMBERS = 4096, 128

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..array import Array, copied
-from ..array.layout import Layout
+from ..array.layout import Layout, address
 from ..device import capture_hooks
-from ..kernel.arguments import address
 from ..kernel.plan import on
 from .multi import Batch, batches
 

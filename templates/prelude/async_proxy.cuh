@@ -1,7 +1,10 @@
 // Copies of the hardware and products of warpgroups read shared memory past the threads' own path to it: what threads have
 // written there is seen after this fence of each of them, and then a barrier.
+#ifndef CUKERN_ASYNC_PROXY
+#define CUKERN_ASYNC_PROXY
 __device__ __forceinline__ void fence_to_async() {
 #ifdef __CUDACC__
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
+#endif  // CUKERN_ASYNC_PROXY

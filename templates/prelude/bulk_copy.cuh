@@ -1,6 +1,8 @@
 // Copies of contiguous bytes between global and shared memory that run beside the threads (sm_90 and up). Addresses and sizes
 // are multiples of 16 bytes. What threads wrote to shared memory is stored after fence_to_async and a barrier.
 // Source: PTX ISA, cp.async.bulk, cp.reduce.async.bulk.
+#ifndef CUKERN_BULK_COPY
+#define CUKERN_BULK_COPY
 <% include "prelude/mbarrier.cuh" %>
 <% include "prelude/async_proxy.cuh" %>
 #ifdef __CUDACC__
@@ -81,3 +83,4 @@ inline void wait_stores() {
 }
 
 #endif
+#endif  // CUKERN_BULK_COPY

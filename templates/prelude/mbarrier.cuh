@@ -2,6 +2,8 @@
 // complete when as many arrivals as `arrivals` says and all expected bytes have come; then the next begins. Phases are told
 // apart by their parity: the first is of parity 0, and a wait for parity 1 on a fresh barrier returns at once.
 // Source: PTX ISA, mbarrier.
+#ifndef CUKERN_MBARRIER
+#define CUKERN_MBARRIER
 #ifdef __CUDACC__
 
 struct MBarrier {
@@ -89,3 +91,4 @@ inline void mbarrier_wait(MBarrier* barrier, unsigned parity, CUKERN_HERE) {
 }
 
 #endif
+#endif  // CUKERN_MBARRIER

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asynchronous import COPIES, PIPELINE, ROLES, WARPGROUP
+from asynchronous import COPIES, PIPELINE, ROLES, TILES, WARPGROUP
 
 import cukern as ck
 from cukern.testing import asynchrony
 
-TILES = 5
+COUNT = 5
 #: Of each mistake: what is written in place of what, and what is seen of it; None for a wrong number.
 MISTAKES: dict[str, tuple[str, str, str | None]] = {
     "no initialisation": ("0) {\n        for", "99) {\n        for", "before mbarrier_init"),
@@ -74,9 +74,9 @@ def has_hopper(device: ck.Device) -> bool:
 
 def pipeline(device: Any, text: str = PIPELINE, start: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """What is made, and what was stored twice of."""
-    x = np.random.default_rng(0).standard_normal(TILES * 128).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal(COUNT * 128).astype(np.float32)
     y = ck.full(x.shape, start, "float32", device=device)
-    ck.Kernel(text, name="pipeline")(ck.asarray(x, device=device), y, TILES, grid=1, block=64)
+    ck.Kernel(text, name="pipeline")(ck.asarray(x, device=device), y, COUNT, grid=1, block=64)
     return y.numpy(), x
 
 
@@ -208,6 +208,39 @@ def test_products_of_a_warpgroup(device: ck.Device, when: str) -> None:
 def test_a_mistake_with_products_of_a_warpgroup_shows(right: str, wrong: str) -> None:
     assert WARPGROUP.count(right) == 1
     assert not warpgroup("host", WARPGROUP.replace(right, wrong))
+
+
+def tiles(device: Any, dtype: str, width: int, swizzle: int, adds: bool = False, text: str = TILES) -> None:
+    rows, columns = 8, width // ck.empty(0, dtype).dtype.itemsize
+    rng, shape = np.random.default_rng(0), (2 * rows + 1, 4 * columns)
+    x = rng.integers(0, 100, shape).astype(dtype)
+    y = ck.ones((shape[1], 32), dtype, device)[:, : shape[0]]
+    given = ck.asarray(x, device=device)
+    seen = ck.ones((3, 5, rows, columns), dtype, device)
+    source = ck.TensorMap(given, (rows, columns), swizzle)
+    target = ck.TensorMap(y, (columns, rows if rows * x.itemsize % 16 == 0 else 16), writes=True)
+    kernel = ck.Kernel(text, name="tiles", rows=rows, columns=columns, swizzle=swizzle, adds=adds)
+    kernel(source, target, seen, grid=(5, 3), block=32, elem=dtype)
+    padded = np.pad(x, ((1, 3 * rows), (3, 2 * columns)))[: 3 * rows, : 5 * columns]
+    wanted = padded.reshape(3, rows, 5, columns).swapaxes(1, 2)
+    np.testing.assert_array_equal(seen.numpy(), wanted)
+    np.testing.assert_array_equal(y.numpy(), x.T + adds)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "swizzle", "adds"),
+    [
+        ("float32", 128, 128, False),
+        ("float32", 64, 64, True),
+        ("uint16", 32, 32, False),
+        ("int32", 64, 0, True),
+        ("float64", 128, 128, False),
+    ],
+)
+def test_tiles(device: ck.Device, when: str, dtype: str, width: int, swizzle: int, adds: bool) -> None:
+    if not has_hopper(device):
+        pytest.skip("needs a GPU of compute capability 9.0")
+    tiles(device, dtype, width, swizzle, adds)
 
 
 def test_asynchrony_refuses_what_it_does_not_know() -> None:

@@ -23,6 +23,7 @@ SAYS = {
     "06_train_a_model": "step 200",
     "07_gpt": "saved and loaded: step 3",
     "08_vae": "drawn by the model:",
+    "09_tensor_cores": "given back too early: wrong numbers",
 }
 #: Sizes that take seconds, for scripts that train longer.
 SMALL = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from asynchronous import COPIES, PIPELINE, ROLES, WARPGROUP
+from asynchronous import COPIES, PIPELINE, ROLES, TILES, WARPGROUP
 from gpu_without_one import Gpu, _Function, gpu_without_one
 
 import cukern as ck
@@ -400,10 +402,17 @@ def test_a_users_own_functions_compile(gpu: Gpu, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [PIPELINE, COPIES, ROLES, WARPGROUP], ids=["bulk", "copies", "roles", "products"]
+    "text", [PIPELINE, COPIES, ROLES, WARPGROUP, TILES], ids=["bulk", "copies", "roles", "products", "tiles"]
 )
 def test_asynchronous_kernels_compile(gpu: Gpu, text: str) -> None:
-    ck.Kernel(text, name="asynchronous", uses_half=True).bind(ck.zeros(1).device, block=128)
+    more = {"rows": 8, "columns": 16, "swizzle": 64, "adds": True, "elem": "float32"} if text is TILES else {}
+    ck.Kernel(text, name="asynchronous", uses_half=True, **more).bind(ck.zeros(1).device, block=128)
+
+
+def test_products_of_the_example_compile(gpu: Gpu) -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "09_tensor_cores.py"))
+    for step in ("naive", "shared", "warps", "tiles", "roles"):
+        example[step].bind(ck.zeros(1).device)
 
 
 def test_every_template_is_compiled() -> None:

@@ -16,8 +16,8 @@ from ...dtypes import DType
 from ...errors import DeviceError
 from ...text.signature import Param, Unit
 from .. import disk_cache
-from ..interface import CompilerFailure, Prepared, Properties, Style
-from . import driver
+from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
+from . import driver, tensor_map
 from .libraries import needed
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
@@ -224,6 +224,10 @@ class CudaBackend:
     def operand(self, data: Any) -> int:
         """The address: see :class:`..interface.Backend`."""
         return 0 if data is None else int(data.data.ptr)
+
+    def tensor_map(self, tiles: Tiles) -> bytes:
+        """See :class:`..interface.Backend`."""
+        return tensor_map.tensor_map(tiles)
 
     def synchronize(self, index: int) -> None:
         self.xp.cuda.Device(index).synchronize()

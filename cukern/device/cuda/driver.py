@@ -57,7 +57,7 @@ def waiting(unit: Unit) -> str:
 
 
 @cache
-def _library() -> Any:
+def library() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
@@ -91,7 +91,7 @@ def launcher(
     _ATTRIBUTE.pack_into(config, _CONFIG.size, _PROGRAMMATIC_STREAM_SERIALIZATION, 1)
     arguments = tuple(map(ctypes.c_void_p, (address(config), kernel, address(memory), 0)))
     failure: Any = importlib.import_module("cupy_backends.cuda.api.driver").CUDADriverError
-    start, stream, lock = _library().cuLaunchKernelEx, cupy.cuda.get_current_stream, threading.Lock()
+    start, stream, lock = library().cuLaunchKernelEx, cupy.cuda.get_current_stream, threading.Lock()
 
     def launch(*values: Any) -> None:
         with lock:  # the driver copies the parameters before it returns

@@ -27,7 +27,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Param, Unit
-from ..interface import Prepared, Properties, Style
+from ..interface import Prepared, Properties, Style, Tiles
 from .ahead import ahead
 from .compiler import build_kernel, build_runtime, machine, precompile
 from .lines import lines_at
@@ -35,6 +35,9 @@ from .python import LARGEST_COPY, allocation, python_api, reraise
 from .translate import source
 
 _SHARED_BYTES = 232448
+_TENSOR_MAP = (
+    0x70616D726F736E65  # the first word of every tensor map, by which kernels tell it from anything else
+)
 _STATIC_SHARED_BYTES = 49152  # ptxas refuses more
 
 
@@ -434,6 +437,22 @@ class Host:
     def operand(self, data: Any) -> int:
         """See :class:`..interface.Backend`: the ndarray object, of which the runtime reads address and size."""
         return id(data)
+
+    def tensor_map(self, tiles: Tiles) -> bytes:
+        """See :class:`..interface.Backend`. The axes are packed innermost first, as in CUDA."""
+        axes = len(tiles.shape)
+
+        def packed(values: Sequence[int]) -> list[int]:
+            return [*reversed(values), *[0] * (5 - len(values))]
+
+        row = dtypes.info(tiles.dtype)
+        number = "uif".index(row.kind) + (row.dtype == dtypes.bfloat16)
+        kind = axes | row.itemsize << 8 | tiles.swizzle << 16 | tiles.writes << 32 | number << 40
+        boxes = sum(size << 12 * axis for axis, size in enumerate(reversed(tiles.box)))
+        strides = packed((*tiles.strides, row.itemsize))
+        return struct.pack(
+            "16Q", _TENSOR_MAP, tiles.address, kind, *packed(tiles.shape), *strides, boxes, 0, 0
+        )
 
     def synchronize(self, index: int) -> None:
         """Return at once: a launch on the host has finished when it returns."""

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from ... import dtypes
 from ...array import Array
 from ...array.creation import empty
+from ...array.layout import address
 from ...device import Device
 from ...kernel import BoundKernel, Kernel
-from ...kernel.arguments import address
 from ...kernel.sizes import ACCESS, divide_up, index_type
 
 Pair = tuple[int, int]

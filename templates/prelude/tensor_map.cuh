@@ -1,0 +1,171 @@
+// Copies of tiles between arrays in global memory and shared memory, which run beside the threads (sm_90 and up). One thread
+// asks for them. A tile's place in the array is given outermost axis first. A tile lies in shared memory row after row, at an
+// address that is a multiple of 128 bytes; if its map has a swizzle, at a multiple of eight rows: chunk c of 16 bytes of a row
+// then lies at c ^ r, where r are as many bits as c has, of its address from bit 7 on.
+// Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, shared memory layouts.
+<% include "prelude/bulk_copy.cuh" %>
+
+// Made by cukern.TensorMap. A kernel takes it as `const __grid_constant__ TensorMap map`.
+struct alignas(64) TensorMap {
+    unsigned long long words[16];
+};
+
+#ifdef __CUDACC__
+
+// `instruction` with the coordinates, innermost first, as operands from %3 on.
+#define CUKERN_BY_RANK(instruction)                                                                              \
+    static_assert(RANK >= 1 && RANK <= 5, "a tile has 1 to 5 axes");                                             \
+    if constexpr (RANK == 1) instruction("1d", "%3", "r"(at[0]));                                                \
+    else if constexpr (RANK == 2) instruction("2d", "%3, %4", "r"(at[1]), "r"(at[0]));                           \
+    else if constexpr (RANK == 3) instruction("3d", "%3, %4, %5", "r"(at[2]), "r"(at[1]), "r"(at[0]));           \
+    else if constexpr (RANK == 4)                                                                                \
+        instruction("4d", "%3, %4, %5, %6", "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]));                     \
+    else instruction("5d", "%3, %4, %5, %6, %7", "r"(at[4]), "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]))
+
+// To shared memory; what is out of the array's bounds is zeros. The barrier's phase that waits for it has to expect the bytes
+// of the whole tile, those out of bounds included.
+template <int RANK>
+__device__ __forceinline__ void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier) {
+#define CUKERN_COPY_TILE(rank, coordinates, ...)                                                                 \
+    asm volatile("cp.async.bulk.tensor." rank ".shared::cluster.global.tile.mbarrier::complete_tx::bytes "       \
+                 "[%0], [%1, {" coordinates "}], [%2];"                                                          \
+                 ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(&map),                                       \
+                 "r"((unsigned)__cvta_generic_to_shared(barrier)), __VA_ARGS__ : "memory")
+    CUKERN_BY_RANK(CUKERN_COPY_TILE);
+#undef CUKERN_COPY_TILE
+}
+// From shared memory, but for what is out of bounds; the thread then ends a group and waits for it, as after store_bulk.
+template <int RANK>
+__device__ __forceinline__ void store_tile(const TensorMap& map, const int (&at)[RANK], const void* from) {
+#define CUKERN_STORE_TILE(rank, coordinates, ...)                                                                \
+    asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.tile.bulk_group [%0, {" coordinates "}], [%1]; // %2" \
+                 ::"l"(&map), "r"((unsigned)__cvta_generic_to_shared(from)), "n"(RANK), __VA_ARGS__ : "memory")
+    CUKERN_BY_RANK(CUKERN_STORE_TILE);
+#undef CUKERN_STORE_TILE
+}
+// The same, added to what is there, each element by itself. T, the array's type: float, int, unsigned, unsigned long long.
+template <typename T, int RANK>
+__device__ __forceinline__ void add_tile(const TensorMap& map, const int (&at)[RANK], const T* from) {
+#define CUKERN_ADD_TILE(rank, coordinates, ...)                                                                  \
+    asm volatile("cp.reduce.async.bulk.tensor." rank ".global.shared::cta.add.tile.bulk_group "                  \
+                 "[%0, {" coordinates "}], [%1]; // %2"                                                          \
+                 ::"l"(&map), "r"((unsigned)__cvta_generic_to_shared(from)), "n"(RANK), __VA_ARGS__ : "memory")
+    CUKERN_BY_RANK(CUKERN_ADD_TILE);
+#undef CUKERN_ADD_TILE
+}
+#undef CUKERN_BY_RANK
+
+#else
+
+namespace cukern {
+constexpr unsigned long long tensor_map_mark = 0x70616D726F736E65ull;  // as in backend.py
+
+// A tile of an array as its map describes them, innermost axis first.
+struct Tile {
+    char* first;
+    int axes, itemsize, swizzle;
+    long long size[5], stride[5], box[5], at[5];
+
+    Tile(const unsigned long long* words, const unsigned long long* place) {
+        first = (char*)words[1];
+        axes = words[2] & 0xff, itemsize = words[2] >> 8 & 0xff, swizzle = words[2] >> 16 & 0xffff;
+        for (int i = 0; i < 5; ++i) {
+            const bool there = i < axes;
+            size[i] = there ? words[3 + i] : 1, stride[i] = there ? words[8 + i] : 0;
+            box[i] = there ? words[13] >> 12 * i & 0xfff : 1, at[i] = there ? (long long)place[i] : 0;
+        }
+    }
+    long long bytes() const { return box[0] * box[1] * box[2] * box[3] * box[4] * itemsize; }
+
+    // For each element, its address in the array, or null out of bounds, and its byte in shared memory from `shared` on.
+    template <class Function>
+    void each(unsigned long long shared, Function function) const {
+        const long long count = bytes() / itemsize;
+        const unsigned long long chunks = swizzle ? swizzle - 16 : 0;
+        for (long long i = 0; i < count; ++i) {
+            long long rest = i;
+            char* element = first;
+            bool inside = true;
+            for (int axis = 0; axis < axes; ++axis) {
+                const long long here = at[axis] + rest % box[axis];
+                rest /= box[axis];
+                inside &= here >= 0 && here < size[axis];
+                element += here * stride[axis];
+            }
+            const unsigned long long plain = shared + i * itemsize;
+            function(inside ? element : nullptr, (plain ^ (plain >> 3 & chunks)) - shared);
+        }
+    }
+};
+
+template <int RANK>
+Operation for_tile(Queue queue, const TensorMap& map, const int (&at)[RANK], const void* shared, const char* file, int line) {
+    static_assert(RANK >= 1 && RANK <= 5, "a tile has 1 to 5 axes");
+    Operation own{queue, 0, 0, nullptr, nullptr, {}};
+    if (map.words[0] != tensor_map_mark || (map.words[2] & 0xff) != RANK)
+        fault("the map of a tile was not made by cukern.TensorMap, or has another number of axes", file, line);
+    for (int i = 0; i < 16; ++i) own.words[i] = map.words[i];
+    for (int i = 0; i < RANK; ++i) own.words[16 + i] = (unsigned long long)(long long)at[RANK - 1 - i];
+    own.words[21] = (unsigned long long)shared;
+    const Tile tile(own.words, own.words + 16);
+    if (own.words[21] % (tile.swizzle ? 8 * tile.swizzle : 128))
+        fault("a tile's address in shared memory is no multiple of 128 bytes, or of eight rows of its swizzle", file, line);
+    return own;
+}
+inline void bring_tile(const Operation* own) {
+    const Tile tile(own->words, own->words + 16);
+    char* const to = (char*)own->words[21];
+    tile.each(own->words[21], [&](const char* from, unsigned long long byte) {
+        for (int i = 0; i < tile.itemsize; ++i) to[byte + i] = from ? from[i] : 0;
+    });
+    count_bytes((MBarrier*)own->words[22], (unsigned)tile.bytes());
+}
+template <class T>
+inline void add_element(char* to, const char* from) {
+    T x;
+    __builtin_memcpy(&x, from, sizeof x);
+    atomicAdd((T*)to, x);
+}
+template <class T>
+inline void take_tile(const Operation* own) {
+    const Tile tile(own->words, own->words + 16);
+    const char* const from = (const char*)own->source;
+    tile.each(own->words[21], [&](char* to, unsigned long long byte) {
+        if (!to) return;
+        if constexpr (sizeof(T) > 1) add_element<T>(to, from + byte);
+        else __builtin_memcpy(to, from + byte, tile.itemsize);
+    });
+}
+template <class T, int RANK>
+inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* from, const char* file, int line) {
+    Operation own = for_tile(store_groups, map, at, from, file, line);
+    const Tile tile(own.words, own.words + 16);
+    if (!(own.words[2] >> 32 & 1)) fault("a tile is stored through a map that was made without writes=True", file, line);
+    if (sizeof(T) > 1 && (tile.itemsize != sizeof(T) || (own.words[2] >> 40 == 2) != (T(0.5) != T(0))))
+        fault("a tile is added to an array of another type", file, line);
+    own.bytes = (unsigned)tile.bytes();
+    own.source = from;
+    own.run = take_tile<T>;
+    runtime->send(&own);
+}
+}  // namespace cukern
+
+template <int RANK>
+inline void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, CUKERN_HERE) {
+    cukern::Operation own = cukern::for_tile(cukern::counted_copies, map, at, to, file, line);
+    cukern::require_mbarrier(barrier, file, line);
+    __builtin_memset(to, 0xff, cukern::Tile(own.words, own.words + 16).bytes());  // until it has come, anything may be there
+    own.words[22] = (unsigned long long)barrier;
+    own.run = cukern::bring_tile;
+    cukern::runtime->send(&own);
+}
+template <int RANK>
+inline void store_tile(const TensorMap& map, const int (&at)[RANK], const void* from, CUKERN_HERE) {
+    cukern::send_tile<char>(map, at, from, file, line);
+}
+template <typename T, int RANK>
+inline void add_tile(const TensorMap& map, const int (&at)[RANK], const T* from, CUKERN_HERE) {
+    cukern::send_tile<T>(map, at, from, file, line);
+}
+
+#endif

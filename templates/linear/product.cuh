@@ -27,6 +27,9 @@ struct Epilogue {
 <% for x in operands %>
     const << x.type >>* x<< x.k >>;
 <% endfor %>
+<% for type in scalars %>
+    << type >> s<< loop.index0 >>;
+<% endfor %>
     Steps steps;
 
     __device__ __forceinline__ Operands load(int batch, int row, int column) const {

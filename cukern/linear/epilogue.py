@@ -25,7 +25,7 @@ _plans: dict[tuple[Any, ...], Plan | None] = {}
 def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
     """The launch on tensor cores; None if the library's product is to be taken."""
     elem = arrays[0].dtype
-    if arrays[0].device.style == "serial" or not dtypes.info(elem).narrow or made.outputs[0].dtype != elem:
+    if not dtypes.info(elem).narrow or made.outputs[0].dtype != elem:
         return None
     layouts = [one._layout or one._planned() for one in arrays]
     key = (made, at, *layouts)

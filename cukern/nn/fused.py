@@ -81,13 +81,6 @@ def common_dtype(
     return dtypes.result_type(*given.values())
 
 
-def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-    """A read-only view of ``x`` with another shape and strides in elements; tapes do not record it."""
-    strides = tuple(step * x.itemsize for step in steps)
-    view = x.device.xp.lib.stride_tricks.as_strided(x._data, tuple(shape), strides)
-    return Array._wrap(view, x.device, x._storage)
-
-
 class _Pullback(Function):
     """The vjp of a fused operation, computed by its kernels and differentiated like the vjp of its reference."""
 

@@ -1,4 +1,7 @@
-"""``fuse``: compile a Python function of arrays into one elementwise kernel, and its derivative into another."""
+"""``fuse``: compile a Python function of arrays into one elementwise kernel, and its derivative into another.
+
+Matrix products in it, and reductions at its end, are found by name in rooms below.
+"""
 
 from __future__ import annotations
 
@@ -428,6 +431,11 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     were broadcast. If a tape records ``max``, ``min`` or ``prod``, a kernel computes the reduced values first.
     The function cannot compute with a reduction's result, as in ``x - ck.mean(x)``.
 
+    It may contain matrix products, ``x @ w`` or :func:`cukern.matmul`, whose factors are arguments, expressions, or
+    transposes of these (``w.T``, ``w.mT``). A product and the expression of it are one launch for float16 and bfloat16
+    on a GPU with tensor cores, where that was measured to be faster; else the device's library multiplies, and one
+    kernel follows. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again.
+
     float16 and bfloat16 inputs are computed in float32 and rounded only when stored.
 
     Args:
@@ -436,8 +444,8 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
 
     Raises:
         OverflowError: when called: an integer is out of the range of the dtype in which it is computed.
-        TypeError: when called: the function branches on values, or uses other functions than elementwise ones, or
-            arrays that are not its arguments.
+        TypeError: when called: the function branches on values, or uses other functions than elementwise ones and
+            matrix products, or arrays that are not its arguments.
 
     >>> import cukern as ck
     >>> @ck.fuse
@@ -445,6 +453,9 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     ...     return x * ck.sigmoid(beta * x)
     >>> swish(ck.asarray([0.0, 1.0]), 2.0).tolist()
     [0.0, 0.8807970285415649]
+    >>> hidden = ck.fuse(lambda x, w, b: ck.relu(x @ w + b))
+    >>> hidden(ck.asarray([[1.0, 2.0]]), ck.asarray([[3.0, -3.0], [4.0, -4.0]]), ck.asarray([0.5, 0.5])).tolist()
+    [[11.5, 0.0]]
     """
     if function is None:
         return lambda function: Fused(function, static)

@@ -163,6 +163,25 @@ def test_layouts_that_the_kernel_cannot_take(device: ck.Device, own: list[str]) 
     assert own == []
 
 
+def test_one_array_as_both_factors_and_as_an_operand(device: ck.Device, own: list[str]) -> None:
+    function = ck.fuse(lambda x, y: ck.relu(x @ x.T + y))
+    x = random("float16", 16, 16)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = function(x, x)
+    assert len(own) == 1
+    wide = x.astype("float64")
+    close(y, function(wide, wide).numpy())
+    with ck.Tape() as exact:
+        exact.watch(wide)
+        total = ck.relu(wide @ wide.T + wide)
+    close(tape.gradient(y, x), exact.gradient(total, wide).numpy())
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = function(ck.stop_gradient(x), x)  # the factors are constants
+    close(tape.gradient(y, x), (y.numpy() > 0).astype(float))
+
+
 def test_several_products(device: ck.Device, launches: list[str]) -> None:
     @ck.fuse
     def gated(x: ck.Array, w: ck.Array, v: ck.Array) -> ck.Array:

@@ -1,8 +1,10 @@
-"""Products of bfloat16 with bias and ReLU in one launch, beside PyTorch's product alone and with both.
+"""Products of bfloat16 with bias and ReLU in one launch, beside the library's product and PyTorch's.
 
 Usage: python benchmarks/product.py [--scale N] [--out FILE]
 
-`--scale` divides the sizes, for a try without a GPU. Random data; every result is compared with PyTorch's in float32.
+The columns "one launch" and "the library's product" go to `cukern/linear/measured.py`, by which a product chooses
+between the two. `--scale` divides the sizes, for a try without a GPU. Random data; every result is compared with
+PyTorch's in float32.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from typing import Any
 import numpy as np
 
 import cukern as ck
+from cukern import dtypes
 from cukern.bench.timing import DeviceClock, HostClock, median_seconds
+from cukern.elementwise.graph import Expr, input_node
+from cukern.elementwise.program import program
+from cukern.linear import tensor_cores
 
 #: Batch, m, k, n, and whether the right factor is contiguous along k.
 CASES = [
@@ -25,6 +31,24 @@ CASES = [
     ((), 16384, 768, 3072, True),
     ((), 16384, 3072, 768, True),
 ]
+
+
+def one_launch(a: ck.Array, b: ck.Array, bias: ck.Array) -> Any:
+    """The function of these arrays that runs on tensor cores; what `ck.fuse` chooses where there are none."""
+    layouts = [one._planned() for one in (a, b, bias)]
+    task = tensor_cores.task_of(*layouts[:2], layouts[2:])
+    if task is None or a.device.style == "serial":
+        return ck.nn.matmul_add_relu
+    total = Expr(input_node(0, dtypes.float32)) + Expr(input_node(1, a.dtype))
+    made: Any = ck.relu(total)
+    ended = program("matmul_add_relu", (made.astype(a.dtype).node,), (dtypes.float32, a.dtype))
+    tile = tensor_cores.tile_for(task, a.device)
+    return tensor_cores.make_plan(ended, *layouts[:2], layouts[2:], tile)
+
+
+@ck.fuse
+def ended(product: ck.Array, bias: ck.Array) -> ck.Array:
+    return ck.relu(product + bias)
 
 
 def measured(batch: tuple[int, ...], m: int, k: int, n: int, swapped: bool, where: str, clock: Any) -> str:
@@ -44,18 +68,21 @@ def measured(batch: tuple[int, ...], m: int, k: int, n: int, swapped: bool, wher
     if swapped:
         theirs[1], ours[1] = theirs[1].transpose(-1, -2), ck.swapaxes(ours[1], -1, -2)
     exact = torch.relu(theirs[0].float() @ theirs[1].float() + theirs[2].float())
-    made = torch.from_dlpack(ck.nn.matmul_add_relu(*ours)).float()
+    own = one_launch(*ours)
+    made = torch.from_dlpack(own(*ours)).float()
     error = float((made - exact).abs().max() / exact.abs().max())
     assert error < 2**-8, f"the results differ by {error:.2g} of the largest"
     sides = [
-        lambda: ck.nn.matmul_add_relu(*ours),
+        lambda: own(*ours),
+        lambda: ck.matmul(ours[0], ours[1]),
+        lambda: ended(ck.matmul(ours[0], ours[1]), ours[2]),
         lambda: torch.matmul(theirs[0], theirs[1]),
         lambda: torch.relu(torch.matmul(theirs[0], theirs[1]) + theirs[2]),
     ]
-    one, bare, full = (1e6 * s for s in median_seconds(clock, [[side] for side in sides]))
+    one, library, two, bare, full = (1e6 * s for s in median_seconds(clock, [[side] for side in sides]))
     rate = 2e-6 * m * n * k * (batch[0] if batch else 1) / one
     name = "x".join(map(str, (*batch, m, k, n))) + (" (transposed)" if swapped else "")
-    times = f"{one:.0f} | {bare:.0f} | {full:.0f} | {one / bare:.2f} | {one / full:.2f}"
+    times = f"{one:.0f} | {library:.0f} | {two:.0f} | {bare:.0f} | {full:.0f} | {one / bare:.2f} | {one / full:.2f}"
     return f"| {name} | {times} | {rate:.0f} | {error:.1e} |"
 
 
@@ -69,8 +96,9 @@ def main() -> None:
     lines = [
         f"bfloat16 on {device.properties.name}, device times in us",
         "",
-        "| m x k x n | ours with both | PyTorch's product | PyTorch with both | ratio | ratio | TFLOP/s | error |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| m x k x n | one launch | the library's product | with one kernel after it | PyTorch's product | "
+        "PyTorch with both | ratio | ratio | TFLOP/s | error |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     where = "cuda" if device.kind == "cuda" else "cpu"
     for batch, m, k, n, swapped in CASES:

@@ -16,7 +16,7 @@ from ..array.creation import asarray
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import tape
 from ..kernel.plan import remember
-from .graph import COMPARISONS, Expr, Node, Reduced, call, cast, input_node, scalar_node, substitute, symbolic
+from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, scalar_node, substitute, symbolic
 from .operands import first_array, public, require_array
 from .plan import Plan, plan_for, planned
 from .program import Backward, Program, program
@@ -215,7 +215,7 @@ class Elementwise(Row):
 
     def _apply_other(self, operands: tuple[Any, ...]) -> Any:
         """:meth:`apply` for symbols, and for operands that have to be converted."""
-        if any(isinstance(operand, (Expr, Reduced)) for operand in operands):
+        if any(isinstance(operand, SYMBOLS) for operand in operands):
             return symbolic(self, operands)
         return self.apply(as_operands(self.name, operands, self.names))
 

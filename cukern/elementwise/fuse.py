@@ -1,9 +1,13 @@
-"""``fuse``: compile a Python function of arrays into one elementwise kernel, and its derivative into another."""
+"""``fuse``: compile a Python function of arrays into one elementwise kernel, and its derivative into another.
+
+Matrix products in it, and reductions at its end, are found by name in rooms below.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -13,9 +17,21 @@ import numpy as np
 from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray, device_of
+from ..array.operators import FUNCTIONS
 from ..kernel.plan import remember
 from .function import evaluate
-from .graph import Expr, Node, Reduced, cast, input_node, order, scalar_node
+from .graph import (
+    SYMBOLS,
+    Expr,
+    Node,
+    Reduced,
+    cast,
+    input_node,
+    order,
+    product_shape,
+    scalar_node,
+    substitute,
+)
 from .plan import source
 from .program import Program, compact
 from .row import convert_scalar, is_scalar
@@ -25,42 +41,74 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class _Kernel:
-    """The kernel of all outputs of one shape, or of one reduction.
+class _Product:
+    """A product whose value a kernel reads.
 
     Attributes:
-        program: computes the outputs, or the value that is reduced.
-        arrays: indices of the call's arrays that it takes.
-        scalars: indices of the call's numbers that it takes.
-        places: positions of the outputs in the result.
-        reduced: the reduction.
-        integers: the call's numbers that must fit an integer dtype, with that dtype.
+        factors: indices of the values that are multiplied, each with whether its last two axes are swapped then.
+        at: the number of the product among the kernel's inputs.
     """
 
-    program: Program
+    factors: tuple[tuple[int, bool], ...]
+    at: int
+
+    def read(self, values: Sequence[Array]) -> list[Array]:
+        """The factors."""
+        swap = FUNCTIONS["matrix_transpose"]
+        return [swap(values[k]) if swapped else values[k] for k, swapped in self.factors]
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The kernel of all outputs of one shape, of one reduction, or of a product.
+
+    Attributes:
+        program: computes the outputs, or the value that is reduced; None for a product alone.
+        arrays: indices of the values that it takes: the call's arrays, and what the kernels before computed.
+        scalars: indices of the call's numbers that it takes.
+        reduced: the reduction.
+        integers: the call's numbers that must fit an integer dtype, with that dtype.
+        product: the product that it computes itself, and reads.
+    """
+
+    program: Program | None
     arrays: tuple[int, ...]
-    scalars: tuple[int, ...]
-    places: tuple[int, ...]
+    scalars: tuple[int, ...] = ()
     reduced: Reduced | None = None
     integers: tuple[tuple[int, dtypes.DType], ...] = ()
+    product: _Product | None = None
 
-    def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> tuple[Array, ...]:
-        """Launch with the arguments of a call; return the outputs."""
+    def run(self, values: Sequence[Array], scalars: Sequence[Any]) -> Sequence[Array]:
+        """Launch with the values so far and the numbers of a call; return the outputs."""
         for k, dtype in self.integers:
             convert_scalar(scalars[k], dtype)
-        inputs, numbers = [arrays[k] for k in self.arrays], [scalars[k] for k in self.scalars]
-        end = self.reduced
+        inputs, numbers = [values[k] for k in self.arrays], [scalars[k] for k in self.scalars]
+        of, end = self.product, self.reduced
+        if of is not None:
+            factors = of.read(values)
+            if self.program is None:
+                return (FUNCTIONS["matmul"](*factors),)
+            return (FUNCTIONS["product_then"](self.program, of.at, *factors, inputs, numbers),)
+        assert self.program is not None
         if end is None:
-            return tuple(evaluate(self.program, inputs, numbers))
+            return evaluate(self.program, inputs, numbers)
         return (
             end.reduction.evaluate(
                 self.program, inputs, numbers, end.axes, end.keepdims, end.dtype, end.parameter
             ),
         )
 
-    def source(self, arrays: Sequence[Array]) -> str:
-        """The text of the kernel."""
-        datas, device = [arrays[k]._data for k in self.arrays], arrays[self.arrays[0]].device
+    def source(self, values: Sequence[Array]) -> str:
+        """The text of the kernel; empty for a product by the device's library."""
+        if self.program is None:
+            return ""
+        inputs = [values[k] for k in self.arrays]
+        if self.product is not None:
+            own: str = FUNCTIONS["product_source"](
+                self.program, self.product.at, *self.product.read(values), inputs
+            )
+            return own
+        datas, device = [one._data for one in inputs], inputs[0].device
         if self.reduced is None:
             return source(self.program, device, datas)
         end = self.reduced
@@ -70,10 +118,100 @@ class _Kernel:
 
 @dataclass(frozen=True)
 class _Traced:
-    """A traced function: a kernel for each shape of outputs, and the returned pytree of symbols."""
+    """A traced function.
+
+    Attributes:
+        kernels: what runs, in order: products first that others read, then a kernel for each shape of outputs.
+        places: indices of the results among the values: the call's arrays and what each kernel computes.
+        outputs: the returned pytree of symbols.
+    """
 
     kernels: tuple[_Kernel, ...]
+    places: tuple[int, ...]
     outputs: Any
+
+
+class _Kernels:
+    """The kernels of a traced function, as they are found.
+
+    Args:
+        name: the function's.
+        arrays: how many arrays a call has.
+        groups: the nodes of the outputs of each shape, and of each reduction's value.
+    """
+
+    def __init__(self, name: str, arrays: int, groups: Sequence[Sequence[Node]]) -> None:
+        self.name, self.count = name, arrays
+        self.made: list[_Kernel] = []
+        self._values: dict[Node, Node] = {}
+        #: How many kernels read each product.
+        self._read: Counter[Node] = Counter()
+        pending, seen = [tuple(nodes) for nodes in groups], set()
+        while pending:
+            nodes = pending.pop()
+            if nodes in seen and len(nodes) == 1:
+                continue  # a factor of several products
+            seen.add(nodes)
+            self._read.update(found := _products(nodes))
+            pending += [(factor.node,) for one in found for factor in one.value]
+
+    def add(
+        self, nodes: Sequence[Node], shape: tuple[int, ...], reduced: Reduced | None = None
+    ) -> tuple[int, ...]:
+        """Add the kernel of some nodes; return the indices of what it computes."""
+        if len(nodes) == 1 and nodes[0].kind == "product" and reduced is None:
+            return (int(self._product(nodes[0]).value),)
+        found = _products(nodes)
+        own = None
+        if len(nodes) == 1 and reduced is None:
+            alone = [one for one in found if self._read[one] == 1 and _shape(one) == shape]
+            own = alone[-1] if alone else None
+        replaced = {one: self._product(one) for one in found if one is not own}
+        factors: tuple[tuple[int, bool], ...] = ()
+        if own is not None:
+            factors = self._factors(own)
+            replaced[own] = input_node(self.count, own.dtype)
+        program, inputs, scalars = compact(self.name, substitute(nodes, replaced))
+        if not inputs:
+            raise TypeError(f"{self.name}: a result depends on no array argument")
+        of = None
+        if own is not None:
+            of = _Product(factors, inputs.index(self.count))
+            inputs = tuple(k for k in inputs if k != self.count)
+        return self._append(_Kernel(program, inputs, scalars, reduced, _integers(nodes), of), len(nodes))
+
+    def _product(self, node: Node) -> Node:
+        """The input that has the value of a product; it is computed by itself."""
+        if node not in self._values:
+            (k,) = self._append(_Kernel(None, (), product=_Product(self._factors(node), 0)))
+            self._values[node] = input_node(k, node.dtype)
+        return self._values[node]
+
+    def _factors(self, node: Node) -> tuple[tuple[int, bool], ...]:
+        """The indices of a product's factors, after the kernels of those that are no arguments."""
+        made = []
+        for factor in node.value:
+            one = factor.node
+            if one.kind != "input" and one not in self._values:
+                (k,) = self.add((one,), factor.shape)
+                self._values[one] = input_node(k, one.dtype)
+            made.append((int(self._values.get(one, one).value), factor.swapped))
+        return tuple(made)
+
+    def _append(self, kernel: _Kernel, outputs: int = 1) -> tuple[int, ...]:
+        self.made.append(kernel)
+        self.count += outputs
+        return tuple(range(self.count - outputs, self.count))
+
+
+def _products(nodes: Sequence[Node]) -> list[Node]:
+    """The products that an expression reads."""
+    return [node for node in order(nodes) if node.kind == "product"]
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    """The shape of a product."""
+    return product_shape(*(factor.turned for factor in node.value))
 
 
 @dataclass
@@ -122,18 +260,23 @@ class Fused(Generic[P, R]):
         if call.symbolic:
             return self._function(*args, **kwargs)
         traced = self._traced(call)
-        made: dict[int, Array] = {}
+        values: list[Any] = list(call.arrays)
         for kernel in traced.kernels:
-            made.update(zip(kernel.places, kernel.run(call.arrays, call.scalars), strict=True))
-        if len(made) == 1 and isinstance(traced.outputs, (Expr, Reduced)):
-            return made[0]  # type: ignore[return-value]
-        result: R = pytree.replace(traced.outputs, [made[i] for i in range(len(made))])
+            values += kernel.run(values, call.scalars)
+        if isinstance(traced.outputs, (Expr, Reduced)):
+            return values[traced.places[0]]  # type: ignore[no-any-return]
+        result: R = pytree.replace(traced.outputs, [values[k] for k in traced.places])
         return result
 
     def source(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The text of the kernels that a call with these arguments runs."""
         call = self._sort(args, kwargs)
-        return "\n".join(kernel.source(call.arrays) for kernel in self._traced(call).kernels)
+        values, texts = list(call.arrays), []
+        for kernel in (made := self._traced(call)).kernels:
+            texts.append(kernel.source(values))
+            if kernel is not made.kernels[-1]:  # those after it may read what it computes
+                values += kernel.run(values, call.scalars)
+        return "\n".join(texts)
 
     def _sort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         tree: Any = (args, kwargs)
@@ -159,7 +302,7 @@ class Fused(Generic[P, R]):
                 call.scalars.append(value)
                 key.append(type(value))
             else:
-                call.symbolic = call.symbolic or isinstance(value, (Expr, Reduced))
+                call.symbolic = call.symbolic or isinstance(value, SYMBOLS)
                 key.append(_typed(value))
         call.key = tuple(key)
         return call
@@ -196,11 +339,11 @@ class Fused(Generic[P, R]):
             bound = self._signature.bind_partial()
             bound.arguments.update({**tree, **call.static})
             outputs = self._function(*bound.args, **bound.kwargs)
-        return _Traced(self._kernels(outputs), outputs)
+        return self._kernels(outputs, arrays)
 
-    def _kernels(self, outputs: Any) -> tuple[_Kernel, ...]:
-        """A kernel for each shape of outputs, and for each reduction."""
-        groups: dict[tuple[int, ...], list[tuple[int, Node]]] = {}
+    def _kernels(self, outputs: Any, arrays: int) -> _Traced:
+        """A kernel for each shape of outputs, and for each reduction, after those of products that they read."""
+        groups: dict[Any, list[tuple[int, Node]]] = {}
         ends: list[tuple[int, Reduced]] = []
         for i, (path, value) in enumerate(pytree.leaves_with_path(outputs)):
             if isinstance(value, Reduced):
@@ -211,19 +354,19 @@ class Fused(Generic[P, R]):
                     f"{self._name}: expected to return functions of its array arguments, got "
                     f"{type(value).__name__} at result{path}"
                 )
-            groups.setdefault(value.shape, []).append((i, _strong(value.node)))
-        kernels = [
-            self._kernel([node for _, node in members], tuple(i for i, _ in members))
-            for members in groups.values()
+            node = _strong(value.node)
+            key = (value.shape, node if node.kind == "product" else None)
+            groups.setdefault(key, []).append((i, node))
+        wanted: list[tuple[tuple[Node, ...], tuple[int, ...], tuple[int, ...], Reduced | None]] = [
+            (tuple(node for _, node in members), shape, tuple(i for i, _ in members), None)
+            for (shape, _), members in groups.items()
         ]
-        kernels += [self._kernel([_strong(end.value.node)], (i,), end) for i, end in ends]
-        return tuple(kernels)
-
-    def _kernel(self, nodes: list[Node], places: tuple[int, ...], reduced: Reduced | None = None) -> _Kernel:
-        made, arrays, scalars = compact(self._name, nodes)
-        if not arrays:
-            raise TypeError(f"{self._name}: a result depends on no array argument")
-        return _Kernel(made, arrays, scalars, places, reduced, _integers(nodes))
+        wanted += [((_strong(end.value.node),), end.value.shape, (i,), end) for i, end in ends]
+        kernels = _Kernels(self._name, arrays, [nodes for nodes, _, _, _ in wanted])
+        places: dict[int, int] = {}
+        for nodes, shape, at, end in wanted:
+            places.update(zip(at, kernels.add(nodes, shape, end), strict=True))
+        return _Traced(tuple(kernels.made), tuple(places[i] for i in range(len(places))), outputs)
 
 
 #: The types of the arguments of most calls.
@@ -248,7 +391,7 @@ def _sorted(tree: Any, args: tuple[Any, ...]) -> _Call:
     return call
 
 
-def _integers(nodes: list[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
+def _integers(nodes: Sequence[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
     """The number arguments that graphs compute in an integer dtype, which must hold them, with that dtype."""
     found = {
         (int(node.args[0].value), node.dtype): None
@@ -288,6 +431,11 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     were broadcast. If a tape records ``max``, ``min`` or ``prod``, a kernel computes the reduced values first.
     The function cannot compute with a reduction's result, as in ``x - ck.mean(x)``.
 
+    It may contain matrix products, ``x @ w`` or :func:`cukern.matmul`, whose factors are arguments, expressions, or
+    transposes of these (``w.T``, ``w.mT``). A product and the expression of it are one launch for float16 and bfloat16
+    on a GPU with tensor cores, where that was measured to be faster; else the device's library multiplies, and one
+    kernel follows. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again.
+
     float16 and bfloat16 inputs are computed in float32 and rounded only when stored.
 
     Args:
@@ -296,8 +444,8 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
 
     Raises:
         OverflowError: when called: an integer is out of the range of the dtype in which it is computed.
-        TypeError: when called: the function branches on values, or uses other functions than elementwise ones, or
-            arrays that are not its arguments.
+        TypeError: when called: the function branches on values, or uses other functions than elementwise ones and
+            matrix products, or arrays that are not its arguments.
 
     >>> import cukern as ck
     >>> @ck.fuse
@@ -305,6 +453,9 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     ...     return x * ck.sigmoid(beta * x)
     >>> swish(ck.asarray([0.0, 1.0]), 2.0).tolist()
     [0.0, 0.8807970285415649]
+    >>> hidden = ck.fuse(lambda x, w, b: ck.relu(x @ w + b))
+    >>> hidden(ck.asarray([[1.0, 2.0]]), ck.asarray([[3.0, -3.0], [4.0, -4.0]]), ck.asarray([0.5, 0.5])).tolist()
+    [[11.5, 0.0]]
     """
     if function is None:
         return lambda function: Fused(function, static)

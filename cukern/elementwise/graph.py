@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -25,11 +25,11 @@ class Node:
     """A node of a graph; equal nodes are the same object.
 
     Attributes:
-        kind: ``"input"``, ``"scalar"``, ``"constant"``, ``"cast"`` or ``"call"``.
+        kind: ``"input"``, ``"scalar"``, ``"constant"``, ``"cast"``, ``"call"`` or ``"product"``.
         row: the row of a call.
         args: the operands.
         dtype: the dtype of the value.
-        value: the number of an input or a scalar; the value of a constant.
+        value: the number of an input or a scalar; the value of a constant; the factors of a product.
         weak: whether it takes the dtype of the other operands, as a Python number does.
     """
 
@@ -202,6 +202,20 @@ class Expr(Operators):
     def __repr__(self) -> str:
         return f"Expr({dtypes.info(self.dtype).name}, shape={self.shape})"
 
+    @property
+    def T(self) -> Any:
+        """A matrix's transpose, as a factor of a product."""
+        if self.ndim != 2:
+            raise TypeError(f"T in a fused function: expected a matrix, got shape {self.shape}; see mT")
+        return Swapped(self)
+
+    @property
+    def mT(self) -> Any:
+        """The symbol with its last two axes swapped, as a factor of a product."""
+        if self.ndim < 2:
+            raise TypeError(f"mT in a fused function: expected at least 2 axes, got shape {self.shape}")
+        return Swapped(self)
+
     def _refuse(self, what: str) -> TypeError:
         return TypeError(
             f"{what} of a fused function's value is not known when it is traced; Python control flow may "
@@ -291,6 +305,95 @@ class Reduced(Operators):
         raise self._refused("the number")
 
 
+class Factor(NamedTuple):
+    """A factor of a product: the node of its elements, their shape, and whether the last two axes are swapped then."""
+
+    node: Node
+    shape: tuple[int, ...]
+    swapped: bool
+
+    @property
+    def turned(self) -> tuple[int, ...]:
+        """The shape in the product."""
+        return (*self.shape[:-2], self.shape[-1], self.shape[-2]) if self.swapped else self.shape
+
+
+class Swapped(Operators):
+    """The symbol of a transposed matrix, which a fused function may multiply by another.
+
+    Attributes:
+        value: the symbol before the last two axes are swapped.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Expr) -> None:
+        self.value = value
+
+    @property
+    def T(self) -> Any:
+        """The symbol with the axes in their first order."""
+        return self.value
+
+    mT = T
+
+    def _refused(self, name: str) -> TypeError:
+        return TypeError(f"{name} of a transpose: a fused function may only multiply by it, with @")
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        raise self._refused(name)
+
+    def _apply(self, name: str, x: Any, y: Any) -> Any:
+        if name != "matmul":
+            raise self._refused(name)
+        return product(x, y)
+
+
+#: What stands for arrays in a fused function.
+SYMBOLS = (Expr, Reduced, Swapped)
+
+
+def product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the product of two shapes.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    if not a or not b:
+        raise ValueError(f"matmul: expected at least one axis each, got shapes {a} and {b}")
+    if a[-1] != b[max(0, len(b) - 2)]:
+        raise ValueError(f"matmul: shapes {a} and {b} do not fit: {a[-1]} is not {b[max(0, len(b) - 2)]}")
+    try:
+        batch = np.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError:
+        raise ValueError(f"matmul: shapes {a} and {b} do not broadcast") from None
+    return (*batch, *a[-2:-1], *b[1:][-1:])
+
+
+def product(x1: Any, x2: Any) -> Expr:
+    """The symbol of a matrix product of symbols.
+
+    Raises:
+        TypeError: an operand is not a symbol.
+        ValueError: the shapes do not fit.
+    """
+    factors = []
+    for one in (x1, x2):
+        value = one.value if isinstance(one, Swapped) else one
+        if isinstance(one, Reduced):
+            raise one._refused("matmul")
+        if not isinstance(value, Expr):
+            raise TypeError(
+                f"matmul: a fused function computes with its arguments; got {type(one).__name__} from elsewhere: "
+                "pass it as an argument"
+            )
+        factors.append(Factor(value.node, value.shape, isinstance(one, Swapped)))
+    shape = product_shape(*(one.turned for one in factors))
+    dtype = dtypes.result_type(*(one.node.dtype for one in factors))
+    value = tuple(one._replace(node=cast(one.node, dtype)) for one in factors)
+    return Expr(_node("product", dtype, value=value), shape)
+
+
 def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
     """Apply ``row`` to symbols and Python numbers.
 
@@ -306,7 +409,7 @@ def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
             shapes.append(operand.shape)
         elif is_scalar(operand):
             nodes.append(operand)
-        elif isinstance(operand, Reduced):
+        elif isinstance(operand, (Reduced, Swapped)):
             raise operand._refused(row.name)
         else:
             raise TypeError(

@@ -13,6 +13,7 @@ from ..array import Array
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.graph import SYMBOLS, product
 from ..elementwise.operands import (
     normalize_axes,
     normalize_axis,
@@ -91,6 +92,9 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     plan = known(x1, x2)
     if plan is not None:
         return _recorded_product(x1, x2, plan(x1, x2))
+    if isinstance(x1, SYMBOLS) or isinstance(x2, SYMBOLS):
+        symbol: Any = product(x1, x2)
+        return symbol
     x1, x2 = require_arrays((x1, x2), "matmul", ("x1", "x2"))
     if x1.device is not x2.device:
         raise DeviceError(f"matmul: expected arrays on one device, got {x1.device} and {x2.device}")
@@ -128,13 +132,21 @@ def _recorded_product(a: Array, b: Array, made: Array) -> Array:
     return made
 
 
-def _pull(flat: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+def pull(flat: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+    """The cotangents of a product's factors; of one that is not needed, the other is not saved.
+
+    Args:
+        flat: whether the right factor is one matrix.
+        cotangents: that of the product.
+        saved: the factors.
+        needs: not read.
+    """
     (g,), (a, b) = cotangents, saved
     left = None if b is None else matmul(g, swapaxes(b, -2, -1))
     return [left, None if a is None else _right_cotangent(a, g, flat)]
 
 
-_pull_flat, _pull_batched = partial(_pull, True), partial(_pull, False)
+_pull_flat, _pull_batched = partial(pull, True), partial(pull, False)
 
 
 def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:

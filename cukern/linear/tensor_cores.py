@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..device import Device
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
+from ..elementwise.row import convert_scalar
 from ..kernel import Kernel
-from ..kernel.plan import Plan, on
+from ..kernel import plan as kernel_plan
+from ..kernel.plan import on
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse, step_kind
+from .measured import is_own_faster
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
 #: Elements of 16 bits in an access of 16 bytes.
@@ -196,6 +201,7 @@ def _variables(program: Program, elem: dtypes.DType, task: Task, tile: Tile) -> 
             }
             for i, (d, (_, row, column)) in enumerate(zip(program.inputs[1:], task.operands, strict=True), 1)
         ],
+        "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
         "value": value,
     }
@@ -211,29 +217,57 @@ def _tail(task: Task, tiles: tuple[int, int]) -> tuple[bytes, bytes]:
     return sizes, struct.pack(f"{len(steps)}{code}", *steps)
 
 
+class Plan(kernel_plan.Plan):
+    """The launch of a product for arrays of given layouts.
+
+    Attributes:
+        converters: functions that convert each Python number to the dtype in which it is computed.
+        bound: the kernel.
+    """
+
+    __slots__ = ("bound", "converters")
+
+    def __init__(self, program: Program, task: Task, tile: Tile, out: Layout) -> None:
+        self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
+        tiles = divide_up(task.m, tile.m), divide_up(task.n, tile.n)
+        grid, block = (math.prod(tiles), task.batches, 1), (tile.threads, 1, 1)
+        with on(out.device):
+            self.bound = _KERNELS[tile.grouped].bind(out.device, **_variables(program, out.dtype, task, tile))
+            launch = self.bound.function.prepare(grid, block, tile.shared, _tail(task, tiles))
+        super().__init__(out.device, (out,), launch)
+
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
+        """Launch and return the result, a new array."""
+        numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+        assert self.launch is not None
+        with on(self.device):
+            made = Array._made(self.layouts[0])
+            self.launch(*[one._operand for one in arrays], *numbers, made._operand)
+        return made
+
+
+def quickest(task: Task, device: Device) -> Tile | None:
+    """The tile to use; None if the device has no tensor cores, or its library is faster."""
+    if device.style == "serial" or device.properties.compute_capability < (8, 0):
+        return None
+    sizes = (task.batches, task.m, task.k, task.n)
+    return tile_for(task, device) if is_own_faster(*sizes, task.b.by_depth) else None
+
+
 def make_plan(
     program: Program, a: Layout, b: Layout, operands: Sequence[Layout], tile: Tile | None = None
 ) -> Plan | None:
-    """A launch for arrays of these layouts, of one half type; None if the device or the kernel cannot take them.
+    """A launch for arrays of these layouts, of one half type; None if the library is faster, or the kernel cannot.
 
     Args:
         program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype.
         a: shape (..., m, k).
         b: shape (..., k, n).
         operands: broadcast to the product.
-        tile: the one to use, on any device; by default the quickest, on a GPU with tensor cores.
+        tile: the one to use, on any device.
     """
-    task, device = task_of(a, b, operands), a.device
-    tile = tile or (
-        tile_for(task, device) if task and device.properties.compute_capability >= (8, 0) else None
-    )
-    if task is None or tile is None:
+    task = task_of(a, b, operands)
+    if task is None or (tile := tile or quickest(task, a.device)) is None:
         return None
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-    made = fresh_layout(device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
-    tiles = divide_up(task.m, tile.m), divide_up(task.n, tile.n)
-    grid = (math.prod(tiles), task.batches, 1)
-    with on(device):
-        function = _KERNELS[tile.grouped].bind(device, **_variables(program, a.dtype, task, tile)).function
-        launch = function.prepare(grid, (tile.threads, 1, 1), tile.shared, _tail(task, tiles))
-    return Plan(device, (made,), launch)
+    return Plan(program, task, tile, fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])))

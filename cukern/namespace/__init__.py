@@ -21,6 +21,7 @@ from ..index.sort import *  # noqa: F403
 from ..index.subscript import *  # noqa: F403
 from ..index.take import *  # noqa: F403
 from ..index.take import check_indices as check_indices
+from ..linear import epilogue as _epilogue  # noqa: F401 - fused functions find it by name
 from ..linear.einsum import *  # noqa: F403
 from ..linear.products import *  # noqa: F403
 from ..ops.bessel_functions import *  # noqa: F403
@@ -45,6 +46,7 @@ INTERNAL = frozenset(
     {
         *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
+        *("product_then", "product_source"),
     }
 )
 

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from .. import namespace as ops
 from ..array import Array
 from ..device import Device
+from ..elementwise.fuse import Fused, fuse
 from ..elementwise.operands import require_array, require_arrays
 from . import init
 from .fused import common_dtype, require_sizes
 from .module import Module, Parameter
 
+Activation = Callable[[Array], Array]
 
-def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """``x @ weight.T + bias``, as one product over all leading axes.
+
+@lru_cache(maxsize=256)
+def _fused(activation: Activation | None) -> Fused[[Array, Array, Array | None], Array]:
+    def linear(x: Array, weight: Array, bias: Array | None) -> Array:
+        y = x @ weight.T
+        if bias is not None:
+            y = y + bias
+        return y if activation is None else activation(y)
+
+    return fuse(linear)
+
+
+def linear(
+    x: Array, weight: Array, bias: Array | None = None, *, activation: Activation | None = None
+) -> Array:
+    """``activation(x @ weight.T + bias)``, as one product over all leading axes.
+
+    :func:`cukern.fuse` says when that is one launch.
 
     Args:
         x: shape (..., inputs), a floating dtype.
         weight: shape (outputs, inputs).
         bias: shape (outputs,); none is added when None.
+        activation: an elementwise function, such as :func:`cukern.gelu`; none is applied when None.
 
     Returns:
         Shape (..., outputs), in the promoted dtype of the arguments.
@@ -45,10 +66,11 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
         )
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"linear: bias: expected shape ({outputs},), got {bias.shape}")
-    rows = ops.reshape(ops.astype(x, dtype, copy=False), (math.prod(x.shape[:-1]), inputs))
-    y = ops.matmul(rows, ops.permute_dims(ops.astype(weight, dtype, copy=False), (1, 0)))
-    if bias is not None:
-        y = ops.add(y, ops.astype(bias, dtype, copy=False))
+    x, weight = ops.astype(x, dtype, copy=False), ops.astype(weight, dtype, copy=False)
+    bias = None if bias is None else ops.astype(bias, dtype, copy=False)
+    if x.ndim == 2:
+        return _fused(activation)(x, weight, bias)
+    y = _fused(activation)(ops.reshape(x, (math.prod(x.shape[:-1]), inputs)), weight, bias)
     return ops.reshape(y, (*x.shape[:-1], outputs))
 
 
@@ -62,6 +84,7 @@ class Linear(Module):
         dtype: that of the parameters; the default floating dtype when None.
         device: that of the parameters; the current one when None.
         rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
+        activation: an elementwise function that is applied to the outputs, see :func:`linear`.
 
     >>> import cukern as ck
     >>> ck.nn.Linear(3, 2, rng=0)(ck.zeros((5, 3))).shape
@@ -76,8 +99,10 @@ class Linear(Module):
         dtype: Any = None,
         device: Device | str | None = None,
         rng: init.Rng = None,
+        activation: Activation | None = None,
     ) -> None:
         require_sizes("Linear", inputs=inputs, outputs=outputs)
+        self.activation = activation
         generator = init.generator(rng)
         bound = 1 / math.sqrt(inputs) if inputs else 0.0
         self.weight = Parameter(init.uniform((outputs, inputs), -bound, bound, dtype, device, generator))
@@ -87,7 +112,7 @@ class Linear(Module):
 
     def forward(self, x: Array) -> Array:
         """The outputs (..., outputs) of ``x`` (..., inputs)."""
-        return linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias, activation=self.activation)
 
 
 __all__ = ["Linear", "linear"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -12,17 +13,14 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..array.creation import empty
-from ..array.layout import Layout, address
+from ..array.layout import address
 from ..device import Device
-from ..elementwise.graph import Expr, input_node
+from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_arrays
-from ..elementwise.program import Program, program
-from ..function import Function
+from ..function import Function, checkpoint
 from ..kernel import BoundKernel, Kernel
-from ..kernel.plan import Plan, remember
 from ..kernel.sizes import divide_up, index_type
 from ..kernel.strides import broadcast_steps, collapse
-from ..linear.tensor_cores import make_plan as product_plan
 from ..reduction.rows import sum_to_shape
 from .fused import common_dtype, strided
 
@@ -188,35 +186,17 @@ def _variables(
     )
 
 
-@cache
-def _epilogue(dtype: dtypes.DType) -> Program:
-    """The larger of product and bias together and 0."""
-    acc = dtypes.info(dtype).acc
-    product, bias = Expr(input_node(0, acc)), Expr(input_node(1, dtype))
-    made: Expr = ops.relu(ops.add(product, bias)).astype(dtype)
-    return program("matmul_add_relu", (made.node,), (acc, dtype))
+@fuse
+def _fused(lhs: Array, rhs: Array, bias: Array) -> Array:
+    return ops.relu(lhs @ rhs + bias)
 
 
-_on_tensor_cores: dict[tuple[Layout, Layout, Layout], Plan | None] = {}
-
-
-def _tensor_core_plan(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...]) -> Plan | None:
-    """The launch on tensor cores, for half types on a GPU that has them; None if it does not take these arrays."""
-    if lhs.device.style == "serial" or not dtypes.info(lhs.dtype).narrow:
-        return None
-    key = (lhs._layout or lhs._planned(), rhs._layout or rhs._planned(), bias._layout or bias._planned())
-    if key not in _on_tensor_cores:
-        fits = shape[:-2] == np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
-        made = product_plan(_epilogue(lhs.dtype), *key[:2], key[2:]) if fits else None
-        return remember(_on_tensor_cores, key, made)
-    return _on_tensor_cores[key]
+#: For half types on a GPU, by strategy.
+_FUSED: dict[str, Callable[[Array, Array, Array], Array]] = {"save": _fused, "recompute": checkpoint(_fused)}
 
 
 def launch(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...], tile: Tile | None = None) -> Array:
     """The output (..., rows, columns) of ``shape``, to which ``bias`` and the product broadcast."""
-    plan = _tensor_core_plan(lhs, rhs, bias, shape) if tile is None else None
-    if plan is not None:
-        return plan(lhs, rhs, bias)
     output = empty(shape, lhs.dtype, lhs.device)
     if not output.size:
         return output
@@ -278,7 +258,7 @@ def _rhs_gradient(lhs: Array, grad: Array, rhs_ndim: int) -> Array:
 def matmul_add_relu(
     lhs: Array, rhs: Array, bias: Array, *, strategy: Literal["save", "recompute"] = "save"
 ) -> Array:
-    """The larger of ``lhs @ rhs + bias`` and 0, in one kernel.
+    """The larger of ``lhs @ rhs + bias`` and 0, in one kernel; of half types on a GPU, as :func:`cukern.fuse` says.
 
     Args:
         lhs: shape (..., M, K), a floating dtype.
@@ -321,6 +301,8 @@ def matmul_add_relu(
             f"{name}: shapes do not broadcast: lhs {lhs.shape}, rhs {rhs.shape}, bias {bias.shape}"
         ) from None
     lhs, rhs, bias = (ops.astype(one, dtype, copy=False) for one in (lhs, rhs, bias))
+    if dtypes.info(dtype).narrow and lhs.device.style == "simt":
+        return _FUSED[strategy](lhs, rhs, bias)
     output: Array = _MatmulAddRelu.apply(lhs, rhs, bias, shape, strategy == "save")
     return output
 

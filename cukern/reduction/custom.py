@@ -27,7 +27,7 @@ from ..elementwise.custom import (
     variables,
 )
 from ..elementwise.function import ArrayLike, as_operands
-from ..elementwise.graph import Expr, Reduced, symbolic
+from ..elementwise.graph import SYMBOLS, Expr, Reduced, symbolic
 from ..elementwise.operands import Axis, normalize_axes
 from ..elementwise.row import is_scalar
 from ..kernel.strides import broadcast_shapes
@@ -72,7 +72,7 @@ class CustomReduction(Reduce):
             if (plan := known(*key)) is not None:
                 return self._run(plan, plain, (), 0.0, None if self.rule is None else tape.tracked(plain))
         check_count(self.name, self.values.names, operands)
-        if any(isinstance(one, (Expr, Reduced)) for one in operands):
+        if any(isinstance(one, SYMBOLS) for one in operands):
             x = symbolic(self.values, operands)
             axes = normalize_axes(axis, x.ndim, self.name)
             return Reduced(self, x, axes, bool(keepdims), self._result(x.dtype), 0.0)

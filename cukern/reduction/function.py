@@ -18,7 +18,7 @@ from ..autodiff import tape
 from ..device import Device
 from ..dtypes import DType
 from ..elementwise.function import evaluate
-from ..elementwise.graph import Expr, Reduced, call, cast, input_node, scalar_node
+from ..elementwise.graph import Expr, Reduced, Swapped, call, cast, input_node, scalar_node
 from ..elementwise.operands import normalize_axes, require_array
 from ..elementwise.program import Program, compact, program, roots_from
 from ..elementwise.row import Scalar
@@ -238,7 +238,7 @@ class Reduce:
             if plan is not None:
                 tracking = None if self.rule is None else tape.tracked((x,))
                 return self._run(plan, (x,), (), parameter, tracking)
-        if isinstance(x, Reduced):
+        if isinstance(x, (Reduced, Swapped)):
             raise x._refused(self.name)
         if not isinstance(x, Expr):
             x = require_array(x, self.name)

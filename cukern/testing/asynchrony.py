@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from ..device.host.backend import set_asynchrony
+from ..device.host.asynchrony import choose
 
 When = Literal["at_once", "late", "random"]
 
@@ -44,8 +44,8 @@ def asynchrony(when: When, seed: int = 0) -> Iterator[None]:
         raise TypeError(f"asynchrony: seed: expected an integer, got {type(seed).__name__}") from None
     if not 0 <= number < 2**64:
         raise ValueError(f"asynchrony: seed: expected an integer in [0, 2**64), got {seed}")
-    earlier = set_asynchrony((names.index(when), number))
+    earlier = choose((names.index(when), number))
     try:
         yield
     finally:
-        set_asynchrony(earlier)
+        choose(earlier)

@@ -1,4 +1,5 @@
 // What the kernels of D = epilogue(A @ B) share: sizes, the epilogue, and slabs of the factors in shared memory.
+<% include "prelude/math.cuh" %>
 <% include "prelude/copy_async.cuh" %>
 using T = << elem >>;
 using index = << index >>;
@@ -26,6 +27,9 @@ struct Operands {
 struct Epilogue {
 <% for x in operands %>
     const << x.type >>* x<< x.k >>;
+<% endfor %>
+<% for type in scalars %>
+    << type >> s<< loop.index0 >>;
 <% endfor %>
     Steps steps;
 

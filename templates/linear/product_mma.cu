@@ -30,9 +30,10 @@ struct Fragments {
 };
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>T* d, Sizes sizes, Steps steps)
+    const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>T* d, Sizes sizes, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T *const first_stage = (T*)shared, *const last_stage = first_stage + (stages - 1) * stage_size;
     const Place at(sizes);

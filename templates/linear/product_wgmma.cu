@@ -21,9 +21,10 @@ constexpr int step_a = a_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
 constexpr int step_b = b_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>T* d, Sizes sizes, Steps steps)
+    const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>T* d, Sizes sizes, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     // Chunks change places by the address: slabs begin at multiples of 1024 bytes.
     T* const first_stage = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);

@@ -27,6 +27,21 @@ def test_linear_of_other_layouts(device: ck.Device) -> None:
     check_equal(nn.linear, reference.linear, [x, weight], 64, cotangents)
 
 
+def test_linear_with_an_activation(device: ck.Device) -> None:
+    arrays = [random(0, (2, 3, 7)), random(1, (5, 7)), random(2, (5,))]
+    check_equal(
+        lambda *own: nn.linear(*own, activation=ck.gelu),
+        lambda *own: ck.gelu(reference.linear(*own)),
+        arrays,
+        64,
+    )
+    assert gradcheck(lambda x, w: nn.linear(x, w, activation=ck.tanh), arrays[:2], order=2)
+    layer = nn.Linear(7, 5, rng=0, dtype="float64", activation=ck.silu)
+    close(layer(arrays[0]), ck.silu(nn.linear(arrays[0], layer.weight, layer.bias)).numpy(), 64)
+    with pytest.raises(TypeError, match="a fused function is elementwise; apply softmax before or after it"):
+        nn.linear(*arrays, activation=ck.softmax)
+
+
 def test_linear_of_nothing(device: ck.Device) -> None:
     assert nn.linear(ck.zeros((0, 3)), ck.zeros((2, 3)), ck.ones(2)).shape == (0, 2)
     assert nn.linear(ck.zeros((2, 0)), ck.zeros((2, 0)), ck.ones(2)).tolist() == [[1.0, 1.0]] * 2

@@ -29,6 +29,7 @@ from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Param, Unit
 from ..interface import Prepared, Properties, Style, Tiles
 from .ahead import ahead
+from .asynchrony import started
 from .compiler import build_kernel, build_runtime, machine, precompile
 from .lines import lines_at
 from .python import LARGEST_COPY, allocation, python_api, reraise
@@ -142,23 +143,12 @@ def _runtime() -> ctypes.CDLL:
     if library.cukern_start(_thread_count(), ctypes.byref(python_api())):
         raise DeviceError("the host device cannot start: the process has no thread key left")
     library.cukern_set_limit(limit)
+    started(library.cukern_set_asynchrony)
     probe, out = np.zeros((3, 5), np.int16)[:, ::2], (ctypes.c_longlong * 4)()
     library.cukern_probe(id(probe), out)
     if list(out) != [probe.__array_interface__["data"][0], 2, 3, 10]:
         raise DeviceError(f"the host device does not know how NumPy {np.__version__} lays out an array")
     return library
-
-
-#: When asynchronous work is done: the number that the runtime has for it, and the seed of "random".
-_asynchrony = (1, 0)
-
-
-def set_asynchrony(chosen: tuple[int, int]) -> tuple[int, int]:
-    """Set when the host does asynchronous work, see :func:`cukern.testing.asynchrony`; return what was set before."""
-    global _asynchrony
-    _runtime().cukern_set_asynchrony(*chosen)
-    earlier, _asynchrony = _asynchrony, chosen
-    return earlier
 
 
 def _bits(dtype: dtypes.DType, value: float) -> int:

@@ -1,0 +1,326 @@
+"""``fuse`` with matrix products: on tensor cores in one launch, elsewhere the library's product and one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.array.operators import FUNCTIONS
+from cukern.linear import epilogue, measured, tensor_cores
+from cukern.testing import assert_close, gradcheck
+
+SMALL = tensor_cores.TILES[-1]
+
+
+@ck.fuse
+def hidden(x: ck.Array, w: ck.Array, b: ck.Array, r: ck.Array) -> ck.Array:
+    return ck.gelu(x @ w + b) + r
+
+
+@ck.fuse
+def kept(x: ck.Array, w: ck.Array, b: ck.Array, scale: float) -> ck.Array:
+    return ck.relu(x @ w * scale + b)
+
+
+def random(dtype: str, *shape: int) -> ck.Array:
+    rng = np.random.default_rng(sum(shape) + len(shape))
+    return ck.asarray(rng.standard_normal(shape)).astype(dtype)
+
+
+def close(got: ck.Array, exact: np.ndarray) -> None:
+    """Against a result in float64, as far as some roundings of terms of about its size may be away."""
+    unit = float(ck.finfo(got.dtype).eps)
+    assert got.shape == exact.shape
+    np.testing.assert_allclose(
+        got.numpy().astype(float), exact, rtol=4 * unit, atol=4 * unit * abs(exact).max()
+    )
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return ck.gelu(ck.asarray(x)).numpy()
+
+
+@pytest.fixture
+def own(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of programs that ran on tensor cores; all that the kernel takes runs there, on the host too."""
+    ran: list[str] = []
+    run = tensor_cores.Plan.run
+
+    def counted(plan: tensor_cores.Plan, arrays: Any, scalars: Any) -> ck.Array:
+        ran.append(plan.bound.rendered.variables["name"].partition("_")[0])
+        return run(plan, arrays, scalars)
+
+    monkeypatch.setattr(tensor_cores.Plan, "run", counted)
+    monkeypatch.setattr(tensor_cores, "quickest", lambda task, where: SMALL)
+    monkeypatch.setattr(epilogue, "_plans", {})
+    return ran
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_values(device: ck.Device, dtype: str) -> None:
+    arrays = [random(dtype, *shape) for shape in ((2, 9, 16), (16, 24), (24,), (9, 24))]
+    x, w, b, r = (one.numpy().astype(float) for one in arrays)
+    close(hidden(*arrays), gelu(x @ w + b) + r)
+
+
+def test_the_product_and_one_kernel(device: ck.Device, launches: list[str]) -> None:
+    arrays = [random("float64", *shape) for shape in ((3, 4), (4, 5), (5,), (3, 5))]
+    launches.clear()
+    with ck.Tape() as tape:
+        tape.watch(*arrays)
+        y = hidden(*arrays)
+    assert launches == ["hidden"]
+    tape.gradient(y, arrays)
+    assert launches == ["hidden", "hidden_vjp", "sum"]  # and the library's products
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 4), (4, 2)), ((2, 3, 4), (4, 2)), ((3, 4), (2, 4, 2)), ((2, 1, 3, 4), (3, 4, 2)), ((4,), (4, 2))],
+    ids=str,
+)
+def test_derivatives_to_second_order(device: ck.Device, shapes: tuple[tuple[int, ...], ...]) -> None:
+    x, w = (random("float64", *shape) for shape in shapes)
+    y = x.numpy() @ w.numpy()
+    b, r = random("float64", 2), random("float64", *y.shape[:-1], 1)
+    close(hidden(x, w, b, r), gelu(y + b.numpy()) + r.numpy())
+    assert gradcheck(hidden, [x, w, b, r], order=2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_one_launch_on_tensor_cores(device: ck.Device, own: list[str], dtype: str) -> None:
+    arrays = [random(dtype, *shape) for shape in ((2, 9, 16), (16, 24), (24,))]
+    x, w, b = (one.numpy().astype(float) for one in arrays)
+    with ck.Tape() as tape:
+        tape.watch(*arrays)
+        y = kept(*arrays, 0.5)
+    assert own == ["kept"]
+    exact = np.maximum(x @ w * 0.5 + b, 0)
+    close(y, exact)
+    assert "mma<T>" in kept.source(*arrays, 0.5)
+    g = random(dtype, *y.shape)
+    dx, dw, db = tape.gradient(y, arrays, g)
+    down = np.where(y.numpy().astype(float) > 0, g.numpy().astype(float), 0)
+    close(db, down.sum((0, 1)))
+    close(dx, 0.5 * down @ w.T)
+    close(dw, (0.5 * np.swapaxes(x, -1, -2) @ down).sum(0))
+
+
+def test_what_the_derivative_reads_is_kept(device: ck.Device, own: list[str]) -> None:
+    """GELU's derivative reads the product, so that is a kernel of its own under a tape, unless recomputed."""
+    arrays = [random("bfloat16", *shape) for shape in ((9, 16), (16, 24), (24,), (9, 24))]
+    alone = hidden(*arrays)
+    assert own == ["hidden"]
+    found = []
+    for function in (hidden, ck.checkpoint(hidden)):
+        own.clear()
+        with ck.Tape() as tape:
+            tape.watch(*arrays)
+            y = function(*arrays)
+        found.append((list(own), tape.gradient(y, arrays)))
+    assert [names for names, _ in found] == [[], ["hidden"]]
+    close(y, alone.numpy().astype(float))
+    for first, second in zip(*(gradients for _, gradients in found), strict=True):
+        assert first.tolist() == second.tolist()
+
+
+def test_second_order_from_tensor_cores(device: ck.Device, own: list[str]) -> None:
+    arrays = [random("float16", *shape) for shape in ((8, 16), (16, 8), (8,))]
+
+    def penalty(function: Callable[..., ck.Array]) -> list[ck.Array]:
+        def squares(*given: ck.Array) -> ck.Array:
+            gradients = ck.grad(lambda *own: ck.tanh(function(*own, 0.5)).sum(), argnums=(0, 1, 2))(*given)
+            return ck.sum(gradients[0] ** 2) + ck.sum(gradients[1] ** 2)
+
+        return ck.grad(squares, argnums=(0, 1, 2))(*arrays)
+
+    made = penalty(kept)
+    assert own == ["kept"]
+    wide = [one.astype("float64") for one in arrays]
+    exact = ck.grad(
+        lambda *given: sum(
+            ck.sum(one**2)
+            for one in ck.grad(
+                lambda *own: ck.tanh(ck.relu(own[0] @ own[1] * 0.5 + own[2])).sum(), argnums=(0, 1)
+            )(*given)
+        ),
+        argnums=(0, 1, 2),
+    )(*wide)
+    for one, other in zip(made, exact, strict=True):
+        np.testing.assert_allclose(
+            one.numpy(), other.numpy(), rtol=0.05, atol=0.02 * abs(other.numpy()).max()
+        )
+
+
+def test_layouts_that_the_kernel_cannot_take(device: ck.Device, own: list[str]) -> None:
+    x, w, b = random("bfloat16", 9, 15), random("bfloat16", 15, 24), random("bfloat16", 24)
+    exact = np.maximum(x.numpy().astype(float) @ w.numpy().astype(float) * 0.5 + b.numpy().astype(float), 0)
+    close(kept(x, w, b, 0.5), exact)
+    assert own == []
+
+
+def test_one_array_as_both_factors_and_as_an_operand(device: ck.Device, own: list[str]) -> None:
+    function = ck.fuse(lambda x, y: ck.relu(x @ x.T + y))
+    x = random("float16", 16, 16)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = function(x, x)
+    assert len(own) == 1
+    wide = x.astype("float64")
+    close(y, function(wide, wide).numpy())
+    with ck.Tape() as exact:
+        exact.watch(wide)
+        total = ck.relu(wide @ wide.T + wide)
+    close(tape.gradient(y, x), exact.gradient(total, wide).numpy())
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = function(ck.stop_gradient(x), x)  # the factors are constants
+    close(tape.gradient(y, x), (y.numpy() > 0).astype(float))
+
+
+def test_several_products(device: ck.Device, launches: list[str]) -> None:
+    @ck.fuse
+    def gated(x: ck.Array, w: ck.Array, v: ck.Array) -> ck.Array:
+        return ck.silu(x @ w) * (x @ v)
+
+    @ck.fuse
+    def layers(x: ck.Array, w: ck.Array, v: ck.Array, k: float) -> ck.Array:
+        return (ck.tanh(2 * x @ w) @ v.T) * k
+
+    x, w, v = random("float64", 3, 4), random("float64", 4, 5), random("float64", 4, 5)
+    p, q = x.numpy() @ w.numpy(), x.numpy() @ v.numpy()
+    launches.clear()
+    assert_close(gated(x, w, v), p / (1 + np.exp(-p)) * q)
+    assert launches == ["gated"]
+    assert gradcheck(gated, [x, w, v], order=2)
+    v = random("float64", 6, 5)
+    launches.clear()
+    assert_close(layers(x, w, v, 3.0), 3 * np.tanh(2 * p) @ v.numpy().T)
+    assert launches == ["layers"] * 3
+    assert gradcheck(lambda x, w, v: layers(x, w, v, 3.0), [x, w, v], order=2)
+
+
+def test_several_results_share_a_product(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    @ck.fuse
+    def parts(x: ck.Array, w: ck.Array, b: ck.Array) -> tuple[ck.Array, ...]:
+        y = x @ w
+        return y, ck.exp(y + b), ck.mean(y * y), b + 1
+
+    count: list[int] = []
+    x, w, b = random("float64", 3, 4), random("float64", 4, 5), random("float64", 2, 1, 5)
+    product = FUNCTIONS["matmul"]
+    monkeypatch.setitem(FUNCTIONS, "matmul", lambda *own: (count.append(1), product(*own))[1])
+    made = parts(x, w, b)
+    assert sum(count) == 2  # one of symbols
+    y = x.numpy() @ w.numpy()
+    for one, exact in zip(made, (y, np.exp(y + b.numpy()), (y * y).mean(), b.numpy() + 1), strict=True):
+        assert_close(one, exact)
+    assert gradcheck(parts, [x, w, b])
+
+
+def test_a_fused_function_of_a_transpose(device: ck.Device) -> None:
+    inner = ck.fuse(lambda x, w: ck.relu(x @ w.mT))
+    outer = ck.fuse(lambda x, w: inner(x, w.mT.mT) + 1)
+    x, w = random("float64", 2, 3, 4), random("float64", 2, 5, 4)
+    assert_close(outer(x, w), np.maximum(x.numpy() @ np.swapaxes(w.numpy(), -1, -2), 0) + 1)
+    assert gradcheck(outer, [x, w])
+
+
+def test_dtypes_promote(device: ck.Device) -> None:
+    x, w = random("float32", 3, 4), random("float64", 4, 2)
+    made = ck.fuse(lambda x, w: ck.exp(x @ w))(x, w)
+    assert made.dtype == ck.float64
+    assert_close(made, np.exp(x.numpy().astype(float) @ w.numpy()))
+    ints = ck.fuse(lambda x, w: x @ w + 1)(ck.asarray([[1, 2]]), ck.asarray([[3], [4]]))
+    assert ints.dtype == ck.int64
+    assert ints.tolist() == [[12]]
+
+
+def test_empty_axes(device: ck.Device, own: list[str]) -> None:
+    for dtype in ("float32", "bfloat16"):
+        b = ck.asarray([1.0, -1.0], dtype=dtype)
+        made = kept(ck.zeros((3, 0), dtype), ck.zeros((0, 2), dtype), b, 2.0)
+        assert made.tolist() == [[1.0, 0.0]] * 3
+        assert kept(ck.zeros((0, 8), dtype), ck.zeros((8, 2), dtype), b, 2.0).shape == (0, 2)
+
+
+def test_a_broadcast_cotangent_and_views(device: ck.Device) -> None:
+    x, w, b = random("float64", 6, 8)[::2, ::-2], random("float64", 5, 4).T, random("float64", 10)[::2]
+    with ck.Tape() as tape:
+        tape.watch(x, w, b)
+        y = kept(x, w, b, 0.5)
+    _, _, db = tape.gradient(y, (x, w, b), ck.broadcast_to(ck.asarray(np.float64(0.3)), y.shape))
+    exact = np.maximum(x.numpy() @ w.numpy() * 0.5 + b.numpy(), 0)
+    assert_close(y, exact)
+    assert_close(db, 0.3 * (exact > 0).sum(0))
+
+
+REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "shapes": (
+        lambda x, w: x @ x,
+        ValueError,
+        r"matmul: shapes \(2, 3\) and \(2, 3\) do not fit: 3 is not 2",
+    ),
+    "batches": (
+        lambda x, w: x @ w,
+        ValueError,
+        r"matmul: shapes \(2, 2, 3\) and \(3, 3, 4\) do not broadcast",
+    ),
+    "numbers": (lambda x, w: x @ 2, TypeError, "matmul: .* got int from elsewhere: pass it as an argument"),
+    "elsewhere": (lambda x, w: x @ ck.ones((3, 4)), TypeError, "matmul: .* got Array from elsewhere"),
+    "reduced": (
+        lambda x, w: ck.sum(x) @ w,
+        TypeError,
+        "matmul of sum: a fused function may end with a reduc",
+    ),
+    "transpose": (
+        lambda x, w: x.T + 1,
+        TypeError,
+        "add of a transpose: a fused function may only multiply by it",
+    ),
+    "exp": (lambda x, w: ck.exp(x.mT), TypeError, "exp of a transpose"),
+    "sum": (lambda x, w: ck.sum(x.mT), TypeError, "sum of a transpose"),
+    "returned": (lambda x, w: x.T, TypeError, "got Swapped at result"),
+    "axes": (lambda x, w: (x @ w).sum() + x[0], TypeError, "index the array before or after it"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_refusals(device: ck.Device, case: Any) -> None:
+    function, kind, message = case
+    shapes = ((2, 2, 3), (3, 3, 4)) if "broadcast" in message else ((2, 3), (3, 4))
+    with pytest.raises(kind, match=message):
+        ck.fuse(function)(*(ck.ones(shape) for shape in shapes))
+    with pytest.raises(TypeError, match=r"T in a fused function: expected a matrix, got shape \(2,\)"):
+        ck.fuse(lambda x: x.T)(ck.ones(2))
+    with pytest.raises(
+        TypeError, match=r"mT in a fused function: expected at least 2 axes, got shape \(2,\)"
+    ):
+        ck.fuse(lambda x: x.mT)(ck.ones(2))
+    with pytest.raises(ValueError, match=r"matmul: expected at least one axis each"):
+        ck.fuse(lambda x, w: x @ w)(ck.ones(()), ck.ones(2))
+
+
+def test_the_measured_choice() -> None:
+    """Large products are the library's; where the result is large beside the arithmetic, one launch is faster."""
+    assert not measured.is_own_faster(1, 8192, 8192, 8192, False)
+    assert measured.is_own_faster(32, 512, 512, 512, False)
+    assert measured.is_own_faster(1, 16384, 768, 3072, True)
+    assert measured.is_own_faster(1, 128, 128, 128, False)
+    assert not measured.is_own_faster(1, 1, 16384, 16384, False)
+
+
+def test_only_gpus_with_tensor_cores_take_the_kernel() -> None:
+    def gpu(major: int) -> Any:
+        limits = type("", (), {"compute_capability": (major, 0), "multiprocessors": 108})
+        limits.max_shared_memory_per_block = 160 * 1024  # type: ignore[attr-defined]
+        return type("", (), {"style": "simt", "properties": limits})
+
+    factor = tensor_cores.Factor(0, 128, False)
+    task = tensor_cores.Task(1, 128, 128, 128, factor, factor, ())
+    assert tensor_cores.quickest(task, gpu(7)) is None
+    assert tensor_cores.quickest(task, gpu(8)) in tensor_cores.TILES

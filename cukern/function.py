@@ -1,4 +1,4 @@
-"""Function: an operation with a backward of its own; checkpoint: one whose backward computes it again."""
+"""Function, an operation with a backward of its own, and checkpoint, whose backward computes the forward again."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ R = TypeVar("R")
 
 
 def alias(array: Array) -> Array:
-    """Another array on the same memory, which no tape knows."""
+    """Another array with the same memory, which no tape tracks."""
     return Array._wrap(array._data, array.device, array._storage)
 
 
 class Context:
-    """What a Function's ``forward`` leaves for its ``backward``; other attributes may be set freely.
+    """What a Function's ``forward`` keeps for its ``backward``; further attributes may be set freely.
 
-    Arrays belong into :meth:`save_for_backward`, where a later write to them is noticed. A plain
-    attribute is not checked.
+    Keep arrays with :meth:`save_for_backward`: a later write to them is then an error. Arrays in plain attributes
+    are not checked.
 
     Attributes:
-        needs_input_grad: for each argument of ``apply``, whether its gradient is wanted, or one in it.
+        needs_input_grad: for each argument of ``apply``, whether the gradient of it, or of an array in it, is needed.
     """
 
     def __init__(self, name: str, needs_input_grad: tuple[bool, ...]) -> None:

@@ -13,7 +13,8 @@ from .creation import asarray
 class ScalarType:
     """A public dtype: a NumPy dtype that can be called to make an array.
 
-    It equals NumPy's dtype, has its hash and attributes, and can be used wherever a dtype can.
+    It equals NumPy's dtype, has its hash and attributes, and can be used wherever a dtype can. ``a <= b`` is whether
+    NumPy casts ``a`` to ``b`` safely, as between dtypes of NumPy.
 
     >>> import cukern as ck, numpy as np
     >>> ck.float32(3).dtype == ck.float32 == np.dtype("float32"), ck.float32.itemsize
@@ -37,7 +38,19 @@ class ScalarType:
         return type(self.dtype)
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.dtype == (other.dtype if type(other) is ScalarType else other))
+        return bool(self.dtype == _of(other))
+
+    def __lt__(self, other: object) -> bool:
+        return bool(self.dtype < _of(other))
+
+    def __le__(self, other: object) -> bool:
+        return bool(self.dtype <= _of(other))
+
+    def __gt__(self, other: object) -> bool:
+        return bool(self.dtype > _of(other))
+
+    def __ge__(self, other: object) -> bool:
+        return bool(self.dtype >= _of(other))
 
     def __hash__(self) -> int:
         return hash(self.dtype)
@@ -53,6 +66,11 @@ class ScalarType:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _public, (dtypes.info(self.dtype).name,)
+
+
+def _of(other: Any) -> Any:
+    """NumPy's dtype of a public one; anything else as it is."""
+    return other.dtype if type(other) is ScalarType else other
 
 
 def _public(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the tape knows of arrays: what a record keeps of one, and the few operations that it needs itself.
+"""What the tape knows about arrays: the parts of an array that a record keeps, and the operations that it calls.
 
 An array is whatever has ``shape``, ``dtype``, ``device``, ``_key`` and ``_storage``.
 """
@@ -35,7 +35,7 @@ class Algebra(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What the tape asks of an array that it does not keep; a :class:`.layout.Layout` says it as well."""
+    """What the tape remembers of an array that it does not keep alive; a :class:`.layout.Layout` serves as well."""
 
     shape: tuple[int, ...]
     dtype: dtypes.DType
@@ -47,7 +47,7 @@ Likeness: TypeAlias = "Form | Layout | Meta | Array"
 
 
 class Meta(NamedTuple):
-    """What stands for an array that is not kept alive."""
+    """A stand-in for an array that is not kept alive."""
 
     key: int | None
     form: Form | Layout
@@ -82,13 +82,13 @@ def register_algebra(
     """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
 
     Args:
-        add: of two arrays of one shape and dtype.
-        sum_to_shape: of an array and the shape to undo the broadcasting of.
-        zeros: of a shape, a dtype and a device; only to be read.
+        add: takes two arrays of one shape and dtype.
+        sum_to_shape: takes an array and the shape from which it was broadcast.
+        zeros: takes a shape, a dtype and a device; the result is only read.
         ones: likewise.
-        cast: of an array and a dtype.
-        own: of an array that is given away: itself, or a copy where it has the memory of what ``zeros`` or
-            ``ones`` gave, and they give it again.
+        cast: takes an array and a dtype.
+        own: takes an array that is handed to the user. Returns it, or a copy if ``zeros`` or ``ones`` share its memory
+            among calls.
     """
     global _registered
     _registered = Algebra(add, sum_to_shape, zeros, ones, cast, own)

@@ -1,4 +1,4 @@
-"""What a write to an array means to the tapes: a new value, a value that is lost, or one without a derivative."""
+"""What tapes note when an array is written: a new value, a lost value, or a value without a derivative."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def _all_tapes() -> list[Tape]:
 
 
 def is_leaf(array: Array) -> bool:
-    """Whether a tape watches ``array``, so that gradients with respect to it are of what it was then."""
+    """Whether a tape watches ``array``, so that gradients are with respect to its value at that time."""
     return any(tape._watches(array._key) for tape in _all_tapes())
 
 
 def overwritten(array: Array, tapes: Sequence[Tape], differentiable: bool) -> None:
-    """Note that ``array``, just written, is a new value to ``tapes``, and lost to others that tracked it."""
+    """Note that ``array`` was written: it has a new value on ``tapes``, and is lost to other tapes that tracked it."""
     before, array._key = array._key, next(_keys)
     for tape in _all_tapes():
         if tape not in tapes and before in tape._tracked:
@@ -32,16 +32,16 @@ def overwritten(array: Array, tapes: Sequence[Tape], differentiable: bool) -> No
 
 
 def launched(name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:
-    """Remember on every active tape that a kernel ran: a gradient through what it wrote is an error.
+    """Note on every active tape that a kernel ran, so that a gradient through its results is an error.
 
-    ``arguments`` are all its arrays, each with the name of its parameter; ``into`` those that it may have written.
+    ``arguments`` are all arrays of the launch with their parameters' names; ``into`` those that it may have written.
     """
     for tape in state.active:
         tape._launched(name, arguments, into)
 
 
 def overwritable(array: Array) -> bool:
-    """Whether a write to ``array`` needs no record: no active tape tracks it, but for what a kernel wrote there."""
+    """Whether a write to ``array`` needs no record: no active tape tracks it, except as a kernel's result."""
     return not array._trainable and all(
         array._key not in tape._tracked or (array._storage in tape._opaque and not tape._watches(array._key))
         for tape in state.active

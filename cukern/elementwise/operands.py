@@ -1,4 +1,4 @@
-"""What a function does with its operands: takes them as arrays, checks axes, and records the operation."""
+"""How functions take their operands: convert them to arrays, check axes, and record the operation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def public(function: F) -> F:
 
 
 def on_device(function: F) -> F:
-    """Run a function with the device of its first argument current, as CuPy's functions need."""
+    """Make the device of the first argument current while the function runs, as CuPy's functions require."""
 
     @functools.wraps(function)
     def wrapper(x: Any, *args: Any, **options: Any) -> Any:
@@ -45,17 +45,17 @@ def on_device(function: F) -> F:
 
 
 def require_array(x: object, name: str, argument: str = "x", beside: Array | None = None) -> Array:
-    """``x`` as an Array: one as it is; NumPy's arrays, numbers and nested lists as :func:`cukern.asarray` makes them.
+    """``x`` as an Array; NumPy arrays, numbers and nested lists are converted as by :func:`cukern.asarray`.
 
     Args:
         x: the argument of a function.
         name: the function, for the error.
         argument: the argument's name, for the error.
-        beside: an operand of the same function: what is no Array goes to its device, and a Python number
-            takes its dtype, as it does in arithmetic.
+        beside: another operand of the function. A converted ``x`` goes to its device, and a Python number takes
+            its dtype, as in arithmetic.
 
     Raises:
-        TypeError: no dtype of cukern holds it; a symbol of a fused function is none.
+        TypeError: ``x`` has no dtype of cukern, or is a symbol of a fused function.
     """
     return x if isinstance(x, Array) else _made(x, name, argument, beside)
 
@@ -64,7 +64,7 @@ FUNCTIONS["require_array"] = require_array
 
 
 def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = ()) -> list[Array]:
-    """Operands of one function as Arrays: what is none goes beside the first that is one.
+    """The operands of one function as Arrays; those to convert go to the device of the first Array among them.
 
     Args:
         values: the operands.
@@ -83,15 +83,15 @@ def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = 
 
 
 def first_array(values: Iterable[Any]) -> Array | None:
-    """The first Array among some values, beside which the others go; None where there is none."""
+    """The first Array among ``values``, or None."""
     return next((value for value in values if isinstance(value, Array)), None)
 
 
 def require_written(x: object, name: str, argument: str = "x") -> Array:
-    """``x``, an Array that a function writes into; nothing else, as what were made of it would be written.
+    """``x`` if it is an Array, which a function writes into. Other types would be copied, and the write lost.
 
     Raises:
-        TypeError: it is none.
+        TypeError: ``x`` is not an Array.
     """
     if isinstance(x, Array):
         return x
@@ -99,7 +99,7 @@ def require_written(x: object, name: str, argument: str = "x") -> Array:
 
 
 def _made(x: Any, name: str, argument: str, beside: Array | None) -> Array:
-    """An Array of what is none."""
+    """``x``, which is not an Array, converted to one."""
     if isinstance(x, Expr):
         raise TypeError(f"{name}: a fused function is elementwise; apply {name} before or after it")
     listed = isinstance(x, (list, tuple, range))
@@ -118,10 +118,10 @@ def _made(x: Any, name: str, argument: str, beside: Array | None) -> Array:
 
 
 def require_constant(name: str, **arguments: Any) -> None:
-    """Refuse arrays that a tape tracks as arguments by which there is no derivative.
+    """Refuse tracked arrays for arguments with respect to which the function has no derivative.
 
     Raises:
-        GradientError: an argument is one; the error names it.
+        GradientError: a tape tracks an argument; the error names it.
     """
     for argument, value in arguments.items():
         if isinstance(value, Array) and tape.recording((value,)):
@@ -132,7 +132,7 @@ def require_constant(name: str, **arguments: Any) -> None:
 
 
 def normalize_axis(axis: Any, ndim: int, name: str) -> int:
-    """``axis`` counted from 0.
+    """``axis`` as a number from 0 to ``ndim - 1``.
 
     Raises:
         TypeError: not an integer.
@@ -145,7 +145,7 @@ def normalize_axis(axis: Any, ndim: int, name: str) -> int:
 
 
 def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
-    """``axis``, one or several, as distinct axes counted from 0; None is all.
+    """One or several axes as distinct numbers from 0 to ``ndim - 1``; None means all axes.
 
     Raises:
         ValueError: an axis is named twice.
@@ -166,7 +166,7 @@ def view(x: Array, data: Any) -> Array:
 
 
 def recorded(name: str, x: Array, made: Array, vjp: Callable[[Array], Array | None]) -> Array:
-    """``made``, recorded as a linear function of ``x`` where a tape tracks that."""
+    """``made``, recorded as a linear function of ``x`` if a tape tracks ``x``."""
     if tape.recording((x,)):
         tape.record(name, (x,), (made,), lambda cotangents, saved, needs: (vjp(cotangents[0]),))
     return made
@@ -178,7 +178,7 @@ def recorded_many(
     made: Array,
     vjp: Callable[[Array, tuple[bool, ...]], Sequence[Array | None]],
 ) -> Array:
-    """``made``, recorded as a linear function of several arrays where a tape tracks one of them."""
+    """``made``, recorded as a linear function of several arrays if a tape tracks one of them."""
     if tape.recording(xs):
         tape.record(name, xs, (made,), lambda cotangents, saved, needs: vjp(cotangents[0], needs))
     return made

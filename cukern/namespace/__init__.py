@@ -27,6 +27,7 @@ from ..linear.products import *  # noqa: F403
 from ..ops.bessel_functions import *  # noqa: F403
 from ..ops.calculus import *  # noqa: F403
 from ..ops.comparisons import *  # noqa: F403
+from ..ops.covariance import *  # noqa: F403
 from ..ops.fitting import *  # noqa: F403
 from ..ops.gamma_functions import *  # noqa: F403
 from ..ops.histogram import *  # noqa: F403

@@ -17,26 +17,17 @@ from .activations import (
     Softsign,
     Tanh,
 )
-from .attention import MultiHeadAttention, scaled_dot_product_attention
-from .classification import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cross_entropy,
-    kl_div,
-    nll_loss,
-)
-from .dropout import Dropout, dropout
-from .embedding import Embedding, embedding, one_hot
-from .functional import log_softmax, softmax
-from .layer_norm.function import LayerNorm, layer_norm
-from .linear import Linear, linear
-from .lltm.function import LLTM, LLTMCell, lltm, lltm_cell
-from .matmul_add_relu import matmul_add_relu
+from .attention import MultiHeadAttention
+from .dropout import Dropout
+from .embedding import Embedding
+from .functional import *  # noqa: F403
+from .layer_norm.function import LayerNorm
+from .linear import Linear
+from .lltm.function import LLTM, LLTMCell
 from .module import Module, Parameter
-from .normalization import BatchNorm, GroupNorm, RMSNorm, batch_norm, group_norm, rms_norm
-from .pooling.function import AvgPool2d, MaxPool2d, avg_pool2d, max_pool2d
+from .normalization import BatchNorm, GroupNorm, RMSNorm
+from .pooling.function import AvgPool2d, MaxPool2d
 from .recurrent import GRU, LSTM
-from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 from .sequential import Sequential
 
 __all__ = [
@@ -69,33 +60,9 @@ __all__ = [
     "Softplus",
     "Softsign",
     "Tanh",
-    "avg_pool2d",
-    "batch_norm",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "dropout",
-    "embedding",
     "functional",
-    "group_norm",
-    "huber_loss",
     "init",
-    "kl_div",
-    "l1_loss",
-    "layer_norm",
-    "linear",
-    "lltm",
-    "lltm_cell",
-    "log_softmax",
-    "matmul_add_relu",
-    "max_pool2d",
-    "mse_loss",
-    "nll_loss",
-    "one_hot",
-    "rms_norm",
-    "scaled_dot_product_attention",
-    "smooth_l1_loss",
-    "softmax",
 ]
+__all__ += functional.__all__
 
 __getattr__, __dir__ = _missing(__name__, __all__, _MODULES["nn"])

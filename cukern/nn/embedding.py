@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers."""
+"""Embeddings: rows of a table selected by index, and one-hot vectors."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .module import Module, Parameter
 
 @fuse(static=("padding_idx",))
 def _held(rows: Any, constant: Any, ids: Any, padding_idx: int) -> Any:
-    """``rows``, of which that of ``padding_idx`` has no derivative."""
+    """``rows``, without a derivative where the id is ``padding_idx``."""
     return ops.where(ops.equal(ids, padding_idx), constant, rows)
 
 
 def _require_row(name: str, padding_idx: object, rows: int) -> int:
-    """``padding_idx`` counted from 0.
+    """``padding_idx`` as a row number from 0 to ``rows - 1``.
 
     Raises:
-        TypeError: it is no int.
+        TypeError: ``padding_idx`` is not an int.
         ValueError: there is no such row.
     """
     if not is_int(padding_idx):
@@ -40,20 +40,20 @@ def _require_row(name: str, padding_idx: object, rows: int) -> int:
 
 
 def embedding(ids: Array, weight: Array, padding_idx: int | None = None) -> Array:
-    """The rows of ``weight`` that ``ids`` name.
+    """The rows of ``weight`` whose indices are ``ids``.
 
     Args:
         ids: any shape, an integer dtype, each in [0, rows).
         weight: shape (rows, features).
-        padding_idx: a row that gets no gradient, counted from the end where it is negative; none when None.
+        padding_idx: the row that gets no gradient, counted from the end if negative; every row gets one when None.
 
     Returns:
         shape (*ids.shape, features), the dtype of ``weight``.
 
     Raises:
         TypeError: ``ids`` is not an integer array, or ``weight`` not a floating one.
-        ValueError: ``weight`` has not two axes, or no row ``padding_idx``.
-        IndexError: an id is out of range (on the host; a GPU takes some row in its place).
+        ValueError: ``weight`` does not have two axes, or has no row ``padding_idx``.
+        IndexError: an id is out of range; checked only on the host, a GPU reads another row.
 
     >>> import cukern as ck
     >>> ck.nn.embedding(ck.asarray([2, 0]), ck.asarray([[1.0], [2.0], [3.0]])).tolist()
@@ -75,18 +75,18 @@ def embedding(ids: Array, weight: Array, padding_idx: int | None = None) -> Arra
 
 
 def one_hot(ids: Array, classes: int, dtype: Any = None) -> Array:
-    """1 in the place that each id names, 0 elsewhere; an id out of range gives zeros alone.
+    """Vectors with a 1 at the index given by each id, and 0 elsewhere; all zeros for an id out of range.
 
     Args:
         ids: any shape, an integer dtype.
-        classes: how many places there are.
-        dtype: of the result; the default floating dtype when None.
+        classes: the length of a vector.
+        dtype: that of the result; the default floating dtype when None.
 
     Returns:
         shape (*ids.shape, classes).
 
     Raises:
-        TypeError: ``ids`` is not an integer array, or ``classes`` no int.
+        TypeError: ``ids`` is not an integer array, or ``classes`` is not an int.
         ValueError: ``classes`` is negative.
 
     >>> import cukern as ck

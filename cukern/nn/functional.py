@@ -1,4 +1,4 @@
-"""The operations of :mod:`cukern.nn` without parameters."""
+"""The functions of :mod:`cukern.nn`, all of which it has too: what a layer computes, given its parameters."""
 
 from ..namespace import (
     elu,

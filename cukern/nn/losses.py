@@ -1,4 +1,4 @@
-"""The kernels of cross-entropy: the mean loss of rows, what each row's loss is made of, and their derivatives."""
+"""The kernels of cross-entropy: the mean loss, the two terms of each row's loss, and their derivatives."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _backward = Kernel("nn/cross_entropy/backward.cu", name="cross_entropy_backward"
 class Shape(NamedTuple):
     """How threads of a GPU share the logits.
 
-    To hide the latency of its memory an H200 needs some 32 KB in flight a multiprocessor: a thousand threads, as many
-    as the registers allow, with 32 bytes each; more where rows are short and threads seldom start to read.
+    To hide its memory's latency, an H200 needs about 32 KB in flight per multiprocessor: a thousand threads, as many
+    as the registers allow, with 32 bytes each. Short rows need more, because their threads start to read less often.
 
     Attributes:
-        flight: packs that a thread reads of a row before it computes, by the bytes of an element: 32 elements
-            at most, as they are kept until the largest is known.
-        turns: how often a thread does so at least where a row is more than a warp's: what the threads of a
-            row tell one another takes as long as the exponentials of 16 elements.
-        threads: threads of a row at most.
-        unroll: packs that a thread of the gradient reads before it computes.
-        lanes: threads at most that share a row of the gradient, in a block of as many or more.
-        block: threads of a block of the gradient.
+        flight: for each element size in bytes, the packs of a row that a thread reads before it computes. They are
+            kept in registers until the largest element is known, so they have at most 32 elements.
+        turns: the fewest times that a thread reads so, if a warp does not suffice for a row: the exchange between
+            the threads of a row takes as long as the exponentials of 16 elements.
+        threads: the most threads per row.
+        unroll: the packs that a thread of the gradient reads before it computes.
+        lanes: the most threads that share a row of the gradient; at most ``block``.
+        block: threads per block of the gradient.
     """
 
     flight: Mapping[int, int] = MappingProxyType({2: 4, 4: 8, 8: 8})
@@ -56,16 +56,17 @@ class Shape(NamedTuple):
 SHAPE = Shape()
 _LEAST_BLOCK, _MEAN_BLOCK = 128, 1024
 _MOST_BLOCKS = 65535
-#: Sums of losses at most, which one block adds up.
+#: The most partial sums of losses; one block adds them up.
 _SLOTS = 32768
 #: The most rows on which kernels run to be compiled ahead of need.
 _REHEARSED = 4096
-#: Columns from which on rows fewer than blocks that run at a time are cut up, which takes more launches.
+#: Rows of at least ``_LONG`` columns, of which there are fewer than ``_FEW``, would leave multiprocessors idle: each
+#: is split among blocks, which takes more launches.
 _LONG, _FEW = 1 << 15, 264
 
 
 def mean_loss(logits: Array, targets: Array) -> Array:
-    """The mean over all rows of ``-log(softmax(logits)[target])``, of arrays that fit and are not empty."""
+    """The mean over all rows of ``-log(softmax(logits)[target])``, for checked arrays that are not empty."""
     recording = tape.recording((logits,))
     if recording:
         _expect_backward(logits, targets, False)
@@ -77,9 +78,9 @@ def mean_loss(logits: Array, targets: Array) -> Array:
 
 
 def totals_and_chosen(logits: Array, targets: Array) -> tuple[Array, Array]:
-    """Of each row, the logarithm of the sum of exponentials and the element that ``targets`` names.
+    """For each row, the logarithm of the sum of exponentials, and the element at the row's target.
 
-    Their derivatives are one kernel. Both are in the accumulator's dtype, of arrays that fit and are not empty.
+    Both are in the accumulator's dtype. One kernel computes their derivative. The arrays are checked and not empty.
     """
     recording = tape.recording((logits,))
     if recording:
@@ -92,13 +93,13 @@ def totals_and_chosen(logits: Array, targets: Array) -> tuple[Array, Array]:
 
 
 def picked(table: Array, targets: Array) -> Array:
-    """The element of each row that ``targets`` name."""
+    """The element of each row at the row's target."""
     places = ops.expand_dims(targets, axis=-1)
     return ops.squeeze(ops.take_along_axis(table, places, axis=-1), -1)
 
 
 def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
-    """The logarithm of the sum of each row's exponentials, and the loss, of arrays in C order."""
+    """The logarithm of the sum of each row's exponentials, and the loss; the arrays are contiguous."""
     key = (logits._layout or logits._planned(), targets._layout or targets._planned())
     with on(logits.device):
         plan = _forwards.get(key)
@@ -130,7 +131,7 @@ def _mean_of_differences(total: Array, chosen: Array) -> Array:
 
 
 def _composed(logits: Array, targets: Array) -> Array:
-    """The loss in functions that have derivatives of any order."""
+    """The loss as a composition, which has derivatives of any order."""
     return ops.negative(ops.mean(picked(ops.log_softmax(logits, axis=-1), targets)))
 
 
@@ -167,10 +168,10 @@ def _pull_rows(
 
 
 def _logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Array:
-    """The cotangent of the logits: one read and one write of them.
+    """The cotangent of the logits, computed in one pass over them.
 
     Args:
-        given: that of the mean; or those of each row's logarithm and of its element that is named.
+        given: the cotangent of the mean; or those of each row's logarithm and of its target's element.
     """
     by_rows = len(given) == 2
     key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
@@ -180,7 +181,7 @@ def _logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Arr
 
 
 def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:
-    """Have :func:`_logits_d` compiled beside the loss."""
+    """Compile :func:`_logits_d` ahead of need, while the loss is computed."""
     key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
     if key not in _backwards:
         logits.device.backend.ahead(partial(_backward_for, *key))
@@ -222,7 +223,7 @@ def _is_cut(logits: Layout) -> bool:
 
 
 def _types(logits: Layout, targets: Layout) -> dict[str, Any]:
-    # Of 32 bits if there is room for the last turn of the most threads, too.
+    # The last thread's index may pass the end by a grid's threads: 32 bits must hold that too.
     index = index_type(logits.size + _MOST_BLOCKS * SHAPE.block)
     return {"elem": logits.dtype, "target": dtypes.info(targets.dtype).cxx, "index": index}
 

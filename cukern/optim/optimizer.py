@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -113,6 +114,10 @@ class Optimizer:
         vars(self).update(state)
         self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
         self._forget()
+
+    def __copy__(self) -> Self:
+        """An optimizer of the same parameters, with options and state of its own."""
+        return copy.deepcopy(self, {id(parameter): parameter for parameter in self.parameters})
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._checks)

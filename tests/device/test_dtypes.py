@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 import pickle
 from typing import Any
 
@@ -200,3 +201,14 @@ def test_public_dtypes_are_numpys(dtype: np.dtype) -> None:
     assert np.zeros(2, public).dtype == np.zeros(2).astype(public).dtype == dtype
     assert dtypes.as_dtype(public) is dtype and ck.result_type(public) == dtype
     assert ck.zeros(2, dtype=public).dtype is dtype and not hasattr(public, "nonsense")
+
+
+def test_public_dtypes_are_ordered_as_numpys_are() -> None:
+    names = ("bool", "int32", "float16", "float32", "float64")
+    for a in names:
+        for b in names:
+            own, numpys = (getattr(ck, a), getattr(ck, b)), (np.dtype(a), np.dtype(b))
+            for less in (operator.lt, operator.le, operator.gt, operator.ge):
+                assert less(*own) == less(*numpys) == less(own[0], numpys[1]) == less(numpys[0], own[1])
+    with pytest.raises(TypeError):
+        _ = ck.float32 < object()

@@ -411,6 +411,26 @@ def test_both_processes_launch_after_a_fork(threads):
     assert run_script(SCRIPT, CUKERN_NUM_THREADS=threads) == "both\n"
 
 
+@pytest.mark.parametrize("threads", ["1", None])
+def test_products_take_as_many_threads_as_kernels(
+    monkeypatch: pytest.MonkeyPatch, threads: str | None
+) -> None:
+    script = """
+import sys
+import numpy as np
+import cukern as ck
+assert "threadpoolctl" not in sys.modules
+ck.asarray(np.ones(3), device="host")
+from threadpoolctl import threadpool_info
+print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
+"""
+    if threads is None:
+        monkeypatch.delenv("CUKERN_NUM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("CUKERN_NUM_THREADS", threads)
+    assert run_script(script, OPENBLAS_NUM_THREADS="2") == f"[{threads or 2}]\n"
+
+
 def test_blocks_run_on_several_cores():
     # Each block waits for another one to have started, which can only happen on another core.
     script = """

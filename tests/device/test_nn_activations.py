@@ -12,6 +12,7 @@ import pytest
 
 import cukern as ck
 from cukern import nn
+from cukern.nn.activations import Activation
 
 #: The module, and the function that it is.
 MODULES: list[tuple[nn.Module, Callable[[Any], Any], str]] = [
@@ -29,6 +30,12 @@ MODULES: list[tuple[nn.Module, Callable[[Any], Any], str]] = [
     (nn.Softsign(), ck.softsign, "Softsign()"),
     (nn.Tanh(), ck.tanh, "Tanh()"),
 ]
+
+
+def test_every_activation_is_tested() -> None:
+    named = {name for name in nn.__all__ if isinstance(getattr(nn, name), type)}
+    found = {name for name in named if issubclass(getattr(nn, name), Activation)}
+    assert found == {type(module).__name__ for module, *_ in MODULES}, "name it in MODULES"
 
 
 @pytest.mark.parametrize(("module", "function", "shown"), MODULES, ids=[shown for *_, shown in MODULES])

@@ -12,8 +12,8 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 import cukern as ck
 from cukern import nn
 from cukern.kernel.arguments import address
-from cukern.nn import reference
 from cukern.nn.layer_norm.function import launch_backward, launch_forward
+from cukern.nn.layer_norm.function import layer_norm_reference as reference
 from cukern.nn.layer_norm.geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape
 from cukern.testing import gradcheck
 
@@ -40,7 +40,7 @@ def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool,
     arrays = [random(i, shape, dtype) for i, shape in enumerate(shapes)]
     check_equal(
         lambda x, *own: nn.layer_norm(x, 37, *own),
-        lambda x, *own: reference.layer_norm(x, 1, *own),
+        lambda x, *own: reference(x, 1, *own),
         arrays,
         ulps=16,
     )
@@ -308,7 +308,7 @@ def test_the_first_element_sets_the_rounding_of_the_gradient(device: ck.Device, 
 def test_long_rows_of_misaligned_memory(device: ck.Device, dtype: str) -> None:
     x = random(0, (2 * 50_000 + 1,), dtype)[1:].reshape(2, 50_000)
     assert address(x._data) % 16
-    check_equal(lambda x: nn.layer_norm(x, 50_000), lambda x: reference.layer_norm(x, 1), [x], 16)
+    check_equal(lambda x: nn.layer_norm(x, 50_000), lambda x: reference(x, 1), [x], 16)
 
 
 def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:
@@ -317,13 +317,13 @@ def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:
     for arrays in cases:
         check_equal(
             lambda x, *own: nn.layer_norm(x, (4, 5), *own),
-            lambda x, *own: reference.layer_norm(x, 2, *own),
+            lambda x, *own: reference(x, 2, *own),
             arrays,
             64,
         )
     check_equal(
         lambda x, bias: nn.layer_norm(x, (4, 5), bias=bias),
-        lambda x, bias: reference.layer_norm(x, 2, None, bias),
+        lambda x, bias: reference(x, 2, None, bias),
         (x, bias),
         64,
     )
@@ -338,7 +338,7 @@ def test_other_layouts(device: ck.Device) -> None:
     for view in (*views.values(), ck.broadcast_to(x[:1], (6, 10))):
         check_equal(
             lambda x, *own: nn.layer_norm(x, 10, *own),
-            lambda x, *own: reference.layer_norm(x, 1, *own),
+            lambda x, *own: reference(x, 1, *own),
             (view, weight, bias),
             64,
             cotangents=[ck.broadcast_to(ck.asarray(np.float64(0.7)), (6, 10))],
@@ -384,7 +384,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
         def composed(one: ck.Array) -> ck.Array:
             x, weight, bias = chosen(one)
-            return reference.layer_norm(x, 1, weight, bias)
+            return reference(x, 1, weight, bias)
 
         check_equal(fused, composed, [arrays[i]], 64)
 
@@ -395,7 +395,7 @@ def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> N
     )
     check_equal(
         lambda x, w: nn.layer_norm(x, 7, w),
-        lambda x, w: reference.layer_norm(x, 1, w),
+        lambda x, w: reference(x, 1, w),
         [random(0, (3, 7)), random(1, (7,))],
         64,
     )

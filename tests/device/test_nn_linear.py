@@ -8,30 +8,34 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn import reference
 from cukern.testing import gradcheck
+
+
+def composed(x: ck.Array, weight: ck.Array, bias: ck.Array | None = None) -> ck.Array:
+    y = x @ weight.T
+    return y if bias is None else y + bias
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("lead", [(), (4,), (2, 3)], ids=str)
 def test_linear_equals_the_reference(device: ck.Device, dtype: str, lead: tuple[int, ...]) -> None:
     arrays = [random(0, (*lead, 7), dtype), random(1, (5, 7), dtype), random(2, (5,), dtype)]
-    check_equal(nn.linear, reference.linear, arrays, ulps=16)
+    check_equal(nn.linear, composed, arrays, ulps=16)
 
 
 def test_linear_of_other_layouts(device: ck.Device) -> None:
     x = ck.permute_dims(random(0, (7, 2, 3)), (2, 1, 0))
     weight = ck.permute_dims(random(1, (7, 5)), (1, 0))
     cotangents = [ck.broadcast_to(ck.asarray(np.float64(0.5)), (3, 2, 5))]
-    check_equal(nn.linear, reference.linear, [x, weight, random(2, (10,))[::-2]], 64, cotangents)
-    check_equal(nn.linear, reference.linear, [x, weight], 64, cotangents)
+    check_equal(nn.linear, composed, [x, weight, random(2, (10,))[::-2]], 64, cotangents)
+    check_equal(nn.linear, composed, [x, weight], 64, cotangents)
 
 
 def test_linear_with_an_activation(device: ck.Device) -> None:
     arrays = [random(0, (2, 3, 7)), random(1, (5, 7)), random(2, (5,))]
     check_equal(
         lambda *own: nn.linear(*own, activation=ck.gelu),
-        lambda *own: ck.gelu(reference.linear(*own)),
+        lambda *own: ck.gelu(composed(*own)),
         arrays,
         64,
     )

@@ -11,7 +11,7 @@ from nn_support import DTYPE_NAMES, check_equal, close, doubles, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn import reference
+from cukern.nn.lltm.function import lltm_cell_reference, lltm_reference
 from cukern.testing import gradcheck
 
 
@@ -42,7 +42,7 @@ def numpy_cell(*arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 def test_cell_equals_the_reference(device: ck.Device, dtype: str) -> None:
-    check_equal(nn.lltm_cell, reference.lltm_cell, cell_arrays(3, 5, 7, dtype), ulps=32)
+    check_equal(nn.lltm_cell, lltm_cell_reference, cell_arrays(3, 5, 7, dtype), ulps=32)
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
@@ -54,11 +54,11 @@ def test_a_small_step(
     monkeypatch.setattr(import_module("cukern.nn.lltm.small"), "on_gpu", lambda layout: True)
     monkeypatch.setattr(import_module("cukern.nn.lltm.function"), "_steps", {})
     x, weights, bias, h, cell = cell_arrays(*sizes, dtype)
-    check_equal(nn.lltm_cell, reference.lltm_cell, [x, weights, bias, h, cell], ulps=64)
+    check_equal(nn.lltm_cell, lltm_cell_reference, [x, weights, bias, h, cell], ulps=64)
     for cotangents in (None, [ck.broadcast_to(ck.asarray(v, dtype), h.shape) for v in (0.5, -2.0)]):
         check_equal(
             lambda *own: nn.lltm_cell(x, *own, h, cell),
-            lambda *own: reference.lltm_cell(*doubles([x]), *own, *doubles([h, cell])),
+            lambda *own: lltm_cell_reference(*doubles([x]), *own, *doubles([h, cell])),
             [weights, bias],
             128,
             cotangents,
@@ -67,7 +67,7 @@ def test_a_small_step(
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 def test_sequence_equals_the_reference(device: ck.Device, dtype: str) -> None:
-    check_equal(nn.lltm, reference.lltm, sequence_arrays(4, 3, 2, 5, dtype), ulps=64)
+    check_equal(nn.lltm, lltm_reference, sequence_arrays(4, 3, 2, 5, dtype), ulps=64)
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
@@ -81,8 +81,8 @@ def test_elements_moved_together(
     monkeypatch.setattr(import_module("cukern.nn.lltm.function"), "_steps", {})
     for where in ("cukern.nn.lltm.function", "cukern.nn.lltm.plan"):
         monkeypatch.setattr(import_module(where), "Shape", partial(module.Shape, pack=pack))
-    check_equal(nn.lltm, reference.lltm, sequence_arrays(2, 3, 5, 148, dtype), ulps=64)
-    check_equal(nn.lltm_cell, reference.lltm_cell, cell_arrays(3, 5, 148, dtype), ulps=32)
+    check_equal(nn.lltm, lltm_reference, sequence_arrays(2, 3, 5, 148, dtype), ulps=64)
+    check_equal(nn.lltm_cell, lltm_cell_reference, cell_arrays(3, 5, 148, dtype), ulps=32)
 
 
 def test_what_is_moved_together() -> None:
@@ -112,7 +112,7 @@ def test_other_layouts_and_broadcast_cotangents(device: ck.Device) -> None:
     cotangents = [
         ck.broadcast_to(ck.asarray(np.float64(v)), s) for v, s in ((0.5, (3, 2, 5)), (1, (2, 5)), (2, (2, 5)))
     ]
-    check_equal(nn.lltm, reference.lltm, views, 256, cotangents)
+    check_equal(nn.lltm, lltm_reference, views, 256, cotangents)
 
 
 def test_any_part_of_the_results_may_be_used(device: ck.Device) -> None:
@@ -120,7 +120,7 @@ def test_any_part_of_the_results_may_be_used(device: ck.Device) -> None:
     for part in range(3):
         check_equal(
             lambda *own, part=part: nn.lltm(*own)[part],
-            lambda *own, part=part: reference.lltm(*own)[part],
+            lambda *own, part=part: lltm_reference(*own)[part],
             arrays,
             256,
         )
@@ -180,7 +180,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
         check_equal(
             lambda one, chosen=chosen: nn.lltm(*chosen(one)),
-            lambda one, chosen=chosen: reference.lltm(*chosen(one)),
+            lambda one, chosen=chosen: lltm_reference(*chosen(one)),
             [arrays[i]],
             256,
         )
@@ -188,7 +188,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("cukern.nn.lltm.plan"), "index_type", lambda *sizes: "long long")
-    check_equal(nn.lltm, reference.lltm, sequence_arrays(3, 2, 4, 5), 256)
+    check_equal(nn.lltm, lltm_reference, sequence_arrays(3, 2, 4, 5), 256)
 
 
 def test_a_write_to_the_outputs_is_noticed(device: ck.Device) -> None:

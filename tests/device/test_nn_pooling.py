@@ -11,8 +11,8 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn import reference
 from cukern.nn.pooling import plan as pool_launch
+from cukern.nn.pooling.function import avg_pool2d_reference, max_pool2d_reference
 from cukern.nn.pooling.plan import Shape, Windows
 from cukern.testing import gradcheck
 
@@ -98,7 +98,7 @@ def windows_of(options: dict[str, Any]) -> Windows:
 def test_average_equals_the_reference(device: ck.Device, options: dict[str, Any]) -> None:
     x = ck.permute_dims(random(0, (6, 7, 2)), (2, 1, 0))
     check_equal(
-        lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows_of(options)), [x], 16
+        lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows_of(options)), [x], 16
     )
 
 
@@ -106,7 +106,7 @@ def test_average_equals_the_reference(device: ck.Device, options: dict[str, Any]
 def test_maximum_equals_the_reference(device: ck.Device, options: dict[str, Any]) -> None:
     x = ck.permute_dims(random(0, (6, 7, 2)), (2, 1, 0))
     check_equal(
-        lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows_of(options)), [x], 16
+        lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows_of(options)), [x], 16
     )
 
 
@@ -201,8 +201,8 @@ def test_what_a_thread_computes(monkeypatch: pytest.MonkeyPatch, device: ck.Devi
 def test_other_dtypes(device: ck.Device, dtype: str) -> None:
     x, options = random(0, (2, 2, 6, 5), dtype), AVERAGES[2]
     windows = windows_of(options)
-    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 4)
-    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows), [x], 4)
+    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x], 4)
+    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x], 4)
 
 
 def test_cotangents_that_are_broadcast(device: ck.Device) -> None:
@@ -210,10 +210,10 @@ def test_cotangents_that_are_broadcast(device: ck.Device) -> None:
     windows = windows_of(options)
     ones = [ck.broadcast_to(ck.asarray(np.float64(0.5)), (2, 2, 4, 3))]
     check_equal(
-        lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 16, ones
+        lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x], 16, ones
     )
     check_equal(
-        lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows), [x], 16, ones
+        lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x], 16, ones
     )
 
 
@@ -273,8 +273,8 @@ def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> N
     pool_launch._plan.cache_clear()
     x, options = random(0, (2, 7, 6)), MAXIMA[2]
     windows = windows_of(options)
-    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: reference.avg_pool2d(x, windows), [x], 16)
-    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: reference.max_pool2d(x, windows), [x], 16)
+    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x], 16)
+    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x], 16)
     pool_launch._plan.cache_clear()
 
 

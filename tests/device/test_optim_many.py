@@ -316,6 +316,20 @@ def test_optimizers_are_copied_and_pickled_with_their_model(device: ck.Device) -
     assert optimizer.steps == 1
 
 
+def test_a_shallow_copy_has_its_own_state_of_the_same_parameters(device: ck.Device) -> None:
+    net = Net()
+    optimizer = AdamW(net)
+    optimizer.step(_gradients(net))
+    other = copy.copy(optimizer)
+    assert all(one is own for one, own in zip(other.parameters, optimizer.parameters, strict=True))
+    before = {name: np.asarray(value) for name, value in optimizer.state_dict().items()}
+    other.step(_gradients(net))
+    other.lr = 0.5
+    assert (optimizer.steps, other.steps) == (1, 2) and optimizer.lr != 0.5
+    for name, value in optimizer.state_dict().items():
+        np.testing.assert_array_equal(np.asarray(value), before[name])
+
+
 def test_repr(device: ck.Device) -> None:
     assert repr(SGD([ck.zeros((2, 3))], lr=0.1)) == (
         "SGD(1 parameter of 6 elements, steps=0, lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)"

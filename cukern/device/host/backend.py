@@ -83,6 +83,14 @@ def _thread_count() -> int:
     return int(chosen)
 
 
+def _limit_blas() -> None:
+    """Give NumPy's products as many threads as ``CUKERN_NUM_THREADS`` gives kernels; unset, they keep their own."""
+    if "CUKERN_NUM_THREADS" in os.environ:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(_thread_count(), user_api="blas")
+
+
 def _load(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
@@ -375,6 +383,9 @@ class Host:
     style: Style = "serial"
     addressable = True
     which = None
+
+    def __init__(self) -> None:
+        _limit_blas()
 
     @property
     def xp(self) -> ModuleType:

@@ -29,10 +29,36 @@ from ...function import Function
 from ...kernel import Kernel
 from ...kernel.plan import on, remember
 from ...linear.plan import multiply, readable
-from .. import init, reference
+from .. import init
 from ..fused import common_dtype, fused_vjp, require_sizes
 from ..module import Module, Parameter
 from .plan import BACKWARD, FORWARD, Shape, Step, prepared, product_dtype
+
+
+def lltm_cell_reference(
+    input: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+) -> tuple[Array, Array]:
+    """:func:`lltm_cell` of checked arguments as a composition: for derivatives of higher order, and for tests."""
+    state = old_h.shape[1]
+    joined = ops.concat([old_h, input], axis=1)
+    gates = ops.add(ops.matmul(joined, ops.permute_dims(weights, (1, 0))), bias)
+    input_gate = ops.sigmoid(gates[:, :state])
+    output_gate = ops.sigmoid(gates[:, state : 2 * state])
+    candidate = ops.elu(gates[:, 2 * state :])
+    new_cell = ops.add(old_cell, ops.multiply(candidate, input_gate))
+    return ops.multiply(ops.tanh(new_cell), output_gate), new_cell
+
+
+def lltm_reference(
+    inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+) -> tuple[Array, Array, Array]:
+    """:func:`lltm` of checked arguments: :func:`lltm_cell_reference` along the first axis of ``inputs``."""
+    h, cell = old_h, old_cell
+    outputs = []
+    for step in range(inputs.shape[0]):
+        h, cell = lltm_cell_reference(inputs[step], weights, bias, h, cell)
+        outputs.append(h)
+    return ops.stack(outputs, axis=0), h, cell
 
 
 class _Sequence:
@@ -185,7 +211,7 @@ class _LLTM(Function):
             found = (*products, bias_d, old_h_d, old_cell_d)
             return [None if one is None else ops.astype(one, inputs.dtype, copy=False) for one in found]
 
-        return fused_vjp(kernels, reference.lltm, primals, (outputs_d, h_d, cell_d), needs)
+        return fused_vjp(kernels, lltm_reference, primals, (outputs_d, h_d, cell_d), needs)
 
 
 _steps: dict[tuple[Layout, ...], Step] = {}
@@ -209,12 +235,7 @@ def _pull_step(
     def kernels() -> list[Array | None]:
         return step.backward(primals, new_cell, gates, cotangents, needs)
 
-    return fused_vjp(kernels, _reference_cell, primals, cotangents, needs)
-
-
-def _reference_cell(input: Array, *others: Array) -> tuple[Array, Array]:
-    _, new_h, new_cell = reference.lltm(ops.expand_dims(input, axis=0), *others)
-    return new_h, new_cell
+    return fused_vjp(kernels, lltm_cell_reference, primals, cotangents, needs)
 
 
 def _checked(

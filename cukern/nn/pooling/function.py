@@ -146,6 +146,35 @@ def _windows(
     )
 
 
+def _taken(x: Array, windows: Windows, outside: float) -> Array:
+    """The windows of ``x`` (..., height, width) as (..., outputs, elements of a window)."""
+    height, width = x.shape[-2:]
+    table = windows.positions(height, width)
+    flat = ops.reshape(x, (*x.shape[:-2], height * width))
+    padding = ops.broadcast_to(asarray(np.array(outside, x.dtype), device=x.device), (*x.shape[:-2], 1))
+    positions = asarray(np.where(table < 0, height * width, table).reshape(-1), device=x.device)
+    taken = ops.take(ops.concat([flat, padding], axis=-1), positions, axis=-1)
+    return ops.reshape(taken, (*x.shape[:-2], *table.shape))
+
+
+def avg_pool2d_reference(x: Array, windows: Windows) -> Array:
+    """The mean of each window of ``x`` (..., height, width) as a composition, for tests."""
+    divisors = asarray(windows.divisors(*x.shape[-2:]).astype(x.dtype), device=x.device)
+    means = ops.divide(ops.sum(_taken(x, windows, 0.0), axis=-1), divisors)
+    return ops.reshape(means, (*x.shape[:-2], *windows.output_shape(*x.shape[-2:])))
+
+
+def max_pool2d_reference(x: Array, windows: Windows) -> Array:
+    """The largest element of each window of ``x`` (..., height, width): the first of equal ones, or of NaNs.
+
+    A composition, for tests.
+    """
+    values = _taken(x, windows, -np.inf)
+    winners = ops.expand_dims(ops.argmax(values, axis=-1), axis=-1)
+    largest = ops.take_along_axis(values, winners, axis=-1)
+    return ops.reshape(largest, (*x.shape[:-2], *windows.output_shape(*x.shape[-2:])))
+
+
 def avg_pool2d(
     x: Array,
     kernel_size: int | Pair,

@@ -17,7 +17,8 @@ from .activations import (
     Softsign,
     Tanh,
 )
-from .attention import MultiHeadAttention, scaled_dot_product_attention
+from .attention.function import attention
+from .attention.module import MultiHeadAttention, scaled_dot_product_attention
 from .classification import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -69,6 +70,7 @@ __all__ = [
     "Softplus",
     "Softsign",
     "Tanh",
+    "attention",
     "avg_pool2d",
     "batch_norm",
     "binary_cross_entropy",

@@ -6,18 +6,18 @@ import math
 from numbers import Real
 from typing import Any
 
-from .. import dtypes
-from .. import namespace as ops
-from ..array import Array
-from ..array.creation import arange, zeros
-from ..device import Device
-from ..elementwise.fuse import fuse
-from ..random import Generator
-from . import init
-from .dropout import dropout, require_probability, stream
-from .fused import common_dtype, require_sizes
-from .linear import Linear, linear
-from .module import Module, Parameter
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import arange, zeros
+from ...device import Device
+from ...elementwise.fuse import fuse
+from ...random import Generator
+from .. import init
+from ..dropout import dropout, require_probability, stream
+from ..fused import common_dtype, require_sizes
+from ..linear import Linear, linear
+from ..module import Module, Parameter
 
 
 @fuse

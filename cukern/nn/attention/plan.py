@@ -27,7 +27,7 @@ _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
     kind: Kernel(f"nn/attention/{kind}.cu", name=f"attention_{kind}") for kind in (*_KINDS, "backward_arrays")
 }
-_MMA: dict[str, Kernel] = {}
+_MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
 #: The matrices that the backward kernels make.
 _MADE = {"backward_keys": ("dk", "dv"), "backward_queries": ("dq",), "backward_arrays": ()}
 _WORDS = 2**32
@@ -227,7 +227,7 @@ def _variables(
     """The template variables of a kernel."""
     options = call.options
     program = options.program
-    lines: tuple[Any, Any] = ([], ["a0"])
+    lines: tuple[Any, Any] = ([], ["a0", "1"])
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
         lines = printed(program, None if kind == "forward" else wanted)
@@ -248,7 +248,7 @@ def _variables(
         "counted": options.counted,
         "at_end": options.offset is None,
         "dropping": bool(options.dropout),
-        "plain": program is None,
+        "plain": program is None and options.scale > 0,
         "operands": [
             {"k": k, "type": dtypes.info(one.dtype).cxx, "compute": compute_type(one.dtype)}
             for k, one in enumerate(call.operands, PLACES)

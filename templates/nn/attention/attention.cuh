@@ -181,7 +181,16 @@ struct Place {
     }
 };
 
-// One element of the backward pass.
+// Statistics of the rows from `first` on, to shared memory. A row that attends to nothing gets +inf, with which its weights are 0.
+template <int COUNT>
+__device__ __forceinline__ void load_statistics(A* to, const Place& at, const Sizes& sizes, const A* from, int first) {
+    for (int r = threadIdx.x; r < COUNT; r += threads) {
+        const A x = first + r < at.rows ? from[at.statistic(sizes, first + r)] : A(0);
+        to[r] = x == -limits<A>::infinity() ? -x : x;
+    }
+}
+
+// One element of the backward pass; `whole`: the row is known to attend to the key.
 struct Element {
     A weight, dscore;  // what multiplies the value, and the cotangent of the unscaled score
 <% if summing %>
@@ -190,10 +199,10 @@ struct Element {
 
     __device__ __forceinline__ Element(
         const Place& at, const Sizes& sizes, const Scores& scores, const Draw& draw, A product, A dweight, A lse, A delta,
-        int row, int key)
+        int row, int key, bool whole)
         : weight(0), dscore(0)<< ", by_array(0)" if summing >>
     {
-        if (!at.attends(row, key)) return;
+        if (!whole && !at.attends(row, key)) return;
         Score score{product * A(sizes.scale), A(1)};
         if constexpr (!plain) score = scores(score.value, at.batch, at.head * group + row % group, row / group, key);
         const A p = << "exp(score.value - lse)" if acc == "double" else "exp2((score.value - lse) * A(log2_e))" >>;

@@ -1,15 +1,6 @@
 // What the backward kernels without tensor cores share: the cotangents of a tile of scores.
 <% include "nn/attention/portable.cuh" %>
 
-// A row that attends to nothing gets +inf, with which its weights are 0.
-template <int COUNT>
-__device__ __forceinline__ void load_statistics(A* to, const Place& at, const Sizes& sizes, const A* from, int first) {
-    for (int r = threadIdx.x; r < COUNT; r += threads) {
-        const A x = first + r < at.rows ? from[at.statistic(sizes, first + r)] : A(0);
-        to[r] = x == -limits<A>::infinity() ? -x : x;
-    }
-}
-
 // The operands of a tile of scores in shared memory.
 struct Tiles {
     A *q, *d, *k, *v, *lse, *delta, *weights, *dscores;
@@ -38,6 +29,7 @@ struct Tiles {
     {
         const int x = threadIdx.x % lanes_x, y = threadIdx.x / lanes_x;
         A score[own_m][own_n] = {}, dweight[own_m][own_n] = {};
+        const bool whole = at.attends_to_all(row, row + tile_m, key, key + tile_n);
         multiply<head_size>(score, q, head_step, 1, k, head_step, 1, tile_n);
         multiply<value_size>(dweight, d, value_step, 1, v, value_step, 1, tile_n);
 #pragma unroll
@@ -45,7 +37,7 @@ struct Tiles {
 #pragma unroll
             for (int j = 0; j < own_n; ++j) {
                 const int r = i * lanes_y + y, c = j * lanes_x + x;
-                use(Element(at, sizes, scores, draw, score[i][j], dweight[i][j], lse[r], delta[r], row + r, key + c), i, j, r, c);
+                use(Element(at, sizes, scores, draw, score[i][j], dweight[i][j], lse[r], delta[r], row + r, key + c, whole), i, j, r, c);
             }
     }
 };

@@ -16,6 +16,7 @@ from ...device import device as on_device
 from ...function import Function
 from ...kernel.strides import broadcast_shapes
 from ...random import Generator
+from ...transforms import vjp
 from ..dropout import require_probability
 from ..fused import common_dtype, fused_vjp, is_int
 from .plan import Call, Draw, Options, can_run, dense, launch_backward, launch_forward
@@ -51,7 +52,11 @@ class _Attention(Function):
         call = Call(q, k, v, tuple(arrays[3:]), starts, ctx.options, ctx.draw)
 
         def kernels() -> list[Array | None]:
-            return launch_backward(call, made, lse, cotangent, wanted)
+            if not (call.options.packed and any(wanted[3:])):
+                return launch_backward(call, made, lse, cotangent, wanted)
+            # The arrays' kernel sums over whole batches, which packed sequences are not.
+            _, pull = vjp(partial(ctx.reference, call), *arrays)
+            return [*launch_backward(call, made, lse, cotangent, wanted[:3]), *pull(cotangent)[3:]]
 
         found = fused_vjp(kernels, partial(ctx.reference, call), arrays, [cotangent], wanted)
         return (None, None, None, None, *found)
@@ -66,7 +71,9 @@ def _require_shapes(q: Array, k: Array, v: Array) -> None:
     if k.shape[-1] != q.shape[-1]:
         raise ValueError(f"attention: k: expected {q.shape[-1]} features as q has, got shape {k.shape}")
     if v.shape[-2] != k.shape[-2] or v.shape[-3] != k.shape[-3]:
-        raise ValueError(f"attention: v: expected shape (..., {k.shape[-3]}, {k.shape[-2]}, V), got {v.shape}")
+        raise ValueError(
+            f"attention: v: expected shape (..., {k.shape[-3]}, {k.shape[-2]}, V), got {v.shape}"
+        )
     if not k.shape[-3] or q.shape[-3] % k.shape[-3]:
         raise ValueError(
             f"attention: k: expected a number of heads that divides the {q.shape[-3]} of q, got {k.shape[-3]}"
@@ -92,7 +99,9 @@ def _sides(causal: bool, window: Window) -> tuple[int | None, int | None]:
 
 def _require_starts(name: str, starts: object, beside: Array, size: int | None) -> Array:
     if not isinstance(starts, Array) or dtypes.info(starts.dtype).kind not in "iu" or starts.ndim != 1:
-        raise TypeError(f"attention: {name}: expected a cukern array of integers with one axis, got {starts!r}")
+        raise TypeError(
+            f"attention: {name}: expected a cukern array of integers with one axis, got {starts!r}"
+        )
     if starts.device is not beside.device:
         raise ValueError(f"attention: {name} is on {starts.device}, q on {beside.device}; move one of them")
     if size is not None and starts.size != size:
@@ -104,7 +113,11 @@ def _starts(
     starts: tuple[Array, Array] | None, key_lengths: Array | None, q: Array, k: Array, batch: int
 ) -> tuple[Array | None, Array | None]:
     if starts is None:
-        return (None, None) if key_lengths is None else (None, _require_starts("key_lengths", key_lengths, q, batch))
+        return (
+            (None, None)
+            if key_lengths is None
+            else (None, _require_starts("key_lengths", key_lengths, q, batch))
+        )
     if key_lengths is not None:
         raise ValueError("attention: key_lengths: none may be given with starts")
     if not isinstance(starts, tuple) or len(starts) != 2:
@@ -122,7 +135,9 @@ def _operands(
 ) -> tuple[Array, ...]:
     """The arrays of the score with at most four axes, which broadcast to ``shape``."""
     named = [(f"arrays[{i}]", one, "biuf") for i, one in enumerate(arrays)]
-    named += [(name, one, kind) for name, one, kind in (("bias", bias, "f"), ("mask", mask, "b")) if one is not None]
+    named += [
+        (name, one, kind) for name, one, kind in (("bias", bias, "f"), ("mask", mask, "b")) if one is not None
+    ]
     found = []
     for name, one, kinds in named:
         if not isinstance(one, Array) or dtypes.info(one.dtype).kind not in kinds:
@@ -133,7 +148,9 @@ def _operands(
             raise ValueError(f"attention: {name} is on {one.device}, q on {q.device}; move one of them")
         beside = shape[len(shape) - one.ndim :] if one.ndim <= len(shape) else None
         if beside is None or any(n not in (1, m) for n, m in zip(one.shape, beside, strict=True)):
-            raise ValueError(f"attention: {name}: expected a shape that broadcasts to {shape}, got {one.shape}")
+            raise ValueError(
+                f"attention: {name}: expected a shape that broadcasts to {shape}, got {one.shape}"
+            )
         if one.ndim > 4 or (len(shape) > 4 and one.ndim == 4):
             lead = one.shape[:-3]
             whole = lead if all(n == 1 for n in lead) else shape[:-3]
@@ -254,9 +271,14 @@ def attention(
     )
     factor = float(scale) if scale is not None else 1 / math.sqrt(q.shape[-1])
     place = None if offset == "end" else max(-_FAR, min(int(offset), _FAR))
-    options = Options(factor, left, right, place, program, dropout, where[0] is not None, key_lengths is not None)
+    options = Options(
+        factor, left, right, place, program, dropout, where[0] is not None, key_lengths is not None
+    )
     matrices = [
-        ops.reshape(ops.broadcast_to(one.astype(dtype, copy=False), (*lead, *one.shape[-3:])), (batch, *one.shape[-3:]))
+        ops.reshape(
+            ops.broadcast_to(one.astype(dtype, copy=False), (*lead, *one.shape[-3:])),
+            (batch, *one.shape[-3:]),
+        )
         for one in (q, k, v)
     ]
     if not can_run(*matrices[1:]):

@@ -128,7 +128,7 @@ def _tile(call: Call, kind: str, rows: Sequence[Array]) -> Tile | MmaTile:
 def can_run(q: Array, v: Array) -> bool:
     """Whether a device can hold the tiles of these heads."""
     head = Head(q.shape[-1], v.shape[-1])
-    return max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
+    return 0 < min(head) <= max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
 
 
 def _steps(x: Array, itemsize: int) -> tuple[int, ...]:
@@ -200,7 +200,10 @@ def _prepare(
     tiles = divide_up(extent, size) + (shape[0] if options.packed else 0)
     steps = [broadcast_steps(layout, shape) for layout in layouts[3 : 3 + len(call.operands)] if layout]
     spans = [sum(abs(s) * n for s, n in zip(one, shape, strict=True)) for one in steps]
-    spans += [sum(abs(s) // itemsize * n for s, n in zip(x._planned().strides, x.shape, strict=True)) for x in matrices.values()]
+    spans += [
+        sum(abs(s) // itemsize * n for s, n in zip(x._planned().strides, x.shape, strict=True))
+        for x in matrices.values()
+    ]
     wide = max(*spans, batch * heads * length) > LARGEST_INDEX - 2**20
     variables = _variables(call, kind, tile, wide, summed)
     if summed is not None:

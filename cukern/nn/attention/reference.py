@@ -34,12 +34,8 @@ def _places(call: Call) -> tuple[list[Array], Array]:
             for starts, places in ((starts_q, rows[:, 0]), (starts_k, columns))
         )
         of_q = ops.clip(of_q, 0, starts_q.size - 2)
-        allowed = ops.logical_and(
-            ops.equal(of_q[:, None], of_k), ops.less(rows, starts_q[-1])
-        )
-        lengths, ends = (
-            ops.take(starts[1:] - starts[:-1], of_q)[:, None] for starts in (starts_q, starts_k)
-        )
+        allowed = ops.logical_and(ops.equal(of_q[:, None], of_k), ops.less(rows, starts_q[-1]))
+        lengths, ends = (ops.take(starts[1:] - starts[:-1], of_q)[:, None] for starts in (starts_q, starts_k))
         rows = rows - ops.take(starts_q, of_q)[:, None]
         columns = columns - ops.take(starts_k, ops.clip(of_k, 0, starts_k.size - 2))
         which = of_q[:, None].astype("int32")
@@ -56,9 +52,7 @@ def _places(call: Call) -> tuple[list[Array], Array]:
     return [which, head, rows, columns], allowed
 
 
-def composed(
-    call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array
-) -> Array:
+def composed(call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array) -> Array:
     """The result for q, k, v and the score's arrays, whose last are a bias and a mask if they are ``given``."""
     acc = dtypes.info(call.q.dtype).acc
     q, k, v = (one.astype(acc) for one in arrays[:3])
@@ -96,6 +90,3 @@ def _taken(x: Array, which: Array) -> Array:
     if wide.shape[0] == 1:
         return wide[0]
     return ops.swapaxes(ops.take(wide[..., 0, 0], which[:, 0], axis=0), 0, 1)[..., None]
-
-
-

@@ -17,7 +17,12 @@ PLACES = 5
 
 
 def changed(
-    score: Callable[..., Any] | None, s: Any, places: Sequence[Any], arrays: Sequence[Any], bias: Any, mask: Any
+    score: Callable[..., Any] | None,
+    s: Any,
+    places: Sequence[Any],
+    arrays: Sequence[Any],
+    bias: Any,
+    mask: Any,
 ) -> Any:
     """The score after the function of it, the bias and the mask; of symbols or of arrays."""
     dtype = s.dtype

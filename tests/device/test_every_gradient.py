@@ -138,6 +138,8 @@ CALLS = [
     Call("nn.l1_loss", (M, M[::-1] + 2.0)),
     Call("nn.nll_loss", (M, BINS, f(1, 2, 3, 4))),
     Call("nn.rms_norm", (M, 4), {"weight": f(1, 2, 3, 4), "eps": 0.1}),
+    Call("nn.attention", (M[None], M[None, :2] + 1.0, M[None, 1:]), {"scale": 0.3, "causal": True}),
+    Call("nn.attention", (M[None], M[None, :2], M[None, 1:]), {"bias": M[:, :2]}, "biased"),
     Call("nn.scaled_dot_product_attention", (M, M[:2] + 1.0, M[1:]), {"scale": 0.3}),
     Call("nn.scaled_dot_product_attention", (M, M[:2], M[1:], M[:, :2]), {"dropout_p": 0.0}, "masked"),
     Call("nn.smooth_l1_loss", (M, M[::-1] + 1.0, 0.7)),

@@ -237,6 +237,7 @@ def _variables(
     grouped = call.q.shape[1] // call.k.shape[1]
     variables = {
         "elem": call.q.dtype,
+        "half": dtypes.info(call.q.dtype).narrow,
         "index": "long long" if wide else "int",
         "head_size": call.head.size,
         "value_size": call.head.value,

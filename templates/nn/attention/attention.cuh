@@ -3,6 +3,7 @@
 // The query heads that share a head of keys are rows of one matrix: row r is query r / group of head r % group among them.
 // Query i attends to keys i + offset - left to i + offset + right, as far as there are such.
 <% include "prelude/math.cuh" %>
+<% include "prelude/exponential.cuh" %>
 <% if dropping %>
 <% include "lib/philox.cuh" %>
 <% endif %>
@@ -205,7 +206,7 @@ struct Element {
         if (!whole && !at.attends(row, key)) return;
         Score score{product * A(sizes.scale), A(1)};
         if constexpr (!plain) score = scores(score.value, at.batch, at.head * group + row % group, row / group, key);
-        const A p = << "exp(score.value - lse)" if acc == "double" else "exp2((score.value - lse) * A(log2_e))" >>;
+        const A p = exp_of(score.value - lse);
         if (p == A(0)) return;  // not 0 times a derivative that is infinite there
         A factor = A(1);
         if constexpr (dropping) factor = draw.factor(sizes, at.element(sizes, row, key));

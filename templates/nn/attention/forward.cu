@@ -56,13 +56,13 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
                 most = maximum(most, s);
             }
             most = of_row<true>(most);
-            const A from = most == -limits<A>::infinity() ? A(0) : most, shrink = exp(largest[i] - from);
+            const A from = most == -limits<A>::infinity() ? A(0) : most, shrink = exp_of(largest[i] - from);
             largest[i] = most;
             total[i] *= shrink;
             for (int j = 0; j < own_value; ++j) sums[i][j] *= shrink;
 #pragma unroll
             for (int j = 0; j < own_n; ++j) {
-                const A weight = exp(score[i][j] - from);
+                const A weight = exp_of(score[i][j] - from);
                 total[i] += weight;
                 A factor = A(1);
                 if constexpr (dropping) factor = draw.factor(sizes, at.element(sizes, row + r, key + j * lanes_x + x));

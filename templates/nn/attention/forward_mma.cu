@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
             const float from = most == -limits<float>::infinity() ? 0.0f : most * unit;
-            const float shrink = exp2(largest[half] * unit - from);
+            const float shrink = power_of_two(largest[half] * unit - from);
             largest[half] = most;
             total[half] *= shrink;
 #pragma unroll
@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 float& s = score[i / 2][2 * half + i % 2];
-                s = exp2(s * unit - from);
+                s = power_of_two(s * unit - from);
                 total[half] += s;
                 if constexpr (dropping)
                     s *= draw.factor(sizes, at.element(sizes, own_row, key + i / 2 * 8 + lane % 4 * 2 + i % 2));

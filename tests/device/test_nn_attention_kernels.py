@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -214,6 +215,25 @@ def test_layouts(device: ck.Device) -> None:
     assert gradients[1].shape == k.shape
     assert nn.attention(q[:, :, :0], k, v).shape == (2, 3, 0, 4)
     assert not nn.attention(q, k[:, :, :0], v[:, :, :0]).numpy().any()
+
+
+def test_without_the_matrix_of_scores(device: ck.Device) -> None:
+    """Which would have 16 MB; the gradients of what has no keys are zeros."""
+    if device.kind != "host":
+        pytest.skip("memory is counted by Python's own allocations")
+    (x,), _ = given("float32", (1, 2048, 4))
+
+    def gradient(x: ck.Array) -> ck.Array:
+        return ck.grad(lambda x: nn.attention(x, x, x, causal=True).sum())(x)
+
+    gradient(x[:, :8])
+    tracemalloc.start()
+    try:
+        gradient(x)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert not ck.grad(lambda q: nn.attention(q, x[:, :0], x[:, :0]).sum())(x).numpy().any()
 
 
 def test_tiles_fit_a_block() -> None:

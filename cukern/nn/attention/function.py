@@ -240,17 +240,12 @@ def attention(
     """
     dtype = common_dtype("attention", {"q": q, "k": k, "v": v})
     _require_shapes(q, k, v)
-    if not (offset == "end" or is_int(offset)):
-        raise ValueError(f"attention: offset: expected an int or 'end', got {offset!r}")
-    if scale is not None and not isinstance(scale, Real):
-        raise TypeError(f"attention: scale: expected a number or None, got {type(scale).__name__}")
     if score is None and arrays:
         raise ValueError("attention: arrays: expected none without score, which takes them")
-    dropout = require_probability("attention", dropout)
+    options = _options(q, causal, window, offset, scale, dropout)
     lead = broadcast_shapes("attention", [q.shape[:-3], k.shape[:-3], v.shape[:-3]])
     shape = (*lead, *q.shape[-3:-1], k.shape[-2])
-    batch = math.prod(lead)
-    where = _starts(starts, key_lengths, q, k, batch)
+    where = _starts(starts, key_lengths, q, k, math.prod(lead))
     if where[0] is not None:
         if bias is not None or mask is not None:
             raise ValueError("attention: bias and mask: none may be given with starts; use score")
@@ -258,35 +253,38 @@ def attention(
     else:
         operands = _operands(arrays, bias, mask, shape, q)
     result = (*lead, *q.shape[-3:-1], v.shape[-1])
-    if not math.prod(shape) or dropout == 1 or (where[0] is not None and where[0].size == 1):
+    if not math.prod(shape) or options.dropout == 1 or (where[0] is not None and where[0].size == 1):
         return zeros(result, dtype, q.device)
-    left, right = _sides(causal, window)
-    count = len(operands)
-    program = traced(
-        score,
-        [one.dtype for one in operands[: len(arrays)]],
-        None if bias is None else operands[len(arrays)].dtype,
-        None if mask is None else operands[count - 1].dtype,
-        dtypes.info(dtype).acc,
+    given = (bias is not None, mask is not None)
+    options = options._replace(
+        program=traced(score, [one.dtype for one in operands], given, dtypes.info(dtype).acc),
+        packed=where[0] is not None,
+        counted=key_lengths is not None,
     )
-    factor = float(scale) if scale is not None else 1 / math.sqrt(q.shape[-1])
-    place = None if offset == "end" else max(-_FAR, min(int(offset), _FAR))
-    options = Options(
-        factor, left, right, place, program, dropout, where[0] is not None, key_lengths is not None
-    )
-    matrices = [
-        ops.reshape(
-            ops.broadcast_to(one.astype(dtype, copy=False), (*lead, *one.shape[-3:])),
-            (batch, *one.shape[-3:]),
-        )
-        for one in (q, k, v)
-    ]
+    matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
     if not can_run(*matrices[1:]):
         raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")
-    draw = _draw(dropout, rng, q, math.prod(shape))
-    reference = partial(_composed, score, (bias is not None, mask is not None))
+    draw = _draw(options.dropout, rng, q, math.prod(shape))
+    reference = partial(_composed, score, given)
     made: Array = _Attention.apply(options, reference, draw, where, *matrices, *operands)
     return ops.reshape(made, result)
+
+
+def _options(
+    q: Array, causal: bool, window: Window, offset: int | str, scale: float | None, dropout: float
+) -> Options:
+    if not (offset == "end" or is_int(offset)):
+        raise ValueError(f"attention: offset: expected an int or 'end', got {offset!r}")
+    if scale is not None and not isinstance(scale, Real):
+        raise TypeError(f"attention: scale: expected a number or None, got {type(scale).__name__}")
+    factor = float(scale) if scale is not None else 1 / math.sqrt(q.shape[-1])
+    place = None if offset == "end" else max(-_FAR, min(int(offset), _FAR))
+    return Options(factor, *_sides(causal, window), place, dropout=require_probability("attention", dropout))
+
+
+def _joined(x: Array, lead: tuple[int, ...]) -> Array:
+    """``x`` with its leading axes broadcast, and as one."""
+    return ops.reshape(ops.broadcast_to(x, (*lead, *x.shape[-3:])), (math.prod(lead), *x.shape[-3:]))
 
 
 def _composed(score: Any, given: tuple[bool, bool], call: Call, *arrays: Array) -> Array:

@@ -41,17 +41,23 @@ def changed(
 def traced(
     score: Callable[..., Any] | None,
     arrays: Sequence[dtypes.DType],
-    bias: dtypes.DType | None,
-    mask: dtypes.DType | None,
+    given: tuple[bool, bool],
     acc: dtypes.DType,
 ) -> Program | None:
-    """The program of a score in ``acc``, of arrays of these dtypes; None if the score stays as it is."""
-    inputs = [acc, *[dtypes.int32] * (PLACES - 1), *arrays, *(one for one in (bias, mask) if one is not None)]
+    """The program of a score; None if the score stays as it is.
+
+    Args:
+        score: the function of it.
+        arrays: the dtypes of its arrays, and of a bias and a mask if they are given.
+        given: whether there is a bias, and whether there is a mask.
+        acc: the dtype of the score.
+    """
+    inputs = [acc, *[dtypes.int32] * (PLACES - 1), *arrays]
     symbols = [Expr(input_node(k, dtype)) for k, dtype in enumerate(inputs)]
     rest = symbols[PLACES:]
-    last = rest.pop() if mask is not None else None
-    added = rest.pop() if bias is not None else None
-    made = changed(score, symbols[0], symbols[1:PLACES], rest, added, last)
+    mask = rest.pop() if given[1] else None
+    bias = rest.pop() if given[0] else None
+    made = changed(score, symbols[0], symbols[1:PLACES], rest, bias, mask)
     if not isinstance(made, Expr):
         raise TypeError(
             f"attention: score: expected an elementwise function of its arguments, got {type(made).__name__}"

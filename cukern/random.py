@@ -168,6 +168,15 @@ class Generator(Distributions):
         self._counter += groups
         return (counter,)
 
+    def _claim(self, words: int) -> tuple[Array | None, int]:
+        """Advance over random words that a kernel draws itself, from the counter that is returned.
+
+        In a captured step it differs between replays, and is in the memory that is returned.
+        """
+        advance = partial(self._advance, -(-words // 4))
+        place = capture_hooks.numbers(dtypes.uint64, advance)
+        return place, 0 if place is not None else advance()[0]
+
     def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Number) -> Array:
         """Draw numbers of a floating kind; without ``size``, in the shape that the parameters broadcast to.
 

@@ -17,7 +17,7 @@ from .activations import (
     Softsign,
     Tanh,
 )
-from .attention import MultiHeadAttention
+from .attention.module import MultiHeadAttention
 from .dropout import Dropout
 from .embedding import Embedding
 from .functional import *  # noqa: F403

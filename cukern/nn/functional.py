@@ -17,7 +17,8 @@ from ..namespace import (
 )
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
-from .attention import scaled_dot_product_attention
+from .attention.function import attention
+from .attention.module import scaled_dot_product_attention
 from .classification import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -36,6 +37,7 @@ from .pooling.function import avg_pool2d, max_pool2d
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 
 __all__ = [
+    "attention",
     "avg_pool2d",
     "batch_norm",
     "binary_cross_entropy",

@@ -257,6 +257,37 @@ def _cross_entropy(dtype: Any) -> None:
     _derivatives(lambda x: ck.nn.cross_entropy(x, targets, ignore_index=-100), logits)
 
 
+def _attention(dtype: Any) -> None:
+    """Without tensor cores and with them; every option of the kernels, and a plain call of the widest heads."""
+    q, k, slope, bias, drop = (
+        *_zeros(dtype, (2, 4, 40, 16), (2, 2, 48, 16), (4, 1, 1), (40, 48)),
+        ck.random.default_rng(0),
+    )
+    lengths, starts = ck.zeros((2,), "int32"), ck.zeros((3,), "int32")
+
+    def changed(*own: ck.Array) -> ck.Array:
+        return ck.nn.attention(
+            *own[:3],
+            causal=True,
+            window=9,
+            offset="end",
+            score=lambda s, b, h, i, j, x: ck.tanh(s) * x + b - h * j + i,
+            arrays=[own[3]],
+            bias=own[4],
+            dropout=0.5,
+            rng=drop,
+            key_lengths=lengths,
+        )
+
+    _derivatives(changed, q, k, k, slope, bias)
+    # Rows that are no packs of 16 bytes take no tensor cores.
+    odd = ck.zeros((2, 9, 5), dtype)
+    _derivatives(lambda *own: ck.nn.attention(*own, starts=(starts, starts)), odd, odd, odd)
+    if dtypes.info(dtype).narrow:
+        wide = ck.zeros((1, 64, 256), dtype)
+        _derivatives(ck.nn.attention, wide, wide, wide)
+
+
 def _linear(dtype: Any) -> None:
     a, b, bias, y = _zeros(dtype, (3, 4), (4, 5), (5,), (3, 5))
     ck.Kernel("nn/linear_fused.cu", block=(32, 8))(a, b, bias, y, grid=1)
@@ -350,6 +381,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _matmul_add_relu,
     _layer_norm,
     _cross_entropy,
+    _attention,
     _linear,
     _lltm,
     _pool2d,
@@ -423,6 +455,7 @@ def test_every_template_is_compiled() -> None:
         for launched in (*EVERY, *FLOATING):
             launched(ck.float32)
         _product(ck.bfloat16)
+        _attention(ck.bfloat16)
     names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}
     missing = names - gpu.templates
     assert not missing, f"add a function that launches {missing}, and name it in EVERY or FLOATING"

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention and the multi-head module, composed of products and softmax."""
+"""Scaled dot-product attention, composed of products and softmax where no kernel is faster, and the module."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import math
 from numbers import Real
 from typing import Any
 
-from .. import dtypes
-from .. import namespace as ops
-from ..array import Array
-from ..array.creation import arange, zeros
-from ..device import Device
-from ..elementwise.fuse import fuse
-from ..random import Generator
-from . import init
-from .dropout import dropout, require_probability, stream
-from .fused import common_dtype, require_sizes
-from .linear import Linear, linear
-from .module import Module, Parameter
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import arange, zeros
+from ...device import Device
+from ...elementwise.fuse import fuse
+from ...kernel.strides import broadcast_shapes
+from ...random import Generator
+from .. import init
+from ..dropout import dropout, require_probability, stream
+from ..fused import common_dtype, require_sizes
+from ..linear import Linear, linear
+from ..module import Module, Parameter
 
 
 @fuse
@@ -50,8 +51,8 @@ def _masked(scores: Array, mask: Array, scale: float) -> tuple[Array, Array]:
     return _added(scores, mask, alive, scale), alive
 
 
-def _require_mask(name: str, mask: object, scores: Array) -> None:
-    """Raise unless ``mask`` is a mask for ``scores``.
+def _require_mask(name: str, mask: object, shape: tuple[int, ...], device: Device) -> None:
+    """Raise unless ``mask`` is a mask for scores of this shape.
 
     Raises:
         TypeError: it is not an array of bools or floats.
@@ -60,14 +61,13 @@ def _require_mask(name: str, mask: object, scores: Array) -> None:
     if not isinstance(mask, Array) or dtypes.info(mask.dtype).kind not in "bf":
         got = mask.dtype if isinstance(mask, Array) else type(mask).__name__
         raise TypeError(f"{name}: attn_mask: expected an array of bools or floats, got {got}")
-    shape = scores.shape
     beside = shape[len(shape) - mask.ndim :] if 0 < mask.ndim <= len(shape) else None
     if beside is None or any(n not in (1, m) for n, m in zip(mask.shape, beside, strict=True)):
         raise ValueError(
             f"{name}: attn_mask: expected a shape that broadcasts to the scores' {shape}, got {mask.shape}"
         )
-    if mask.device is not scores.device:
-        raise ValueError(f"{name}: attn_mask is on {mask.device}, query on {scores.device}; move one of them")
+    if mask.device is not device:
+        raise ValueError(f"{name}: attn_mask is on {mask.device}, query on {device}; move one of them")
 
 
 def scaled_dot_product_attention(
@@ -81,6 +81,8 @@ def scaled_dot_product_attention(
     rng: Generator | None = None,
 ) -> Array:
     """``softmax(query @ key.T * scale) @ value`` for each of the leading axes.
+
+    The matrix of scores is in memory; :func:`attention` does without it.
 
     Args:
         query: shape (..., L, E), a floating dtype.
@@ -123,6 +125,9 @@ def scaled_dot_product_attention(
     dropout_p = require_probability(name, dropout_p)
     query, key, value = (ops.astype(one, dtype, copy=False) for one in (query, key, value))
     factor = float(scale) if scale is not None else 1 / math.sqrt(max(query.shape[-1], 1))
+    lead = broadcast_shapes(name, [one.shape[:-2] for one in (query, key, value)])
+    if attn_mask is not None:
+        _require_mask(name, attn_mask, (*lead, query.shape[-2], key.shape[-2]), query.device)
     alive = None
     if dtype == dtypes.float16 or (attn_mask is None and not is_causal):
         # In other cases the mask's launch scales too, but unscaled scores may overflow float16.
@@ -133,7 +138,6 @@ def scaled_dot_product_attention(
         places = arange(max(length, keys), device=scores.device)
         scores = _causal(scores, ops.reshape(places[:length], (length, 1)), places[:keys], factor)
     elif attn_mask is not None:
-        _require_mask(name, attn_mask, scores)
         scores, alive = _masked(scores, attn_mask, factor)
     weights = ops.softmax(scores, axis=-1)
     if dropout_p:

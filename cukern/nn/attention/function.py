@@ -1,0 +1,291 @@
+"""Attention without the matrix of scores: the function and its derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from numbers import Real
+from typing import Any
+
+from ... import dtypes, random
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import zeros
+from ...device import device as on_device
+from ...function import Function
+from ...kernel.strides import broadcast_shapes
+from ...random import Generator
+from ...transforms import vjp
+from ..dropout import require_probability
+from ..fused import common_dtype, fused_vjp, is_int
+from .plan import Call, Draw, Options, can_run, dense, launch_backward, launch_forward
+from .reference import composed
+from .scores import traced
+
+Window = int | tuple[int | None, int | None] | None
+#: A window that no length exceeds; sums with positions fit an int.
+_FAR = 2**29
+
+
+class _Attention(Function):
+    _only_reads = True
+
+    @staticmethod
+    def forward(
+        ctx: Any, options: Options, reference: Any, draw: Draw | None, starts: Any, *arrays: Array
+    ) -> Array:
+        q, k, v = (dense(one) for one in arrays[:3])
+        call = Call(q, k, v, arrays[3:], starts, options, draw)
+        made, lse = launch_forward(call)
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(*arrays, *starts, made, lse)
+            ctx.options, ctx.reference, ctx.draw = options, reference, draw
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Array) -> tuple[Any, ...]:
+        *arrays, starts_q, starts_k, made, lse = ctx.saved_arrays
+        wanted = ctx.needs_input_grad[4:]
+        q, k, v = (dense(one) for one in arrays[:3])
+        starts = (starts_q, starts_k)
+        call = Call(q, k, v, tuple(arrays[3:]), starts, ctx.options, ctx.draw)
+
+        def kernels() -> list[Array | None]:
+            if not (call.options.packed and any(wanted[3:])):
+                return launch_backward(call, made, lse, cotangent, wanted)
+            # The arrays' kernel sums over whole batches, which packed sequences are not.
+            _, pull = vjp(partial(ctx.reference, call), *arrays)
+            return [*launch_backward(call, made, lse, cotangent, wanted[:3]), *pull(cotangent)[3:]]
+
+        found = fused_vjp(kernels, partial(ctx.reference, call), arrays, [cotangent], wanted)
+        return (None, None, None, None, *found)
+
+
+def _require_shapes(q: Array, k: Array, v: Array) -> None:
+    for argument, one in (("q", q), ("k", k), ("v", v)):
+        if one.ndim < 3:
+            raise ValueError(
+                f"attention: {argument}: expected shape (..., heads, length, features), got {one.shape}"
+            )
+    if k.shape[-1] != q.shape[-1]:
+        raise ValueError(f"attention: k: expected {q.shape[-1]} features as q has, got shape {k.shape}")
+    if v.shape[-2] != k.shape[-2] or v.shape[-3] != k.shape[-3]:
+        raise ValueError(
+            f"attention: v: expected shape (..., {k.shape[-3]}, {k.shape[-2]}, V), got {v.shape}"
+        )
+    if not k.shape[-3] or q.shape[-3] % k.shape[-3]:
+        raise ValueError(
+            f"attention: k: expected a number of heads that divides the {q.shape[-3]} of q, got {k.shape[-3]}"
+        )
+    for argument, one in (("q", q), ("v", v)):
+        if not 0 < one.shape[-1] <= 256:
+            raise ValueError(f"attention: {argument}: expected 1 to 256 features, got {one.shape[-1]}")
+
+
+def _sides(causal: bool, window: Window) -> tuple[int | None, int | None]:
+    """How many keys before and after its position a query attends to."""
+    if window is None or is_int(window):
+        sides: tuple[Any, ...] = (window, window)
+    else:
+        sides = tuple(window)  # type: ignore[arg-type]
+    if len(sides) != 2 or not all(one is None or (is_int(one) and one >= 0) for one in sides):
+        raise ValueError(
+            f"attention: window: expected a number of keys of at least 0, or a pair of them or None, got {window!r}"
+        )
+    left, right = (None if one is None else min(int(one), _FAR) for one in sides)
+    return left, 0 if causal else right
+
+
+def _require_starts(name: str, starts: object, beside: Array, size: int | None) -> Array:
+    if not isinstance(starts, Array) or dtypes.info(starts.dtype).kind not in "iu" or starts.ndim != 1:
+        raise TypeError(
+            f"attention: {name}: expected a cukern array of integers with one axis, got {starts!r}"
+        )
+    if starts.device is not beside.device:
+        raise ValueError(f"attention: {name} is on {starts.device}, q on {beside.device}; move one of them")
+    if size is not None and starts.size != size:
+        raise ValueError(f"attention: {name}: expected shape ({size},), got {starts.shape}")
+    return starts.astype("int32").contiguous()
+
+
+def _starts(
+    starts: tuple[Array, Array] | None, key_lengths: Array | None, q: Array, k: Array, batch: int
+) -> tuple[Array | None, Array | None]:
+    if starts is None:
+        return (
+            (None, None)
+            if key_lengths is None
+            else (None, _require_starts("key_lengths", key_lengths, q, batch))
+        )
+    if key_lengths is not None:
+        raise ValueError("attention: key_lengths: none may be given with starts")
+    if not isinstance(starts, tuple) or len(starts) != 2:
+        raise TypeError("attention: starts: expected a pair of arrays, for the queries and for the keys")
+    if q.ndim != 3 or k.ndim != 3:
+        raise ValueError(f"attention: starts: expected q of shape (heads, rows, features), got {q.shape}")
+    first = _require_starts("starts[0]", starts[0], q, None)
+    if first.size < 1:
+        raise ValueError("attention: starts[0]: expected at least one number, got none")
+    return first, _require_starts("starts[1]", starts[1], q, first.size)
+
+
+def _operands(
+    arrays: Sequence[Array], bias: Array | None, mask: Array | None, shape: tuple[int, ...], q: Array
+) -> tuple[Array, ...]:
+    """The arrays of the score with at most four axes, which broadcast to ``shape``."""
+    named = [(f"arrays[{i}]", one, "biuf") for i, one in enumerate(arrays)]
+    named += [
+        (name, one, kind) for name, one, kind in (("bias", bias, "f"), ("mask", mask, "b")) if one is not None
+    ]
+    found = []
+    for name, one, kinds in named:
+        if not isinstance(one, Array) or dtypes.info(one.dtype).kind not in kinds:
+            got = one.dtype if isinstance(one, Array) else type(one).__name__
+            wanted = {"f": "floats", "b": "bools"}.get(kinds, "numbers")
+            raise TypeError(f"attention: {name}: expected an array of {wanted}, got {got}")
+        if one.device is not q.device:
+            raise ValueError(f"attention: {name} is on {one.device}, q on {q.device}; move one of them")
+        beside = shape[len(shape) - one.ndim :] if one.ndim <= len(shape) else None
+        if beside is None or any(n not in (1, m) for n, m in zip(one.shape, beside, strict=True)):
+            raise ValueError(
+                f"attention: {name}: expected a shape that broadcasts to {shape}, got {one.shape}"
+            )
+        if one.ndim > 4 or (len(shape) > 4 and one.ndim == 4):
+            lead = one.shape[:-3]
+            whole = lead if all(n == 1 for n in lead) else shape[:-3]
+            one = ops.reshape(ops.broadcast_to(one, (*whole, *one.shape[-3:])), (-1, *one.shape[-3:]))
+        found.append(one)
+    return tuple(found)
+
+
+def _draw(dropout: float, rng: Generator | None, q: Array, elements: int) -> Draw | None:
+    if not dropout:
+        return None
+    if rng is not None and not isinstance(rng, Generator):
+        raise TypeError(f"attention: rng: expected a generator of cukern.random, got {type(rng).__name__}")
+    if rng is not None and rng.device is not q.device:
+        raise ValueError(f"attention: rng draws on {rng.device}, q is on {q.device}")
+    with on_device(q.device):
+        generator = rng or random._generator()
+        live, at = generator._claim(elements)
+    return Draw(generator._key, at, live)
+
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    causal: bool = False,
+    window: Window = None,
+    offset: int | str = 0,
+    scale: float | None = None,
+    score: Callable[..., Any] | None = None,
+    arrays: Sequence[Array] = (),
+    bias: Array | None = None,
+    mask: Array | None = None,
+    dropout: float = 0.0,
+    rng: Generator | None = None,
+    starts: tuple[Array, Array] | None = None,
+    key_lengths: Array | None = None,
+) -> Array:
+    """``softmax(q @ k.T * scale) @ v`` for each head, without the matrix of scores in memory, forward and backward.
+
+    The kernels walk along the keys with the running maximum and sum of each row (the online softmax), and the backward
+    computes the weights again. Tiles of keys that ``causal`` and ``window`` exclude are skipped. Every sum has a fixed
+    order, so that results and gradients are the same in each run. Derivatives of second and higher order compute the
+    whole matrix of scores.
+
+    ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays)`` is traced as :func:`cukern.fuse`
+    traces, where ``s`` is the score of query i and key j, whose places are integers. Then ``bias`` is added, and where
+    ``mask`` is False the query does not attend to the key.
+
+    Args:
+        q: shape (..., heads, L, E), a floating dtype, E at most 256.
+        k: shape (..., heads of keys, S, E), whose heads divide those of q: each serves as many neighbouring ones.
+        v: shape (..., heads of keys, S, V), V at most 256.
+        causal: whether a query attends only to keys up to its own position.
+        window: how many keys before and after its position a query attends to; a pair for both sides, where None
+            stands for all.
+        offset: the position of the first query among the keys; ``"end"`` if the last query is at the last key.
+        scale: the factor of the scores; ``1 / sqrt(E)`` when None.
+        score: an elementwise function of a score, its place, and arrays.
+        arrays: the arrays that ``score`` takes, which broadcast to (..., heads, L, S); they get gradients.
+        bias: an array of floats that is added to the scores, and broadcasts as they do; it gets a gradient.
+        mask: an array of bools that broadcasts as they do.
+        dropout: the probability of dropping a weight, see :func:`dropout`.
+        rng: the generator of dropout.
+        starts: for sequences of unequal lengths, packed behind one another in q of shape (heads, rows, E) and k of
+            (heads of keys, rows of keys, E): where each begins in q and in k, and the last ends. ``batch`` is then the
+            number of the sequence, i and j count from its start, and ``arrays`` broadcast to (sequences, heads, 1, 1).
+        key_lengths: for each batch, how many of its keys there are.
+
+    Returns:
+        Shape (..., heads, L, V), in the promoted dtype of q, k and v; zeros where a query attends to no key.
+
+    Raises:
+        TypeError: an argument is no array of the right kind, or ``score`` is not elementwise.
+        ValueError: the shapes do not fit.
+
+    Sources: Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023; Dong and
+    others, "Flex Attention: a programming model for generating optimized attention kernels", 2024.
+
+    >>> import cukern as ck
+    >>> x = ck.random.default_rng(0).normal(size=(2, 5, 8))
+    >>> ck.nn.attention(x, x, x, causal=True).shape
+    (2, 5, 8)
+    >>> slopes = ck.asarray([0.5, 0.25]).reshape(2, 1, 1)  # attention with linear biases
+    >>> y = ck.nn.attention(x, x, x, score=lambda s, b, h, i, j, slope: s + slope * (j - i), arrays=[slopes])
+    """
+    dtype = common_dtype("attention", {"q": q, "k": k, "v": v})
+    _require_shapes(q, k, v)
+    if score is None and arrays:
+        raise ValueError("attention: arrays: expected none without score, which takes them")
+    options = _options(q, causal, window, offset, scale, dropout)
+    lead = broadcast_shapes("attention", [q.shape[:-3], k.shape[:-3], v.shape[:-3]])
+    shape = (*lead, *q.shape[-3:-1], k.shape[-2])
+    where = _starts(starts, key_lengths, q, k, math.prod(lead))
+    if where[0] is not None:
+        if bias is not None or mask is not None:
+            raise ValueError("attention: bias and mask: none may be given with starts; use score")
+        operands = _operands(arrays, None, None, (where[0].size - 1, shape[0], 1, 1), q)
+    else:
+        operands = _operands(arrays, bias, mask, shape, q)
+    result = (*lead, *q.shape[-3:-1], v.shape[-1])
+    if not math.prod(shape) or options.dropout == 1 or (where[0] is not None and where[0].size == 1):
+        return zeros(result, dtype, q.device)
+    given = (bias is not None, mask is not None)
+    options = options._replace(
+        program=traced(score, [one.dtype for one in operands], given, dtypes.info(dtype).acc),
+        packed=where[0] is not None,
+        counted=key_lengths is not None,
+    )
+    matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
+    if not can_run(*matrices[1:]):
+        raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")
+    draw = _draw(options.dropout, rng, q, math.prod(shape))
+    reference = partial(_composed, score, given)
+    made: Array = _Attention.apply(options, reference, draw, where, *matrices, *operands)
+    return ops.reshape(made, result)
+
+
+def _options(
+    q: Array, causal: bool, window: Window, offset: int | str, scale: float | None, dropout: float
+) -> Options:
+    if not (offset == "end" or is_int(offset)):
+        raise ValueError(f"attention: offset: expected an int or 'end', got {offset!r}")
+    if scale is not None and not isinstance(scale, Real):
+        raise TypeError(f"attention: scale: expected a number or None, got {type(scale).__name__}")
+    factor = float(scale) if scale is not None else 1 / math.sqrt(q.shape[-1])
+    place = None if offset == "end" else max(-_FAR, min(int(offset), _FAR))
+    return Options(factor, *_sides(causal, window), place, dropout=require_probability("attention", dropout))
+
+
+def _joined(x: Array, lead: tuple[int, ...]) -> Array:
+    """``x`` with its leading axes broadcast, and as one."""
+    return ops.reshape(ops.broadcast_to(x, (*lead, *x.shape[-3:])), (math.prod(lead), *x.shape[-3:]))
+
+
+def _composed(score: Any, given: tuple[bool, bool], call: Call, *arrays: Array) -> Array:
+    return composed(call, score, given, *arrays)

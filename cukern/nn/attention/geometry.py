@@ -1,0 +1,116 @@
+"""The tiles of attention's kernels, and which one a launch takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ... import dtypes
+from ...device import Device
+from ...kernel.sizes import divide_up
+
+
+class Head(NamedTuple):
+    """The features of a head: of queries and keys, and of values."""
+
+    size: int
+    value: int
+
+
+class Tile(NamedTuple):
+    """A block's tile of the scores, without tensor cores.
+
+    Attributes:
+        rows, keys: its sizes.
+        lanes_y, lanes_x: threads that share its rows, and its keys.
+    """
+
+    rows: int
+    keys: int
+    lanes_y: int
+    lanes_x: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.lanes_y * self.lanes_x
+
+    def shared(self, head: Head, dtype: dtypes.DType, backward: bool) -> int:
+        """Bytes of shared memory of a block."""
+        rows, scores = head.size + 1, self.rows * (self.keys + 1)
+        columns = head.value + 1
+        elements = self.rows * rows + self.keys * (rows + columns) + scores
+        if backward:
+            elements += self.rows * (columns + 2) + scores
+        return elements * dtypes.info(dtype).acc.itemsize
+
+
+#: From the one that reads shared memory least.
+TILES = (
+    Tile(64, 64, 16, 16),
+    Tile(32, 32, 16, 16),
+    Tile(16, 16, 16, 16),
+)
+#: Each thread of the host is a block of its own.
+HOST_TILE = Tile(16, 32, 1, 1)
+#: The most features of a head that a thread of the largest tile has sums for.
+_LARGE = 128
+
+
+def tile_for(head: Head, dtype: dtypes.DType, device: Device, backward: bool) -> Tile | None:
+    """The tile of a launch; None if no tile fits the device's shared memory."""
+    if device.style == "serial":
+        return HOST_TILE
+    most = device.properties.max_shared_memory_per_block
+    tiles = TILES if max(head) <= _LARGE else TILES[1:]
+    fits = [tile for tile in tiles if tile.shared(head, dtype, backward) <= most]
+    return fits[0] if fits else None
+
+
+class MmaTile(NamedTuple):
+    """A block's tile of the scores on tensor cores.
+
+    Attributes:
+        rows, keys: its sizes; a warp has 16 of the rows, or of the keys for their gradients.
+        fixed: whether a warp keeps its fragments of the queries in registers.
+    """
+
+    rows: int
+    keys: int
+    fixed: bool = False
+
+    def shared(self, head: Head, kind: str) -> int:
+        """Bytes of shared memory of a block, for 16-bit elements."""
+        size, value = (divide_up(n, 16) * 16 + 8 for n in head)
+        both = 2 * (size + value)
+        if kind == "forward":
+            return 2 * self.rows * size + self.keys * both
+        return (self.rows + self.keys) * both + 8 * self.rows
+
+
+#: For each kernel, by the most features of a head: tiles whose sums and fragments fit the registers of a thread.
+MMA_TILES: dict[str, dict[int, MmaTile]] = {
+    "forward": {
+        64: MmaTile(128, 64, fixed=True),
+        128: MmaTile(128, 64),
+        256: MmaTile(64, 32),
+    },
+    "backward_keys": {
+        64: MmaTile(64, 128),
+        128: MmaTile(32, 64),
+        256: MmaTile(16, 64),
+    },
+    "backward_queries": {
+        64: MmaTile(128, 64),
+        128: MmaTile(64, 32),
+        256: MmaTile(64, 16),
+    },
+}
+
+
+def mma_tile_for(head: Head, device: Device, kind: str) -> MmaTile | None:
+    """The tile of a launch on tensor cores; None if the device has none, or too little shared memory."""
+    tile = next((tile for most, tile in MMA_TILES[kind].items() if max(head) <= most), None)
+    limits = device.properties
+    if tile is None or limits.compute_capability < (8, 0):
+        return None
+    return tile if tile.shared(head, kind) <= limits.max_shared_memory_per_block else None

@@ -1,0 +1,364 @@
+"""The launches of attention's kernels."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import empty, zeros
+from ...array.layout import Layout
+from ...device import Device
+from ...device.interface import Prepared
+from ...elementwise.fuse import fuse
+from ...elementwise.print_cxx import compute_type
+from ...elementwise.program import Program
+from ...kernel import Kernel
+from ...kernel.plan import on, remember
+from ...kernel.sizes import LARGEST_INDEX, divide_up
+from ...kernel.strides import broadcast_steps
+from .geometry import Head, MmaTile, Tile, mma_tile_for, tile_for
+from .scores import PLACES, printed
+
+_KINDS = ("forward", "backward_keys", "backward_queries")
+_KERNELS = {
+    kind: Kernel(f"nn/attention/{kind}.cu", name=f"attention_{kind}") for kind in (*_KINDS, "backward_arrays")
+}
+_MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
+#: The matrices that the backward kernels make.
+_MADE = {"backward_keys": ("dk", "dv"), "backward_queries": ("dq",), "backward_arrays": ()}
+_WORDS = 2**32
+
+
+class Draw(NamedTuple):
+    """Where dropout draws: the key of the stream, the counter, or the memory that holds it in a captured step."""
+
+    key: tuple[int, int]
+    at: int
+    live: Array | None
+
+
+class Options(NamedTuple):
+    """What a call asks for besides its arrays.
+
+    Attributes:
+        scale: the factor of the scores.
+        left, right: how many keys before and after its position a query attends to; None for all.
+        offset: the position of the first query among the keys; None if the last query is at the last key.
+        program: the function of a score.
+        dropout: the probability of dropping a weight.
+        packed: whether sequences lie behind one another along the axes of queries and keys.
+        counted: whether each batch has its own number of keys.
+    """
+
+    scale: float
+    left: int | None = None
+    right: int | None = None
+    offset: int | None = 0
+    program: Program | None = None
+    dropout: float = 0.0
+    packed: bool = False
+    counted: bool = False
+
+
+class Call(NamedTuple):
+    """The arrays of a call: q (batch, heads, L, E), k and v (batch, heads of keys, S, E or V), and those of the score.
+
+    Attributes:
+        starts: where the packed sequences begin along the queries and the keys, and end: (sequences + 1,) each; or
+            None and the number of keys of each batch.
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    operands: tuple[Array, ...]
+    starts: tuple[Array | None, Array | None]
+    options: Options
+    draw: Draw | None
+
+    @property
+    def head(self) -> Head:
+        """The features of a head."""
+        return Head(self.q.shape[3], self.v.shape[3])
+
+
+def _like(x: Array, features: int, blank: bool) -> Array:
+    """A new array of the shape of ``x`` but for the last axis, whose axes lie in memory in the order of those of x."""
+    batch, heads, length, _ = x.shape
+    make = zeros if blank else empty
+    strides = x._planned().strides
+    if strides[1] < strides[2]:
+        return ops.permute_dims(make((batch, length, heads, features), x.dtype, x.device), (0, 2, 1, 3))
+    return make((batch, heads, length, features), x.dtype, x.device)
+
+
+def dense(x: Array) -> Array:
+    """``x`` with contiguous features."""
+    return x if x.shape[-1] == 1 or x._planned().strides[-1] == x.itemsize else x.contiguous()
+
+
+def _vectors(arrays: Sequence[Array]) -> bool:
+    """Whether every row of 16-bit elements consists of aligned packs of 16 bytes."""
+    return all(
+        one._planned().aligned
+        and one.shape[-1] % 8 == 0
+        and all(step % 16 == 0 for step in one._planned().strides[:-1])
+        for one in arrays
+    )
+
+
+def _tile(call: Call, kind: str, rows: Sequence[Array]) -> Tile | MmaTile:
+    q = call.q
+    if dtypes.info(q.dtype).narrow and _vectors(rows):
+        made = mma_tile_for(call.head, q.device, kind)
+        if made is not None:
+            return made
+    tile = tile_for(call.head, q.dtype, q.device, kind != "forward")
+    if tile is None:
+        raise ValueError(
+            f"attention: {q.device.properties.name} has too little shared memory for heads of {max(call.head)} features"
+        )
+    return tile
+
+
+def can_run(q: Array, v: Array) -> bool:
+    """Whether a device can hold the tiles of these heads."""
+    head = Head(q.shape[-1], v.shape[-1])
+    return 0 < min(head) <= max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
+
+
+def _steps(x: Array, itemsize: int) -> tuple[int, ...]:
+    return tuple(step // itemsize for step in x._planned().strides[:3])
+
+
+_prepared: dict[Any, Prepared] = {}
+
+
+class _Sum(NamedTuple):
+    """Of which of the score's arrays the gradient is summed, and the axes of the scores that it has."""
+
+    which: int
+    kept: tuple[bool, bool, bool, bool]
+
+
+def _launch(
+    call: Call,
+    kind: str,
+    given: Sequence[Array],
+    made: Sequence[Array],
+    tile: Tile | MmaTile,
+    summed: _Sum | None = None,
+) -> None:
+    """Launch a kernel on the call's arrays, others that it reads, and those that it writes.
+
+    Args:
+        given: of the backward kernels the result's cotangent, then the statistics.
+        made: of the forward kernel the result, of the others gradients.
+        summed: what the kernel of the arrays' gradients makes.
+    """
+    q = call.q
+    matrices = {"q": q, "k": call.k, "v": call.v}
+    if kind == "forward":
+        matrices["o"] = made[0]
+    else:
+        matrices["o"] = given[0]
+        matrices |= zip(_MADE[kind], made, strict=False)
+    device = q.device
+    live = None if call.draw is None else call.draw.live
+    arrays = [q, call.k, call.v, *call.operands, *call.starts, live, *given, *made]
+    layouts = tuple(None if one is None else one._planned() for one in arrays)
+    key = (kind, tile, summed, layouts, call.options, None if call.draw is None else call.draw.key)
+    launch = _prepared.get(key)
+    if launch is None:
+        launch = remember(_prepared, key, _prepare(call, kind, matrices, tile, layouts, summed))
+    null = device.backend.operand(None)
+    with on(device):
+        launch(*[null if one is None else one._operand for one in arrays], call.draw.at if call.draw else 0)
+
+
+def _prepare(
+    call: Call,
+    kind: str,
+    matrices: dict[str, Array],
+    tile: Tile | MmaTile,
+    layouts: Sequence[Layout | None],
+    summed: _Sum | None,
+) -> Prepared:
+    q, k, options = call.q, call.k, call.options
+    device, itemsize = q.device, q.itemsize
+    (batch, heads, length, _), (_, key_heads, keys, _) = q.shape, k.shape
+    shape = (batch, heads, length, keys)
+    if options.packed:
+        assert call.starts[0] is not None
+        batch, shape = 1, (call.starts[0].size - 1, heads, 1, 1)
+    of_keys = kind == "backward_keys"
+    size, extent = (tile.keys, keys) if of_keys else (tile.rows, length * heads // key_heads)
+    tiles = divide_up(extent, size) + (shape[0] if options.packed else 0)
+    steps = [broadcast_steps(layout, shape) for layout in layouts[3 : 3 + len(call.operands)] if layout]
+    spans = [sum(abs(s) * n for s, n in zip(one, shape, strict=True)) for one in steps]
+    spans += [
+        sum(abs(s) // itemsize * n for s, n in zip(x._planned().strides, x.shape, strict=True))
+        for x in matrices.values()
+    ]
+    wide = max(*spans, batch * heads * length) > LARGEST_INDEX - 2**20
+    variables = _variables(call, kind, tile, wide, summed)
+    if summed is not None:
+        tiles = divide_up(keys, tile.keys)
+        blocks = tiles * divide_up(length, tile.rows)
+        blocks *= (batch if summed.kept[0] else 1) * (heads if summed.kept[1] else 1)
+    else:
+        blocks = tiles * key_heads * batch
+    tail = _tail(call, matrices, steps, tiles, wide, summed)
+    kernels = _MMA if isinstance(tile, MmaTile) else _KERNELS
+    threads = variables["block"]
+    if isinstance(tile, MmaTile):
+        shared = tile.shared(call.head, kind)
+    else:
+        shared = tile.shared(call.head, q.dtype, kind != "forward")
+    with on(device):
+        function = kernels[kind].bind(device, **variables).function
+        return function.prepare((blocks, 1, 1), (threads, 1, 1), shared, tail)
+
+
+def _variables(
+    call: Call, kind: str, tile: Tile | MmaTile, wide: bool, summed: _Sum | None
+) -> dict[str, Any]:
+    """The template variables of a kernel."""
+    options = call.options
+    program = options.program
+    lines: tuple[Any, Any] = ([], ["a0", "1"])
+    if program is not None:
+        wanted = () if summed is None else (PLACES + summed.which,)
+        lines = printed(program, None if kind == "forward" else wanted)
+    grouped = call.q.shape[1] // call.k.shape[1]
+    variables = {
+        "elem": call.q.dtype,
+        "half": dtypes.info(call.q.dtype).narrow,
+        "index": "long long" if wide else "int",
+        "head_size": call.head.size,
+        "value_size": call.head.value,
+        "group": grouped if summed is None else 1,
+        "sharing": 1 if summed is None else grouped,
+        "summing": summed is not None,
+        "tile_m": tile.rows,
+        "tile_n": tile.keys,
+        "bounded_left": options.left is not None,
+        "bounded_right": options.right is not None,
+        "packed": options.packed,
+        "counted": options.counted,
+        "at_end": options.offset is None,
+        "dropping": bool(options.dropout),
+        "plain": program is None and options.scale > 0,
+        "operands": [
+            {"k": k, "type": dtypes.info(one.dtype).cxx, "compute": compute_type(one.dtype)}
+            for k, one in enumerate(call.operands, PLACES)
+        ],
+        "body": lines[0],
+        "values": lines[1],
+    }
+    if summed is not None:
+        names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")
+        variables |= dict(zip(names, summed.kept, strict=True))
+    if isinstance(tile, MmaTile):
+        along = tile.keys if kind == "backward_keys" else tile.rows
+        return variables | {"block": along // 16 * 32, "fixed": tile.fixed}
+    return variables | {"block": tile.threads, "lanes_x": tile.lanes_x, "lanes_y": tile.lanes_y}
+
+
+def _tail(
+    call: Call,
+    matrices: dict[str, Array],
+    steps: Sequence[tuple[int, ...]],
+    tiles: int,
+    wide: bool,
+    summed: _Sum | None,
+) -> tuple[bytes, bytes]:
+    """The kernel's structs: sizes, and the strides of the score's arrays."""
+    options, code = call.options, "q" if wide else "i"
+    itemsize = call.q.itemsize
+    strides = [
+        step
+        for name in ("q", "k", "v", "o", "dq", "dk", "dv")
+        for step in (_steps(matrices[name], itemsize) if name in matrices else (0, 0, 0))
+    ]
+    p = options.dropout
+    threshold = min(round(p * _WORDS), _WORDS - 1)
+    starts = call.starts[0]
+    sizes = struct.pack(
+        f"21{code}2d8i3I0q",
+        *strides,
+        options.scale,
+        1 / (1 - p),
+        call.k.shape[1] if summed is None else call.q.shape[1],
+        call.q.shape[2],
+        call.k.shape[2],
+        tiles,
+        call.q.shape[0] if starts is None else starts.size - 1,
+        options.offset or 0,
+        options.left or 0,
+        options.right or 0,
+        threshold,
+        *(call.draw.key if call.draw else (0, 0)),
+    )
+    through = [step for one in steps for step in one] or [0] * 4
+    return sizes, struct.pack(f"{len(through)}{code}", *through)
+
+
+def _statistics(q: Array, device: Device) -> Array:
+    return empty(q.shape[:3], dtypes.info(q.dtype).acc, device)
+
+
+def launch_forward(call: Call) -> tuple[Array, Array]:
+    """The result, and for each query the logarithm of the sum of the exponentials of its scores."""
+    made = _like(call.q, call.head.value, call.options.packed)
+    lse = _statistics(call.q, call.q.device)
+    tile = _tile(call, "forward", (call.q, call.k, call.v, made))
+    _launch(call, "forward", (), (made, lse), tile)
+    return made, lse
+
+
+@fuse
+def _delta(o: Any, d: Any, acc: Any) -> Any:
+    return ops.sum(o.astype(acc.dtype) * d.astype(acc.dtype), axis=-1)
+
+
+def launch_backward(
+    call: Call, made: Array, lse: Array, cotangent: Array, wanted: Sequence[bool]
+) -> list[Array | None]:
+    """The gradients of q, k, v and the score's arrays, or None for those that are not needed."""
+    q, k, v = call.q, call.k, call.v
+    d = dense(cotangent)
+    given = (d, lse, _delta(made, d, lse[..., None]))
+    blank, rows = call.options.packed, (q, k, v, d)
+    dq = dk = dv = None
+    if wanted[0]:
+        dq = _like(q, call.head.size, blank)
+        _launch(call, "backward_queries", given, (dq,), _tile(call, "backward_queries", rows))
+    if wanted[1] or wanted[2]:
+        dk, dv = _like(k, call.head.size, blank), _like(v, call.head.value, blank)
+        _launch(call, "backward_keys", given, (dk, dv), _tile(call, "backward_keys", rows))
+    others = [_summed(call, i, given) if want else None for i, want in enumerate(wanted[3:])]
+    return [dq, dk, dv, *others]
+
+
+def _summed(call: Call, which: int, given: Sequence[Array]) -> Array:
+    """The gradient of one of the score's arrays."""
+    one, q = call.operands[which], call.q
+    tile = tile_for(call.head, q.dtype, q.device, True)
+    assert tile is not None
+    whole = (*q.shape[:3], call.k.shape[2])
+    shape = (1,) * (4 - one.ndim) + one.shape
+    kept = tuple(n == m for n, m in zip(shape, whole, strict=True))
+    parts = [
+        n if keep else 1 if axis < 2 else divide_up(n, (tile.rows, tile.keys)[axis - 2])
+        for axis, (n, keep) in enumerate(zip(whole, kept, strict=True))
+    ]
+    sums = empty(tuple(parts), dtypes.info(q.dtype).acc, q.device)
+    _launch(call, "backward_arrays", given, (sums,), tile, _Sum(which, kept))  # type: ignore[arg-type]
+    axes = tuple(axis for axis, keep in enumerate(kept) if not keep)
+    total = ops.sum(sums, axis=axes, keepdims=True) if axes else sums
+    return ops.reshape(total, one.shape).astype(one.dtype)

@@ -1,0 +1,92 @@
+"""Attention composed of products and softmax: what its kernels compute, for derivatives of higher order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import arange
+from ...random import Generator
+from .plan import Call
+from .scores import changed
+
+
+def _places(call: Call) -> tuple[list[Array], Array]:
+    """The batch, query and key of each score, and whether the query may attend to the key."""
+    (batch, heads, length, _), keys, device = call.q.shape, call.k.shape[2], call.q.device
+    options = call.options
+    rows = arange(length, dtype="int32", device=device)[:, None]
+    columns = arange(keys, dtype="int32", device=device)
+    which = arange(batch, dtype="int32", device=device)[:, None, None, None]
+    lengths: Any = length
+    ends: Any = keys
+    allowed = ops.less(columns, keys)
+    if options.packed:
+        starts_q, starts_k = call.starts
+        assert starts_q is not None
+        assert starts_k is not None
+        of_q, of_k = (
+            ops.subtract(ops.searchsorted(starts, places, side="right"), 1)
+            for starts, places in ((starts_q, rows[:, 0]), (starts_k, columns))
+        )
+        of_q = ops.clip(of_q, 0, starts_q.size - 2)
+        allowed = ops.logical_and(ops.equal(of_q[:, None], of_k), ops.less(rows, starts_q[-1]))
+        lengths, ends = (ops.take(starts[1:] - starts[:-1], of_q)[:, None] for starts in (starts_q, starts_k))
+        rows = rows - ops.take(starts_q, of_q)[:, None]
+        columns = columns - ops.take(starts_k, ops.clip(of_k, 0, starts_k.size - 2))
+        which = of_q[:, None].astype("int32")
+    elif options.counted:
+        assert call.starts[1] is not None
+        ends = ops.clip(call.starts[1], 0, keys)[:, None, None, None]
+        allowed = ops.less(columns, ends)
+    at = rows + (ops.subtract(ends, lengths) if options.offset is None else options.offset)
+    if options.left is not None:
+        allowed = ops.logical_and(allowed, ops.greater_equal(columns, at - options.left))
+    if options.right is not None:
+        allowed = ops.logical_and(allowed, ops.less_equal(columns, at + options.right))
+    head = arange(heads, dtype="int32", device=device)[:, None, None]
+    return [which, head, rows, columns], allowed
+
+
+def composed(call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array) -> Array:
+    """The result for q, k, v and the score's arrays, whose last are a bias and a mask if they are ``given``."""
+    acc = dtypes.info(call.q.dtype).acc
+    q, k, v = (one.astype(acc) for one in arrays[:3])
+    (batch, heads, length, size), (_, key_heads, keys, _) = q.shape, k.shape
+    grouped = (batch, key_heads, heads // key_heads)
+    q = ops.reshape(q * call.options.scale, (*grouped, length, size))
+    s = ops.reshape(ops.matmul(q, ops.swapaxes(k, -1, -2)[:, :, None]), (batch, heads, length, keys))
+    rest = list(arrays[3:])
+    mask = rest.pop() if given[1] else None
+    bias = rest.pop() if given[0] else None
+    places, allowed = _places(call)
+    if call.options.packed:
+        rest = [_taken(one, places[0]) for one in rest]
+    s = changed(score, s, places, rest, bias, mask)
+    s = ops.where(allowed, s, -math.inf)
+    alive = ops.greater(ops.max(s, axis=-1, keepdims=True), -math.inf)
+    weights = ops.softmax(ops.where(alive, s, 0.0), axis=-1)
+    draw = call.draw
+    if draw is not None:
+        if draw.live is not None:
+            raise NotImplementedError("attention: dropout in a captured step has no second derivative")
+        generator = Generator(draw.key, q.device)
+        generator._counter = draw.at
+        p = call.options.dropout
+        kept = ops.greater_equal(generator.bits(s.shape), min(round(p * 2**32), 2**32 - 1))
+        weights = ops.where(kept, weights / (1 - p), 0.0)
+    found = ops.matmul(ops.reshape(weights, (*grouped, length, keys)), v[:, :, None])
+    found = ops.reshape(found, (batch, heads, length, v.shape[-1]))
+    return ops.where(alive, found, 0.0).astype(call.q.dtype)
+
+
+def _taken(x: Array, which: Array) -> Array:
+    """An array of (sequences, heads, 1, 1) for the rows of packed sequences: (heads, rows, 1)."""
+    wide = ops.reshape(x, (1,) * (4 - x.ndim) + x.shape)
+    if wide.shape[0] == 1:
+        return wide[0]
+    return ops.swapaxes(ops.take(wide[..., 0, 0], which[:, 0], axis=0), 0, 1)[..., None]

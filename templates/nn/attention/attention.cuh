@@ -1,0 +1,220 @@
+// What the kernels of attention share: sizes, which keys a query attends to, and the score of a query and a key.
+//
+// The query heads that share a head of keys are rows of one matrix: row r is query r / group of head r % group among them.
+// Query i attends to keys i + offset - left to i + offset + right, as far as there are such.
+<% include "prelude/math.cuh" %>
+<% include "prelude/exponential.cuh" %>
+<% if dropping %>
+<% include "lib/philox.cuh" %>
+<% endif %>
+using T = << elem >>;
+using A = << acc >>;
+using index = << index >>;
+constexpr int threads = << block >>;
+constexpr int head_size = << head_size >>, value_size = << value_size >>, group = << group >>;
+constexpr int sharing = << sharing >>;  // heads of a launch that share a head of keys
+constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>;  // rows and keys of a tile
+constexpr bool bounded_left = << bounded_left | lower >>, bounded_right = << bounded_right | lower >>;
+constexpr bool packed = << packed | lower >>, counted = << counted | lower >>, at_end = << at_end | lower >>;
+constexpr bool dropping = << dropping | lower >>, plain = << plain | lower >>;
+constexpr double log2_e = 1.4426950408889634;
+
+// Strides in elements; the features of a row are contiguous.
+struct Steps {
+    index batch, head, row;
+};
+struct Sizes {
+    Steps q, k, v, o, dq, dk, dv;
+    double scale, kept;  // the factor of the scores, and that of the weights that dropout keeps
+    int heads;  // of the keys
+    int queries, keys, tiles;
+    int sequences, offset, left, right;
+    unsigned threshold;  // a weight is kept if its random word is not below this
+    unsigned key0, key1;
+};
+// Strides of the score's arrays through batch, head, queries and keys.
+struct ScoreSteps {
+    index of[<< [operands | length, 1] | max >>][4];
+};
+// Where a draw of dropout begins in its stream: `at`, or if `live` is not null what it points to.
+struct Draw {
+    const unsigned long long* live;
+    unsigned long long at;
+
+    // The factor of the weight of element n.
+    __device__ __forceinline__ A factor(const Sizes& sizes, unsigned long long n) const {
+<% if dropping %>
+        const Words words = philox((live ? *live : at) + n / 4, 0, sizes.key0, sizes.key1);
+        return words.w[n % 4] >= sizes.threshold ? A(sizes.kept) : A(0);
+<% else %>
+        return A(1);
+<% endif %>
+    }
+};
+
+// A score after the function of it, and its derivatives by the score before it and by an array.
+struct Score {
+    A value, slope;
+<% if summing %>
+    A by_array;
+<% endif %>
+};
+// The function of a score, of its place and of arrays.
+struct Scores {
+<% for x in operands %>
+    const << x.type >>* x<< x.k >>;
+<% endfor %>
+    ScoreSteps steps;
+
+    __device__ __forceinline__ Score operator()(A a0, int a1, int a2, int a3, int a4) const {
+<% for x in operands %>
+        const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[
+            a1 * steps.of[<< loop.index0 >>][0] + a2 * steps.of[<< loop.index0 >>][1] + a3 * steps.of[<< loop.index0 >>][2]
+            + a4 * steps.of[<< loop.index0 >>][3]]);
+<% endfor %>
+<% for line in body %>
+        const << line.type >> << line.name >> = << line.code >>;
+<% endfor %>
+        return {<< values | join(", ") >>};
+    }
+};
+
+// The rows of a matrix of an operand; null beyond its end.
+template <int GROUP, typename P>
+struct Rows {
+    P* base;
+    index head, step;
+    int end;
+
+    __device__ __forceinline__ P* operator()(int r) const {
+        return r < end ? base + (index)(r / GROUP) * step + (index)(r % GROUP) * head : nullptr;
+    }
+};
+
+// The part of a launch that a block works on: a tile of one sequence's rows, or keys, of a head.
+struct Place {
+    int batch, head, tile;  // head: of the keys
+    int rows, keys, offset, left, right;
+    index before_q, before_k;  // rows of other sequences before this one
+
+    __device__ __forceinline__ Place(const Sizes& sizes, const int* starts_q, const int* starts_k, bool of_keys)
+        : batch(0), rows(sizes.queries), keys(sizes.keys), offset(sizes.offset), left(sizes.left),
+          right(sizes.right), before_q(0), before_k(0)
+    {
+        int block = blockIdx.x;
+        tile = block % sizes.tiles;
+        block /= sizes.tiles;
+        head = block % sizes.heads;
+        if constexpr (packed) {
+            const int size = of_keys ? tile_n : tile_m;
+            rows = keys = 0;
+            for (; batch < sizes.sequences; ++batch) {
+                const int q = starts_q[batch + 1] - starts_q[batch], k = starts_k[batch + 1] - starts_k[batch];
+                const int tiles = divide_up(of_keys ? k : q * group, size);
+                if (tile < tiles) {
+                    rows = q, keys = k;
+                    before_q = starts_q[batch], before_k = starts_k[batch];
+                    break;
+                }
+                tile -= tiles;
+            }
+        } else {
+            batch = block / sizes.heads;
+            if constexpr (counted) keys = minimum(maximum(starts_k[batch], 0), keys);
+        }
+        if constexpr (at_end) offset = keys - rows;
+        rows *= group;
+    }
+    // A head of a batch.
+    __device__ __forceinline__ Place(const Sizes& sizes, const int* counts, int batch, int head)
+        : batch(batch), head(head), tile(0), rows(sizes.queries * group), keys(sizes.keys), offset(sizes.offset),
+          left(sizes.left), right(sizes.right), before_q(0), before_k(0)
+    {
+        if constexpr (counted) keys = minimum(maximum(counts[batch], 0), keys);
+        if constexpr (at_end) offset = keys - sizes.queries;
+    }
+    // Work that takes longest is begun first: late queries have the most keys before them.
+    __device__ __forceinline__ int first_row(const Sizes& sizes) const {
+        return (bounded_right && !packed ? sizes.tiles - 1 - tile : tile) * tile_m;
+    }
+    template <typename P>
+    __device__ __forceinline__ Rows<group, P> of_rows(P* base, const Steps& steps) const {
+        const index batches = packed ? 0 : batch;
+        return {base + batches * steps.batch + (index)head * group * steps.head + before_q * steps.row, steps.head, steps.row, rows};
+    }
+    template <typename P>
+    __device__ __forceinline__ Rows<1, P> of_keys(P* base, const Steps& steps, int end) const {
+        const index batches = packed ? 0 : batch;
+        return {base + batches * steps.batch + (index)(head / sharing) * steps.head + before_k * steps.row, 0, steps.row, end};
+    }
+    // The place of a row in an array of one number for each query, (batch, head, query) or (head, query).
+    __device__ __forceinline__ index statistic(const Sizes& sizes, int row) const {
+        const index heads = (index)(packed ? 0 : batch) * sizes.heads * group + (index)head * group + row % group;
+        return heads * sizes.queries + before_q + row / group;
+    }
+
+    __device__ __forceinline__ bool attends(int row, int key) const {
+        const int at = row / group + offset;
+        return row < rows && key < keys && (!bounded_left || key >= at - left) && (!bounded_right || key <= at + right);
+    }
+    // Whether every row of a tile attends to every key of one.
+    __device__ __forceinline__ bool attends_to_all(int row, int row_end, int key, int key_end) const {
+        return row_end <= rows && key_end <= keys && (!bounded_left || key >= (row_end - 1) / group + offset - left) &&
+               (!bounded_right || key_end - 1 <= row / group + offset + right);
+    }
+    // The keys to which a row from `row` to `row_end` attends: from the start of a tile on.
+    __device__ __forceinline__ void bound_keys(int row, int row_end, int& first, int& end) const {
+        first = 0, end = row < rows ? keys : 0;
+        if constexpr (bounded_left) first = maximum(row / group + offset - left, 0) / tile_n * tile_n;
+        if constexpr (bounded_right) end = minimum(end, (minimum(row_end, rows) - 1) / group + offset + right + 1);
+    }
+    // The rows that attend to a key from `key` to `key_end`: from the start of a tile on.
+    __device__ __forceinline__ void bound_rows(int key, int key_end, int& first, int& end) const {
+        first = 0, end = key < keys ? rows : 0;
+        if constexpr (bounded_right) first = maximum(key - right - offset, 0) * group / tile_m * tile_m;
+        if constexpr (bounded_left) end = minimum(end, (minimum(key_end, keys) - 1 + left - offset + 1) * group);
+    }
+
+    // The element of the matrix of scores that dropout counts.
+    __device__ __forceinline__ unsigned long long element(const Sizes& sizes, int row, int key) const {
+        const unsigned long long matrix = (packed ? 0ull : (unsigned long long)batch * sizes.heads * group) + head * group + row % group;
+        return (matrix * sizes.queries + before_q + row / group) * sizes.keys + before_k + key;
+    }
+};
+
+// Statistics of the rows from `first` on, to shared memory. A row that attends to nothing gets +inf, with which its weights are 0.
+template <int COUNT>
+__device__ __forceinline__ void load_statistics(A* to, const Place& at, const Sizes& sizes, const A* from, int first) {
+    for (int r = threadIdx.x; r < COUNT; r += threads) {
+        const A x = first + r < at.rows ? from[at.statistic(sizes, first + r)] : A(0);
+        to[r] = x == -limits<A>::infinity() ? -x : x;
+    }
+}
+
+// One element of the backward pass; `whole`: the row is known to attend to the key.
+struct Element {
+    A weight, dscore;  // what multiplies the value, and the cotangent of the unscaled score
+<% if summing %>
+    A by_array;
+<% endif %>
+
+    __device__ __forceinline__ Element(
+        const Place& at, const Sizes& sizes, const Scores& scores, const Draw& draw, A product, A dweight, A lse, A delta,
+        int row, int key, bool whole)
+        : weight(0), dscore(0)<< ", by_array(0)" if summing >>
+    {
+        if (!whole && !at.attends(row, key)) return;
+        Score score{product * A(sizes.scale), A(1)};
+        if constexpr (!plain) score = scores(score.value, at.batch, at.head * group + row % group, row / group, key);
+        const A p = exp_of(score.value - lse);
+        if (p == A(0)) return;  // not 0 times a derivative that is infinite there
+        A factor = A(1);
+        if constexpr (dropping) factor = draw.factor(sizes, at.element(sizes, row, key));
+        weight = p * factor;
+        const A ds = p * (dweight * factor - delta);
+        dscore = ds * score.slope * A(sizes.scale);
+<% if summing %>
+        by_array = ds * score.by_array;
+<% endif %>
+    }
+};

@@ -1,0 +1,31 @@
+// The gradient of q: a block walks along the keys to which a tile of rows attends. See backward_keys.cu.
+// Launch: a block for each tile of rows, head of keys and batch, in x. Shared, dynamic: see Tiles.
+<% include "nn/attention/backward.cuh" %>
+
+extern "C" __global__ void __launch_bounds__(threads) << name >>(
+    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+    const int* starts_q, const int* starts_k, const unsigned long long* live, const T* d, const A* lse, const A* delta, T* dq,
+    unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
+{
+    const Scores scores{<% for x in operands %>x<< x.k >>, <% endfor %>score_steps};
+    const Draw draw{live, drawn};
+    extern __shared__ __align__(16) unsigned char shared[];
+    const Tiles tiles(shared);
+    const Place at(sizes, starts_q, starts_k, false);
+    const int row = at.first_row(sizes);
+    tiles.load_rows(at, sizes, q, d, lse, delta, row);
+    A of_q[own_m][own_head] = {};
+    int key, end;
+    at.bound_keys(row, row + tile_m, key, end);
+    for (; key < end; key += tile_n) {
+        __syncthreads();
+        tiles.load_keys(at, sizes, k, v, key);
+        __syncthreads();
+        tiles.each(at, sizes, scores, draw, row, key, [&](const Element& element, int, int, int r, int c) {
+            tiles.dscores[r * score_step + c] = element.dscore;
+        });
+        __syncthreads();
+        multiply<tile_n>(of_q, tiles.dscores, score_step, 1, tiles.k, 1, head_step, head_size);
+    }
+    store<head_size>(at.of_rows(dq, sizes.dq), row, of_q, A(1));
+}

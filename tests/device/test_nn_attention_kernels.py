@@ -1,0 +1,294 @@
+"""Attention by its own kernels against NumPy in float64, on tensor cores too; derivatives by finite differences."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import close
+
+import cukern as ck
+from cukern import nn
+from cukern.nn.attention import plan
+from cukern.nn.attention.geometry import MMA_TILES, Head, MmaTile
+from cukern.testing import gradcheck
+
+#: Small ones, of which small arrays take several.
+TENSOR_CORES = {
+    "forward": MmaTile(32, 32, fixed=True),
+    "backward_keys": MmaTile(32, 32),
+    "backward_queries": MmaTile(32, 16),
+}
+
+
+@pytest.fixture
+def on_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches on tensor cores, which the host has the meaning of."""
+    if device.kind == "cuda" and device.properties.compute_capability < (8, 0):
+        pytest.skip("no tensor cores of compute capability 8.0")
+    monkeypatch.setattr(plan, "mma_tile_for", lambda head, device, kind: TENSOR_CORES[kind])
+
+
+def attended(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    scale: float,
+    allowed: Any = True,
+    f: Callable[..., Any] | None = None,
+) -> np.ndarray:
+    shared = q.shape[-3] // k.shape[-3]
+    k, v = (np.repeat(one, shared, axis=-3) for one in (k, v))
+    scores = q @ k.swapaxes(-1, -2) * scale
+    i, j = np.arange(q.shape[-2])[:, None], np.arange(k.shape[-2])
+    scores = scores if f is None else f(scores, i, j)
+    scores = np.where(allowed, scores, -np.inf)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        result: np.ndarray = np.nan_to_num(weights / weights.sum(-1, keepdims=True)) @ v
+    return result
+
+
+def given(dtype: str, *shapes: tuple[int, ...]) -> tuple[list[ck.Array], list[np.ndarray]]:
+    rng = np.random.default_rng(sum(map(sum, shapes)))
+    arrays = [ck.asarray(rng.normal(size=shape)).astype(dtype) for shape in shapes]
+    return arrays, [one.numpy().astype(np.float64) for one in arrays]
+
+
+def check(dtype: str, ulps: float) -> None:
+    """Values and gradients in a dtype; rows that attend to nothing get zeros."""
+    arrays, exact = given(dtype, (2, 4, 37, 8), (2, 2, 45, 8), (2, 2, 45, 16))
+    i, j = np.arange(37)[:, None], np.arange(45)
+    cases: tuple[tuple[dict[str, Any], Any], ...] = (
+        ({}, True),
+        ({"causal": True, "window": (5, 3), "offset": "end"}, (j <= i + 8) & (j >= i + 3)),
+        ({"window": (None, 2), "offset": -10}, j <= i - 8),
+    )
+    for options, allowed in cases:
+        scale = 8**-0.5
+        made, pull = ck.vjp(lambda *own, o=options: nn.attention(*own, **o), *arrays)
+        close(made, attended(*exact, scale, allowed), ulps)
+        if "window" in options and options["offset"] == -10:
+            assert not made[:, :, :8].numpy().any()
+        # The same in float64, whose derivatives are compared with finite differences below.
+        doubles = [ck.asarray(one) for one in exact]
+        _, pull_exact = ck.vjp(lambda *own, o=options: nn.attention(*own, **o), *doubles)
+        cotangent = ck.ones_like(made) * ck.arange(16, dtype=dtype) - 5
+        for found, wanted in zip(pull(cotangent), pull_exact(cotangent.astype("float64")), strict=True):
+            close(found, wanted.numpy(), 2 * ulps)
+
+
+@pytest.mark.parametrize(("dtype", "ulps"), [("float32", 16), ("float64", 16), ("bfloat16", 4)])
+def test_values_and_gradients(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, ulps: float
+) -> None:
+    monkeypatch.setattr(plan, "mma_tile_for", lambda head, device, kind: None)
+    check(dtype, ulps)
+
+
+@pytest.mark.usefixtures("on_tensor_cores")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_values_and_gradients_on_tensor_cores(device: ck.Device, dtype: str) -> None:
+    check(dtype, 8)
+
+
+def capped(s: Any, batch: Any, head: Any, i: Any, j: Any, slope: Any, table: Any) -> Any:
+    """A cap, biases by the distance of each head, and an array of a number for each key."""
+    return 2 * ck.tanh(s / 2) + slope * (j - i) + table * (head + 1)
+
+
+@pytest.mark.usefixtures("on_tensor_cores")
+@pytest.mark.parametrize(("dtype", "ulps"), [("float64", 16), ("float16", 8)])
+def test_functions_of_a_score(device: ck.Device, dtype: str, ulps: float) -> None:
+    arrays, (q, k, v, slope, table, bias) = given(
+        dtype, (2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (4, 1, 1), (6,), (4, 5, 6)
+    )
+    hidden = np.random.default_rng(0).random((2, 1, 1, 6)) < 0.7
+
+    def call(
+        q: ck.Array, k: ck.Array, v: ck.Array, slope: ck.Array, table: ck.Array, bias: ck.Array
+    ) -> ck.Array:
+        mask = ck.asarray(hidden)
+        return nn.attention(q, k, v, scale=0.5, score=capped, arrays=[slope, table], bias=bias, mask=mask)
+
+    def changed(s: Any, i: Any, j: Any) -> Any:
+        return 2 * np.tanh(s / 2) + slope * (j - i) + table * np.arange(1, 5)[:, None, None] + bias
+
+    made, pull = ck.vjp(call, *arrays)
+    close(made, attended(q, k, v, 0.5, hidden, changed), ulps)
+    if dtype == "float64":
+        assert gradcheck(call, arrays, order=1)
+        return
+    _, exact = ck.vjp(call, *(one.astype("float64") for one in arrays))
+    cotangent = ck.ones_like(made) * ck.arange(8, dtype=dtype)
+    for found, wanted in zip(pull(cotangent), exact(cotangent.astype("float64")), strict=True):
+        close(found, wanted.numpy(), 4 * ulps)
+
+
+def test_second_derivatives(device: ck.Device) -> None:
+    arrays, _ = given("float64", (1, 2, 3, 2), (1, 1, 3, 2), (1, 1, 3, 2))
+    assert gradcheck(lambda *own: nn.attention(*own, causal=True, window=1), arrays, order=2)
+
+
+def test_packed_sequences(device: ck.Device) -> None:
+    lengths_q, lengths_k = (3, 0, 20, 1), (5, 2, 20, 0)
+    starts = tuple(ck.asarray(np.cumsum((0, *one))) for one in (lengths_q, lengths_k))
+    arrays, (q, k, v, slope) = given("float64", (4, 24, 8), (2, 27, 8), (2, 27, 4), (4, 4, 1, 1))
+
+    def call(q: ck.Array, k: ck.Array, v: ck.Array, slope: ck.Array) -> ck.Array:
+        return nn.attention(
+            q,
+            k,
+            v,
+            causal=True,
+            offset="end",
+            starts=starts,
+            score=lambda s, b, h, i, j, x: s + x * j * (b + 1),
+            arrays=[slope],
+        )
+
+    parts, at_q, at_k = [], 0, 0
+    for n, (of_q, of_k) in enumerate(zip(lengths_q, lengths_k, strict=True)):
+        i, j = np.arange(of_q)[:, None], np.arange(of_k)
+        own = (q[:, at_q : at_q + of_q], k[:, at_k : at_k + of_k], v[:, at_k : at_k + of_k])
+        if of_q and of_k:
+            bend = lambda s, i, j, n=n: s + slope[n] * j * (n + 1)  # noqa: E731
+            parts.append(attended(*own, 8**-0.5, j <= i + of_k - of_q, bend))
+        else:
+            parts.append(np.zeros((4, of_q, 4)))
+        at_q, at_k = at_q + of_q, at_k + of_k
+    close(call(*arrays), np.concatenate(parts, axis=1), 16)
+    assert gradcheck(call, arrays)
+
+
+def test_numbers_of_keys(device: ck.Device) -> None:
+    (q, k, v), (a, b, c) = given("float64", (3, 2, 4, 8), (3, 2, 40, 8), (3, 2, 40, 8))
+    counts = np.array([33, 0, 40])
+    allowed = np.arange(40) < counts[:, None, None, None]
+
+    def call(*own: ck.Array) -> ck.Array:
+        return nn.attention(*own, key_lengths=ck.asarray(counts))
+
+    close(call(q, k, v), attended(a, b, c, 8**-0.5, allowed), 16)
+    gradients = ck.grad(lambda *own: call(*own).sum(), argnums=(0, 1, 2))(q, k, v)
+    assert not gradients[2].numpy()[1].any()
+    assert not gradients[1].numpy()[0, :, 33:].any()
+    assert gradients[2].numpy()[0, :, :33].all()
+
+
+def test_dropout_drops_as_that_of_the_weights(device: ck.Device) -> None:
+    """The bits are those of the composed form, so that both agree."""
+    arrays, _ = given("float64", (2, 2, 5, 4), (2, 2, 6, 4), (2, 2, 6, 4))
+
+    def call(*own: ck.Array) -> ck.Array:
+        return nn.attention(*own, dropout=0.4, rng=ck.random.default_rng(3))
+
+    def whole(*own: ck.Array) -> ck.Array:
+        return nn.scaled_dot_product_attention(*own, dropout_p=0.4, rng=ck.random.default_rng(3))
+
+    (made, pull), (wanted, wanted_pull) = ck.vjp(call, *arrays), ck.vjp(whole, *arrays)
+    close(made, wanted.numpy(), 16)
+    for one, other in zip(pull(made), wanted_pull(made), strict=True):
+        close(one, other.numpy(), 16)
+    rng = ck.random.default_rng(3)
+    assert (
+        nn.attention(*arrays, dropout=0.4, rng=rng).tolist()
+        != nn.attention(*arrays, dropout=0.4, rng=rng).tolist()
+    )
+    assert not nn.attention(*arrays, dropout=1.0).numpy().any()
+
+
+def test_layouts(device: ck.Device) -> None:
+    """Axes in another order in memory, broadcast batches, gaps, and a broadcast cotangent."""
+    (x, k), (a, b) = given("float32", (2, 5, 3, 16), (1, 3, 7, 8))
+    q = ck.permute_dims(x, (0, 2, 1, 3))[..., ::2]
+    v = ck.broadcast_to(k[:, :, :, :1], (1, 3, 7, 4))
+    made = nn.attention(q, k, v)
+    exact = attended(a.transpose(0, 2, 1, 3)[..., ::2], b, np.broadcast_to(b[..., :1], (1, 3, 7, 4)), 8**-0.5)
+    close(made, exact, 16)
+    gradients = ck.grad(lambda *own: nn.attention(*own).sum(), argnums=(0, 1, 2))(q, k, v)
+    close(gradients[2], np.broadcast_to(gradients[2].numpy()[..., :1], v.shape), 4)
+    assert gradients[1].shape == k.shape
+    assert nn.attention(q[:, :, :0], k, v).shape == (2, 3, 0, 4)
+    assert not nn.attention(q, k[:, :, :0], v[:, :, :0]).numpy().any()
+
+
+def test_without_the_matrix_of_scores(device: ck.Device) -> None:
+    """Which would have 16 MB; the gradients of what has no keys are zeros."""
+    if device.kind != "host":
+        pytest.skip("memory is counted by Python's own allocations")
+    (x,), _ = given("float32", (1, 2048, 4))
+
+    def gradient(x: ck.Array) -> ck.Array:
+        return ck.grad(lambda x: nn.attention(x, x, x, causal=True).sum())(x)
+
+    gradient(x[:, :8])
+    tracemalloc.start()
+    try:
+        gradient(x)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert not ck.grad(lambda q: nn.attention(q, x[:, :0], x[:, :0]).sum())(x).numpy().any()
+
+
+def test_tiles_fit_a_block() -> None:
+    for kind, tiles in MMA_TILES.items():
+        for most, tile in tiles.items():
+            assert tile.shared(Head(most, most), kind) <= 160 * 1024
+
+
+def test_refused(device: ck.Device) -> None:
+    (q, k), _ = given("float32", (2, 4, 5, 8), (2, 2, 6, 8))
+    cases: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
+        (
+            lambda: nn.attention(q[0, 0], k, k),
+            ValueError,
+            "q: expected shape (..., heads, length, features), got (5, 8)",
+        ),
+        (
+            lambda: nn.attention(q, q[:, :3], q[:, :3]),
+            ValueError,
+            "number of heads that divides the 4 of q, got 3",
+        ),
+        (
+            lambda: nn.attention(q, k, k[:, :, :3]),
+            ValueError,
+            "v: expected shape (..., 2, 6, V), got (2, 2, 3, 8)",
+        ),
+        (lambda: nn.attention(q, k, k, window=-1), ValueError, "window: expected a number of keys"),
+        (
+            lambda: nn.attention(q, k, k, offset="start"),
+            ValueError,
+            "offset: expected an int or 'end', got 'start'",
+        ),
+        (
+            lambda: nn.attention(q, k, k, bias=q),
+            ValueError,
+            "bias: expected a shape that broadcasts to (2, 4, 5, 6)",
+        ),
+        (lambda: nn.attention(q, k, k, mask=q), TypeError, "mask: expected an array of bools, got float32"),
+        (lambda: nn.attention(q, k, k, arrays=[q]), ValueError, "arrays: expected none without score"),
+        (
+            lambda: nn.attention(q, k, k, score=lambda s, *p: 1.0),
+            TypeError,
+            "a function that returns a score, got float",
+        ),
+        (
+            lambda: nn.attention(q, k, k, key_lengths=q),
+            TypeError,
+            "key_lengths: expected a cukern array of integers",
+        ),
+        (
+            lambda: nn.attention(q, k, k, starts=(k, k)),
+            ValueError,
+            "starts: expected q of shape (heads, rows, features)",
+        ),
+    )
+    for call, error, message in cases:
+        with pytest.raises(error, match=re.escape(message)):
+            call()

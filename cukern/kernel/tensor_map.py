@@ -6,6 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..array import Array
 from ..array.layout import address
@@ -51,13 +53,14 @@ class TensorMap(bytes):
     _text: str
 
     def __new__(cls, array: Array, box: Sequence[int], swizzle: int = 0, writes: bool = False) -> TensorMap:
-        sizes = _require(array, box, swizzle)
+        sizes, swizzle, writes = *_require(array, box, swizzle), bool(writes)
         data, row = array._data, dtypes.info(array.dtype)
         if writes and array._storage.constant:
             raise LaunchError("TensorMap: array is a constant that others share; store to a copy")
         strides = _strides(data)[:-1]
         tiles = Tiles(address(data), array.dtype, array.shape, strides, sizes, swizzle, writes)
-        made = super().__new__(cls, array.device.backend.tensor_map(tiles))
+        with array.device.activate():
+            made = super().__new__(cls, array.device.backend.tensor_map(tiles))
         made.array, made.writes = array, writes
         made._text = f"TensorMap({row.name}, shape {array.shape}, box {sizes}, swizzle {swizzle})"
         return made
@@ -65,14 +68,25 @@ class TensorMap(bytes):
     def __repr__(self) -> str:
         return self._text
 
+    def __copy__(self) -> TensorMap:
+        return self
+
+    def __deepcopy__(self, memo: object) -> TensorMap:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a TensorMap holds an address and cannot be pickled; make one of the array that is loaded"
+        )
+
 
 def _strides(data: Any) -> tuple[int, ...]:
     """The strides of an ndarray in bytes; of an axis with one element some that does."""
     return tuple(int(step) if n > 1 else 16 for n, step in zip(data.shape, data.strides, strict=True))
 
 
-def _require(array: Any, box: Any, swizzle: Any) -> tuple[int, ...]:
-    """The sizes of the box; raises unless all three fit."""
+def _require(array: Any, box: Any, swizzle: Any) -> tuple[tuple[int, ...], int]:
+    """The sizes of the box, and the swizzle; raises unless all three fit."""
     if not isinstance(array, Array):
         raise LaunchError(f"TensorMap: array: expected an Array, got {type(array).__name__}")
     row = dtypes.info(array.dtype)
@@ -101,9 +115,9 @@ def _require(array: Any, box: Any, swizzle: Any) -> tuple[int, ...]:
         raise LaunchError(
             f"TensorMap: box: expected a last axis of a multiple of 16 bytes, got {width} bytes"
         )
-    if swizzle not in _SWIZZLES or swizzle not in (0, width):
+    if not isinstance(swizzle, (int, np.integer)) or swizzle not in _SWIZZLES or swizzle not in (0, width):
         raise LaunchError(
             f"TensorMap: swizzle: expected 0, or the {width} bytes of the box's last axis if 32, 64 or 128, got "
             f"{swizzle!r}"
         )
-    return sizes
+    return sizes, int(swizzle)

@@ -165,6 +165,7 @@ inline void store_tile(const TensorMap& map, const int (&at)[RANK], const void* 
 }
 template <typename T, int RANK>
 inline void add_tile(const TensorMap& map, const int (&at)[RANK], const T* from, CUKERN_HERE) {
+    static_assert(sizeof(T) >= 4, "add_tile: T is float, int, unsigned or unsigned long long");
     cukern::send_tile<T>(map, at, from, file, line);
 }
 

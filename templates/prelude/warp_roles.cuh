@@ -1,5 +1,5 @@
 // What warps of a block that do different work need: barriers for some of them, registers moved between them (sm_90a), and
-// one lane of a warp to do what one thread does. All lanes of a warp call each function together.
+// one lane of a warp to do what one thread does. All 32 lanes of a warp call each function together.
 // Source: PTX ISA, barrier, setmaxnreg, elect.
 #ifdef __CUDACC__
 
@@ -55,7 +55,7 @@ inline void come(const unsigned long long* lanes) {
 inline Coming come(const char* name, int number, int threads, const char* file, int line) {
     if (number < 1 || number > 15) fault("the number of a barrier is not in 1 to 15", file, line);
     const int all = int(blockDim.x * blockDim.y * blockDim.z);
-    if (threads < 32 || threads % 32 || threads > (all + 31) / 32 * 32)
+    if (threads < 32 || threads % 32 || threads > all)
         fault("the threads of a barrier are no whole warps of the block", file, line);
     Coming own{number, threads, 0, file, line};
     together(name, come, &own, file, line);
@@ -87,7 +87,7 @@ inline void take_registers(CUKERN_HERE) {
 }
 inline bool elect_lane(CUKERN_HERE) {
     cukern::together("elect_lane", cukern::nothing, nullptr, file, line);
-    return threadIdx.x % 32 == 13;  // not the one that is guessed
+    return cukern::thread_rank() % 32 == 13;  // not the one that is guessed
 }
 
 #endif

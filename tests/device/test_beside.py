@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -196,18 +197,20 @@ def test_products_of_a_warpgroup(device: ck.Device, when: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("right", "wrong", "in_flight"),
     [
-        ("wgmma_wait<0>(sums)", "wgmma_wait<1>(sums)"),
-        ("wgmma_wait<1>(sums)", "wgmma_wait<2>(sums)"),
-        ("wgmma_commit();", ""),
-        ("        __syncthreads();\n    };\n    float", "    };\n    float"),
+        ("wgmma_wait<0>(sums)", "wgmma_wait<1>(sums)", True),
+        ("wgmma_wait<1>(sums)", "wgmma_wait<2>(sums)", False),
+        ("wgmma_commit();", "", True),
+        ("        __syncthreads();\n    };\n    float", "    };\n    float", False),
     ],
     ids=["the last group left", "a slab that is written too early", "no commit", "no barrier"],
 )
-def test_a_mistake_with_products_of_a_warpgroup_shows(right: str, wrong: str) -> None:
+def test_a_mistake_with_products_of_a_warpgroup_shows(right: str, wrong: str, in_flight: bool) -> None:
     assert WARPGROUP.count(right) == 1
-    assert not warpgroup("host", WARPGROUP.replace(right, wrong))
+    fault = pytest.raises(ck.KernelFault, match="ended while products of a warp were in flight")
+    with fault if in_flight else nullcontext():
+        assert not warpgroup("host", WARPGROUP.replace(right, wrong))
 
 
 def tiles(device: Any, dtype: str, width: int, swizzle: int, adds: bool = False, text: str = TILES) -> None:
@@ -251,3 +254,88 @@ def test_asynchrony_refuses_what_it_does_not_know() -> None:
     ):
         with pytest.raises(kind, match=message), asynchrony(*arguments):  # type: ignore[arg-type]
             pass
+
+
+def run(body: str, block: Any, *arrays: ck.Array, before: str = "", **options: Any) -> None:
+    """Launch a kernel of float arrays x, y, ... with all headers on the host."""
+    names = ", ".join(
+        f"{'int' if a.dtype == ck.int32 else 'float'}* {n}" for n, a in zip("xyz", arrays, strict=False)
+    )
+    headers = "bulk_copy", "warp_roles", "copy_async", "wgmma"
+    text = "".join(f'<% include "prelude/{name}.cuh" %>\n' for name in headers)
+    text += f'{before}extern "C" __global__ void << name >>({names}) {{\n{body}\n}}'
+    ck.Kernel(text, name="own", uses_half=True)(*arrays, block=block, **{"grid": 1, **options})
+
+
+def test_a_kernel_that_only_stores() -> None:
+    y = ck.zeros(4, device="host")
+    body = """__shared__ __align__(16) float made[4];
+    for (int i = 0; i < 4; ++i) made[i] = i;
+    fence_to_async();
+    store_bulk(x, made, 16);
+    commit_stores();
+    {}"""
+    run(body.replace("{}", "wait_stores<0>();"), 1, y)
+    assert y.tolist() == [0, 1, 2, 3]
+    run(body.replace("made[i] = i", "made[i] = 7").replace("{}", "wait_stores_read<0>();"), 1, y)
+    assert y.tolist() == [7, 7, 7, 7]
+    with pytest.raises(ck.KernelFault, match="access of memory"):
+        run(body.replace("(x,", "(x + 4398046511104ll,").replace("{}", "wait_stores_read<0>();"), 1, y)
+
+
+def test_products_that_a_warp_leaves_behind() -> None:
+    text = WARPGROUP.replace("wgmma_wait<0>(sums);", "return;")
+    for when in ("late", "random"):
+        with (
+            asynchrony(when, 5),
+            pytest.raises(ck.KernelFault, match="while products of a warp were in flight"),
+        ):
+            warpgroup("host", text)
+
+
+@pytest.mark.parametrize("block", [(64, 1), (16, 4), (8, 8), (4, 4, 4)])
+def test_one_lane_of_a_warp_is_elected(block: tuple[int, ...]) -> None:
+    y = ck.zeros(2, "int32", "host")
+    run(
+        "atomicAdd(&x[(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32], (int)elect_lane());",
+        block,
+        y,
+    )
+    assert y.tolist() == [1, 1]
+
+
+def test_those_that_take_turns_let_others_go_on() -> None:
+    y = ck.zeros(1, "int32", "host")
+    body = """__shared__ MBarrier here;
+    __shared__ volatile int flag;
+    if (threadIdx.x == 0) mbarrier_init(&here, 32), flag = 0;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        mbarrier_arrive(&here);
+        while (!flag) __nanosleep(20);
+    } else {
+        mbarrier_wait(&here, 0);
+        flag = 1;
+    }
+    x[0] = 1;"""
+    run(body, 64, y)
+    assert y.tolist() == [1]
+
+
+def test_a_partial_warp_has_no_numbered_barrier() -> None:
+    with pytest.raises(ck.KernelFault, match="no whole warps of the block"):
+        run("barrier_sync(1, 64);", 48, ck.zeros(1, device="host"))
+
+
+def test_many_copies_are_done_in_time() -> None:
+    """Each thread waits for its own, whatever the others have in flight."""
+    x = ck.asarray(np.arange(512 * 16 * 4, dtype=np.float32), device="host")
+    y = ck.zeros(x.shape, device="host")
+    body = """extern __shared__ __align__(16) float4 words[];
+    for (int i = 0; i < 16; ++i) copy_async(&words[512 * i + threadIdx.x], (const float4*)x + 512 * i + threadIdx.x);
+    commit_copies();
+    __syncthreads();
+    wait_copies<0>();
+    for (int i = 0; i < 16; ++i) ((float4*)y)[512 * i + threadIdx.x] = words[512 * i + threadIdx.x];"""
+    run(body, 512, x, y, shared=512 * 16 * 16)
+    np.testing.assert_array_equal(y.numpy(), x.numpy())

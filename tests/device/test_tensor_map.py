@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -38,6 +40,7 @@ def matrix(shape: tuple[int, ...] = (16, 32), dtype: str = "float32") -> ck.Arra
         (matrix(), (8, 3), 0, r"a last axis of a multiple of 16 bytes, got 12 bytes"),
         (matrix(), (8, 8), 128, r"swizzle: expected 0, or the 32 bytes of the box's last axis .* got 128"),
         (matrix(), (8, 4), 16, r"swizzle: expected 0, or the 16 bytes"),
+        (matrix(), (8, 8), 32.0, r"swizzle: expected 0, .* got 32.0"),
     ],
 )
 def test_refusals(array: Any, box: Any, swizzle: int, message: str) -> None:
@@ -51,6 +54,15 @@ def test_constants_are_not_written() -> None:
     assert not ck.TensorMap(shared, (8, 8)).writes
     with pytest.raises(ck.LaunchError, match="TensorMap: array is a constant that others share"):
         ck.TensorMap(shared, (8, 8), writes=True)
+
+
+def test_copies_are_the_map_itself() -> None:
+    own = ck.TensorMap(matrix(), (8, 8), writes=2)  # type: ignore[arg-type]
+    assert own.writes is True
+    assert copy.copy(own) is own
+    assert copy.deepcopy([own])[0] is own
+    with pytest.raises(TypeError, match="holds an address and cannot be pickled"):
+        pickle.dumps(own)
 
 
 def test_arguments_of_a_launch() -> None:

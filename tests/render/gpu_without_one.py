@@ -111,7 +111,7 @@ class Gpu:
         self.templates.update(re.findall(r'^#line \d+ "([^"]+\.cu)"', unit.text, re.MULTILINE))
         if self._compiles:
             overlap = driver.may_overlap(unit)
-            own = "sm_90a" if is_for_90a(unit.text) else "sm_90"
+            own = "sm_90a" if is_for_90a(unit) else "sm_90"
             made = nvrtc.compile(driver.waiting(unit) if overlap else unit.text, own)
             # Loads of what is said to be constant may come before the wait; CUDA's own tables are.
             assert not overlap or "ld.global.nc" not in made.ptx or "__cudart_" in made.ptx

@@ -26,9 +26,19 @@ _OPTIONS = ("--std=c++17",)
 _OPTIONS_90A = (*_OPTIONS, "-arch=sm_90a")
 
 
-def is_for_90a(text: str) -> bool:
-    """Whether a text has instructions that the compiler takes for compute capability 9.0 alone."""
-    return "wgmma." in text or "setmaxnreg." in text
+#: Instructions for compute capability 9.0 alone, the header that has them, and its functions that are such.
+_FOR_90A = (
+    ("wgmma.", "prelude/wgmma.cuh", {"wgmma", "wgmma_fence", "wgmma_commit", "wgmma_wait"}),
+    ("setmaxnreg.", "prelude/warp_roles.cuh", {"give_registers", "take_registers"}),
+)
+
+
+def is_for_90a(unit: Unit) -> bool:
+    """Whether a kernel has instructions that the compiler takes for compute capability 9.0 alone."""
+    return any(
+        not functions.isdisjoint(unit.calls) if f'"{header}"' in unit.text else instruction in unit.text
+        for instruction, header, functions in _FOR_90A
+    )
 
 
 class CudaFunction:
@@ -194,7 +204,7 @@ class CudaBackend:
                 overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
                 text = driver.waiting(unit) if overlap else unit.text
                 with needed(self.xp, "nvrtc"):
-                    options = _OPTIONS_90A if is_for_90a(text) else _OPTIONS
+                    options = _OPTIONS_90A if is_for_90a(unit) else _OPTIONS
                     module = self.xp.RawModule(code=text, options=options)
                     function = module.get_function(name)
             except compile_error as error:

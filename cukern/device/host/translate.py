@@ -12,9 +12,18 @@ import tree_sitter_cuda
 from ...text.signature import DynamicShared, Unit, blanked
 from .compiler import HEADER
 
-#: Functions whose callers wait for other threads, so that a kernel that reaches one runs its threads as fibers.
+#: Functions whose callers wait, or for which work goes on: a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
     ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "together", "until"]
+    + [
+        "send_store",
+        "send_tile",
+        "commit_stores",
+        "wait_stores",
+        "wait_stores_read",
+        "wgmma_commit",
+        "wgmma_wait",
+    ]
     + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]
     + [f"__shfl{kind}_sync" for kind in ("", "_up", "_down", "_xor")]
     + [f"__{vote}_sync" for vote in ("ballot", "all", "any", "match_any", "match_all")]

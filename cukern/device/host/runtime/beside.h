@@ -9,9 +9,14 @@ static unsigned long long asynchrony_seed;  // atomic
 
 struct Pending {
     Operation operation;
-    unsigned owner, group;
     void* kept;  // what it has read
 };
+
+// Of each pending operation: whose it is. Threads look through these alone.
+struct Key {
+    unsigned queue, owner, group;
+};
+constexpr unsigned done = 4;  // the queue of what has been done, until the room is needed
 
 // The thread whose groups count: the first of a warp for products, whose lanes all end the same groups.
 static unsigned owner_of(cukern::Queue queue, unsigned thread) {
@@ -39,18 +44,23 @@ static void read_now(Worker* w, Pending* one) {
     one->operation.source = one->kept;
 }
 
+static void forget(Worker* w, unsigned i) {
+    free(w->pending[i].kept);
+    w->pending[i].kept = 0;
+    w->keys[i].queue = done;
+    if (--w->pending_left == 0) w->pending_count = 0;
+}
+
 static void do_now(Worker* w, unsigned i) {
     read_now(w, &w->pending[i]);
-    const Pending one = w->pending[i];
-    memmove(&w->pending[i], &w->pending[i + 1], (--w->pending_count - i) * sizeof(Pending));
-    one.operation.run(&one.operation);
-    free(one.kept);
+    w->pending[i].operation.run(&w->pending[i].operation);
+    forget(w, i);
 }
 
 // Does a counted copy, when no thread can run without: the latest, as copies may overtake each other.
 static bool do_counted(Worker* w) {
     for (unsigned i = w->pending_count; i-- > 0;)
-        if (w->pending[i].operation.queue == cukern::counted_copies) return do_now(w, i), true;
+        if (w->keys[i].queue == cukern::counted_copies) return do_now(w, i), true;
     return false;
 }
 
@@ -58,28 +68,48 @@ static bool do_counted(Worker* w) {
 static void do_some(Worker* w) {
     if (!w->pending_count || !is_random() || next_random(w) % 2) return;
     unsigned i = next_random(w) % w->pending_count;
-    const Pending chosen = w->pending[i];
-    if (chosen.operation.queue == cukern::product_groups)
-        for (i = 0; w->pending[i].operation.queue != chosen.operation.queue || w->pending[i].owner != chosen.owner;) ++i;
-    if (chosen.operation.bytes && !chosen.kept) read_now(w, &w->pending[i]);
+    const Key chosen = w->keys[i];
+    if (chosen.queue == done) return;
+    if (chosen.queue == cukern::product_groups)
+        for (i = 0; w->keys[i].queue != chosen.queue || w->keys[i].owner != chosen.owner;) ++i;
+    if (w->pending[i].operation.bytes && !w->pending[i].kept) read_now(w, &w->pending[i]);
     else do_now(w, i);
+}
+
+// Room for one more; leaves out what has been done.
+static void make_room(Worker* w) {
+    if (w->pending_count < w->pending_room) return;
+    unsigned left = 0;
+    for (unsigned i = 0; i < w->pending_count; ++i) {
+        if (w->keys[i].queue == done) continue;
+        w->keys[left] = w->keys[i];
+        if (left != i) w->pending[left] = w->pending[i], w->pending[i].kept = 0;
+        ++left;
+    }
+    w->pending_count = left;
+    if (2 * left <= w->pending_room && left) return;
+    const unsigned room = w->pending_room ? 2 * w->pending_room : 64;
+    Pending* more = (Pending*)realloc(w->pending, room * sizeof(Pending));
+    if (more) w->pending = more;
+    Key* keys = (Key*)realloc(w->keys, room * sizeof(Key));
+    if (keys) w->keys = keys;
+    if (!more || !keys) fail_beside(w, "no memory for what goes on beside the threads");
+    w->pending_room = room;
 }
 
 static void send(const Operation* operation) {
     Worker* w = worker;
     w->beside = true;
-    if (w->pending_count == w->pending_room) {
-        const unsigned room = w->pending_room ? 2 * w->pending_room : 64;
-        Pending* more = (Pending*)realloc(w->pending, room * sizeof(Pending));
-        if (!more) fail_beside(w, "no memory for what goes on beside the threads");
-        w->pending = more;
-        w->pending_room = room;
-    }
+    make_room(w);
     const cukern::Queue queue = operation->queue;
     const unsigned owner = queue == cukern::product_groups ? 32 * operation->warp : w->current;
     const unsigned group = queue == cukern::counted_copies ? 0 : w->groups[queue][owner];
-    w->pending[w->pending_count++] = {*operation, owner, group, 0};
-    if (__atomic_load_n(&asynchrony, __ATOMIC_RELAXED) == at_once) do_now(w, w->pending_count - 1);
+    const unsigned i = w->pending_count++;
+    ++w->pending_left;
+    w->keys[i] = {queue, owner, group};
+    w->pending[i].operation = *operation;
+    w->pending[i].kept = 0;
+    if (__atomic_load_n(&asynchrony, __ATOMIC_RELAXED) == at_once) do_now(w, i);
     else do_some(w);
 }
 
@@ -91,13 +121,27 @@ static void commit(cukern::Queue queue) {
 static void finish(cukern::Queue queue, unsigned left, bool reads) {
     Worker* w = worker;
     const unsigned owner = owner_of(queue, w->current), ended = w->groups[queue][w->current];
-    for (unsigned i = 0; i < w->pending_count;) {
-        Pending* one = &w->pending[i];
-        const bool meant = one->operation.queue == queue && one->owner == owner && one->group + left < ended;
-        if (!meant) ++i;
-        else if (reads) read_now(w, one), ++i;
+    for (unsigned i = 0; i < w->pending_count; ++i) {
+        const Key& key = w->keys[i];
+        if (key.owner != owner || key.queue != queue || key.group + left >= ended) continue;
+        if (reads) read_now(w, &w->pending[i]);
         else do_now(w, i);
     }
+}
+
+// What the running thread may not leave behind: products that would write to its variables.
+static void leave_products(Worker* w) {
+    for (unsigned i = 0; i < w->pending_count; ++i) {
+        if (w->keys[i].queue != cukern::product_groups || w->keys[i].owner != (w->current & ~31u)) continue;
+        w->left_behind = "it ended while products of a warp were in flight";
+        forget(w, i);
+    }
+}
+
+// When the last thread has ended: does the stores that have read their source, which they may leave behind.
+static void do_stores(Worker* w) {
+    for (unsigned i = 0; i < w->pending_count; ++i)
+        if (w->keys[i].queue == cukern::store_groups && w->pending[i].kept) do_now(w, i);
 }
 
 static void begin_beside(Worker* w) {
@@ -106,21 +150,20 @@ static void begin_beside(Worker* w) {
     if (!w->random) w->random = 1;
 }
 
-// What the threads of a block may leave behind: stores that have read their source, and what nobody needs.
+// After a block: drops what its threads have left behind, which is a fault but for copies of their own.
 static void end_beside(Worker* w) {
     if (!w->beside) return;
+    const char* wrong = w->left_behind;
+    for (unsigned i = 0; i < w->pending_count; ++i) {
+        if (w->keys[i].queue == cukern::counted_copies) wrong = "it ended while copies to its shared memory were in flight";
+        if (w->keys[i].queue == cukern::store_groups) wrong = "it ended before its stores had read their shared memory";
+        free(w->pending[i].kept);
+    }
+    w->pending_count = w->pending_left = 0;
+    w->left_behind = 0;
     w->beside = false;
     memset(w->groups, 0, sizeof w->groups);
     memset(w->barriers, 0, sizeof w->barriers);
-    const char* wrong = 0;
-    for (; w->pending_count; --w->pending_count) {
-        Pending* one = &w->pending[w->pending_count - 1];
-        const cukern::Queue queue = one->operation.queue;
-        if (queue == cukern::counted_copies) wrong = "it ended while copies to its shared memory were in flight";
-        if (queue == cukern::store_groups && one->kept) one->operation.run(&one->operation);
-        else if (queue == cukern::store_groups) wrong = "it ended before its stores had read their shared memory";
-        free(one->kept);
-    }
     if (!wrong || w->faulted) return;
     Text text = {w->message, message_bytes};
     append(&text, "block (%u, %u, %u): %s", w->block.x, w->block.y, w->block.z, wrong);

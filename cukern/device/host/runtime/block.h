@@ -26,6 +26,7 @@ struct Warp {
 
 struct Job;
 struct Pending;
+struct Key;
 
 // All that one OS thread needs to run blocks.
 struct Worker {
@@ -59,8 +60,10 @@ struct Worker {
     Dim index[max_threads];  // of each thread
     Dim* thread_index;         // the kernel's threadIdx; without fibers its last one and blockIdx, or null
     char* dynamic_shared;      // of the launch
-    Pending* pending;          // what goes on beside the threads, oldest first; see beside.h
-    unsigned pending_count, pending_room;
+    Pending* pending;          // what goes on beside the threads, oldest first, and whose it is; see beside.h
+    Key* keys;
+    unsigned pending_count, pending_left, pending_room;
+    const char* left_behind;  // what threads have left in flight that they may not, or null
     bool beside;  // the block has used it, or barriers that have a number
     unsigned groups[3][max_threads];  // that each thread has ended, of each queue that has groups
     unsigned long long random;
@@ -360,6 +363,10 @@ static void let_others_run(Wait* wait) {
     warp->runnable &= ~bit;
     unsigned next = me + 1 == w->threads ? 0 : me + 1;
     while (next != me && !(w->warps[next / 32].runnable >> next % 32 & 1)) next = next + 1 == w->threads ? 0 : next + 1;
+    if (next < me) {  // once a round, those that wait: for what the ones that take turns may have brought about
+        for (unsigned i = 0; i < w->warp_count; ++i) resolve_warp(w, i);
+        do_counted(w);
+    }
     if (next == me) next = find_runnable(w);
     warp->runnable |= bit;
     if (next == max_threads) return;
@@ -380,8 +387,11 @@ static void leave_block(Worker* w) {
     const unsigned me = w->current, bit = 1u << me % 32;
     Warp* warp = &w->warps[me / 32];
     warp->live &= ~bit;
-    if (--w->live == 0) cukern_switch(&w->fibers[me], &w->home);
-    else run_next(w, me, warp, warp->runnable & ~bit);
+    if (w->pending_count) leave_products(w);
+    if (--w->live == 0) {
+        do_stores(w);
+        cukern_switch(&w->fibers[me], &w->home);
+    } else run_next(w, me, warp, warp->runnable & ~bit);
 }
 
 static void fiber_main() {

@@ -34,6 +34,7 @@ static void free_worker(void* pointer) {
     if (w->copies) munmap(w->copies - guard_bytes, slot_bytes * max_guards + 2 * guard_bytes);
     free_signal_stack(w);
     free(w->pending);
+    free(w->keys);
     munmap(w, sizeof(Worker));
     worker = 0;
 }

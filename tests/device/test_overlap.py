@@ -140,7 +140,7 @@ def test_what_the_driver_is_given(
 ) -> None:
     """CUDA's layout of a launch; a thread without a context tries again; other statuses are errors."""
     fake = Driver(*statuses)
-    monkeypatch.setattr(driver, "_library", lambda: fake)
+    monkeypatch.setattr(driver, "library", lambda: fake)
     monkeypatch.setitem(
         sys.modules, "cupy_backends.cuda.api.driver", SimpleNamespace(CUDADriverError=Failure)
     )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from asynchronous import TILES
 
 import cukern as ck
+from cukern.device.cuda import tensor_map as driver_maps
+from cukern.device.interface import Tiles
 
 
 def kernel(text: str = TILES) -> ck.Kernel:
@@ -54,6 +58,33 @@ def test_constants_are_not_written() -> None:
     assert not ck.TensorMap(shared, (8, 8)).writes
     with pytest.raises(ck.LaunchError, match="TensorMap: array is a constant that others share"):
         ck.TensorMap(shared, (8, 8), writes=True)
+
+
+def test_what_the_driver_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Innermost axes first, an aligned place for the result, and an error for what it refuses."""
+    given: list[Any] = []
+
+    def encode(*arguments: Any) -> int:
+        given[:] = arguments
+        ctypes.memset(arguments[0].value, 7, 128)
+        return 0
+
+    monkeypatch.setattr(driver_maps, "library", lambda: SimpleNamespace(cuTensorMapEncodeTiled=encode))
+    tiles = Tiles(4096, ck.bfloat16, (3, 100, 64), (12800, 128), (1, 8, 64), 128, False)
+    assert driver_maps.tensor_map(tiles) == b"\x07" * 128
+    place, dtype, axes, address, sizes, strides, box, steps, *options = given
+    assert place.value % 64 == 0
+    assert (dtype, axes.value, address.value) == (9, 3, 4096)
+    assert [list(one)[:3] for one in (sizes, box, steps)] == [[64, 100, 3], [64, 8, 1], [1, 1, 1]]
+    assert list(strides)[:2] == [128, 12800]
+    assert options == [0, 3, 3, 0]
+    refuses = SimpleNamespace(cuTensorMapEncodeTiled=lambda *arguments: 1)
+    monkeypatch.setattr(driver_maps, "library", lambda: refuses)
+    with pytest.raises(ck.DeviceError, match="cuTensorMapEncodeTiled refuses .* CUDA error 1"):
+        driver_maps.tensor_map(tiles)
+    monkeypatch.setattr(driver_maps, "library", SimpleNamespace)
+    with pytest.raises(ck.DeviceError, match=r"no tensor maps, which came with CUDA 12\.0"):
+        driver_maps.tensor_map(tiles)
 
 
 def test_copies_are_the_map_itself() -> None:

@@ -1,4 +1,4 @@
-"""Measured times of products: whether one launch on tensor cores beats a product and elementwise kernels after it.
+"""Times of products: whether one launch on tensor cores beats the library's product and a kernel after it.
 
 Made of `benchmarks/results/product.md`; to take in other measurements, edit :data:`TIMES`.
 """
@@ -15,9 +15,9 @@ class Times(NamedTuple):
     Attributes:
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
-        own: of the kernel of :mod:`.tensor_cores`.
-        apart: of the device's library, and half of what PyTorch's two kernels after it take: one reads and writes as
-            much as either.
+        own: measured, of the kernel of :mod:`.tensor_cores`.
+        apart: estimated, of the device's library and one kernel after it: PyTorch's product, and half of what the two
+            kernels take that PyTorch runs after it.
     """
 
     batches: int

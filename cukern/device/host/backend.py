@@ -36,9 +36,8 @@ from .python import LARGEST_COPY, allocation, python_api, reraise
 from .translate import source
 
 _SHARED_BYTES = 232448
-_TENSOR_MAP = (
-    0x70616D726F736E65  # the first word of every tensor map, by which kernels tell it from anything else
-)
+#: The first word of every tensor map, by which kernels tell it from anything else.
+_TENSOR_MAP = 0x70616D726F736E65
 _STATIC_SHARED_BYTES = 49152  # ptxas refuses more
 
 

@@ -289,6 +289,16 @@ def test_refused(device: ck.Device) -> None:
             "starts: expected q of shape (heads, rows, features)",
         ),
     )
+    packed = q.reshape((-1, *q.shape[-2:]))
+    for wrong in ([0, 10**6], [2, 1], [-1, 1]):
+        places = ck.asarray(wrong)
+        call = lambda places=places: nn.attention(packed, packed, packed, starts=(places, places))  # noqa: E731
+        if packed.device.addressable:
+            cases += (
+                (call, ValueError, f"starts[0]: expected places in 0 to {packed.shape[1]} that do not fall"),
+            )
+        else:
+            assert call().shape == packed.shape
     for call, error, message in cases:
         with pytest.raises(error, match=re.escape(message)):
             call()

@@ -8,6 +8,8 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from ... import dtypes, random
 from ... import namespace as ops
 from ...array import Array
@@ -127,7 +129,13 @@ def _starts(
     first = _require_starts("starts[0]", starts[0], q, None)
     if first.size < 1:
         raise ValueError("attention: starts[0]: expected at least one number, got none")
-    return first, _require_starts("starts[1]", starts[1], q, first.size)
+    second = _require_starts("starts[1]", starts[1], q, first.size)
+    for which, places, rows in ((0, first, q.shape[1]), (1, second, k.shape[1])):
+        if q.device.addressable and (np.diff(places.numpy(), prepend=0, append=rows) < 0).any():
+            raise ValueError(
+                f"attention: starts[{which}]: expected places in 0 to {rows} that do not fall, got {places.tolist()}"
+            )
+    return first, second
 
 
 def _operands(
@@ -219,6 +227,7 @@ def attention(
         starts: for sequences of unequal lengths, packed behind one another in q of shape (heads, rows, E) and k of
             (heads of keys, rows of keys, E): where each begins in q and in k, and the last ends. ``batch`` is then the
             number of the sequence, i and j count from its start, and ``arrays`` broadcast to (sequences, heads, 1, 1).
+            Places out of range raise on the host and are clipped on GPUs.
         key_lengths: for each batch, how many of its keys there are.
 
     Returns:

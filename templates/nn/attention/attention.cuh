@@ -108,12 +108,16 @@ struct Place {
         if constexpr (packed) {
             const int size = of_keys ? tile_n : tile_m;
             rows = keys = 0;
+            // Places out of range are clipped, so that nothing beyond the arrays is touched.
+            const auto start = [&](const int* starts, int n, int end) { return minimum(maximum(starts[n], 0), end); };
             for (; batch < sizes.sequences; ++batch) {
-                const int q = starts_q[batch + 1] - starts_q[batch], k = starts_k[batch + 1] - starts_k[batch];
+                const int first_q = start(starts_q, batch, sizes.queries), first_k = start(starts_k, batch, sizes.keys);
+                const int q = start(starts_q, batch + 1, sizes.queries) - first_q;
+                const int k = start(starts_k, batch + 1, sizes.keys) - first_k;
                 const int tiles = divide_up(of_keys ? k : q * group, size);
                 if (tile < tiles) {
                     rows = q, keys = k;
-                    before_q = starts_q[batch], before_k = starts_k[batch];
+                    before_q = first_q, before_k = first_k;
                     break;
                 }
                 tile -= tiles;

@@ -11,7 +11,7 @@ FUNCTIONS: dict[str, Any] = {}
 #: Bound ``__call__`` methods of the rows that operators call most, which saves a lookup per call.
 CALLS: dict[str, Any] = {}
 #: Types of operands that need no conversion: arrays, symbols, Python numbers.
-_PLAIN: set[type] = {bool, int, float}
+_PLAIN: set[type] = {bool, int, float, complex}
 
 
 class Operators:
@@ -422,4 +422,4 @@ def is_foreign(value: object) -> bool:
 
 
 def _is_operand(value: object) -> bool:
-    return isinstance(value, (Operators, bool, int, float, list, tuple)) or is_foreign(value)
+    return isinstance(value, (Operators, bool, int, float, complex, list, tuple)) or is_foreign(value)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ArrayFunction: TypeAlias = "Callable[..., Array]"
 
 #: The dtypes of arrays that have gradients.
-FLOATING = frozenset(dtypes.FLOATS)
+FLOATING = frozenset(dtypes.INEXACT)
 
 
 class Algebra(NamedTuple):

@@ -11,7 +11,8 @@ from ..array import Array
 from ..array.creation import ones
 from ..autodiff import tape
 from ..elementwise.fuse import fuse
-from ..elementwise.table import divide, equal, logical_and, logical_or, where
+from ..elementwise.logic import logical_and, logical_or
+from ..elementwise.table import divide, equal, where
 from ..errors import GradientError
 from ..reduction.rows import all
 from ..shape.views import concat, expand_dims, tril

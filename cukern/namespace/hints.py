@@ -32,8 +32,6 @@ NAMESPACE: Mapping[str, str] = {
     "bmm": "write cukern.matmul, or x @ y",
     "cat": "write cukern.concat",
     "clamp": "write cukern.clip",
-    "complex64": "cukern has no complex dtype",
-    "complex128": "cukern has no complex dtype",
     "compile": "write @cukern.fuse, of one kernel, or @cukern.capture, of one CUDA graph",
     "cuda": "write with cukern.device('cuda:0'): ..., or x.to_device('cuda:0'); " + _STREAM,
     "custom_jvp": "write a subclass of cukern.Function",

@@ -87,8 +87,8 @@ class Info:
 
     @cached_property
     def bits(self) -> DType:
-        """The unsigned integer dtype of the same size."""
-        return np.dtype(f"u{self.itemsize}")
+        """The unsigned integer dtype of the same size; complex128 itself, than which no integer is as large."""
+        return self.dtype if self.itemsize > 8 else np.dtype(f"u{self.itemsize}")
 
     @cached_property
     def real(self) -> DType:

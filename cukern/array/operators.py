@@ -225,7 +225,23 @@ class Operators:
         """The view with the last two axes swapped."""
         return self._call("matrix_transpose")
 
+    @property
+    def real(self) -> Self:
+        """The real part, a view; a real array itself."""
+        return self._call("real")
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary part, a view; zeros of a real array."""
+        return self._call("imag")
+
     # ----- methods -----
+
+    def conj(self) -> Self:
+        """The complex conjugate."""
+        return self._call("conj")
+
+    conjugate = conj
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Self:
         """The elements as another dtype."""

@@ -126,6 +126,20 @@ def zeros_like(like: Likeness) -> Array:
     return registered().zeros(like.shape, like.dtype, like.device)
 
 
+def ones_for(target: Array) -> Array:
+    """The cotangent with which the gradient of ``target`` begins.
+
+    Raises:
+        TypeError: ``target`` is complex: what descends is a real number.
+    """
+    if target.dtype in dtypes.COMPLEX:
+        raise TypeError(
+            f"target: the gradient of {describe(target)} needs output_gradients: only a real number descends, such "
+            "as the real part or the absolute value"
+        )
+    return registered().ones(target.shape, target.dtype, target.device)
+
+
 def describe(array: Array) -> str:
     """``array`` in an error."""
     return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"

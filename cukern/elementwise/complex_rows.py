@@ -38,6 +38,16 @@ class Part(Unary):
         return astype(g, dtype) if self.name == "real" else _times_i(g)
 
 
+def as_cotangent(g: Array, dtype: dtypes.DType) -> Array:
+    """A cotangent as the dtype of its array; of a real array, the real part."""
+    return astype(real(g) if dtype not in dtypes.COMPLEX else g, dtype, copy=False)
+
+
+def from_parts(x: Array, y: Array) -> Array:
+    """The complex numbers of these real and imaginary parts."""
+    return astype(x, dtypes.complex_of(x.dtype)) + _times_i(y)
+
+
 conj: Unary = unary(
     "conj",
     "x",

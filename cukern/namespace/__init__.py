@@ -6,6 +6,7 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..elementwise import inplace as _inplace  # noqa: F401 - registers x += y
 from ..elementwise.complex_rows import *  # noqa: F403
+from ..elementwise.complex_rows import as_cotangent
 from ..elementwise.constants import constant, owned
 from ..elementwise.custom import elementwise as elementwise
 from ..elementwise.function import astype as astype
@@ -59,7 +60,7 @@ tape.register_algebra(
     sum_to_shape=sum_to_shape,
     zeros=constant(0.0),
     ones=constant(1.0),
-    cast=astype,
+    cast=as_cotangent,
     own=owned,
 )
 

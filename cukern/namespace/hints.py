@@ -14,7 +14,6 @@ from ..array.operators import FUNCTIONS
 from ..function import Context
 from . import INTERNAL
 
-_NO_COMPLEX = "a transform makes complex numbers, and cukern has no complex dtype: numpy.fft or cupy.fft have"
 _GENERATOR = "write rng = cukern.random.default_rng(seed), then rng"
 _TAPE = "write with cukern.Tape() as tape: ..., then tape.gradient(y, x), or cukern.grad(f)(x)"
 _STREAM = "launches are on CuPy's current stream: with cupy.cuda.Stream(): ..."
@@ -121,7 +120,6 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "assert_allclose": "write cukern.testing.assert_close(actual, expected)",
         "check_grads": "write cukern.testing.gradcheck(f, inputs)",
     },
-    "fft": dict.fromkeys(("fft2", "ifft2", "irfft2", "rfft2"), _NO_COMPLEX),
 }
 
 #: Of arrays.

@@ -288,7 +288,7 @@ def _sum_dtypes(dtype: DType) -> tuple[DType, DType]:
     if info.kind in "iu":
         unsigned = dtypes.uint64 if info.itemsize == 8 else dtypes.uint32
         return unsigned, unsigned
-    return info.acc, dtypes.complex128 if info.kind == "c" else dtypes.float64
+    return info.acc, dtypes.float64
 
 
 @cache
@@ -333,6 +333,8 @@ def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Arra
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{name}: mode: expected 'full', 'same' or 'valid', got {mode!r}")
     dtype = dtypes.result_type(a.dtype, v.dtype)
+    if dtype in dtypes.COMPLEX:
+        raise TypeError(f"{name}: expected real numbers, got {dtype}; products of cukern.fft.fft make it")
     if dtype == dtypes.bool_:
         made = _correlated(name, astype(a, dtypes.int32), astype(v, dtypes.int32), mode, reverse)
         return astype(made, dtypes.bool_)

@@ -2,7 +2,7 @@ template <typename T>
 struct complex;
 namespace complex_parts {
 template <typename T>
-__device__ complex<T> product(complex<T> a, complex<T> b);
+__device__ __noinline__ complex<T> product(complex<T> a, complex<T> b);
 __device__ complex<float> quotient(complex<float> a, complex<float> b);
 __device__ complex<double> quotient(complex<double> a, complex<double> b);
 }  // namespace complex_parts

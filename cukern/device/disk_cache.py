@@ -43,6 +43,11 @@ def _is_whole(path: Path) -> bool:
     return trailer == hashlib.sha256(payload).digest() + _MAGIC
 
 
+def payload(path: Path) -> bytes:
+    """The content of an entry, without its trailer."""
+    return path.read_bytes()[:-_TRAILER]
+
+
 class DiskCache:
     """A folder of entries, with a private folder of the process as a fallback if it cannot be written.
 

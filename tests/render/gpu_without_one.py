@@ -15,7 +15,7 @@ import pytest
 import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.cuda import driver
-from cukern.device.cuda.backend import is_for_90a
+from cukern.device.cuda.architectures import is_for_90a
 from cukern.device.interface import Properties
 from cukern.text.signature import Unit
 

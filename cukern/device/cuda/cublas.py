@@ -150,6 +150,8 @@ def prepare(
     Returns:
         A function of three addresses in the current device's memory; it runs on the current stream.
     """
+    if (own := getattr(cupy, "products", None)) is not None:  # of what stands in for CuPy
+        return own.prepare(a, b, out, batch, steps)  # type: ignore[no-any-return]
     small, head, of_right, of_left, zero, of_out, tail = _arguments(a, b, out, batch)
     long, pointer = ctypes.c_longlong, ctypes.c_void_p
     of_left, of_right = (*of_left, long(steps[0])), (*of_right, long(steps[1]))
@@ -173,6 +175,8 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
         A function of the address of a table in the device's memory: the addresses of all left matrices, then of
         the right ones, then of the results.
     """
+    if (own := getattr(cupy, "products", None)) is not None:
+        return own.prepare_pointers(a, b, out, batch)  # type: ignore[no-any-return]
     small, head, of_right, of_left, zero, of_out, tail = _arguments(a, b, out, batch)
     pointer, size = ctypes.c_void_p, 8 * batch
 

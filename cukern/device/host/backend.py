@@ -27,10 +27,12 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Param, Unit
+from .. import bundles
 from ..interface import Prepared, Properties, Style, Tiles
+from . import processors
 from .ahead import ahead
 from .asynchrony import started
-from .compiler import build_kernel, build_runtime, machine, precompile
+from .compiler import build_kernel, build_runtime, machine, precompile, runtime_text
 from .lines import lines_at
 from .python import LARGEST_COPY, allocation, python_api, reraise
 from .translate import source
@@ -90,13 +92,14 @@ def _limit_blas() -> None:
         threadpool_limits(_thread_count(), user_api="blas")
 
 
-def _load(path: Path) -> ctypes.CDLL:
+def _load(path: Path, bundled: bool) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
+        folder, variable = ("temporary", "TMPDIR") if bundled else ("cache's", "CUKERN_CACHE_DIR")
         raise DeviceError(
-            f"what was compiled for the host cannot be loaded: {error}; where the cache's folder forbids "
-            "programs (noexec), set CUKERN_CACHE_DIR to one that allows them"
+            f"what was compiled for the host cannot be loaded: {error}; where the {folder} folder forbids "
+            f"programs (noexec), set {variable} to one that allows them"
         ) from error
 
 
@@ -128,10 +131,13 @@ def _runtime_builder() -> threading.Thread:
 
 @cache
 def _runtime() -> ctypes.CDLL:
-    """The runtime, compiled on first use on this machine and started once per process."""
-    _runtime_builder().join()
-    path = build_runtime()
-    library = _load(path)
+    """The runtime, from a bundle or compiled on first use on this machine, and started once per process."""
+    if code := processors.bundled(runtime_text()):
+        with code.on_disk() as path:
+            library = _load(path, bundled=True)
+    else:
+        _runtime_builder().join()
+        library = _load(build_runtime(), bundled=False)
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
@@ -239,11 +245,18 @@ _GRID = "6IQ"
 
 
 class HostFunction:
-    """A compiled kernel of the host device."""
+    """A compiled kernel of the host device.
 
-    def __init__(self, unit: Unit, path: Path) -> None:
+    Args:
+        unit: the kernel's text.
+        path: the shared library.
+        bundled: whether the library is of a bundle, which another compiler may have made.
+    """
+
+    def __init__(self, unit: Unit, path: Path, bundled: bool = False) -> None:
         runtime = _runtime()
-        self._library = _load(path)
+        self._library = _load(path, bundled)
+        self._bundled = bundled
         kernel = _Kernel.in_dll(self._library, "cukern_kernel")
         name = unit.signature.name
         sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
@@ -316,7 +329,7 @@ class HostFunction:
     def _overtime(self, text: str) -> str:
         head, places = text.partition(": ")[::2]
         places = places.replace("\n", "\n  ")
-        lines = lines_at(self._unit, [int(pc, 16) for pc in _PC.findall(places)])
+        lines = {} if self._bundled else lines_at(self._unit, [int(pc, 16) for pc in _PC.findall(places)])
         places = _PC.sub(lambda found: lines.get(int(found[1], 16), ""), places)
         limit = _runtime().cukern_limit() / 1e9
         return (
@@ -407,14 +420,21 @@ class Host:
         )
 
     def compile(self, index: int, unit: Unit) -> HostFunction:
-        """Compile a unit, or load it from the cache.
+        """Compile a unit, or load it from a bundle or the cache.
 
         Raises:
             CompilerFailure: the compiler refuses the text.
-            DeviceError: there is no compiler.
+            DeviceError: there is no compiler, or a bundle cannot be used.
         """
-        _runtime_builder()
-        return HostFunction(unit, build_kernel(source(unit)))
+        text = source(unit)
+        if code := processors.bundled(text):
+            with code.on_disk() as path:
+                return HostFunction(unit, path, bundled=True)
+        with bundles.compiling("host", index, unit.signature.name):
+            if not processors.bundled(runtime_text()):
+                _runtime_builder()
+            path = build_kernel(text)
+        return HostFunction(unit, path)
 
     def ahead(self, job: Callable[[], object]) -> None:
         """See :class:`..interface.Backend`."""

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +29,7 @@ HEADER = "cukern_kernel.h"
 _FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
 # No fast-math: NaN and infinity behave as in NumPy. Pointers may be cast as freely as in CUDA.
 _KERNEL_FLAGS = [
-    *shlex.split("-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
+    *shlex.split("-O3 -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
     # By default compilers avoid 512-bit vectors, with which elementwise functions are faster.
     *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),
     "-fno-strict-aliasing",
@@ -52,10 +52,11 @@ _CLANG_RUNTIME = ["-nostdlib++"]
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: its command and its version text."""
+    """A C++ compiler: its command, its version text, and the processor for which it compiles kernels."""
 
     command: tuple[str, ...]
     version: str
+    march: str = "native"
 
     @property
     def is_gcc(self) -> bool:
@@ -70,12 +71,12 @@ class Compiler:
         """
         own = [*(_GCC_KERNEL if self.is_gcc else _CLANG_KERNEL), *(["-g1"] if lines else [])]
         include = [] if precompiled is None else [f"-I{precompiled}"]
-        command = [*self.command, *_FLAGS, *include, *_KERNEL_FLAGS]
+        command = [*self.command, *_FLAGS, *include, f"-march={self.march}", *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
 
     def header_command(self, output: Path) -> list[str]:
         """The command that precompiles :data:`HEADER` to ``output``; GCC only."""
-        command = [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-fwhole-program"]
+        command = [*self.command, *_FLAGS, f"-march={self.march}", *_KERNEL_FLAGS, "-fwhole-program"]
         return [*command, "-x", "c++-header", str(RUNTIME / HEADER), "-o", str(output)]
 
     def runtime_command(self, output: Path) -> list[str]:
@@ -172,6 +173,12 @@ def _headers_hash() -> str:
 
 
 @cache
+def runtime_text() -> str:
+    """What the runtime is compiled from, with a line of its headers' hash."""
+    return f"{(RUNTIME / 'runtime.cpp').read_text()}\n// {_headers_hash()}\n"
+
+
+@cache
 def _cache(folder: Path) -> DiskCache:
     return DiskCache(folder)
 
@@ -216,18 +223,19 @@ def precompile() -> None:
     _precompiled(compiler(), default_folder())
 
 
-def build_kernel(source: str, lines: bool = False) -> Path:
+def build_kernel(source: str, lines: bool = False, march: str = "native") -> Path:
     """The shared library of a kernel's C++, from the cache or compiled.
 
     Args:
         source: the C++.
         lines: whether to add a line table.
+        march: the processor for which to compile, in the compiler's words.
 
     Raises:
         CompilerFailure: the compiler refuses it.
         DeviceError: there is no compiler.
     """
-    found = compiler()
+    found = replace(compiler(), march=march)
 
     def make(path: Path) -> None:
         if not lines and (precompiled := _precompiled(found, default_folder())):
@@ -241,7 +249,7 @@ def build_kernel(source: str, lines: bool = False) -> Path:
 
 def build_runtime() -> Path:
     """The shared library of the runtime, from the cache or compiled; raises as :func:`build_kernel`."""
-    found, source = compiler(), (RUNTIME / "runtime.cpp").read_text()
+    found, source = compiler(), runtime_text()
 
     def make(path: Path) -> None:
         _run(found.runtime_command(path), source, path)

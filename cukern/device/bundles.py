@@ -1,0 +1,170 @@
+"""Bundles that this process has loaded, and the search for kernels in them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..errors import DeviceError
+from .bundle_file import BundleFile, Code, Target, hash_of
+
+
+def version() -> str:
+    """The version of cukern."""
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
+
+
+class Bundle:
+    """Kernels compiled ahead of time, in one file; :func:`load_bundle` returns it.
+
+    Attributes:
+        path: the file.
+        targets: the names of what its kernels are compiled for, as in ``--arch``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = BundleFile(path)
+        self.path = self._file.path
+        self.targets = tuple(target.name for target in self._file.targets)
+        if self._file.version != version():
+            raise DeviceError(
+                f"bundle {self.path} is of cukern {self._file.version}, and this is {version()}: build it again, "
+                "by python -m cukern build"
+            )
+        self._chosen: dict[tuple[str, int], int | None] = {}
+        self._missing: dict[str, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<bundle {str(self.path)!r}: {len(self)} kernels for {', '.join(self.targets) or 'nothing'}>"
+
+    def __len__(self) -> int:
+        return sum(len(self._file.kernels(number)) for number in range(len(self.targets)))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of kernels that were looked for, are not in the bundle, and were compiled."""
+        return tuple(self._missing)
+
+    def _choose(self, kind: str, index: int, why_not: Callable[[Target], str | None]) -> int | None:
+        """The target for a device; None if the bundle has none of this kind.
+
+        Raises:
+            DeviceError: it has some, and none of them can run on the device.
+        """
+        if (kind, index) not in self._chosen:
+            reasons = {}
+            for number, target in enumerate(self._file.targets):
+                if target.kind == kind:
+                    reason = why_not(target)
+                    if reason is None:
+                        self._chosen[kind, index] = number
+                        return number
+                    reasons[target.name] = reason
+            if reasons:
+                told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+                raise DeviceError(f"bundle {self.path} has no kernels that run here: {told}")
+            self._chosen[kind, index] = None
+        return self._chosen[kind, index]
+
+
+_loaded: list[Bundle] = []
+#: The value of ``CUKERN_BUNDLE`` whose bundles are loaded.
+_named = ""
+_loading = threading.Lock()
+
+
+def _forked() -> None:
+    global _loading
+    _loading = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def load_bundle(path: str | os.PathLike[str]) -> Bundle:
+    """Load a bundle, in which kernels are found from then on instead of being compiled.
+
+    ``python -m cukern build`` makes bundles. The environment variable ``CUKERN_BUNDLE`` names bundles that are loaded
+    before the first kernel. A kernel that is in no bundle is compiled, with a ``RuntimeWarning`` that names it. Kernels
+    that were compiled before the call stay as they are.
+
+    A bundle is machine code, which can do whatever the process can: load only what you or someone you trust has built.
+
+    Args:
+        path: the file.
+
+    Raises:
+        DeviceError: the file is damaged, another user may have written it, or it is of another version of cukern. If it
+            has kernels for other GPUs or processors only, the first kernel raises the error.
+        OSError: the file cannot be read.
+    """
+    bundle = Bundle(path)
+    with _loading:
+        _loaded.insert(0, bundle)
+    return bundle
+
+
+def loaded() -> list[Bundle]:
+    """The bundles in which kernels are looked for, the latest first; loads those of ``CUKERN_BUNDLE``.
+
+    Raises:
+        DeviceError: as :func:`load_bundle`.
+    """
+    global _named
+    chosen = os.environ.get("CUKERN_BUNDLE", "")
+    if chosen != _named:
+        with _loading:
+            if chosen != _named:
+                try:
+                    _loaded.extend([Bundle(path) for path in chosen.split(os.pathsep) if path])
+                except (DeviceError, OSError) as error:
+                    raise DeviceError(f"CUKERN_BUNDLE: {error}") from error
+                _named = chosen
+    return _loaded
+
+
+def find(kind: str, index: int, text: str, why_not: Callable[[Target], str | None]) -> Code | None:
+    """The kernel with this text for a device, from the first loaded bundle that has it.
+
+    Args:
+        kind: the kind of device.
+        index: its index.
+        text: what would be compiled.
+        why_not: why a target cannot run on the device; None if it can.
+
+    Raises:
+        DeviceError: a bundle is damaged, or has kernels of this kind, none of which run on the device.
+    """
+    key = ""
+    for bundle in loaded():
+        target = bundle._choose(kind, index, why_not)
+        if target is not None:
+            key = key or hash_of(text)
+            if code := bundle._file.find(target, key):
+                return code
+    return None
+
+
+@contextmanager
+def compiling(kind: str, index: int, name: str) -> Iterator[None]:
+    """A with-block that compiles a kernel that :func:`find` did not find; names it if a bundle should have had it.
+
+    Raises:
+        DeviceError: there is no compiler; the error names the kernel and the bundles.
+    """
+    without = [bundle for bundle in _loaded if bundle._chosen.get((kind, index)) is not None]
+    told = f"kernel {name} is not in the bundle {', '.join(str(bundle.path) for bundle in without)}"
+    try:
+        yield
+    except DeviceError as error:
+        if without:
+            raise DeviceError(f"{told}, and cannot be compiled: {error}") from error
+        raise
+    for bundle in without:
+        bundle._missing[name] = None
+    if without:
+        warnings.warn(f"{told}: it was compiled", RuntimeWarning, stacklevel=2)

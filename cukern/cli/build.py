@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import __version__
-from ..device.bundle_file import BundleFile, Code, Target, write
+from ..device.bundle_file import TEMPLATES, BundleFile, Code, Target, write
 from ..device.cuda import architectures
 from ..device.host import processors
 
-DESCRIPTION = """Run a program once for each architecture, and write every kernel that it launches to one file, compiled.
+DESCRIPTION = """Run a program once for each architecture, and write every kernel that it launches, compiled, to a file.
 
 No GPU is needed: for a GPU's architecture kernels are planned as on that GPU and run on the host, so that the program
 computes what it computes elsewhere. A kernel that this run does not launch is not in the file, such as one of another
@@ -65,17 +65,17 @@ def run(options: argparse.Namespace) -> int:
             )
             return 2
     parts: list[tuple[Target, Sequence[Code]]] = []
+    templates: dict[str, Code] = {}
     with tempfile.TemporaryDirectory(prefix="cukern-") as folder:
         for name in names:
             path = Path(folder) / "part"
             if status := _record(name, path, options):
                 return status
             part = BundleFile(path)
-            parts += [
-                (target, [code for key in part.kernels(i) if (code := part.find(i, key))])
-                for i, target in enumerate(part.targets)
-            ]
-    write(options.out, __version__, parts)
+            kernels, python = (part.codes(number) for number in range(2))
+            parts.append((part.targets[0], kernels))
+            templates |= {code.key: code for code in python}
+    write(options.out, __version__, [*parts, (Target(TEMPLATES, {}), list(templates.values()))])
     return 0
 
 

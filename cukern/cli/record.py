@@ -17,12 +17,13 @@ from pathlib import Path
 
 from .. import __version__
 from ..device import stand_in
-from ..device.bundle_file import Code, Target, hash_of, write
+from ..device.bundle_file import TEMPLATES, Code, Target, hash_of, write
 from ..device.interface import CompilerFailure
 from ..device.recording import Recording
 from ..errors import CukernError, TemplateError
 from ..text import render, signature
 from ..text.signature import Unit
+from ..text.stored import stored
 from . import variables
 
 #: Compiles a unit.
@@ -40,7 +41,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("arguments", nargs="*")
     options = parser.parse_args()
-    recording = Recording()
+    recording, render.bytecode.made = Recording(), {}
     try:
         target, compiled, first = (_host if options.target.startswith("host") else _gpu)(options, recording)
         for unit in _listed(options.list) if options.list else ():
@@ -53,7 +54,8 @@ def main() -> int:
         units = _settled(recording)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             codes = [*first(), *pool.map(compiled, units)]
-        write(options.out, __version__, [(target, codes)])
+        templates = [Code(name, key, code) for key, (name, code) in (render.bytecode.made or {}).items()]
+        write(options.out, __version__, [(target, codes), (Target(TEMPLATES, {}), templates)])
     except (CukernError, OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -81,7 +83,7 @@ def _gpu(
             payload = architectures.compiled(unit, target.name)
         except CompilerFailure as failure:
             raise _refused(unit, target, failure) from None
-        return Code(unit.signature.name, hash_of(unit.text), payload)
+        return Code(unit.signature.name, hash_of(unit.text, unit.trusted), payload, stored(unit))
 
     return target, code, lambda: iter(())
 
@@ -99,12 +101,11 @@ def _host(
     stand_in("host", RecordedHost(recording))
 
     def code(unit: Unit) -> Code:
-        text = source(unit)
         try:
-            payload = disk_cache.payload(compiler.build_kernel(text, march=march))
+            payload = disk_cache.payload(compiler.build_kernel(source(unit), march=march))
         except CompilerFailure as failure:
             raise _refused(unit, target, failure) from None
-        return Code(unit.signature.name, hash_of(text), payload)
+        return Code(unit.signature.name, hash_of(unit.text, unit.trusted), payload, stored(unit))
 
     def runtime() -> Iterator[Code]:
         yield Code("runtime", hash_of(compiler.runtime_text()), disk_cache.payload(compiler.build_runtime()))
@@ -121,7 +122,7 @@ def _settled(recording: Recording) -> list[Unit]:
     from ..device.host import ahead
 
     ahead.settle()
-    return list(recording.units.values())
+    return recording.units()
 
 
 def _listed(path: Path) -> Iterator[Unit]:

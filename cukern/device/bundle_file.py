@@ -8,8 +8,8 @@ The file is, in this order::
     index hash       32 bytes, SHA-256 of all before
     machine code     of the kernels, one after another, each with its SHA-256 in the index
 
-A bundle is code: what its author wrote runs in the process that loads it. Nothing here makes an untrusted file safe. What
-is checked is that the file is whole, and that nobody but this user and root can have written it.
+A bundle is code: what its author wrote runs in the process that loads it. Nothing here makes an untrusted file safe;
+what is checked is that the file is whole, and that nobody but this user and root can have written it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from . import trust
 
 #: Changes with the file's layout and with what the index means.
 FORMAT = 1
+#: The target of the templates' code.
+TEMPLATES = "templates"
 _MAGIC = b"ckbundle"
 _HEAD = struct.Struct("<8sQ")
 _HASH_BYTES = hashlib.sha256().digest_size
@@ -44,7 +47,7 @@ class Target:
     """What kernels are compiled for.
 
     Attributes:
-        name: as in ``--arch``: ``sm_90``, ``host``, ``host:x86-64-v3``.
+        name: as in ``--arch``: ``sm_90``, ``host``, ``host:x86-64-v3``; or :data:`TEMPLATES`.
         facts: what a device must fulfil to run the kernels, by names that its backend knows.
     """
 
@@ -53,8 +56,9 @@ class Target:
 
     @property
     def kind(self) -> str:
-        """The kind of device."""
-        return "host" if self.name.partition(":")[0] == "host" else "cuda"
+        """The kind of device; :data:`TEMPLATES` for Python's code of the kernels' templates, which no device runs."""
+        head = self.name.partition(":")[0]
+        return head if head in ("host", TEMPLATES) else "cuda"
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,13 @@ class Code:
         name: the kernel's name.
         key: the hash of the text from which it was compiled.
         payload: a cubin or a shared library.
+        parsed: what was found in the text, by :func:`.text.stored.stored`.
     """
 
     name: str
     key: str
     payload: bytes
+    parsed: dict[str, Any] = field(default_factory=dict)
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
@@ -94,9 +100,10 @@ class Code:
                 path.unlink()
 
 
-def hash_of(text: str) -> str:
-    """The key of a kernel with this text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+@lru_cache(maxsize=16)  # a text is looked for more than once
+def hash_of(text: str, trusted: bool = True) -> str:
+    """The key of a kernel with this text, which may be ``trusted``: see :class:`.text.signature.Unit`."""
+    return hashlib.sha256(("" if trusted else "checked\n").encode() + text.encode()).hexdigest()
 
 
 def write(path: Path, version: str, parts: Sequence[tuple[Target, Sequence[Code]]]) -> None:
@@ -114,8 +121,8 @@ def write(path: Path, version: str, parts: Sequence[tuple[Target, Sequence[Code]
     for number, (_, codes) in enumerate(parts):
         for code in sorted(codes, key=lambda code: (code.name, code.key)):
             digest = hashlib.sha256(code.payload).hexdigest()
-            row = {"target": number, "name": code.name, "key": code.key, "start": start}
-            kernels.append({**row, "size": len(code.payload), "sha256": digest})
+            row = {"target": number, "name": code.name, "key": code.key, "parsed": code.parsed}
+            kernels.append({**row, "start": start, "size": len(code.payload), "sha256": digest})
             blobs.append(code.payload)
             start += len(code.payload)
     targets = [{"name": target.name, "facts": dict(target.facts)} for target, _ in parts]
@@ -155,6 +162,8 @@ class BundleFile:
         rows = self._field(index, "targets", list)
         self.targets = [self._target(row, f"targets[{i}]") for i, row in enumerate(rows)]
         self._places: dict[tuple[int, str], tuple[str, int, int, str]] = {}
+        #: What was found in the texts, by their hash.
+        self.parsed: dict[str, dict[str, Any]] = {}
         rows = self._field(index, "kernels", list)
         end = max([self._kernel(row, f"kernels[{i}]") for i, row in enumerate(rows)], default=0)
         if len(self._content) - self._start != end:
@@ -232,9 +241,9 @@ class BundleFile:
         key, digest = (self._field(row, one, str, where) for one in ("key", "sha256"))
         if not 0 <= target < len(self.targets):
             raise self._broken(f"{where}.target", f"one of {len(self.targets)} targets", target)
-        for field, text in (("key", key), ("sha256", digest)):
+        for one, text in (("key", key), ("sha256", digest)):
             if not _HASH.fullmatch(text):
-                raise self._broken(f"{where}.{field}", "64 hexadecimal digits", f"{text!r:.60}")
+                raise self._broken(f"{where}.{one}", "64 hexadecimal digits", f"{text!r:.60}")
         room = len(self._content) - self._start
         if not 0 <= start <= room:
             raise self._broken(f"{where}.start", f"a place within {room} bytes of machine code", start)
@@ -243,11 +252,21 @@ class BundleFile:
                 f"{where}.size", f"at most the {room - start} bytes from start to the file's end", size
             )
         self._places[target, key] = name, start, size, digest
+        self.parsed[key] = self._field(row, "parsed", dict, where)
         return int(start + size)
 
-    def kernels(self, target: int) -> list[str]:
-        """The keys of a target's kernels."""
-        return [key for number, key in self._places if number == target]
+    def codes(self, target: int) -> list[Code]:
+        """All of a target's kernels.
+
+        Raises:
+            DeviceError: as :meth:`find`.
+        """
+        found = [self.find(number, key) for number, key in self._places if number == target]
+        return [code for code in found if code is not None]
+
+    def count(self, target: int) -> int:
+        """The number of a target's kernels."""
+        return sum(number == target for number, _ in self._places)
 
     def find(self, target: int, key: str) -> Code | None:
         """The kernel of a target whose text has this hash.
@@ -262,4 +281,4 @@ class BundleFile:
         payload = self._content[self._start + start : self._start + start + size]
         if hashlib.sha256(payload).hexdigest() != digest:
             raise self._broken(f"machine code of {name}", f"SHA-256 {digest}", "another: the file is damaged")
-        return Code(name, key, payload)
+        return Code(name, key, payload, self.parsed[key])

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..errors import DeviceError
-from .bundle_file import BundleFile, Code, Target, hash_of
+from ..text import render, signature
+from ..text.signature import Unit
+from ..text.stored import restored
+from .bundle_file import TEMPLATES, BundleFile, Code, Target, hash_of
 
 
 def version() -> str:
@@ -29,7 +32,14 @@ class Bundle:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = BundleFile(path)
         self.path = self._file.path
-        self.targets = tuple(target.name for target in self._file.targets)
+        self._templates: int | None = None
+        self._numbers: dict[int, str] = {}
+        for number, target in enumerate(self._file.targets):
+            if target.kind == TEMPLATES:
+                self._templates = number
+            else:
+                self._numbers[number] = target.name
+        self.targets = tuple(self._numbers.values())
         if self._file.version != version():
             raise DeviceError(
                 f"bundle {self.path} is of cukern {self._file.version}, and this is {version()}: build it again, "
@@ -42,7 +52,7 @@ class Bundle:
         return f"<bundle {str(self.path)!r}: {len(self)} kernels for {', '.join(self.targets) or 'nothing'}>"
 
     def __len__(self) -> int:
-        return sum(len(self._file.kernels(number)) for number in range(len(self.targets)))
+        return sum(self._file.count(number) for number in self._numbers)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -127,25 +137,52 @@ def loaded() -> list[Bundle]:
     return _loaded
 
 
-def find(kind: str, index: int, text: str, why_not: Callable[[Target], str | None]) -> Code | None:
-    """The kernel with this text for a device, from the first loaded bundle that has it.
+def _template(key: str) -> bytes | None:
+    """Python's code of a template, from a loaded bundle."""
+    for bundle in loaded():
+        if bundle._templates is not None and (code := bundle._file.find(bundle._templates, key)):
+            return code.payload
+    return None
+
+
+render.bytecode.find = _template
+
+
+def unit(text: str, trusted: bool) -> Unit:
+    """The unit of a text, parsed when a loaded bundle was built, else now.
+
+    Raises:
+        DeviceError: a bundle is damaged.
+        TemplateError: as :func:`.text.signature.parse`.
+    """
+    for bundle in loaded():
+        row = bundle._file.parsed.get(hash_of(text, trusted))
+        if row:
+            try:
+                return restored(row, text)
+            except (KeyError, TypeError, ValueError) as error:
+                raise DeviceError(
+                    f"bundle {bundle.path}: parsed: expected what was found in a text, got {error!r}"
+                ) from error
+    return signature.parse(text, trusted)
+
+
+def find(kind: str, index: int, key: str, why_not: Callable[[Target], str | None]) -> Code | None:
+    """The kernel with this key for a device, from the first loaded bundle that has it.
 
     Args:
         kind: the kind of device.
         index: its index.
-        text: what would be compiled.
+        key: the hash of its text.
         why_not: why a target cannot run on the device; None if it can.
 
     Raises:
         DeviceError: a bundle is damaged, or has kernels of this kind, none of which run on the device.
     """
-    key = ""
     for bundle in loaded():
         target = bundle._choose(kind, index, why_not)
-        if target is not None:
-            key = key or hash_of(text)
-            if code := bundle._file.find(target, key):
-                return code
+        if target is not None and (code := bundle._file.find(target, key)):
+            return code
     return None
 
 

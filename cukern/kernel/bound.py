@@ -10,7 +10,7 @@ import numpy as np
 
 from ..array import Array
 from ..autodiff import tape, writes
-from ..device import Device
+from ..device import Device, bundles
 from ..device.interface import CompiledFunction, CompilerFailure, Prepared
 from ..errors import CompileError, LaunchError
 from ..text import render, signature
@@ -51,7 +51,7 @@ class BoundKernel:
     """
 
     def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
-        unit = signature.parse(rendered.text, render.is_own(rendered.template))
+        unit = bundles.unit(rendered.text, render.is_own(rendered.template))
         self.device = device
         self.rendered = rendered
         self.signature = unit.signature

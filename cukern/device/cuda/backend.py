@@ -16,6 +16,7 @@ from ...dtypes import DType
 from ...errors import DeviceError
 from ...text.signature import Param, Unit
 from .. import bundles, disk_cache
+from ..bundle_file import hash_of
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
 from . import architectures, driver, tensor_map
 from .libraries import needed
@@ -192,7 +193,7 @@ class CudaBackend:
         with self.xp.cuda.Device(index):
             overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
             why_not = partial(architectures.why_not, self.properties(index), self.xp.cuda.runtime)
-            if code := bundles.find("cuda", index, unit.text, why_not):
+            if code := bundles.find("cuda", index, hash_of(unit.text, unit.trusted), why_not):
                 with code.on_disk() as path:
                     function = self.xp.RawModule(path=str(path)).get_function(name)
                     attributes = dict(function.attributes)

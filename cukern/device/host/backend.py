@@ -426,14 +426,13 @@ class Host:
             CompilerFailure: the compiler refuses the text.
             DeviceError: there is no compiler, or a bundle cannot be used.
         """
-        text = source(unit)
-        if code := processors.bundled(text):
+        if code := processors.bundled(unit.text, unit.trusted):
             with code.on_disk() as path:
                 return HostFunction(unit, path, bundled=True)
         with bundles.compiling("host", index, unit.signature.name):
             if not processors.bundled(runtime_text()):
                 _runtime_builder()
-            path = build_kernel(text)
+            path = build_kernel(source(unit))
         return HostFunction(unit, path)
 
     def ahead(self, job: Callable[[], object]) -> None:

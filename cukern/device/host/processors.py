@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import platform
 from collections.abc import Mapping
+from functools import cache
 
 from ...errors import DeviceError
 from .. import bundles
 from ..bundle_file import Code, Target, hash_of
+from . import translate
 from .compiler import machine, runtime_text
 
 #: The levels of x86-64 by the System V ABI, which compilers take for ``-march``: what each adds to the one before, in
@@ -34,33 +37,44 @@ def march(name: str) -> str:
 
 def target(name: str) -> Target:
     """The target ``host``, for processors like this one, or ``host:LEVEL``, for all of a level."""
-    facts = {"runtime": hash_of(runtime_text()), "c library": " ".join(platform.libc_ver())}
+    facts = {"runtime": _interface(), "c library": " ".join(platform.libc_ver())}
     facts["processor" if march(name) == "native" else "level"] = machine() if name == "host" else march(name)
     return Target(name, facts)
 
 
-def bundled(text: str) -> Code | None:
+def bundled(text: str, trusted: bool = True) -> Code | None:
     """The kernel, or the runtime, that was compiled from a text for a bundle.
+
+    Args:
+        text: a unit's, or the runtime's.
+        trusted: the unit's.
 
     Raises:
         DeviceError: a bundle is damaged, or is for other processors.
     """
-    return bundles.find("host", 0, text, why_not)
+    return bundles.find("host", 0, hash_of(text, trusted), why_not)
+
+
+@cache
+def _interface() -> str:
+    """The hash of what a kernel's library depends on besides its text: the runtime, its headers and the translation."""
+    return hash_of(runtime_text() + inspect.getsource(translate))
 
 
 def why_not(target: Target) -> str | None:
     """Why what was compiled for a target cannot run here; None if it can."""
     facts = target.facts
-    if facts.get("runtime") != hash_of(runtime_text()):
+    if facts.get("runtime") != _interface():
         return "it is for another runtime of the host, of another version of cukern"
     if reason := _why_not_library(facts):
         return reason
     if "processor" in facts:
         # What the compiler found out about the processor is not recorded, so another model may lack a part of it.
+        same = facts["processor"] == machine()
         return (
             None
-            if facts["processor"] == machine()
-            else "it was built for another processor: build it for host:LEVEL"
+            if same
+            else "it was built for another processor: build it for a level, such as host:x86-64-v3"
         )
     return _why_not_level(facts.get("level", ""))
 

@@ -39,6 +39,8 @@ _SHARED_ALIGNED = re.compile(
     rb"""(\b(?:(?:static|const|volatile)\s+)*__shared__\s[^;{}()=/"']*?"""
     rb"""((?:\balignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)+))"""
 )
+#: Without a match there is none, also in a comment; this search takes a fraction of the time.
+_ALIGNED = re.compile(rb"\b__shared__\s[^;]*?\balignas\b")
 
 #: Replace the bytes from the first offset up to the second by the text.
 Edit = tuple[int, int, str]
@@ -97,7 +99,7 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
 
 def _alignment_edits(text: bytes) -> Iterator[Edit]:
     """Move ``alignas`` before ``__shared__``: C++ requires it first, CUDA's guide writes it second."""
-    for found in _SHARED_ALIGNED.finditer(text):
+    for found in _SHARED_ALIGNED.finditer(text) if _ALIGNED.search(text) else ():
         if found[1] is not None:
             yield found.start(2), found.end(2), ""
             yield found.start(1), found.start(1), found[2].decode() + " "

@@ -1,4 +1,4 @@
-"""Devices that note what a program compiles: a GPU that is not here, whose kernels the host runs, and the host itself."""
+"""Devices that note what a program compiles: a GPU that is not here, whose kernels run on the host, and the host."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ class Recording:
     """The units that a device has compiled, each text once, in order."""
 
     def __init__(self) -> None:
-        self.units: dict[str, Unit] = {}
+        self._units: dict[tuple[str, bool], Unit] = {}
 
     def note(self, unit: Unit) -> None:
         """Add a unit."""
-        self.units.setdefault(unit.text, unit)
+        self._units.setdefault((unit.text, unit.trusted), unit)
+
+    def units(self) -> list[Unit]:
+        """What was noted."""
+        return list(self._units.values())

@@ -9,6 +9,7 @@ import ctypes
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ class _Function:
             self.attributes = self._run.attributes
         except CompilerFailure:
             warnings.warn(
-                f"kernel {unit.signature.name} does not compile for the host, so it does not run in this recording: what "
-                "it should write is not written",
+                f"kernel {unit.signature.name} does not compile for the host, so it does not run in this recording: "
+                "what it should write is not written",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -69,15 +70,19 @@ class _Function:
                 _at(value) if pointer else value for value, pointer in zip(values, pointers, strict=True)
             ]
             operands = [id(one) if pointer else one for one, pointer in zip(given, pointers, strict=True)]
-            # The operands are addresses of the objects in `given`, which the call keeps alive.
-            do(lambda given=given: run(*operands))
+            do(partial(_run, run, operands, given))
 
         return launch
 
 
+def _run(run: Prepared, operands: Sequence[Any], given: Sequence[Any]) -> None:
+    """Run with operands that are addresses of objects in ``given``, which must be alive meanwhile."""
+    run(*operands)
+
+
 def _at(place: int) -> Any:
     """An ndarray that begins at an address; None for a null pointer."""
-    return np.frombuffer((ctypes.c_uint8 * 1).from_address(place), np.uint8) if place else None
+    return np.ndarray((1,), np.uint8, memoryview((ctypes.c_uint8 * 1).from_address(place))) if place else None
 
 
 class RecordedGpu:

@@ -9,6 +9,7 @@ import ctypes
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def address(data: Any) -> int:
     return int(data.__array_interface__["data"][0])
 
 
-class Data(np.ndarray):  # type: ignore[type-arg]
+class Data(np.ndarray):
     """An ndarray with what CuPy's has beyond NumPy's."""
 
     @property
@@ -62,7 +63,7 @@ class Data(np.ndarray):  # type: ignore[type-arg]
         do(lambda: super(Data, self).__setitem__(key, value))
 
 
-class Memory(np.ndarray):  # type: ignore[type-arg]
+class Memory(np.ndarray):
     """Bytes, and their address, as CuPy's allocator gives them."""
 
     @property
@@ -211,13 +212,17 @@ def _passing(found: Any) -> Any:
 
 def _passed(made: Any, again: Callable[[], Any]) -> Any:
     if isinstance(made, tuple):
-        parts = [_passed(one, lambda i=i: again()[i]) for i, one in enumerate(made)]
+        parts = [_passed(one, partial(_part, again, i)) for i, one in enumerate(made)]
         return type(made)(*parts) if hasattr(made, "_fields") else tuple(parts)
     if not isinstance(made, np.ndarray):
         return made
     if _captured is not None and made.flags.owndata:
         _captured.append(lambda: np.copyto(made, again()))
     return keep(made.view(Data))
+
+
+def _part(make: Callable[[], Any], index: int) -> Any:
+    return make()[index]
 
 
 def _matrices(one: Any, at: int, batch: int, step: int) -> Any:

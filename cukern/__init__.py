@@ -23,6 +23,7 @@ from .array.scalar_types import ScalarType as _ScalarType
 from .autodiff.tape import Tape, stop_recording
 from .capture import capture
 from .device import Device, device, devices
+from .device.bundles import load_bundle
 from .dtypes import default_dtype, get_default_dtype, result_type, set_default_dtype
 from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
@@ -81,6 +82,7 @@ __all__ = [
     "int32",
     "int64",
     "linalg",
+    "load_bundle",
     "nn",
     "optim",
     "random",

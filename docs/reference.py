@@ -25,7 +25,7 @@ _OWN = {
     "Tape and Function": "Tape stop_recording stop_gradient checkpoint Function once_differentiable",
     "Derivatives": "grad value_and_grad elementwise_grad vjp jvp hvp hessian_vector_product jacobian hessian",
     "Capture": "capture",
-    "Devices": "device devices Device check_indices",
+    "Devices": "device devices Device check_indices load_bundle",
     "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
     "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault GradientError CaptureError",
 }

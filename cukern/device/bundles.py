@@ -59,6 +59,12 @@ class Bundle:
         """The names of kernels that were looked for, are not in the bundle, and were compiled."""
         return tuple(self._missing)
 
+    def close(self) -> None:
+        """Look for no more kernels in the bundle; those that run stay as they are."""
+        global _loaded
+        with _loading:
+            _loaded = tuple(bundle for bundle in _loaded if bundle is not self)
+
     def _choose(self, kind: str, index: int, why_not: Callable[[Target], str | None]) -> int | None:
         """The target for a device; None if the bundle has none of this kind.
 
@@ -81,7 +87,7 @@ class Bundle:
         return self._chosen[kind, index]
 
 
-_loaded: list[Bundle] = []
+_loaded: tuple[Bundle, ...] = ()
 #: The value of ``CUKERN_BUNDLE`` whose bundles are loaded.
 _named = ""
 _loading = threading.Lock()
@@ -107,30 +113,42 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     Args:
         path: the file.
 
+    Returns:
+        The bundle, with its ``path``, its ``targets``, and the names of ``missing`` kernels, which had to be compiled;
+        ``close()`` lets kernels be compiled again.
+
     Raises:
         DeviceError: the file is damaged, another user may have written it, or it is of another version of cukern. If it
             has kernels for other GPUs or processors only, the first kernel raises the error.
         OSError: the file cannot be read.
+
+    >>> import cukern as ck, tempfile
+    >>> with tempfile.NamedTemporaryFile() as empty:
+    ...     ck.load_bundle(empty.name)
+    Traceback (most recent call last):
+        ...
+    cukern.errors.DeviceError: bundle ...: magic: expected b'ckbundle', got b''
     """
+    global _loaded
     bundle = Bundle(path)
     with _loading:
-        _loaded.insert(0, bundle)
+        _loaded = (bundle, *_loaded)
     return bundle
 
 
-def loaded() -> list[Bundle]:
+def loaded() -> tuple[Bundle, ...]:
     """The bundles in which kernels are looked for, the latest first; loads those of ``CUKERN_BUNDLE``.
 
     Raises:
         DeviceError: as :func:`load_bundle`.
     """
-    global _named
+    global _loaded, _named
     chosen = os.environ.get("CUKERN_BUNDLE", "")
     if chosen != _named:
         with _loading:
             if chosen != _named:
                 try:
-                    _loaded.extend([Bundle(path) for path in chosen.split(os.pathsep) if path])
+                    _loaded += tuple([Bundle(path) for path in chosen.split(os.pathsep) if path])
                 except (DeviceError, OSError) as error:
                     raise DeviceError(f"CUKERN_BUNDLE: {error}") from error
                 _named = chosen
@@ -139,7 +157,11 @@ def loaded() -> list[Bundle]:
 
 def _template(key: str) -> bytes | None:
     """Python's code of a template, from a loaded bundle."""
-    for bundle in loaded():
+    try:
+        searched = loaded()
+    except DeviceError:  # `unit` raises it again, where it is not taken for an error of the template
+        return None
+    for bundle in searched:
         if bundle._templates is not None and (code := bundle._file.find(bundle._templates, key)):
             return code.payload
     return None

@@ -56,7 +56,7 @@ class Bundle:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of kernels that were looked for, are not in the bundle, and were compiled."""
+        """The names of kernels that were looked for in the bundle, and were compiled or taken from the cache."""
         return tuple(self._missing)
 
     def close(self) -> None:
@@ -226,4 +226,4 @@ def compiling(kind: str, index: int, name: str) -> Iterator[None]:
     for bundle in without:
         bundle._missing[name] = None
     if without:
-        warnings.warn(f"{told}: it was compiled", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{told}: it is compiled, or taken from the cache", RuntimeWarning, stacklevel=2)

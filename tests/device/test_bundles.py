@@ -127,7 +127,7 @@ with warnings.catch_warnings(record=True) as caught:
 print([str(one.message) for one in caught], bundle.missing)
 """
     done = run(program, compiler=True, code=code, CUKERN_CACHE_DIR=str(tmp_path))
-    said = [f"{told}: it was compiled"], ("multiply_float32_1",)
+    said = [f"{told}: it is compiled, or taken from the cache"], ("multiply_float32_1",)
     assert done.stdout == f"[6.0, 8.0, 6.0]\n{PRINTED}{said[0]} {said[1]}\n", done.stderr
 
 

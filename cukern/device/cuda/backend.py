@@ -16,7 +16,7 @@ from ...dtypes import DType
 from ...errors import DeviceError
 from ...text.signature import Param, Unit
 from .. import bundles, disk_cache
-from ..bundle_file import hash_of
+from ..bundle_file import Target, hash_of
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
 from . import architectures, driver, tensor_map
 from .libraries import needed
@@ -192,8 +192,9 @@ class CudaBackend:
         compile_error = self.xp.cuda.compiler.CompileException
         with self.xp.cuda.Device(index):
             overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
-            why_not = partial(architectures.why_not, self.properties(index), self.xp.cuda.runtime)
-            if code := bundles.find("cuda", index, hash_of(unit.text, unit.trusted), why_not):
+            if code := bundles.find(
+                "cuda", index, hash_of(unit.text, unit.trusted), partial(self._why_not, index)
+            ):
                 with code.on_disk() as path:
                     function = self.xp.RawModule(path=str(path)).get_function(name)
                     attributes = dict(function.attributes)
@@ -211,6 +212,10 @@ class CudaBackend:
                 function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
             # RawKernel's underlying function on the active device, which saves a query per call.
             return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
+
+    def _why_not(self, index: int, target: Target) -> str | None:
+        """Why a device cannot run what was compiled for a target; None if it can."""
+        return architectures.why_not(self.properties(index), self.xp.cuda.runtime, target)
 
     def ahead(self, job: Callable[[], object]) -> None:
         """Never runs ``job``: see :class:`..interface.Backend`."""

@@ -27,10 +27,10 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Param, Unit
-from ..interface import Prepared, Properties, Style, Tiles
+from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
 from .ahead import ahead
 from .asynchrony import started
-from .compiler import build_kernel, build_runtime, machine, precompile
+from .compiler import build_kernel, build_quickly, build_runtime, find_kernel, machine, precompile
 from .lines import lines_at
 from .python import LARGEST_COPY, allocation, python_api, reraise
 from .translate import source
@@ -112,6 +112,14 @@ def _time_limit() -> int:
     return int(seconds * 1e9)
 
 
+def _builds_quickly() -> bool:
+    """Whether the library's own kernels are built quickly at first."""
+    chosen = os.environ.get("CUKERN_QUICK_BUILDS", "1")
+    if chosen not in ("0", "1"):
+        raise DeviceError(f"CUKERN_QUICK_BUILDS: expected 0 or 1, got {chosen!r}")
+    return chosen == "1"
+
+
 @cache
 def _runtime_builder() -> threading.Thread:
     """Start the thread that compiles the runtime, in parallel with the shared header and the first kernel."""
@@ -122,13 +130,14 @@ def _runtime_builder() -> threading.Thread:
 
     thread = threading.Thread(target=build, name="cukern compiler")
     thread.start()
-    ahead(precompile)
     return thread
 
 
 @cache
 def _runtime() -> ctypes.CDLL:
     """The runtime, compiled on first use on this machine and started once per process."""
+    if not _runtime_builder.cache_info().currsize:  # an array comes before the first kernel
+        ahead(precompile)
     _runtime_builder().join()
     path = build_runtime()
     library = _load(path)
@@ -136,9 +145,10 @@ def _runtime() -> ctypes.CDLL:
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
         *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int),
-        *(ctypes.c_void_p, ctypes.c_uint),
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int),
     )
     library.cukern_register.restype = ctypes.c_void_p
+    library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p)
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_limit.restype = ctypes.c_ulonglong
@@ -232,6 +242,8 @@ def _infinite_beyond(param: Param, value: Any) -> Any:
 
 #: The status of a launch that a signal ended, and of one that ran too long.
 _INTERRUPTED, _TOO_LONG = 2, 3
+#: That of one that has not run: the kernel is worth an optimised build, soon or before the launch.
+_HAS_RUN_LONG, _WILL_RUN_LONG = 4, 5
 #: A program counter in the runtime's messages.
 _PC = re.compile(r" \[pc ([0-9a-f]+)\]")
 #: The first arguments of every launch: grid, block and bytes of shared memory.
@@ -239,12 +251,14 @@ _GRID = "6IQ"
 
 
 class HostFunction:
-    """A compiled kernel of the host device."""
+    """A compiled kernel of the host device.
 
-    def __init__(self, unit: Unit, path: Path) -> None:
+    The library's own kernels are built quickly at first, and optimised once they have run for as long as that takes.
+    """
+
+    def __init__(self, unit: Unit, path: Path, quick: bool) -> None:
         runtime = _runtime()
-        self._library = _load(path)
-        kernel = _Kernel.in_dll(self._library, "cukern_kernel")
+        kernel = _Kernel.in_dll(_load(path), "cukern_kernel")
         name = unit.signature.name
         sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
         offset, table = 0, (_Param * max(1, len(sizes)))()
@@ -286,6 +300,7 @@ class HostFunction:
             prints,
             None if unit.trusted else poisoned,
             len(variables),
+            quick,
         )
         self._unit = unit
         self.attributes: Mapping[str, int] = {
@@ -304,7 +319,25 @@ class HostFunction:
             items = [_infinite_beyond(param, item) for param, item in zip(self._params, items, strict=True)]
             packed = self._pack(*grid, *block, shared, *items)
         if status := self._launch(self._handle, packed):
+            self._end(status, packed)
+
+    def _end(self, status: int, packed: bytes) -> None:
+        """Do what the ``status`` of a launch that is not zero asks for."""
+        if status in (_HAS_RUN_LONG, _WILL_RUN_LONG):
+            if status == _WILL_RUN_LONG or not ahead(self._optimise):
+                self._optimise()
+            status = self._launch(self._handle, packed)
+        if status:
             raise self._fault(status)
+
+    def _optimise(self) -> None:
+        """Replace a quick build."""
+        kernel = None
+        with suppress(CompilerFailure, DeviceError):  # it may take more memory, time or disk than there is
+            kernel = ctypes.addressof(
+                _Kernel.in_dll(_load(build_kernel(source(self._unit))), "cukern_kernel")
+            )
+        _runtime().cukern_replace(self._handle, kernel)
 
     def _fault(self, status: int) -> KernelFault:
         """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""
@@ -349,21 +382,21 @@ class HostFunction:
         if leading == 2:
 
             def launch_two(x: Any, y: Any) -> None:
-                if status := start(handle, pack(head, x, y, fixed)):
-                    raise self._fault(status)
+                if status := start(handle, packed := pack(head, x, y, fixed)):
+                    self._end(status, packed)
 
             return launch_two
         if leading == 3:
 
             def launch_three(x: Any, y: Any, z: Any) -> None:
-                if status := start(handle, pack(head, x, y, z, fixed)):
-                    raise self._fault(status)
+                if status := start(handle, packed := pack(head, x, y, z, fixed)):
+                    self._end(status, packed)
 
             return launch_three
 
         def launch(*values: Any) -> None:
-            if status := start(handle, pack(head, *values, fixed)):
-                raise self._fault(status)
+            if status := start(handle, packed := pack(head, *values, fixed)):
+                self._end(status, packed)
 
         return launch
 
@@ -414,7 +447,12 @@ class Host:
             DeviceError: there is no compiler.
         """
         _runtime_builder()
-        return HostFunction(unit, build_kernel(source(unit)))
+        text = source(unit)
+        if not unit.trusted or not _builds_quickly():
+            return HostFunction(unit, build_kernel(text), quick=False)
+        if path := find_kernel(text):
+            return HostFunction(unit, path, quick=False)
+        return HostFunction(unit, build_quickly(text), quick=True)
 
     def ahead(self, job: Callable[[], object]) -> None:
         """See :class:`..interface.Backend`."""

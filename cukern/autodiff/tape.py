@@ -62,10 +62,16 @@ Tracking: TypeAlias = "tuple[tuple[bool, ...], Keys, Sequence[Tape]]"
 
 
 class _State(threading.local):
-    """The tapes that record now in a thread, outermost first."""
+    """What goes on in a thread.
+
+    Attributes:
+        active: the tapes that record, outermost first.
+        fusing: the name of the fused function that is being traced, if any.
+    """
 
     def __init__(self) -> None:
         self.active: tuple[Tape, ...] = ()
+        self.fusing: str | None = None
 
 
 state = _State()
@@ -254,6 +260,11 @@ class _Pause:
         self._tape = tape
 
     def __enter__(self) -> None:
+        if state.fusing is not None:
+            raise TypeError(
+                f"{state.fusing}: expected no stop_recording in a fused function, which is differentiated as a "
+                "whole: cukern.stop_gradient(x) makes a part of it constant"
+            )
         self._before = state.active
         tape = self._tape
         state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
@@ -263,7 +274,11 @@ class _Pause:
 
 
 def stop_recording() -> _Pause:
-    """A with-block in which no tape of this thread records; a tape opened inside it does."""
+    """A with-block in which no tape of this thread records; a tape opened inside it does.
+
+    Raises:
+        TypeError: it is entered in a fused function.
+    """
     return _Pause()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,6 +97,7 @@ def _bench(options: argparse.Namespace) -> int:
             print(f"--families: expected some of {', '.join(known)}, got {family}", file=sys.stderr)
             return 2
     where = current() if options.device is None else Device(options.device)
+    os.environ["CUKERN_QUICK_BUILDS"] = "0"
     with device(where):
         return measured(where, options.families, options.out)
 

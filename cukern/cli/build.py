@@ -96,4 +96,6 @@ def _record(name: str, path: Path, options: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "cukern.cli.record", f"--target={name}", f"--out={path}"]
     command += [f"{option}={value}" for option, value in given.items() if value is not None]
     environment = {**os.environ, "CUKERN_DEVICE": "host" if on_host else "cuda:0", "CUKERN_BUNDLE": ""}
+    if name == "host":  # what the program runs is what the bundle takes
+        environment["CUKERN_QUICK_BUILDS"] = "0"
     return subprocess.run([*command, "--", *options.arguments], env=environment).returncode

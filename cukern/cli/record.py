@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from .. import __version__
@@ -76,11 +77,12 @@ def _gpu(
 
     target = architectures.target(options.target)
     limits = architectures.properties(target.name, options.multiprocessors, options.shared_memory)
-    stand_in("cuda", RecordedGpu(limits, recording))
+    compiled = partial(architectures.compiled, name=target.name)
+    stand_in("cuda", RecordedGpu(limits, recording, compiled))
 
     def code(unit: Unit) -> Code:
         try:
-            payload = architectures.compiled(unit, target.name)
+            payload = compiled(unit)
         except CompilerFailure as failure:
             raise _refused(unit, target, failure) from None
         return Code(unit.signature.name, hash_of(unit.text, unit.trusted), payload, stored(unit))

@@ -18,6 +18,7 @@ from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray, device_of
 from ..array.operators import FUNCTIONS
+from ..autodiff.tape import state
 from ..kernel.plan import remember
 from .function import evaluate
 from .graph import (
@@ -334,11 +335,16 @@ class Fused(Generic[P, R]):
                 symbols.append(leaf)
         tree = pytree.replace(call.tree, symbols)
         if self._signature is None:
-            outputs: Any = self._function(*tree[0], **tree[1])
+            args, kwargs = tree
         else:
             bound = self._signature.bind_partial()
             bound.arguments.update({**tree, **call.static})
-            outputs = self._function(*bound.args, **bound.kwargs)
+            args, kwargs = bound.args, bound.kwargs
+        outer, state.fusing = state.fusing, self._name
+        try:
+            outputs = self._function(*args, **kwargs)
+        finally:
+            state.fusing = outer
         return self._kernels(outputs, arrays)
 
     def _kernels(self, outputs: Any, arrays: int) -> _Traced:

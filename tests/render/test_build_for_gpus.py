@@ -48,6 +48,12 @@ if a.device.properties.compute_capability == (8, 0):
     raise SystemExit  # what follows takes long, and has been compiled for another GPU
 agree(ck.cumulative_sum(a, axis=3), np.cumsum(x, axis=3))
 agree(ck.sort(a.reshape(-1)), np.sort(x, axis=None))
+agree(ck.linalg.diagonal(a, offset=1), np.diagonal(x, 1, 2, 3))
+try:
+    ck.Kernel("extern \\"C\\" __global__ void << name >>(float* y) { y[0] = nothing; }")(a)
+    raise AssertionError("a kernel of neither compiler was launched")
+except ck.CompileError:
+    pass
 agree(ck.linalg.inv(a[0, 0]), np.linalg.inv(x[0, 0]), 1e-3)
 agree(a[a > 0], x[x > 0])
 agree(ck.zeros(3).at[ck.asarray([0, 2, 2])].add(1.0), [1, 0, 2])

@@ -28,18 +28,26 @@ from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Param, Unit
 from .. import bundles
-from ..interface import Prepared, Properties, Style, Tiles
+from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
 from . import processors
 from .ahead import ahead
 from .asynchrony import started
-from .compiler import build_kernel, build_runtime, machine, precompile, runtime_text
+from .compiler import (
+    build_kernel,
+    build_quickly,
+    build_runtime,
+    find_kernel,
+    machine,
+    precompile,
+    runtime_text,
+)
+from .elf import static_shared
 from .lines import lines_at
 from .python import LARGEST_COPY, allocation, python_api, reraise
+from .tensor_map import tensor_map
 from .translate import source
 
 _SHARED_BYTES = 232448
-#: The first word of every tensor map, by which kernels tell it from anything else.
-_TENSOR_MAP = 0x70616D726F736E65
 _STATIC_SHARED_BYTES = 49152  # ptxas refuses more
 
 
@@ -92,7 +100,7 @@ def _limit_blas() -> None:
         threadpool_limits(_thread_count(), user_api="blas")
 
 
-def _load(path: Path, bundled: bool) -> ctypes.CDLL:
+def _load(path: Path, bundled: bool = False) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
@@ -115,6 +123,14 @@ def _time_limit() -> int:
     return int(seconds * 1e9)
 
 
+def _builds_quickly() -> bool:
+    """Whether the library's own kernels are built quickly at first."""
+    chosen = os.environ.get("CUKERN_QUICK_BUILDS", "1")
+    if chosen not in ("0", "1"):
+        raise DeviceError(f"CUKERN_QUICK_BUILDS: expected 0 or 1, got {chosen!r}")
+    return chosen == "1"
+
+
 @cache
 def _runtime_builder() -> threading.Thread:
     """Start the thread that compiles the runtime, in parallel with the shared header and the first kernel."""
@@ -125,7 +141,6 @@ def _runtime_builder() -> threading.Thread:
 
     thread = threading.Thread(target=build, name="cukern compiler")
     thread.start()
-    ahead(precompile)
     return thread
 
 
@@ -136,15 +151,18 @@ def _runtime() -> ctypes.CDLL:
         with code.on_disk() as path:
             library = _load(path, bundled=True)
     else:
+        if not _runtime_builder.cache_info().currsize:  # an array comes before the first kernel
+            ahead(precompile)
         _runtime_builder().join()
-        library = _load(build_runtime(), bundled=False)
+        library = _load(build_runtime())
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
         *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int),
-        *(ctypes.c_void_p, ctypes.c_uint),
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int),
     )
     library.cukern_register.restype = ctypes.c_void_p
+    library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p)
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_limit.restype = ctypes.c_ulonglong
@@ -195,39 +213,6 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
     return f"{row.format}{padding}x", convert, row.itemsize
 
 
-#: The symbol of the headers' own thread-local variable.
-_THREAD_INDEX = b"_ZL9threadIdx"
-_PLACE = b"_ZN6cukernL5placeE"
-_OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
-_OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
-
-
-def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
-    """The variables in static shared memory: offsets from the result of ``begin_block``, and sizes in bytes.
-
-    They are the thread-local symbols of a 64-bit ELF library.
-    """
-    own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
-    table, count = struct.unpack_from("<Q", library, 40)[0], struct.unpack_from("<H", library, 60)[0]
-    sections = [struct.unpack_from("<IIQQQQIIQQ", library, table + 64 * i) for i in range(count)]
-    found: list[tuple[int, int]] = []
-    anchors: dict[bytes, int] = {}
-    for _, kind, _, _, offset, size, link, *_ in sections:
-        if kind != 2:  # SHT_SYMTAB
-            continue
-        names = sections[link][4]
-        for name, info, _, _, value, length in struct.iter_unpack("<IBBHQQ", library[offset : offset + size]):
-            if info & 15 == 6:  # STT_TLS
-                start = names + name
-                symbol = library[start : library.index(b"\0", start)]
-                if symbol in own:
-                    anchors[symbol] = value
-                else:
-                    found.append((value, length))
-    anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
-    return [(value - anchor, length) for value, length in found]
-
-
 def _infinite_beyond(param: Param, value: Any) -> Any:
     """A number rounded to the parameter's float type: infinite if it is too large."""
     if param.kind != "scalar" or param.dtype is None or param.dtype.name not in ("float16", "float32"):
@@ -238,6 +223,8 @@ def _infinite_beyond(param: Param, value: Any) -> Any:
 
 #: The status of a launch that a signal ended, and of one that ran too long.
 _INTERRUPTED, _TOO_LONG = 2, 3
+#: That of one that has not run: the kernel is worth an optimised build, soon or before the launch.
+_HAS_RUN_LONG, _WILL_RUN_LONG = 4, 5
 #: A program counter in the runtime's messages.
 _PC = re.compile(r" \[pc ([0-9a-f]+)\]")
 #: The first arguments of every launch: grid, block and bytes of shared memory.
@@ -247,17 +234,19 @@ _GRID = "6IQ"
 class HostFunction:
     """A compiled kernel of the host device.
 
+    The library's own kernels are built quickly at first, and optimised once they have run for as long as that takes.
+
     Args:
         unit: the kernel's text.
         path: the shared library.
-        bundled: whether the library is of a bundle, which another compiler may have made.
+        quick: whether it was built quickly.
+        bundled: whether it is of a bundle, which another compiler may have made.
     """
 
-    def __init__(self, unit: Unit, path: Path, bundled: bool = False) -> None:
+    def __init__(self, unit: Unit, path: Path, quick: bool, bundled: bool = False) -> None:
         runtime = _runtime()
-        self._library = _load(path, bundled)
+        kernel = _Kernel.in_dll(_load(path, bundled), "cukern_kernel")
         self._bundled = bundled
-        kernel = _Kernel.in_dll(self._library, "cukern_kernel")
         name = unit.signature.name
         sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
         offset, table = 0, (_Param * max(1, len(sizes)))()
@@ -282,11 +271,11 @@ class HostFunction:
         self._last_error = runtime.cukern_last_error
         self._name = name
         self._params = unit.signature.params
-        variables = _static_shared(path.read_bytes(), unit)
-        static_shared = sum(length for _, length in variables)
-        if static_shared > _STATIC_SHARED_BYTES:
+        variables = static_shared(path.read_bytes(), unit)
+        total = sum(length for _, length in variables)
+        if total > _STATIC_SHARED_BYTES:
             raise LaunchError(
-                f"{name}: {static_shared} bytes of static __shared__ memory, where CUDA allows "
+                f"{name}: {total} bytes of static __shared__ memory, where CUDA allows "
                 f"{_STATIC_SHARED_BYTES}: declare it extern and give its size at launch, shared=..."
             )
         prints = "printf" in unit.calls
@@ -299,11 +288,12 @@ class HostFunction:
             prints,
             None if unit.trusted else poisoned,
             len(variables),
+            quick,
         )
         self._unit = unit
         self.attributes: Mapping[str, int] = {
             "max_threads_per_block": 1024,
-            "shared_size_bytes": static_shared,
+            "shared_size_bytes": total,
         }
 
     def __call__(
@@ -317,7 +307,25 @@ class HostFunction:
             items = [_infinite_beyond(param, item) for param, item in zip(self._params, items, strict=True)]
             packed = self._pack(*grid, *block, shared, *items)
         if status := self._launch(self._handle, packed):
+            self._end(status, packed)
+
+    def _end(self, status: int, packed: bytes) -> None:
+        """Do what the ``status`` of a launch that is not zero asks for."""
+        if status in (_HAS_RUN_LONG, _WILL_RUN_LONG):
+            if status == _WILL_RUN_LONG or not ahead(self._optimise):
+                self._optimise()
+            status = self._launch(self._handle, packed)
+        if status:
             raise self._fault(status)
+
+    def _optimise(self) -> None:
+        """Replace a quick build."""
+        kernel = None
+        with suppress(CompilerFailure, DeviceError):  # it may take more memory, time or disk than there is
+            kernel = ctypes.addressof(
+                _Kernel.in_dll(_load(build_kernel(source(self._unit))), "cukern_kernel")
+            )
+        _runtime().cukern_replace(self._handle, kernel)
 
     def _fault(self, status: int) -> KernelFault:
         """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""
@@ -362,21 +370,21 @@ class HostFunction:
         if leading == 2:
 
             def launch_two(x: Any, y: Any) -> None:
-                if status := start(handle, pack(head, x, y, fixed)):
-                    raise self._fault(status)
+                if status := start(handle, packed := pack(head, x, y, fixed)):
+                    self._end(status, packed)
 
             return launch_two
         if leading == 3:
 
             def launch_three(x: Any, y: Any, z: Any) -> None:
-                if status := start(handle, pack(head, x, y, z, fixed)):
-                    raise self._fault(status)
+                if status := start(handle, packed := pack(head, x, y, z, fixed)):
+                    self._end(status, packed)
 
             return launch_three
 
         def launch(*values: Any) -> None:
-            if status := start(handle, pack(head, *values, fixed)):
-                raise self._fault(status)
+            if status := start(handle, packed := pack(head, *values, fixed)):
+                self._end(status, packed)
 
         return launch
 
@@ -387,6 +395,17 @@ def _allocation(shape: tuple[int, ...], dtype: DType, zeroed: bool) -> Callable[
     if nbytes <= LARGEST_COPY:
         return partial(np.zeros if zeroed else np.empty, shape, dtype)
     return allocation(_runtime(), shape, dtype, nbytes, zeroed)
+
+
+def _built(unit: Unit) -> tuple[Path, bool]:
+    """The library of a kernel, from the cache or compiled, and whether it was built quickly."""
+    if not processors.bundled(runtime_text()):
+        _runtime_builder()
+    text = source(unit)
+    if not unit.trusted or not _builds_quickly():
+        return build_kernel(text), False
+    path = find_kernel(text)
+    return (path, False) if path else (build_quickly(text), True)
 
 
 class Host:
@@ -428,12 +447,10 @@ class Host:
         """
         if code := processors.bundled(unit.text, unit.trusted):
             with code.on_disk() as path:
-                return HostFunction(unit, path, bundled=True)
+                return HostFunction(unit, path, quick=False, bundled=True)
         with bundles.compiling("host", index, unit.signature.name):
-            if not processors.bundled(runtime_text()):
-                _runtime_builder()
-            path = build_kernel(source(unit))
-        return HostFunction(unit, path)
+            path, quick = _built(unit)
+        return HostFunction(unit, path, quick)
 
     def ahead(self, job: Callable[[], object]) -> None:
         """See :class:`..interface.Backend`."""
@@ -458,20 +475,8 @@ class Host:
         return id(data)
 
     def tensor_map(self, tiles: Tiles) -> bytes:
-        """See :class:`..interface.Backend`. The axes are packed innermost first, as in CUDA."""
-        axes = len(tiles.shape)
-
-        def packed(values: Sequence[int]) -> list[int]:
-            return [*reversed(values), *[0] * (5 - len(values))]
-
-        row = dtypes.info(tiles.dtype)
-        number = "uif".index(row.kind) + (row.dtype == dtypes.bfloat16)
-        kind = axes | row.itemsize << 8 | tiles.swizzle << 16 | tiles.writes << 32 | number << 40
-        boxes = sum(size << 12 * axis for axis, size in enumerate(reversed(tiles.box)))
-        strides = packed((*tiles.strides, row.itemsize))
-        return struct.pack(
-            "16Q", _TENSOR_MAP, tiles.address, kind, *packed(tiles.shape), *strides, boxes, 0, 0
-        )
+        """See :class:`..interface.Backend`."""
+        return tensor_map(tiles)
 
     def synchronize(self, index: int) -> None:
         """Return at once: a launch on the host has finished when it returns."""

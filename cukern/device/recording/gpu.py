@@ -23,12 +23,20 @@ from .library import Data, Library, Memory, address, do, keep
 
 
 class _Function:
-    """A kernel for the GPU, run on the host; one that the host cannot compile does nothing.
+    """A kernel for the GPU, run on the host; one that only the GPU's compiler takes does nothing.
 
     The host's checks of users' kernels are for arrays of its own.
+
+    Args:
+        host: compiles and runs it.
+        unit: its text.
+        check: compiles it for the GPU.
+
+    Raises:
+        CompilerFailure: neither compiler takes it.
     """
 
-    def __init__(self, host: Host, unit: Unit) -> None:
+    def __init__(self, host: Host, unit: Unit, check: Callable[[Unit], object]) -> None:
         self.attributes: Mapping[str, int] = {}
         self._run: HostFunction | None = None
         self._kinds = [param.kind for param in unit.signature.params]
@@ -36,6 +44,7 @@ class _Function:
             self._run = host.compile(0, replace(unit, trusted=True))
             self.attributes = self._run.attributes
         except CompilerFailure:
+            check(unit)
             warnings.warn(
                 f"kernel {unit.signature.name} does not compile for the host, so it does not run in this recording: "
                 "what it should write is not written",
@@ -86,15 +95,22 @@ def _at(place: int) -> Any:
 
 
 class RecordedGpu:
-    """A backend of one GPU of given limits; ``recording`` has the units that it would have compiled."""
+    """A backend of one GPU of given limits; ``recording`` has the units that it has compiled.
+
+    Args:
+        limits: the GPU's.
+        recording: notes the units.
+        check: compiles a unit for the GPU; raises CompilerFailure.
+    """
 
     xp = Library("cupy")
     style: Style = "simt"
     addressable = False
 
-    def __init__(self, limits: Properties, recording: Recording) -> None:
+    def __init__(self, limits: Properties, recording: Recording, check: Callable[[Unit], object]) -> None:
         self.recording = recording
         self._limits = limits
+        self._check = check
         self._host = Host()
 
     @staticmethod
@@ -108,8 +124,9 @@ class RecordedGpu:
         return self._limits
 
     def compile(self, index: int, unit: Unit) -> _Function:
+        made = _Function(self._host, unit, self._check)
         self.recording.note(unit)
-        return _Function(self._host, unit)
+        return made
 
     def ahead(self, job: Callable[[], object]) -> None:
         """Never runs ``job``: see :class:`..interface.Backend`."""

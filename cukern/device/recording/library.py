@@ -46,12 +46,16 @@ class Data(np.ndarray):
 
     @property
     def data(self) -> Any:
-        """The memory from the first element on."""
+        """The memory from the first element to the end of the array that owns it."""
         root: Any = self
         while isinstance(root.base, np.ndarray):
             root = root.base
-        whole = np.ravel(root, order="K").view(np.uint8)
-        return whole[address(self) - address(whole) :].view(Memory)
+        first = address(self)
+        size = max(np.lib.array_utils.byte_bounds(one)[1] for one in (self, root)) - first
+        memory = memoryview((ctypes.c_uint8 * max(1, size)).from_address(first))
+        made = np.frombuffer(memory, np.uint8).view(Memory)
+        made.owner = self
+        return made
 
     def get(self) -> Any:
         """A copy as a NumPy array."""
@@ -64,7 +68,9 @@ class Data(np.ndarray):
 
 
 class Memory(np.ndarray):
-    """Bytes, and their address, as CuPy's allocator gives them."""
+    """Bytes, and their address, as CuPy's allocator gives them; ``owner`` keeps the bytes of another array."""
+
+    owner: Data | None = None
 
     @property
     def ptr(self) -> int:
@@ -163,13 +169,6 @@ class Library(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         return _passing(getattr(np, name))
 
-    @property
-    def linalg(self) -> types.SimpleNamespace:
-        """NumPy's linear algebra, by CuPy's names."""
-        return types.SimpleNamespace(
-            **{name: _passing(getattr(np.linalg, name)) for name in np.linalg.__all__}
-        )
-
     def empty(self, *args: Any, **kwargs: Any) -> Any:
         """Zeros, which do not vary from run to run."""
         return self.zeros(*args, **kwargs)
@@ -201,6 +200,8 @@ class Library(types.ModuleType):
 
 def _passing(found: Any) -> Any:
     """A name of NumPy's; a function's new arrays pass for a GPU's, and are made anew in each launch of a graph."""
+    if isinstance(found, types.ModuleType):
+        return _Module(found)
     if not callable(found) or isinstance(found, type):
         return found
 
@@ -208,6 +209,16 @@ def _passing(found: Any) -> Any:
         return _passed(found(*args, **kwargs), lambda: found(*args, **kwargs))
 
     return call
+
+
+class _Module:
+    """A module of NumPy's."""
+
+    def __init__(self, found: types.ModuleType) -> None:
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        return _passing(getattr(self._found, name))
 
 
 def _passed(made: Any, again: Callable[[], Any]) -> Any:

@@ -21,6 +21,7 @@ struct StaticShared {
 struct Function {
     const Kernel* kernel;
     float block_ns;  // of the last launch; 0 when there was none
+    float quick_ns;  // a quick build's: the time until it is worth an optimised one; else 0
     unsigned param_bytes, param_count, static_count;
     int flushes;
     int checked;  // a user's kernel, and not one of the library's

@@ -11,6 +11,8 @@
 
 constexpr long wake_ns = 30000;   // less work than this is done before another core has woken
 constexpr long chunk_ns = 10000;  // work taken at once
+constexpr float quick_budget_ns = 1e8f;  // run time of a quick build that pays for an optimised one
+constexpr double quick_elements = 1 << 24;  // of an array, whose launch alone may take as long
 constexpr int max_workers = 256;
 constexpr int max_stacks = 24000;  // two memory maps each; Linux allows 65530 a process
 constexpr int helper_stacks = 16000;  // of these, as a launch can do without a helper, and not without its own thread's
@@ -205,6 +207,7 @@ static void run_job(Worker* w, Job* job, Function* function) {
     if (called && !alone) dismiss_helpers(job, w);
     if (function->checked) end_watch(w);
     if (done) function->block_ns = (float)(elapsed / (double)done);
+    if (function->quick_ns > 0) function->quick_ns -= (float)elapsed;
 }
 
 static void resolve(const Function* function, unsigned char* params) {
@@ -257,17 +260,36 @@ static int run_checked(Worker* w, Job* job, const unsigned char* objects, unsign
     return status || !overrun ? status : 1;
 }
 
+// Whether a quick build is to be replaced: 4 when it has run long, 5 when this launch may. `objects` are the parameters.
+static int worth_optimising(Function* function, const unsigned char* objects) {
+    for (unsigned i = 0; i < function->param_count; ++i) {
+        const void* object;
+        memcpy(&object, objects + function->params[i].offset, sizeof object);
+        if (function->params[i].kind == 0 || object == none_object) continue;
+        const ArrayFields* array = fields_of(object);
+        double elements = 1;
+        for (int axis = 0; axis < array->axes; ++axis) elements *= (double)array->shape[axis];
+        if (elements >= quick_elements) return 5;
+    }
+    if (function->quick_ns > 0) return 0;
+    function->quick_ns = 10 * quick_budget_ns;  // until this is said again, if nobody replaces it
+    return 4;
+}
+
 // Launches with `packed`: a Header, then the parameters. 1 when a block faulted and 3 when it ran too long, see
-// cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised.
+// cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised; 4 and 5 when it has not run and
+// cukern_replace is to be called: before this launch in the case of 5.
 EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     Header header;
     memcpy(&header, packed, sizeof header);
+    if (function->quick_ns != 0)
+        if (const int status = worth_optimising(function, packed + sizeof header)) return status;
     unsigned char* params = (unsigned char*)__builtin_alloca_with_align(function->param_bytes + 8, 128);
     memcpy(params, packed + sizeof header, function->param_bytes);
     resolve(function, params);
     Job job;
     job.function = function;
-    job.kernel = function->kernel;
+    job.kernel = __atomic_load_n(&function->kernel, __ATOMIC_ACQUIRE);
     job.launch = {params, header.grid, header.block};
     job.shared = header.shared;
     job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z;
@@ -288,10 +310,14 @@ EXPORT void cukern_raised(void** out) { memcpy(out, raised_error, sizeof raised_
 
 EXPORT const char* cukern_last_error() { return last_error; }
 
+static void give_runtime(const Kernel* kernel) {
+    *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
+}
+
 // A loaded kernel and how to read its parameters, for cukern_launch; it lives as long as the process, and so must the
-// names in `params` and `shared`, which is null for the library's own kernels.
+// names in `params` and `shared`, which is null for the library's own kernels. Of these `quick` tells a quick build.
 EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes,
-                                 const StaticShared* shared, unsigned shared_count) {
+                                 const StaticShared* shared, unsigned shared_count, int quick) {
     Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
     if (!function) return 0;
     const Region region = region_of(kernel);
@@ -306,8 +332,18 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     function->low = region.low;
     function->high = region.high;
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
-    *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
+    function->quick_ns = quick ? quick_budget_ns : 0;
+    give_runtime(kernel);
     return function;
+}
+
+// Replaces a quick build of one of the library's own kernels by an optimised one, for the launches that begin from now
+// on; null if there is none.
+EXPORT void cukern_replace(Function* function, const Kernel* kernel) {
+    function->quick_ns = 0;
+    if (!kernel) return;
+    give_runtime(kernel);
+    __atomic_store_n(&function->kernel, kernel, __ATOMIC_RELEASE);
 }
 
 // What `object`, an ndarray, seems to be: its data pointer, number of axes, first length and first stride.

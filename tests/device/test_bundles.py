@@ -45,6 +45,9 @@ def main(*words):
         endless.bind(elem="int32")
     if "more" in words:
         print((x * y).tolist())
+    if "captured" in words:
+        step = ck.capture(lambda v: ck.tanh(v) * 2)
+        print([round(step(x)[0].item(), 3) for _ in range(4)])
     print((x + y).tolist(), x.device)
 
 if __name__ == "__main__":
@@ -93,7 +96,12 @@ def run(program: Path, *words: str, compiler: bool = False, code: str = "", **en
         own["PATH"] = "/nowhere"
         # The compiler of the extra `zig` is a package.
         code = f"import sys; sys.modules['ziglang'] = None\n{code}" if code else ""
-    command = [sys.executable, "-W", "error", *(["-c", code] if code else [str(program), *words])]
+    command = [
+        sys.executable,
+        "-W",
+        "error::RuntimeWarning",
+        *(["-c", code] if code else [str(program), *words]),
+    ]
     done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=100)
     assert not list((folder / "temporary").iterdir()), "machine code was left on the disk"
     return done
@@ -176,6 +184,33 @@ except ck.KernelFault as error:
 """
     done = run(program, code=code, CUKERN_BUNDLE=str(built), CUKERN_KERNEL_TIMEOUT="0.2")
     assert "endless_int32_1: stopped, as it ran longer than 0.2 s" in done.stdout, done.stderr
+
+
+def test_a_gpu_runs_what_was_built_without_one(program: Path, tmp_path: Path) -> None:
+    gpus = [device for device in ck.devices() if device.kind == "cuda"]
+    if not gpus:
+        pytest.skip("needs a GPU")
+    limits = gpus[0].properties
+    built = tmp_path / "b"
+    arch = ["--arch", "sm_{}{}".format(*limits.compute_capability)]
+    arch += ["--multiprocessors", str(limits.multiprocessors)]
+    words = ["more", "captured"]
+    assert cli.main(["build", str(program), *arch, "--out", str(built), "--", *words]) == 0
+    code = f"""
+import cupy
+real = cupy.RawModule
+def loaded(*, code=None, path=None, options=()):
+    assert path is not None, code
+    return real(path=path)
+cupy.RawModule = loaded
+import small_program, cukern as ck
+bundle = ck.load_bundle({str(built)!r})
+small_program.main(*{words})
+print(bundle.missing)
+"""
+    done = run(program, code=code, CUKERN_DEVICE="cuda:0")
+    printed = ["[6.0, 8.0, 6.0]", str([1.523] * 4), PRINTED.strip().replace("host", "cuda:0"), "()"]
+    assert done.stdout.splitlines() == printed, done.stderr
 
 
 def test_the_variable_s_error_names_it(program: Path, tmp_path: Path) -> None:

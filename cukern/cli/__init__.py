@@ -179,9 +179,14 @@ def _compilers() -> Iterator[tuple[str, str]]:
 
 
 def _cache() -> Iterator[tuple[str, str]]:
-    from ..device import disk_cache
+    from ..device import bundles, disk_cache
 
     folder = disk_cache.default_folder()
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     yield "folder", str(folder)
     yield "holds", f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
+    try:
+        for bundle in bundles.loaded():
+            yield "bundle", f"{bundle.path}, {len(bundle)} kernels for {', '.join(bundle.targets)}"
+    except DeviceError as error:
+        yield "bundle", f"none: {error}"

@@ -25,7 +25,8 @@ shape, dtype or branch. Arguments of the program follow after --."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.description = DESCRIPTION
-    parser.add_argument("program", nargs="?", help="a script, or the name of a module")
+    parser.usage = "%(prog)s [PROGRAM] --arch ARCH[,ARCH ...] --out BUNDLE [option ...] [-- ARGUMENT ...]"
+    parser.add_argument("program", metavar="PROGRAM", nargs="?", help="a script, or the name of a module")
     parser.add_argument(
         "--arch",
         required=True,
@@ -56,6 +57,9 @@ def run(options: argparse.Namespace) -> int:
     gpus = [name for name in names if name.startswith("sm_")]
     if options.program is None and options.list is None:
         print("build: expected a program, or kernels by --list", file=sys.stderr)
+        return 2
+    if not options.out.absolute().parent.is_dir() or options.out.is_dir():
+        print(f"--out: expected a file in a folder that exists, got '{options.out}'", file=sys.stderr)
         return 2
     limits = {"--multiprocessors": options.multiprocessors, "--shared-memory": options.shared_memory}
     for option, value in limits.items():

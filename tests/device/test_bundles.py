@@ -21,6 +21,7 @@ from cukern import cli
 from cukern.device import bundles, trust
 from cukern.device.bundle_file import BundleFile, Code, Target, write
 from cukern.device.host import compiler, processors
+from cukern.text import render
 
 PROGRAM = """
 import sys
@@ -111,6 +112,16 @@ def test_a_bundle_runs_a_program_without_a_compiler_or_a_cache(program: Path, bu
     done = run(program, CUKERN_BUNDLE=str(built))
     assert (done.returncode, done.stdout, done.stderr) == (0, PRINTED, "")
     assert not (program.parent / "nothing").exists()
+
+
+def test_info_tells_the_bundles(program: Path, built: Path, tmp_path: Path) -> None:
+    code = "from cukern import cli; cli.main(['info'])"
+    assert (
+        f"  bundle      {built}, 4 kernels for host\n"
+        in run(program, code=code, CUKERN_BUNDLE=str(built)).stdout
+    )
+    done = run(program, code=code, CUKERN_BUNDLE=str(tmp_path / "none"))
+    assert "  bundle      none: CUKERN_BUNDLE: [Errno 2] No such file" in done.stdout, done.stderr
 
 
 def test_what_a_bundle_says_of_itself(bundle: bundles.Bundle, built: Path) -> None:
@@ -217,6 +228,27 @@ def test_the_variable_s_error_names_it(program: Path, tmp_path: Path) -> None:
     done = run(program, CUKERN_BUNDLE=str(tmp_path / "none"))
     assert "DeviceError: CUKERN_BUNDLE: [Errno 2] No such file or directory" in done.stderr
     assert "TemplateError" not in done.stderr
+
+
+def test_an_error_in_a_bundle_s_template_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, tuple[str, bytes]] = {}
+    monkeypatch.setattr(render.bytecode, "made", made)
+    own = render.add_source("\n\nint x = << missing >>;\n", "of a bundle")
+    said = []
+    for find in (lambda key: None, lambda key: made[key][1]):
+        monkeypatch.setattr(render.bytecode, "find", find)
+        cache = render.environment().cache
+        assert cache is not None
+        cache.clear()
+        for template in (own, "nn/linear_fused.cu"):
+            with pytest.raises(ck.TemplateError) as error:
+                render.render(template, {})
+            said.append(str(error.value))
+        monkeypatch.setattr(render.environment(), "compile", lambda *_: pytest.fail("it was compiled again"))
+    cache.clear()
+    assert said[:2] == said[2:]
+    assert said[0].startswith("<of a bundle>, line 3: 'missing' is undefined")
+    assert re.match(r"nn/linear_fused.cu, line \d+: ", said[1])
 
 
 # ---------------------------------------------------------------- files that are not whole
@@ -433,16 +465,23 @@ def test_arguments_that_are_wrong(
     assert re.search(message, capsys.readouterr().err)
     assert cli.main(["build", "--out", str(tmp_path / "b"), "--arch", "host"]) == 2
     assert "build: expected a program, or kernels by --list" in capsys.readouterr().err
+    for out in (tmp_path, tmp_path / "nowhere" / "b"):
+        assert cli.main(["build", str(program), "--out", str(out), "--arch", "host"]) == 2
+        assert f"--out: expected a file in a folder that exists, got '{out}'" in capsys.readouterr().err
 
 
-def test_a_program_that_fails_makes_no_bundle(capfd: Any, tmp_path: Path) -> None:
-    for text, message in (
-        ("import sys; sys.exit(3)", "the program ended with status 3: no bundle is written"),
-        ("1 / 0", "ZeroDivisionError"),
+def test_a_program_that_fails_makes_no_bundle(
+    capfd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    for name, text, message in (
+        ("fails.py", "import sys; sys.exit(3)", "the program ended with status 3: no bundle is written"),
+        ("fails", "assert __name__ == '__main__'; 1 / 0", "ZeroDivisionError"),
     ):
         (tmp_path / "fails.py").write_text(text)
         out = tmp_path / "b"
-        assert cli.main(["build", str(tmp_path / "fails.py"), "--arch", "host", "--out", str(out)]) == 1
+        assert cli.main(["build", name, "--arch", "host", "--out", str(out)]) == 1
         assert message in capfd.readouterr().err
         assert not out.exists()
 

@@ -111,7 +111,8 @@ class Page(NamedTuple):
     @property
     def path(self) -> str:
         """Where the page lies in the site's sources."""
-        return _FOLDER + self.title.lower().replace("ck.", "").replace("'", "").replace(",", "").replace(" ", "-") + ".md"
+        words = re.sub(r"[',]", "", self.title.lower().replace("ck.", ""))
+        return _FOLDER + words.replace(" ", "-") + ".md"
 
 
 def public(module: ModuleType) -> list[str]:

@@ -21,6 +21,7 @@ from cukern.bench.timing import DeviceClock, HostClock, median_seconds
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
 from cukern.linear import tensor_cores
+from cukern.linear.task import task_of
 
 #: Batch, m, k, n, and whether the right factor is contiguous along k.
 CASES = [
@@ -36,7 +37,7 @@ CASES = [
 def one_launch(a: ck.Array, b: ck.Array, bias: ck.Array) -> Any:
     """The function of these arrays that runs on tensor cores; what `ck.fuse` chooses where there are none."""
     layouts = [one._planned() for one in (a, b, bias)]
-    task = tensor_cores.task_of(*layouts[:2], layouts[2:])
+    task = task_of(*layouts[:2], layouts[2:])
     if task is None or a.device.style == "serial":
         return ck.nn.matmul_add_relu
     total = Expr(input_node(0, dtypes.float32)) + Expr(input_node(1, a.dtype))

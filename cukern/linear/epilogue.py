@@ -1,4 +1,4 @@
-"""Elementwise expressions of a matrix product: one launch on tensor cores, or the library's product and one kernel."""
+"""Elementwise expressions of a matrix product: one launch, or the library's product and one kernel."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _plans: dict[tuple[Any, ...], Plan | None] = {}
 
 
 def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
-    """The launch on tensor cores; None if the library's product is to be taken."""
+    """The launch that computes both; None if the library's product is to be taken."""
     elem = arrays[0].dtype
-    if not dtypes.info(elem).narrow or made.outputs[0].dtype != elem:
+    if not (dtypes.info(elem).narrow or elem == dtypes.float32) or made.outputs[0].dtype != elem:
         return None
     layouts = [one._layout or one._planned() for one in arrays]
     key = (made, at, *layouts)

@@ -1,9 +1,7 @@
-"""Products on tensor cores that end with an elementwise expression: one launch."""
+"""Products that end with an elementwise expression in one launch: the forms of the kernel, and which is taken."""
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,21 +10,20 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..device import Device
-from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
 from ..elementwise.row import convert_scalar
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import on
-from ..kernel.sizes import LARGEST_INDEX, divide_up
-from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse, step_kind
+from ..kernel.sizes import divide_up
+from ..kernel.strides import broadcast_shapes
+from .few_rows import FewRows, few_rows_for
 from .measured import is_own_faster
+from .task import Task, structs, task_of, variables
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
 #: Elements of 16 bits in an access of 16 bytes.
 _CHUNK = 8
-#: Matrices of a batch at most: blocks along y.
-_MOST_MATRICES = 65535
 
 
 class Tile(NamedTuple):
@@ -53,6 +50,11 @@ class Tile(NamedTuple):
     band: int = 8
 
     @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return _KERNELS[self.grouped]
+
+    @property
     def threads(self) -> int:
         """Threads of a block."""
         return 32 * self.warps_m * self.warps_n
@@ -61,6 +63,34 @@ class Tile(NamedTuple):
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
         return 2 * self.stages * self.depth * (self.m + self.n) + (1024 if self.grouped else 0)
+
+    def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
+        """The template variables."""
+        return {
+            **variables(program, elem, task),
+            "name": f"{program.name}_{dtypes.info(elem).name}_{self.m}x{self.n}",
+            "block": self.threads,
+            "tile_m": self.m,
+            "tile_n": self.n,
+            "warps_m": self.warps_m,
+            "warps_n": self.warps_n,
+            "depth": self.depth,
+            "stages": self.stages,
+            "band": self.band,
+            "wide": task.n % _CHUNK == 0,
+            "a_by_depth": task.a.by_depth,
+            "b_by_depth": task.b.by_depth,
+        }
+
+    def grid(self, task: Task) -> tuple[int, int, int]:
+        """Blocks along each axis."""
+        return divide_up(task.m, self.m) * divide_up(task.n, self.n), task.batches, 1
+
+    def tail(self, task: Task) -> tuple[bytes, bytes]:
+        """The kernel's structs."""
+        tiles = divide_up(task.m, self.m), divide_up(task.n, self.n)
+        steps = (task.a.batch, task.b.batch, task.a.row, task.b.row)
+        return structs(task, steps, (task.m, task.n, task.k, *tiles))
 
 
 #: A warp with 64 by 64 elements reads shared memory half as often as one with 32 by 32.
@@ -74,78 +104,7 @@ TILES = (
 )
 
 
-class Factor(NamedTuple):
-    """How a factor lies in memory: the steps through the batch and between its contiguous rows, in elements.
-
-    Attributes:
-        by_depth: whether it is contiguous along the axis that is summed over.
-    """
-
-    batch: int
-    row: int
-    by_depth: bool
-
-
-class Task(NamedTuple):
-    """A product in batches: sizes, factors, and the steps of each operand through batch, rows and columns."""
-
-    batches: int
-    m: int
-    n: int
-    k: int
-    a: Factor
-    b: Factor
-    operands: tuple[tuple[int, ...], ...]
-
-
-def task_of(a: Layout, b: Layout, operands: Sequence[Layout]) -> Task | None:
-    """The product of two layouts whose shapes fit, and of operands that broadcast to it; None if the kernel cannot.
-
-    It needs factors that are contiguous along one axis, in rows that begin at multiples of 16 bytes, and a batch whose
-    matrices are at equal distances.
-    """
-    (m, k), n = a.shape[-2:], b.shape[-1]
-    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-    steps = [
-        broadcast_steps(one, (*batch, *own))
-        for one, own in ((a, (m, k)), (b, (k, n)), *((x, (m, n)) for x in operands))
-    ]
-    made = math.prod(batch) * m * n
-    if not made * k or max(m, n, k, made // m, made // n) > LARGEST_INDEX or not (a.aligned and b.aligned):
-        return None
-    rows = [(*one[:-1],) for one in (steps[0], *steps[2:])]
-    if not any(steps[1][:-2]) and steps[0][-1] in (0, 1):
-        one_matrix = collapse((*batch, m), rows)  # all rows as those of one matrix
-        if len(one_matrix.shape) <= 1:
-            m, batch = math.prod((*batch, m)), ()
-            own = [(one or (0,))[0] for one in one_matrix.steps]
-            steps = [
-                (own[0], steps[0][-1]),
-                steps[1][-2:],
-                *((s, x[-1]) for s, x in zip(own[1:], steps[2:], strict=True)),
-            ]
-    axes = collapse(batch, [one[:-2] for one in steps])
-    if len(axes.shape) > 1 or math.prod(axes.shape) > _MOST_MATRICES:
-        return None
-    through = [(one or (0,))[0] for one in axes.steps]
-    factors = (
-        _factor(through[0], steps[0][-1], steps[0][-2], k, m),
-        _factor(through[1], steps[1][-2], steps[1][-1], k, n),
-    )
-    if factors[0] is None or factors[1] is None:
-        return None
-    others = tuple((by, *one[-2:]) for by, one in zip(through[2:], steps[2:], strict=True))
-    return Task(math.prod(axes.shape), m, n, k, factors[0], factors[1], others)
-
-
-def _factor(batch: int, along_depth: int, along_own: int, k: int, size: int) -> Factor | None:
-    for unit, row, by_depth, length in (
-        (along_depth, along_own, True, k),
-        (along_own, along_depth, False, size),
-    ):
-        if (unit == 1 or length == 1) and row % _CHUNK == 0 and batch % _CHUNK == 0 and row >= 0:
-            return Factor(batch, row, by_depth)
-    return None
+Form = Tile | FewRows
 
 
 def tile_for(task: Task, device: Device) -> Tile:
@@ -165,58 +124,6 @@ def tile_for(task: Task, device: Device) -> Tile:
     return min(fits, key=cost)
 
 
-def _is_wide(task: Task) -> bool:
-    """Whether an offset may exceed 32 bits, those of rows beyond the last tile included."""
-    across = max(task.m, task.n, task.k) + max(max(tile.m, tile.n) for tile in TILES)
-    spans = [task.batches * abs(one.batch) + across * one.row for one in (task.a, task.b)]
-    spans += [task.batches * abs(x) + task.m * abs(y) + task.n * abs(z) for x, y, z in task.operands]
-    return max(task.batches * task.m * task.n, *spans) > LARGEST_INDEX
-
-
-def _variables(program: Program, elem: dtypes.DType, task: Task, tile: Tile) -> dict[str, Any]:
-    """The template variables of a kernel."""
-    body, (value,) = statements(program.outputs)
-    return {
-        "name": f"{program.name}_{dtypes.info(elem).name}_{tile.m}x{tile.n}",
-        "elem": elem,
-        "block": tile.threads,
-        "index": "long long" if _is_wide(task) else "int",
-        "tile_m": tile.m,
-        "tile_n": tile.n,
-        "warps_m": tile.warps_m,
-        "warps_n": tile.warps_n,
-        "depth": tile.depth,
-        "stages": tile.stages,
-        "band": tile.band,
-        "wide": task.n % _CHUNK == 0,
-        "a_by_depth": task.a.by_depth,
-        "b_by_depth": task.b.by_depth,
-        "operands": [
-            {
-                "k": i,
-                "type": dtypes.info(d).cxx,
-                "compute": compute_type(d),
-                "row": step_kind(row),
-                "column": step_kind(column),
-            }
-            for i, (d, (_, row, column)) in enumerate(zip(program.inputs[1:], task.operands, strict=True), 1)
-        ],
-        "scalars": [compute_type(d) for d in program.scalars],
-        "body": body,
-        "value": value,
-    }
-
-
-def _tail(task: Task, tiles: tuple[int, int]) -> tuple[bytes, bytes]:
-    """The kernel's structs: sizes, and the strides of the operands."""
-    wide = _is_wide(task)
-    code, padding = ("q", "4x") if wide else ("i", "")
-    strides = (task.a.batch, task.b.batch, task.a.row, task.b.row)
-    sizes = struct.pack(f"4{code}5i{padding}", *strides, task.m, task.n, task.k, *tiles)
-    steps = [step for one in task.operands for step in one] or [0, 0, 0]
-    return sizes, struct.pack(f"{len(steps)}{code}", *steps)
-
-
 class Plan(kernel_plan.Plan):
     """The launch of a product for arrays of given layouts.
 
@@ -227,13 +134,12 @@ class Plan(kernel_plan.Plan):
 
     __slots__ = ("bound", "converters")
 
-    def __init__(self, program: Program, task: Task, tile: Tile, out: Layout) -> None:
+    def __init__(self, program: Program, task: Task, form: Form, out: Layout) -> None:
         self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
-        tiles = divide_up(task.m, tile.m), divide_up(task.n, tile.n)
-        grid, block = (math.prod(tiles), task.batches, 1), (tile.threads, 1, 1)
         with on(out.device):
-            self.bound = _KERNELS[tile.grouped].bind(out.device, **_variables(program, out.dtype, task, tile))
-            launch = self.bound.function.prepare(grid, block, tile.shared, _tail(task, tiles))
+            self.bound = form.kernel.bind(out.device, **form.variables(program, out.dtype, task))
+            block = (form.threads, 1, 1)
+            launch = self.bound.function.prepare(form.grid(task), block, form.shared, form.tail(task))
         super().__init__(out.device, (out,), launch)
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
@@ -246,28 +152,34 @@ class Plan(kernel_plan.Plan):
         return made
 
 
-def quickest(task: Task, device: Device) -> Tile | None:
-    """The tile to use; None if the device has no tensor cores, or its library is faster."""
+def quickest(task: Task, device: Device) -> Form | None:
+    """The form to use; None if the device has no tensor cores, or its library is faster."""
     if device.style == "serial" or device.properties.compute_capability < (8, 0):
         return None
     sizes = (task.batches, task.m, task.k, task.n)
+    few = few_rows_for(task, device)
+    if few is not None:
+        return few if is_own_faster(*sizes, task.b.by_depth, "few rows") else None
+    if task.itemsize != 2:
+        return None
     return tile_for(task, device) if is_own_faster(*sizes, task.b.by_depth) else None
 
 
 def make_plan(
-    program: Program, a: Layout, b: Layout, operands: Sequence[Layout], tile: Tile | None = None
+    program: Program, a: Layout, b: Layout, operands: Sequence[Layout], form: Form | None = None
 ) -> Plan | None:
-    """A launch for arrays of these layouts, of one half type; None if the library is faster, or the kernel cannot.
+    """A launch for arrays of these layouts; None if the library is faster, or no kernel takes them.
 
     Args:
-        program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype.
+        program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype, which
+            is float16, bfloat16 or float32.
         a: shape (..., m, k).
         b: shape (..., k, n).
         operands: broadcast to the product.
-        tile: the one to use, on any device.
+        form: the one to use, on any device.
     """
     task = task_of(a, b, operands)
-    if task is None or (tile := tile or quickest(task, a.device)) is None:
+    if task is None or (form := form or quickest(task, a.device)) is None:
         return None
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-    return Plan(program, task, tile, fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])))
+    return Plan(program, task, form, fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])))

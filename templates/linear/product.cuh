@@ -1,8 +1,6 @@
-// What the kernels of D = epilogue(A @ B) share: sizes, the epilogue, and slabs of the factors in shared memory.
-<% include "prelude/math.cuh" %>
+// What the kernels of D = epilogue(A @ B) share: sizes, stores of D, and slabs of the factors in shared memory.
+<% include "linear/epilogue.cuh" %>
 <% include "prelude/copy_async.cuh" %>
-using T = << elem >>;
-using index = << index >>;
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, stages = << stages >>, band = << band >>;
 constexpr int threads = << block >>;
 constexpr int chunk = 16 / sizeof(T), line = 8 * chunk;  // elements of an access, and of eight, which have 128 bytes
@@ -13,42 +11,6 @@ struct Sizes {
     index batch_a, batch_b, row_a, row_b;
     int m, n, k, tiles_m, tiles_n;
 };
-// Strides of the epilogue's operands, in elements: through the batch, the rows and the columns.
-struct Steps {
-    index of[<< [operands | length, 1] | max >>][3];
-};
-// An element of each operand, in its type of computation.
-struct Operands {
-<% for x in operands %>
-    << x.compute >> a<< x.k >>;
-<% endfor %>
-};
-// What makes an element of D from a sum and the operands in its row and column.
-struct Epilogue {
-<% for x in operands %>
-    const << x.type >>* x<< x.k >>;
-<% endfor %>
-<% for type in scalars %>
-    << type >> s<< loop.index0 >>;
-<% endfor %>
-    Steps steps;
-
-    __device__ __forceinline__ Operands load(int batch, int row, int column) const {
-        return {<% for x in operands %>cast< << x.compute >> >(x<< x.k >>[batch * steps.of[<< x.k - 1 >>][0]
-            << {"zero": "", "unit": "+ row", "any": "+ row * steps.of[%d][1]" % (x.k - 1)}[x.row] >>
-            << {"zero": "", "unit": "+ column", "any": "+ column * steps.of[%d][2]" % (x.k - 1)}[x.column] >>]), <% endfor %>};
-    }
-    __device__ __forceinline__ T operator()(float a0, const Operands& of) const {
-<% for x in operands %>
-        const << x.compute >> a<< x.k >> = of.a<< x.k >>;
-<% endfor %>
-<% for line in body %>
-        const << line.type >> << line.name >> = << line.code >>;
-<% endfor %>
-        return cast<T>(<< value >>);
-    }
-};
-
 // Transposes 4 by 4 words among four neighbouring lanes: lane i gets word i of each.
 __device__ __forceinline__ void transpose(unsigned (&word)[4]) {
     const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;

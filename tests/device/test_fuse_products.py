@@ -11,6 +11,7 @@ import pytest
 import cukern as ck
 from cukern.array.operators import FUNCTIONS
 from cukern.linear import epilogue, measured, tensor_cores
+from cukern.linear.task import Factor, Task
 from cukern.testing import assert_close, gradcheck
 
 SMALL = tensor_cores.TILES[-1]
@@ -320,7 +321,7 @@ def test_only_gpus_with_tensor_cores_take_the_kernel() -> None:
         limits.max_shared_memory_per_block = 160 * 1024  # type: ignore[attr-defined]
         return type("", (), {"style": "simt", "properties": limits})
 
-    factor = tensor_cores.Factor(0, 128, False)
-    task = tensor_cores.Task(1, 128, 128, 128, factor, factor, ())
+    factor = Factor(0, 128, False)
+    task = Task(1, 128, 128, 128, factor, factor, ())
     assert tensor_cores.quickest(task, gpu(7)) is None
     assert tensor_cores.quickest(task, gpu(8)) in tensor_cores.TILES

@@ -359,6 +359,12 @@ def _product(dtype: Any) -> None:
                     patch.setattr(epilogue, "_plans", {})
                     patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
                     ended(left, d, bias, 0.5)
+    if dtype != ck.float64:
+        weights, bias = _zeros(dtype, (64, 264), (264,))
+        few = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
+        few(ck.zeros((3, 64), dtype), weights, bias)
+        few(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)
+        few(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
 
 
 def _clip(dtype: Any) -> None:

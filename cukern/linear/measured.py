@@ -42,8 +42,8 @@ TIMES = (
     Times("tiles", 1, 16384, 768, 3072, True, 158, 113, 198),
     Times("tiles", 1, 16384, 3072, 768, True, 131, 103, 126),
 )
-#: Not measured yet. A product of few rows: the bytes of the large factor, at 0.85 of a copy's bandwidth by the kernel and at
-#: 0.88 by the library, after which a kernel of a small result takes 2 us.
+#: Not measured yet. A product of few rows: the bytes of the large factor, at 0.85 of a copy's bandwidth by the kernel and
+#: at 0.88 by the library, after which a kernel of a small result takes 2 us.
 ESTIMATES = (Times("few rows", 1, 8, 4096, 4096, True, 9.3, 9.0, 11.0),)
 
 

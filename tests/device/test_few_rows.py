@@ -1,4 +1,4 @@
-"""Products of a few rows or columns that end with an elementwise expression, on both devices, against NumPy in float64."""
+"""Products of a few rows or columns that end with an expression, on both devices, against NumPy in float64."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Times(NamedTuple):
     """What a product of bfloat16 with a bias and a ReLU takes, in microseconds on an H200.
 
     Attributes:
-        form: the kernel: "tiles" of :mod:`.tensor_cores`, "few rows" of :mod:`.few_rows`.
+        form: the kernel: "tiles" of :mod:`.tensor_cores`, "tma" of :mod:`.tma`, "few rows" of :mod:`.few_rows`.
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
         own: of the kernel.
@@ -42,15 +42,21 @@ TIMES = (
     Times("tiles", 1, 16384, 768, 3072, True, 158, 113, 198),
     Times("tiles", 1, 16384, 3072, 768, True, 131, 103, 126),
 )
-#: Not measured yet. A product of few rows: the bytes of the large factor, at 0.85 of a copy's bandwidth by the kernel and
-#: at 0.88 by the library, after which a kernel of a small result takes 2 us.
-ESTIMATES = (Times("few rows", 1, 8, 4096, 4096, True, 9.3, 9.0, 11.0),)
+#: Not measured yet. By tensor maps: 650 TFLOP/s, and what its tiles leave over in the last wave, the library's times as
+#: above. Few rows: the bytes of the large factor, at 0.85 of a copy's bandwidth by the kernel and at 0.88 by the
+#: library, after which a kernel of a small result takes 2 us.
+ESTIMATES = (
+    Times("tma", 1, 4096, 4096, 4096, False, 211, 176, 205),
+    Times("tma", 1, 8192, 8192, 8192, False, 1690, 1447, 1558),
+    Times("tma", 32, 512, 512, 512, False, 22, 18, 33),
+    Times("tma", 1, 16384, 768, 3072, True, 125, 113, 198),
+    Times("tma", 1, 16384, 3072, 768, True, 120, 103, 126),
+    Times("few rows", 1, 8, 4096, 4096, True, 9.3, 9.0, 11.0),
+)
 
 
-def is_own_faster(
-    batches: int, m: int, k: int, n: int, by_depth: bool, form: str = "tiles", then: bool = True
-) -> bool:
-    """Whether a kernel is faster than the library, as it is for the product in the table nearest in proportion.
+def ratio(batches: int, m: int, k: int, n: int, by_depth: bool, form: str, then: bool = True) -> float:
+    """A kernel's time as a part of the library's, as for the product in the table that is nearest in proportion.
 
     Args:
         batches, m, k, n, by_depth, form: see :class:`Times`.
@@ -62,4 +68,9 @@ def is_own_faster(
         return sum(abs(math.log(x / y)) for x, y in sizes) + (one.by_depth != by_depth)
 
     near = min((one for one in (*TIMES, *ESTIMATES) if one.form == form), key=distance)
-    return near.own < (near.apart if then else near.alone)
+    return near.own / (near.apart if then else near.alone)
+
+
+def is_own_faster(batches: int, m: int, k: int, n: int, by_depth: bool, form: str = "tiles") -> bool:
+    """Whether a kernel with an expression at its end is faster than the library and a kernel after it."""
+    return ratio(batches, m, k, n, by_depth, form) < 1

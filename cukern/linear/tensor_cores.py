@@ -8,22 +8,26 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, fresh_layout
+from ..array.layout import Layout, address, fresh_layout
 from ..device import Device
+from ..device.interface import Tiles
 from ..elementwise.program import Program
 from ..elementwise.row import convert_scalar
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import on
+from ..kernel.plan import on, remember
 from ..kernel.sizes import divide_up
 from ..kernel.strides import broadcast_shapes
 from .few_rows import FewRows, few_rows_for
-from .measured import is_own_faster
+from .measured import ratio
 from .task import Task, structs, task_of, variables
+from .tma import TmaTile, tma_tile_for
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
 #: Elements of 16 bits in an access of 16 bytes.
 _CHUNK = 8
+#: Bytes of a tensor map.
+_MAP = 128
 
 
 class Tile(NamedTuple):
@@ -90,7 +94,7 @@ class Tile(NamedTuple):
         """The kernel's structs."""
         tiles = divide_up(task.m, self.m), divide_up(task.n, self.n)
         steps = (task.a.batch, task.b.batch, task.a.row, task.b.row)
-        return structs(task, steps, (task.m, task.n, task.k, *tiles))
+        return structs(task, steps, (task.batches, task.m, task.n, task.k, *tiles))
 
 
 #: A warp with 64 by 64 elements reads shared memory half as often as one with 32 by 32.
@@ -104,7 +108,7 @@ TILES = (
 )
 
 
-Form = Tile | FewRows
+Form = Tile | TmaTile | FewRows
 
 
 def tile_for(task: Task, device: Device) -> Tile:
@@ -132,14 +136,17 @@ class Plan(kernel_plan.Plan):
         bound: the kernel.
     """
 
-    __slots__ = ("bound", "converters")
+    __slots__ = ("_known", "_maps", "bound", "converters")
 
     def __init__(self, program: Program, task: Task, form: Form, out: Layout) -> None:
         self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
+        self._maps = form.maps(task, out.dtype) if isinstance(form, TmaTile) else ()
+        #: The maps of arrays at addresses that came before.
+        self._known: dict[tuple[int, int], bytes] = {}
         with on(out.device):
             self.bound = form.kernel.bind(out.device, **form.variables(program, out.dtype, task))
-            block = (form.threads, 1, 1)
-            launch = self.bound.function.prepare(form.grid(task), block, form.shared, form.tail(task))
+            block, sizes = (form.threads, 1, 1), [_MAP] * len(self._maps)
+            launch = self.bound.function.prepare(form.grid(task), block, form.shared, form.tail(task), sizes)
         super().__init__(out.device, (out,), launch)
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
@@ -148,21 +155,40 @@ class Plan(kernel_plan.Plan):
         assert self.launch is not None
         with on(self.device):
             made = Array._made(self.layouts[0])
-            self.launch(*[one._operand for one in arrays], *numbers, made._operand)
+            values = [*(one._operand for one in arrays), *numbers, made._operand]
+            if self._maps:
+                mapped = zip((0, 1, -1), self._maps, (*arrays[:2], made), strict=True)
+                for place, tiles, one in mapped:
+                    values[place] = self._map(place, tiles, one)
+            self.launch(*values)
         return made
+
+    def __call__(self, *arrays: Array) -> Array:
+        """The result of a program that takes no numbers."""
+        return self.run(arrays, ())
+
+    def _map(self, place: int, tiles: Tiles, array: Array) -> bytes:
+        """The map of an argument, which depends on the address alone."""
+        at = address(array._data) if self.device.addressable else array._operand
+        found = self._known.get((place, at))
+        if found is None:
+            made = self.device.backend.tensor_map(tiles._replace(address=at))
+            found = remember(self._known, (place, at), made)
+        return found
 
 
 def quickest(task: Task, device: Device) -> Form | None:
     """The form to use; None if the device has no tensor cores, or its library is faster."""
     if device.style == "serial" or device.properties.compute_capability < (8, 0):
         return None
-    sizes = (task.batches, task.m, task.k, task.n)
     few = few_rows_for(task, device)
-    if few is not None:
-        return few if is_own_faster(*sizes, task.b.by_depth, "few rows") else None
-    if task.itemsize != 2:
-        return None
-    return tile_for(task, device) if is_own_faster(*sizes, task.b.by_depth) else None
+    forms: dict[str, Form | None] = {"few rows": few}
+    if few is None and task.itemsize == 2:
+        forms = {"tma": tma_tile_for(task, device), "tiles": tile_for(task, device)}
+    sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
+    shares = {name: ratio(*sizes, name) for name, form in forms.items() if form is not None}
+    best = min(shares, key=shares.__getitem__)
+    return forms[best] if shares[best] < 1 else None
 
 
 def make_plan(

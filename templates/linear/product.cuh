@@ -9,7 +9,7 @@ constexpr bool a_by_depth = << "true" if a_by_depth else "false" >>, b_by_depth 
 // The sizes of the product; strides of the factors in elements, through the batch and between their contiguous rows.
 struct Sizes {
     index batch_a, batch_b, row_a, row_b;
-    int m, n, k, tiles_m, tiles_n;
+    int batches, m, n, k, tiles_m, tiles_n;
 };
 // Transposes 4 by 4 words among four neighbouring lanes: lane i gets word i of each.
 __device__ __forceinline__ void transpose(unsigned (&word)[4]) {
@@ -26,19 +26,19 @@ __device__ __forceinline__ void transpose(unsigned (&word)[4]) {
     }
 }
 
-// Stores the 16 rows and COLUMNS columns of a warp from (row, column) on. Lane 4 * g + q has the sums of rows g and g + 8, for
-// each eight columns those of columns 2 * q and 2 * q + 1: of the first row, then of the second.
-template <int COLUMNS>
-__device__ __forceinline__ void store(
-    const Epilogue& epilogue, T* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
+// Makes the 16 rows and COLUMNS columns of a warp from (row, column) on, and hands them on: put(half, x, made) gets elements of
+// row 8 * half + g, the pairs from columns x + 2 * q, x + 2 * q + 8 and so on. Lane 4 * g + q has the sums of rows g and g + 8,
+// for each eight columns those of columns 2 * q and 2 * q + 1: of the first row, then of the second.
+template <int COLUMNS, class Put>
+__device__ __forceinline__ void finish(
+    const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2], Put put)
 {
     const int q = threadIdx.x % 4;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const int own = row + 8 * half + int(threadIdx.x) % 32 / 4, in_row = minimum(own, sizes.m - 1);
-        T* const to = d + (index)in_row * sizes.n;
+    for (int x = 0; x < COLUMNS; x += 32) {
 #pragma unroll
-        for (int x = 0; x < COLUMNS; x += 32) {
+        for (int half = 0; half < 2; ++half) {
+            const int in_row = minimum(row + 8 * half + int(threadIdx.x) % 32 / 4, sizes.m - 1);
             Operands of[4][2];  // all are loaded before anything is stored
 #pragma unroll
             for (int i = 0; i < 8; ++i)
@@ -47,23 +47,35 @@ __device__ __forceinline__ void store(
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 made[i / 2][i % 2] = epilogue(sums[(x / 8 + i / 2) * 4 + 2 * half + i % 2], of[i / 2][i % 2]);
-            if constexpr (wide) {
-                uint4 pack;
-                unsigned(&words)[4] = (unsigned(&)[4])pack;
-#pragma unroll
-                for (int i = 0; i < 4; ++i) words[i] = *(const unsigned*)made[i];
-                transpose(words);
-                const int first = column + x + 8 * q;
-                if (own < sizes.m && first < sizes.n) *(uint4*)(to + first) = pack;
-            } else {
-#pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    const int there = column + x + i / 2 * 8 + 2 * q + i % 2;
-                    if (own < sizes.m && there < sizes.n) to[there] = made[i / 2][i % 2];
-                }
-            }
+            put(half, x, made);
         }
     }
+}
+// The same, stored to D.
+template <int COLUMNS>
+__device__ __forceinline__ void store(
+    const Epilogue& epilogue, T* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
+{
+    const int q = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
+    finish<COLUMNS>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const T(&made)[4][2]) {
+        const int own = row + 8 * half + g;
+        T* const to = d + (index)own * sizes.n;
+        if constexpr (wide) {
+            uint4 pack;
+            unsigned(&words)[4] = (unsigned(&)[4])pack;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) words[i] = *(const unsigned*)made[i];
+            transpose(words);
+            const int first = column + x + 8 * q;
+            if (own < sizes.m && first < sizes.n) *(uint4*)(to + first) = pack;
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const int there = column + x + i / 2 * 8 + 2 * q + i % 2;
+                if (own < sizes.m && there < sizes.n) to[there] = made[i / 2][i % 2];
+            }
+        }
+    });
 }
 
 // A slab of a factor in shared memory: SIZE rows or columns of the product, `depth` deep, contiguous along the depth if
@@ -115,13 +127,14 @@ using LoaderA = Loader<tile_m, a_by_depth>;
 using LoaderB = Loader<tile_n, b_by_depth>;
 constexpr int stage_size = (tile_m + tile_n) * depth;
 
-// The tile of a block. Tiles are made in bands of rows of them, so that blocks that run at a time share factors in the L2.
+// The tile of a matrix with a number. Tiles are made in bands of rows of them, so that those that are made at a time share
+// factors in the L2.
 struct Place {
     int batch, m0, n0;
 
-    __device__ __forceinline__ explicit Place(const Sizes& sizes) : batch(blockIdx.y) {
-        const int in_band = band * sizes.tiles_n, first = int(blockIdx.x) / in_band * band;
-        const int rows = min(band, sizes.tiles_m - first), place = int(blockIdx.x) % in_band;
+    __device__ __forceinline__ Place(const Sizes& sizes, int batch, int number) : batch(batch) {
+        const int in_band = band * sizes.tiles_n, first = number / in_band * band;
+        const int rows = min(band, sizes.tiles_m - first), place = number % in_band;
         m0 = (first + place % rows) * tile_m;
         n0 = place / rows * tile_n;
     }

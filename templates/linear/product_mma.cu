@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T *const first_stage = (T*)shared, *const last_stage = first_stage + (stages - 1) * stage_size;
-    const Place at(sizes);
+    const Place at(sizes, blockIdx.y, blockIdx.x);
     d += (index)at.batch * sizes.m * sizes.n;
     LoaderA of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k);
     LoaderB of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k);

@@ -4,21 +4,9 @@
 // Launch: a warpgroup has 64 rows of a tile and all of its columns; blockIdx.x numbers the tiles, blockIdx.y the matrices.
 // Shared, dynamic: `stages` slabs of both factors, and up to 1024 bytes before them for alignment. While a slab is multiplied,
 // the previous one may still be in work, and copies of the next ones are in flight.
-<% set wgmma_columns = [tile_n] %>
 <% include "linear/product.cuh" %>
-<% include "prelude/wgmma.cuh" %>
+<% include "linear/warpgroup.cuh" %>
 static_assert(stages >= 3 && threads == 2 * tile_m, "a warpgroup for 64 rows");
-
-// The operand of one instruction: the part of a slab from row (or column) `first` on, at depth 0.
-template <int SIZE, bool BY_DEPTH>
-__device__ __forceinline__ SharedMatrix part(const Slab<SIZE, BY_DEPTH>& slab, int first) {
-    constexpr int bytes = sizeof(T) * line;
-    if constexpr (BY_DEPTH) return SharedMatrix(slab.memory + first * line, 16, 8 * bytes);
-    else return SharedMatrix(slab.memory + first / line * slab.block, sizeof(T) * slab.block, 8 * bytes);
-}
-// Bytes from one step of 16 along the depth to the next.
-constexpr int step_a = a_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
-constexpr int step_b = b_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
@@ -29,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     // Chunks change places by the address: slabs begin at multiples of 1024 bytes.
     T* const first_stage = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const last_stage = first_stage + (stages - 1) * stage_size;
-    const Place at(sizes);
+    const Place at(sizes, blockIdx.y, blockIdx.x);
     d += (index)at.batch * sizes.m * sizes.n;
     LoaderA of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k);
     LoaderB of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k);

@@ -82,20 +82,16 @@ def test_copies_that_come_at_any_time(seed: int) -> None:
             check(x, w, random(x.device, dtype, 32), form(x, w))
 
 
-class Limits:
-    """What a GPU's properties say."""
-
-    compute_capability = (9, 0)
-    multiprocessors = 132
-    max_shared_memory_per_block = 232448
+def gpu(**limits: Any) -> Any:
+    """An H200, but for the given limits."""
+    known = {"compute_capability": (9, 0), "multiprocessors": 132, "max_shared_memory_per_block": 232448}
+    return type("", (), {"style": "simt", "properties": type("", (), {**known, **limits})})
 
 
 def divided(m: int, n: int, itemsize: int = 2, shared: int = 232448) -> FewRows | None:
     factor = Factor(0, 4096, True)
     task = Task(1, m, n, 4096, factor, factor, (), itemsize)
-    limits = type("", (Limits,), {"max_shared_memory_per_block": shared})
-    gpu: Any = type("", (), {"style": "simt", "properties": limits})
-    return few_rows.few_rows_for(task, gpu)
+    return few_rows.few_rows_for(task, gpu(max_shared_memory_per_block=shared))
 
 
 def test_how_the_work_is_divided() -> None:

@@ -22,6 +22,7 @@ from cukern.elementwise.function import Elementwise
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.linear import epilogue, tensor_cores
+from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
@@ -353,8 +354,8 @@ def _product(dtype: Any) -> None:
     if dtypes.info(dtype).narrow:
         c, d, bias = _zeros(dtype, (300, 64), (64, 264), (264,))
         ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
-        for left in (c, ck.zeros((64, 300), dtype).T):
-            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]):
+        for left, fed in ((c, TMA_TILES[0]), (ck.zeros((64, 300), dtype).T, TMA_TILES[2])):
+            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1], fed):
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(epilogue, "_plans", {})
                     patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)

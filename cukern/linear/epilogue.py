@@ -10,6 +10,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
+from ..device.precision import allows_tf32
 from ..elementwise.function import evaluate, pulled
 from ..elementwise.graph import input_node, substitute
 from ..elementwise.operands import public
@@ -28,7 +29,7 @@ def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
     if not (dtypes.info(elem).narrow or elem == dtypes.float32) or made.outputs[0].dtype != elem:
         return None
     layouts = [one._layout or one._planned() for one in arrays]
-    key = (made, at, *layouts)
+    key = (made, at, elem == dtypes.float32 and allows_tf32(), *layouts)
     if key not in _plans:
         one_device(made.name, arrays)
         return remember(_plans, key, _made(made, at, layouts))

@@ -11,12 +11,13 @@ from ..array import Array
 from ..array.layout import Layout, address, fresh_layout
 from ..device import Device
 from ..device.interface import Tiles
+from ..device.precision import allows_tf32
 from ..elementwise.program import Program
 from ..elementwise.row import convert_scalar
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import on, remember
-from ..kernel.sizes import divide_up
+from ..kernel.sizes import ACCESS, divide_up
 from ..kernel.strides import broadcast_shapes
 from .few_rows import FewRows, few_rows_for
 from .measured import ratio
@@ -24,8 +25,6 @@ from .task import Task, structs, task_of, variables
 from .tma import TmaTile, tma_tile_for
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
-#: Elements of 16 bits in an access of 16 bytes.
-_CHUNK = 8
 #: Bytes of a tensor map.
 _MAP = 128
 
@@ -39,7 +38,7 @@ class Tile(NamedTuple):
         stages: slabs of the factors in shared memory, all but one of them on their way.
         rate: about which share of the tensor cores' arithmetic it reaches.
         grouped: whether four warps multiply 64 rows together by the instructions of sm_90a.
-        depth: of a slab.
+        depth: of a slab of 16-bit elements; floats have half.
         band: rows of tiles that are made column by column.
     """
 
@@ -78,10 +77,10 @@ class Tile(NamedTuple):
             "tile_n": self.n,
             "warps_m": self.warps_m,
             "warps_n": self.warps_n,
-            "depth": self.depth,
+            "depth": self.depth * 2 // task.itemsize,
             "stages": self.stages,
             "band": self.band,
-            "wide": task.n % _CHUNK == 0,
+            "wide": task.n * task.itemsize % ACCESS == 0,
             "a_by_depth": task.a.by_depth,
             "b_by_depth": task.b.by_depth,
         }
@@ -108,11 +107,19 @@ TILES = (
 )
 
 
+#: Of floats rounded to tf32: a thread copies the same 16 bytes of every eighth line, or of fewer, and lines across the
+#: depth have twice as many of them.
+TF32_TILES = (
+    Tile(128, 128, 2, 4, 4, 1.0),
+    Tile(64, 128, 2, 4, 4, 0.7),
+    Tile(64, 64, 2, 2, 4, 0.5),
+)
+
 Form = Tile | TmaTile | FewRows
 
 
 def tile_for(task: Task, device: Device) -> Tile:
-    """The tile of the least time: that of the busiest multiprocessor."""
+    """The tile of the least time: that of the busiest multiprocessor. Floats are rounded to tf32."""
     limits = device.properties
 
     def cost(tile: Tile) -> float:
@@ -122,7 +129,7 @@ def tile_for(task: Task, device: Device) -> Tile:
     grouped = limits.compute_capability[0] == 9
     fits = [
         tile
-        for tile in TILES
+        for tile in (TILES if task.itemsize == 2 else TF32_TILES)
         if tile.shared <= limits.max_shared_memory_per_block and grouped >= tile.grouped
     ]
     return min(fits, key=cost)
@@ -185,10 +192,12 @@ def quickest(task: Task, device: Device) -> Form | None:
     forms: dict[str, Form | None] = {"few rows": few}
     if few is None and task.itemsize == 2:
         forms = {"tma": tma_tile_for(task, device), "tiles": tile_for(task, device)}
+    elif few is None:
+        forms = {"tf32": tile_for(task, device) if allows_tf32() else None}
     sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
     shares = {name: ratio(*sizes, name) for name, form in forms.items() if form is not None}
-    best = min(shares, key=shares.__getitem__)
-    return forms[best] if shares[best] < 1 else None
+    best = min(shares, key=shares.__getitem__, default="")
+    return forms[best] if best and shares[best] < 1 else None
 
 
 def make_plan(

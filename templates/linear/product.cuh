@@ -43,7 +43,7 @@ __device__ __forceinline__ void finish(
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 of[i / 2][i % 2] = epilogue.load(batch, in_row, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, sizes.n - 1));
-            T made[4][2];
+            alignas(8) T made[4][2];
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 made[i / 2][i % 2] = epilogue(sums[(x / 8 + i / 2) * 4 + 2 * half + i % 2], of[i / 2][i % 2]);
@@ -60,7 +60,13 @@ __device__ __forceinline__ void store(
     finish<COLUMNS>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const T(&made)[4][2]) {
         const int own = row + 8 * half + g;
         T* const to = d + (index)own * sizes.n;
-        if constexpr (wide) {
+        if constexpr (wide && sizeof(T) == 4) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int first = column + x + i * 8 + 2 * q;
+                if (own < sizes.m && first < sizes.n) *(uint2*)(to + first) = *(const uint2*)made[i];
+            }
+        } else if constexpr (wide) {
             uint4 pack;
             unsigned(&words)[4] = (unsigned(&)[4])pack;
 #pragma unroll

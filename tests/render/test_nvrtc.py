@@ -360,6 +360,12 @@ def _product(dtype: Any) -> None:
                     patch.setattr(epilogue, "_plans", {})
                     patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
                     ended(left, d, bias, 0.5)
+    if dtype == ck.float32:
+        ended = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
+        c, d, bias = _zeros(dtype, (8, 300, 64), (8, 64, 264), (264,))
+        with ck.matmul_precision("tf32"):
+            ended(c, d, bias)
+            ended(ck.swapaxes(ck.zeros((8, 64, 60), dtype), -1, -2), d, bias)
     if dtype != ck.float64:
         weights, bias = _zeros(dtype, (64, 264), (264,))
         few = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))

@@ -23,7 +23,7 @@ def _matrix(address: int, like: Any) -> np.ndarray:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def calls() -> Iterator[list[int]]:
     """The sizes of the batches that are multiplied on a GPU that is none, by NumPy from the addresses that it gets."""
     made: list[int] = []
 
@@ -42,7 +42,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     def prepare_pointers(xp: Any, a: Any, b: Any, out: Any, batch: int) -> Callable[[int], None]:
         return lambda table: made.append(-batch)
 
-    with gpu_without_one(compiles=False):
+    with gpu_without_one(compiles=False), pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(products, "_prepared", {})
         monkeypatch.setattr(products, "_plans", {})
         # No kernel of this GPU writes anything: copies are NumPy's.
@@ -101,3 +101,30 @@ def test_the_table_of_addresses(shape: tuple[int, ...]) -> None:
         for place in np.ndindex(shape)
     ]
     assert table.tolist() == want
+
+
+def test_tf32_is_the_librarys_for_float32_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kind of computing that a prepared product asks for follows the setting at its call."""
+    asked: list[int] = []
+
+    class Library:
+        @staticmethod
+        def cublasGemmStridedBatchedEx(*given: Any) -> int:
+            asked.append(given[-2].value)
+            return 0
+
+        cublasGemmBatchedEx = cublasGemmStridedBatchedEx
+
+    monkeypatch.setattr(cublas, "_ready", lambda cupy, small: (Library, None))
+    for dtype, expected in (("float32", 77), ("float16", 68), ("float64", 70)):
+        x = np.ones((2, 2), dtype)
+        calls = (
+            lambda x=x: cublas.prepare(None, x, x, x)(0, 0, 0),
+            lambda x=x: cublas.prepare_pointers(None, x, x, x, 1)(0),
+        )
+        asked.clear()
+        for call in calls:
+            call()
+            with ck.matmul_precision("tf32"):
+                call()
+        assert asked == [70 if dtype == "float64" else 68, expected] * 2

@@ -126,7 +126,7 @@ def product_source(made: Program, at: int, a: Array, b: Array, others: Sequence[
     """The text of the kernel that :func:`product_then` launches, besides the library's product."""
     plan = _planned(made, at, (a, b, *others))
     if plan is not None:
-        return plan.bound.rendered.text
+        return plan.source
     y = matmul(a, b)
     datas = [one._data for one in (*others[:at], y, *others[at:])]
     return source(made, y.device, datas)

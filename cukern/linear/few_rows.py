@@ -9,7 +9,7 @@ from ..device import Device
 from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
-from .task import Task, structs, variables
+from .task import Task, parts_of, structs, variables
 
 _KERNEL = Kernel("linear/few_rows.cu")
 #: Rows at most: those of the instruction of tensor cores.
@@ -22,6 +22,9 @@ _COLUMNS = (32, 16, 8)
 #: Stages of which the most are taken that fit the shared memory.
 _STAGES = (4, 3, 2)
 _WARPS = 8
+#: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
+#: how many share it at most.
+_FEWEST_BYTES, _MOST_PARTS = 2**17, 16
 
 
 class FewRows(NamedTuple):
@@ -33,6 +36,7 @@ class FewRows(NamedTuple):
         columns: of a block.
         stages: slabs of a warp in shared memory, all but one of them on their way.
         warps: of a block, which share the depth.
+        parts: blocks that share the depth, whose sums another kernel adds up.
     """
 
     turned: bool
@@ -40,6 +44,7 @@ class FewRows(NamedTuple):
     columns: int
     stages: int
     warps: int = _WARPS
+    parts: int = 1
 
     @property
     def kernel(self) -> Kernel:
@@ -75,7 +80,11 @@ class FewRows(NamedTuple):
     def grid(self, task: Task) -> tuple[int, int, int]:
         """Blocks along each axis."""
         few = task.turned if self.turned else task
-        return divide_up(few.n, self.columns), task.batches, 1
+        return (
+            divide_up(few.n, self.columns),
+            task.batches,
+            parts_of(task, self.parts, self.warps * _LINE // task.itemsize),
+        )
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
         """The kernel's structs."""
@@ -95,5 +104,13 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
     limits = device.properties
     blocks = [task.batches * divide_up(few.n, columns) for columns in _COLUMNS]
     busy = [c for c, n in zip(_COLUMNS, blocks, strict=True) if 8 * n >= 7 * limits.multiprocessors]
-    fits = (FewRows(turned, rows, (busy or _COLUMNS[-1:])[0], stages) for stages in _STAGES)
+    columns, parts = (busy or _COLUMNS[-1:])[0], 1
+    read = columns * task.k * task.itemsize  # bytes of the large factor, by a block
+    while (
+        2 * parts * blocks[-1] <= limits.multiprocessors
+        and read >= 2 * parts * _FEWEST_BYTES
+        and parts < _MOST_PARTS
+    ):
+        parts *= 2
+    fits = (FewRows(turned, rows, columns, stages, parts=parts) for stages in _STAGES)
     return next((one for one in fits if one.shared <= limits.max_shared_memory_per_block), None)

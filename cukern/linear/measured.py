@@ -13,8 +13,8 @@ class Times(NamedTuple):
     """What a product of bfloat16 with a bias and a ReLU takes, in microseconds on an H200.
 
     Attributes:
-        form: the kernel: "tiles" of :mod:`.tensor_cores`, "tf32" those of float32, "tma" of :mod:`.tma`, "few rows" of
-            :mod:`.few_rows`.
+        form: the kernel: "tiles" of :mod:`.tensor_cores`, "parts" if blocks share the depth, "tf32" if of float32,
+            "tma" of :mod:`.tma`, "few rows" of :mod:`.few_rows`.
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
         own: of the kernel.
@@ -43,9 +43,9 @@ TIMES = (
     Times("tiles", 1, 16384, 768, 3072, True, 158, 113, 198),
     Times("tiles", 1, 16384, 3072, 768, True, 131, 103, 126),
 )
-#: Not measured yet, but for the library's products. By tensor maps: 650 TFLOP/s, and what its tiles leave over in the
-#: last wave; tiles of tf32: 250 TFLOP/s. Few rows: the bytes of the large factor, at 0.85 of a copy's bandwidth by the
-#: kernel and at 0.88 by the library, after which a kernel of a small result takes 2 us.
+#: Not measured yet, but for the library's large products. By tensor maps: 650 TFLOP/s, and what its tiles leave over in
+#: the last wave; tiles of tf32: 250 TFLOP/s; parts: 400, and 3 us to add them up. Few rows: the large factor's bytes at
+#: 0.85 of a copy's bandwidth by the kernel and at 0.88 by the library, after which a kernel of a small result takes 2 us.
 ESTIMATES = (
     Times("tma", 1, 4096, 4096, 4096, False, 211, 176, 205),
     Times("tma", 1, 8192, 8192, 8192, False, 1690, 1447, 1558),
@@ -54,6 +54,7 @@ ESTIMATES = (
     Times("tma", 1, 16384, 3072, 768, True, 120, 103, 126),
     Times("tf32", 1, 4096, 4096, 4096, False, 550, 373, 430),
     Times("tf32", 32, 512, 512, 512, False, 50, 44, 66),
+    Times("parts", 1, 768, 8192, 768, False, 27, 25, 28),
     Times("few rows", 1, 8, 4096, 4096, True, 9.3, 9.0, 11.0),
 )
 

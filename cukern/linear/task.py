@@ -11,7 +11,7 @@ from .. import dtypes
 from ..array.layout import Layout
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
-from ..kernel.sizes import ACCESS, LARGEST_INDEX
+from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse, step_kind
 
 #: Matrices of a batch at most: blocks along y.
@@ -113,10 +113,11 @@ def is_wide(task: Task) -> bool:
 
 
 def variables(program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
-    """The template variables of the epilogue, and of the factors' type."""
+    """The template variables of the epilogue, and of the types of the factors and of the result."""
     body, (value,) = statements(program.outputs)
     return {
         "elem": elem,
+        "out": dtypes.info(program.outputs[0].dtype).cxx,
         "index": "long long" if is_wide(task) else "int",
         "operands": [
             {
@@ -142,3 +143,9 @@ def structs(task: Task, steps: Sequence[int], sizes: Sequence[int]) -> tuple[byt
     head = struct.pack(f"{len(steps)}{code}{len(sizes)}i{padding}", *steps, *sizes)
     of = [step for one in task.operands for step in one] or [0, 0, 0]
     return head, struct.pack(f"{len(of)}{code}", *of)
+
+
+def parts_of(task: Task, parts: int, depth: int) -> int:
+    """How many parts of the depth there are, if each but the last has equally many slabs and none is empty."""
+    slabs = divide_up(task.k, depth)
+    return divide_up(slabs, divide_up(slabs, parts))

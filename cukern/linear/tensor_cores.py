@@ -10,18 +10,20 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, address, fresh_layout
 from ..device import Device
-from ..device.interface import Tiles
+from ..device.interface import Prepared, Tiles
 from ..device.precision import allows_tf32
-from ..elementwise.program import Program
+from ..elementwise.graph import cast, input_node
+from ..elementwise.program import Program, program
 from ..elementwise.row import convert_scalar
-from ..kernel import Kernel
+from ..kernel import BoundKernel, Kernel
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import on, remember
-from ..kernel.sizes import ACCESS, divide_up
+from ..kernel.plan import Dim3, on, remember
+from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes
+from . import parts
 from .few_rows import FewRows, few_rows_for
 from .measured import ratio
-from .task import Task, structs, task_of, variables
+from .task import Task, parts_of, structs, task_of, variables
 from .tma import TmaTile, tma_tile_for
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
@@ -40,6 +42,7 @@ class Tile(NamedTuple):
         grouped: whether four warps multiply 64 rows together by the instructions of sm_90a.
         depth: of a slab of 16-bit elements; floats have half.
         band: rows of tiles that are made column by column.
+        parts: blocks that share the depth of a tile, whose sums another kernel adds up.
     """
 
     m: int
@@ -51,6 +54,7 @@ class Tile(NamedTuple):
     grouped: bool = False
     depth: int = 64
     band: int = 8
+    parts: int = 1
 
     @property
     def kernel(self) -> Kernel:
@@ -87,7 +91,8 @@ class Tile(NamedTuple):
 
     def grid(self, task: Task) -> tuple[int, int, int]:
         """Blocks along each axis."""
-        return divide_up(task.m, self.m) * divide_up(task.n, self.n), task.batches, 1
+        tiles = divide_up(task.m, self.m) * divide_up(task.n, self.n)
+        return tiles, task.batches, parts_of(task, self.parts, self.depth * 2 // task.itemsize)
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
         """The kernel's structs."""
@@ -115,22 +120,37 @@ TF32_TILES = (
     Tile(64, 64, 2, 2, 4, 0.5),
 )
 
+#: Bytes of a slab along the depth, into how many parts the depth may be cut, and how many slabs each has at least.
+_SLAB, _PARTS, _FEWEST_SLABS = 128, (1, 2, 4, 8, 16), 4
+#: What adding up parts takes, in the time that the tensor cores of a multiprocessor need for an element of a tile and a
+#: slab at rate 1: that of a launch, and of storing and loading a sum. Estimated for an H200.
+_LAUNCH, _PART = 40_000.0, 0.04
+
 Form = Tile | TmaTile | FewRows
 
 
 def tile_for(task: Task, device: Device) -> Tile:
-    """The tile of the least time: that of the busiest multiprocessor. Floats are rounded to tf32."""
+    """The tile of the least time: that of the busiest multiprocessor, and of adding up parts.
+
+    Floats are rounded to tf32.
+    """
     limits = device.properties
+    slabs = divide_up(task.k * task.itemsize, _SLAB)
+    size = task.batches * task.m * task.n
 
     def cost(tile: Tile) -> float:
-        blocks = task.batches * divide_up(task.m, tile.m) * divide_up(task.n, tile.n)
-        return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n / tile.rate
+        blocks = tile.parts * task.batches * divide_up(task.m, tile.m) * divide_up(task.n, tile.n)
+        waves = divide_up(blocks, limits.multiprocessors)
+        made = waves * divide_up(slabs, tile.parts) * tile.m * tile.n / tile.rate
+        return made + (_LAUNCH + _PART * tile.parts * size if tile.parts > 1 else 0)
 
     grouped = limits.compute_capability[0] == 9
     fits = [
-        tile
+        tile._replace(parts=number)
         for tile in (TILES if task.itemsize == 2 else TF32_TILES)
         if tile.shared <= limits.max_shared_memory_per_block and grouped >= tile.grouped
+        for number in _PARTS
+        if number == 1 or (slabs >= _FEWEST_SLABS * number and number * size <= LARGEST_INDEX)
     ]
     return min(fits, key=cost)
 
@@ -140,21 +160,35 @@ class Plan(kernel_plan.Plan):
 
     Attributes:
         converters: functions that convert each Python number to the dtype in which it is computed.
-        bound: the kernel.
+        bound: the kernel that ends with the epilogue.
     """
 
-    __slots__ = ("_known", "_maps", "bound", "converters")
+    __slots__ = ("_known", "_maps", "_multiply", "_sums", "bound", "converters")
 
-    def __init__(self, program: Program, task: Task, form: Form, out: Layout) -> None:
-        self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
+    def __init__(self, made: Program, task: Task, form: Form, out: Layout) -> None:
+        self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in made.scalars)
         self._maps = form.maps(task, out.dtype) if isinstance(form, TmaTile) else ()
         #: The maps of arrays at addresses that came before.
         self._known: dict[tuple[int, int], bytes] = {}
+        self._sums: Layout | None = None
+        self._multiply: tuple[BoundKernel, Prepared] | None = None
+        grid, elem = form.grid(task), out.dtype
         with on(out.device):
-            self.bound = form.kernel.bind(out.device, **form.variables(program, out.dtype, task))
-            block, sizes = (form.threads, 1, 1), [_MAP] * len(self._maps)
-            launch = self.bound.function.prepare(form.grid(task), block, form.shared, form.tail(task), sizes)
+            if grid[2] > 1:
+                self._sums = parts.sums(task, grid[2], out.device)
+                first = parts.alone(made), task._replace(operands=())
+                self._multiply = self._bind(form, *first, elem, grid, out.device)
+                self.bound, launch = parts.adding(made, elem, task, grid[2], out.device)
+            else:
+                self.bound, launch = self._bind(form, made, task, elem, grid, out.device)
         super().__init__(out.device, (out,), launch)
+
+    def _bind(
+        self, form: Form, made: Program, task: Task, elem: dtypes.DType, grid: Dim3, device: Device
+    ) -> tuple[BoundKernel, Prepared]:
+        bound = form.kernel.bind(device, **form.variables(made, elem, task))
+        block, maps = (form.threads, 1, 1), [_MAP] * len(self._maps)
+        return bound, bound.function.prepare(grid, block, form.shared, form.tail(task), maps)
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
         """Launch and return the result, a new array."""
@@ -167,8 +201,18 @@ class Plan(kernel_plan.Plan):
                 mapped = zip((0, 1, -1), self._maps, (*arrays[:2], made), strict=True)
                 for place, tiles, one in mapped:
                     values[place] = self._map(place, tiles, one)
+            if self._multiply is not None and self._sums is not None:
+                sums = Array._made(self._sums)
+                self._multiply[1](*values[:2], sums._operand)
+                values[:2] = [sums._operand]
             self.launch(*values)
         return made
+
+    @property
+    def source(self) -> str:
+        """The text of the kernels."""
+        bounds = [*([self._multiply[0]] if self._multiply else []), self.bound]
+        return "\n".join(one.rendered.text for one in bounds)
 
     def __call__(self, *arrays: Array) -> Array:
         """The result of a program that takes no numbers."""
@@ -184,30 +228,50 @@ class Plan(kernel_plan.Plan):
         return found
 
 
-def quickest(task: Task, device: Device) -> Form | None:
-    """The form to use; None if the device has no tensor cores, or its library is faster."""
-    if device.style == "serial" or device.properties.compute_capability < (8, 0):
-        return None
+def forms(task: Task, device: Device, tf32: bool = False) -> dict[str, Form]:
+    """The forms that compute a product on a device with tensor cores, by their names in the table of times.
+
+    Args:
+        task: of elements of 16 or 32 bits.
+        device: where it runs.
+        tf32: whether floats may be rounded.
+    """
     few = few_rows_for(task, device)
-    forms: dict[str, Form | None] = {"few rows": few}
-    if few is None and task.itemsize == 2:
-        forms = {"tma": tma_tile_for(task, device), "tiles": tile_for(task, device)}
-    elif few is None:
-        forms = {"tf32": tile_for(task, device) if allows_tf32() else None}
+    if few is not None:
+        return {"few rows": few}
+    if task.itemsize == 4:
+        return {"tf32": tile_for(task, device)} if tf32 else {}
+    tile, fed = tile_for(task, device), tma_tile_for(task, device)
+    if tile.parts > 1:
+        return {"parts": tile}
+    return {"tiles": tile} if fed is None else {"tma": fed, "tiles": tile}
+
+
+def quickest(task: Task, device: Device, then: bool = True) -> Form | None:
+    """The form to use; None if the device has no tensor cores, or its library is faster.
+
+    Args:
+        task: the product.
+        device: where it runs.
+        then: whether an expression of the product follows; if not, floats are not rounded by a form of this module.
+    """
+    if device.style == "serial" or device.properties.compute_capability < (8, 0) or task.itemsize > 4:
+        return None
     sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
-    shares = {name: ratio(*sizes, name) for name, form in forms.items() if form is not None}
+    found = forms(task, device, then and allows_tf32())
+    shares = {name: ratio(*sizes, name, then) for name in found}
     best = min(shares, key=shares.__getitem__, default="")
-    return forms[best] if best and shares[best] < 1 else None
+    return found[best] if best and shares[best] < 1 else None
 
 
 def make_plan(
-    program: Program, a: Layout, b: Layout, operands: Sequence[Layout], form: Form | None = None
+    made: Program, a: Layout, b: Layout, operands: Sequence[Layout], form: Form | None = None
 ) -> Plan | None:
     """A launch for arrays of these layouts; None if the library is faster, or no kernel takes them.
 
     Args:
-        program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype, which
-            is float16, bfloat16 or float32.
+        made: a program of the product, as its first input, and of ``operands``; its one output is of the factors'
+            dtype, which is float16, bfloat16 or float32.
         a: shape (..., m, k).
         b: shape (..., k, n).
         operands: broadcast to the product.
@@ -216,5 +280,18 @@ def make_plan(
     task = task_of(a, b, operands)
     if task is None or (form := form or quickest(task, a.device)) is None:
         return None
+    return _planned(made, task, form, a, b)
+
+
+def make_alone(a: Layout, b: Layout) -> Plan | None:
+    """The launch of ``a @ b`` for arrays of these layouts; None if the library is faster, or no kernel takes them."""
+    task = task_of(a, b, ())
+    if task is None or (form := quickest(task, a.device, then=False)) is None:
+        return None
+    total = cast(input_node(0, dtypes.float32), a.dtype)
+    return _planned(program("matmul", (total,), (dtypes.float32,)), task, form, a, b)
+
+
+def _planned(made: Program, task: Task, form: Form, a: Layout, b: Layout) -> Plan:
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-    return Plan(program, task, form, fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])))
+    return Plan(made, task, form, fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])))

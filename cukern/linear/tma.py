@@ -32,7 +32,8 @@ class TmaTile(NamedTuple):
         rate: about which share of the tensor cores' arithmetic it reaches, in the unit of the other forms; estimated.
         band: rows of tiles that are made column by column.
         depth: of a slab.
-        blocks: at most, which take tiles by turns; as many as the device has multiprocessors if 0.
+        blocks: at most, which take tiles by turns.
+        parts: blocks that share the depth: one.
     """
 
     m: int
@@ -42,7 +43,8 @@ class TmaTile(NamedTuple):
     rate: float
     band: int
     depth: int = _LINE
-    blocks: int = 0
+    blocks: int = 1
+    parts: int = 1
 
     @property
     def kernel(self) -> Kernel:

@@ -1,6 +1,7 @@
 // What makes an element of D of a sum, for the kernels of D = epilogue(A @ B).
 <% include "prelude/math.cuh" %>
-using T = << elem >>;
+using T = << elem >>;       // of the factors
+using Out = << out >>;  // of D: float for sums of parts of the depth, which another kernel adds up
 using index = << index >>;
 // Strides of the epilogue's operands, in elements: through the batch, the rows and the columns.
 struct Steps {
@@ -27,13 +28,13 @@ struct Epilogue {
             << {"zero": "", "unit": "+ row", "any": "+ row * steps.of[%d][1]" % (x.k - 1)}[x.row] >>
             << {"zero": "", "unit": "+ column", "any": "+ column * steps.of[%d][2]" % (x.k - 1)}[x.column] >>]), <% endfor %>};
     }
-    __device__ __forceinline__ T operator()(float a0, const Operands& of) const {
+    __device__ __forceinline__ Out operator()(float a0, const Operands& of) const {
 <% for x in operands %>
         const << x.compute >> a<< x.k >> = of.a<< x.k >>;
 <% endfor %>
 <% for line in body %>
         const << line.type >> << line.name >> = << line.code >>;
 <% endfor %>
-        return cast<T>(<< value >>);
+        return cast<Out>(<< value >>);
     }
 };

@@ -3,7 +3,8 @@
 // is an elementwise expression of the sum and of operands that broadcast to D. A factor is contiguous along one of its two
 // axes, in rows that begin at multiples of 16 bytes.
 // Launch: a block makes `columns` columns of D, blockIdx.x numbers them, blockIdx.y the matrices of the batch. Its warps share
-// the depth: warp w takes slabs w, w + warps and so on, each slab 128 bytes deep, and at the end their sums are added in order.
+// the depth, together with those of blocks along z: worker w of all takes slabs w, w + workers and so on, each slab 128 bytes
+// deep. The sums of a block's warps are added in order, those of blocks along z lie behind one another in D.
 // Shared, dynamic: for each warp `stages` slabs of both factors, of which all but one are on their way, so that the bytes in
 // flight of a multiprocessor cover the memory's latency. A warp brings its slabs itself and waits for no other.
 <% include "linear/epilogue.cuh" %>
@@ -147,11 +148,12 @@ struct Sums {
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>T* d, Sizes sizes, Steps steps)
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     const int batch = blockIdx.y, first = blockIdx.x * columns, warp = threadIdx.x / 32;
+    const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
     const T *const x = turned ? b : a, *const w = turned ? a : b;
     T* const ring = (T*)shared + warp * stages * stage_size;
     const Loader<padded, x_by_depth> of_x(x + batch * sizes.batch_x, sizes.row_x, 0, sizes.rows, sizes.k);
@@ -159,13 +161,13 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int slabs = divide_up(sizes.k, depth);
     const auto load = [&](int i) {
         T* const stage = ring + i % stages * stage_size;
-        const int number = warp + i * warps;
+        const int number = worker + i * workers;
         if (number < slabs) of_w.load(SlabW{stage + SlabX::size}, number), of_x.load(SlabX{stage}, number);
         commit_copies();
     };
     for (int i = 0; i < stages - 1; ++i) load(i);
     Sums sums;
-    for (int i = 0; warp + i * warps < slabs; ++i) {
+    for (int i = 0; worker + i * workers < slabs; ++i) {
         wait_copies<stages - 2>();
         __syncwarp();  // all lanes' chunks have come, and the slab before has been multiplied
         load(i + stages - 1);
@@ -179,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     static_assert(parts * rows * columns * sizeof(float) <= warps * stages * stage_size * sizeof(T), "room for all sums");
     sums.store(of);
     __syncthreads();
-    d += batch * sizes.batch_d;
+    d += (index)(blockIdx.z * gridDim.y + batch) * sizes.batch_d;
     for (int i = threadIdx.x; i < rows * columns; i += threads) {
         const int row = i / columns, column = first + i % columns;
         if (row >= sizes.rows || column >= sizes.columns) continue;

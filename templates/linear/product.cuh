@@ -43,7 +43,7 @@ __device__ __forceinline__ void finish(
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 of[i / 2][i % 2] = epilogue.load(batch, in_row, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, sizes.n - 1));
-            alignas(8) T made[4][2];
+            alignas(8) Out made[4][2];
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 made[i / 2][i % 2] = epilogue(sums[(x / 8 + i / 2) * 4 + 2 * half + i % 2], of[i / 2][i % 2]);
@@ -54,13 +54,13 @@ __device__ __forceinline__ void finish(
 // The same, stored to D.
 template <int COLUMNS>
 __device__ __forceinline__ void store(
-    const Epilogue& epilogue, T* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
+    const Epilogue& epilogue, Out* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
 {
     const int q = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
-    finish<COLUMNS>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const T(&made)[4][2]) {
+    finish<COLUMNS>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const Out(&made)[4][2]) {
         const int own = row + 8 * half + g;
-        T* const to = d + (index)own * sizes.n;
-        if constexpr (wide && sizeof(T) == 4) {
+        Out* const to = d + (index)own * sizes.n;
+        if constexpr (wide && sizeof(Out) == 4) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int first = column + x + i * 8 + 2 * q;
@@ -132,6 +132,18 @@ using SlabB = Slab<tile_n, b_by_depth>;
 using LoaderA = Loader<tile_m, a_by_depth>;
 using LoaderB = Loader<tile_n, b_by_depth>;
 constexpr int stage_size = (tile_m + tile_n) * depth;
+
+// The part of the depth that is this block's: where it begins, and its slabs. Blocks along z share the depth.
+struct Depth {
+    int first, left, slabs;
+
+    __device__ __forceinline__ explicit Depth(const Sizes& sizes) {
+        const int each = divide_up(divide_up(sizes.k, depth), int(gridDim.z)) * depth;
+        first = blockIdx.z * each;
+        left = min(each, sizes.k - first);
+        slabs = divide_up(left, depth);
+    }
+};
 
 // The tile of a matrix with a number. Tiles are made in bands of rows of them, so that those that are made at a time share
 // factors in the L2.

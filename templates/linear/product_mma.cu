@@ -1,7 +1,8 @@
 // D = epilogue(A @ B) on the tensor cores of sm_80 and later, for A (m, k) and B (k, n) of 16-bit floats, or of floats that are
 // rounded to tf32, in batches: sums in float, and the epilogue an elementwise expression of the sum and of operands that
 // broadcast to (m, n). A factor is contiguous along one of its two axes, in rows that begin at multiples of 16 bytes.
-// Launch: << warps_m >> by << warps_n >> warps share a tile; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch.
+// Launch: << warps_m >> by << warps_n >> warps share a tile; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch,
+// blockIdx.z parts of the depth, whose sums lie behind one another in D.
 // Shared, dynamic: `stages` slabs of both factors. While one is multiplied the next are on their way.
 <% include "linear/product.cuh" %>
 <% include "prelude/mma.cuh" %>
@@ -47,16 +48,19 @@ struct Fragments {
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>T* d, Sizes sizes, Steps steps)
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T *const first_stage = (T*)shared, *const last_stage = first_stage + (stages - 1) * stage_size;
     const Place at(sizes, blockIdx.y, blockIdx.x);
-    d += (index)at.batch * sizes.m * sizes.n;
-    LoaderA of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k);
-    LoaderB of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k);
-    const int slabs = divide_up(sizes.k, depth);
+    const Depth along(sizes);
+    d += ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m * sizes.n;
+    a += at.batch * sizes.batch_a + along.first * (a_by_depth ? 1 : sizes.row_a);
+    b += at.batch * sizes.batch_b + along.first * (b_by_depth ? 1 : sizes.row_b);
+    LoaderA of_a(a, sizes.row_a, at.m0, sizes.m, along.left);
+    LoaderB of_b(b, sizes.row_b, at.n0, sizes.n, along.left);
+    const int slabs = along.slabs;
     const auto load = [&](int i, T* stage) {
         if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
         commit_copies();

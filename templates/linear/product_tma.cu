@@ -50,7 +50,7 @@ __device__ __forceinline__ void store_parts(
         if (threadIdx.x % 128 == 0) wait_stores_read<1>();
         barrier_sync(1 + group, 128);  // the part may be written again
         finish<64>(epilogue, sizes, at.batch, row + 16 * warp, at.n0 + x, (const float(&)[32])sums[x / 2],
-                   [&](int half, int y, const T(&made)[4][2]) {
+                   [&](int half, int y, const Out(&made)[4][2]) {
 #pragma unroll
             for (int i = 0; i < 4; ++i)  // chunks change places as in a slab, and as the map says
                 *(unsigned*)(to + (16 * warp + 8 * half + g) * line + ((y / 8 + i) ^ g) * chunk + 2 * q) =

@@ -12,6 +12,7 @@ import pytest
 from gpu_without_one import cublas, gpu_without_one
 
 import cukern as ck
+from cukern.linear import measured, tensor_cores
 from cukern.linear import plan as products
 
 
@@ -128,3 +129,30 @@ def test_tf32_is_the_librarys_for_float32_alone(monkeypatch: pytest.MonkeyPatch)
             with ck.matmul_precision("tf32"):
                 call()
         assert asked == [70 if dtype == "float64" else 68, expected] * 2
+
+
+def test_a_kernel_of_few_rows_takes_the_librarys_place_where_it_is_faster(
+    calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the table of times; for what the kernel cannot take, the library stays."""
+    ran: list[Any] = []
+    run = tensor_cores.Plan.run
+    monkeypatch.setattr(
+        tensor_cores.Plan,
+        "run",
+        lambda plan, *given: (ran.append(plan.bound.rendered.template), run(plan, *given))[1],
+    )
+    x, w = _random(3, 64), _random(64, 40)
+    faster = measured.Times("few rows", 1, 8, 4096, 4096, True, 1, 2, 3)
+    for table, wanted in ((measured.ESTIMATES, []), ((faster,), ["linear/few_rows.cu"])):
+        monkeypatch.setattr(measured, "ESTIMATES", table)
+        monkeypatch.setattr(products, "_plans", {})
+        for multiply in (ck.matmul, lambda x, w: ck.einsum("ij,jk->ik", x, w)):
+            ran.clear()
+            calls.clear()
+            assert multiply(x, w).shape == (3, 40)
+            assert (ran, len(calls)) == (wanted, 1 - len(wanted))
+    ran.clear()
+    x[:, 1:] @ w[1:]  # rows begin at any address
+    x.astype("float64") @ w.astype("float64")
+    assert ran == []

@@ -21,6 +21,7 @@ _LINE = 128
 _COLUMNS = (32, 16, 8)
 #: Stages of which the most are taken that fit the shared memory.
 _STAGES = (4, 3, 2)
+#: Warps of a block at most, each of which has a slab at least.
 _WARPS = 8
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
@@ -43,7 +44,7 @@ class FewRows(NamedTuple):
     rows: int
     columns: int
     stages: int
-    warps: int = _WARPS
+    warps: int
     parts: int = 1
 
     @property
@@ -112,5 +113,6 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
         and parts < _MOST_PARTS
     ):
         parts *= 2
-    fits = (FewRows(turned, rows, columns, stages, parts=parts) for stages in _STAGES)
+    warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _LINE)))
+    fits = (FewRows(turned, rows, columns, stages, warps, parts) for stages in _STAGES)
     return next((one for one in fits if one.shared <= limits.max_shared_memory_per_block), None)

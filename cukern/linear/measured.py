@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 
 class Times(NamedTuple):
-    """What a product of bfloat16 with a bias and a ReLU takes, in microseconds on an H200.
+    """What a product with a bias and a ReLU takes, in microseconds on an H200; of bfloat16 if its form does not say.
 
     Attributes:
         form: the kernel: "tiles" of :mod:`.tensor_cores`, "parts" if blocks share the depth, "tf32" if of float32,
-            "tma" of :mod:`.tma`, "few rows" of :mod:`.few_rows`.
+            "tma" of :mod:`.tma`, "few rows" and "few rows of float32" of :mod:`.few_rows`.
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
         own: of the kernel.
@@ -45,7 +45,7 @@ TIMES = (
 )
 #: Not measured yet, but for the library's large products. By tensor maps: 650 TFLOP/s, and what its tiles leave over in
 #: the last wave; tiles of tf32: 250 TFLOP/s; parts: 400, and 3 us to add them up. Few rows: the large factor's bytes at
-#: 0.85 of a copy's bandwidth by the kernel and at 0.88 by the library, after which a kernel of a small result takes 2 us.
+#: 0.85 of a copy's bandwidth by the kernel and at 0.88 by the library, and 2 us for a kernel of a small result.
 ESTIMATES = (
     Times("tma", 1, 4096, 4096, 4096, False, 211, 176, 205),
     Times("tma", 1, 8192, 8192, 8192, False, 1690, 1447, 1558),
@@ -56,6 +56,7 @@ ESTIMATES = (
     Times("tf32", 32, 512, 512, 512, False, 50, 44, 66),
     Times("parts", 1, 768, 8192, 768, False, 27, 25, 28),
     Times("few rows", 1, 8, 4096, 4096, True, 9.3, 9.0, 11.0),
+    Times("few rows of float32", 1, 8, 4096, 4096, True, 18.6, 17.9, 19.9),
 )
 
 
@@ -73,8 +74,3 @@ def ratio(batches: int, m: int, k: int, n: int, by_depth: bool, form: str, then:
 
     near = min((one for one in (*TIMES, *ESTIMATES) if one.form == form), key=distance)
     return near.own / (near.apart if then else near.alone)
-
-
-def is_own_faster(batches: int, m: int, k: int, n: int, by_depth: bool, form: str = "tiles") -> bool:
-    """Whether a kernel with an expression at its end is faster than the library and a kernel after it."""
-    return ratio(batches, m, k, n, by_depth, form) < 1

@@ -238,7 +238,7 @@ def forms(task: Task, device: Device, tf32: bool = False) -> dict[str, Form]:
     """
     few = few_rows_for(task, device)
     if few is not None:
-        return {"few rows": few}
+        return {"few rows" if task.itemsize == 2 else "few rows of float32": few}
     if task.itemsize == 4:
         return {"tf32": tile_for(task, device)} if tf32 else {}
     tile, fed = tile_for(task, device), tma_tile_for(task, device)

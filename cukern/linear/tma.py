@@ -9,7 +9,7 @@ from ..device import Device
 from ..device.interface import Tiles
 from ..elementwise.program import Program
 from ..kernel import Kernel
-from ..kernel.sizes import divide_up
+from ..kernel.sizes import LARGEST_INDEX, divide_up
 from .task import Factor, Task, structs, variables
 
 _KERNEL = Kernel("linear/product_tma.cu")
@@ -19,7 +19,7 @@ _LINE, _CHUNK = 64, 8
 _THREADS = 384
 #: Bytes of the parts of D through which two warpgroups store, two each, and those before the stages for alignment.
 _PARTS, _ALIGNMENT = 4 * _LINE * 2 * _LINE, 1024
-_MOST_TILES, _LONGEST_STRIDE = 2**31 - 1, 2**40
+_LONGEST_STRIDE = 2**40
 
 
 class TmaTile(NamedTuple):
@@ -143,4 +143,4 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
         return divide_up(tile.count(task), limits.multiprocessors) * tile.m * tile.n / tile.rate
 
     best = min(TMA_TILES, key=cost)
-    return best._replace(blocks=limits.multiprocessors) if best.count(task) <= _MOST_TILES else None
+    return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

@@ -88,22 +88,23 @@ def gpu(**limits: Any) -> Any:
     return type("", (), {"style": "simt", "properties": type("", (), {**known, **limits})})
 
 
-def divided(m: int, n: int, itemsize: int = 2, shared: int = 232448) -> FewRows | None:
+def divided(m: int, n: int, itemsize: int = 2, shared: int = 232448, k: int = 4096) -> FewRows | None:
     factor = Factor(0, 4096, True)
-    task = Task(1, m, n, 4096, factor, factor, (), itemsize)
+    task = Task(1, m, n, k, factor, factor, (), itemsize)
     return few_rows.few_rows_for(task, gpu(max_shared_memory_per_block=shared))
 
 
 def test_how_the_work_is_divided() -> None:
     """As many columns a block as keep all multiprocessors busy, and as many stages as fit."""
-    assert divided(1, 4096) == FewRows(False, 8, 32, 4)
-    assert divided(16, 4096) == FewRows(False, 16, 32, 4)
-    assert divided(4096, 3) == FewRows(True, 8, 32, 4)
-    assert divided(3, 4096, itemsize=4) == FewRows(False, 4, 32, 4)
-    assert divided(16, 2048, itemsize=4) == FewRows(False, 16, 16, 4)
-    assert divided(9, 512) == FewRows(False, 16, 8, 4)
+    assert divided(1, 4096) == FewRows(False, 8, 32, 4, 8)
+    assert divided(16, 4096) == FewRows(False, 16, 32, 4, 8)
+    assert divided(4096, 3) == FewRows(True, 8, 32, 4, 8)
+    assert divided(3, 4096, itemsize=4) == FewRows(False, 4, 32, 4, 8)
+    assert divided(16, 2048, itemsize=4) == FewRows(False, 16, 16, 4, 8)
+    assert divided(9, 512) == FewRows(False, 16, 8, 4, 8)
+    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 4, 4)  # no warp without a slab
     assert divided(17, 4096) is None
     small = divided(16, 4096, shared=99 * 1024)
-    assert small == FewRows(False, 16, 32, 2)
+    assert small == FewRows(False, 16, 32, 2, 8)
     assert small.shared <= 99 * 1024
     assert divided(16, 4096, shared=64 * 1024) is None

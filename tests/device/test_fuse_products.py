@@ -308,11 +308,17 @@ def test_refusals(device: ck.Device, case: Any) -> None:
 
 def test_the_measured_choice() -> None:
     """Large products are the library's; where the result is large beside the arithmetic, one launch is faster."""
-    assert not measured.is_own_faster(1, 8192, 8192, 8192, False)
-    assert measured.is_own_faster(32, 512, 512, 512, False)
-    assert measured.is_own_faster(1, 16384, 768, 3072, True)
-    assert measured.is_own_faster(1, 128, 128, 128, False)
-    assert not measured.is_own_faster(1, 1, 16384, 16384, False)
+
+    def is_own_faster(*product: Any) -> bool:
+        return measured.ratio(*product, "tiles") < 1
+
+    assert not is_own_faster(1, 8192, 8192, 8192, False)
+    assert is_own_faster(32, 512, 512, 512, False)
+    assert is_own_faster(1, 16384, 768, 3072, True)
+    assert is_own_faster(1, 128, 128, 128, False)
+    assert not is_own_faster(1, 1, 16384, 16384, False)
+    # Without an expression the library's product has no kernel after it.
+    assert measured.ratio(32, 512, 512, 512, False, "tiles", then=False) > 1
 
 
 def test_only_gpus_with_tensor_cores_take_the_kernel() -> None:

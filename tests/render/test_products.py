@@ -143,7 +143,7 @@ def test_a_kernel_of_few_rows_takes_the_librarys_place_where_it_is_faster(
         lambda plan, *given: (ran.append(plan.bound.rendered.template), run(plan, *given))[1],
     )
     x, w = _random(3, 64), _random(64, 40)
-    faster = measured.Times("few rows", 1, 8, 4096, 4096, True, 1, 2, 3)
+    faster = measured.Times("few rows of float32", 1, 8, 4096, 4096, True, 1, 2, 3)
     for table, wanted in ((measured.ESTIMATES, []), ((faster,), ["linear/few_rows.cu"])):
         monkeypatch.setattr(measured, "ESTIMATES", table)
         monkeypatch.setattr(products, "_plans", {})

@@ -112,7 +112,11 @@ class Page(NamedTuple):
     @property
     def path(self) -> str:
         """Where the page lies in the site's sources."""
-        return _FOLDER + self.title.lower().replace("ck.", "").replace("'", "").replace(",", "").replace(" ", "-") + ".md"
+        return (
+            _FOLDER
+            + self.title.lower().replace("ck.", "").replace("'", "").replace(",", "").replace(" ", "-")
+            + ".md"
+        )
 
 
 def public(module: ModuleType) -> list[str]:

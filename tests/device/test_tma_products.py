@@ -24,11 +24,11 @@ def hopper(device: ck.Device) -> None:
         pytest.skip("no GPU of compute capability 9.0")
 
 
-@pytest.mark.parametrize("tile", [TALL, BY_TURNS], ids=["shared", "by turns"])
 @pytest.mark.parametrize(
-    ("a_swapped", "b_swapped"), [(False, False), (False, True), (True, False), (True, True)]
+    ("tile", "a_swapped", "b_swapped"),
+    [(TALL, False, False), (TALL, True, True), (BY_TURNS, False, True), (BY_TURNS, True, False)],
 )
-def test_layouts_of_the_factors(device: ck.Device, a_swapped: bool, b_swapped: bool, tile: TmaTile) -> None:
+def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: bool, b_swapped: bool) -> None:
     """No tile divides the sizes; each block makes several tiles, so that stages go round more than once."""
     a = random(device, "bfloat16", 264, 152, swapped=a_swapped)
     b = random(device, "bfloat16", 152, 392, swapped=b_swapped)

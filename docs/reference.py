@@ -27,6 +27,7 @@ _OWN = {
     "Capture": "capture",
     "Devices": "device devices Device check_indices load_bundle",
     "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
+    "Precision of products": "matmul_precision get_matmul_precision set_matmul_precision",
     "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault GradientError CaptureError",
 }
 #: Modules with a page of their own.

@@ -16,7 +16,7 @@ import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.cuda import driver
 from cukern.device.cuda.architectures import is_for_90a
-from cukern.device.interface import Properties
+from cukern.device.interface import Properties, Tiles
 from cukern.device.recording.library import Library, Memory
 from cukern.text.signature import Unit
 
@@ -108,6 +108,10 @@ class Gpu:
 
     def operand(self, data: Any) -> int:
         return 0 if data is None else int(data.ctypes.data)
+
+    def tensor_map(self, tiles: Tiles) -> bytes:
+        """Bytes of no meaning."""
+        return bytes(128)
 
     def synchronize(self, index: int) -> None:
         """There is nothing to wait for."""

@@ -22,6 +22,7 @@ from cukern.elementwise.function import Elementwise
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.linear import epilogue, tensor_cores
+from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
@@ -351,14 +352,26 @@ def _product(dtype: Any) -> None:
     a, b = (x.transpose(0, 2, 1, 3) for x in _zeros(dtype, (2, 3, 4, 5), (2, 5, 4, 3)))
     ck.matmul(a, b)
     if dtypes.info(dtype).narrow:
-        c, d, bias = _zeros(dtype, (300, 64), (64, 264), (264,))
+        c, d, bias = _zeros(dtype, (300, 128), (128, 264), (264,))
         ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
-        for left in (c, ck.zeros((64, 300), dtype).T):
-            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]):
+        for left, fed in ((c, TMA_TILES[0]), (ck.zeros((128, 300), dtype).T, TMA_TILES[2])):
+            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]._replace(parts=2), fed):
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(epilogue, "_plans", {})
                     patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
                     ended(left, d, bias, 0.5)
+    if dtype == ck.float32:
+        ended = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
+        c, d, bias = _zeros(dtype, (8, 300, 64), (8, 64, 264), (264,))
+        with ck.matmul_precision("tf32"):
+            ended(c, d, bias)
+            ended(ck.swapaxes(ck.zeros((8, 64, 60), dtype), -1, -2), d, bias)
+    if dtype != ck.float64:
+        weights, bias = _zeros(dtype, (64, 264), (264,))
+        few = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
+        few(ck.zeros((3, 64), dtype), weights, bias)
+        few(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)
+        few(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
 
 
 def _clip(dtype: Any) -> None:

@@ -108,7 +108,7 @@ def _require_starts(name: str, starts: object, beside: Array, size: int | None) 
         raise ValueError(f"attention: {name} is on {starts.device}, q on {beside.device}; move one of them")
     if size is not None and starts.size != size:
         raise ValueError(f"attention: {name}: expected shape ({size},), got {starts.shape}")
-    return starts.astype("int32").contiguous()
+    return starts.astype("int32", copy=False).contiguous()
 
 
 def _starts(
@@ -201,9 +201,9 @@ def attention(
     """``softmax(q @ k.T * scale) @ v`` for each head, without the matrix of scores in memory, forward and backward.
 
     The kernels walk along the keys with the running maximum and sum of each row (the online softmax), and the backward
-    computes the weights again. Tiles of keys that ``causal`` and ``window`` exclude are skipped. Every sum has a fixed
-    order, so that results and gradients are the same in each run. Derivatives of second and higher order compute the
-    whole matrix of scores.
+    computes the weights again. Tiles of keys that ``causal`` and ``window`` exclude are skipped. On GPUs, blocks share
+    the keys of few queries, and another launch combines their results. Every sum has a fixed order, so that results
+    and gradients are the same in each run. Derivatives of second and higher order compute the whole matrix of scores.
 
     ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays)`` is traced as :func:`cukern.fuse`
     traces, where ``s`` is the score of query i and key j, whose places are integers. Then ``bias`` is added, and where

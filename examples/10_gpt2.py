@@ -118,7 +118,8 @@ class GPT(nn.Module):
         x, y = ck.reshape(self(codes), (-1, self.preset.features)), ck.reshape(following, (-1,))
 
         def part(x, y):
-            return nn.cross_entropy(self.logits(x), y, reduction="sum")
+            # Each loss has the dtype of the logits; their sum needs more digits.
+            return ck.sum(nn.cross_entropy(self.logits(x), y, reduction="none").astype("float32"))
 
         if self.chunks == 1:
             return part(x, y) / y.size

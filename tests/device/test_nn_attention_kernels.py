@@ -93,8 +93,11 @@ def test_values_and_gradients(
 
 
 @pytest.mark.usefixtures("on_tensor_cores")
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_values_and_gradients_on_tensor_cores(device: ck.Device, dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "apart"), [("float16", True), ("bfloat16", False)])
+def test_values_and_gradients_on_tensor_cores(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, apart: bool
+) -> None:
+    monkeypatch.setitem(TENSOR_CORES, "backward_keys", MmaTile(32, 32, apart=apart))
     check(dtype, 8)
 
 
@@ -133,7 +136,36 @@ def test_functions_of_a_score(device: ck.Device, dtype: str, ulps: float) -> Non
 
 def test_second_derivatives(device: ck.Device) -> None:
     arrays, _ = given("float64", (1, 2, 3, 2), (1, 1, 3, 2), (1, 1, 3, 2))
-    assert gradcheck(lambda *own: nn.attention(*own, causal=True, window=1), arrays, order=2)
+    assert gradcheck(lambda *own: nn.attention(*own, causal=True, window=1, return_lse=True), arrays, order=2)
+
+
+def test_logarithms_of_sums(device: ck.Device) -> None:
+    """Their derivatives, alone too; two sets of keys are joined by them; -inf for queries that attend to no key."""
+    arrays, (q, k, _) = given("float64", (2, 4, 3, 4), (2, 2, 7, 4), (2, 2, 7, 4))
+
+    def call(*own: ck.Array, **options: Any) -> tuple[ck.Array, ck.Array]:
+        made: tuple[ck.Array, ck.Array] = nn.attention(*own, return_lse=True, **options)
+        return made
+
+    made, lse = call(*arrays)
+    close(lse, np.log(np.exp(q @ np.repeat(k, 2, axis=1).swapaxes(-1, -2) / 2).sum(-1)), 16)
+    halves = [call(arrays[0], *(one[:, :, own] for one in arrays[1:])) for own in (slice(4), slice(4, 7))]
+    joined = sum(own * ck.exp(of - lse)[..., None] for own, of in halves)
+    close(joined, made.numpy(), 16)
+    assert gradcheck(call, arrays, order=1)
+    assert gradcheck(lambda *own: call(*own, causal=True)[1], arrays, order=1)
+    lengths, starts = ck.asarray([0, 7]), ck.asarray([0, 2])
+    assert (call(*arrays, key_lengths=lengths)[1][0] == -np.inf).all()
+    # Of the third row no sequence is, and the sequence has two keys.
+    _, packed = call(*(one[0] for one in arrays), starts=(starts, starts))
+    assert (packed[:, 2] == -np.inf).all()
+    close(packed[:, :2], call(*(one[0, :, :2] for one in arrays))[1].numpy(), 16)
+    dropped = call(*arrays, dropout=1.0)
+    assert not dropped[0].numpy().any()
+    assert dropped[1].tolist() == lse.tolist()
+    nothing = call(arrays[0], arrays[1][:, :, :0], arrays[2][:, :, :0])
+    assert nothing[1].shape == (2, 4, 3)
+    assert (nothing[1] == -np.inf).all()
 
 
 def test_packed_sequences(device: ck.Device) -> None:
@@ -265,6 +297,9 @@ def test_layouts(device: ck.Device) -> None:
     gradients = ck.grad(lambda *own: nn.attention(*own).sum(), argnums=(0, 1, 2))(q, k, v)
     close(gradients[2], np.broadcast_to(gradients[2].numpy()[..., :1], v.shape), 4)
     assert gradients[1].shape == k.shape
+    for i in (1, 2):
+        alone = ck.grad(lambda *own: nn.attention(*own).sum(), argnums=i)(q, k, v)
+        assert alone.tolist() == gradients[i].tolist()
     assert nn.attention(q[:, :, :0], k, v).shape == (2, 3, 0, 4)
     assert not nn.attention(q, k[:, :, :0], v[:, :, :0]).numpy().any()
 

@@ -13,7 +13,7 @@ import numpy as np
 from ... import dtypes, random
 from ... import namespace as ops
 from ...array import Array
-from ...array.creation import zeros
+from ...array.creation import full, zeros, zeros_like
 from ...device import device as on_device
 from ...function import Function
 from ...kernel.strides import broadcast_shapes
@@ -36,32 +36,39 @@ class _Attention(Function):
     @staticmethod
     def forward(
         ctx: Any, options: Options, reference: Any, draw: Draw | None, starts: Any, *arrays: Array
-    ) -> Array:
+    ) -> tuple[Array, Array]:
+        ctx.set_materialize_grads(False)
         q, k, v = (dense(one) for one in arrays[:3])
         call = Call(q, k, v, arrays[3:], starts, options, draw)
         made, lse = launch_forward(call)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(*arrays, *starts, made, lse)
             ctx.options, ctx.reference, ctx.draw = options, reference, draw
-        return made
+        return made, lse
 
     @staticmethod
-    def backward(ctx: Any, cotangent: Array) -> tuple[Any, ...]:
+    def backward(ctx: Any, cotangent: Array | None, of_lse: Array | None) -> tuple[Any, ...]:
         *arrays, starts_q, starts_k, made, lse = ctx.saved_arrays
         wanted = ctx.needs_input_grad[4:]
         q, k, v = (dense(one) for one in arrays[:3])
         starts = (starts_q, starts_k)
         call = Call(q, k, v, tuple(arrays[3:]), starts, ctx.options, ctx.draw)
+        of_made = zeros_like(made) if cotangent is None else cotangent
+        cotangents = [of_made] if of_lse is None else [of_made, of_lse]
+
+        def reference(*own: Array) -> tuple[Array, ...]:
+            results: tuple[Array, ...] = ctx.reference(call, *own)
+            return results[: len(cotangents)]
 
         def kernels() -> list[Array | None]:
             if not (call.options.packed and any(wanted[3:])):
-                return launch_backward(call, made, lse, cotangent, wanted)
+                return launch_backward(call, made, lse, of_made, of_lse, wanted)
             # The arrays' kernel sums over whole batches, which packed sequences are not.
-            _, pull = vjp(partial(ctx.reference, call), *arrays)
-            return [*launch_backward(call, made, lse, cotangent, wanted[:3]), *pull(cotangent)[3:]]
+            _, pull = vjp(reference, *arrays)
+            found = launch_backward(call, made, lse, of_made, of_lse, wanted[:3])
+            return [*found, *pull(tuple(cotangents))[3:]]
 
-        found = fused_vjp(kernels, partial(ctx.reference, call), arrays, [cotangent], wanted)
-        return (None, None, None, None, *found)
+        return (None, None, None, None, *fused_vjp(kernels, reference, arrays, cotangents, wanted))
 
 
 def _require_shapes(q: Array, k: Array, v: Array) -> None:
@@ -197,7 +204,8 @@ def attention(
     rng: Generator | None = None,
     starts: tuple[Array, Array] | None = None,
     key_lengths: Array | None = None,
-) -> Array:
+    return_lse: bool = False,
+) -> Any:
     """``softmax(q @ k.T * scale) @ v`` for each head, without the matrix of scores in memory, forward and backward.
 
     The kernels walk along the keys with the running maximum and sum of each row (the online softmax), and the backward
@@ -229,9 +237,13 @@ def attention(
             number of the sequence, i and j count from its start, and ``arrays`` broadcast to (sequences, heads, 1, 1).
             Places out of range raise on the host and are clipped on GPUs.
         key_lengths: for each batch, how many of its keys there are.
+        return_lse: whether to return also the logarithm of each query's sum of exponentials of its scores. With it,
+            results for several sets of keys can be joined: weighted by the exponentials of these numbers, their mean is
+            the result for all the keys.
 
     Returns:
-        Shape (..., heads, L, V), in the promoted dtype of q, k and v; zeros where a query attends to no key.
+        Shape (..., heads, L, V), in the promoted dtype of q, k and v; zeros where a query attends to no key. With
+        ``return_lse`` a pair of it and an array of shape (..., heads, L), float32 for half types, -inf there.
 
     Raises:
         TypeError: an argument is no array of the right kind, or ``score`` is not elementwise.
@@ -262,8 +274,11 @@ def attention(
     else:
         operands = _operands(arrays, bias, mask, shape, q)
     result = (*lead, *q.shape[-3:-1], v.shape[-1])
-    if not math.prod(shape) or options.dropout == 1 or (where[0] is not None and where[0].size == 1):
-        return zeros(result, dtype, q.device)
+    nothing = not math.prod(shape) or (where[0] is not None and where[0].size == 1)
+    if nothing or (options.dropout == 1 and not return_lse):
+        made = zeros(result, dtype, q.device)
+        lse = full(result[:-1], -math.inf, dtypes.info(dtype).acc, q.device)
+        return (made, lse) if return_lse else made
     given = (bias is not None, mask is not None)
     options = options._replace(
         program=traced(score, [one.dtype for one in operands], given, dtypes.info(dtype).acc),
@@ -273,10 +288,14 @@ def attention(
     matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
     if not can_run(*matrices[1:]):
         raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")
+    everything_dropped = options.dropout == 1
+    if everything_dropped:
+        options = options._replace(dropout=0.0)
     draw = _draw(options.dropout, rng, q, math.prod(shape))
     reference = partial(_composed, score, given)
-    made: Array = _Attention.apply(options, reference, draw, where, *matrices, *operands)
-    return ops.reshape(made, result)
+    made, lse = _Attention.apply(options, reference, draw, where, *matrices, *operands)
+    made = zeros(result, dtype, q.device) if everything_dropped else ops.reshape(made, result)
+    return (made, ops.reshape(lse, result[:-1])) if return_lse else made
 
 
 def _options(
@@ -296,5 +315,5 @@ def _joined(x: Array, lead: tuple[int, ...]) -> Array:
     return ops.reshape(ops.broadcast_to(x, (*lead, *x.shape[-3:])), (math.prod(lead), *x.shape[-3:]))
 
 
-def _composed(score: Any, given: tuple[bool, bool], call: Call, *arrays: Array) -> Array:
+def _composed(score: Any, given: tuple[bool, bool], call: Call, *arrays: Array) -> tuple[Array, Array]:
     return composed(call, score, given, *arrays)

@@ -79,11 +79,13 @@ class MmaTile(NamedTuple):
     Attributes:
         rows, keys: its sizes; a warp has 16 of the rows, or of the keys for their gradients.
         fixed: whether a warp keeps its fragments of the queries in registers.
+        apart: whether the gradients of keys and of values are made by a launch each, as registers hold the sums of one.
     """
 
     rows: int
     keys: int
     fixed: bool = False
+    apart: bool = False
 
     def shared(self, head: Head, kind: str) -> int:
         """Bytes of shared memory of a block, for 16-bit elements."""
@@ -110,7 +112,7 @@ MMA_TILES: dict[str, dict[int, MmaTile]] = {
     "backward_keys": {
         64: MmaTile(64, 128),
         128: MmaTile(32, 64),
-        256: MmaTile(16, 64),
+        256: MmaTile(32, 64, apart=True),
     },
     "backward_queries": {
         64: MmaTile(128, 64),

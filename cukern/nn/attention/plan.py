@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.creation import empty, zeros
+from ...array.creation import empty, full, zeros
 from ...array.layout import Layout
 from ...device.interface import Prepared
 from ...elementwise.fuse import fuse
@@ -28,8 +29,13 @@ _KERNELS = {
 }
 _COMBINE = Kernel("nn/attention/combine.cu", name="attention_combine")
 _MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
-#: The matrices that the backward kernels make.
-_MADE = {"backward_keys": ("dk", "dv"), "backward_queries": ("dq",), "backward_arrays": ()}
+#: The matrices that the kernels make.
+_MADE = {
+    "forward": ("o",),
+    "backward_keys": ("dk", "dv"),
+    "backward_queries": ("dq",),
+    "backward_arrays": (),
+}
 _WORDS = 2**32
 
 
@@ -162,7 +168,7 @@ def _launch(
     call: Call,
     kind: str,
     given: Sequence[Array],
-    made: Sequence[Array],
+    made: Sequence[Array | None],
     tile: Tile | MmaTile,
     summed: _Sum | None = None,
     parts: int = 1,
@@ -171,17 +177,15 @@ def _launch(
 
     Args:
         given: of the backward kernels the result's cotangent, then the statistics.
-        made: of the forward kernel the result, of the others gradients.
+        made: of the forward kernel the result, of the others gradients, or None for one that is not needed.
         summed: what the kernel of the arrays' gradients makes.
         parts: of the keys, of which the forward kernel makes a result each.
     """
     q = call.q
     matrices = {"q": q, "k": call.k, "v": call.v}
-    if kind == "forward":
-        matrices["o"] = made[0]
-    else:
+    if given:
         matrices["o"] = given[0]
-        matrices |= zip(_MADE[kind], made, strict=False)
+    matrices |= {name: one for name, one in zip(_MADE[kind], made, strict=False) if one is not None}
     device = q.device
     live = None if call.draw is None else call.draw.live
     arrays = [q, call.k, call.v, *call.operands, *call.starts, live, *given, *made]
@@ -221,7 +225,8 @@ def _prepare(
         for x in matrices.values()
     ]
     wide = max(*spans, batch * heads * length) > LARGEST_INDEX - 2**20
-    variables = _variables(call, kind, tile, wide, summed) | {"split": parts > 1}
+    variables = _variables(call, kind, tile, wide, summed)
+    variables |= {"split": parts > 1, "makes_k": "dk" in matrices, "makes_v": "dv" in matrices}
     if summed is not None:
         tiles = divide_up(keys, tile.keys)
         blocks = tiles * divide_up(length, tile.rows)
@@ -323,7 +328,10 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
     """The result, and for each query the logarithm of the sum of the exponentials of its scores."""
     q, device, acc = call.q, call.q.device, dtypes.info(call.q.dtype).acc
     made = _like(q, call.head.value, call.options.packed)
-    lse = empty(q.shape[:3], acc, device)
+    # No block has the rows that belong to no packed sequence.
+    lse = (
+        full(q.shape[:3], -math.inf, acc, device) if call.options.packed else empty(q.shape[:3], acc, device)
+    )
     tile = _tile(call, "forward", (q, call.k, call.v, made))
     parts = _parts(call, tile)
     if parts == 1:
@@ -381,20 +389,32 @@ def _delta(o: Any, d: Any, acc: Any) -> Any:
 
 
 def launch_backward(
-    call: Call, made: Array, lse: Array, cotangent: Array, wanted: Sequence[bool]
+    call: Call, made: Array, lse: Array, cotangent: Array, of_lse: Array | None, wanted: Sequence[bool]
 ) -> list[Array | None]:
-    """The gradients of q, k, v and the score's arrays, or None for those that are not needed."""
+    """The gradients of q, k, v and the score's arrays, or None for those that are not needed.
+
+    Args:
+        cotangent, of_lse: of the result and of its statistics.
+    """
     q, k, v = call.q, call.k, call.v
     d = dense(cotangent)
-    given = (d, lse, _delta(made, d, lse[..., None]))
+    delta = _delta(made, d, lse[..., None])
+    # A score moves its row's logarithm as it moves the row's mean of dot products, by its weight.
+    given = (d, lse, delta if of_lse is None else ops.subtract(delta, of_lse))
     blank, rows = call.options.packed, (q, k, v, d)
     dq = dk = dv = None
     if wanted[0]:
         dq = _like(q, call.head.size, blank)
         _launch(call, "backward_queries", given, (dq,), _tile(call, "backward_queries", rows))
     if wanted[1] or wanted[2]:
-        dk, dv = _like(k, call.head.size, blank), _like(v, call.head.value, blank)
-        _launch(call, "backward_keys", given, (dk, dv), _tile(call, "backward_keys", rows))
+        tile = _tile(call, "backward_keys", rows)
+        dk = _like(k, call.head.size, blank) if wanted[1] else None
+        dv = _like(v, call.head.value, blank) if wanted[2] else None
+        if dk is not None and dv is not None and isinstance(tile, MmaTile) and tile.apart:
+            _launch(call, "backward_keys", given, (dk, None), tile)
+            _launch(call, "backward_keys", given, (None, dv), tile)
+        else:
+            _launch(call, "backward_keys", given, (dk, dv), tile)
     others = [_summed(call, i, given) if want else None for i, want in enumerate(wanted[3:])]
     return [dq, dk, dv, *others]
 

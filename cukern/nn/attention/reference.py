@@ -52,8 +52,13 @@ def _places(call: Call) -> tuple[list[Array], Array]:
     return [which, head, rows, columns], allowed
 
 
-def composed(call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array) -> Array:
-    """The result for q, k, v and the score's arrays, whose last are a bias and a mask if they are ``given``."""
+def composed(
+    call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array
+) -> tuple[Array, Array]:
+    """The result for q, k, v and the score's arrays, whose last are a bias and a mask if they are ``given``.
+
+    The second result has, for each query, the logarithm of the sum of the exponentials of its scores.
+    """
     acc = dtypes.info(call.q.dtype).acc
     q, k, v = (one.astype(acc) for one in arrays[:3])
     (batch, heads, length, size), (_, key_heads, keys, _) = q.shape, k.shape
@@ -69,7 +74,9 @@ def composed(call: Call, score: Callable[..., Any] | None, given: tuple[bool, bo
     s = changed(score, s, places, rest, bias, mask)
     s = ops.where(allowed, s, -math.inf)
     alive = ops.greater(ops.max(s, axis=-1, keepdims=True), -math.inf)
-    weights = ops.softmax(ops.where(alive, s, 0.0), axis=-1)
+    s = ops.where(alive, s, 0.0)
+    lse = ops.where(alive[..., 0], ops.logsumexp(s, axis=-1), -math.inf)
+    weights = ops.softmax(s, axis=-1)
     draw = call.draw
     if draw is not None:
         if draw.live is not None:
@@ -81,7 +88,7 @@ def composed(call: Call, score: Callable[..., Any] | None, given: tuple[bool, bo
         weights = ops.where(kept, weights / (1 - p), 0.0)
     found = ops.matmul(ops.reshape(weights, (*grouped, length, keys)), v[:, :, None])
     found = ops.reshape(found, (batch, heads, length, v.shape[-1]))
-    return ops.where(alive, found, 0.0).astype(call.q.dtype)
+    return ops.where(alive, found, 0.0).astype(call.q.dtype), lse
 
 
 def _taken(x: Array, which: Array) -> Array:

@@ -134,6 +134,26 @@ def test_functions_of_a_score(device: ck.Device, dtype: str, ulps: float) -> Non
         close(found, wanted.numpy(), 4 * ulps)
 
 
+def test_tables_that_a_score_indexes(device: ck.Device) -> None:
+    """By places, and by what another table has there; out of range the nearest element."""
+    arrays, (q, k, v, table) = given("float64", (2, 4, 5, 2), (2, 2, 6, 2), (2, 2, 6, 2), (4, 9))
+    which = np.array([[0, 2, 1, 3, 1, 0], [3, 3, 0, 0, 1, 2]])
+
+    def score(s: Any, batch: Any, head: Any, i: Any, j: Any, table: Any, which: Any) -> Any:
+        return s * table[0, 0] + table[i - j + 4, which[batch, j]] + table[i - j + 4, head] * which[batch, j]
+
+    def call(q: ck.Array, k: ck.Array, v: ck.Array, table: ck.Array) -> ck.Array:
+        return nn.attention(q, k, v, score=score, tables=[table.T, ck.asarray(which, dtype="int32")])
+
+    def changed(s: Any, i: Any, j: Any) -> Any:
+        at, head = np.clip(i - j + 4, 0, 8), np.arange(4)[:, None, None]
+        own = which[:, None, None, :]
+        return s * table[0, 0] + table[own, at] + table[head, at] * own
+
+    close(call(*arrays), attended(q, k, v, 2**-0.5, True, changed), 16)
+    assert gradcheck(call, arrays, order=1)
+
+
 def test_second_derivatives(device: ck.Device) -> None:
     arrays, _ = given("float64", (1, 2, 3, 2), (1, 1, 3, 2), (1, 1, 3, 2))
     assert gradcheck(lambda *own: nn.attention(*own, causal=True, window=1, return_lse=True), arrays, order=2)
@@ -181,8 +201,9 @@ def test_packed_sequences(device: ck.Device) -> None:
             causal=True,
             offset="end",
             starts=starts,
-            score=lambda s, b, h, i, j, x: s + x * j * (b + 1),
+            score=lambda s, b, h, i, j, x, of_key: s + x * of_key[j] * (b + 1),
             arrays=[slope],
+            tables=[ck.arange(20.0)],
         )
 
     parts, at_q, at_k = [], 0, 0
@@ -360,6 +381,22 @@ def test_refused(device: ck.Device) -> None:
         ),
         (lambda: nn.attention(q, k, k, mask=q), TypeError, "mask: expected an array of bools, got float32"),
         (lambda: nn.attention(q, k, k, arrays=[q]), ValueError, "arrays: expected none without score"),
+        (lambda: nn.attention(q, k, k, tables=[q]), ValueError, "tables: expected none without score"),
+        (
+            lambda: nn.attention(q, k, k, score=lambda *given: given[0], tables=[q[:0]]),
+            TypeError,
+            "tables[0]: expected an array with axes and elements, got one of shape (0, 4, 5, 8)",
+        ),
+        (
+            lambda: nn.attention(q, k, k, score=lambda s, *given: s + given[-1][given[2]], tables=[q]),
+            TypeError,
+            "tables[0]: expected an integer for each axis of shape (2, 4, 5, 8), got Expr",
+        ),
+        (
+            lambda: nn.attention(q, k, k, score=lambda s, *given: s + given[-1][s], tables=[q[0, 0, 0]]),
+            TypeError,
+            "tables[0]: expected an integer for each axis of shape (8,), got Expr",
+        ),
         (
             lambda: nn.attention(q, k, k, score=lambda s, *p: 1.0),
             TypeError,

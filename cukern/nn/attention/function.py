@@ -30,45 +30,71 @@ Window = int | tuple[int | None, int | None] | None
 _FAR = 2**29
 
 
+def _contiguous(tables: Sequence[Array]) -> tuple[Array, ...]:
+    return tuple(one.contiguous() for one in tables)
+
+
 class _Attention(Function):
     _only_reads = True
 
     @staticmethod
     def forward(
-        ctx: Any, options: Options, reference: Any, draw: Draw | None, starts: Any, *arrays: Array
+        ctx: Any,
+        options: Options,
+        reference: Any,
+        draw: Draw | None,
+        starts: Any,
+        tables: int,
+        *arrays: Array,
     ) -> tuple[Array, Array]:
         ctx.set_materialize_grads(False)
         q, k, v = (dense(one) for one in arrays[:3])
-        call = Call(q, k, v, arrays[3:], starts, options, draw)
+        split = len(arrays) - tables
+        call = Call(q, k, v, arrays[3:split], _contiguous(arrays[split:]), starts, options, draw)
         made, lse = launch_forward(call)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(*arrays, *starts, made, lse)
-            ctx.options, ctx.reference, ctx.draw = options, reference, draw
+            ctx.options, ctx.reference, ctx.draw, ctx.tables = options, reference, draw, tables
         return made, lse
 
     @staticmethod
     def backward(ctx: Any, cotangent: Array | None, of_lse: Array | None) -> tuple[Any, ...]:
         *arrays, starts_q, starts_k, made, lse = ctx.saved_arrays
-        wanted = ctx.needs_input_grad[4:]
+        wanted = ctx.needs_input_grad[5:]
         q, k, v = (dense(one) for one in arrays[:3])
         starts = (starts_q, starts_k)
-        call = Call(q, k, v, tuple(arrays[3:]), starts, ctx.options, ctx.draw)
+        split = len(arrays) - ctx.tables
+        call = Call(
+            q, k, v, tuple(arrays[3:split]), _contiguous(arrays[split:]), starts, ctx.options, ctx.draw
+        )
         of_made = zeros_like(made) if cotangent is None else cotangent
         cotangents = [of_made] if of_lse is None else [of_made, of_lse]
 
-        def reference(*own: Array) -> tuple[Array, ...]:
+        # Integers have no gradient, and are no primals.
+        primals = [one if dtypes.info(one.dtype).kind == "f" else None for one in arrays]
+
+        def reference(*given: Array | None) -> tuple[Array, ...]:
+            own = [known if one is None else one for one, known in zip(given, arrays, strict=True)]
             results: tuple[Array, ...] = ctx.reference(call, *own)
             return results[: len(cotangents)]
 
         def kernels() -> list[Array | None]:
-            if not (call.options.packed and any(wanted[3:])):
-                return launch_backward(call, made, lse, of_made, of_lse, wanted)
-            # The arrays' kernel sums over whole batches, which packed sequences are not.
-            _, pull = vjp(reference, *arrays)
-            found = launch_backward(call, made, lse, of_made, of_lse, wanted[:3])
-            return [*found, *pull(tuple(cotangents))[3:]]
+            # The arrays' kernel sums over whole batches, which packed sequences are not, and has no sums for tables.
+            own = 3 if call.options.packed else split
+            found = launch_backward(call, made, lse, of_made, of_lse, wanted[:own])
+            rest = [i for i in range(own, len(arrays)) if wanted[i]]
+            if not rest:
+                return [*found, *[None] * (len(arrays) - own)]
 
-        return (None, None, None, None, *fused_vjp(kernels, reference, arrays, cotangents, wanted))
+            def of_rest(*values: Array) -> tuple[Array, ...]:
+                chosen = dict(zip(rest, values, strict=True))
+                return reference(*(chosen.get(i) for i in range(len(arrays))))
+
+            _, pull = vjp(of_rest, *(arrays[i] for i in rest))
+            pulled = dict(zip(rest, pull(tuple(cotangents)), strict=True))
+            return [*found, *(pulled.get(i) for i in range(own, len(arrays)))]
+
+        return (None, None, None, None, None, *fused_vjp(kernels, reference, primals, cotangents, wanted))
 
 
 def _require_shapes(q: Array, k: Array, v: Array) -> None:
@@ -174,6 +200,15 @@ def _operands(
     return tuple(found)
 
 
+def _require_table(k: int, table: object, q: Array) -> Array:
+    if not isinstance(table, Array) or not table.ndim or not table.size:
+        got = f"one of shape {table.shape}" if isinstance(table, Array) else type(table).__name__
+        raise TypeError(f"attention: tables[{k}]: expected an array with axes and elements, got {got}")
+    if table.device is not q.device:
+        raise ValueError(f"attention: tables[{k}] is on {table.device}, q on {q.device}; move one of them")
+    return table
+
+
 def _draw(dropout: float, rng: Generator | None, q: Array, elements: int) -> Draw | None:
     if not dropout:
         return None
@@ -198,6 +233,7 @@ def attention(
     scale: float | None = None,
     score: Callable[..., Any] | None = None,
     arrays: Sequence[Array] = (),
+    tables: Sequence[Array] = (),
     bias: Array | None = None,
     mask: Array | None = None,
     dropout: float = 0.0,
@@ -213,8 +249,9 @@ def attention(
     the keys of few queries, and another launch combines their results. Every sum has a fixed order, so that results
     and gradients are the same in each run. Derivatives of second and higher order compute the whole matrix of scores.
 
-    ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays)`` is traced as :func:`cukern.fuse`
-    traces, where ``s`` is the score of query i and key j, whose places are integers. Then ``bias`` is added, and where
+    ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays, *tables)`` is traced as
+    :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index
+    ``tables``, as in ``s + table[head, j - i + 8]``. Then ``bias`` is added, and where
     ``mask`` is False the query does not attend to the key.
 
     Args:
@@ -228,6 +265,8 @@ def attention(
         scale: the factor of the scores; ``1 / sqrt(E)`` when None.
         score: an elementwise function of a score, its place, and arrays.
         arrays: the arrays that ``score`` takes, which broadcast to (..., heads, L, S); they get gradients.
+        tables: arrays of any shape of which ``score`` reads elements, by an integer for each axis, clipped to those
+            that there are. They get gradients, for which the whole matrix of scores is computed.
         bias: an array of floats that is added to the scores, and broadcasts as they do; it gets a gradient.
         mask: an array of bools that broadcasts as they do.
         dropout: the probability of dropping a weight, see :func:`dropout`.
@@ -261,8 +300,10 @@ def attention(
     """
     dtype = common_dtype("attention", {"q": q, "k": k, "v": v})
     _require_shapes(q, k, v)
-    if score is None and arrays:
-        raise ValueError("attention: arrays: expected none without score, which takes them")
+    for name, given_arrays in (("arrays", arrays), ("tables", tables)):
+        if score is None and given_arrays:
+            raise ValueError(f"attention: {name}: expected none without score, which takes them")
+    tables = [_require_table(k, one, q) for k, one in enumerate(tables)]
     options = _options(q, causal, window, offset, scale, dropout)
     lead = broadcast_shapes("attention", [q.shape[:-3], k.shape[:-3], v.shape[:-3]])
     shape = (*lead, *q.shape[-3:-1], k.shape[-2])
@@ -280,8 +321,10 @@ def attention(
         lse = full(result[:-1], -math.inf, dtypes.info(dtype).acc, q.device)
         return (made, lse) if return_lse else made
     given = (bias is not None, mask is not None)
+    program, lookups = traced(score, [one.dtype for one in operands], given, dtypes.info(dtype).acc, tables)
     options = options._replace(
-        program=traced(score, [one.dtype for one in operands], given, dtypes.info(dtype).acc),
+        program=program,
+        lookups=lookups,
         packed=where[0] is not None,
         counted=key_lengths is not None,
     )
@@ -293,7 +336,7 @@ def attention(
         options = options._replace(dropout=0.0)
     draw = _draw(options.dropout, rng, q, math.prod(shape))
     reference = partial(_composed, score, given)
-    made, lse = _Attention.apply(options, reference, draw, where, *matrices, *operands)
+    made, lse = _Attention.apply(options, reference, draw, where, len(tables), *matrices, *operands, *tables)
     made = zeros(result, dtype, q.device) if everything_dropped else ops.reshape(made, result)
     return (made, ops.reshape(lse, result[:-1])) if return_lse else made
 

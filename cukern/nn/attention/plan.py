@@ -21,7 +21,7 @@ from ...kernel.plan import on, remember
 from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
 from ...kernel.strides import broadcast_steps
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
-from .scores import PLACES, printed
+from .scores import PLACES, Lookup, printed
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
@@ -55,6 +55,7 @@ class Options(NamedTuple):
         left, right: how many keys before and after its position a query attends to; None for all.
         offset: the position of the first query among the keys; None if the last query is at the last key.
         program: the function of a score.
+        lookups: what it reads of tables.
         dropout: the probability of dropping a weight.
         packed: whether sequences lie behind one another along the axes of queries and keys.
         counted: whether each batch has its own number of keys.
@@ -65,6 +66,7 @@ class Options(NamedTuple):
     right: int | None = None
     offset: int | None = 0
     program: Program | None = None
+    lookups: tuple[Lookup, ...] = ()
     dropout: float = 0.0
     packed: bool = False
     counted: bool = False
@@ -74,6 +76,8 @@ class Call(NamedTuple):
     """The arrays of a call: q (batch, heads, L, E), k and v (batch, heads of keys, S, E or V), and those of the score.
 
     Attributes:
+        operands: broadcast to the scores.
+        tables: contiguous; the function of a score indexes them.
         starts: where the packed sequences begin along the queries and the keys, and end: (sequences + 1,) each; or
             None and the number of keys of each batch.
     """
@@ -82,6 +86,7 @@ class Call(NamedTuple):
     k: Array
     v: Array
     operands: tuple[Array, ...]
+    tables: tuple[Array, ...]
     starts: tuple[Array | None, Array | None]
     options: Options
     draw: Draw | None
@@ -188,7 +193,7 @@ def _launch(
     matrices |= {name: one for name, one in zip(_MADE[kind], made, strict=False) if one is not None}
     device = q.device
     live = None if call.draw is None else call.draw.live
-    arrays = [q, call.k, call.v, *call.operands, *call.starts, live, *given, *made]
+    arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *given, *made]
     layouts = tuple(None if one is None else one._planned() for one in arrays)
     key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
     launch = _prepared.get(key)
@@ -224,6 +229,7 @@ def _prepare(
         sum(abs(s) // x.itemsize * n for s, n in zip(x._planned().strides, x.shape, strict=True))
         for x in matrices.values()
     ]
+    spans += [one.size for one in call.tables]
     wide = max(*spans, batch * heads * length) > LARGEST_INDEX - 2**20
     variables = _variables(call, kind, tile, wide, summed)
     variables |= {"split": parts > 1, "makes_k": "dk" in matrices, "makes_v": "dv" in matrices}
@@ -250,7 +256,7 @@ def _variables(
     lines: tuple[Any, Any] = ([], ["a0", "1"])
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
-        lines = printed(program, None if kind == "forward" else wanted)
+        lines = printed(program, options.lookups, None if kind == "forward" else wanted)
     grouped = call.q.shape[1] // call.k.shape[1]
     variables = {
         "elem": call.q.dtype,
@@ -274,6 +280,7 @@ def _variables(
             {"k": k, "type": dtypes.info(one.dtype).cxx, "compute": compute_type(one.dtype)}
             for k, one in enumerate(call.operands, PLACES)
         ],
+        "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines[0],
         "values": lines[1],
     }

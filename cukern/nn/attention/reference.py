@@ -12,7 +12,7 @@ from ...array import Array
 from ...array.creation import arange
 from ...random import Generator
 from .plan import Call
-from .scores import changed
+from .scores import Table, changed
 
 
 def _places(call: Call) -> tuple[list[Array], Array]:
@@ -55,7 +55,7 @@ def _places(call: Call) -> tuple[list[Array], Array]:
 def composed(
     call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array
 ) -> tuple[Array, Array]:
-    """The result for q, k, v and the score's arrays, whose last are a bias and a mask if they are ``given``.
+    """The result for q, k, v, the score's arrays, of which the last are a bias and a mask if ``given``, and its tables.
 
     The second result has, for each query, the logarithm of the sum of the exponentials of its scores.
     """
@@ -65,13 +65,14 @@ def composed(
     grouped = (batch, key_heads, heads // key_heads)
     q = ops.reshape(q * call.options.scale, (*grouped, length, size))
     s = ops.reshape(ops.matmul(q, ops.swapaxes(k, -1, -2)[:, :, None]), (batch, heads, length, keys))
-    rest = list(arrays[3:])
+    tables = [Table(k, one) for k, one in enumerate(arrays[len(arrays) - len(call.tables) :])]
+    rest = list(arrays[3 : len(arrays) - len(tables)])
     mask = rest.pop() if given[1] else None
     bias = rest.pop() if given[0] else None
     places, allowed = _places(call)
     if call.options.packed:
         rest = [_taken(one, places[0]) for one in rest]
-    s = changed(score, s, places, rest, bias, mask)
+    s = changed(score, s, places, [*rest, *tables], bias, mask)
     s = ops.where(allowed, s, -math.inf)
     alive = ops.greater(ops.max(s, axis=-1, keepdims=True), -math.inf)
     s = ops.where(alive, s, 0.0)

@@ -54,6 +54,10 @@ struct Draw {
     }
 };
 
+// An index of a table's axis of n.
+__device__ __forceinline__ index clipped(int i, int n) {
+    return minimum(maximum(i, 0), n - 1);
+}
 // A score after the function of it, and its derivatives by the score before it and by an array.
 struct Score {
     A value, slope;
@@ -65,6 +69,9 @@ struct Score {
 struct Scores {
 <% for x in operands %>
     const << x.type >>* x<< x.k >>;
+<% endfor %>
+<% for x in tables %>
+    const << x.type >>* t<< x.k >>;
 <% endfor %>
     ScoreSteps steps;
 

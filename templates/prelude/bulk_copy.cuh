@@ -51,26 +51,28 @@ inline void add_floats(const Operation* own) {
     for (unsigned long long i = 0; i < own->words[1] / sizeof(float); ++i)
         atomicAdd((float*)own->words[0] + i, ((const float*)own->source)[i]);
 }
-inline void send_store(void* to, const void* from, unsigned bytes, void (*run)(const Operation*), const char* file, int line) {
+inline void send_store(const char* name, void* to, const void* from, unsigned bytes, void (*run)(const Operation*),
+                       const char* file, int line) {
     require_chunks(to, from, bytes, file, line);
-    Operation own{store_groups, 0, bytes, from, run, {(unsigned long long)to, bytes}};
+    Operation own{store_groups, 0, bytes, from, run, name, file, line, {(unsigned long long)to, bytes}};
     runtime->send(&own);
 }
 }  // namespace cukern
 
 inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
     cukern::require_chunks(to, from, bytes, file, line);
+    cukern::require_own(barrier, file, line);
     cukern::require_mbarrier(barrier, file, line);
     __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
-    cukern::Operation own{cukern::counted_copies, 0, 0, from, cukern::copy_counted,
+    cukern::Operation own{cukern::counted_copies, 0, 0, from, cukern::copy_counted, "copy_bulk", file, line,
                           {(unsigned long long)to, bytes, (unsigned long long)barrier}};
     cukern::runtime->send(&own);
 }
 inline void store_bulk(void* to, const void* from, unsigned bytes, CUKERN_HERE) {
-    cukern::send_store(to, from, bytes, cukern::copy_bytes, file, line);
+    cukern::send_store("store_bulk", to, from, bytes, cukern::copy_bytes, file, line);
 }
 inline void add_bulk(float* to, const float* from, unsigned bytes, CUKERN_HERE) {
-    cukern::send_store(to, from, bytes, cukern::add_floats, file, line);
+    cukern::send_store("add_bulk", to, from, bytes, cukern::add_floats, file, line);
 }
 inline void commit_stores() { cukern::runtime->commit(cukern::store_groups); }
 template <int LEFT>

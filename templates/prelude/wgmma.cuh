@@ -87,6 +87,8 @@ struct WgmmaOperands {
     SharedMatrix a, b;
     bool add;
     unsigned warp;
+    const char* file;
+    int line;
 };
 template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 void multiply_now(const Operation* own) {
@@ -111,7 +113,8 @@ void multiply_now(const Operation* own) {
 template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 void wgmma_of_warp(const unsigned long long* lanes) {
     const WgmmaOperands& first = *(const WgmmaOperands*)lanes[0];
-    Operation own{product_groups, first.warp, 0, nullptr, multiply_now<T, N, A_BY_DEPTH, B_BY_DEPTH>, {}};
+    Operation own{product_groups, first.warp, 0, nullptr, multiply_now<T, N, A_BY_DEPTH, B_BY_DEPTH>, "wgmma",
+                  first.file, first.line, {}};
     for (int lane = 0; lane < 32; ++lane) own.words[lane] = (unsigned long long)((const WgmmaOperands*)lanes[lane])->d;
     own.words[32] = first.add;
     static_assert(sizeof(SharedMatrix) <= 24, "three words");
@@ -124,7 +127,7 @@ void wgmma_of_warp(const unsigned long long* lanes) {
 template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 inline void wgmma(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add, CUKERN_HERE) {
     static_assert(is_float16<T> || is_bfloat16<T>, "wgmma: T is __half or __nv_bfloat16");
-    cukern::WgmmaOperands own{d, a, b, add, cukern::thread_rank() / 32};
+    cukern::WgmmaOperands own{d, a, b, add, cukern::thread_rank() / 32, file, line};
     cukern::together("wgmma", cukern::wgmma_of_warp<T, N, A_BY_DEPTH, B_BY_DEPTH>, &own, file, line);
 }
 inline void wgmma_fence() {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asynchronous import COPIES, PIPELINE, ROLES, TILES, WARPGROUP
+from asynchronous import CLUSTER, COPIES, EXCHANGE, MULTICAST, PIPELINE, ROLES, TILES, WARPGROUP
 from gpu_without_one import Gpu, _Function, gpu_without_one
 
 import cukern as ck
@@ -436,10 +436,13 @@ def test_a_users_own_functions_compile(gpu: Gpu, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [PIPELINE, COPIES, ROLES, WARPGROUP, TILES], ids=["bulk", "copies", "roles", "products", "tiles"]
+    "text",
+    [PIPELINE, COPIES, ROLES, WARPGROUP, TILES, CLUSTER, MULTICAST, EXCHANGE],
+    ids=["bulk", "copies", "roles", "products", "tiles", "cluster", "multicast", "exchange"],
 )
 def test_asynchronous_kernels_compile(gpu: Gpu, text: str) -> None:
     more = {"rows": 8, "columns": 16, "swizzle": 64, "adds": True, "elem": "float32"} if text is TILES else {}
+    more = {"blocks": 4} if text is EXCHANGE else more
     ck.Kernel(text, name="asynchronous", uses_half=True, **more).bind(ck.zeros(1).device, block=128)
 
 

@@ -79,6 +79,21 @@ def test_the_bound_of_a_launch_is_the_first_number(bounds: str, most: int | None
     assert parse(text).signature.max_threads == most
 
 
+@pytest.mark.parametrize(
+    "dims, cluster",
+    [("", (1, 1, 1)), ("__cluster_dims__(4)", (4, 1, 1)), ("__cluster_dims__( 2,1, 2 )", (2, 1, 2))],
+)
+def test_the_blocks_of_a_cluster(dims: str, cluster: tuple[int, int, int]) -> None:
+    text = f'// __cluster_dims__(8)\nextern "C" __global__ void {dims} __launch_bounds__(64) k(int n) {{}}'
+    assert parse(text).signature.cluster == cluster
+
+
+@pytest.mark.parametrize("dims", ["(n, 1, 1)", "(0, 1, 1)", "(2, 1, 1, 1)", "()", "((2), 1, 1)"])
+def test_sizes_of_a_cluster_are_numbers(dims: str) -> None:
+    with pytest.raises(errors.TemplateError, match="k: expected __cluster_dims__ of one to three numbers"):
+        parse(f'extern "C" __global__ void __cluster_dims__{dims} k(int n) {{}}')
+
+
 def test_line_directives_inside_a_parameter_list():
     text = f"""{C} void k(
 #line 3 "a"

@@ -144,8 +144,8 @@ def _runtime() -> ctypes.CDLL:
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int),
-        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int),
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint * 3),
     )
     library.cukern_register.restype = ctypes.c_void_p
     library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
@@ -298,9 +298,11 @@ class HostFunction:
             offset,
             table,
             prints,
-            None if unit.trusted else poisoned,
+            not unit.trusted,
+            poisoned,
             len(variables),
             quick,
+            (ctypes.c_uint * 3)(*unit.signature.cluster),
         )
         self._unit = unit
         self.attributes: Mapping[str, int] = {
@@ -435,7 +437,7 @@ class Host:
             max_shared_memory_per_block=_SHARED_BYTES,
             warp_size=32,
             multiprocessors=_thread_count(),
-            max_blocks_per_cluster=1,
+            max_blocks_per_cluster=8,
             compute_capability=(0, 0),
         )
 

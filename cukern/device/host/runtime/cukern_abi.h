@@ -3,7 +3,7 @@
 
 namespace cukern {
 
-constexpr unsigned abi_version = 3;
+constexpr unsigned abi_version = 4;
 
 struct Dim {
     unsigned x, y, z;
@@ -89,6 +89,8 @@ struct Operation {
     unsigned bytes;
     const void* source;
     void (*run)(const Operation*);
+    const char *name, *file;  // who sent it, for a report
+    int line;
     unsigned long long words[46];
 };
 
@@ -107,6 +109,16 @@ struct Runtime {
     // Returns when all but the last `left` groups of the running thread are done; or have read what they read.
     void (*finish)(Queue, unsigned left, bool reads);
     NumberedBarrier* (*numbered_barriers)();
+    // The running thread's block within its cluster.
+    unsigned (*cluster_rank)();
+    unsigned (*cluster_size)();
+    // The running thread comes to its cluster's barrier; and goes on when all of the cluster have come.
+    void (*cluster_arrive)(const char* file, int line);
+    void (*cluster_wait)(const char* file, int line);
+    // The address in the block of that rank of what is at an address in the shared memory of the running thread's.
+    void* (*map_shared)(const void* own, unsigned rank, const char* file, int line);
+    // Whether these bytes are in the shared memory of the running thread's block.
+    bool (*is_shared)(const void* first, unsigned long long bytes);
 };
 
 // What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two. `begin_block`

@@ -25,6 +25,9 @@ struct Function {
     unsigned param_bytes, param_count, static_count;
     int flushes;
     int checked;  // a user's kernel, and not one of the library's
+    Dim cluster;  // blocks that run together, along each axis
+    long long shared_low;  // where static shared memory begins, from the kernel's threadIdx on
+    size_t shared_span;    // and how far it reaches
     const Worker* paused;  // the worker that a signal interrupted in it
     uintptr_t base, low, high;  // of the library that it is in
     const StaticShared* static_shared;
@@ -36,7 +39,7 @@ struct Job {
     const Kernel* kernel;
     Launch launch;
     size_t shared;  // bytes of dynamic shared memory
-    unsigned long long total;
+    unsigned long long total;  // clusters; most have one block
     unsigned long long chunk;  // atomic
     unsigned long long next;   // atomic
     unsigned long long start;  // ns

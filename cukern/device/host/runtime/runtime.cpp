@@ -23,8 +23,10 @@ static pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
 static Job* jobs;
 static int helper_count, helpers_wanted, idle_helpers;
 static int stacks;  // atomic
-static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, numbered_barriers};
-static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0};
+static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, numbered_barriers,
+                                             cluster_rank, cluster_size, cluster_arrive, cluster_wait, map_shared, is_shared};
+static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0,
+                                             no_rank, one_block, 0, 0, map_to_itself, is_perhaps_shared};
 
 static void free_worker(void* pointer) {
     Worker* w = (Worker*)pointer;
@@ -42,7 +44,7 @@ static void free_worker(void* pointer) {
 }
 
 // The calling thread's worker with all that a kernel needs, or null when there is no memory.
-static Worker* prepare_worker(const Kernel* kernel, const Launch* launch, int most) {
+static Worker* prepare_worker(const Function* function, const Launch* launch, int most) {
     Worker* w = worker;
     if (!w) {
         w = (Worker*)map(sizeof(Worker));
@@ -52,15 +54,15 @@ static Worker* prepare_worker(const Kernel* kernel, const Launch* launch, int mo
         add_worker(w);
         prepare_signal_stack(w);
     }
-    if (!make_shared(w)) return 0;
-    if (kernel->run_blocks) {
+    if (!make_shared(w, function)) return 0;
+    if (function->kernel->run_blocks) {
         if (!w->plain_stack) {
             if (!(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
             make_context(&w->plain, w->plain_stack, plain_stack_bytes, plain_main);
         }
     } else {
-        const unsigned threads = launch->block.x * launch->block.y * launch->block.z;
-        while (w->made < threads) {
+        const unsigned threads = launch->block.x * launch->block.y * launch->block.z, blocks = blocks_of(function->cluster);
+        while (w->made < threads + (blocks - 1) * ((threads + 31) & ~31u)) {
             if (__atomic_add_fetch(&stacks, 1, __ATOMIC_RELAXED) > most ||
                 !(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) {
                 __atomic_fetch_sub(&stacks, 1, __ATOMIC_RELAXED);
@@ -96,7 +98,8 @@ static unsigned long long run_chunk(Worker* w, Job* job) {
     w->checked = job->function->checked;
     w->kernel = job->kernel;
     w->launch = &job->launch;
-    w->dynamic_shared = dynamic_shared_of(w, job->shared);
+    w->dynamic_shared = dynamic_shared_of(w, 0, job->shared);
+    w->cluster = blocks_of(job->function->cluster);
     w->first = first;
     w->count = count;
     w->faulted = false;
@@ -119,7 +122,7 @@ static void* helper_main(void*) {
         }
         ++job->helpers;
         pthread_mutex_unlock(&lock);
-        Worker* w = prepare_worker(job->kernel, &job->launch, helper_stacks);
+        Worker* w = prepare_worker(job->function, &job->launch, helper_stacks);
         if (w && job->function->checked) begin_watch(w, job->start);
         while (w && run_chunk(w, job)) continue;
         if (w) end_watch(w);
@@ -292,12 +295,12 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     job.kernel = __atomic_load_n(&function->kernel, __ATOMIC_ACQUIRE);
     job.launch = {params, header.grid, header.block};
     job.shared = header.shared;
-    job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z;
+    job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z / blocks_of(function->cluster);
     job.next = job.helpers = job.stop = job.timed_out = job.interrupted = 0;
     job.fault_block = 0;
     job.message[0] = 0;
     if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
-    Worker* w = prepare_worker(job.kernel, &job.launch, max_stacks);
+    Worker* w = prepare_worker(function, &job.launch, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
     if (function->checked) return run_checked(w, &job, packed + sizeof header, params);
     run_job(w, &job, function);
@@ -314,10 +317,22 @@ static void give_runtime(const Kernel* kernel) {
     *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
 }
 
+// The range that the variables in static shared memory are in.
+static void set_span(Function* function) {
+    long long low = 0, high = 0;
+    for (unsigned i = 0; i < function->static_count; ++i) {
+        const StaticShared& one = function->static_shared[i];
+        if (i == 0 || one.offset < low) low = one.offset;
+        if (i == 0 || one.offset + one.bytes > high) high = one.offset + one.bytes;
+    }
+    function->shared_low = low;
+    function->shared_span = (size_t)(high - low);
+}
+
 // A loaded kernel and how to read its parameters, for cukern_launch; it lives as long as the process, and so must the
-// names in `params` and `shared`, which is null for the library's own kernels. Of these `quick` tells a quick build.
-EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes,
-                                 const StaticShared* shared, unsigned shared_count, int quick) {
+// names in `params` and `shared`. `quick` tells a quick build of one of the library's own kernels.
+EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes, int checked,
+                                 const StaticShared* shared, unsigned shared_count, int quick, const Dim* cluster) {
     Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
     if (!function) return 0;
     const Region region = region_of(kernel);
@@ -325,9 +340,11 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     function->param_bytes = param_bytes;
     function->param_count = kernel->param_count;
     function->flushes = flushes;
-    function->checked = shared != 0;
+    function->checked = checked;
+    function->cluster = *cluster;
     function->static_shared = shared;
     function->static_count = shared_count;
+    set_span(function);
     function->base = region.base;
     function->low = region.low;
     function->high = region.high;

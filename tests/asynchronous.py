@@ -128,6 +128,39 @@ extern "C" __global__ void << name >>(const __half* a, const __half* b, float* d
 }
 """
 
+#: D (64, 64) = A (64, 128 / sizeof(T)) @ B, both in rows of 128 bytes: A's by depth, B's by depth or across it.
+FACTORS = """
+<% set wgmma_columns = [64] %>
+<% include "prelude/wgmma.cuh" %>
+extern "C" __global__ void << name >>(const uint4* a, const uint4* b, const unsigned* words, float* d) {
+    __shared__ __align__(1024) uint4 left[64 * 8], right[64 * 8];
+    for (int i = threadIdx.x; i < 64 * 8; i += 128) {
+        left[i ^ i / 8 % 8] = a[i];
+        right[i ^ i / 8 % 8] = b[i];
+    }
+    fence_to_async();
+    __syncthreads();
+    const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    float sums[32];
+    wgmma_fence();
+    SharedMatrix of_a(left, 0, 1024), of_b(right, 0, 1024);
+    for (int k = 0; k < 4; ++k) {
+        unsigned own[4];
+        for (int i = 0; i < 4; ++i) own[i] = words[(16 * warp + g + 8 * (i % 2)) * 32 + 8 * k + 4 * (i / 2) + q];
+<% if in_registers %>
+        wgmma< << type >>, 64, << by_depth >> >(sums, own, of_b, k > 0);
+<% else %>
+        wgmma< << type >>, 64, true, << by_depth >> >(sums, of_a, of_b, k > 0);
+<% endif %>
+        of_a += 32;
+        of_b += << 32 if by_depth == "true" else 2048 >>;
+    }
+    wgmma_commit();
+    wgmma_wait<0>(sums);
+    for (int i = 0; i < 32; ++i) d[(16 * warp + g + i / 2 % 2 * 8) * 64 + i / 4 * 8 + 2 * q + i % 2] = sums[i];
+}
+"""
+
 #: Transposes a matrix, tile by tile.
 TILES = """
 <% include "prelude/tensor_map.cuh" %>

@@ -124,6 +124,7 @@ static void send(const Operation* operation) {
     w->keys[i] = {queue, owner, group};
     w->pending[i].operation = *operation;
     w->pending[i].kept = 0;
+    if (operation->reads_at_once) read_now(w, i);
     if (__atomic_load_n(&asynchrony, __ATOMIC_RELAXED) == at_once) do_now(w, i);
     else do_some(w);
 }

@@ -92,6 +92,7 @@ struct Operation {
     const char *name, *file;  // who sent it, for a report
     int line;
     unsigned long long words[46];
+    bool reads_at_once;
 };
 
 // What a kernel may ask of the runtime.

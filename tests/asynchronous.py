@@ -142,13 +142,16 @@ extern "C" __global__ void << name >>(const uint4* a, const uint4* b, const unsi
     __syncthreads();
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
     float sums[32];
+<% if in_registers %>
+    unsigned own[4][4];
+    for (int k = 0; k < 4; ++k)
+        for (int i = 0; i < 4; ++i) own[k][i] = words[(16 * warp + g + 8 * (i % 2)) * 32 + 8 * k + 4 * (i / 2) + q];
+<% endif %>
     wgmma_fence();
     SharedMatrix of_a(left, 0, 1024), of_b(right, 0, 1024);
     for (int k = 0; k < 4; ++k) {
-        unsigned own[4];
-        for (int i = 0; i < 4; ++i) own[i] = words[(16 * warp + g + 8 * (i % 2)) * 32 + 8 * k + 4 * (i / 2) + q];
 <% if in_registers %>
-        wgmma< << type >>, 64, << by_depth >> >(sums, own, of_b, k > 0);
+        wgmma< << type >>, 64, << by_depth >> >(sums, own[k], of_b, k > 0);
 <% else %>
         wgmma< << type >>, 64, true, << by_depth >> >(sums, of_a, of_b, k > 0);
 <% endif %>

@@ -79,7 +79,7 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], const unsigned (&a)[4],
 <% endfor %>
 #undef CUKERN_BY_TYPE
 }
-// Before the first wgmma, and after registers of d have been touched.
+// Before the first wgmma, and after registers of d, or of A, have been touched.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 // What was sent since the last commit is a group.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

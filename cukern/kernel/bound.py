@@ -104,8 +104,8 @@ class BoundKernel:
             if launch is not None and self._launch_again(launch, args):
                 return
         values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
-        if self._written:
-            arguments.check_overlap(self.signature, values, self._written)
+        if self._written or self._maps:
+            arguments.check_overlap(self.signature, args, values, self._written)
         blocks = as_dim3(grid, "grid")
         if 0 in blocks:
             return

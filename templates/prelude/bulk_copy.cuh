@@ -45,6 +45,7 @@ inline void require_chunks(const void* to, const void* from, unsigned bytes, con
 inline void copy_bytes(const Operation* own) { __builtin_memcpy((void*)own->words[0], own->source, own->words[1]); }
 inline void copy_counted(const Operation* own) {
     copy_bytes(own);
+    runtime->wrote_async((void*)own->words[0], own->words[1]);
     count_bytes((MBarrier*)own->words[2], (unsigned)own->words[1]);
 }
 inline void add_floats(const Operation* own) {
@@ -54,6 +55,7 @@ inline void add_floats(const Operation* own) {
 inline void send_store(const char* name, void* to, const void* from, unsigned bytes, void (*run)(const Operation*),
                        const char* file, int line) {
     require_chunks(to, from, bytes, file, line);
+    runtime->reads_async(from, bytes, file, line);
     Operation own{store_groups, 0, bytes, from, run, name, file, line, {(unsigned long long)to, bytes}};
     runtime->send(&own);
 }
@@ -64,6 +66,7 @@ inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barr
     cukern::require_own(barrier, file, line);
     cukern::require_mbarrier(barrier, file, line);
     __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
+    cukern::runtime->wrote_async(to, bytes);
     cukern::Operation own{cukern::counted_copies, 0, 0, from, cukern::copy_counted, "copy_bulk", file, line,
                           {(unsigned long long)to, bytes, (unsigned long long)barrier}};
     cukern::runtime->send(&own);

@@ -98,7 +98,7 @@ inline void mbarrier_init(MBarrier* barrier, unsigned arrivals, CUKERN_HERE) {
     barrier->phase = barrier->unseen = 0;
     barrier->bytes = 0;
 }
-inline void fence_mbarrier_init() {}
+inline void fence_mbarrier_init() { cukern::runtime->fence_to_async(); }
 inline void mbarrier_arrive(MBarrier* barrier, CUKERN_HERE) { cukern::arrive_here(barrier, 0, file, line); }
 inline void mbarrier_arrive_expecting(MBarrier* barrier, unsigned bytes, CUKERN_HERE) {
     cukern::arrive_here(barrier, bytes, file, line);

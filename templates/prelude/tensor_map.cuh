@@ -136,6 +136,7 @@ inline void bring_tile(const Operation* own) {
     tile.each(own->words[21], [&](const char* from, unsigned long long byte) {
         for (int i = 0; i < tile.itemsize; ++i) to[byte + i] = from ? from[i] : 0;
     });
+    runtime->wrote_async(to, tile.bytes());
     count_bytes((MBarrier*)own->words[22], (unsigned)tile.bytes());
 }
 template <class T>
@@ -159,7 +160,9 @@ inline void send_copy(const char* name, void* to, const TensorMap& map, const in
                       const char* file, int line) {
     Operation own = for_tile(name, counted_copies, map, at, to, file, line);
     require_mbarrier(barrier, file, line);
-    __builtin_memset(to, 0xff, Tile(own.words, own.words + 16).bytes());  // until it has come, anything may be there
+    const long long bytes = Tile(own.words, own.words + 16).bytes();
+    __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
+    runtime->wrote_async(to, bytes);
     own.words[22] = (unsigned long long)barrier;
     own.run = bring_tile;
     runtime->send(&own);
@@ -172,6 +175,7 @@ inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* f
     if (sizeof(T) > 1 && (tile.itemsize != sizeof(T) || (own.words[2] >> 40 == 2) != (T(0.5) != T(0))))
         fault("a tile is added to an array of another type", file, line);
     own.bytes = (unsigned)tile.bytes();
+    runtime->reads_async(from, own.bytes, file, line);
     own.source = from;
     own.run = take_tile<T>;
     runtime->send(&own);

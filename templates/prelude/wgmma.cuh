@@ -104,21 +104,33 @@ struct SharedMatrix {
         first += bytes;
         return *this;
     }
+    // Where a byte of a line is.
+    template <bool BY_DEPTH>
+    const void* byte_of(int line, int along) const {
+        unsigned long long at = (unsigned long long)first + line % 8 * 128 + line / 8 * stride;
+        at += BY_DEPTH ? along : along % 128 + along / 128 * leading;
+        return (const void*)(at ^ (at >> 3 & 0x70));
+    }
     // The element at a place across the depth.
     template <typename T, bool BY_DEPTH>
     float element(int place, int depth) const {
-        const int along = sizeof(T) * (BY_DEPTH ? depth : place), line = BY_DEPTH ? place : depth;
-        unsigned long long at = (unsigned long long)first + line % 8 * 128 + line / 8 * stride;
-        at += BY_DEPTH ? along : along % 128 + along / 128 * leading;
-        return cukern::factor_of<T>((const void*)(at ^ (at >> 3 & 0x70)));
+        return cukern::factor_of<T>(byte_of<BY_DEPTH>(BY_DEPTH ? place : depth, sizeof(T) * (BY_DEPTH ? depth : place)));
     }
-    template <bool BY_DEPTH>
-    void require(const char* file, int line) const {
+    // What a lane can say of `count` places from one on: the lanes of a warp share their chunks of 16 bytes.
+    template <typename T, bool BY_DEPTH>
+    void require(int from, int count, const char* file, int line) const {
         if ((unsigned long long)first % 16 || stride % 16 || (!BY_DEPTH && leading % 16))
             cukern::fault("the address or a step of a SharedMatrix is no multiple of 16 bytes", file, line);
         if ((unsigned long long)first % 1024 >= 128)
             cukern::fault("a SharedMatrix begins within a group of eight lines, which begins at a multiple of 1024 bytes", file,
                           line);
+        const int chunks = BY_DEPTH ? 2 : count * (int)sizeof(T) / 16, lines = BY_DEPTH ? count : 32 / (int)sizeof(T);
+        for (int i = cukern::thread_rank() % 32; i < lines * chunks; i += 32) {
+            const int chunk = i % chunks * 16;
+            const void* const at = BY_DEPTH ? byte_of<true>(from + i / chunks, chunk)
+                                            : byte_of<false>(i / chunks, from * (int)sizeof(T) + chunk);
+            cukern::runtime->reads_async(at, 16, file, line);
+        }
     }
 };
 
@@ -180,8 +192,8 @@ template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 inline void wgmma(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add, CUKERN_HERE) {
     static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
     static_assert(sizeof(T) == 2 || (A_BY_DEPTH && B_BY_DEPTH), "wgmma: matrices of this type lie by depth");
-    a.require<A_BY_DEPTH>(file, line);
-    b.require<B_BY_DEPTH>(file, line);
+    a.require<T, A_BY_DEPTH>(cukern::thread_rank() / 32 % 4 * 16, 16, file, line);
+    b.require<T, B_BY_DEPTH>(0, N, file, line);
     cukern::WgmmaOperands own{d, &a, nullptr, &b, add, cukern::thread_rank() / 32, file, line};
     cukern::together("wgmma", cukern::wgmma_of_warp<T, N, false, A_BY_DEPTH, B_BY_DEPTH>, &own, file, line);
 }
@@ -189,7 +201,7 @@ template <typename T, int N, bool B_BY_DEPTH>
 inline void wgmma(float (&d)[N / 2], const unsigned (&a)[4], SharedMatrix b, bool add, CUKERN_HERE) {
     static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
     static_assert(sizeof(T) == 2 || B_BY_DEPTH, "wgmma: matrices of this type lie by depth");
-    b.require<B_BY_DEPTH>(file, line);
+    b.require<T, B_BY_DEPTH>(0, N, file, line);
     cukern::WgmmaOperands own{d, nullptr, a, &b, add, cukern::thread_rank() / 32, file, line};
     cukern::together("wgmma", cukern::wgmma_of_warp<T, N, true, true, B_BY_DEPTH>, &own, file, line);
 }

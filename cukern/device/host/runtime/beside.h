@@ -182,7 +182,7 @@ static void end_beside(Worker* w) {
     w->left_behind = 0;
     w->beside = false;
     for (unsigned (&ended)[max_places] : w->groups) memset(ended, 0, w->threads * sizeof *ended);
-    memset(w->barriers, 0, w->cluster * sizeof *w->barriers);
+    memset(w->roles, 0, w->cluster * sizeof *w->roles);
     memset(w->cluster_came, 0, w->threads * sizeof *w->cluster_came);
     w->cluster_phase = w->cluster_arrived = 0;
     if (!wrong || w->faulted) return;

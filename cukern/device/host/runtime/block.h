@@ -12,8 +12,8 @@ using cukern::Collective;
 using cukern::Dim;
 using cukern::Kernel;
 using cukern::Launch;
-using cukern::NumberedBarrier;
 using cukern::Operation;
+using cukern::Roles;
 using cukern::Wait;
 
 constexpr unsigned max_threads = 1024;
@@ -51,6 +51,10 @@ struct Worker {
     unsigned rank;                                // of the block whose shared memory and blockIdx are in place
     Dim corner;                                   // the first of the blocks
     bool begun[max_cluster], ended[max_cluster];  // blocks of a cluster
+    bool maps;                                    // threads have taken addresses in other blocks
+    char* seen[max_cluster];  // shared memory as what goes on beside sees it; see proxy.h
+    size_t seen_bytes[max_cluster];
+    bool is_seen[max_cluster];
     unsigned cluster_phase, cluster_arrived;
     unsigned cluster_came[max_places];            // of each thread: the phase that ends the one at which it came, or 0
     bool in_block;  // a fiber runs
@@ -81,7 +85,7 @@ struct Worker {
     unsigned long long random;
     const Operation* doing;   // a piece of it that is being done, and its thread
     unsigned doing_for;
-    NumberedBarrier barriers[max_cluster][16];
+    Roles roles[max_cluster];
     bool faulted;
     bool checked;  // it runs a user's kernel
     char message[message_bytes];
@@ -90,16 +94,10 @@ struct Worker {
 // The thread's own worker. Initial-exec, as it is read at every switch.
 static thread_local Worker* worker __attribute__((tls_model("initial-exec")));
 
-static const char* const collective_names[] = {
-    "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp", "__shfl_sync",
-    "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__all_sync", "__any_sync",
-    "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_min_sync",
-    "__reduce_max_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync",
-    "", "__activemask", "__nanosleep", ""};
-
-static const char* name_of(const Wait* wait) {
-    return wait->what == cukern::warp_together || wait->what == cukern::condition ? wait->name : collective_names[wait->what];
-}
+static unsigned rank_of(const Worker* w, unsigned thread) { return w->cluster > 1 ? thread / 32 / w->block_warps : 0; }
+static Dim block_of(const Worker* w, unsigned rank);
+static void bring_block(Worker* w, unsigned rank);
+static const void* now_at(const Worker* w, unsigned rank, const void* address);
 
 [[noreturn]] static void give_up(Worker* w) {
     w->faulted = true;
@@ -110,78 +108,7 @@ static const char* name_of(const Wait* wait) {
     __builtin_unreachable();
 }
 
-struct Text {
-    char* at;
-    size_t left;
-};
-
-__attribute__((format(printf, 2, 3))) static void append(Text* text, const char* format, ...) {
-    va_list values;
-    va_start(values, format);
-    const int written = vsnprintf(text->at, text->left, format, values);
-    va_end(values);
-    const size_t used = written < 0 ? 0 : (size_t)written < text->left ? (size_t)written : text->left - 1;
-    text->at += used;
-    text->left -= used;
-}
-
-static bool same_place(const Wait* a, const Wait* b) {
-    return a->line == b->line && a->what == b->what && (a->what < cukern::warp_sync || a->mask == b->mask) &&
-           (a->what != cukern::warp_together || a->work == b->work) && (a->what != cukern::condition || a->barrier == b->barrier) &&
-           (a->file == b->file || strcmp(a->file, b->file) == 0);
-}
-
-static unsigned rank_of(const Worker* w, unsigned thread) { return w->cluster > 1 ? thread / 32 / w->block_warps : 0; }
-static Dim block_of(const Worker* w, unsigned rank);
-static void bring_block(Worker* w, unsigned rank);
-static const void* now_at(const Worker* w, unsigned rank, const void* address);
-
-static bool is_waiting(const Worker* w, unsigned i) {
-    const Warp* warp = &w->warps[i / 32];
-    return (warp->live & ~warp->runnable) >> (i % 32) & 1;
-}
-
-// One line for each place where live threads wait, in the order of their first thread.
-static void append_waits(const Worker* w, Text* text) {
-    bool told[max_places] = {};
-    for (unsigned i = 0, places = 0; i < w->threads && places < 8; ++i) {
-        if (told[i] || !is_waiting(w, i)) continue;
-        unsigned alike = 0;
-        const unsigned rank = rank_of(w, i);
-        for (unsigned j = i + 1; j < w->threads && rank_of(w, j) == rank; ++j) {
-            if (!is_waiting(w, j) || !same_place(w->waits[j], w->waits[i])) continue;
-            told[j] = true;
-            ++alike;
-        }
-        const Dim at = w->index[i];
-        const Wait* wait = w->waits[i];
-        append(text, "\n  thread (%u, %u, %u)", at.x, at.y, at.z);
-        if (alike) append(text, " and %u more", alike);
-        if (w->cluster > 1) {
-            const Dim block = block_of(w, rank);
-            append(text, " of block (%u, %u, %u)", block.x, block.y, block.z);
-        }
-        append(text, " at %s", name_of(wait));
-        if (wait->what >= cukern::warp_sync && wait->what < cukern::warp_active_mask)
-            append(text, " of lanes 0x%08x", wait->mask);
-        if (wait->what == cukern::condition && wait->barrier) {
-            const cukern::MBarrier* barrier = (const cukern::MBarrier*)now_at(w, rank, wait->barrier);
-            append(text, " (phase %u lacks %u arrivals and %lld bytes)", (unsigned)barrier->phase,
-                   (unsigned)barrier->pending, (long long)barrier->bytes);
-        }
-        append(text, ", %s:%d", wait->file, wait->line);
-        ++places;
-    }
-}
-
-[[noreturn]] static void report_divergence(Worker* w) {
-    Text text = {w->message, message_bytes};
-    const Dim first = block_of(w, 0);
-    append(&text, "%s (%u, %u, %u): its threads wait for each other at different places",
-           w->cluster > 1 ? "the cluster of block" : "block", first.x, first.y, first.z);
-    append_waits(w, &text);
-    give_up(w);
-}
+#include "report.h"
 
 #define EACH_LANE(lane, lanes) \
     for (unsigned rest_ = (lanes), lane = 0; rest_ && (lane = __builtin_ctz(rest_), true); rest_ &= rest_ - 1)
@@ -269,10 +196,6 @@ static unsigned group_of(Wait* const* waits, unsigned lane, unsigned waiting, un
     }
     complete(waits, group);
     return group;
-}
-
-static void append_sender(const Worker* w, Text* text) {
-    if (w->doing) append(text, ", in what %s left to be done beside, %s:%d", w->doing->name, w->doing->file, w->doing->line);
 }
 
 static void fault(const char* what, const char* file, int line, Dim block, Dim thread) {
@@ -433,9 +356,9 @@ static void let_others_run(Wait* wait) {
 
 static void leave_cluster(Worker* w, unsigned me);
 
-static NumberedBarrier* numbered_barriers() {
+static Roles* roles() {
     worker->beside = true;
-    return worker->barriers[worker->rank];
+    return &worker->roles[worker->rank];
 }
 
 static void wait_without_fibers(Wait* wait) {

@@ -1,6 +1,6 @@
 // Runs the blocks that an OS thread has taken.
 #pragma once
-#include "cluster.h"
+#include "proxy.h"
 #include "watch.h"
 
 // Runs a context until the kernel is left for good.

@@ -56,6 +56,13 @@ struct NumberedBarrier {
     unsigned threads, arrived, generation;
 };
 
+// What the warps of a block share out: these barriers, and registers, of which a warp has so many a thread, or 0 for those
+// that it began with.
+struct Roles {
+    NumberedBarrier barriers[16];
+    unsigned registers[32];
+};
+
 // What a thread waits for. It lies on the thread's own stack; the runtime writes `result`.
 struct Wait {
     Collective what;
@@ -109,7 +116,7 @@ struct Runtime {
     void (*commit)(Queue);
     // Returns when all but the last `left` groups of the running thread are done; or have read what they read.
     void (*finish)(Queue, unsigned left, bool reads);
-    NumberedBarrier* (*numbered_barriers)();
+    Roles* (*roles)();
     // The running thread's block within its cluster.
     unsigned (*cluster_rank)();
     unsigned (*cluster_size)();
@@ -120,6 +127,11 @@ struct Runtime {
     void* (*map_shared)(const void* own, unsigned rank, const char* file, int line);
     // Whether these bytes are in the shared memory of the running thread's block.
     bool (*is_shared)(const void* first, unsigned long long bytes);
+    // The running thread passes on what it has written to shared memory to what goes on beside.
+    void (*fence_to_async)();
+    // What goes on beside has written these bytes of shared memory; and is going to read these, which have to be passed on.
+    void (*wrote_async)(const void* first, unsigned long long bytes);
+    void (*reads_async)(const void* first, unsigned long long bytes, const char* file, int line);
 };
 
 // What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two. `begin_block`

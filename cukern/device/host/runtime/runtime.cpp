@@ -23,10 +23,11 @@ static pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
 static Job* jobs;
 static int helper_count, helpers_wanted, idle_helpers;
 static int stacks;  // atomic
-static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, numbered_barriers,
-                                             cluster_rank, cluster_size, cluster_arrive, cluster_wait, map_shared, is_shared};
+static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, roles,
+                                             cluster_rank, cluster_size, cluster_arrive, cluster_wait, map_shared, is_shared,
+                                             fence_to_async, wrote_async, reads_async};
 static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0,
-                                             no_rank, one_block, 0, 0, map_to_itself, is_perhaps_shared};
+                                             no_rank, one_block, 0, 0, map_to_itself, is_perhaps_shared, fence_without_fibers, 0, 0};
 
 static void free_worker(void* pointer) {
     Worker* w = (Worker*)pointer;
@@ -35,6 +36,7 @@ static void free_worker(void* pointer) {
     __atomic_fetch_sub(&stacks, (int)w->made, __ATOMIC_RELAXED);
     free_stack(w->plain_stack, plain_stack_bytes);
     free_shared(w);
+    free_seen(w);
     if (w->copies) munmap(w->copies - guard_bytes, slot_bytes * max_guards + 2 * guard_bytes);
     free_signal_stack(w);
     free(w->pending);

@@ -259,7 +259,8 @@ extern "C" __global__ void __cluster_dims__(2) << name >>(const __grid_constant_
         }
         y[32 * blockIdx.x + lane] = sum;
     }
-    cluster_barrier();
+    cluster_arrive();
+    cluster_wait();
 }
 """
 

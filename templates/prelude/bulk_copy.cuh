@@ -42,6 +42,9 @@ inline void require_chunks(const void* to, const void* from, unsigned bytes, con
     if (((unsigned long long)to | (unsigned long long)from | bytes) % 16)
         fault("an address or the size of a bulk copy is no multiple of 16 bytes", file, line);
 }
+inline void require_shared(const void* to, unsigned long long bytes, const char* file, int line) {
+    if (!runtime->is_shared(to, bytes)) fault("what is copied goes beyond the block's shared memory", file, line);
+}
 inline void copy_bytes(const Operation* own) { __builtin_memcpy((void*)own->words[0], own->source, own->words[1]); }
 inline void copy_counted(const Operation* own) {
     copy_bytes(own);
@@ -63,6 +66,7 @@ inline void send_store(const char* name, void* to, const void* from, unsigned by
 
 inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
     cukern::require_chunks(to, from, bytes, file, line);
+    cukern::require_shared(to, bytes, file, line);
     cukern::require_own(barrier, file, line);
     cukern::require_mbarrier(barrier, file, line);
     __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there

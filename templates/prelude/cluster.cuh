@@ -1,7 +1,8 @@
 // Clusters: blocks that run at the same time, wait for each other, and read and write each other's shared memory (sm_90 and
 // up). A kernel has them by __cluster_dims__(x, y, z) after __global__, at most 8 blocks; the grid is made of whole clusters.
 // Before a block's memory is touched its block must have begun, and it may not end until then: a barrier of the cluster comes
-// first and last. A kernel without __cluster_dims__ has clusters of one block.
+// first and last. An address in another block's memory is for the block that has made it, by map_shared_rank. A kernel without
+// __cluster_dims__ has clusters of one block.
 // Source: PTX ISA, barrier.cluster, mapa, st.async.
 #ifndef CUKERN_CLUSTER
 #define CUKERN_CLUSTER

@@ -155,12 +155,15 @@ inline void take_tile(const Operation* own) {
         else __builtin_memcpy(to, from + byte, tile.itemsize);
     });
 }
+// To where `to` is the place of `own_to`, in the block itself or in another one.
 template <int RANK>
-inline void send_copy(const char* name, void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier,
+inline void send_copy(const char* name, void* own_to, void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier,
                       const char* file, int line) {
-    Operation own = for_tile(name, counted_copies, map, at, to, file, line);
-    require_mbarrier(barrier, file, line);
+    Operation own = for_tile(name, counted_copies, map, at, own_to, file, line);
     const long long bytes = Tile(own.words, own.words + 16).bytes();
+    require_shared(own_to, bytes, file, line);
+    require_mbarrier(barrier, file, line);
+    own.words[21] = (unsigned long long)to;
     __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
     runtime->wrote_async(to, bytes);
     own.words[22] = (unsigned long long)barrier;
@@ -185,7 +188,7 @@ inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* f
 template <int RANK>
 inline void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, CUKERN_HERE) {
     cukern::require_own(barrier, file, line);
-    cukern::send_copy("copy_tile", to, map, at, barrier, file, line);
+    cukern::send_copy("copy_tile", to, to, map, at, barrier, file, line);
 }
 template <int RANK>
 inline void copy_tile_multicast(
@@ -194,7 +197,8 @@ inline void copy_tile_multicast(
     if (!blocks || blocks >> 16) cukern::fault("copy_tile_multicast: the blocks are no 16 bits, some of them set", file, line);
     for (unsigned rank = 0; rank < 16; ++rank)
         if (blocks >> rank & 1)
-            cukern::send_copy("copy_tile_multicast", in_block(to, rank), map, at, (MBarrier*)in_block(barrier, rank), file, line);
+            cukern::send_copy("copy_tile_multicast", to, in_block(to, rank), map, at, (MBarrier*)in_block(barrier, rank), file,
+                              line);
 }
 template <int RANK>
 inline void store_tile(const TensorMap& map, const int (&at)[RANK], const void* from, CUKERN_HERE) {

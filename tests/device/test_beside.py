@@ -58,6 +58,11 @@ MISTAKES: dict[str, tuple[str, str, str | None]] = {
         "int i = 0; i < tiles - 1",
         "its shared memory were in flight",
     ),
+    "beyond shared memory": (
+        "copy_bulk(stages[i % 2]",
+        "copy_bulk((float*)0",
+        "beyond the block's shared memory, <pipeline.*>:19",
+    ),
     "misaligned": ("x + i * 128, ", "x + i * 128 + 1, ", r"no multiple of 16 bytes, <pipeline.*>:19"),
 }
 #: Those of which the order in which warps run decides whether anything is seen.
@@ -360,6 +365,8 @@ def test_what_waits_is_named_when_a_kernel_is_stopped() -> None:
 def test_a_partial_warp_has_no_numbered_barrier() -> None:
     with pytest.raises(ck.KernelFault, match="no whole warps of the block"):
         run("barrier_sync(1, 64);", 48, ck.zeros(1, device="host"))
+    with pytest.raises(ck.KernelFault, match="all 32 lanes of a warp is called where some have ended"):
+        run("if (threadIdx.x == 40) return; barrier_sync(1, 64);", 64, ck.zeros(1, device="host"))
 
 
 def test_many_copies_are_done_in_time() -> None:

@@ -199,7 +199,7 @@ def test_tiles_for_several_blocks(device: ck.Device, when: str) -> None:
             "    __syncthreads();\n    if",
             "an mbarrier is used before mbarrier_init",
         ),
-        ("    cluster_barrier();\n}", "}", "that block of the cluster has ended"),
+        ("    cluster_arrive();\n    cluster_wait();\n}", "}", "that block of the cluster has ended"),
         ("&full[i % 2], 3)", "&full[i % 2], 7)", "the cluster has no block of that rank"),
         ("&full[i % 2], 3)", "&full[i % 2], 0)", "the blocks are no 16 bits, some of them set"),
     ],

@@ -143,6 +143,9 @@ def test_a_tile_is_aligned_in_shared_memory() -> None:
         ck.Kernel(text, name="tiles", rows=8, columns=8, swizzle=32, adds=False)(
             *maps, seen, grid=1, block=32
         )
+    text = TILES.replace("copy_tile(tile,", "copy_tile((char*)tile + 65536,")
+    with pytest.raises(ck.KernelFault, match="goes beyond the block's shared memory"):
+        kernel(text)(*maps, seen, grid=1, block=32)
 
 
 def test_a_tape_sees_what_is_read_and_written_through_maps() -> None:

@@ -148,7 +148,7 @@ def _runtime() -> ctypes.CDLL:
         *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint * 3),
     )
     library.cukern_register.restype = ctypes.c_void_p
-    library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
     library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p)
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_limit.restype = ctypes.c_ulonglong
@@ -206,7 +206,7 @@ _OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7g
 _OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
 
 
-def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
+def _static_shared(library: bytes, unit: Unit) -> ctypes.Array[_StaticShared]:
     """The variables in static shared memory: offsets from the result of ``begin_block``, and sizes in bytes.
 
     They are the thread-local symbols of a 64-bit ELF library.
@@ -229,7 +229,7 @@ def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
                 else:
                     found.append((value, length))
     anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
-    return [(value - anchor, length) for value, length in found]
+    return (_StaticShared * len(found))(*(_StaticShared(value - anchor, length) for value, length in found))
 
 
 def _infinite_beyond(param: Param, value: Any) -> Any:
@@ -284,22 +284,21 @@ class HostFunction:
         self._name = name
         self._params = unit.signature.params
         variables = _static_shared(path.read_bytes(), unit)
-        static_shared = sum(length for _, length in variables)
+        static_shared = sum(variable.bytes for variable in variables)
         if static_shared > _STATIC_SHARED_BYTES:
             raise LaunchError(
                 f"{name}: {static_shared} bytes of static __shared__ memory, where CUDA allows "
                 f"{_STATIC_SHARED_BYTES}: declare it extern and give its size at launch, shared=..."
             )
         prints = "printf" in unit.calls
-        poisoned = (_StaticShared * max(1, len(variables)))(*(_StaticShared(*found) for found in variables))
-        self._kept = table, poisoned  # the runtime reads them at every launch
+        self._kept: list[Any] = [table, variables]  # the runtime reads them at every launch
         self._handle = runtime.cukern_register(
             ctypes.addressof(kernel),
             offset,
             table,
             prints,
             not unit.trusted,
-            poisoned,
+            variables,
             len(variables),
             quick,
             (ctypes.c_uint * 3)(*unit.signature.cluster),
@@ -334,12 +333,13 @@ class HostFunction:
 
     def _optimise(self) -> None:
         """Replace a quick build."""
-        kernel = None
+        kernel, variables = None, (_StaticShared * 0)()
         with suppress(CompilerFailure, DeviceError):  # it may take more memory, time or disk than there is
-            kernel = ctypes.addressof(
-                _Kernel.in_dll(_load(build_kernel(source(self._unit))), "cukern_kernel")
-            )
-        _runtime().cukern_replace(self._handle, kernel)
+            path = build_kernel(source(self._unit))
+            kernel = ctypes.addressof(_Kernel.in_dll(_load(path), "cukern_kernel"))
+            variables = _static_shared(path.read_bytes(), self._unit)
+            self._kept.append(variables)
+        _runtime().cukern_replace(self._handle, kernel, variables, len(variables))
 
     def _fault(self, status: int) -> KernelFault:
         """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""

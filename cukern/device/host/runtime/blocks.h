@@ -87,7 +87,7 @@ static bool run_plain_blocks_singly(Worker* w) {
 static bool run_plain_blocks(Worker* w) {
     w->thread_index = 0;
     if (w->kernel->begin_block) {
-        if (w->job->shared || w->job->function->static_count) return run_plain_blocks_singly(w);
+        if (w->job->shared || w->job->build->static_count) return run_plain_blocks_singly(w);
         set_first_block(w);
         w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
     }

@@ -10,28 +10,27 @@ static Dim block_of(const Worker* w, unsigned rank) {
     return {w->corner.x + rank % cluster.x, w->corner.y + rank / cluster.x % cluster.y, w->corner.z + rank / cluster.x / cluster.y};
 }
 
-static void move_shared(const Function* function, char* to, const char* from) {
-    for (unsigned i = 0; i < function->static_count; ++i) {
-        const StaticShared& one = function->static_shared[i];
-        memcpy(to + (one.offset - function->shared_low), from + (one.offset - function->shared_low), one.bytes);
+static void move_shared(const Build* build, char* to, const char* from) {
+    for (unsigned i = 0; i < build->static_count; ++i) {
+        const StaticShared& one = build->static_shared[i];
+        memcpy(to + (one.offset - build->shared_low), from + (one.offset - build->shared_low), one.bytes);
     }
 }
 
 // The first byte of a block's shared memory that is not unset; null if there is none.
 static const char* first_set(const Worker* w, unsigned rank) {
-    const Function* function = w->job->function;
+    const Build* build = w->job->build;
     const char* at = first_change(dynamic_shared_of(w, rank, w->job->shared), w->job->shared, unset);
-    for (unsigned i = 0; !at && i < function->static_count; ++i) {
-        const StaticShared& one = function->static_shared[i];
-        at = first_change(static_shared_of(w, rank) + (one.offset - function->shared_low), one.bytes, unset);
+    for (unsigned i = 0; !at && i < build->static_count; ++i) {
+        const StaticShared& one = build->static_shared[i];
+        at = first_change(static_shared_of(w, rank) + (one.offset - build->shared_low), one.bytes, unset);
     }
     return at;
 }
 
 static void put_in_place(Worker* w, unsigned rank) {
-    const Function* function = w->job->function;
-    move_shared(function, image_of(w, w->rank), static_place(w));
-    move_shared(function, static_place(w), image_of(w, rank));
+    move_shared(w->job->build, image_of(w, w->rank), static_place(w));
+    move_shared(w->job->build, static_place(w), image_of(w, rank));
     w->rank = rank;
     w->block = block_of(w, rank);
     w->dynamic_shared = dynamic_shared_of(w, rank, w->job->shared);
@@ -61,9 +60,8 @@ static void bring_block(Worker* w, unsigned rank) {
 
 // Where a thread of the block finds an address while another block may be in place.
 static const void* now_at(const Worker* w, unsigned rank, const void* address) {
-    const Function* function = w->job->function;
     const size_t offset = (size_t)((const char*)address - static_place(w));
-    return offset < function->shared_span ? static_shared_of(w, rank) + offset : address;
+    return offset < w->job->build->shared_span ? static_shared_of(w, rank) + offset : address;
 }
 
 static void begin_cluster(Worker* w) {
@@ -140,7 +138,7 @@ static void cluster_wait(const char* file, int line) {
 
 // Bytes of the block in place from the beginning of its dynamic shared memory, or of its static one; false for others.
 static bool find_shared(const Worker* w, const void* first, unsigned long long bytes, bool* is_static, size_t* offset) {
-    const size_t of_static = (size_t)((const char*)first - static_place(w)), span = w->job->function->shared_span;
+    const size_t of_static = (size_t)((const char*)first - static_place(w)), span = w->job->build->shared_span;
     const size_t of_dynamic = (size_t)((const char*)first - w->dynamic_shared), size = w->job->shared;
     *is_static = of_static < span;
     *offset = *is_static ? of_static : of_dynamic;

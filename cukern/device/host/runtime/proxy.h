@@ -8,7 +8,7 @@
 
 // Static shared memory first, then dynamic. Before the first fence it is as at the start of the block.
 static char* seen_shared(Worker* w, unsigned rank) {
-    const size_t bytes = w->job->function->shared_span + w->job->shared;
+    const size_t bytes = w->job->build->shared_span + w->job->shared;
     if (w->seen_bytes[rank] < bytes) {
         free(w->seen[rank]);
         w->seen_bytes[rank] = (w->seen[rank] = (char*)malloc(bytes)) ? bytes : 0;
@@ -27,7 +27,7 @@ static void free_seen(Worker* w) {
 static void fence_to_async() {
     Worker* w = worker;
     if (!w->checked) return;
-    const size_t span = w->job->function->shared_span, bytes = w->job->shared;
+    const size_t span = w->job->build->shared_span, bytes = w->job->shared;
     for (unsigned rank = 0; rank < w->cluster; ++rank) {
         if (rank != w->rank && !w->maps) continue;
         char* const seen = seen_shared(w, rank);
@@ -40,7 +40,7 @@ static void fence_to_async() {
 static void wrote_async(const void* first, unsigned long long bytes) {
     Worker* w = worker;
     if (!w->checked) return;
-    const size_t span = w->job->function->shared_span;
+    const size_t span = w->job->build->shared_span;
     for (unsigned rank = 0; rank < w->cluster; ++rank) {
         const size_t of_static = (size_t)((const char*)first - static_shared_of(w, rank));
         const size_t of_dynamic = (size_t)((const char*)first - dynamic_shared_of(w, rank, w->job->shared));
@@ -59,7 +59,7 @@ static void reads_async(const void* first, unsigned long long bytes, const char*
     if (!find_shared(w, first, bytes, &is_static, &offset))
         fail_here(w, "what goes on beside reads an address that is not in the block's shared memory", file, line);
     if (!w->checked) return;
-    if (!is_static) offset += w->job->function->shared_span;
+    if (!is_static) offset += w->job->build->shared_span;
     if (memcmp(seen_shared(w, w->rank) + offset, first, bytes))
         fail_here(w, "what goes on beside reads shared memory that was written and not passed on: each thread that writes "
                      "calls fence_to_async, then comes a barrier", file, line);

@@ -46,7 +46,7 @@ static void free_worker(void* pointer) {
 }
 
 // The calling thread's worker with all that a kernel needs, or null when there is no memory.
-static Worker* prepare_worker(const Function* function, const Launch* launch, int most) {
+static Worker* prepare_worker(const Job* job, int most) {
     Worker* w = worker;
     if (!w) {
         w = (Worker*)map(sizeof(Worker));
@@ -56,14 +56,15 @@ static Worker* prepare_worker(const Function* function, const Launch* launch, in
         add_worker(w);
         prepare_signal_stack(w);
     }
-    if (!make_shared(w, function)) return 0;
-    if (function->kernel->run_blocks) {
+    if (!make_shared(w, job)) return 0;
+    if (job->build->kernel->run_blocks) {
         if (!w->plain_stack) {
             if (!(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
             make_context(&w->plain, w->plain_stack, plain_stack_bytes, plain_main);
         }
     } else {
-        const unsigned threads = launch->block.x * launch->block.y * launch->block.z, blocks = blocks_of(function->cluster);
+        const Dim block = job->launch.block;
+        const unsigned threads = block.x * block.y * block.z, blocks = blocks_of(job->function->cluster);
         while (w->made < threads + (blocks - 1) * ((threads + 31) & ~31u)) {
             if (__atomic_add_fetch(&stacks, 1, __ATOMIC_RELAXED) > most ||
                 !(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) {
@@ -98,7 +99,7 @@ static unsigned long long run_chunk(Worker* w, Job* job) {
     const unsigned long long count = job->total - first < want ? job->total - first : want;
     w->job = job;
     w->checked = job->function->checked;
-    w->kernel = job->kernel;
+    w->kernel = job->build->kernel;
     w->launch = &job->launch;
     w->dynamic_shared = dynamic_shared_of(w, 0, job->shared);
     w->cluster = blocks_of(job->function->cluster);
@@ -106,7 +107,7 @@ static unsigned long long run_chunk(Worker* w, Job* job) {
     w->count = count;
     w->faulted = false;
     w->message[0] = 0;
-    const bool done = job->kernel->run_blocks ? run_plain_blocks(w) : run_fiber_blocks(w);
+    const bool done = w->kernel->run_blocks ? run_plain_blocks(w) : run_fiber_blocks(w);
     if (!done) record_fault(job, w, first);
     return count;
 }
@@ -124,7 +125,7 @@ static void* helper_main(void*) {
         }
         ++job->helpers;
         pthread_mutex_unlock(&lock);
-        Worker* w = prepare_worker(job->function, &job->launch, helper_stacks);
+        Worker* w = prepare_worker(job, helper_stacks);
         if (w && job->function->checked) begin_watch(w, job->start);
         while (w && run_chunk(w, job)) continue;
         if (w) end_watch(w);
@@ -294,7 +295,7 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     resolve(function, params);
     Job job;
     job.function = function;
-    job.kernel = __atomic_load_n(&function->kernel, __ATOMIC_ACQUIRE);
+    job.build = __atomic_load_n(&function->build, __ATOMIC_ACQUIRE);
     job.launch = {params, header.grid, header.block};
     job.shared = header.shared;
     job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z / blocks_of(function->cluster);
@@ -302,7 +303,7 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     job.fault_block = 0;
     job.message[0] = 0;
     if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
-    Worker* w = prepare_worker(function, &job.launch, max_stacks);
+    Worker* w = prepare_worker(&job, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
     if (function->checked) return run_checked(w, &job, packed + sizeof header, params);
     run_job(w, &job, function);
@@ -315,20 +316,22 @@ EXPORT void cukern_raised(void** out) { memcpy(out, raised_error, sizeof raised_
 
 EXPORT const char* cukern_last_error() { return last_error; }
 
-static void give_runtime(const Kernel* kernel) {
-    *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
-}
-
-// The range that the variables in static shared memory are in.
-static void set_span(Function* function) {
-    long long low = 0, high = 0;
-    for (unsigned i = 0; i < function->static_count; ++i) {
-        const StaticShared& one = function->static_shared[i];
-        if (i == 0 || one.offset < low) low = one.offset;
-        if (i == 0 || one.offset + one.bytes > high) high = one.offset + one.bytes;
+// A kernel that a compiler has made, with the range that its variables in static shared memory are in; null without memory.
+static const Build* build_of(const Kernel* kernel, const StaticShared* shared, unsigned count) {
+    Build* build = (Build*)calloc(1, sizeof(Build));
+    if (!build) return 0;
+    long long high = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        const long long end = shared[i].offset + shared[i].bytes;
+        if (i == 0 || shared[i].offset < build->shared_low) build->shared_low = shared[i].offset;
+        if (i == 0 || end > high) high = end;
     }
-    function->shared_low = low;
-    function->shared_span = (size_t)(high - low);
+    build->kernel = kernel;
+    build->static_shared = shared;
+    build->static_count = count;
+    build->shared_span = (size_t)(high - build->shared_low);
+    *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
+    return build;
 }
 
 // A loaded kernel and how to read its parameters, for cukern_launch; it lives as long as the process, and so must the
@@ -336,33 +339,29 @@ static void set_span(Function* function) {
 EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes, int checked,
                                  const StaticShared* shared, unsigned shared_count, int quick, const Dim* cluster) {
     Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
-    if (!function) return 0;
+    const Build* build = build_of(kernel, shared, shared_count);
+    if (!function || !build) return 0;
     const Region region = region_of(kernel);
-    function->kernel = kernel;
+    function->build = build;
     function->param_bytes = param_bytes;
     function->param_count = kernel->param_count;
     function->flushes = flushes;
     function->checked = checked;
     function->cluster = *cluster;
-    function->static_shared = shared;
-    function->static_count = shared_count;
-    set_span(function);
     function->base = region.base;
     function->low = region.low;
     function->high = region.high;
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
     function->quick_ns = quick ? quick_budget_ns : 0;
-    give_runtime(kernel);
     return function;
 }
 
 // Replaces a quick build of one of the library's own kernels by an optimised one, for the launches that begin from now
 // on; null if there is none.
-EXPORT void cukern_replace(Function* function, const Kernel* kernel) {
+EXPORT void cukern_replace(Function* function, const Kernel* kernel, const StaticShared* shared, unsigned shared_count) {
     function->quick_ns = 0;
-    if (!kernel) return;
-    give_runtime(kernel);
-    __atomic_store_n(&function->kernel, kernel, __ATOMIC_RELEASE);
+    if (const Build* build = kernel ? build_of(kernel, shared, shared_count) : 0)
+        __atomic_store_n(&function->build, build, __ATOMIC_RELEASE);
 }
 
 // What `object`, an ndarray, seems to be: its data pointer, number of axes, first length and first stride.

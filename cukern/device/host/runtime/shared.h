@@ -11,8 +11,8 @@ constexpr unsigned char unused = 0xa5;
 
 constexpr size_t image_alignment = 65536;  // of an image of static shared memory, as that has itself
 
-static size_t image_stride(const Function* function) {
-    return (function->shared_span + 2 * image_alignment - 1) & ~(image_alignment - 1);
+static size_t image_stride(const Build* build) {
+    return (build->shared_span + 2 * image_alignment - 1) & ~(image_alignment - 1);
 }
 
 static void* map(size_t size) {
@@ -32,11 +32,11 @@ static char* map_guarded(size_t before, size_t size, size_t after) {
 static unsigned blocks_of(Dim cluster) { return cluster.x * cluster.y * cluster.z; }
 
 // Memory for the shared variables of a kernel's blocks; those of the block that runs lie where the kernel has them.
-static bool make_shared(Worker* w, const Function* function) {
-    const unsigned blocks = blocks_of(function->cluster);
+static bool make_shared(Worker* w, const Job* job) {
+    const unsigned blocks = blocks_of(job->function->cluster);
     for (unsigned rank = 0; rank < blocks; ++rank)
         if (!w->shared[rank] && !(w->shared[rank] = map_guarded(guard_bytes, shared_pages, shared_guard_bytes))) return false;
-    const size_t bytes = blocks > 1 ? blocks * image_stride(function) : 0;
+    const size_t bytes = blocks > 1 ? blocks * image_stride(job->build) : 0;
     if (bytes <= w->images_bytes) return true;
     if (w->images) munmap(w->images, w->images_bytes);
     w->images_bytes = (w->images = (char*)map(bytes)) ? bytes : 0;
@@ -54,11 +54,11 @@ static char* dynamic_shared_of(const Worker* w, unsigned rank, size_t bytes) {
     return w->shared[rank] + shared_pages - ((bytes + 127) & ~(size_t)127);
 }
 
-static char* static_place(const Worker* w) { return (char*)w->thread_index + w->job->function->shared_low; }
+static char* static_place(const Worker* w) { return (char*)w->thread_index + w->job->build->shared_low; }
 
 // Where a block's static shared memory is when another one's is in place; it has the same alignment.
 static char* image_of(const Worker* w, unsigned rank) {
-    return w->images + rank * image_stride(w->job->function) + (uintptr_t)static_place(w) % image_alignment;
+    return w->images + rank * image_stride(w->job->build) + (uintptr_t)static_place(w) % image_alignment;
 }
 
 static char* static_shared_of(const Worker* w, unsigned rank) { return rank == w->rank ? static_place(w) : image_of(w, rank); }
@@ -84,11 +84,11 @@ static void mark_beside_shared(const Worker* w) {
 }
 
 static void poison_shared(Worker* w, unsigned rank) {
-    const Function* function = w->job->function;
+    const Build* build = w->job->build;
     memset(dynamic_shared_of(w, rank, w->job->shared), unset, w->job->shared);
-    char* const variables = static_shared_of(w, rank) - function->shared_low;
-    for (unsigned i = 0; i < function->static_count; ++i)
-        memset(variables + function->static_shared[i].offset, unset, function->static_shared[i].bytes);
+    char* const variables = static_shared_of(w, rank) - build->shared_low;
+    for (unsigned i = 0; i < build->static_count; ++i)
+        memset(variables + build->static_shared[i].offset, unset, build->static_shared[i].bytes);
 }
 
 // The first byte that is not `value`; null if all are.

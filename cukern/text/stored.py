@@ -13,6 +13,7 @@ def stored(unit: Unit) -> dict[str, Any]:
     return {
         "name": unit.signature.name,
         "max_threads": unit.signature.max_threads,
+        "cluster": list(unit.signature.cluster),
         "params": [
             [p.name, p.kind, p.dtype and p.dtype.name, p.const, p.ndim, p.type_text, p.alignment]
             for p in unit.signature.params
@@ -36,9 +37,10 @@ def restored(row: dict[str, Any], text: str) -> Unit:
         Param(name, kind, None if dtype is None else dtypes.as_dtype(dtype), *rest)
         for name, kind, dtype, *rest in row["params"]
     )
+    x, y, z = row["cluster"]
     return Unit(
         text,
-        Signature(row["name"], params, row["max_threads"]),
+        Signature(row["name"], params, row["max_threads"], (x, y, z)),
         row["body"],
         frozenset(row["calls"]),
         tuple(DynamicShared(*one) for one in row["dynamic_shared"]),

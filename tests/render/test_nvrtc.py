@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asynchronous import COPIES, PIPELINE, ROLES, TILES, WARPGROUP
+from asynchronous import CLUSTER, COPIES, EXCHANGE, FACTORS, MULTICAST, PIPELINE, ROLES, TILES, WARPGROUP
 from gpu_without_one import Gpu, _Function, gpu_without_one
 
 import cukern as ck
@@ -454,11 +454,37 @@ def test_a_users_own_functions_compile(gpu: Gpu, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [PIPELINE, COPIES, ROLES, WARPGROUP, TILES], ids=["bulk", "copies", "roles", "products", "tiles"]
+    "text",
+    [PIPELINE, COPIES, ROLES, WARPGROUP, TILES, CLUSTER, MULTICAST, EXCHANGE],
+    ids=["bulk", "copies", "roles", "products", "tiles", "cluster", "multicast", "exchange"],
 )
 def test_asynchronous_kernels_compile(gpu: Gpu, text: str) -> None:
     more = {"rows": 8, "columns": 16, "swizzle": 64, "adds": True, "elem": "float32"} if text is TILES else {}
+    more = {"blocks": 4} if text is EXCHANGE else more
     ck.Kernel(text, name="asynchronous", uses_half=True, **more).bind(ck.zeros(1).device, block=128)
+
+
+@pytest.mark.parametrize("ctype", ["__half", "__nv_bfloat16", "float", "E4M3"])
+@pytest.mark.parametrize("in_registers", [False, True])
+def test_products_of_every_type_compile(gpu: Gpu, ctype: str, in_registers: bool) -> None:
+    depths = ("true",) if ctype in ("float", "E4M3") else ("true", "false")
+    for by_depth in depths:
+        kernel = ck.Kernel(FACTORS, name="factors", type=ctype, in_registers=in_registers, by_depth=by_depth)
+        kernel.bind(ck.zeros(1).device, block=128, uses_half=True, uses_bfloat16=True)
+
+
+def test_products_of_a_warp_compile_in_e4m3() -> None:
+    text = """<% include "prelude/mma.cuh" %>
+    extern "C" __global__ void << name >>(const float* x, float* y) {
+        unsigned a[4], b[2];
+        float d[4] = {};
+        for (int i = 0; i < 4; ++i) a[i] = as_e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+        for (int i = 0; i < 2; ++i) b[i] = as_tf32(x[i]);
+        mma<E4M3>(d, a, b);
+        y[threadIdx.x] = d[0] + as_float(E4M3{(unsigned char)threadIdx.x});
+    }"""
+    log = nvrtc.compile(ck.Kernel(text, name="e4m3").source(ck.zeros(1), ck.zeros(1)), "sm_90").log
+    assert "warning" not in log
 
 
 def test_products_of_the_example_compile(gpu: Gpu) -> None:

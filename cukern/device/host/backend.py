@@ -158,11 +158,11 @@ def _runtime() -> ctypes.CDLL:
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int),
-        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int),
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint * 3),
     )
     library.cukern_register.restype = ctypes.c_void_p
-    library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
     library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p)
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_limit.restype = ctypes.c_ulonglong
@@ -211,6 +211,12 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
     row = dtypes.info(param.dtype)
     convert = partial(_bits, row.dtype) if row.extension else None
     return f"{row.format}{padding}x", convert, row.itemsize
+
+
+def _static_shared(path: Path, unit: Unit) -> ctypes.Array[_StaticShared]:
+    """The variables in static shared memory of a kernel's library, as the runtime takes them."""
+    found = static_shared(path.read_bytes(), unit)
+    return (_StaticShared * len(found))(*(_StaticShared(*one) for one in found))
 
 
 def _infinite_beyond(param: Param, value: Any) -> Any:
@@ -271,24 +277,25 @@ class HostFunction:
         self._last_error = runtime.cukern_last_error
         self._name = name
         self._params = unit.signature.params
-        variables = static_shared(path.read_bytes(), unit)
-        total = sum(length for _, length in variables)
+        variables = _static_shared(path, unit)
+        total = sum(variable.bytes for variable in variables)
         if total > _STATIC_SHARED_BYTES:
             raise LaunchError(
                 f"{name}: {total} bytes of static __shared__ memory, where CUDA allows "
                 f"{_STATIC_SHARED_BYTES}: declare it extern and give its size at launch, shared=..."
             )
         prints = "printf" in unit.calls
-        poisoned = (_StaticShared * max(1, len(variables)))(*(_StaticShared(*found) for found in variables))
-        self._kept = table, poisoned  # the runtime reads them at every launch
+        self._kept: list[Any] = [table, variables]  # the runtime reads them at every launch
         self._handle = runtime.cukern_register(
             ctypes.addressof(kernel),
             offset,
             table,
             prints,
-            None if unit.trusted else poisoned,
+            not unit.trusted,
+            variables,
             len(variables),
             quick,
+            (ctypes.c_uint * 3)(*unit.signature.cluster),
         )
         self._unit = unit
         self.attributes: Mapping[str, int] = {
@@ -320,12 +327,13 @@ class HostFunction:
 
     def _optimise(self) -> None:
         """Replace a quick build."""
-        kernel = None
+        kernel, variables = None, (_StaticShared * 0)()
         with suppress(CompilerFailure, DeviceError):  # it may take more memory, time or disk than there is
-            kernel = ctypes.addressof(
-                _Kernel.in_dll(_load(build_kernel(source(self._unit))), "cukern_kernel")
-            )
-        _runtime().cukern_replace(self._handle, kernel)
+            path = build_kernel(source(self._unit))
+            kernel = ctypes.addressof(_Kernel.in_dll(_load(path), "cukern_kernel"))
+            variables = _static_shared(path, self._unit)
+            self._kept.append(variables)
+        _runtime().cukern_replace(self._handle, kernel, variables, len(variables))
 
     def _fault(self, status: int) -> KernelFault:
         """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""
@@ -434,7 +442,7 @@ class Host:
             max_shared_memory_per_block=_SHARED_BYTES,
             warp_size=32,
             multiprocessors=_thread_count(),
-            max_blocks_per_cluster=1,
+            max_blocks_per_cluster=8,
             compute_capability=(0, 0),
         )
 

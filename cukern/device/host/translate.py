@@ -23,6 +23,8 @@ _COLLECTIVES = frozenset(
         "wait_stores_read",
         "wgmma_commit",
         "wgmma_wait",
+        "cluster_arrive",
+        "cluster_wait",
     ]
     + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]
     + [f"__shfl{kind}_sync" for kind in ("", "_up", "_down", "_xor")]
@@ -190,7 +192,7 @@ static void run_thread(const Launch* launch) {{
 
 def needs_fibers(unit: Unit) -> bool:
     """Whether the threads of the unit's kernel may wait for each other."""
-    return not _COLLECTIVES.isdisjoint(unit.calls)
+    return unit.signature.cluster != (1, 1, 1) or not _COLLECTIVES.isdisjoint(unit.calls)
 
 
 # Constructs by which a thread may spin until another thread writes, without calling a collective function.

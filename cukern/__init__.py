@@ -44,6 +44,8 @@ from .transforms import *  # noqa: F403
 
 bool = bool_ = _ScalarType(dtypes.bool_)
 bfloat16 = _ScalarType(dtypes.bfloat16)
+complex64 = _ScalarType(dtypes.complex64)
+complex128 = _ScalarType(dtypes.complex128)
 float16 = _ScalarType(dtypes.float16)
 float32 = _ScalarType(dtypes.float32)
 float64 = _ScalarType(dtypes.float64)
@@ -69,6 +71,8 @@ __all__ = [
     "bool",
     "bool_",
     "capture",
+    "complex64",
+    "complex128",
     "default_dtype",
     "device",
     "devices",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ArrayFunction: TypeAlias = "Callable[..., Array]"
 
 #: The dtypes of arrays that have gradients.
-FLOATING = frozenset(dtypes.FLOATS)
+FLOATING = frozenset(dtypes.INEXACT)
 
 
 class Algebra(NamedTuple):
@@ -124,6 +124,20 @@ def form_of(array: Array) -> Form | Layout:
 def zeros_like(like: Likeness) -> Array:
     """Zeros of the shape, dtype and device of ``like``; they may share memory with one another."""
     return registered().zeros(like.shape, like.dtype, like.device)
+
+
+def ones_for(target: Array) -> Array:
+    """The cotangent with which the gradient of ``target`` begins.
+
+    Raises:
+        TypeError: ``target`` is complex: what descends is a real number.
+    """
+    if target.dtype in dtypes.COMPLEX:
+        raise TypeError(
+            f"target: the gradient of {describe(target)} needs output_gradients: only a real number descends, such "
+            "as the real part or the absolute value"
+        )
+    return registered().ones(target.shape, target.dtype, target.device)
 
 
 def describe(array: Array) -> str:

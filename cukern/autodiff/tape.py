@@ -35,6 +35,7 @@ from .cotangents import (
     describe,
     float_leaves,
     form_of,
+    ones_for,
     register_algebra,
     registered,
     walk,
@@ -431,7 +432,8 @@ class Tape:
         persistent one also records the operations of the gradient. A gradient may share memory with another.
 
         Args:
-            target: an array, or a pytree of arrays. The gradient of several elements is that of their sum.
+            target: an array, or a pytree of arrays. The gradient of several elements is that of their sum. A complex
+                one needs ``output_gradients``.
             sources: an array, or a pytree of arrays or modules.
             output_gradients: the cotangents, of the same structure and shapes as ``target``; ones when None.
             unconnected: what a source gets that ``target`` does not depend on, as far as the tape knows:
@@ -482,8 +484,7 @@ class Tape:
         if output_gradients is None:
             for array in targets:
                 if array._key in self._tracked:
-                    one = registered().ones(array.shape, array.dtype, array.device)
-                    accumulate(seeds, array._key, one)
+                    accumulate(seeds, array._key, ones_for(array))
             return seeds
         given = float_leaves(output_gradients, "output_gradients")
         if len(given) != len(targets):

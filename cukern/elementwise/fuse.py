@@ -299,7 +299,7 @@ class Fused(Generic[P, R]):
             if isinstance(value, Array):
                 call.arrays.append(value)
                 key += [value.dtype, value.shape]
-            elif type(value) in (int, float):
+            elif type(value) in _NUMBERS:
                 call.scalars.append(value)
                 key.append(type(value))
             else:
@@ -327,8 +327,8 @@ class Fused(Generic[P, R]):
             if isinstance(leaf, Array):
                 symbols.append(Expr(input_node(arrays, leaf.dtype), leaf.shape))
                 arrays += 1
-            elif type(leaf) in (int, float):
-                dtype = dtypes.int64 if type(leaf) is int else dtypes.float64
+            elif type(leaf) in _NUMBERS:
+                dtype = _NUMBERS[type(leaf)]
                 symbols.append(Expr(scalar_node(scalars, dtype, weak=True)))
                 scalars += 1
             else:
@@ -408,11 +408,19 @@ def _integers(nodes: Sequence[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
     return tuple(found)
 
 
+#: The dtypes of numbers that are scalars of a launch.
+_NUMBERS: dict[type, dtypes.DType] = {
+    int: dtypes.int64,
+    float: dtypes.float64,
+    complex: dtypes.complex128,
+}
+
+
 def _typed(value: Any) -> Any:
     """A key for ``value`` that tells apart equal values that trace differently: 1, 1.0 and True; 0.0 and -0.0."""
     if isinstance(value, tuple):
         return type(value), *map(_typed, value)
-    return type(value), str(value) if isinstance(value, float) else value
+    return type(value), str(value) if isinstance(value, (float, complex)) else value
 
 
 def _strong(node: Node) -> Node:

@@ -229,6 +229,7 @@ def render(template: str, variables: Mapping[str, Any]) -> Rendered:
             words = _words(body)
             bound = {
                 "uses_half": not words.isdisjoint(_HALF_WORDS),
+                "uses_complex": "complex" in words,
                 "uses_bfloat16": not words.isdisjoint(_BFLOAT16_WORDS),
             }
             prelude = environment().get_template(PRELUDE).render(bound)

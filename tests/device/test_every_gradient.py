@@ -221,8 +221,11 @@ CALLS = [
     Call("random.Generator.choice", (V, 2)),
     *(
         Call(f"fft.{name}", (V,))
-        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn")
+        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn")
     ),
+    *(Call(f"fft.{name}", (M,)) for name in ("fft2", "ifft2", "rfft2", "irfft2")),
+    Call("linalg.eig", (S,)),
+    Call("linalg.eigvals", (S,)),
 ]
 
 
@@ -367,12 +370,8 @@ EXCLUDED = {
     "extract.condition": "compared with 0",
     "check_indices": "a with-block",
     "diag_indices_from": "places",
-    "fft.irfftn": "refused, as fft",
-    "fft.rfftn": "refused, as fft",
     "elementwise": "makes functions",
     "fuse": "makes functions",
-    "linalg.eig": "refused: complex",
-    "linalg.eigvals": "refused: complex",
     "nanvar.correction": "ddof, by its other name",
     "nn.attention.key_lengths": "integers",
     "nn.attention.mask": "bools",

@@ -97,6 +97,8 @@ def _code(param: Param, value: Any = None) -> str:
 
 
 def _number(param: Param, value: Any) -> Any:
+    if param.kind == "scalar" and param.dtype in dtypes.COMPLEX and not isinstance(value, bytes):
+        return dtypes.info(param.dtype).as_bytes(value)
     if param.dtype is not None and dtypes.info(param.dtype).extension and param.kind == "scalar":
         return int(_pack_bits(param.dtype, value))
     return value
@@ -119,7 +121,7 @@ def _packer(param: Param) -> Callable[[Any], Any]:
         return _same
     if dtypes.info(param.dtype).extension:
         return partial(_pack_bits, param.dtype)
-    return partial(_pack_float, param.dtype) if param.dtype in dtypes.FLOATS else param.dtype.type
+    return partial(_pack_float, param.dtype) if param.dtype in dtypes.INEXACT else param.dtype.type
 
 
 def _pack_pointer(value: Any) -> Any:

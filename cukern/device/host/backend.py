@@ -209,7 +209,9 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
     if param.kind == "struct" or param.dtype is None:
         return f"{size}s{padding}x", _struct_check(kernel, param, size), size
     row = dtypes.info(param.dtype)
-    convert = partial(_bits, row.dtype) if row.extension else None
+    convert: Callable[[Any], Any] | None = partial(_bits, row.dtype) if row.extension else None
+    if row.kind == "c":
+        convert = row.as_bytes
     return f"{row.format}{padding}x", convert, row.itemsize
 
 

@@ -23,6 +23,8 @@ from .array.scalar_types import ScalarType as _ScalarType
 from .autodiff.tape import Tape, stop_recording
 from .capture import capture
 from .device import Device, device, devices
+from .device.bundles import load_bundle
+from .device.precision import get_matmul_precision, matmul_precision, set_matmul_precision
 from .dtypes import default_dtype, get_default_dtype, result_type, set_default_dtype
 from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
@@ -80,16 +82,20 @@ __all__ = [
     "float32",
     "float64",
     "get_default_dtype",
+    "get_matmul_precision",
     "int8",
     "int16",
     "int32",
     "int64",
     "linalg",
+    "load_bundle",
+    "matmul_precision",
     "nn",
     "optim",
     "random",
     "result_type",
     "set_default_dtype",
+    "set_matmul_precision",
     "stop_recording",
     "testing",
     "tree",

@@ -262,17 +262,22 @@ def _overlapping(signature: Signature, i: int, j: int) -> LaunchError:
     )
 
 
-def check_overlap(signature: Signature, values: Sequence[Any], written: Sequence[int]) -> None:
-    """Refuse a launch whose written arrays share memory with another argument.
+def check_overlap(
+    signature: Signature, args: Sequence[Any], values: Sequence[Any], written: Sequence[int]
+) -> None:
+    """Refuse a launch whose written arrays share memory with another argument, be it behind a tensor map.
 
     Raises:
         LaunchError: naming both arguments.
     """
-    params = signature.params
-    arrays = [
-        i for i, param in enumerate(params) if param.kind in ("pointer", "view") and values[i] is not None
-    ]
-    for i in written:
+    arrays = {
+        i: values[i]
+        for i, param in enumerate(signature.params)
+        if param.kind in ("pointer", "view") and values[i] is not None
+    }
+    maps = {i: arg for i, arg in enumerate(args) if isinstance(arg, TensorMap)}
+    arrays |= {i: found.array._data for i, found in maps.items()}
+    for i in (*written, *(i for i, found in maps.items() if found.writes)):
         for j in arrays:
-            if i != j and values[i] is not None and _overlap(values[i], values[j]):
+            if i != j and i in arrays and _overlap(arrays[i], arrays[j]):
                 raise _overlapping(signature, i, j)

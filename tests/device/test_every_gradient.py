@@ -146,6 +146,12 @@ CALLS = [
         {"score": lambda s, batch, head, i, j, x: s * x + j, "arrays": [M[:, :2]], "dropout": 0.0},
         "scored",
     ),
+    Call(
+        "nn.attention",
+        (M[None], M[None, :2], M[None, 1:]),
+        {"score": lambda s, batch, head, i, j, x: s * x[i, j + 1], "tables": [M]},
+        "indexed",
+    ),
     Call("nn.scaled_dot_product_attention", (M, M[:2] + 1.0, M[1:]), {"scale": 0.3}),
     Call("nn.scaled_dot_product_attention", (M, M[:2], M[1:], M[:, :2]), {"dropout_p": 0.0}, "masked"),
     Call("nn.smooth_l1_loss", (M, M[::-1] + 1.0, 0.7)),

@@ -123,6 +123,9 @@ def test_what_tensor_maps_take() -> None:
     assert takes(task._replace(a=Factor(0, 0, True), m=1))
     assert not takes(task._replace(batches=2, b=Factor(-4096, 4096, True)))
     assert not takes(task._replace(b=Factor(0, 2**39, True)))
+    short = tma_tile_for(task._replace(k=256), gpu())
+    assert short is not None
+    assert short.share == 1  # stores are hidden
     # The smallest waste in the last wave, and turns for what would leave many multiprocessors idle.
     small = tma_tile_for(task._replace(m=1024, n=1024), gpu())
     assert small is not None

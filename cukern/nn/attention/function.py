@@ -202,9 +202,14 @@ def _operands(
 
 def _require_tables(tables: Sequence[Array], q: Array) -> None:
     for k, one in enumerate(tables):
-        if not isinstance(one, Array) or not one.ndim or not one.size:
-            got = f"one of shape {one.shape}" if isinstance(one, Array) else type(one).__name__
-            raise TypeError(f"attention: tables[{k}]: expected an array with axes and elements, got {got}")
+        if (
+            not isinstance(one, Array)
+            or dtypes.info(one.dtype).kind not in "biuf"
+            or not one.ndim
+            or not one.size
+        ):
+            got = f"{one.dtype} of shape {one.shape}" if isinstance(one, Array) else type(one).__name__
+            raise TypeError(f"attention: tables[{k}]: expected an array of numbers, with an axis, got {got}")
         if one.device is not q.device:
             raise ValueError(f"attention: tables[{k}] is on {one.device}, q on {q.device}; move one of them")
 

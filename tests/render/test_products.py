@@ -144,8 +144,9 @@ def test_a_kernel_of_few_rows_takes_the_librarys_place_where_it_is_faster(
     )
     x, w = _random(3, 64), _random(64, 40)
     faster = measured.Times("few rows of float32", 1, 8, 4096, 4096, True, 1, 2, 3)
-    for table, wanted in ((measured.ESTIMATES, []), ((faster,), ["linear/few_rows.cu"])):
-        monkeypatch.setattr(measured, "ESTIMATES", table)
+    slower = faster._replace(own=4)
+    for row, wanted in ((None, []), (slower, []), (faster, ["linear/few_rows.cu"])):
+        monkeypatch.setattr(measured, "TIMES", () if row is None else (row,))
         monkeypatch.setattr(products, "_plans", {})
         for multiply in (ck.matmul, lambda x, w: ck.einsum("ij,jk->ik", x, w)):
             ran.clear()
@@ -163,6 +164,7 @@ def test_a_fused_product_follows_the_precision_of_its_call(
 ) -> None:
     """What is remembered of one precision is not taken for another."""
     monkeypatch.setattr(epilogue, "_plans", {})
+    monkeypatch.setattr(measured, "TIMES", (measured.Times("tf32", 32, 512, 512, 512, False, 1, 2, 3),))
     ran: list[str] = []
     run = tensor_cores.Plan.run
     monkeypatch.setattr(

@@ -49,7 +49,7 @@ class Info:
         kind: ``"b"`` bool, ``"i"`` signed, ``"u"`` unsigned, ``"f"`` floating, ``"c"`` complex.
         format: the :mod:`struct` code that packs a scalar, or the bits of a scalar of an ``extension``, or the bytes of
             a complex one.
-        safetensors: the dtype's name in safetensors files.
+        safetensors: the dtype's name in safetensors files; empty if they have none.
         aliases: further C++ names of ``cxx``.
         pairs: the C++ names of CUDA's two-element vector type.
         blas: CUDA's cudaDataType; -1 if cuBLAS does not multiply the dtype.
@@ -129,7 +129,7 @@ TABLE: tuple[Info, ...] = (
     Info(float32, "float", "f", float32, "f", "F32", blas=0),
     Info(float64, "double", "f", float64, "d", "F64", blas=1),
     Info(complex64, "complex<float>", "c", complex64, "8s", "C64"),
-    Info(complex128, "complex<double>", "c", complex128, "16s", "C128"),
+    Info(complex128, "complex<double>", "c", complex128, "16s", ""),
 )
 _BY_DTYPE = {row.dtype: row for row in TABLE}
 _BY_CXX = {row.cxx: row for row in TABLE}

@@ -35,8 +35,18 @@ _NPY = b"\x93NUMPY"
 _ZIP_HEADER, _ZIP_GAPS, _MOST_DEFLATED = 30, (0, 12, 16, 20, 24), 1032
 #: The dtypes of safetensors; None for those that cukern lacks.
 _SAFETENSORS: dict[str, dtypes.DType | None] = {
-    **{row.safetensors: row.dtype for row in dtypes.TABLE},
-    **dict.fromkeys(("F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "C64"), None),
+    **{row.safetensors: row.dtype for row in dtypes.TABLE if row.safetensors},
+    **dict.fromkeys(
+        (
+            "F4",
+            "F6_E2M3",
+            "F6_E3M2",
+            "F8_E5M2",
+            "F8_E4M3",
+            "F8_E8M0",
+        ),
+        None,
+    ),
 }
 
 
@@ -85,15 +95,24 @@ def _by_name(named: Mapping[str, Array]) -> dict[str, Any]:
 def save_safetensors(
     file: str | os.PathLike[str], arrays: Mapping[str, Array], /, metadata: dict[str, str] | None = None
 ) -> None:
-    """Write named arrays of any dtype to a safetensors file.
+    """Write named arrays of any dtype but complex128 to a safetensors file.
 
     Args:
         file: a path.
         arrays: the arrays by name.
         metadata: strings by name, stored with the arrays.
+
+    Raises:
+        TypeError: an array is of complex128, which the format does not have.
     """
     from safetensors.numpy import save_file
 
+    for name, x in arrays.items():
+        dtype = getattr(x, "dtype", None)
+        if dtype in dtypes.ALL and not dtypes.info(dtype).safetensors:
+            raise TypeError(
+                f"{name!r}: safetensors has no dtype {dtype}: save it in an .npz file, or its parts"
+            )
     save_file({name: np.asarray(x, order="C") for name, x in _by_name(arrays).items()}, file, metadata)
 
 

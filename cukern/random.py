@@ -39,7 +39,7 @@ _HOST_PIECE = 4096
 _WORD = 0xFFFFFFFF
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
-Number = Array | float | complex
+Number = Array | float
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -177,7 +177,7 @@ class Generator(Distributions):
         place = capture_hooks.numbers(dtypes.uint64, advance)
         return place, 0 if place is not None else advance()[0]
 
-    def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Number) -> Array:
+    def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Number | complex) -> Array:
         """Draw numbers of a floating kind; without ``size``, in the shape that the parameters broadcast to.
 
         Raises:
@@ -196,7 +196,7 @@ class Generator(Distributions):
         parts = self._draw(kind, (*sizes, 2), row.real) * math.sqrt(0.5)
         return Array._wrap(parts._data.view(wanted).reshape(sizes), self.device)
 
-    def _known(self, parameter: Any) -> Number:
+    def _known(self, parameter: Any) -> Any:
         """A parameter as a Python number or a cukern array."""
         if isinstance(parameter, (Array, int, float, complex)):
             return parameter
@@ -230,7 +230,9 @@ class Generator(Distributions):
         """
         return self._floats("normal", size, dtype)
 
-    def normal(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
+    def normal(
+        self, loc: Number | complex = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None
+    ) -> Array:
         """Normal with mean ``loc`` and standard deviation ``scale``."""
         loc, scale = self._known(loc), self._known(scale)
         return _moved(self._floats("normal", size, dtype, loc, scale), loc, _positive("normal", scale))
@@ -380,7 +382,7 @@ def _positive(name: str, scale: Number) -> Number:
     return scale
 
 
-def _moved(drawn: Array, loc: Number, scale: Number) -> Array:
+def _moved(drawn: Array, loc: Number | complex, scale: Number) -> Array:
     """``loc + scale * drawn`` in the dtype of ``drawn``."""
     made: Array = _affine(drawn, loc, scale)
     return made

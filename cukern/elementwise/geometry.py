@@ -300,12 +300,17 @@ def _exchanged(task: Task) -> tuple[int, set[int]] | None:
 
 
 def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
-    """The launch over tiles of the operands' two fastest axes; None if all have the same fastest axis."""
+    """The launch over tiles of the operands' two fastest axes.
+
+    None if all have the same fastest axis, or for elements of 16 bytes, which fill a line of memory in groups of 8.
+    """
     found = _exchanged(task)
     if found is None:
         return None
     axis, staged = found
-    tile = table[min(task.operands[k].size for k in staged)]
+    tile = table.get(min(task.operands[k].size for k in staged))
+    if tile is None:
+        return None
     on_host = tile.block == 1
     if sum(task.operands[k].size for k in staged) * tile.side**2 > _SHARED_BYTES * (16 if on_host else 1):
         return None

@@ -158,8 +158,8 @@ lerp = ternary(
 
 # ----- complex numbers -----
 
-angle = unary(
-    "angle",
+_phase = unary(
+    "phase",
     "atan2(T(0), x)",
     INEXACT,
     "x->r",
@@ -167,8 +167,26 @@ angle = unary(
     codes={"c": "arg(x)"},
     vjp=lambda g, x, r: 0 * g,
     complex_vjp=lambda g, x, r: _times_i(g) / where(x == 0, math.inf, conj(x)),
+    oracle="angle",
     doc="The angle of a complex number, in [-pi, pi]; its derivative at 0 is 0.",
 )
+
+
+@public
+def angle(z: Any, deg: bool = False) -> Any:
+    """The angle of complex numbers, in [-pi, pi]; 0 or pi of real ones. Its derivative at 0 is 0.
+
+    Args:
+        z: any array.
+        deg: whether in degrees.
+
+    >>> import cukern as ck
+    >>> ck.angle(ck.asarray([1.0, -1.0, 1j]), deg=True).tolist()
+    [0.0, 180.0, 90.0]
+    """
+    made = _phase(z)
+    return rad2deg(made) if deg else made
+
 
 # ----- special functions -----
 

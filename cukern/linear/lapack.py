@@ -61,7 +61,7 @@ def floating(x: Array, name: str) -> Array:
 def _refuse_halves(x: Array, name: str) -> None:
     if dtypes.info(x.dtype).narrow:
         raise TypeError(
-            f"{name}: expected float32, float64 or complex numbers, got {dtypes.info(x.dtype).name}; cast it first"
+            f"{name}: expected float32 or float64, got {dtypes.info(x.dtype).name}; cast it first"
         )
 
 

@@ -50,7 +50,7 @@ INTERNAL = frozenset(
     {
         *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
-        *("product_then", "product_source", "times_i"),
+        *("product_then", "product_source", "times_i", "phase"),
     }
 )
 

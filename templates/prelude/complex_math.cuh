@@ -42,6 +42,7 @@ template <typename T>
 __device__ __forceinline__ complex<T> expm1(complex<T> z) {
     if (z.im == T(0)) return {expm1(z.re), z.im};
     if (!(z.re < T(80))) return exp(z);
+    if (complex_parts::infinite(z.re)) return complex_parts::finite(z.im) ? exp(z) - T(1) : complex<T>(T(-1), T(0));
     const T s = sin(z.im * T(0.5));
     return {expm1(z.re) * cos(z.im) - T(2) * s * s, exp(z.re) * sin(z.im)};
 }
@@ -275,7 +276,7 @@ __device__ __forceinline__ complex<T> rint(complex<T> z) { return {rint(z.re), r
 template <typename T>
 __device__ __forceinline__ complex<T> direction_of(complex<T> z) {
     using namespace complex_parts;
-    if (z == complex<T>(0)) return z;
+    if (z == complex<T>(0)) return T(0);
     if (infinite(z.re) != infinite(z.im)) z = corner(z);
     if (infinite(abs(z))) z = z * T(0.25);
     return z / abs(z);

@@ -99,6 +99,7 @@ CASES = [
     ),
     Case("modf", (A((3, 4)),), kinds="f", gradient=0),
     Case("real", (M,)),
+    Case("angle", (M,), kinds="iuf", gradient=0, dtype=""),
     Case("conj", (M,), kinds="iuf"),
     Case("imag", (M,), gradient=0),
     Case("isreal", (M,), gradient=0),

@@ -30,7 +30,7 @@ def adjoint(x: Any) -> Any:
     return ck.conj(ck.matrix_transpose(x))
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("dtype", [pytest.param(np.complex64, marks=pytest.mark.thorough), np.complex128])
 def test_values_are_numpys(device: ck.Device, dtype: Any) -> None:
     tolerance = 2e-4 if dtype == np.complex64 else 1e-10
     a, b, h = (one.astype(dtype) for one in (A, B, HERMITIAN))
@@ -88,6 +88,7 @@ def test_eigenvalues_of_any_matrix(device: ck.Device) -> None:
     assert ck.linalg.eigvals(ck.asarray(np.diag([1.0, 2.0]))).dtype == ck.complex128
 
 
+@pytest.mark.thorough
 def test_exponential(device: ck.Device) -> None:
     values, vectors = np.linalg.eig(A[0])
     want = vectors @ np.diag(np.exp(values)) @ np.linalg.inv(vectors)
@@ -110,7 +111,14 @@ DIFFERENTIABLE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+#: What takes long to compile, or is made of the others.
+LONG = {"expm", "pinv", "norm", "svdvals", "eigvalsh"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.thorough) if name in LONG else name for name in DIFFERENTIABLE],
+)
 def test_derivatives(device: ck.Device, name: str) -> None:
     assert gradcheck(DIFFERENTIABLE[name], [ck.asarray(A[0])])
 

@@ -96,6 +96,10 @@ def test_files_keep_every_dtype(device: ck.Device, dtype: Any, tmp_path: Path) -
     ck.savez(tmp_path / "x.npz", x, turned=x.T)
     ck.savez_compressed(tmp_path / "small.npz", x=x)
     arrays = {"x": x.T, "none": x[:0], "one": x[0, 0]}
+    if dtype == ck.complex128:
+        with pytest.raises(TypeError, match="'x': safetensors has no dtype complex128"):
+            ck.save_safetensors(tmp_path / "x.safetensors", arrays)
+        arrays = {}
     ck.save_safetensors(tmp_path / "x.safetensors", arrays, {"made": "here"})
     one = ck.load(tmp_path / "x.npy")
     many, small, tensors = (ck.load(tmp_path / name) for name in ("x.npz", "small.npz", "x.safetensors"))
@@ -105,9 +109,7 @@ def test_files_keep_every_dtype(device: ck.Device, dtype: Any, tmp_path: Path) -
         (many["arr_0"], x),
         (many["turned"], x.T),
         (small["x"], x),
-        (tensors["x"], x.T),
-        (tensors["none"], x[:0]),
-        (tensors["one"], x[0, 0]),
+        *((tensors[name], want) for name, want in arrays.items()),
     ):
         assert isinstance(made, ck.Array)
         assert_close(made, want.numpy(), dtype=dtype)

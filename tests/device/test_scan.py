@@ -256,7 +256,7 @@ def test_dtypes(device: ck.Device, name: str, dtype: Any) -> None:
         want = getattr(np, name)(a)
         assert made.dtype == want.dtype
         np.testing.assert_array_equal(made.numpy(), want)
-    for wanted in (ck.float32, ck.int8, ck.bool_):
+    for wanted in (ck.bool_,) if dtype in ck.dtypes.COMPLEX else (ck.float32, ck.int8, ck.bool_):
         assert getattr(ck, name)(ck.asarray(a), dtype=wanted).dtype == wanted
 
 

@@ -3,8 +3,8 @@
 Usage: python benchmarks/product.py [--scale N] [--out FILE]
 
 Every form that `cukern.linear.tensor_cores` has for a product is a line. After the table stand the same times as rows
-of `cukern/linear/measured.py`, by which a product chooses: put them into `TIMES`, and take what they replace out of
-`ESTIMATES`. `--scale` divides the sizes, for a try without a GPU. Random data; every result is compared with the exact
+of `cukern/linear/measured.py`, by which a product chooses: put them into `TIMES`, where a form that has no times is
+never chosen. `--scale` divides the sizes, for a try without a GPU. Random data; every result is compared with the exact
 float32 product of the device's library. The larger factor is another copy each time, so that it is not in a cache.
 Without PyTorch its columns are empty.
 """

@@ -13,7 +13,6 @@ take less memory and more time.
 import argparse
 import dataclasses
 import math
-import resource
 import statistics
 import sysconfig
 import time
@@ -273,8 +272,8 @@ def torch_step(weights, preset, where, compiled):
     return step
 
 
-def measured(name, step, batch, synchronize, memory, count=20):
-    """Print the median time of a step, the losses of the first three, and the memory taken."""
+def measured(name, step, batch, synchronize, memory, count):
+    """Print the median time of a step, the losses of the first three, and the GPU's memory taken."""
     losses = [float(step(*batch)) for _ in range(3)]
     times = []
     for _ in range(count):
@@ -284,30 +283,26 @@ def measured(name, step, batch, synchronize, memory, count=20):
         synchronize()
         times.append(1e3 * (time.perf_counter() - start))
     shown = ", ".join(f"{loss:.5f}" for loss in losses)
-    print(f"{name:22} {statistics.median(times):9.2f} ms  {memory() / 2**20:8.0f} MiB  losses {shown}")
+    taken = f"{memory() / 2**20:8.0f} MiB  " if memory else ""
+    print(f"{name:22} {statistics.median(times):9.2f} ms  {taken}losses {shown}")
 
 
 def benchmark(model, preset, text, count):
     device = model.tokens.weight.device
     batch = next(batches(text, preset))
     weights = {name: p.numpy().astype(np.float32) for name, p in model.named_parameters()}
-
-    def process():
-        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-    pool = None if device.kind == "host" else device.xp.get_default_memory_pool()
-    memory = process if pool is None else pool.total_bytes
+    memory = None if device.kind == "host" else device.xp.get_default_memory_pool().total_bytes
     measured("cukern", make_step(model), batch, device.synchronize, memory, count)
     try:
         import torch
     except ImportError:
         print("PyTorch is not installed")
         return
-    on_gpu = pool is not None and torch.cuda.is_available()
+    on_gpu = memory is not None and torch.cuda.is_available()
     where = "cuda" if on_gpu else "cpu"
     codes = [torch.tensor(one.numpy().astype(np.int64), device=where) for one in batch]
     wait, memory = (
-        (torch.cuda.synchronize, torch.cuda.max_memory_reserved) if on_gpu else (lambda: None, process)
+        (torch.cuda.synchronize, torch.cuda.max_memory_reserved) if on_gpu else (lambda: None, None)
     )
     for name, compiled in (("PyTorch, eager", False), ("PyTorch, torch.compile", True)):
         if on_gpu:

@@ -159,6 +159,15 @@ PRODUCTS = [
              bare="np.matmul(x, y)"),
 ]  # fmt: skip
 
+_decode = partial(
+    Case, "attention", inputs="q:b,h,1,d k:b,g,n,d v:b,g,n,d", run="ck.nn.attention(q, k, v)", traffic="k + v",
+    torch="F.scaled_dot_product_attention(q, k, v, enable_gqa=True)", numpy=None, goal=0.85,
+)  # fmt: skip
+ATTENTION = [
+    _decode("1 query of 16384 keys", sizes="b=1 h=32 g=32 n=16384 d=128 | b=1 h=4 g=4 n=2048 d=64"),
+    _decode("1 query of 16384 keys, grouped", sizes="b=4 h=32 g=8 n=16384 d=128 | b=1 h=8 g=2 n=2048 d=64"),
+]
+
 _LLTM = "x:b,f weights:3*s,s+f bias:3*s h:b,s c:b,s"
 _step = partial(
     _call, inputs=_LLTM, sizes="b=16 f=32 s=128", torch="lltm_gradients(x, weights, bias, h, c)", numpy=None
@@ -184,5 +193,6 @@ MEMORY = [
 ]  # fmt: skip
 
 CASES: list[Case] = [
-    *ELEMENTWISE, *LAYOUT, *REDUCTIONS, *SCANS, *ROWS, *POOLS, *INDEXING, *CELLS, *PRODUCTS, *CALLS, *MEMORY,
+    *ELEMENTWISE, *LAYOUT, *REDUCTIONS, *SCANS, *ROWS, *POOLS, *INDEXING, *CELLS, *ATTENTION, *PRODUCTS, *CALLS,
+    *MEMORY,
 ]  # fmt: skip

@@ -43,25 +43,12 @@ TIMES = (
     Times("tiles", 1, 16384, 768, 3072, True, 158, 113, 198),
     Times("tiles", 1, 16384, 3072, 768, True, 131, 103, 126),
 )
-#: Not measured yet, but for the library's large products. By tensor maps: 650 TFLOP/s, and what its tiles leave over in
-#: the last wave; tiles of tf32: 250 TFLOP/s; parts: 400, and 3 us to add them up. Few rows: the large factor's bytes at
-#: 0.85 of a copy's bandwidth by the kernel and at 0.88 by the library, and 2 us for a kernel of a small result.
-ESTIMATES = (
-    Times("tma", 1, 4096, 4096, 4096, False, 211, 176, 205),
-    Times("tma", 1, 8192, 8192, 8192, False, 1690, 1447, 1558),
-    Times("tma", 32, 512, 512, 512, False, 22, 18, 33),
-    Times("tma", 1, 16384, 768, 3072, True, 125, 113, 198),
-    Times("tma", 1, 16384, 3072, 768, True, 120, 103, 126),
-    Times("tf32", 1, 4096, 4096, 4096, False, 550, 373, 430),
-    Times("tf32", 32, 512, 512, 512, False, 50, 44, 66),
-    Times("parts", 1, 768, 8192, 768, False, 27, 25, 28),
-    Times("few rows", 1, 8, 4096, 4096, True, 9.3, 9.0, 11.0),
-    Times("few rows of float32", 1, 8, 4096, 4096, True, 18.6, 17.9, 19.9),
-)
 
 
 def ratio(batches: int, m: int, k: int, n: int, by_depth: bool, form: str, then: bool = True) -> float:
     """A kernel's time as a part of the library's, as for the product in the table that is nearest in proportion.
+
+    It is infinite for a form that the table does not have: what was not measured is not chosen.
 
     Args:
         batches, m, k, n, by_depth, form: see :class:`Times`.
@@ -72,5 +59,7 @@ def ratio(batches: int, m: int, k: int, n: int, by_depth: bool, form: str, then:
         sizes = zip((batches, m, k, n), (one.batches, one.m, one.k, one.n), strict=True)
         return sum(abs(math.log(x / y)) for x, y in sizes) + (one.by_depth != by_depth)
 
-    near = min((one for one in (*TIMES, *ESTIMATES) if one.form == form), key=distance)
+    near = min((one for one in TIMES if one.form == form), key=distance, default=None)
+    if near is None:
+        return math.inf
     return near.own / (near.apart if then else near.alone)

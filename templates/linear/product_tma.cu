@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
 
     const int slabs = divide_up(sizes.k, depth), group = threadIdx.x / 128;
     if (group == 2) {
-        give_registers<40>();
+        give_registers<24>();
         for (int turn = 0; threadIdx.x == 256 && Turn(turn).there(sizes); ++turn) {
             const Place at = Turn(turn).place(sizes);
             for (int i = 0; i < slabs; ++i) {
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         }
         return;
     }
-    take_registers<232>();
+    take_registers<240>();
     T* const parts = ring + stages * stage_size + group * 2 * part_size;
     const auto arrive = [](MBarrier* barrier) {
         __syncwarp();

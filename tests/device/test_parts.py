@@ -7,7 +7,7 @@ from test_few_rows import gpu
 from test_tensor_cores import GROUPED, SMALL, check, needs, random
 
 import cukern as ck
-from cukern.linear import epilogue, few_rows, tensor_cores
+from cukern.linear import epilogue, few_rows, measured, tensor_cores
 from cukern.linear.few_rows import FewRows
 from cukern.linear.task import Factor, Task
 
@@ -52,12 +52,13 @@ def test_a_fused_function(device: ck.Device, monkeypatch: pytest.MonkeyPatch) ->
     assert ended.source(x, w, r, 0.25).count("__global__") == 2
 
 
-def test_when_the_depth_is_shared() -> None:
+def test_when_the_depth_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the tiles leave multiprocessors idle, and the depth is long enough to pay for another launch."""
     factor = Factor(0, 8192, False)
     gradient = Task(1, 768, 768, 8192, factor, factor, ())
     shared = tensor_cores.tile_for(gradient, gpu())
     assert 4 <= shared.parts <= 8
+    monkeypatch.setattr(measured, "TIMES", (measured.Times("parts", 1, 768, 8192, 768, False, 1, 2, 3),))
     assert tensor_cores.quickest(gradient, gpu()) == shared
     for other in (gradient._replace(k=256), gradient._replace(m=8192, n=8192)):
         assert tensor_cores.tile_for(other, gpu()).parts == 1

@@ -10,7 +10,7 @@ from test_few_rows import gpu
 from test_tensor_cores import check, random
 
 import cukern as ck
-from cukern.linear import epilogue, tensor_cores
+from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.task import Factor, Task
 from cukern.linear.tma import TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
@@ -123,17 +123,28 @@ def test_what_tensor_maps_take() -> None:
     assert takes(task._replace(a=Factor(0, 0, True), m=1))
     assert not takes(task._replace(batches=2, b=Factor(-4096, 4096, True)))
     assert not takes(task._replace(b=Factor(0, 2**39, True)))
+    short = tma_tile_for(task._replace(k=256), gpu())
+    assert short is not None
+    assert short.share == 1  # stores are hidden
     # The smallest waste in the last wave, and turns for what would leave many multiprocessors idle.
     small = tma_tile_for(task._replace(m=1024, n=1024), gpu())
     assert small is not None
     assert (small.m, small.n, small.share) == (128, 128, 1)
 
 
-def test_which_form_is_taken() -> None:
-    """By the times in the table: the library's where it is faster."""
+def test_which_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the times in the table: the library's where it is faster, and none that has no times."""
     factor = Factor(0, 4096, True)
     task = Task(1, 16384, 3072, 768, factor, factor, ())
+    fed = [
+        measured.Times("tma", 1, 16384, 768, 3072, True, 80, 100, 120),
+        measured.Times("tma", 1, 8192, 8192, 8192, True, 100, 80, 90),
+    ]
+    monkeypatch.setattr(measured, "TIMES", [one for one in measured.TIMES if one.form != "tma"])
+    assert isinstance(tensor_cores.quickest(task, gpu()), tensor_cores.Tile)
+    monkeypatch.setattr(measured, "TIMES", [*measured.TIMES, *fed])
     assert isinstance(tensor_cores.quickest(task, gpu()), TmaTile)
-    assert isinstance(tensor_cores.quickest(task._replace(n=3071), gpu()), tensor_cores.Tile)
+    odd = task._replace(n=3071)  # rows of the result that tensor maps do not take
+    assert isinstance(tensor_cores.quickest(odd, gpu()), tensor_cores.Tile)
     assert isinstance(tensor_cores.quickest(task, gpu(compute_capability=(8, 0))), tensor_cores.Tile)
     assert tensor_cores.quickest(task._replace(m=8192, n=8192, k=8192), gpu()) is None

@@ -12,7 +12,7 @@ import pytest
 from gpu_without_one import cublas, gpu_without_one
 
 import cukern as ck
-from cukern.linear import measured, tensor_cores
+from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear import plan as products
 
 
@@ -144,8 +144,9 @@ def test_a_kernel_of_few_rows_takes_the_librarys_place_where_it_is_faster(
     )
     x, w = _random(3, 64), _random(64, 40)
     faster = measured.Times("few rows of float32", 1, 8, 4096, 4096, True, 1, 2, 3)
-    for table, wanted in ((measured.ESTIMATES, []), ((faster,), ["linear/few_rows.cu"])):
-        monkeypatch.setattr(measured, "ESTIMATES", table)
+    slower = faster._replace(own=4)
+    for row, wanted in ((None, []), (slower, []), (faster, ["linear/few_rows.cu"])):
+        monkeypatch.setattr(measured, "TIMES", () if row is None else (row,))
         monkeypatch.setattr(products, "_plans", {})
         for multiply in (ck.matmul, lambda x, w: ck.einsum("ij,jk->ik", x, w)):
             ran.clear()
@@ -156,3 +157,26 @@ def test_a_kernel_of_few_rows_takes_the_librarys_place_where_it_is_faster(
     x[:, 1:] @ w[1:]  # rows begin at any address
     x.astype("float64") @ w.astype("float64")
     assert ran == []
+
+
+def test_a_fused_product_follows_the_precision_of_its_call(
+    calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of one precision is not taken for another."""
+    monkeypatch.setattr(epilogue, "_plans", {})
+    monkeypatch.setattr(measured, "TIMES", (measured.Times("tf32", 32, 512, 512, 512, False, 1, 2, 3),))
+    ran: list[str] = []
+    run = tensor_cores.Plan.run
+    monkeypatch.setattr(
+        tensor_cores.Plan,
+        "run",
+        lambda plan, *given: (ran.append(plan.bound.rendered.template), run(plan, *given))[1],
+    )
+    ended = ck.fuse(lambda x, w: ck.relu(x @ w))
+    x, w = _random(4, 40, 64), _random(4, 64, 40)
+    for precision, wanted in (("highest", []), ("tf32", ["linear/product_mma.cu"]), ("highest", [])):
+        ran.clear()
+        calls.clear()
+        with ck.matmul_precision(precision):
+            ended(x, w)
+        assert (ran, len(calls)) == (wanted, 1 - len(wanted))

@@ -200,13 +200,18 @@ def _operands(
     return tuple(found)
 
 
-def _require_table(k: int, table: object, q: Array) -> Array:
-    if not isinstance(table, Array) or not table.ndim or not table.size:
-        got = f"one of shape {table.shape}" if isinstance(table, Array) else type(table).__name__
-        raise TypeError(f"attention: tables[{k}]: expected an array with axes and elements, got {got}")
-    if table.device is not q.device:
-        raise ValueError(f"attention: tables[{k}] is on {table.device}, q on {q.device}; move one of them")
-    return table
+def _require_tables(tables: Sequence[Array], q: Array) -> None:
+    for k, one in enumerate(tables):
+        if (
+            not isinstance(one, Array)
+            or dtypes.info(one.dtype).kind not in "biuf"
+            or not one.ndim
+            or not one.size
+        ):
+            got = f"{one.dtype} of shape {one.shape}" if isinstance(one, Array) else type(one).__name__
+            raise TypeError(f"attention: tables[{k}]: expected an array of numbers, with an axis, got {got}")
+        if one.device is not q.device:
+            raise ValueError(f"attention: tables[{k}] is on {one.device}, q on {q.device}; move one of them")
 
 
 def _draw(dropout: float, rng: Generator | None, q: Array, elements: int) -> Draw | None:
@@ -300,10 +305,10 @@ def attention(
     """
     dtype = common_dtype("attention", {"q": q, "k": k, "v": v})
     _require_shapes(q, k, v)
-    for name, given_arrays in (("arrays", arrays), ("tables", tables)):
-        if score is None and given_arrays:
-            raise ValueError(f"attention: {name}: expected none without score, which takes them")
-    tables = [_require_table(k, one, q) for k, one in enumerate(tables)]
+    _require_tables(tables, q)
+    if score is None and (arrays or tables):
+        name = "arrays" if arrays else "tables"
+        raise ValueError(f"attention: {name}: expected none without score, which takes them")
     options = _options(q, causal, window, offset, scale, dropout)
     lead = broadcast_shapes("attention", [q.shape[:-3], k.shape[:-3], v.shape[:-3]])
     shape = (*lead, *q.shape[-3:-1], k.shape[-2])
@@ -331,13 +336,13 @@ def attention(
     matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
     if not can_run(*matrices[1:]):
         raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")
-    everything_dropped = options.dropout == 1
-    if everything_dropped:
+    dropped = options.dropout == 1  # all; but the logarithms are asked for
+    if dropped:
         options = options._replace(dropout=0.0)
     draw = _draw(options.dropout, rng, q, math.prod(shape))
     reference = partial(_composed, score, given)
     made, lse = _Attention.apply(options, reference, draw, where, len(tables), *matrices, *operands, *tables)
-    made = zeros(result, dtype, q.device) if everything_dropped else ops.reshape(made, result)
+    made = zeros(result, dtype, q.device) if dropped else ops.reshape(made, result)
     return (made, ops.reshape(lse, result[:-1])) if return_lse else made
 
 

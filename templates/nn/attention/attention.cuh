@@ -100,6 +100,10 @@ struct Rows {
     }
 };
 
+struct Range {
+    int first, end;
+};
+
 // The part of a launch that a block works on: a tile of one sequence's rows, or keys, of a head.
 struct Place {
     int batch, head, tile;  // head: of the keys
@@ -181,22 +185,24 @@ struct Place {
         return row_end <= rows && key_end <= keys && (!bounded_left || key >= (row_end - 1) / group + offset - left) &&
                (!bounded_right || key_end - 1 <= row / group + offset + right);
     }
-    // The keys to which a row from `row` to `row_end` attends: from the start of a tile on.
-    __device__ __forceinline__ void bound_keys(int row, int row_end, int& first, int& end) const {
-        first = 0, end = row < rows ? keys : 0;
+    // The keys to which the rows of a tile attend: from the start of a tile on.
+    __device__ __forceinline__ Range keys_of(int row) const {
+        int first = 0, end = row < rows ? keys : 0;
         if constexpr (bounded_left) first = maximum(row / group + offset - left, 0) / tile_n * tile_n;
-        if constexpr (bounded_right) end = minimum(end, (minimum(row_end, rows) - 1) / group + offset + right + 1);
+        if constexpr (bounded_right) end = minimum(end, (minimum(row + tile_m, rows) - 1) / group + offset + right + 1);
         if constexpr (split) {
             const int part = divide_up(divide_up(maximum(end - first, 0), tile_n), (int)gridDim.y) * tile_n;
             first += blockIdx.y * part;
             end = minimum(end, first + part);
         }
+        return {first, end};
     }
-    // The rows that attend to a key from `key` to `key_end`: from the start of a tile on.
-    __device__ __forceinline__ void bound_rows(int key, int key_end, int& first, int& end) const {
-        first = 0, end = key < keys ? rows : 0;
+    // The rows that attend to the keys of a tile: from the start of a tile on.
+    __device__ __forceinline__ Range rows_of(int key) const {
+        int first = 0, end = key < keys ? rows : 0;
         if constexpr (bounded_right) first = maximum(key - right - offset, 0) * group / tile_m * tile_m;
-        if constexpr (bounded_left) end = minimum(end, (minimum(key_end, keys) - 1 + left - offset + 1) * group);
+        if constexpr (bounded_left) end = minimum(end, (minimum(key + tile_n, keys) - 1 + left - offset + 1) * group);
+        return {first, end};
     }
 
     // The element of the matrix of scores that dropout counts.

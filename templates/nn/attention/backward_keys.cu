@@ -16,9 +16,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int key = at.tile * tile_n;
     tiles.load_keys(at, sizes, k, v, key);
     A of_k[own_keys][own_head] = {}, of_v[own_keys][own_value] = {};
-    int row, end;
-    at.bound_rows(key, key + tile_n, row, end);
-    for (; row < end; row += tile_m) {
+    const Range range = at.rows_of(key);
+    for (int row = range.first; row < range.end; row += tile_m) {
         __syncthreads();
         tiles.load_rows(at, sizes, q, d, lse, delta, row);
         __syncthreads();

@@ -19,9 +19,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     if constexpr (makes_k) load<tile_n, value_size>(of_v, at.of_keys(v, sizes.v, at.keys), key);
     commit_copies();
     float sums_k[head_width / 8][4] = {}, sums_v[value_width / 8][4] = {};
-    int row, end;
-    at.bound_rows(key, key + tile_n, row, end);
-    for (; row < end; row += tile_m) {
+    const Range range = at.rows_of(key);
+    for (int row = range.first; row < range.end; row += tile_m) {
         __syncthreads();
         load<tile_m, head_size>(of_q, at.of_rows(q, sizes.q), row);
         load<tile_m, value_size>(of_d, at.of_rows(d, sizes.o), row);

@@ -13,9 +13,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int row = at.first_row(sizes);
     tiles.load_rows(at, sizes, q, d, lse, delta, row);
     A of_q[own_m][own_head] = {};
-    int key, end;
-    at.bound_keys(row, row + tile_m, key, end);
-    for (; key < end; key += tile_n) {
+    const Range range = at.keys_of(row);
+    for (int key = range.first; key < range.end; key += tile_n) {
         __syncthreads();
         tiles.load_keys(at, sizes, k, v, key);
         __syncthreads();

@@ -20,9 +20,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     load_statistics<tile_m>(of_lse, at, sizes, lse, row);
     load_statistics<tile_m>(of_delta, at, sizes, delta, row);
     float sums[head_width / 8][4] = {};
-    int key, end;
-    at.bound_keys(row, row + tile_m, key, end);
-    for (; key < end; key += tile_n) {
+    const Range range = at.keys_of(row);
+    for (int key = range.first; key < range.end; key += tile_n) {
         __syncthreads();
         load<tile_n, head_size>(of_k, at.of_keys(k, sizes.k, at.keys), key);
         load<tile_n, value_size>(of_v, at.of_keys(v, sizes.v, at.keys), key);

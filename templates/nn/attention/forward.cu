@@ -30,9 +30,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     load<tile_m, head_size>(of_q, at.of_rows(q, sizes.q), row);
     A sums[own_m][own_value] = {}, largest[own_m], total[own_m] = {};
     for (int i = 0; i < own_m; ++i) largest[i] = -limits<A>::infinity();
-    int key, end;
-    at.bound_keys(row, row + tile_m, key, end);
-    for (; key < end; key += tile_n) {
+    const Range range = at.keys_of(row);
+    for (int key = range.first; key < range.end; key += tile_n) {
         __syncthreads();
         load<tile_n, head_size>(of_k, at.of_keys(k, sizes.k, at.keys), key);
         load<tile_n, value_size>(of_v, at.of_keys(v, sizes.v, at.keys), key);

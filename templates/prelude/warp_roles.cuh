@@ -58,6 +58,7 @@ inline Coming come(const char* name, int number, int threads, const char* file, 
     if (threads < 32 || threads % 32 || threads > all)
         fault("the threads of a barrier are no whole warps of the block", file, line);
     Coming own{number, threads, 0, file, line};
+    show_order(&runtime->numbered_barriers()[number]);
     together(name, come, &own, file, line);
     return own;
 }
@@ -71,6 +72,7 @@ inline void nothing(const unsigned long long*) {}
 inline void barrier_sync(int number, int threads, CUKERN_HERE) {
     const cukern::Coming own = cukern::come("barrier_sync", number, threads, file, line);
     cukern::until("barrier_sync", cukern::is_next, (unsigned long long)&own, nullptr, file, line);
+    cukern::see_order(&cukern::runtime->numbered_barriers()[number]);
 }
 inline void barrier_arrive(int number, int threads, CUKERN_HERE) {
     cukern::come("barrier_arrive", number, threads, file, line);

@@ -14,9 +14,10 @@ import platform
 import re
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +32,10 @@ from ..interface import Prepared, Properties, Style, Tiles
 from .ahead import ahead
 from .asynchrony import started
 from .compiler import build_kernel, build_runtime, machine, precompile
+from .checked import function as checked
+from .checked.mode import diverting
 from .lines import lines_at
+from .packing import GRID, Kernel, Packing, load
 from .python import LARGEST_COPY, allocation, python_api, reraise
 from .translate import source
 
@@ -39,25 +43,6 @@ _SHARED_BYTES = 232448
 #: The first word of every tensor map, by which kernels tell it from anything else.
 _TENSOR_MAP = 0x70616D726F736E65
 _STATIC_SHARED_BYTES = 49152  # ptxas refuses more
-
-
-class _Kernel(ctypes.Structure):
-    _fields_ = (
-        ("abi", ctypes.c_uint),
-        ("param_count", ctypes.c_uint),
-        ("param_sizes", ctypes.POINTER(ctypes.c_uint)),
-    )
-
-
-class _Param(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_uint),
-        ("offset", ctypes.c_uint),
-        ("axes", ctypes.c_uint),
-        ("itemsize", ctypes.c_uint),
-        ("written", ctypes.c_uint),
-        ("name", ctypes.c_char_p),
-    )
 
 
 class _StaticShared(ctypes.Structure):
@@ -90,16 +75,6 @@ def _limit_blas() -> None:
         threadpool_limits(_thread_count(), user_api="blas")
 
 
-def _load(path: Path) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        raise DeviceError(
-            f"what was compiled for the host cannot be loaded: {error}; where the cache's folder forbids "
-            "programs (noexec), set CUKERN_CACHE_DIR to one that allows them"
-        ) from error
-
-
 def _time_limit() -> int:
     """The time limit of a user's kernel in nanoseconds; 0 for none."""
     chosen = os.environ.get("CUKERN_KERNEL_TIMEOUT", "60")
@@ -126,12 +101,29 @@ def _runtime_builder() -> threading.Thread:
     return thread
 
 
+_Diverted = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+#: All kernels, by the runtime's handle.
+_functions: weakref.WeakValueDictionary[int, HostFunction] = weakref.WeakValueDictionary()
+_raised = threading.local()
+
+
+@_Diverted
+def _diverted(handle: int, packed: int) -> int:
+    """Launch a kernel checked, in place of a launch; its error waits for the caller of that."""
+    try:
+        _functions[handle].launch_checked(packed)
+    except BaseException as error:
+        _raised.error = error
+        return _RAISED
+    return 0
+
+
 @cache
 def _runtime() -> ctypes.CDLL:
     """The runtime, compiled on first use on this machine and started once per process."""
     _runtime_builder().join()
     path = build_runtime()
-    library = _load(path)
+    library = load(path)
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
@@ -151,42 +143,15 @@ def _runtime() -> ctypes.CDLL:
         raise DeviceError("the host device cannot start: the process has no thread key left")
     library.cukern_set_limit(limit)
     started(library.cukern_set_asynchrony)
+    library.cukern_divert.argtypes = (_Diverted,)
+    library.cukern_divert(_diverted)
+    library.cukern_divert_one.argtypes = (ctypes.c_void_p,)
+    diverting(library.cukern_divert_all)
     probe, out = np.zeros((3, 5), np.int16)[:, ::2], (ctypes.c_longlong * 4)()
     library.cukern_probe(id(probe), out)
     if list(out) != [probe.__array_interface__["data"][0], 2, 3, 10]:
         raise DeviceError(f"the host device does not know how NumPy {np.__version__} lays out an array")
     return library
-
-
-def _bits(dtype: dtypes.DType, value: float) -> int:
-    with np.errstate(over="ignore"):
-        return int(np.asarray(value, dtype).view(dtypes.info(dtype).bits))
-
-
-def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if len(value) != size:
-            raise LaunchError(
-                f"{kernel}: parameter {param.name}: {param.type_text} has {size} bytes, got {len(value)}"
-            )
-        return value
-
-    return check
-
-
-def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
-    """How to pack a parameter of ``size`` bytes: its struct format, conversion, and expected size."""
-    padding = -size % 8
-    if param.kind == "pointer":
-        return "Q", id, 8
-    if param.kind == "view":
-        expected = 8 + 16 * param.ndim
-        return f"Q{expected - 8}x", id, expected
-    if param.kind == "struct" or param.dtype is None:
-        return f"{size}s{padding}x", _struct_check(kernel, param, size), size
-    row = dtypes.info(param.dtype)
-    convert = partial(_bits, row.dtype) if row.extension else None
-    return f"{row.format}{padding}x", convert, row.itemsize
 
 
 #: The symbol of the headers' own thread-local variable.
@@ -222,53 +187,23 @@ def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
     return [(value - anchor, length) for value, length in found]
 
 
-def _infinite_beyond(param: Param, value: Any) -> Any:
-    """A number rounded to the parameter's float type: infinite if it is too large."""
-    if param.kind != "scalar" or param.dtype is None or param.dtype.name not in ("float16", "float32"):
-        return value
-    with np.errstate(over="ignore"):
-        return param.dtype.type(value)
-
-
-#: The status of a launch that a signal ended, and of one that ran too long.
-_INTERRUPTED, _TOO_LONG = 2, 3
+#: The status of a launch that a signal ended, of one that ran too long, and of a checked one that raised an error.
+_INTERRUPTED, _TOO_LONG, _RAISED = 2, 3, 4
 #: A program counter in the runtime's messages.
 _PC = re.compile(r" \[pc ([0-9a-f]+)\]")
-#: The first arguments of every launch: grid, block and bytes of shared memory.
-_GRID = "6IQ"
-
-
 class HostFunction:
     """A compiled kernel of the host device."""
 
     def __init__(self, unit: Unit, path: Path) -> None:
         runtime = _runtime()
-        self._library = _load(path)
-        kernel = _Kernel.in_dll(self._library, "cukern_kernel")
+        self._library = load(path)
+        kernel = Kernel.in_dll(self._library, "cukern_kernel")
         name = unit.signature.name
-        sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
-        offset, table = 0, (_Param * max(1, len(sizes)))()
-        self._codes: list[str] = []
-        self._converters: list[Callable[[Any], Any] | None] = []
-        for i, (param, size) in enumerate(zip(unit.signature.params, sizes, strict=True)):
-            code, convert, expected = _layout(name, param, size)
-            if size != expected:
-                raise LaunchError(
-                    f"{name}: parameter {param.name}: {param.type_text} has {size} bytes for the compiler "
-                    f"and {expected} by its signature"
-                )
-            itemsize = param.dtype.itemsize if param.dtype is not None else 0
-            kind = {"pointer": 1, "view": 2}.get(param.kind, 0)
-            written = kind != 0 and not param.const
-            table[i] = _Param(kind, offset, param.ndim, itemsize, written, param.name.encode())
-            self._codes.append(code)
-            offset += -(-size // 8) * 8
-            self._converters.append(convert)
-        self._pack = struct.Struct(f"={_GRID}{''.join(self._codes)}").pack
+        self._packing = packing = Packing(unit, kernel)
+        self._codes, self._converters = packing.codes, packing.converters
         self._launch = runtime.cukern_launch
         self._last_error = runtime.cukern_last_error
         self._name = name
-        self._params = unit.signature.params
         variables = _static_shared(path.read_bytes(), unit)
         static_shared = sum(length for _, length in variables)
         if static_shared > _STATIC_SHARED_BYTES:
@@ -278,16 +213,19 @@ class HostFunction:
             )
         prints = "printf" in unit.calls
         poisoned = (_StaticShared * max(1, len(variables)))(*(_StaticShared(*found) for found in variables))
-        self._kept = table, poisoned  # the runtime reads them at every launch
+        self._kept = packing, poisoned  # the runtime reads them at every launch
         self._handle = runtime.cukern_register(
             ctypes.addressof(kernel),
-            offset,
-            table,
+            packing.nbytes,
+            packing.table,
             prints,
             None if unit.trusted else poisoned,
             len(variables),
         )
         self._unit = unit
+        _functions[self._handle] = self
+        if unit.checked:
+            runtime.cukern_divert_one(self._handle)
         self.attributes: Mapping[str, int] = {
             "max_threads_per_block": 1024,
             "shared_size_bytes": static_shared,
@@ -296,13 +234,7 @@ class HostFunction:
     def __call__(
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
     ) -> None:
-        pairs = zip(self._converters, values, strict=True)
-        items = [value if convert is None else convert(value) for convert, value in pairs]
-        try:
-            packed = self._pack(*grid, *block, shared, *items)
-        except OverflowError:
-            items = [_infinite_beyond(param, item) for param, item in zip(self._params, items, strict=True)]
-            packed = self._pack(*grid, *block, shared, *items)
+        packed = self._packing.pack(grid, block, shared, values)
         if status := self._launch(self._handle, packed):
             raise self._fault(status)
 
@@ -310,8 +242,26 @@ class HostFunction:
         """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""
         if status == _INTERRUPTED:
             reraise(_runtime())
+        if status == _RAISED:
+            error, _raised.error = _raised.error, None
+            raise error
         text = f"{self._name}: {self._last_error().decode(errors='replace')}"
         return KernelFault(self._overtime(text) if status == _TOO_LONG else text)
+
+    @cached_property
+    def _checked(self) -> checked.CheckedFunction:
+        return checked.CheckedFunction(self._unit)
+
+    def launch_checked(self, packed: int) -> None:
+        """Launch with every access watched.
+
+        Args:
+            packed: the address of a launch's bytes.
+
+        Raises:
+            KernelFault: something was found.
+        """
+        self._checked.launch(ctypes.string_at(packed, self._packing.nbytes + checked.HEAD))
 
     def _overtime(self, text: str) -> str:
         head, places = text.partition(": ")[::2]
@@ -340,7 +290,7 @@ class HostFunction:
             value if convert is None else convert(value)
             for convert, value in zip(self._converters[leading:], tail, strict=True)
         ]
-        head = struct.pack(f"={_GRID}", *grid, *block, shared)
+        head = struct.pack(f"={GRID}", *grid, *block, shared)
         fixed = struct.pack("=" + "".join(self._codes[leading:]), *items)
         codes = "".join(self._codes[:leading])
         pack = struct.Struct(f"={len(head)}s{codes}{len(fixed)}s").pack

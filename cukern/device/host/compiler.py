@@ -48,6 +48,21 @@ _CLANG_KERNEL = [
     "-UNDEBUG",  # zig defines NDEBUG when it optimises
 ]
 _CLANG_RUNTIME = ["-nostdlib++"]
+# Of a checked launch: each access and each undefined operation calls the runtime, which has those functions.
+_CHECKED = shlex.split("-DCUKERN_CHECKED -O1 -g1")
+_WATCHED = "alignment,bounds,signed-integer-overflow,shift-exponent,integer-divide-by-zero,unreachable"
+_GCC_CHECKED = [
+    f"-fsanitize=thread,{_WATCHED}",
+    *shlex.split("--param tsan-distinguish-volatile=1 --param tsan-instrument-func-entry-exit=0"),
+    *shlex.split("-Wmaybe-uninitialized -Wuninitialized"),
+]
+_CLANG_CHECKED = [
+    *(word for flag in ("-fsanitize=thread", f"-fsanitize={_WATCHED}") for word in ("-Xclang", flag)),
+    *(word for flag in _WATCHED.split(",") for word in ("-Xclang", f"-fsanitize-recover={flag}")),
+    *shlex.split("-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 -Wuninitialized"),
+]
+#: The runtime of checked launches, as the dynamic linker knows it.
+_CHECKED_NAME = "cukern_checked"
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,16 @@ class Compiler:
     def is_gcc(self) -> bool:
         return "Free Software Foundation" in self.version
 
+    def checked_command(self, output: Path, runtime: Path, precompiled: Path | None = None) -> list[str]:
+        """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
+        command = self.kernel_command(output, precompiled)
+        link = ["-x", "none", str(runtime), "-Wl,--no-as-needed"]
+        return [*command, *self._checked, *link]
+
+    @property
+    def _checked(self) -> list[str]:
+        return [*_CHECKED, *(_GCC_CHECKED if self.is_gcc else _CLANG_CHECKED)]
+
     def kernel_command(self, output: Path, precompiled: Path | None = None, lines: bool = False) -> list[str]:
         """The command that compiles a kernel from standard input to the shared library ``output``.
 
@@ -73,18 +98,21 @@ class Compiler:
         command = [*self.command, *_FLAGS, *include, *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
 
-    def header_command(self, output: Path) -> list[str]:
+    def header_command(self, output: Path, checked: bool = False) -> list[str]:
         """The command that precompiles :data:`HEADER` to ``output``; GCC only."""
-        command = [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-fwhole-program"]
+        command = [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-fwhole-program", *(self._checked if checked else [])]
         return [*command, "-x", "c++-header", str(RUNTIME / HEADER), "-o", str(output)]
 
-    def runtime_command(self, output: Path) -> list[str]:
-        """The command that compiles the runtime to ``output``."""
+    def runtime_command(self, output: Path, checked: bool = False) -> list[str]:
+        """The command that compiles the runtime to ``output``, or that of checked launches."""
         own = [] if self.is_gcc else _CLANG_RUNTIME
+        if checked:
+            own = [*own, f"-I{RUNTIME / 'checked'}", f"-Wl,-soname,{_CHECKED_NAME}", "-Wno-unused-function"]
         return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
 
-def _run(command: Sequence[str], source: str, output: Path) -> None:
+def _run(command: Sequence[str], source: str, output: Path) -> str:
+    """Run a compiler; return what it says."""
     # zig keeps its own cache, by default in the home folder, which may be read-only.
     zig = str(output.parent.parent / "zig")
     environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
@@ -104,6 +132,7 @@ def _run(command: Sequence[str], source: str, output: Path) -> None:
         raise DeviceError(f"{command[0]} made no file, so it is not a C++ compiler: CXX may name another")
     if done.returncode:
         raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
+    return done.stderr
 
 
 def _try_compiler(command: Sequence[str]) -> Compiler | None:
@@ -193,16 +222,16 @@ def _entry(
 
 
 @cache
-def _precompiled(found: Compiler, folder: Path) -> Path | None:
+def _precompiled(found: Compiler, folder: Path, checked: bool = False) -> Path | None:
     """The folder of the precompiled :data:`HEADER`; None if the compiler cannot use one."""
     if not found.is_gcc:
         return None
 
     def make(path: Path) -> None:
-        _run(found.header_command(path), "", path)
+        _run(found.header_command(path, checked), "", path)
 
     try:
-        return _entry(found, found.header_command(Path()), "", make, f"{HEADER}.gch").parent
+        return _entry(found, found.header_command(Path(), checked), "", make, f"{HEADER}.gch").parent
     except (CompilerFailure, DeviceError):
         return None
 
@@ -233,17 +262,41 @@ def build_kernel(source: str, lines: bool = False) -> Path:
         if not lines and (precompiled := _precompiled(found, default_folder())):
             # If the precompiled header causes the failure, the plain compilation below succeeds; else it reports it.
             with suppress(CompilerFailure):
-                return _run(found.kernel_command(path, precompiled), source, path)
+                _run(found.kernel_command(path, precompiled), source, path)
+                return
         _run(found.kernel_command(path, lines=lines), source, path)
 
     return _entry(found, found.kernel_command(Path(), lines=lines), source, make)
 
 
-def build_runtime() -> Path:
-    """The shared library of the runtime, from the cache or compiled; raises as :func:`build_kernel`."""
-    found, source = compiler(), (RUNTIME / "runtime.cpp").read_text()
+#: What the compiler says of a kernel for checked launches stands behind its library, after this.
+_SAYS = b"\0cukern: the compiler says\0"
+
+
+def build_checked(source: str, runtime: Path) -> tuple[Path, str]:
+    """The shared library of a kernel for checked launches, and the compiler's warnings; raises as :func:`build_kernel`.
+
+    Args:
+        source: the C++.
+        runtime: the library of the runtime of checked launches.
+    """
+    found = compiler()
 
     def make(path: Path) -> None:
-        _run(found.runtime_command(path), source, path)
+        precompiled = _precompiled(found, default_folder(), True)
+        said = _run(found.checked_command(path, runtime, precompiled), source, path)
+        with path.open("ab") as file:
+            file.write(_SAYS + said.encode() + b"\0")
 
-    return _entry(found, found.runtime_command(Path()), source, make)
+    path = _entry(found, found.checked_command(Path(), Path()), source, make)
+    return path, path.read_bytes().rpartition(_SAYS)[2].partition(b"\0")[0].decode(errors="replace")
+
+
+def build_runtime(checked: bool = False) -> Path:
+    """The shared library of the runtime, or that of checked launches, as :func:`build_kernel`."""
+    found, source = compiler(), (RUNTIME / ("checked/checked.cpp" if checked else "runtime.cpp")).read_text()
+
+    def make(path: Path) -> None:
+        _run(found.runtime_command(path, checked), source, path)
+
+    return _entry(found, found.runtime_command(Path(), checked), source, make)

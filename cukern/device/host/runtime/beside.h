@@ -53,7 +53,9 @@ static void forget(Worker* w, unsigned i) {
 
 static void do_now(Worker* w, unsigned i) {
     read_now(w, &w->pending[i]);
+    on_beside();
     w->pending[i].operation.run(&w->pending[i].operation);
+    on_beside_done();
     forget(w, i);
 }
 

@@ -3,7 +3,7 @@
 
 namespace cukern {
 
-constexpr unsigned abi_version = 3;
+constexpr unsigned abi_version = 4;
 
 struct Dim {
     unsigned x, y, z;
@@ -107,6 +107,11 @@ struct Runtime {
     // Returns when all but the last `left` groups of the running thread are done; or have read what they read.
     void (*finish)(Queue, unsigned left, bool reads);
     NumberedBarrier* (*numbered_barriers)();
+    // Of a checked launch alone. Where a variable in static shared memory is, whose number `slot` keeps.
+    void* (*place_shared)(unsigned* slot, unsigned long long bytes, const char* name);
+    // The running thread begins (1) or ends (0) work on a barrier's own words, lets those who wait there see what it has
+    // done (2), or sees what those have done that came there (3).
+    void (*order)(unsigned what, const void* at);
 };
 
 // What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two. `begin_block`

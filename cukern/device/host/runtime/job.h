@@ -18,12 +18,15 @@ struct StaticShared {
     long long offset, bytes;
 };
 
+constexpr int diverted = 2, always_diverted = 4;
+
 struct Function {
     const Kernel* kernel;
     float block_ns;  // of the last launch; 0 when there was none
     unsigned param_bytes, param_count, static_count;
     int flushes;
-    int checked;  // a user's kernel, and not one of the library's
+    int checked;  // 1: a user's kernel, and not one of the library's; with more, its launches are diverted
+    Function* link;
     const Worker* paused;  // the worker that a signal interrupted in it
     uintptr_t base, low, high;  // of the library that it is in
     const StaticShared* static_shared;

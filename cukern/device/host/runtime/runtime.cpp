@@ -21,8 +21,8 @@ static pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
 static Job* jobs;
 static int helper_count, helpers_wanted, idle_helpers;
 static int stacks;  // atomic
-static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, numbered_barriers};
-static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0};
+static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, numbered_barriers, 0, 0};
+static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0, 0, 0};
 
 static void free_worker(void* pointer) {
     Worker* w = (Worker*)pointer;
@@ -257,6 +257,10 @@ static int run_checked(Worker* w, Job* job, const unsigned char* objects, unsign
     return status || !overrun ? status : 1;
 }
 
+static int (*divert)(Function*, const unsigned char*);
+static Function* functions;  // under the lock
+static int divert_all;
+
 // Launches with `packed`: a Header, then the parameters. 1 when a block faulted and 3 when it ran too long, see
 // cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised.
 EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
@@ -277,7 +281,10 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
     Worker* w = prepare_worker(job.kernel, &job.launch, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
-    if (function->checked) return run_checked(w, &job, packed + sizeof header, params);
+    if (function->checked) {
+        if (function->checked > 1) return divert(function, packed);
+        return run_checked(w, &job, packed + sizeof header, params);
+    }
     run_job(w, &job, function);
     last_error = w->message;
     return end_with(w, &job);
@@ -306,8 +313,24 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     function->low = region.low;
     function->high = region.high;
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
+    pthread_mutex_lock(&lock);
+    function->link = functions;
+    functions = function;
+    if (divert_all) function->checked |= diverted;
+    pthread_mutex_unlock(&lock);
     *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
     return function;
+}
+
+// What launches a kernel that is diverted: checked.
+EXPORT void cukern_divert(int (*launch)(Function*, const unsigned char*)) { divert = launch; }
+EXPORT void cukern_divert_one(Function* function) { function->checked |= always_diverted; }
+// Diverts all kernels from now on, or no longer.
+EXPORT void cukern_divert_all(int all) {
+    pthread_mutex_lock(&lock);
+    divert_all = all;
+    for (Function* one = functions; one; one = one->link) one->checked = all ? one->checked | diverted : one->checked & ~diverted;
+    pthread_mutex_unlock(&lock);
 }
 
 // What `object`, an ndarray, seems to be: its data pointer, number of axes, first length and first stride.

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import DeviceError, KernelFault, LaunchError
+from ....errors import DeviceError, LaunchError
 from ....text.signature import Unit
 from .. import asynchrony
 from ..compiler import build_checked, build_runtime
 from ..packing import GRID, Kernel, Packing, load
 from ..python import python_api, reraise
-from . import mode
+from . import mode, unset
 from .report import RawReport, Reader
 from .source import depends_on_order, runs_in_fibers, source
 
@@ -50,6 +50,7 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_shared_name.restype = ctypes.c_char_p
     library.cukern_shared_size.restype = ctypes.c_ulonglong
+    library.cukern_written_place.restype = ctypes.c_ulonglong
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_raised.argtypes = (ctypes.c_void_p,)
     if library.cukern_start(ctypes.byref(python_api())):
@@ -91,6 +92,9 @@ class CheckedFunction:
         """
         chosen = mode.current()
         when, seed = asynchrony.chosen()
+        arrays = self._arrays(packed)
+        empties = unset.among(arrays)
+        structs = (unset.Unset * max(1, len(empties)))(*(empty.struct() for _, empty in empties))
         options = _Options(
             in_fibers=self._fibers,
             runs=1 if self._ordered else max(1, chosen.seeds),
@@ -98,6 +102,8 @@ class CheckedFunction:
             strict=chosen.strict,
             seed=seed,
             asynchrony=when,
+            unset=ctypes.addressof(structs),
+            unset_count=len(empties),
         )
         status = self._runtime.cukern_check(self._handle, packed, ctypes.byref(options))
         if status == _INTERRUPTED:
@@ -107,15 +113,12 @@ class CheckedFunction:
         count, every = ctypes.c_uint(), ctypes.c_uint()
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
         header = struct.unpack_from(f"={GRID}", packed)
-        found = self._reader.read(
-            raw[: count.value], header, self._arrays(packed), self._shared_name, self._shared_size
-        )
-        if not found:
-            return
-        if chosen.reports is not None:
-            chosen.reports.extend(one for one in found if one not in chosen.reports)
-            return
-        raise KernelFault("\n".join(one.message for one in found), tuple(found))
+        found = self._reader.read(raw[: count.value], header, arrays, self._shared_name, self._shared_size)
+        for number, empty in empties:
+            if not self._packing.params[number].const:
+                place = self._reader.line(self._runtime.cukern_written_place(number))
+                unset.launched(empty, self._unit.signature.name, place)
+        mode.tell(found)
 
     def _shared_name(self, number: int) -> str:
         return (self._runtime.cukern_shared_name(number) or b"").decode()

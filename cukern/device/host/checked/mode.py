@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ....errors import KernelReport
+from ....errors import KernelFault, KernelReport
+from ... import capture_hooks
+from . import unset
+
+if TYPE_CHECKING:
+    from ....array import Array
 
 
 @dataclass
@@ -39,11 +45,50 @@ def active() -> bool:
     return bool(_modes)
 
 
+def tell(found: Sequence[KernelReport]) -> None:
+    """Raise what was found, or collect it.
+
+    Raises:
+        KernelFault: there is anything, and reports are not collected.
+    """
+    if not found:
+        return
+    reports = current().reports
+    if reports is None:
+        raise KernelFault("\n".join(one.message for one in found), tuple(found))
+    reports.extend(one for one in found if one not in reports)
+
+
+def _read(array: Array, what: str) -> None:
+    wrong = unset.read(array)
+    if wrong is not None:
+        tell([wrong])
+
+
+def _apply() -> None:
+    on = active()
+    capture_hooks.made_empty = unset.made if on else None
+    capture_hooks.watch_reads(_read, on)
+    if not on:
+        unset.forget()
+    if _divert is not None:
+        _divert(int(on))
+
+
 def enter(mode: Mode) -> None:
     """Check all launches from now on, as ``mode`` says."""
     _modes.append(mode)
-    if _divert is not None:
-        _divert(1)
+    _apply()
+
+
+def finish(mode: Mode) -> None:
+    """Tell of arrays that kernels have written in part, before the end of ``mode``.
+
+    Raises:
+        KernelFault: as :func:`tell`.
+    """
+    if current() is mode:
+        tell(unset.left())
 
 
 def leave(mode: Mode) -> None:
@@ -52,8 +97,7 @@ def leave(mode: Mode) -> None:
         if _modes[i] is mode:
             del _modes[i]
             break
-    if _divert is not None:
-        _divert(int(active()))
+    _apply()
 
 
 def diverting(divert: Callable[[int], object]) -> None:
@@ -62,3 +106,7 @@ def diverting(divert: Callable[[int], object]) -> None:
     _divert = divert
     if active():
         divert(1)
+
+
+if _modes:
+    _apply()

@@ -28,6 +28,12 @@ _SHARED = 1000
 _WARNING = re.compile(r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-)?uninitialized\]$", re.M)
 
 
+_COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
+#: Where the user's text begins, behind the prelude.
+_DIRECTIVE = re.compile(r'#line (\d+) "([^"]*)"')
+_OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
+
+
 class _Side(ctypes.Structure):
     _fields_ = (
         ("place", ctypes.c_ulonglong),
@@ -54,6 +60,10 @@ class RawReport(ctypes.Structure):
     )
 
 
+def _blank(comment: re.Match[str]) -> str:
+    return " " + "\n" * comment[0].count("\n")
+
+
 def _place(index: int, shape: Sequence[int]) -> _Dim3:
     return index % shape[0], index // shape[0] % shape[1], index // shape[0] // shape[1]
 
@@ -73,6 +83,8 @@ class Reader:
         self._name = unit.signature.name
         self._templates = templates_of(unit)
         self._lines: dict[int, str] = {}
+        own = _OWN_LINES.search(unit.text)
+        self._own_text = _COMMENTS.sub(_blank, unit.text[own.start() if own else 0 :])
         self._unset = [
             (f"{file}:{line}", text)
             for file, line, text in _WARNING.findall(said)
@@ -99,16 +111,59 @@ class Reader:
         self._find_lines({p for one in raw for p in (one.here.place, one.other.place) if p})
         self._grid, self._block = header[:3], header[3:6]
         self._arrays, self._shared = arrays, (shared_name, shared_size)
-        found: dict[tuple[str, str, str], KernelReport] = {}
+        found: dict[tuple[object, ...], KernelReport] = {}
+        for report in self._misfits():
+            found[report.kind, report.message] = report
         for place, text in self._unset:
             report = KernelReport("unset", self._message(place, "", f"unset register: {text}"), self._name, place)
-            found[report.kind, place, ""] = report
+            found[report.kind, place] = report
         for one in raw:
             report = self._report(one)
-            key = report.kind, report.place, report.other_place
-            if key not in found or (report.array and not found[key].array):
-                found[key] = report
-        return list(found.values())
+            key = report.kind, report.place, report.other_place, report.array, one.here.writes
+            found.setdefault(key, report)
+        # Of an index that the compiler refuses, the array's name is known once the access is made.
+        named = {(one.kind, one.place) for one in found.values() if one.array}
+        return [one for one in found.values() if one.array or (one.kind, one.place) not in named]
+
+    def _misfits(self) -> list[KernelReport]:
+        """What the launch has that the text does not know: threads or blocks along an axis that it never reads."""
+        found = []
+        for what, variable, sizes in (("block", "threadIdx", self._block), ("grid", "blockIdx", self._grid)):
+            for axis, size in zip("yz", sizes[1:], strict=True):
+                if self._unit.trusted or size == 1 or self._reads(variable, axis):
+                    continue
+                text = (
+                    f"geometry: {what} has {size} along {axis}, and the kernel never reads {variable}.{axis}: all {size} "
+                    "do the same"
+                )
+                place = self._line_of(variable)
+                found.append(KernelReport("geometry", self._message(place, "", text), self._name, place))
+        return found
+
+    def _line_of(self, word: str) -> str:
+        """The first line of the user's text with a word; that of the kernel's name if there is none."""
+        file, number, first = "", 0, ""
+        for line in self._own_text.split("\n"):
+            if directive := _DIRECTIVE.match(line):
+                file, number = directive[2], int(directive[1])
+                continue
+            if word in line:
+                return f"{file}:{number}"
+            if self._name in line and not first:
+                first = f"{file}:{number}"
+            number += 1
+        return first
+
+    def _reads(self, variable: str, axis: str) -> bool:
+        """Whether the text reads an axis of a built-in variable, or takes all of it."""
+        pattern = rf"\b{variable}\s*\.\s*{axis}\b|\b{variable}\b(?!\s*\.)|\bthread_rank\b"
+        return re.search(pattern, self._own_text) is not None
+
+    def line(self, place: int) -> str:
+        """The template's line of a place in the code; empty if it is not known."""
+        if place:
+            self._find_lines({place})
+        return self._lines.get(place, "")
 
     def _find_lines(self, places: set[int]) -> None:
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")

@@ -186,6 +186,11 @@ EXPORT const Report* cukern_reports(unsigned* count, unsigned* all) {
 }
 EXPORT const char* cukern_shared_name(unsigned number) { return number < shared_slots ? s.shared_names[number] : 0; }
 EXPORT u64 cukern_shared_size(unsigned number) { return number < shared_slots ? s.shared[number].bytes : 0; }
+EXPORT u64 cukern_written_place(unsigned param) {
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (s.global[i].number == (int)param) return s.global[i].written_place;
+    return 0;
+}
 EXPORT const char* cukern_last_error() { return last_error; }
 EXPORT void cukern_raised(void** out) { memcpy(out, raised_error, sizeof raised_error); }
 EXPORT void cukern_set_limit(unsigned long long nanoseconds) { limit_ns = nanoseconds; }
@@ -204,8 +209,14 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     function->low = region.low;
     function->high = region.high;
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
-    function->static_shared = (const StaticShared*)calloc(shared_slots, sizeof(Variable));
+    // One library may be registered several times, and keeps the numbers of its variables.
+    static Function* functions;
+    for (const Function* one = functions; one && !function->static_shared; one = one->link)
+        if (one->kernel == kernel) function->static_shared = one->static_shared;
+    if (!function->static_shared) function->static_shared = (const StaticShared*)calloc(shared_slots, sizeof(Variable));
     if (!function->static_shared) return 0;
+    function->link = functions;
+    functions = function;
     *kernel->runtime = &checked_runtime;
     return function;
 }

@@ -14,6 +14,7 @@ struct Unset {
     unsigned char* saved;
 };
 
+// A variable in static shared memory; of a kernel's list the first has their number as its bytes.
 struct Variable {
     u64 bytes;
     const char* name;
@@ -81,9 +82,9 @@ static Area* set_shared(unsigned slot, u64 bytes, const char* name) {
 static void* place_shared(unsigned* slot, unsigned long long bytes, const char* name) {
     Variable* variables = (Variable*)launched->static_shared;
     if (!*slot) {
-        if (launched->static_count + 2 > shared_slots || bytes > shared_slot_offset)
+        if (variables->bytes + 2 > shared_slots || bytes > shared_slot_offset)
             fault("too many variables in static shared memory, or too large ones", 0, 0, worker->block, worker->index[s.me]);
-        *slot = ++launched->static_count;
+        *slot = (unsigned)++variables->bytes;
         variables[*slot] = {bytes, name};
         memset((void*)set_shared(*slot, bytes, name)->start, unset, bytes);
     }
@@ -92,7 +93,8 @@ static void* place_shared(unsigned* slot, unsigned long long bytes, const char* 
 
 static void poison_variables(const Worker*) {
     memset((void*)s.shared[0].start, unset, dynamic_bytes);
-    for (unsigned slot = 1; slot <= launched->static_count; ++slot) memset((void*)s.shared[slot].start, unset, s.shared[slot].bytes);
+    const u64 count = ((const Variable*)launched->static_shared)->bytes;
+    for (unsigned slot = 1; slot <= count; ++slot) memset((void*)s.shared[slot].start, unset, s.shared[slot].bytes);
 }
 
 // What the prelude's own barriers are to the order of threads.
@@ -191,9 +193,9 @@ static bool begin_launch(Function* function, const unsigned char* objects, unsig
     s.arena_bytes = (u64)s.area_count << s.slot_shift;
     if (!set_shared(0, shared, "")) return false;
     Variable* variables = (Variable*)function->static_shared;
-    for (unsigned slot = 1; slot <= function->static_count; ++slot)
+    for (unsigned slot = 1; slot <= variables->bytes; ++slot)
         if (!set_shared(slot, variables[slot].bytes, variables[slot].name)) return false;
-    for (unsigned slot = function->static_count + 1; slot < shared_slots && s.shared[slot].start; ++slot) s.shared[slot] = {};
+    for (unsigned slot = (unsigned)variables->bytes + 1; slot < shared_slots && s.shared[slot].start; ++slot) s.shared[slot] = {};
     return true;
 }
 
@@ -236,7 +238,16 @@ static void begin_run(unsigned run) {
     ++s.now;
 }
 
+// Where the kernel has written to an array, which it may not have done everywhere.
+static u64 find_write(const Area* area) {
+    for (size_t cell = 0; cell <= (area->bytes - 1) >> area->shift; ++cell)
+        if (time_of(area->writes[cell]) > s.launch_start) return area->writes[cell] >> place_shift & place_mask;
+    return 0;
+}
+
 static void end_launch() {
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (!s.global[i].constant && s.global[i].unset) s.global[i].written_place = find_write(&s.global[i]);
     for (unsigned i = 0; i < s.area_count; ++i)
         if (!s.global[i].constant) memcpy(originals[i], (void*)s.global[i].start, s.global[i].bytes);
     for (unsigned i = 0; i < unset_count; ++i) free(unset_arrays[i].saved);

@@ -42,6 +42,7 @@ struct Area {
     bool constant, shared;
     int number;  // of the parameter, or of the shared variable
     char* original;
+    u64 written_place;  // of a write to it, if it has unset elements
     uintptr_t unset_low;  // the arena's address of the element that `unset` begins with
 };
 

@@ -35,7 +35,7 @@ from .compiler import build_kernel, build_runtime, machine, precompile
 from .checked import function as checked
 from .checked.mode import diverting
 from .lines import lines_at
-from .packing import GRID, Kernel, Packing, load
+from .packing import GRID, Kernel, Packing, load, symbols
 from .python import LARGEST_COPY, allocation, python_api, reraise
 from .translate import source
 
@@ -167,22 +167,14 @@ def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
     They are the thread-local symbols of a 64-bit ELF library.
     """
     own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
-    table, count = struct.unpack_from("<Q", library, 40)[0], struct.unpack_from("<H", library, 60)[0]
-    sections = [struct.unpack_from("<IIQQQQIIQQ", library, table + 64 * i) for i in range(count)]
     found: list[tuple[int, int]] = []
     anchors: dict[bytes, int] = {}
-    for _, kind, _, _, offset, size, link, *_ in sections:
-        if kind != 2:  # SHT_SYMTAB
-            continue
-        names = sections[link][4]
-        for name, info, _, _, value, length in struct.iter_unpack("<IBBHQQ", library[offset : offset + size]):
-            if info & 15 == 6:  # STT_TLS
-                start = names + name
-                symbol = library[start : library.index(b"\0", start)]
-                if symbol in own:
-                    anchors[symbol] = value
-                else:
-                    found.append((value, length))
+    for symbol, kind, _, value, length in symbols(library):
+        if kind == 6:  # STT_TLS
+            if symbol in own:
+                anchors[symbol] = value
+            else:
+                found.append((value, length))
     anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
     return [(value - anchor, length) for value, length in found]
 

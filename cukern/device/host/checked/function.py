@@ -15,7 +15,7 @@ from ....errors import DeviceError, LaunchError
 from ....text.signature import Unit
 from .. import asynchrony
 from ..compiler import build_checked, build_runtime
-from ..packing import GRID, Kernel, Packing, load
+from ..packing import GRID, Kernel, Packing, load, symbols
 from ..python import python_api, reraise
 from . import mode, unset
 from .report import RawReport, Reader
@@ -35,7 +35,22 @@ class _Options(ctypes.Structure):
         *((name, ctypes.c_uint) for name in ("asynchrony", "param_count")),
         ("unset", ctypes.c_void_p),
         ("unset_count", ctypes.c_uint),
+        ("lasting_count", ctypes.c_uint),
+        ("lasting", ctypes.c_void_p),
     )
+
+
+class _Lasting(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_ulonglong), ("bytes", ctypes.c_ulonglong))
+
+
+def _lasting(library: bytes) -> list[_Lasting]:
+    """The ``__device__`` variables of a 64-bit ELF library that a kernel may write: those of its own in .data and .bss."""
+    return [
+        _Lasting(value, length)
+        for name, kind, section, value, length in symbols(library)
+        if kind == 1 and length and section.startswith((b".data", b".bss")) and b"cukern" not in name
+    ]
 
 
 @cache
@@ -80,6 +95,9 @@ class CheckedFunction:
             ctypes.addressof(kernel), packing.nbytes, packing.table, "printf" in unit.calls
         )
         self._reader = Reader(unit, path, said)
+        own = _lasting(path.read_bytes())
+        self._lasting = (_Lasting * max(1, len(own)))(*own)
+        self._lasting_count = len(own)
         self._unit = unit
         self._ordered = not depends_on_order(unit)
         self._fibers = runs_in_fibers(unit)
@@ -104,6 +122,8 @@ class CheckedFunction:
             asynchrony=when,
             unset=ctypes.addressof(structs),
             unset_count=len(empties),
+            lasting=ctypes.addressof(self._lasting),
+            lasting_count=self._lasting_count,
         )
         status = self._runtime.cukern_check(self._handle, packed, ctypes.byref(options))
         if status == _INTERRUPTED:

@@ -120,7 +120,18 @@ HOOK void* __tsan_memcpy(void* to, const void* from, size_t size) {
     access_range((uintptr_t)to, size, true, HERE);
     return memcpy(to, from, size);
 }
-HOOK void* __tsan_memset(void* to, int value, size_t size) { return memset(to, value, size); }
+// Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it.
+HOOK void* __tsan_memset(void* to, int value, size_t size) {
+    const uintptr_t at = (uintptr_t)to;
+    access_range(at, size, true, HERE);
+    if (s.suspicious) settle_suspect();
+    if (s.on && value == unset && at - s.shared_arena < (u64)shared_slots << shared_slot_shift) {
+        Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
+        const size_t from = at - r->start, end = from + size;
+        for (size_t cell = from >> r->shift; end <= r->bytes && cell << r->shift < end; ++cell) r->writes[cell] = 0;
+    }
+    return memset(to, value, size);
+}
 HOOK void* __tsan_memmove(void* to, const void* from, size_t size) {
     access_range((uintptr_t)from, size, false, HERE);
     access_range((uintptr_t)to, size, true, HERE);

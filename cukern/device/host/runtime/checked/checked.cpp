@@ -125,7 +125,8 @@ struct Options {
     u64 seed;
     unsigned asynchrony, param_count;
     Unset* unset;
-    unsigned unset_count;
+    unsigned unset_count, lasting_count;
+    const Lasting* lasting;
 };
 
 // Launches once for each seed, as cukern_launch does; the reports are left for cukern_reports.
@@ -147,6 +148,8 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     job.launch = {params, header.grid, header.block};
     job.shared = header.shared;
     job.total = (u64)header.grid.x * header.grid.y * header.grid.z;
+    lasting = options->lasting;
+    lasting_count = options->lasting_count;
     int status = 0;
     Worker* w = prepare_worker(header.block.x * header.block.y * header.block.z);
     if (!w || !begin_launch(function, packed + sizeof header, params, header.shared, options->unset, options->unset_count)) {

@@ -20,6 +20,11 @@ struct Variable {
     const char* name;
 };
 
+// A variable of the kernel's library that is not shared: its value before the launch, to which each run returns.
+struct Lasting {
+    u64 offset, bytes;
+};
+
 // Memory that parameters point to.
 struct Piece {
     char *low, *high;
@@ -215,6 +220,26 @@ static void resolve_views(const Function* function, unsigned char* params) {
     }
 }
 
+static const Lasting* lasting;
+static unsigned lasting_count;
+static char* lasting_values;
+
+static void keep_lasting(unsigned run) {
+    size_t at = 0;
+    for (unsigned i = 0; i < lasting_count; ++i) at += lasting[i].bytes;
+    if (!run) {
+        char* more = (char*)realloc(lasting_values, at + 1);
+        if (!more) return;
+        lasting_values = more;
+    }
+    at = 0;
+    for (unsigned i = 0; i < lasting_count; at += lasting[i++].bytes) {
+        char* const own = (char*)s.base + lasting[i].offset;
+        if (run) memcpy(own, lasting_values + at, lasting[i].bytes);
+        else memcpy(lasting_values + at, own, lasting[i].bytes);
+    }
+}
+
 // Fills the copies, and forgets what an earlier run did.
 static void begin_run(unsigned run) {
     if (s.now > 0xc0000000u) {
@@ -230,6 +255,7 @@ static void begin_run(unsigned run) {
         if (run && one.saved) memcpy(one.elements, one.saved, elements);
         else if (!run && (one.saved = (unsigned char*)malloc(elements))) memcpy(one.saved, one.elements, elements);
     }
+    keep_lasting(run);
     for (unsigned i = 0; i < s.area_count; ++i)
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
     s.launch_start = ++s.now;

@@ -51,9 +51,7 @@ class BoundKernel:
         function: the compiled function, which launches values without checking them.
     """
 
-    def __init__(
-        self, rendered: render.Rendered, device: Device, block: Dim3, checked: bool = False
-    ) -> None:
+    def __init__(self, rendered: render.Rendered, device: Device, block: Dim3, checked: bool = False) -> None:
         unit = signature.parse(rendered.text, render.is_own(rendered.template))
         if checked:
             unit = replace(unit, checked=True)

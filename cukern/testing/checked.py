@@ -16,8 +16,8 @@ def checked(seeds: int = 3, strict: bool = False, collect: bool = False) -> Iter
 
     Found are: accesses out of bounds of an array, of shared memory or of a local array; races between threads, of one
     block or of two; reads of what nothing has written; writes to ``const`` arguments; barriers that only some threads
-    reach; shuffles from lanes that are not there; misaligned vectors; integers that overflow, bad shifts and divisions by
-    zero. The memory beyond an array stays as it is, and the process goes on.
+    reach; shuffles from lanes that are not there; misaligned vectors; integers that overflow, bad shifts and divisions
+    by zero. The memory beyond an array stays as it is, and the process goes on.
 
     Args:
         seeds: in how many orders of its threads a kernel runs whose result may depend on it: one with atomics,

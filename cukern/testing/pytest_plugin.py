@@ -11,7 +11,9 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("cukern")
     group.addoption(
-        "--cukern-checked", action="store_true", help="check every launch of cukern's host (cukern.testing.checked)"
+        "--cukern-checked",
+        action="store_true",
+        help="check every launch of cukern's host (cukern.testing.checked)",
     )
 
 

@@ -35,7 +35,7 @@ class Pair:
 
     def text(self, wrong: bool) -> str:
         parts = []
-        for piece in f"{self.before}\nextern \"C\" __global__ void << name >>{self.body}".split("⟦"):
+        for piece in f'{self.before}\nextern "C" __global__ void << name >>{self.body}'.split("⟦"):
             choice, found, rest = piece.partition("⟧")
             parts.append(choice.split("|||")[wrong] + rest if found else piece)
         return "".join(parts)

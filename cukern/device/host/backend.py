@@ -27,13 +27,13 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
-from ...text.signature import Param, Unit
+from ...text.signature import Unit
 from ..interface import Prepared, Properties, Style, Tiles
 from .ahead import ahead
 from .asynchrony import started
-from .compiler import build_kernel, build_runtime, machine, precompile
 from .checked import function as checked
 from .checked.mode import diverting
+from .compiler import build_kernel, build_runtime, machine, precompile
 from .lines import lines_at
 from .packing import GRID, Kernel, Packing, load, symbols
 from .python import LARGEST_COPY, allocation, python_api, reraise
@@ -107,8 +107,7 @@ _functions: weakref.WeakValueDictionary[int, HostFunction] = weakref.WeakValueDi
 _raised = threading.local()
 
 
-@_Diverted
-def _diverted(handle: int, packed: int) -> int:
+def _launch_diverted(handle: int, packed: int) -> int:
     """Launch a kernel checked, in place of a launch; its error waits for the caller of that."""
     try:
         _functions[handle].launch_checked(packed)
@@ -116,6 +115,9 @@ def _diverted(handle: int, packed: int) -> int:
         _raised.error = error
         return _RAISED
     return 0
+
+
+_diverted = _Diverted(_launch_diverted)
 
 
 @cache
@@ -183,6 +185,8 @@ def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
 _INTERRUPTED, _TOO_LONG, _RAISED = 2, 3, 4
 #: A program counter in the runtime's messages.
 _PC = re.compile(r" \[pc ([0-9a-f]+)\]")
+
+
 class HostFunction:
     """A compiled kernel of the host device."""
 

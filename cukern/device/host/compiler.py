@@ -59,7 +59,9 @@ _GCC_CHECKED = [
 _CLANG_CHECKED = [
     *(word for flag in ("-fsanitize=thread", f"-fsanitize={_WATCHED}") for word in ("-Xclang", flag)),
     *(word for flag in _WATCHED.split(",") for word in ("-Xclang", f"-fsanitize-recover={flag}")),
-    *shlex.split("-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 -Wuninitialized"),
+    *shlex.split(
+        "-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 -Wuninitialized"
+    ),
 ]
 #: The runtime of checked launches, as the dynamic linker knows it.
 _CHECKED_NAME = "cukern_checked"
@@ -100,7 +102,13 @@ class Compiler:
 
     def header_command(self, output: Path, checked: bool = False) -> list[str]:
         """The command that precompiles :data:`HEADER` to ``output``; GCC only."""
-        command = [*self.command, *_FLAGS, *_KERNEL_FLAGS, "-fwhole-program", *(self._checked if checked else [])]
+        command = [
+            *self.command,
+            *_FLAGS,
+            *_KERNEL_FLAGS,
+            "-fwhole-program",
+            *(self._checked if checked else []),
+        ]
         return [*command, "-x", "c++-header", str(RUNTIME / HEADER), "-o", str(output)]
 
     def runtime_command(self, output: Path, checked: bool = False) -> list[str]:

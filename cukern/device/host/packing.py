@@ -1,4 +1,4 @@
-"""How a launch's values are packed for the host's runtimes, by the sizes that the compiled kernel has of its parameters."""
+"""How a launch's values are packed for the host's runtimes, by the compiled kernel's sizes of its parameters."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def symbols(library: bytes) -> Iterator[tuple[bytes, int, bytes, int, int]]:
     for _, kind, _, _, offset, size, link, *_ in sections:
         if kind != 2:  # SHT_SYMTAB
             continue
-        for name, info, _, where, value, length in struct.iter_unpack("<IBBHQQ", library[offset : offset + size]):
+        for name, info, _, where, value, length in struct.iter_unpack(
+            "<IBBHQQ", library[offset : offset + size]
+        ):
             section = text(texts + sections[where][0]) if where < count else b""
             yield text(sections[link][4] + name), info & 15, section, value, length
 

@@ -45,7 +45,7 @@ class _Lasting(ctypes.Structure):
 
 
 def _lasting(library: bytes) -> list[_Lasting]:
-    """The ``__device__`` variables of a 64-bit ELF library that a kernel may write: those of its own in .data and .bss."""
+    """The variables of a 64-bit ELF library that a kernel may write: ``__device__``, in .data or .bss."""
     return [
         _Lasting(value, length)
         for name, kind, section, value, length in symbols(library)

@@ -25,7 +25,9 @@ _KINDS = (
     *("divergence", "fault", "timeout", "fault"),
 )
 _SHARED = 1000
-_WARNING = re.compile(r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-)?uninitialized\]$", re.M)
+_WARNING = re.compile(
+    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-)?uninitialized\]$", re.M
+)
 
 
 _COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
@@ -115,7 +117,9 @@ class Reader:
         for report in self._misfits():
             found[report.kind, report.message] = report
         for place, text in self._unset:
-            report = KernelReport("unset", self._message(place, "", f"unset register: {text}"), self._name, place)
+            report = KernelReport(
+                "unset", self._message(place, "", f"unset register: {text}"), self._name, place
+            )
             found[report.kind, place] = report
         for one in raw:
             report = self._report(one)
@@ -133,8 +137,8 @@ class Reader:
                 if self._unit.trusted or size == 1 or self._reads(variable, axis):
                     continue
                 text = (
-                    f"geometry: {what} has {size} along {axis}, and the kernel never reads {variable}.{axis}: all {size} "
-                    "do the same"
+                    f"geometry: {what} has {size} along {axis}, and the kernel never reads {variable}.{axis}: all "
+                    f"{size} do the same"
                 )
                 place = self._line_of(variable)
                 found.append(KernelReport("geometry", self._message(place, "", text), self._name, place))
@@ -190,9 +194,11 @@ class Reader:
     def _report(self, raw: RawReport) -> KernelReport:
         kind = _KINDS[raw.kind]
         text = raw.text.decode(errors="replace")
-        place = self._where(raw.here, raw if kind in ("lane", "fault") or not self._lines.get(raw.here.place) else None)
+        place = self._where(
+            raw.here, raw if kind in ("lane", "fault") or not self._lines.get(raw.here.place) else None
+        )
         if raw.kind in (9, 10, 11):
-            return self._fault(kind, text)
+            return self._fault(kind, text, self._lines.get(raw.here.place, ""))
         name, element, described = self._element(raw)
         block, thread = _place(raw.here.block, self._grid), _place(raw.here.thread, self._block)
         who = f"block {block}, thread {thread}"
@@ -224,12 +230,17 @@ class Reader:
             array=name, element=element, block=block, thread=thread, **other,
         )  # fmt: skip
 
-    def _fault(self, kind: str, text: str) -> KernelReport:
-        places = re.findall(r", (\S[^\n]*?:\d+)(?=\n|$)", text)
-        places = [*places, "", ""]
+    def _fault(self, kind: str, text: str, line: str) -> KernelReport:
+        """The report of what ended a block, whose text names places, or else ended at the line of its last access."""
+        names = "|".join(re.escape(name) for name in self._templates)
+        places = [*re.findall(rf"(?:{names}):\d+", text), "", ""] if names else ["", ""]
+        where = [re.search(rf"{what} \((\d+), (\d+), (\d+)\)", text) for what in ("block", "thread")]
+        block, thread = (None if at is None else (int(at[1]), int(at[2]), int(at[3])) for at in where)
+        place = places[0] or line
         return KernelReport(
-            kind, self._message(places[0], "", text), self._name, places[0], other_place=places[1]
-        )
+            kind, self._message(place, places[1], text), self._name, place,
+            other_place=places[1], block=block, thread=thread,
+        )  # fmt: skip
 
     def _message(self, place: str, other: str, what: str) -> str:
         at = f", {place}" if place and place not in what else ""
@@ -265,13 +276,22 @@ class Reader:
             name = next((one.name for one in self._unit.dynamic_shared), "")
             size = self._shared[1](0)
             hint = " (shared=...)" if not 0 <= raw.offset < size else ""
-            return name, raw.offset, (
-                f"byte {raw.offset} of dynamic shared memory {name}, of which the launch asked for {size} bytes{hint}"
+            return (
+                name,
+                raw.offset,
+                (
+                    f"byte {raw.offset} of dynamic shared memory {name}, of which the launch asked for {size} "
+                    f"bytes{hint}"
+                ),
             )
         name, width = self._shared[0](number), max(1, raw.size)
         flat = raw.offset // width
-        return name, flat, (
-            f"element {flat} (byte {raw.offset}) of shared {name}, which has {self._shared[1](number)} bytes"
+        return (
+            name,
+            flat,
+            (
+                f"element {flat} (byte {raw.offset}) of shared {name}, which has {self._shared[1](number)} bytes"
+            ),
         )
 
 

@@ -17,18 +17,21 @@ _ENTRY = """
 #line 1 "cukern entry point"
 extern "C" {{
 CukernOwn cukern_own_values __asm__("cukern_own") __attribute__((visibility("hidden"), used));
+CukernParams cukern_param_values __asm__("cukern_params") __attribute__((visibility("hidden"), used));
 }}
 namespace cukern {{
 using Function = decltype(&::{name});
+static_assert(Params<Function>::offset(Params<Function>::count) <= sizeof cukern_params, "too many parameters");
 static Dim* begin_threads(const Launch* launch, Dim block, void* shared) {{
     cukern_own_values.block = {{block.x, block.y, block.z}};
     cukern_own_values.block_size = {{launch->block.x, launch->block.y, launch->block.z}};
     cukern_own_values.grid_size = {{launch->grid.x, launch->grid.y, launch->grid.z}};
     dynamic_shared_base = shared;
+    __builtin_memcpy(cukern_param_values.bytes, launch->params, Params<Function>::offset(Params<Function>::count));
     {bindings}
     return (Dim*)&cukern_own_values;
 }}
-static void run_thread(const Launch* launch) {{
+static void run_thread(const Launch*) {{
     {loads}
     ::{name}({arguments});
 }}
@@ -125,7 +128,9 @@ def _rewritten(unit: Unit) -> str:
 
 def depends_on_order(unit: Unit) -> bool:
     """Whether a kernel without races may give another result when its threads run in another order."""
-    return _SPINS.search(unit.text) is not None or not {"send_store", "send_tile", "until"}.isdisjoint(unit.calls)
+    return _SPINS.search(unit.text) is not None or not {"send_store", "send_tile", "until"}.isdisjoint(
+        unit.calls
+    )
 
 
 def runs_in_fibers(unit: Unit) -> bool:
@@ -139,7 +144,9 @@ def source(unit: Unit) -> str:
     entry = _ENTRY.format(
         name=unit.signature.name,
         bindings=" ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope),
-        loads=" ".join(f"const auto a{i} = load_param<{i}, Function>(launch->params);" for i in range(count)),
+        loads=" ".join(
+            f"const auto a{i} = load_param<{i}, Function>(cukern_params.bytes);" for i in range(count)
+        ),
         arguments=", ".join(f"a{i}" for i in range(count)),
     )
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""

@@ -116,7 +116,7 @@ def read(array: Array) -> KernelReport | None:
     if data.itemsize == empty.itemsize:
         offset = (data.ctypes.data - empty.low) // empty.itemsize
         strides = [stride // empty.itemsize for stride in data.strides]
-        part = np.ndarray(data.shape, np.uint8, part, offset, strides)  # type: ignore[assignment]
+        part = np.ndarray(data.shape, np.uint8, part, offset, strides)
     if part.any():
         return _report(empty, part, "read")
     empty.seen = True

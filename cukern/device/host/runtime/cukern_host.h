@@ -27,8 +27,13 @@
 struct CukernOwn {
     uint3 thread, block, block_size, grid_size;
 };
+// The parameters of the launch; CUDA allows so many bytes.
+struct alignas(128) CukernParams {
+    unsigned char bytes[32768];
+};
 extern "C" {
 extern const CukernOwn cukern_own __attribute__((visibility("hidden")));
+extern const CukernParams cukern_params __attribute__((visibility("hidden")));
 }
 #define threadIdx cukern_own.thread
 #define blockIdx cukern_own.block

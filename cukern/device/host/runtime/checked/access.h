@@ -135,10 +135,13 @@ static inline __attribute__((always_inline)) void touch(Area* r, uintptr_t at, u
         if (__builtin_expect(!is_over(w, r->shared), 0)) meet(r, cell, w, true, at, size, writes, how, place);
         u64* const seen = &r->reads[2 * cell];
         if (writes) {
-            if (__builtin_expect(!is_over(seen[0], r->shared), 0)) meet(r, cell, seen[0], false, at, size, true, how, place);
-            else if (__builtin_expect(!is_over(seen[1], r->shared), 0)) meet(r, cell, seen[1], false, at, size, true, how, place);
+            if (r->was_read) {
+                const u64 reader = !is_over(seen[0], r->shared) ? seen[0] : !is_over(seen[1], r->shared) ? seen[1] : 0;
+                if (__builtin_expect(reader != 0, 0)) meet(r, cell, reader, false, at, size, true, how, place);
+            }
             r->writes[cell] = stamp;
         } else {
+            r->was_read = true;
             seen[!is_over(seen[0], r->shared)] = stamp;
         }
     }
@@ -148,7 +151,7 @@ template <unsigned size, bool reads, bool writes, unsigned how>
 static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
     if (__builtin_expect(!s.on, 0)) return;
     if (__builtin_expect(s.suspicious, 0)) settle_suspect();
-    const u64 place = (pc - s.base) & place_mask;
+    const u64 place = s.last_place = (pc - s.base) & place_mask;
     Area* r;
     if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
     else if (at - s.shared_arena < (u64)shared_slots << shared_slot_shift) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];

@@ -79,6 +79,7 @@ static void run_block(Worker* w, bool in_fibers) {
     begin_beside(w);
     begin_block(w);
     s.on = true;
+    s.last_place = 0;
     if (in_fibers) {
         w->in_block = true;
         run_until_home(w, &w->fibers[0]);
@@ -93,10 +94,8 @@ static void run_block(Worker* w, bool in_fibers) {
     s.on = false;
     end_beside(w);
     if (!w->faulted || !w->message[0]) return;
-    const Wait* wait = w->current < max_threads ? w->waits[w->current] : 0;
     const bool divergent = strstr(w->message, "its threads wait for each other") != 0;
-    found_text(w->job->timed_out ? timeout : divergent ? barrier_divergence : kernel_fault, w->message, 0, 0, 0);
-    (void)wait;
+    found_text(w->job->timed_out ? timeout : divergent ? barrier_divergence : kernel_fault, w->message, 0, 0, s.last_place);
 }
 
 static void run_blocks(Worker* w, Job* job, bool in_fibers, bool any_order) {

@@ -40,6 +40,7 @@ struct Area {
     unsigned shift;  // a cell has 1 << shift bytes
     unsigned itemsize;
     bool constant, shared;
+    bool was_read;  // in this launch: `reads` has something
     int number;  // of the parameter, or of the shared variable
     char* original;
     u64 written_place;  // of a write to it, if it has unset elements
@@ -106,6 +107,7 @@ struct State {
     u64 head;  // the stamp of the running thread's accesses, without their place
     unsigned me, now;
     unsigned launch_start, block_start, barrier_time;
+    u64 last_place;  // of the last access, which a fault may have ended
     bool suspicious;
     unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
     bool strict;

@@ -50,15 +50,19 @@ _CLANG_KERNEL = [
 _CLANG_RUNTIME = ["-nostdlib++"]
 # Of a checked launch: each access and each undefined operation calls the runtime, which has those functions.
 _CHECKED = shlex.split("-DCUKERN_CHECKED -O1 -g1")
-_WATCHED = "alignment,bounds,signed-integer-overflow,shift-exponent,integer-divide-by-zero,unreachable"
+_WATCHED = "alignment,signed-integer-overflow,shift-exponent,integer-divide-by-zero"
 _GCC_CHECKED = [
-    f"-fsanitize=thread,{_WATCHED}",
+    f"-fsanitize=thread,bounds,unreachable,{_WATCHED}",
     *shlex.split("--param tsan-distinguish-volatile=1 --param tsan-instrument-func-entry-exit=0"),
     *shlex.split("-Wmaybe-uninitialized -Wuninitialized"),
 ]
 _CLANG_CHECKED = [
-    *(word for flag in ("-fsanitize=thread", f"-fsanitize={_WATCHED}") for word in ("-Xclang", flag)),
-    *(word for flag in _WATCHED.split(",") for word in ("-Xclang", f"-fsanitize-recover={flag}")),
+    # Past the driver, which would link the runtimes of these.
+    *(
+        word
+        for flag in (f"-fsanitize=thread,array-bounds,{_WATCHED}", f"-fsanitize-recover=array-bounds,{_WATCHED}")
+        for word in ("-Xclang", flag)
+    ),
     *shlex.split(
         "-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 -Wuninitialized"
     ),
@@ -307,4 +311,6 @@ def build_runtime(checked: bool = False) -> Path:
     def make(path: Path) -> None:
         _run(found.runtime_command(path, checked), source, path)
 
-    return _entry(found, found.runtime_command(Path(), checked), source, make)
+    # zig links a file only if its name says what it is.
+    name = f"{_CHECKED_NAME}.so" if checked else ""
+    return _entry(found, found.runtime_command(Path(), checked), source, make, name)

@@ -26,7 +26,7 @@ _KINDS = (
 )
 _SHARED = 1000
 _WARNING = re.compile(
-    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-)?uninitialized\]$", re.M
+    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-|sometimes-)?uninitialized\]$", re.M
 )
 
 

@@ -196,6 +196,41 @@ def test_seeds_that_are_none(seeds: object, error: type[Exception]) -> None:
         pass
 
 
+#: What a kernel does that would end the process, or never end.
+HARD = {
+    "far": ("y[threadIdx.x * n] = 1;", "out of bounds", "writes element 2000000000 of argument y"),
+    "far before": ("y[0] = y[-4ll * n];", "out of bounds", "reads element -8000000000 of argument y"),
+    "null": ("y[0] = *(float*)(long long)(n - 2000000000);", "out of bounds", "reads address 0x0"),
+    "nowhere": ("*(float*)0x1234567812340 = n;", "fault", "no pointer has"),
+    "a local array": (
+        "float a[8] = {}; a[n] = y[0]; y[0] = a[threadIdx.x & 7];",
+        "out of bounds",
+        "index 2000000000 ",
+    ),
+    "assert": ("assert(threadIdx.x < 7);", "fault", "thread (7, 0, 0): assertion failed"),
+    "a spin": ("if (threadIdx.x == 3) while (*(volatile float*)y == 0) ;", "timeout", "thread (3, 0, 0)"),
+    "a loop": ("for (long long i = 0; i >= 0; ++i) y[0] = y[0] + i;", "timeout", "thread (0, 0, 0)"),
+}
+
+
+@pytest.mark.parametrize("what", HARD)
+def test_the_process_goes_on(what: str) -> None:
+    body, kind, message = HARD[what]
+    text = f'extern "C" __global__ void << name >>(float* y, int n) {{\n    {body}\n}}'
+    library = sys.modules["cukern.device.host.checked.function"]._library()[0]
+    library.cukern_set_limit(int(0.2e9))
+    try:
+        with checked(collect=True) as reports:
+            ck.Kernel(text, name="hard", block=32)(ck.zeros(64), 2_000_000_000, grid=1)
+    finally:
+        library.cukern_set_limit(int(600e9))
+    assert kind in [one.kind for one in reports]
+    found = next(one for one in reports if one.kind == kind)
+    assert message in str(found)
+    assert found.place.startswith("<hard") and found.place.endswith(">:2")
+    assert float(ck.sum(ck.ones(5))) == 5
+
+
 SCRIPT = """
 import cukern as ck
 x, y = ck.ones(6, device="host"), ck.zeros(8, device="host")
@@ -217,7 +252,18 @@ def test_pytest_s_option(tmp_path: object) -> None:
     body = "\n    ".join(SCRIPT.strip().split("\n"))
     path = tmp_path / "test_copy.py"  # type: ignore[operator]
     path.write_text(f"def test_copy():\n    {body}\n\ndef test_again():\n    {body}\n")
-    command = [sys.executable, "-m", "pytest", "-p", "cukern.testing.pytest_plugin", "--cukern-checked", "-q", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "cukern.testing.pytest_plugin",
+        "--cukern-checked",
+        "-q",
+        str(path),
+    ]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", "/dev/null"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert "2 failed" in done.stdout and "KernelFault: copy_float32_8: out of bounds" in done.stdout, done.stdout
+    assert "2 failed" in done.stdout and "KernelFault: copy_float32_8: out of bounds" in done.stdout, (
+        done.stdout
+    )

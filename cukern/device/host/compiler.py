@@ -60,12 +60,14 @@ _CLANG_CHECKED = [
     # Past the driver, which would link the runtimes of these.
     *(
         word
-        for flag in (f"-fsanitize=thread,array-bounds,{_WATCHED}", f"-fsanitize-recover=array-bounds,{_WATCHED}")
+        for flag in (
+            f"-fsanitize=thread,array-bounds,{_WATCHED}",
+            f"-fsanitize-recover=array-bounds,{_WATCHED}",
+        )
         for word in ("-Xclang", flag)
     ),
-    *shlex.split(
-        "-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 -Wuninitialized"
-    ),
+    *shlex.split("-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0"),
+    *shlex.split("-mllvm -tsan-instrument-read-before-write=1 -Wuninitialized"),
 ]
 #: The runtime of checked launches, as the dynamic linker knows it.
 _CHECKED_NAME = "cukern_checked"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,22 @@ _INTERRUPTED = 2
 _PATIENCE = 10
 
 
+#: Held from a launch until its reports are read. A signal's handler may take it again, and is then refused.
+_one_launch = threading.RLock()
+
+
+def _forked() -> None:
+    global _one_launch
+    _one_launch = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class _Options(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_uint) for name in ("in_fibers", "runs", "any_order", "strict")),
+        *((name, ctypes.c_uint) for name in ("in_fibers", "runs", "strict", "asynchrony")),
         ("seed", ctypes.c_ulonglong),
-        *((name, ctypes.c_uint) for name in ("asynchrony", "param_count")),
         ("unset", ctypes.c_void_p),
         ("unset_count", ctypes.c_uint),
         ("lasting_count", ctypes.c_uint),
@@ -116,7 +128,6 @@ class CheckedFunction:
         options = _Options(
             in_fibers=self._fibers,
             runs=1 if self._ordered else max(1, chosen.seeds),
-            any_order=not self._fibers,
             strict=chosen.strict,
             seed=seed,
             asynchrony=when,
@@ -125,6 +136,16 @@ class CheckedFunction:
             lasting=ctypes.addressof(self._lasting),
             lasting_count=self._lasting_count,
         )
+        with _one_launch:
+            self._run(packed, options, arrays, empties)
+
+    def _run(
+        self,
+        packed: bytes,
+        options: _Options,
+        arrays: list[np.ndarray[Any, Any] | None],
+        empties: list[tuple[int, unset.Empty]],
+    ) -> None:
         status = self._runtime.cukern_check(self._handle, packed, ctypes.byref(options))
         if status == _INTERRUPTED:
             reraise(self._runtime)

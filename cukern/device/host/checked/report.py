@@ -26,12 +26,15 @@ _KINDS = (
 )
 _SHARED = 1000
 _WARNING = re.compile(
-    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-|sometimes-)?uninitialized\]$", re.M
+    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-|sometimes-)?uninitialized\]$",
+    re.M,
 )
 
 
 _COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
 #: Where the user's text begins, behind the prelude.
+#: A program counter in the runtime's messages.
+_PC = re.compile(r",? \[pc ([0-9a-f]+)\](?::0)?")
 _DIRECTIVE = re.compile(r'#line (\d+) "([^"]*)"')
 _OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
@@ -127,7 +130,14 @@ class Reader:
             found.setdefault(key, report)
         # Of an index that the compiler refuses, the array's name is known once the access is made.
         named = {(one.kind, one.place) for one in found.values() if one.array}
-        return [one for one in found.values() if one.array or (one.kind, one.place) not in named]
+        # An invalid access mostly follows from one out of bounds, which has been told.
+        beyond = any(one.kind == "out of bounds" for one in found.values())
+        return [
+            one
+            for one in found.values()
+            if (one.array or (one.kind, one.place) not in named)
+            and not (beyond and one.kind == "fault" and "access of memory" in one.message)
+        ]
 
     def _misfits(self) -> list[KernelReport]:
         """What the launch has that the text does not know: threads or blocks along an axis that it never reads."""
@@ -232,11 +242,15 @@ class Reader:
 
     def _fault(self, kind: str, text: str, line: str) -> KernelReport:
         """The report of what ended a block, whose text names places, or else ended at the line of its last access."""
+        self._find_lines({int(pc, 16) for pc in _PC.findall(text)})
+        text = _PC.sub(
+            lambda pc: f" at {self._lines[at]}" if self._lines.get(at := int(pc[1], 16)) else "", text
+        )
         names = "|".join(re.escape(name) for name in self._templates)
         places = [*re.findall(rf"(?:{names}):\d+", text), "", ""] if names else ["", ""]
         where = [re.search(rf"{what} \((\d+), (\d+), (\d+)\)", text) for what in ("block", "thread")]
         block, thread = (None if at is None else (int(at[1]), int(at[2]), int(at[3])) for at in where)
-        place = places[0] or line
+        place = line or places[0] if kind == "timeout" else places[0] or line
         return KernelReport(
             kind, self._message(place, places[1], text), self._name, place,
             other_place=places[1], block=block, thread=thread,

@@ -28,7 +28,7 @@ class Unset(ctypes.Structure):
 
 
 @dataclass
-class _Empty:
+class Empty:
     """An array that was made empty.
 
     Attributes:
@@ -52,7 +52,7 @@ class _Empty:
         return Unset(self.low, high, self.itemsize, self.elements.ctypes.data, None)
 
 
-_empties: weakref.WeakKeyDictionary[Any, _Empty] = weakref.WeakKeyDictionary()
+_empties: weakref.WeakKeyDictionary[Any, Empty] = weakref.WeakKeyDictionary()
 
 
 def made(array: Array) -> None:
@@ -60,10 +60,10 @@ def made(array: Array) -> None:
     if array.device.kind != "host" or not array.size:
         return
     data = array._data
-    _empties[array._storage] = _Empty(data.ctypes.data, data.itemsize, np.ones(data.size, np.uint8))
+    _empties[array._storage] = Empty(data.ctypes.data, data.itemsize, np.ones(data.size, np.uint8))
 
 
-def _current(storage: Any) -> _Empty | None:
+def _current(storage: Any) -> Empty | None:
     found = _empties.get(storage)
     if found is not None and storage.version > found.expected:
         del _empties[storage]
@@ -71,11 +71,11 @@ def _current(storage: Any) -> _Empty | None:
     return found
 
 
-def among(arrays: list[np.ndarray[Any, Any] | None]) -> list[tuple[int, _Empty]]:
+def among(arrays: list[np.ndarray[Any, Any] | None]) -> list[tuple[int, Empty]]:
     """The arrays with unset elements among those of a launch, each with the number of its parameter."""
     if not _empties:
         return []
-    found: list[tuple[int, _Empty]] = []
+    found: list[tuple[int, Empty]] = []
     live = [one for storage in list(_empties) if (one := _current(storage)) is not None]
     for i, array in enumerate(arrays):
         if array is None:
@@ -89,7 +89,7 @@ def among(arrays: list[np.ndarray[Any, Any] | None]) -> list[tuple[int, _Empty]]
     return found
 
 
-def launched(empty: _Empty, kernel: str, place: str) -> None:
+def launched(empty: Empty, kernel: str, place: str) -> None:
     """Note that a checked launch has written to an array."""
     for storage in list(_empties):
         if _empties.get(storage) is empty:
@@ -134,7 +134,7 @@ def left() -> list[KernelReport]:
     return found
 
 
-def _report(empty: _Empty, part: np.ndarray[Any, Any], how: str) -> KernelReport:
+def _report(empty: Empty, part: np.ndarray[Any, Any], how: str) -> KernelReport:
     index = np.unravel_index(int(part.argmax()), part.shape) if part.ndim else ()
     element = int(index[0]) if len(index) == 1 else tuple(int(i) for i in index)
     count = int(np.count_nonzero(part))

@@ -113,6 +113,8 @@ static void set_elements(Area* r, uintptr_t at, unsigned size) {
 
 static __attribute__((noinline)) void access_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
+    if (at < s.arena_low || at >= s.arena_high || !s.area_count) return;
+    found(out_of_bounds, &s.global[at < s.arena ? 0 : s.area_count - 1], at, size, writes, place);
 }
 
 static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at, unsigned size, bool writes, u64 place) {
@@ -170,15 +172,15 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
 }
 
 // Lets other threads run where one looks again and again at what another one writes.
-static void let_spin(unsigned) {
+static void let_spin(uintptr_t pc) {
+    static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
     if (!s.in_fibers || s.mode || ++s.spins[s.me] % 16) return;
-    Worker* w = worker;
+    if (s.suspicious) settle_suspect();
+    snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(pc - s.base));
     Wait wait = {};
     wait.what = cukern::yield_thread;
-    wait.file = "";
-    if (s.suspicious) settle_suspect();
+    wait.file = places[s.me];
     let_others_run(&wait);
-    (void)w;
 }
 
 #define HOOK extern "C" __attribute__((visibility("default")))

@@ -31,7 +31,7 @@ static void acquire(uintptr_t at) {
 
 template <unsigned size>
 static inline void watch_value(uintptr_t at, uintptr_t pc) {
-    let_spin(0);
+    let_spin(pc);
     access<size, true, false, atomic>(at, pc);
     acquire(at);
 }
@@ -42,7 +42,7 @@ static inline void show_value(uintptr_t at, uintptr_t pc) {
 }
 template <unsigned size>
 static inline void change_value(uintptr_t at, uintptr_t pc) {
-    let_spin(0);
+    let_spin(pc);
     access<size, true, true, atomic>(at, pc);
     acquire(at);
     release(at);

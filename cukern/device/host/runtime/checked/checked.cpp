@@ -98,18 +98,9 @@ static void run_block(Worker* w, bool in_fibers) {
     found_text(w->job->timed_out ? timeout : divergent ? barrier_divergence : kernel_fault, w->message, 0, 0, s.last_place);
 }
 
-static void run_blocks(Worker* w, Job* job, bool in_fibers, bool any_order) {
-    u64 step = 1, at = 0;
-    if (any_order && s.random && job->total > 2) {  // a step that has no factor in common with their number reaches all
-        at = draw() % job->total;
-        for (step = 1 + draw() % (job->total - 1);; ++step) {
-            u64 a = step, b = job->total;
-            while (b) { const u64 rest = a % b; a = b, b = rest; }
-            if (a == 1) break;
-        }
-    }
+static void run_blocks(Worker* w, Job* job, bool in_fibers) {
     unsigned faults = 0;
-    for (u64 i = 0; i < job->total && faults < 4 && s.all_reports < 4096; ++i, at = (at + step) % job->total) {
+    for (u64 at = 0; at < job->total && faults < 4 && s.all_reports < 4096; ++at) {
         w->first = at;
         w->count = 1;
         set_first_block(w);
@@ -120,9 +111,8 @@ static void run_blocks(Worker* w, Job* job, bool in_fibers, bool any_order) {
 }
 
 struct Options {
-    unsigned in_fibers, runs, any_order, strict;
+    unsigned in_fibers, runs, strict, asynchrony;
     u64 seed;
-    unsigned asynchrony, param_count;
     Unset* unset;
     unsigned unset_count, lasting_count;
     const Lasting* lasting;
@@ -170,7 +160,7 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
         begin_run(run);
         job.start = now_ns();
         begin_watch(w, job.start);
-        run_blocks(w, &job, options->in_fibers, options->any_order);
+        run_blocks(w, &job, options->in_fibers);
         end_watch(w);
         if (job.interrupted) status = 2;
     }
@@ -223,6 +213,12 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     return function;
 }
 
+static void after_fork() {
+    watch_after_fork();
+    pthread_mutex_init(&running, 0);
+    runs = false;
+}
+
 EXPORT int cukern_start(const Python* given) {
     static bool started;
     if (started) return 0;
@@ -231,5 +227,5 @@ EXPORT int cukern_start(const Python* given) {
     install_fault_handlers();
     install_tick();
     started = true;
-    return pthread_atfork(0, 0, watch_after_fork);
+    return pthread_atfork(0, 0, after_fork);
 }

@@ -52,12 +52,15 @@ static bool reserve_memory() {
     arena_room = 1ull << 41;
     pool_room = 1ull << 43;
     s.arena = (uintptr_t)reserve(arena_room);
+    // In the middle, so that an index far out of bounds hits nothing on either side.
+    s.arena_low = s.arena, s.arena_high = s.arena + arena_room;
+    if (s.arena) s.arena += arena_room /= 2;
     s.pool = reserve(pool_room);
     u64 shared_room = (u64)shared_slots << shared_slot_shift;
     s.shared_arena = (uintptr_t)map(shared_room);
     s.reports = (Report*)malloc(max_reports * sizeof(Report));
     s.now = 1;
-    return s.arena && s.pool && s.shared_arena && s.reports;
+    return s.arena_low && s.pool && s.shared_arena && s.reports;
 }
 
 // Cells for so many bytes, as small as a byte: most of that is never touched.

@@ -100,7 +100,7 @@ struct Suspect {
 
 struct State {
     bool on;
-    uintptr_t arena;
+    uintptr_t arena, arena_low, arena_high;
     u64 arena_bytes;  // in use
     unsigned slot_shift;
     uintptr_t shared_arena;

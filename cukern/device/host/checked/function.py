@@ -49,6 +49,7 @@ class _Options(ctypes.Structure):
         ("unset_count", ctypes.c_uint),
         ("lasting_count", ctypes.c_uint),
         ("lasting", ctypes.c_void_p),
+        ("itemsizes", ctypes.c_void_p),
     )
 
 
@@ -125,6 +126,8 @@ class CheckedFunction:
         arrays = self._arrays(packed)
         empties = unset.among(arrays)
         structs = (unset.Unset * max(1, len(empties)))(*(empty.struct() for _, empty in empties))
+        sizes = (0 if array is None else array.itemsize for array in arrays)
+        itemsizes = (ctypes.c_uint * max(1, len(arrays)))(*sizes)
         options = _Options(
             in_fibers=self._fibers,
             runs=1 if self._ordered else max(1, chosen.seeds),
@@ -135,6 +138,7 @@ class CheckedFunction:
             unset_count=len(empties),
             lasting=ctypes.addressof(self._lasting),
             lasting_count=self._lasting_count,
+            itemsizes=ctypes.addressof(itemsizes),
         )
         with _one_launch:
             self._run(packed, options, arrays, empties)

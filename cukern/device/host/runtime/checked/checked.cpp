@@ -116,6 +116,7 @@ struct Options {
     Unset* unset;
     unsigned unset_count, lasting_count;
     const Lasting* lasting;
+    const unsigned* itemsizes;
 };
 
 // Launches once for each seed, as cukern_launch does; the reports are left for cukern_reports.
@@ -141,7 +142,7 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     lasting_count = options->lasting_count;
     int status = 0;
     Worker* w = prepare_worker(header.block.x * header.block.y * header.block.z);
-    if (!w || !begin_launch(function, packed + sizeof header, params, header.shared, options->unset, options->unset_count)) {
+    if (!w || !begin_launch(function, options->itemsizes, packed + sizeof header, params, header.shared, options->unset, options->unset_count)) {
         last_error = "no memory for a checked launch";
         status = 1;
     }

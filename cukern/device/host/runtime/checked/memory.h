@@ -113,7 +113,8 @@ static void order(unsigned what, const void* at) {
     if (what == 3) acquire((uintptr_t)at);
 }
 
-static unsigned find_pieces(const Function* function, const unsigned char* objects, unsigned char* params, Piece* pieces) {
+// `itemsizes` are the arrays' own, which a parameter may take as bytes.
+static unsigned find_pieces(const Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, Piece* pieces) {
     unsigned count = 0;
     for (unsigned i = 0; i < function->param_count && count < max_areas; ++i) {
         const Param* param = &function->params[i];
@@ -132,7 +133,7 @@ static unsigned find_pieces(const Function* function, const unsigned char* objec
             memcpy(&object, objects + param->offset, sizeof object);
             if (object == none_object) continue;
             Guard guard;
-            extent(fields_of(object), piece.itemsize, &guard);
+            extent(fields_of(object), itemsizes[i], &guard);
             piece.low = guard.low, piece.high = guard.high;
         }
         unsigned at = count++;
@@ -156,7 +157,7 @@ static void find_unset(Area* area, const char* low, const char* high) {
 static void resolve_views(const Function* function, unsigned char* params);
 
 // Gives each array its place in the arena, and lets the parameters point there; false when there is no memory.
-static bool begin_launch(Function* function, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
+static bool begin_launch(Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
     launched = function;
     dynamic_bytes = shared;
     unset_arrays = arrays;
@@ -168,7 +169,7 @@ static bool begin_launch(Function* function, const unsigned char* objects, unsig
     memset(s.seen, 0, sizeof s.seen);
     resolve_views(function, params);
     Piece pieces[max_areas];
-    const unsigned found = find_pieces(function, objects, params, pieces);
+    const unsigned found = find_pieces(function, itemsizes, objects, params, pieces);
     u64 largest = 1 << 18;
     for (unsigned i = 0, j; i < found; i = j) {
         char* high = pieces[i].high;

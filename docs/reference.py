@@ -27,7 +27,8 @@ _OWN = {
     "Capture": "capture",
     "Devices": "device devices Device check_indices",
     "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
-    "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault KernelReport GradientError CaptureError",
+    "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault KernelReport "
+    "GradientError CaptureError",
 }
 #: Modules with a page of their own.
 _MODULES = ("nn", "nn.functional", "nn.init", "optim", "random", "testing", "tree")

@@ -122,7 +122,8 @@ static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at
 }
 
 // The cells of one access: whether another thread's access to them is not over, and this one's stamp.
-static inline __attribute__((always_inline)) void touch(Area* r, uintptr_t at, unsigned size, bool reads, bool writes, unsigned how, u64 place) {
+template <unsigned size, bool reads, bool writes, unsigned how>
+static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
     const size_t offset = at - r->start;
     if (__builtin_expect(size < 1u << r->shift, 0)) split_cells(r, size);
     const size_t last = (offset + size - 1) >> r->shift;
@@ -168,7 +169,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
         if (writes) found(constant_write, r, at, size, true, place);
         return;
     }
-    touch(r, at, size, reads, writes, how, place);
+    touch<size, reads, writes, how>(r, at, place);
 }
 
 // Lets other threads run where one looks again and again at what another one writes.

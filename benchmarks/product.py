@@ -1,17 +1,22 @@
-"""Products of bfloat16 with bias and ReLU in one launch, beside the library's product and PyTorch's.
+"""Products with bias and ReLU in one launch, beside the library's product, a kernel after it, and PyTorch's.
 
 Usage: python benchmarks/product.py [--scale N] [--out FILE]
 
-The columns "one launch" and "the library's product" go to `cukern/linear/measured.py`, by which a product chooses
-between the two. `--scale` divides the sizes, for a try without a GPU. Random data; every result is compared with
-PyTorch's in float32.
+Every form that `cukern.linear.tensor_cores` has for a product is a line. After the table stand the same times as rows
+of `cukern/linear/measured.py`, by which a product chooses: put them into `TIMES`, and take what they replace out of
+`ESTIMATES`. `--scale` divides the sizes, for a try without a GPU. Random data; every result is compared with the exact
+float32 product of the device's library. The larger factor is another copy each time, so that it is not in a cache.
+Without PyTorch its columns are empty.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,29 +26,56 @@ from cukern.bench.timing import DeviceClock, HostClock, median_seconds
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
 from cukern.linear import tensor_cores
+from cukern.linear.measured import Times
+from cukern.linear.plan import Plan
+from cukern.linear.task import task_of
 
-#: Batch, m, k, n, and whether the right factor is contiguous along k.
+try:
+    import torch
+except ImportError:
+    torch = None  # type: ignore[assignment]
+
+
+class Case(NamedTuple):
+    """A product: its dtype, sizes, and whether the right factor is contiguous along k."""
+
+    dtype: str
+    batch: tuple[int, ...]
+    m: int
+    k: int
+    n: int
+    swapped: bool = False
+    tf32: bool = False
+
+    def scaled(self, scale: int) -> Case:
+        """The product of smaller matrices; few rows stay as many."""
+        m, k, n = (size if size <= 16 else max(32, size // scale) for size in self[2:5])
+        return self._replace(m=m, k=k, n=n)
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, (*self.batch, self.m, self.k, self.n)))
+        return f"{'tf32' if self.tf32 else self.dtype} {sizes}{' (transposed)' if self.swapped else ''}"
+
+
 CASES = [
-    ((), 4096, 4096, 4096, False),
-    ((), 4096, 4096, 4096, True),
-    ((), 8192, 8192, 8192, False),
-    ((32,), 512, 512, 512, False),
-    ((), 16384, 768, 3072, True),
-    ((), 16384, 3072, 768, True),
+    Case("bfloat16", (), 4096, 4096, 4096),
+    Case("bfloat16", (), 4096, 4096, 4096, True),
+    Case("bfloat16", (), 8192, 8192, 8192),
+    Case("bfloat16", (32,), 512, 512, 512),
+    Case("bfloat16", (), 16384, 768, 3072, True),
+    Case("bfloat16", (), 16384, 3072, 768, True),
+    Case("bfloat16", (), 768, 8192, 768),
+    Case("bfloat16", (), 256, 16384, 256, True),
+    *(Case("bfloat16", (), rows, 4096, 4096, swapped) for swapped in (True, False) for rows in (1, 4, 8, 16)),
+    *(Case("float32", (), rows, 4096, 4096, True) for rows in (1, 4, 16)),
+    Case("bfloat16", (), 4096, 4096, 8),
+    Case("bfloat16", (), 16, 65536, 128, True),
+    Case("float32", (), 4096, 4096, 4096, tf32=True),
+    Case("float32", (32,), 512, 512, 512, tf32=True),
 ]
-
-
-def one_launch(a: ck.Array, b: ck.Array, bias: ck.Array) -> Any:
-    """The function of these arrays that runs on tensor cores; what `ck.fuse` chooses where there are none."""
-    layouts = [one._planned() for one in (a, b, bias)]
-    task = tensor_cores.task_of(*layouts[:2], layouts[2:])
-    if task is None or a.device.style == "serial":
-        return ck.nn.matmul_add_relu
-    total = Expr(input_node(0, dtypes.float32)) + Expr(input_node(1, a.dtype))
-    made: Any = ck.relu(total)
-    ended = program("matmul_add_relu", (made.astype(a.dtype).node,), (dtypes.float32, a.dtype))
-    tile = tensor_cores.tile_for(task, a.device)
-    return tensor_cores.make_plan(ended, *layouts[:2], layouts[2:], tile)
+#: Bytes that no cache of a GPU holds.
+_CACHES = 2**28
+HEAD = "form | one launch | the library's product | with one kernel after it | PyTorch's product | PyTorch with both"
 
 
 @ck.fuse
@@ -51,39 +83,83 @@ def ended(product: ck.Array, bias: ck.Array) -> ck.Array:
     return ck.relu(product + bias)
 
 
-def measured(batch: tuple[int, ...], m: int, k: int, n: int, swapped: bool, where: str, clock: Any) -> str:
-    """A line of the table: times in microseconds.
+def plans(a: ck.Array, b: ck.Array, bias: ck.Array, tf32: bool) -> dict[str, Callable[..., ck.Array]]:
+    """The launch of each form that takes the product."""
+    layouts = [one._planned() for one in (a, b, bias)]
+    task = task_of(*layouts[:2], layouts[2:])
+    assert task is not None, "every case is aligned"
+    total = Expr(input_node(0, dtypes.float32)) + Expr(input_node(1, a.dtype))
+    made: Any = ck.relu(total)
+    whole = program("matmul_add_relu", (made.astype(a.dtype).node,), (dtypes.float32, a.dtype))
+    found: dict[str, Callable[..., ck.Array]] = {}
+    for name, form in tensor_cores.forms(task, a.device, tf32).items():
+        plan = tensor_cores.make_plan(whole, *layouts[:2], layouts[2:], form)
+        assert plan is not None
+        found[name] = plan
+    return found
+
+
+def peers(a: ck.Array, b: ck.Array, bias: ck.Array) -> list[Callable[[], Any]]:
+    """PyTorch's product, and that with bias and ReLU; empty without PyTorch."""
+    if torch is None:
+        return []
+    x, w, c = (torch.from_dlpack(one) for one in (a, b, bias))
+    return [lambda: torch.matmul(x, w), lambda: torch.relu(torch.matmul(x, w) + c)]
+
+
+def operands(case: Case, device: ck.Device) -> tuple[list[tuple[ck.Array, ck.Array]], ck.Array]:
+    """Pairs of equal factors in different memory, more than caches hold, and a bias."""
+    rng = np.random.default_rng(0)
+
+    def random(*size: int) -> ck.Array:
+        return ck.asarray(rng.standard_normal(size, np.float32), device=device).astype(case.dtype)
+
+    a = random(*case.batch, case.m, case.k)
+    b = random(*case.batch, case.n, case.k) if case.swapped else random(*case.batch, case.k, case.n)
+    copies = max(1, min(16, _CACHES // max(a.nbytes, b.nbytes))) if device.kind == "cuda" else 1
+    pairs = [(a, b), *((a.copy(), b.copy()) for _ in range(copies - 1))]
+    if case.swapped:
+        pairs = [(x, ck.swapaxes(w, -1, -2)) for x, w in pairs]
+    return pairs, random(case.n)
+
+
+def measured(case: Case, device: ck.Device, clock: Any) -> tuple[list[str], list[Times]]:
+    """Lines of the table, with times in microseconds, and rows of `measured.py`.
 
     Raises:
-        AssertionError: the results differ by more than a bfloat16's rounding.
+        AssertionError: the results differ by more than the rounding of the dtype.
     """
-    import torch
-
-    rng = np.random.default_rng(0)
-    sizes = ((*batch, m, k), (*batch, n, k) if swapped else (*batch, k, n), (n,))
-    theirs = [
-        torch.tensor(rng.standard_normal(size, np.float32), device=where).to(torch.bfloat16) for size in sizes
-    ]
-    ours = [ck.from_dlpack(one) for one in theirs]
-    if swapped:
-        theirs[1], ours[1] = theirs[1].transpose(-1, -2), ck.swapaxes(ours[1], -1, -2)
-    exact = torch.relu(theirs[0].float() @ theirs[1].float() + theirs[2].float())
-    own = one_launch(*ours)
-    made = torch.from_dlpack(own(*ours)).float()
-    error = float((made - exact).abs().max() / exact.abs().max())
-    assert error < 2**-8, f"the results differ by {error:.2g} of the largest"
-    sides = [
-        lambda: own(*ours),
-        lambda: ck.matmul(ours[0], ours[1]),
-        lambda: ended(ck.matmul(ours[0], ours[1]), ours[2]),
-        lambda: torch.matmul(theirs[0], theirs[1]),
-        lambda: torch.relu(torch.matmul(theirs[0], theirs[1]) + theirs[2]),
-    ]
-    one, library, two, bare, full = (1e6 * s for s in median_seconds(clock, [[side] for side in sides]))
-    rate = 2e-6 * m * n * k * (batch[0] if batch else 1) / one
-    name = "x".join(map(str, (*batch, m, k, n))) + (" (transposed)" if swapped else "")
-    times = f"{one:.0f} | {library:.0f} | {two:.0f} | {bare:.0f} | {full:.0f} | {one / bare:.2f} | {one / full:.2f}"
-    return f"| {name} | {times} | {rate:.0f} | {error:.1e} |"
+    pairs, bias = operands(case, device)
+    a, b = pairs[0]
+    exact = ended(a.astype("float32") @ b.astype("float32"), bias.astype("float32"))
+    product: Any = Plan(a._planned(), b._planned()) if device.kind == "cuda" else ck.matmul
+    if torch is not None:
+        torch.backends.cuda.matmul.allow_tf32 = case.tf32
+    lines, rows = [], []
+    with ck.matmul_precision("tf32" if case.tf32 else "highest"):
+        for name, plan in plans(a, b, bias, case.tf32).items():
+            error = float(ck.max(ck.abs(plan(a, b, bias).astype("float32") - exact)) / ck.max(ck.abs(exact)))
+            bound = 2**-8 if case.dtype == "bfloat16" or case.tf32 else 2**-18
+            assert error < bound, f"{case}, {name}: the results differ by {error:.2g} of the largest"
+            calls: list[list[Callable[[], Any]]] = [
+                [
+                    partial(plan, x, w, bias),
+                    partial(product, x, w),
+                    lambda x=x, w=w: ended(product(x, w), bias),  # type: ignore[misc]
+                    *peers(x, w, bias),
+                ]
+                for x, w in pairs
+            ]
+            times = [1e6 * s for s in median_seconds(clock, list(zip(*calls, strict=True)))]
+            count = math.prod(case.batch)
+            size = a.dtype.itemsize * count * (case.m * case.k + case.k * case.n + case.m * case.n)
+            rate = 2e-6 * count * case.m * case.n * case.k / times[0]
+            columns = [f"{one:.1f}" for one in times] + [""] * (5 - len(times))
+            ends = f"{rate:.0f} | {1e-3 * size / times[0]:.0f} | {error:.1e}"
+            lines.append(f"| {case} | {name} | {' | '.join(columns)} | {ends} |")
+            own, alone, apart = (round(one, 1) for one in times[:3])
+            rows.append(Times(name, count, case.m, case.k, case.n, case.swapped, own, alone, apart))
+    return lines, rows
 
 
 def main() -> None:
@@ -94,17 +170,18 @@ def main() -> None:
     device = ck.zeros(1).device
     clock: Any = DeviceClock(device) if device.kind == "cuda" else HostClock()
     lines = [
-        f"bfloat16 on {device.properties.name}, device times in us",
+        f"{device.properties.name}, device times in us",
         "",
-        "| m x k x n | one launch | the library's product | with one kernel after it | PyTorch's product | "
-        "PyTorch with both | ratio | ratio | TFLOP/s | error |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        f"| m x k x n | {HEAD} | TFLOP/s | GB/s | error |",
+        "| --- " * 10 + "|",
     ]
-    where = "cuda" if device.kind == "cuda" else "cpu"
-    for batch, m, k, n, swapped in CASES:
-        sizes = [size // arguments.scale for size in (m, k, n)]
-        lines.append(measured(batch, *sizes, swapped, where, clock))
-        print(lines[-1], flush=True)
+    rows: list[Times] = []
+    for case in CASES:
+        made, times = measured(case.scaled(arguments.scale), device, clock)
+        lines += made
+        rows += times
+        print(*made, sep="\n", flush=True)
+    lines += ["", "```py", *(f"{row!r}," for row in rows), "```"]
     text = "\n".join(lines) + "\n"
     print("\n" + text)
     if arguments.out:

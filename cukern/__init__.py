@@ -23,6 +23,8 @@ from .array.scalar_types import ScalarType as _ScalarType
 from .autodiff.tape import Tape, stop_recording
 from .capture import capture
 from .device import Device, device, devices
+from .device.bundles import load_bundle
+from .device.precision import get_matmul_precision, matmul_precision, set_matmul_precision
 from .dtypes import default_dtype, get_default_dtype, result_type, set_default_dtype
 from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
@@ -42,6 +44,8 @@ from .transforms import *  # noqa: F403
 
 bool = bool_ = _ScalarType(dtypes.bool_)
 bfloat16 = _ScalarType(dtypes.bfloat16)
+complex64 = _ScalarType(dtypes.complex64)
+complex128 = _ScalarType(dtypes.complex128)
 float16 = _ScalarType(dtypes.float16)
 float32 = _ScalarType(dtypes.float32)
 float64 = _ScalarType(dtypes.float64)
@@ -67,6 +71,8 @@ __all__ = [
     "bool",
     "bool_",
     "capture",
+    "complex64",
+    "complex128",
     "default_dtype",
     "device",
     "devices",
@@ -76,16 +82,20 @@ __all__ = [
     "float32",
     "float64",
     "get_default_dtype",
+    "get_matmul_precision",
     "int8",
     "int16",
     "int32",
     "int64",
     "linalg",
+    "load_bundle",
+    "matmul_precision",
     "nn",
     "optim",
     "random",
     "result_type",
     "set_default_dtype",
+    "set_matmul_precision",
     "stop_recording",
     "testing",
     "tree",

@@ -32,6 +32,8 @@ float16: DType = np.dtype(np.float16)
 bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
 float32: DType = np.dtype(np.float32)
 float64: DType = np.dtype(np.float64)
+complex64: DType = np.dtype(np.complex64)
+complex128: DType = np.dtype(np.complex128)
 
 default_int = int64
 
@@ -44,8 +46,9 @@ class Info:
         dtype: the NumPy dtype.
         cxx: the C++ type that stores one element.
         acc: the dtype that kernels compute and accumulate in.
-        kind: ``"b"`` bool, ``"i"`` signed, ``"u"`` unsigned, ``"f"`` floating.
-        format: the :mod:`struct` code that packs a scalar, or the bits of a scalar of an ``extension``.
+        kind: ``"b"`` bool, ``"i"`` signed, ``"u"`` unsigned, ``"f"`` floating, ``"c"`` complex.
+        format: the :mod:`struct` code that packs a scalar, or the bits of a scalar of an ``extension``, or the bytes of
+            a complex one.
         safetensors: the dtype's name in safetensors files.
         aliases: further C++ names of ``cxx``.
         pairs: the C++ names of CUDA's two-element vector type.
@@ -84,8 +87,18 @@ class Info:
 
     @cached_property
     def bits(self) -> DType:
-        """The unsigned integer dtype of the same size."""
-        return np.dtype(f"u{self.itemsize}")
+        """The unsigned integer dtype of the same size; complex128 itself, than which no integer is as large."""
+        return self.dtype if self.itemsize > 8 else np.dtype(f"u{self.itemsize}")
+
+    @cached_property
+    def real(self) -> DType:
+        """The dtype of a complex dtype's parts; other dtypes themselves."""
+        return np.dtype(f"f{self.itemsize // 2}") if self.kind == "c" else self.dtype
+
+    def as_bytes(self, value: complex) -> bytes:
+        """The bytes of a scalar of a complex dtype, infinite where it is too large."""
+        with np.errstate(over="ignore"):
+            return np.array(value).astype(self.dtype).tobytes()
 
     @cached_property
     def infinity(self) -> int:
@@ -115,6 +128,8 @@ TABLE: tuple[Info, ...] = (
     Info(bfloat16, "__nv_bfloat16", "f", float32, "H", "BF16", *_BFLOAT16, blas=14),
     Info(float32, "float", "f", float32, "f", "F32", blas=0),
     Info(float64, "double", "f", float64, "d", "F64", blas=1),
+    Info(complex64, "complex<float>", "c", complex64, "8s", "C64"),
+    Info(complex128, "complex<double>", "c", complex128, "16s", "C128"),
 )
 _BY_DTYPE = {row.dtype: row for row in TABLE}
 _BY_CXX = {row.cxx: row for row in TABLE}
@@ -122,7 +137,10 @@ _BY_CXX = {row.cxx: row for row in TABLE}
 ALL: tuple[DType, ...] = tuple(row.dtype for row in TABLE)
 FLOATS: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.kind == "f")
 INTS: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.kind in "iu")
-NUMERIC: tuple[DType, ...] = INTS + FLOATS
+COMPLEX: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.kind == "c")
+#: The dtypes that have derivatives.
+INEXACT: tuple[DType, ...] = FLOATS + COMPLEX
+NUMERIC: tuple[DType, ...] = INTS + INEXACT
 #: Floats that kernels compute in a wider dtype: float16 and bfloat16.
 NARROW: tuple[DType, ...] = tuple(row.dtype for row in TABLE if row.narrow)
 
@@ -159,6 +177,8 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
         return bfloat16
     if obj is float or (isinstance(obj, str) and obj == "float"):
         return get_default_dtype()
+    if obj is complex or (isinstance(obj, str) and obj == "complex"):
+        return get_default_complex()
     try:
         dtype = np.dtype(obj)
     except TypeError as error:
@@ -187,6 +207,18 @@ def get_default_dtype() -> DType:
     """
     chosen = _local.default
     return _of_process if chosen is None else chosen
+
+
+def complex_of(dtype: DType) -> DType:
+    """The complex dtype whose parts hold the values of a floating ``dtype``; a complex dtype itself."""
+    if info(dtype).kind == "c":
+        return dtype
+    return complex128 if dtype == float64 else complex64
+
+
+def get_default_complex() -> DType:
+    """The complex dtype of the default floating dtype's precision."""
+    return complex_of(get_default_dtype())
 
 
 def _floating(dtype: npt.DTypeLike | str) -> DType:
@@ -235,26 +267,53 @@ def of_integers(dtype: DType) -> DType:
     return dtype if dtype.itemsize < default.itemsize else default
 
 
-def float_of(*operands: object) -> DType:
-    """The :func:`result_type` as a floating dtype: the default one for integers and bool."""
+def inexact_of(*operands: object) -> DType:
+    """The :func:`result_type` if that is floating or complex; the default floating dtype for integers and bool."""
     dtype = result_type(*operands)
-    return dtype if info(dtype).kind == "f" else get_default_dtype()
+    return dtype if dtype in INEXACT else get_default_dtype()
+
+
+def float_of(*operands: object) -> DType:
+    """The :func:`result_type` as a floating dtype: the default one for integers and bool.
+
+    Raises:
+        TypeError: it is complex.
+    """
+    dtype = inexact_of(*operands)
+    if dtype in COMPLEX:
+        raise TypeError(
+            f"expected real numbers, got {dtype}: take cukern.real, cukern.imag or cukern.abs of them"
+        )
+    return dtype
+
+
+def refuse_real(name: str, dtype: DType, wanted: DType) -> None:
+    """Refuse a conversion that would drop imaginary parts.
+
+    Raises:
+        TypeError: ``dtype`` is complex, and ``wanted`` neither complex nor bool.
+    """
+    if dtype in COMPLEX and wanted not in (bool_, *COMPLEX):
+        raise TypeError(
+            f"{name}: {info(dtype).name} to {info(wanted).name} would drop the imaginary part: "
+            "take cukern.real(x) or cukern.abs(x)"
+        )
 
 
 def promote(a: DType, b: DType) -> DType:
     """The dtype of an operation on arrays of dtypes ``a`` and ``b``.
 
-    If only one is floating, the result is that one. Otherwise it is NumPy's ``promote_types``, which extends the Array
-    API's promotion table, except that uint64 with signed integers gives the default floating dtype and bfloat16 with
-    float16 gives float32.
+    If only one is floating or complex, the result is that one. Otherwise it is NumPy's ``promote_types``, which extends
+    the Array API's promotion table, except that uint64 with signed integers gives the default floating dtype and
+    bfloat16 with float16 gives float32.
     """
     if a == b:
         return a
-    floating = info(a).kind == "f", info(b).kind == "f"
+    floating = a in INEXACT, b in INEXACT
     if floating[0] != floating[1]:
         return a if floating[0] else b
     joined = _numpy_promote(a, b)
-    return joined if floating[0] or info(joined).kind != "f" else get_default_dtype()
+    return joined if floating[0] or joined not in INEXACT else get_default_dtype()
 
 
 @cache
@@ -266,20 +325,18 @@ def _numpy_promote(a: DType, b: DType) -> DType:
         other = b if a == bfloat16 else a
         if other == float16:
             return float32
-        return other if info(other).kind == "f" else bfloat16
+        return other if other in INEXACT else bfloat16
     return as_dtype(np.promote_types(a, b))
 
 
-def _sorted_out(operands: tuple[object, ...]) -> tuple[list[DType], list[bool | int | float]]:
+def _sorted_out(operands: tuple[object, ...]) -> tuple[list[DType], list[bool | int | float | complex]]:
     """Split operands into dtypes and Python numbers."""
     strong: list[DType] = []
-    weak: list[bool | int | float] = []
+    weak: list[bool | int | float | complex] = []
     for operand in operands:
-        if isinstance(operand, (bool, int, float)) and not isinstance(operand, np.generic):
+        if isinstance(operand, (bool, int, float, complex)) and not isinstance(operand, np.generic):
             weak.append(operand)
             continue
-        if isinstance(operand, complex):
-            raise TypeError(f"operand: cukern has no complex numbers, got {operand!r}")
         named: Any = operand
         # NumPy's scalar types have a ``dtype`` attribute that is not a dtype.
         strong.append(
@@ -288,13 +345,14 @@ def _sorted_out(operands: tuple[object, ...]) -> tuple[list[DType], list[bool | 
     return strong, weak
 
 
-def _beside_scalars(dtype: DType, weak: list[bool | int | float], of_floats: DType) -> DType:
+def _beside_scalars(dtype: DType, weak: list[bool | int | float | complex], of_floats: DType) -> DType:
     """The dtype of an array of ``dtype`` with Python numbers; ``of_floats`` for integers with a float."""
     for scalar in weak:
-        kind = info(dtype).kind
-        if isinstance(scalar, bool) or kind == "f" or (isinstance(scalar, int) and kind in "iu"):
-            continue
-        dtype = default_int if isinstance(scalar, int) else of_floats
+        if isinstance(scalar, complex):
+            dtype = complex_of(dtype if dtype in INEXACT else of_floats)
+        elif not (isinstance(scalar, bool) or dtype in INEXACT):
+            integer = isinstance(scalar, int)
+            dtype = dtype if integer and info(dtype).kind in "iu" else default_int if integer else of_floats
     return dtype
 
 
@@ -303,8 +361,9 @@ def result_type(*operands: object) -> DType:
 
     Args:
         operands: arrays (anything with a ``dtype``), dtypes, and Python scalars. A floating dtype wins over integers
-            and bool. A Python scalar takes the arrays' dtype if its kind fits, as in NumPy 2; a Python float with
-            integer arrays has the default floating dtype.
+            and bool, and complex ones over both. A Python scalar takes the arrays' dtype if its kind fits, as in
+            NumPy 2; a Python float with integer arrays has the default floating dtype. A Python complex number with
+            floating arrays has the complex dtype of their precision.
 
     Raises:
         TypeError: an operand has a dtype that cukern lacks, or there is no operand.
@@ -313,14 +372,18 @@ def result_type(*operands: object) -> DType:
     'float32'
     >>> result_type(int32, float16).name
     'float16'
+    >>> result_type(float32, 2j).name, result_type(complex64, float64).name
+    ('complex64', 'complex128')
     """
     strong, weak = _sorted_out(operands)
     if strong:
-        floats = [dtype for dtype in strong if dtype in FLOATS]
+        floats = [dtype for dtype in strong if dtype in INEXACT]
         return _beside_scalars(reduce(promote, floats or strong), weak, get_default_dtype())
     if not weak:
         raise TypeError("result_type: expected at least one operand, got none")
     kinds = {type(scalar) for scalar in weak}
+    if complex in kinds:
+        return get_default_complex()
     return get_default_dtype() if float in kinds else default_int if int in kinds else bool_
 
 

@@ -1,12 +1,15 @@
-"""The fft extension of the Array API standard, as far as real dtypes go.
+"""The fft extension of the Array API standard, and the transforms of two axes that NumPy has beside it.
 
-The frequencies and the shifts work. Transforms take or return complex numbers, for which cukern has no dtype:
-each raises a TypeError that says so.
+Transforms of half types are computed in float32, of integers in the default floating dtype. They run in NumPy's
+pocketfft on the host and in cuFFT, through CuPy, which caches its plans, on a GPU; all are differentiable to any order.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import operator
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,84 +17,304 @@ import numpy.typing as npt
 from . import dtypes
 from . import namespace as ops
 from .array import Array
-from .array.creation import asarray
+from .array.creation import asarray, empty, zeros
+from .autodiff import tape
 from .device import Device
-from .elementwise.operands import normalize_axes, require_array
-from .namespace.hints import MODULES, missing
+from .device.cuda.libraries import needed
+from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
+from .namespace.hints import missing
 
 __all__ = [
     "fft",
+    "fft2",
     "fftfreq",
     "fftn",
     "fftshift",
     "hfft",
     "ifft",
+    "ifft2",
     "ifftn",
     "ifftshift",
     "ihfft",
     "irfft",
+    "irfft2",
     "irfftn",
     "rfft",
+    "rfft2",
     "rfftfreq",
     "rfftn",
 ]
 
+#: The norm of a transform's adjoint, by that of the transform.
+_ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+Axes = Sequence[int] | None
 
-def _refuse(name: str) -> NoReturn:
-    raise TypeError(
-        f"{name}: a Fourier transform makes or takes complex numbers, and cukern has no complex dtype; "
-        "numpy.asarray(x) or cupy.asarray(x) share the memory with a library that has"
+
+def _norm(norm: str | None, name: str) -> str:
+    wanted = "backward" if norm is None else norm
+    if wanted not in _ADJOINT:
+        raise ValueError(f"{name}: norm: expected 'backward', 'ortho' or 'forward', got {norm!r}")
+    return wanted
+
+
+def _complex(x: Any, name: str) -> Array:
+    """``x`` as complex numbers."""
+    x = require_array(x, name)
+    dtype = x.dtype if x.dtype in dtypes.INEXACT else dtypes.get_default_dtype()
+    return ops.astype(x, dtypes.complex_of(dtype), copy=False)
+
+
+def _real(x: Any, name: str) -> Array:
+    """``x`` as float32 or float64."""
+    x = require_array(x, name)
+    if x.dtype in dtypes.COMPLEX:
+        raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
+    dtype = x.dtype if x.dtype in dtypes.FLOATS else dtypes.get_default_dtype()
+    return ops.astype(x, dtypes.info(dtype).acc, copy=False)
+
+
+@on_device
+def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType, **options: Any) -> Array:
+    """The result of a function of numpy.fft or cupy.fft, of this shape and dtype."""
+    if not x.size:
+        return empty(tuple(shape), dtype, x.device)
+    xp = x.device.xp
+    with np.errstate(all="ignore"), nullcontext() if x.device.addressable else needed(xp, "cufft"):
+        made = getattr(xp.fft, name)(x._data, **options)
+    return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+
+
+def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:
+    """The transform of complex numbers along all of ``axes``, or its inverse."""
+    if not axes:
+        return x
+    with tape.stop_recording():
+        made = _transformed(x, "ifftn" if back else "fftn", x.shape, x.dtype, axes=axes, norm=norm)
+    return recorded("ifft" if back else "fft", x, made, lambda g: _whole(g, axes, _ADJOINT[norm], not back))
+
+
+def _weighted(x: Array, n: int, axis: int, inner: float) -> Array:
+    """The ``n // 2 + 1`` frequencies, those times ``inner`` that stand for two of the whole transform."""
+    weights = np.full(n // 2 + 1, inner)
+    weights[:1] = 1
+    if n % 2 == 0:
+        weights[-1] = 1
+    shape = (-1, *(1,) * (x.ndim - axis - 1))
+    return x * asarray(weights.reshape(shape), dtypes.info(x.dtype).real, x.device)
+
+
+def _half(x: Array, axis: int, norm: str) -> Array:
+    """The non-negative frequencies of real numbers along an axis."""
+    n = x.shape[axis]
+    shape = (*x.shape[:axis], n // 2 + 1, *x.shape[axis + 1 :])
+    with tape.stop_recording():
+        made = _transformed(x, "rfft", shape, dtypes.complex_of(x.dtype), axis=axis, norm=norm)
+    return recorded(
+        "rfft", x, made, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axis, _ADJOINT[norm])
     )
 
 
-def fft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("fft")
+def _from_half(x: Array, n: int, axis: int, norm: str) -> Array:
+    """The ``n`` real numbers of non-negative frequencies along an axis."""
+    shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
+    with tape.stop_recording():
+        made = _transformed(x, "irfft", shape, dtypes.info(x.dtype).real, n=n, axis=axis, norm=norm)
+    return recorded("irfft", x, made, lambda g: _weighted(_half(g, axis, _ADJOINT[norm]), n, axis, 2.0))
 
 
-def ifft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("ifft")
+def _sized(x: Array, n: int, axis: int) -> Array:
+    """``x`` cut, or filled up with zeros, to the size ``n`` of an axis."""
+    have = x.shape[axis]
+    if n < have:
+        return x[(slice(None),) * axis + (slice(n),)]
+    if n == have:
+        return x
+    more = zeros((*x.shape[:axis], n - have, *x.shape[axis + 1 :]), x.dtype, x.device)
+    return ops.concat([x, more], axis=axis)
 
 
-def fftn(x: Array, /, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("fftn")
+def _count(n: Any, default: int, name: str, argument: str = "n") -> int:
+    """A number of samples."""
+    count = default if n is None else operator.index(n)
+    if count < 1:
+        raise ValueError(f"{name}: {argument}: expected at least 1 sample, got {count}")
+    return count
 
 
-def ifftn(x: Array, /, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("ifftn")
+def _sizes(x: Array, s: Any, axes: Any, name: str, half: bool = False) -> tuple[tuple[int, ...], list[int]]:
+    """The axes of a transform of several, and its number of samples along each; ``half``: the last is that of irfft."""
+    given = None if s is None else [operator.index(n) for n in s]
+    if axes is None and given is not None:
+        axes = tuple(range(-len(given), 0))
+    places = normalize_axes(None if axes is None else tuple(axes), x.ndim, name)
+    if given is not None and len(given) != len(places):
+        raise ValueError(f"{name}: s: expected a number for each of {len(places)} axes, got {len(given)}")
+    have = [x.shape[place] for place in places]
+    if half and have:
+        have[-1] = 2 * (have[-1] - 1)
+    wanted = have if given is None else [h if n == -1 else n for n, h in zip(given, have, strict=True)]
+    return places, [_count(n, 0, name, "s") for n in wanted]
 
 
-def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("rfft")
+def _several(x: Any, s: Any, axes: Any, norm: str | None, name: str, back: bool) -> Array:
+    made = _complex(x, name)
+    places, sizes = _sizes(made, s, axes, name)
+    kind = _norm(norm, name)
+    for place, n in zip(places, sizes, strict=True):
+        made = _sized(made, n, place)
+    return _whole(made, places, kind, back)
 
 
-def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("irfft")
+def fft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+    """The Fourier transform along an axis: ``y[k] = sum over j of x[j] * exp(-2j * pi * j * k / n)``.
+
+    Args:
+        x: any array.
+        n: the number of samples, to which the axis is cut or filled up with zeros; its size by default.
+        axis: the axis.
+        norm: ``"backward"`` divides the inverse by ``n``, ``"forward"`` the transform, ``"ortho"`` both by its root.
+
+    Returns:
+        complex64, or complex128 for float64 and complex128.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: ``n`` is less than 1, or there is no such ``norm``.
+
+    >>> import cukern as ck
+    >>> ck.fft.fft(ck.asarray([1.0, 0.0, -1.0, 0.0])).tolist()
+    [0j, (2+0j), 0j, (2+0j)]
+    """
+    return _single(x, n, axis, norm, "fft", False)
 
 
-def rfftn(x: Array, /, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("rfftn")
+def _single(x: Any, n: int | None, axis: int, norm: str | None, name: str, back: bool) -> Array:
+    made = _complex(x, name)
+    place = normalize_axis(axis, made.ndim, name)
+    kind = _norm(norm, name)
+    return _whole(_sized(made, _count(n, made.shape[place], name), place), (place,), kind, back)
 
 
-def irfftn(x: Array, /, s: Any = None, axes: Any = None, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("irfftn")
+def ifft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+    """The inverse of :func:`fft`; arguments as there."""
+    return _single(x, n, axis, norm, "ifft", True)
 
 
-def hfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("hfft")
+def fftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
+    """The Fourier transform along several axes.
+
+    Args:
+        x: any array.
+        s: the number of samples along each axis, -1 for its size.
+        axes: the axes; by default all, or the last ones where ``s`` is given.
+        norm: as in :func:`fft`.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: ``s`` and ``axes`` differ in length, a number of samples is less than 1, or an axis is named twice.
+    """
+    return _several(x, s, axes, norm, "fftn", False)
 
 
-def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> NoReturn:
-    """Refused with a TypeError: cukern has no complex dtype."""
-    _refuse("ihfft")
+def ifftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
+    """The inverse of :func:`fftn`; arguments as there."""
+    return _several(x, s, axes, norm, "ifftn", True)
+
+
+def fft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
+    """:func:`fftn` along two axes, by default the last."""
+    return _several(x, s, axes, norm, "fft2", False)
+
+
+def ifft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
+    """The inverse of :func:`fft2`."""
+    return _several(x, s, axes, norm, "ifft2", True)
+
+
+def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+    """The ``n // 2 + 1`` non-negative frequencies of :func:`fft` of real numbers; the others are their conjugates.
+
+    Raises:
+        TypeError: ``x`` is complex; other errors as in :func:`fft`.
+    """
+    made = _real(x, "rfft")
+    place = normalize_axis(axis, made.ndim, "rfft")
+    return _half(_sized(made, _count(n, made.shape[place], "rfft"), place), place, _norm(norm, "rfft"))
+
+
+def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+    """The inverse of :func:`rfft`: ``n`` real numbers, by default ``2 * (size - 1)``.
+
+    The imaginary part of frequency 0, and of the last one where ``n`` is even, is not read.
+    """
+    return _real_inverse(_complex(x, "irfft"), n, axis, _norm(norm, "irfft"), "irfft")
+
+
+def _real_inverse(x: Array, n: int | None, axis: int, norm: str, name: str) -> Array:
+    place = normalize_axis(axis, x.ndim, name)
+    count = _count(n, 2 * (x.shape[place] - 1), name)
+    return _from_half(_sized(x, count // 2 + 1, place), count, place, norm)
+
+
+def rfftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
+    """:func:`rfft` along the last of several axes, then :func:`fftn` along the others; arguments as there."""
+    return _half_several(x, s, axes, norm, "rfftn")
+
+
+def _half_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Array:
+    made = _real(x, name)
+    places, sizes = _sizes(made, s, axes, name)
+    kind = _norm(norm, name)
+    if not places:
+        raise ValueError(f"{name}: axes: expected at least one")
+    for place, n in zip(places, sizes, strict=True):
+        made = _sized(made, n, place)
+    return _whole(_half(made, places[-1], kind), places[:-1], kind, False)
+
+
+def irfftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
+    """The inverse of :func:`rfftn`; ``s`` is the shape of the result along the axes."""
+    return _real_several(x, s, axes, norm, "irfftn")
+
+
+def _real_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Array:
+    made = _complex(x, name)
+    places, sizes = _sizes(made, s, axes, name, half=True)
+    kind = _norm(norm, name)
+    if not places:
+        raise ValueError(f"{name}: axes: expected at least one")
+    for place, n in zip(places[:-1], sizes[:-1], strict=True):
+        made = _sized(made, n, place)
+    made = _sized(made, sizes[-1] // 2 + 1, places[-1])
+    return _from_half(_whole(made, places[:-1], kind, True), sizes[-1], places[-1], kind)
+
+
+def rfft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
+    """:func:`rfftn` along two axes, by default the last."""
+    return _half_several(x, s, axes, norm, "rfft2")
+
+
+def irfft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
+    """The inverse of :func:`rfft2`."""
+    return _real_several(x, s, axes, norm, "irfft2")
+
+
+def hfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+    """:func:`fft` of samples of which ``x`` has the first half and the others are the conjugates: real numbers."""
+    made = _complex(x, "hfft")
+    return _real_inverse(ops.conj(made), n, axis, _ADJOINT[_norm(norm, "hfft")], "hfft")
+
+
+def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+    """The inverse of :func:`hfft`: the first ``n // 2 + 1`` samples.
+
+    Raises:
+        TypeError: ``x`` is complex; other errors as in :func:`fft`.
+    """
+    made = _real(x, "ihfft")
+    place = normalize_axis(axis, made.ndim, "ihfft")
+    kind = _ADJOINT[_norm(norm, "ihfft")]
+    return ops.conj(_half(_sized(made, _count(n, made.shape[place], "ihfft"), place), place, kind))
 
 
 def _frequencies(
@@ -144,4 +367,4 @@ def ifftshift(x: Array, /, axes: int | tuple[int, ...] | None = None) -> Array:
     return _shifted(x, axes, "ifftshift", True)
 
 
-__getattr__, __dir__ = missing(__name__, __all__, MODULES["fft"], "numpy.fft")
+__getattr__, __dir__ = missing(__name__, __all__, numpys="numpy.fft")

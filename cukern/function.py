@@ -35,8 +35,8 @@ def alias(array: Array) -> Array:
 class Context:
     """What a Function's ``forward`` keeps for its ``backward``; further attributes may be set freely.
 
-    Keep arrays with :meth:`save_for_backward`: a later write to them is then an error. Arrays in plain attributes
-    are not checked.
+    Keep arrays with :meth:`save_for_backward`: writing to them before the backward is then an error. Arrays in plain
+    attributes are not checked.
 
     Attributes:
         needs_input_grad: for each argument of ``apply``, whether the gradient of it, or of an array in it, is needed.
@@ -81,12 +81,12 @@ class Context:
 class Function:
     """An operation with a backward of its own.
 
-    A subclass defines two static methods. ``forward(ctx, *args)`` returns an array or a tuple; nothing in
-    it is recorded. ``backward(ctx, *grads)`` takes one gradient per output and returns one per argument of
-    ``apply``, None for an argument that is no array or has none. Of an argument that is a pytree with arrays in it
-    the gradient is such a pytree, with None for what has none. A gradient may have the shape that its argument was
-    broadcast to. A gradient that comes in may be broadcast, with strides of 0.
-    ``backward`` is differentiable again when it is made of differentiable operations on saved arrays.
+    A subclass defines two static methods. ``forward(ctx, *args)`` returns an array or a tuple; its operations are not
+    recorded. ``backward(ctx, *grads)`` takes one gradient per output and returns one per argument of ``apply``, None
+    for an argument that is not an array or has no gradient. The gradient of an argument that is a pytree of arrays is
+    a pytree of the same structure, with None where there is none. A gradient may have the shape to which its argument
+    was broadcast. The gradients that ``backward`` takes may have strides of 0. ``backward`` can itself be
+    differentiated if it consists of differentiable operations on saved arrays.
 
     >>> import cukern as ck
     >>> class Cube(ck.Function):
@@ -102,7 +102,7 @@ class Function:
     12.0
     """
 
-    # Whether backward writes to nothing that it is given: then it may be constants that are shared.
+    # Whether backward never writes to its gradients, which may then be shared constants.
     _only_reads = False
 
     @staticmethod
@@ -121,7 +121,7 @@ class Function:
 
         Raises:
             TypeError: ``forward`` returned neither an array nor a tuple.
-            GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not one; or a
+            GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not an argument; or a
                 tracked array is an attribute of an argument.
         """
         if any(isinstance(arg, Expr) for arg in args):
@@ -194,7 +194,7 @@ def _held(cls: type[Function], position: int, arg: Any) -> _Held:
 
 
 def _refuse_hidden(cls: type[Function], position: int, path: str, value: Any) -> None:
-    """Refuse tracked arrays in what is no container of pytrees: they would get no gradient."""
+    """Refuse tracked arrays in an object that is not a pytree: they would get no gradient."""
     attributes = {} if callable(value) else getattr(value, "__dict__", {})
     inside = [name for name, one in attributes.items() if _tracked(one)]
     if inside:
@@ -316,7 +316,7 @@ class _Backward:
             elif gradient is not None:
                 raise GradientError(
                     f"{cls.__name__}: backward returned a gradient for argument {_argument(cls, i)}, "
-                    "which is no array"
+                    "which is not an array"
                 )
         return checked
 
@@ -338,7 +338,7 @@ class _Backward:
         except ValueError as error:
             raise GradientError(str(error)) from None
         if any(one is not None and not array for one, array in zip(found, which, strict=True)):
-            raise GradientError(f"{where}: expected None in the place of what is no array")
+            raise GradientError(f"{where}: expected None for what is not an array")
         return list(itertools.compress(found, which))
 
 

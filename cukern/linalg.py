@@ -20,7 +20,20 @@ from . import namespace as ops
 from .array import Array
 from .elementwise.fuse import fuse
 from .elementwise.operands import normalize_axes, require_array, require_arrays, require_constant
-from .linear.decompositions import EighResult, QRResult, SVDResult, cholesky, eigh, eigvalsh, qr, svd, svdvals
+from .linear.decompositions import (
+    EighResult,
+    EigResult,
+    QRResult,
+    SVDResult,
+    cholesky,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    qr,
+    svd,
+    svdvals,
+)
 from .linear.lapack import identity, inv, matrices, solve, solve_triangular
 from .linear.products import cross, matmul, tensordot, vecdot
 from .linear.solving import (
@@ -40,6 +53,7 @@ from .namespace.hints import missing
 from .shape.views import matrix_transpose
 
 __all__ = [
+    "EigResult",
     "EighResult",
     "LinAlgError",
     "LstsqResult",
@@ -80,28 +94,6 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
-
-
-def eig(x: Array, /) -> Any:
-    """Refused: the eigenvalues of a matrix that is not symmetric are complex, and cukern has no complex dtype.
-
-    Raises:
-        TypeError: always; :func:`eigh` takes symmetric matrices.
-    """
-    raise TypeError(
-        "eig: the result is complex, and cukern has no complex dtype; eigh takes symmetric matrices"
-    )
-
-
-def eigvals(x: Array, /) -> Any:
-    """Refused, as :func:`eig`.
-
-    Raises:
-        TypeError: always; :func:`eigvalsh` takes symmetric matrices.
-    """
-    raise TypeError(
-        "eigvals: the result is complex, and cukern has no complex dtype; eigvalsh takes symmetric matrices"
-    )
 
 
 def diagonal(x: Array, /, *, offset: int = 0) -> Array:
@@ -145,6 +137,10 @@ def _power(x: Array, p: float) -> Array:
 def _measure(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType) -> Array:
     """The reduction from which the norm of order ``p`` is computed, in one kernel."""
     wide = x.astype(dtype)
+    if dtype in dtypes.COMPLEX:
+        if p == 2:
+            return ops.sum(ops.square(ops.real(wide)) + ops.square(ops.imag(wide)), axes, keepdims=True)
+        wide, dtype = ops.abs(wide), dtypes.info(dtype).real
     if p == 2:
         return ops.sum(ops.square(wide), axes, keepdims=True)
     if p == 0:
@@ -159,12 +155,12 @@ def _measure(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType) -> 
 def _working(x: Array) -> dtypes.DType:
     """The dtype in which norms are computed: float32 for half types, whose squares would overflow."""
     info = dtypes.info(x.dtype)
-    return info.acc if info.kind == "f" else dtypes.float64
+    return info.acc if info.kind in "fc" else dtypes.float64
 
 
 def _narrowed(made: Array, x: Array) -> Array:
     """A norm of ``x`` in the dtype of ``x``, or the default one for integers."""
-    return made.astype(dtypes.float_of(x.dtype), copy=False)
+    return made.astype(dtypes.info(dtypes.inexact_of(x.dtype)).real, copy=False)
 
 
 def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:

@@ -39,7 +39,7 @@ _HOST_PIECE = 4096
 _WORD = 0xFFFFFFFF
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
-Number = Array | float
+Number = Array | float | complex
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -184,17 +184,21 @@ class Generator(Distributions):
             ValueError: the parameters do not broadcast to ``size``.
         """
         wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-        if dtypes.info(wanted).kind != "f":
+        row = dtypes.info(wanted)
+        if row.kind != "f" and not (row.kind == "c" and kind == "normal"):
             raise TypeError(f"{kind}: dtype: expected a floating dtype, got {wanted}")
         shapes = [p.shape for p in parameters if isinstance(p, Array)]
         sizes = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
         if shapes and np.broadcast_shapes(sizes, *shapes) != sizes:
             raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {sizes}")
-        return self._draw(kind, sizes, wanted)
+        if row.kind != "c":
+            return self._draw(kind, sizes, wanted)
+        parts = self._draw(kind, (*sizes, 2), row.real) * math.sqrt(0.5)
+        return Array._wrap(parts._data.view(wanted).reshape(sizes), self.device)
 
     def _known(self, parameter: Any) -> Number:
         """A parameter as a Python number or a cukern array."""
-        if isinstance(parameter, (Array, int, float)):
+        if isinstance(parameter, (Array, int, float, complex)):
             return parameter
         return asarray(parameter, device=self.device)
 
@@ -220,7 +224,10 @@ class Generator(Distributions):
         return _moved(self._floats("uniform", size, dtype, low, high), low, high - low)
 
     def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:
-        """Normal with mean 0 and standard deviation 1, by the Box-Muller transform."""
+        """Normal with mean 0 and standard deviation 1, by the Box-Muller transform.
+
+        Of a complex dtype both parts are normal, with a variance of 0.5 each.
+        """
         return self._floats("normal", size, dtype)
 
     def normal(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:

@@ -42,17 +42,17 @@ def _device_beside(arguments: Iterable[Any]) -> Device | None:
 
 
 def _fresh(value: Any, path: str, device: Device | None) -> Array:
-    """An array of its own that equals ``value``, on ``device`` if that is a number or an array of NumPy's.
+    """A new array equal to ``value``; a number or a NumPy array goes to ``device``.
 
-    Tapes that track ``value`` record the step.
-
-    A function is differentiated by such an argument, so that whatever else refers to the same array,
-    an enclosing derivative for one, is a constant to it.
+    Tapes that track ``value`` record this step. The function is differentiated with respect to the new array, so
+    that other references to ``value``, such as an enclosing derivative's, are constants to it.
     """
     if isinstance(value, (float, np.ndarray)):
         value = asarray(value, device=device)
     if not is_array(value):
-        raise TypeError(f"{path}: expected an array to differentiate by, got {type(value).__name__}")
+        raise TypeError(
+            f"{path}: expected an array to differentiate with respect to, got {type(value).__name__}"
+        )
     if not is_float(value.dtype):
         raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
     if getattr(value, "_is_parameter", False):
@@ -70,7 +70,7 @@ def _differentiable(tree: Any, path: str, device: Device | None) -> Any:
 
 
 def _places(f: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: Any) -> list[int | str]:
-    """Where the arguments are to differentiate by: positions in ``args``, and names in ``kwargs``."""
+    """Where the arguments of ``argnums`` are: positions in ``args``, and names in ``kwargs``."""
     found: list[int | str] = []
     for one in [argnums] if isinstance(argnums, (int, str)) else argnums:
         if isinstance(one, str):
@@ -103,7 +103,7 @@ def _position(f: Callable[..., Any], name: str, args: Sequence[Any]) -> int:
 
 
 class _Call:
-    """A call of a function, and the arguments in it to differentiate by."""
+    """A call of a function, and those of its arguments with respect to which it is differentiated."""
 
     def __init__(
         self, f: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: dict[str, Any]
@@ -111,7 +111,7 @@ class _Call:
         self.f, self.args, self.kwargs = f, args, kwargs
         self.places = _places(f, argnums, args, kwargs)
         device = _device_beside((*args, *kwargs.values()))
-        #: Those arguments, each array an array of its own.
+        #: Those arguments, with a new array for each of their arrays.
         self.wanted = [
             _differentiable(args[place], f"args[{place}]", device)
             if isinstance(place, int)
@@ -120,7 +120,7 @@ class _Call:
         ]
 
     def __call__(self, *wanted: Any) -> Any:
-        """What the function returns with ``wanted`` in the place of those arguments."""
+        """The function's result with ``wanted`` in the place of those arguments."""
         args, kwargs = list(self.args), dict(self.kwargs)
         for place, value in zip(self.places, wanted, strict=True):
             if isinstance(place, int):
@@ -131,7 +131,7 @@ class _Call:
 
 
 def _target(value: Any, name: str) -> Any:
-    """What to differentiate of a result: the array, or nothing of what is constant."""
+    """The part of a result to differentiate: the array, or nothing if it is constant."""
     if is_array(value):
         return value if is_float(value.dtype) else ()
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
@@ -143,7 +143,7 @@ def _target(value: Any, name: str) -> Any:
 
 
 def _one_number(value: Any) -> Any:
-    """What :func:`grad` differentiates of a result."""
+    """The part of a result that :func:`grad` differentiates."""
     if is_array(value) and value.size != 1:
         raise ValueError(
             f"grad: the function must return one number, returned shape {value.shape}; see elementwise_grad, "
@@ -153,14 +153,14 @@ def _one_number(value: Any) -> Any:
 
 
 def _each_number(value: Any) -> Any:
-    """What :func:`elementwise_grad` differentiates of a result."""
+    """The part of a result that :func:`elementwise_grad` differentiates."""
     return _target(value, "elementwise_grad")
 
 
 def _differentiated(
     call: _Call, target: Callable[[Any], Any], has_aux: bool = False
 ) -> tuple[Any, list[Any]]:
-    """What a call returns, and the gradients of the sum of the target in that."""
+    """The result of a call, and the gradients of the sum of its target."""
     with Tape() as inner:
         inner.watch(call.wanted)
         result = call(*call.wanted)
@@ -173,13 +173,13 @@ def _shaped(gradients: Sequence[Any], argnums: Argnums) -> Any:
 
 
 def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns what ``f`` returns, and the gradient of it.
+    """A function that returns the value of ``f`` and its gradient.
 
     Args:
         f: returns an array of one element, or a pair of it and anything else where ``has_aux``. A Python number,
             and an array of bools or integers, is constant: its gradient is zeros.
-        argnums: the position or the name of the argument to differentiate by, or several. Each argument is an
-            array, a Python float, a module, or a pytree of these.
+        argnums: the position or the name of the argument to differentiate with respect to, or several. Each of them
+            is an array, a Python float, a module, or a pytree of these.
         has_aux: whether ``f`` returns a pair.
 
     Returns:
@@ -188,8 +188,8 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = 
         not depend on an array it is zeros.
 
     Raises:
-        TypeError: an argument to differentiate by is not a floating array, or the result is no array.
-        ValueError: the result has not one element, or there is no such argument.
+        TypeError: an argument of ``argnums`` is not a floating array, or the result is not an array.
+        ValueError: the result does not have one element, or there is no such argument.
 
     >>> import cukern as ck
     >>> value, gradient = value_and_grad(lambda p: (p["w"] * p["w"]).sum())({"w": ck.asarray([1.0, 2.0])})
@@ -227,10 +227,10 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
 
 
 def elementwise_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that returns the gradient of the sum of what ``f`` returns, an array of any shape.
+    """A function that returns the gradient of the sum of the value of ``f``, an array of any shape.
 
-    Where each element of the result depends on the element of the argument in its place alone, that is the
-    derivative, element by element. Arguments and errors as :func:`value_and_grad`.
+    If each element of the result depends only on the element of the argument at the same index, this is the
+    derivative of each element. Arguments and errors as :func:`value_and_grad`.
 
     >>> import cukern as ck
     >>> elementwise_grad(elementwise_grad(lambda x: x**3))(ck.asarray([1.0, 2.0])).tolist()
@@ -271,13 +271,13 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
 
 
 def _primals(primals: Sequence[Any]) -> list[Any]:
-    """Arguments to differentiate by, as arrays of their own."""
+    """The primals, with a new array for each of their arrays."""
     device = _device_beside(primals)
     return [_differentiable(primal, f"primals[{i}]", device) for i, primal in enumerate(primals)]
 
 
 def _recorded(f: Callable[..., Any], own: Sequence[Any]) -> tuple[Any, Tape]:
-    """The value of ``f``, and the tape that may be asked for gradients of it again and again."""
+    """The value of ``f``, and a persistent tape for its gradients."""
     with Tape(persistent=True) as inner:
         inner.watch(own)
         value = f(*own)
@@ -285,7 +285,7 @@ def _recorded(f: Callable[..., Any], own: Sequence[Any]) -> tuple[Any, Tape]:
 
 
 def _tangents(own: Sequence[Any], tangents: Any, name: str) -> list[Any]:
-    """The arrays of ``tangents``, which are as those of ``own``, with their shapes and dtypes.
+    """The arrays of ``tangents``, cast to the dtypes of those of ``own``.
 
     Raises:
         ValueError: they have other containers or shapes.
@@ -307,9 +307,9 @@ def _tangents(own: Sequence[Any], tangents: Any, name: str) -> list[Any]:
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of ``f`` at ``primals``, and its derivative along ``tangents``: the Jacobian times a vector.
 
-    The tape goes backwards only: the derivative is that of the pullback, which is linear, by its cotangent
-    (Townsend, "A new trick for calculating Jacobian vector products", 2017). So it costs two backward passes
-    beside ``f``, holds what ``f`` saves, and needs derivatives that can be differentiated again.
+    The tape has only a reverse mode, so this is the derivative of the pullback, a linear function, with respect to
+    its cotangent (Townsend, "A new trick for calculating Jacobian vector products", 2017). It costs ``f`` and two
+    backward passes, keeps what ``f`` saves, and needs backward rules that can be differentiated.
 
     Args:
         f: returns a floating array, or a pytree of them.
@@ -321,7 +321,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
     Raises:
         TypeError: an argument or a result is not a floating array.
-        ValueError: the tangents are not like the primals.
+        ValueError: the tangents differ from the primals in structure or shape.
 
     >>> import cukern as ck
     >>> y, tangent = jvp(lambda a, b: a * b, [ck.asarray([1.0, 2.0]), ck.asarray([3.0, 4.0])],
@@ -346,10 +346,10 @@ def hvp(
 ) -> tuple[Any, tuple[Any, ...]]:
     """The value of ``f`` at ``primals``, and its Hessian times ``tangents``: the derivative of its gradient along them.
 
-    It costs two gradients, whatever the size: the Hessian is never made.
+    It costs two gradients for any size: the Hessian is never formed.
 
     Args:
-        f: returns one number, as of :func:`grad`.
+        f: returns one number, as in :func:`grad`.
         primals: its arguments, arrays or pytrees of them.
         tangents: for each of them a pytree of the same shapes.
 
@@ -371,7 +371,7 @@ def hvp(
 def _twice(
     f: Callable[..., Any], own: Sequence[Any], directions: Sequence[Array]
 ) -> tuple[Any, tuple[Any, ...]]:
-    """:func:`hvp` of arguments that are arrays of their own; the Hessian is symmetric, so it goes backwards twice."""
+    """:func:`hvp` of new arrays, by reverse mode twice, as the Hessian is symmetric."""
     with Tape() as outer:
         outer.watch(own)
         value, gradients = value_and_grad(f, range(len(own)))(*own)
@@ -383,8 +383,8 @@ def hessian_vector_product(f: Callable[..., Any], argnums: Argnums = 0) -> Calla
     """A function of the arguments of ``f`` and, after them, of a vector, that returns the Hessian times the vector.
 
     Args:
-        f: as of :func:`grad`.
-        argnums: as of :func:`grad`; the vector is like the argument, or a tuple where there are several.
+        f: as in :func:`grad`.
+        argnums: as in :func:`grad`; the vector has the structure of the argument, or is a tuple for several.
 
     >>> import cukern as ck
     >>> product = hessian_vector_product(lambda x, k: k * (x**3).sum())
@@ -412,8 +412,8 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
 
     Returns:
         A function with the arguments of ``f``. For an argument of shape ``s`` and a result of shape ``r`` it
-        returns an array of shape ``r + s``; pytrees and several arguments as in :func:`value_and_grad`. Where ``f``
-        returns a pytree, that of its results, each with all of this in its place.
+        returns an array of shape ``r + s``; pytrees and several arguments as in :func:`value_and_grad`. If ``f``
+        returns a pytree, so does this, with such a Jacobian in the place of each array.
 
     >>> import cukern as ck
     >>> jacobian(lambda x: x * x)(ck.asarray([1.0, 2.0])).tolist()

@@ -25,8 +25,9 @@ _OWN = {
     "Tape and Function": "Tape stop_recording stop_gradient checkpoint Function once_differentiable",
     "Derivatives": "grad value_and_grad elementwise_grad vjp jvp hvp hessian_vector_product jacobian hessian",
     "Capture": "capture",
-    "Devices": "device devices Device check_indices",
+    "Devices": "device devices Device check_indices load_bundle",
     "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
+    "Precision of products": "matmul_precision get_matmul_precision set_matmul_precision",
     "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault KernelReport "
     "GradientError CaptureError",
 }
@@ -112,7 +113,8 @@ class Page(NamedTuple):
     @property
     def path(self) -> str:
         """Where the page lies in the site's sources."""
-        return _FOLDER + self.title.lower().replace("ck.", "").replace("'", "").replace(" ", "-") + ".md"
+        words = re.sub(r"[',]", "", self.title.lower().replace("ck.", ""))
+        return _FOLDER + words.replace(" ", "-") + ".md"
 
 
 def public(module: ModuleType) -> list[str]:

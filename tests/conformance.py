@@ -9,36 +9,12 @@ requirements.txt must be installed. What cannot pass is named, with the reason, 
 from __future__ import annotations
 
 import argparse
-import builtins
-import importlib.machinery
-import importlib.util
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-
-
-def _max(*args: object, **options: object) -> object:
-    """The suite takes the widest of the complex dtypes, and cukern has none."""
-    one = len(args) == 1 and "default" not in options
-    return builtins.max(*args, **options, **({"default": (None, 0)} if one else {}))
-
-
-def load_dtype_helpers(suite: Path) -> None:
-    """Import the suite's module of dtypes, which stops without a complex dtype, with ``max`` of nothing allowed."""
-    path = suite / "array_api_tests" / "dtype_helpers.py"
-    loader = importlib.machinery.SourceFileLoader("array_api_tests.dtype_helpers", str(path))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    import array_api_tests
-
-    module = importlib.util.module_from_spec(spec)
-    vars(module)["max"] = _max
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    vars(array_api_tests)["dtype_helpers"] = module
 
 
 class Skips:
@@ -48,9 +24,6 @@ class Skips:
         self.device = device
 
     def _reason(self, name: str) -> str:
-        # The suite names the special cases of complex operands by their imaginary parts.
-        if "imag(x_i)" in name:
-            return "cukern has no complex dtype"
         if "test_dunder_dlpack" in name and self.device != "host":
             return (
                 "asks for a GPU's memory on the host without a copy, which is a BufferError by the standard"
@@ -76,11 +49,9 @@ def main() -> int:
     os.environ.update(
         ARRAY_API_TESTS_MODULE="cukern",
         ARRAY_API_TESTS_VERSION="2025.12",
-        ARRAY_API_TESTS_SKIP_DTYPES="complex64,complex128",
         CUKERN_DEVICE=options.device,
     )
     sys.path[:0] = [str(suite), str(HERE.parent)]
-    load_dtype_helpers(suite)
     import pytest
 
     skips = HERE / "conformance_skips.txt"

@@ -30,8 +30,6 @@ MODULES = [
         ("cukern", "row_stack", "cukern.vstack"),
         ("cukern", "dtype", "numpy.dtype"),
         ("cukern", "unwrap", "NumPy has it: numpy.unwrap"),
-        ("cukern.fft", "fft2", "no complex dtype"),
-        ("cukern.fft", "irfft2", "no complex dtype"),
         ("cukern.nn", "BatchNorm2d", "cukern.nn.BatchNorm"),
         ("cukern.nn", "ModuleList", "a list of modules"),
         ("cukern.nn.functional", "normalize", "vector_norm"),

@@ -356,6 +356,13 @@ class Array(Operators):
             capture_hooks.refuse(self, wanted)
         return self._number()
 
+    def _real(self, wanted: str) -> Any:
+        if self.dtype in dtypes.COMPLEX:
+            raise TypeError(
+                f"an array of {self.dtype} does not become {wanted}: take cukern.real(x) or cukern.abs(x)"
+            )
+        return self._scalar(wanted)
+
     def __bytes__(self) -> bytes:
         """The bytes of the elements in C order."""
         return self.numpy().tobytes()
@@ -366,10 +373,10 @@ class Array(Operators):
         return bool(self._number())
 
     def __int__(self) -> int:
-        return int(self._scalar("an int"))
+        return int(self._real("an int"))
 
     def __float__(self) -> float:
-        return float(self._scalar("a float"))
+        return float(self._real("a float"))
 
     def __complex__(self) -> complex:
         return complex(self._scalar("a complex"))

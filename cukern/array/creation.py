@@ -45,21 +45,24 @@ def _device(device: Device | str | None) -> Device:
 def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], bool]:
     """``obj`` as a NumPy array of a dtype that cukern has, and whether it may share its memory with ``obj``.
 
-    Python floats get the default floating dtype.
+    Python floats get the default floating dtype, Python complex numbers the complex one of its precision.
     """
     listed = isinstance(obj, (list, tuple))
-    python = listed or (not hasattr(obj, "dtype") and isinstance(obj, (bool, int, float)))
+    python = listed or (not hasattr(obj, "dtype") and isinstance(obj, (bool, int, float, complex)))
     with np.errstate(over="ignore"):
+        if python and dtype is not None and dtype not in dtypes.COMPLEX and _holds_complex(obj):
+            raise TypeError(f"obj: it has complex numbers, which {dtypes.info(dtype).name} does not hold")
         data = np.asarray(obj, dtype if python else None)
-        if python and dtype is None and data.dtype == np.float64:
+        if python and dtype is None and data.dtype in (np.float64, np.complex128):
             dtype = _of_items(obj, data)
             data = np.asarray(obj, dtype) if dtype == dtypes.uint64 else data
         if data.dtype == object or (data.dtype.kind in "USVmM" and data.dtype not in dtypes.ALL):
             raise TypeError(f"obj: expected numbers that a dtype of cukern holds, got {data.dtype} data")
-        if data.dtype.kind == "c":
-            raise TypeError(f"obj: cukern has no dtype {data.dtype}")
+        held = dtypes.as_dtype(data.dtype, "obj")
+        if held in dtypes.COMPLEX and dtype is not None:
+            dtypes.refuse_real("asarray", held, dtype)
         if dtype is None:
-            dtype = dtypes.as_dtype(data.dtype, "obj")
+            dtype = held
         cast = data.astype(dtype, copy=False)
         return cast, cast is data and not python
 
@@ -69,12 +72,21 @@ def holds_array(items: Any) -> bool:
     return any(holds_array(i) if isinstance(i, (list, tuple)) else isinstance(i, Array) for i in items)
 
 
-def _of_items(obj: Any, data: npt.NDArray[np.float64]) -> dtypes.DType:
-    """The dtype of a number or nested lists that NumPy turns into float64."""
+def _holds_complex(obj: Any) -> bool:
+    """Whether a number or an item of nested lists is complex."""
+    return any(isinstance(kind, np.dtype) and kind in dtypes.COMPLEX for kind in _kinds([obj])) or (
+        complex in _kinds([obj])
+    )
+
+
+def _of_items(obj: Any, data: npt.NDArray[Any]) -> dtypes.DType:
+    """The dtype of a number or nested lists that NumPy turns into float64 or complex128."""
     kinds = _kinds([obj])
-    floats = [kind for kind in kinds if isinstance(kind, np.dtype) and kind in dtypes.FLOATS]
+    floats = [kind for kind in kinds if isinstance(kind, np.dtype) and kind in dtypes.INEXACT]
     if floats:
-        return dtypes.result_type(*floats)
+        return dtypes.result_type(*floats, *([1j] if complex in kinds else []))
+    if complex in kinds:
+        return dtypes.get_default_complex()
     # NumPy makes floats of integers of which some exceed int64; if none is negative, uint64 holds them.
     whole = bool(data.size) and float not in kinds and not (data < 0).any()
     return dtypes.uint64 if whole else dtypes.get_default_dtype()
@@ -83,7 +95,7 @@ def _of_items(obj: Any, data: npt.NDArray[np.float64]) -> dtypes.DType:
 def _kinds(items: list[Any]) -> set[Any]:
     """The dtypes of the arrays in nested lists, and the types of the Python numbers."""
     types = set(map(type, items))
-    kinds: set[Any] = types & {bool, int, float}
+    kinds: set[Any] = types & {bool, int, float, complex}
     for item in items if types - kinds else ():
         kinds |= (
             _kinds(list(item)) if isinstance(item, (list, tuple)) else {getattr(item, "dtype", type(item))}
@@ -102,14 +114,14 @@ def asarray(
     Args:
         obj: an Array, a NumPy or CuPy array, numbers or nested lists of them. Arrays in lists are stacked. Stacking,
             copying and casting are differentiable.
-        dtype: the dtype; by default that of ``obj``, the default one (float32) for Python floats, int64
-            for Python ints. Integers in lists keep every bit.
+        dtype: the dtype; by default that of ``obj``, the default one (float32) for Python floats, the complex one of
+            its precision for Python complex numbers, int64 for Python ints. Integers in lists keep every bit.
         device: the device; by default that of ``obj`` or of the first Array in it, else the current one.
         copy: True copies always; False raises where a copy is needed; None copies where needed.
             An aligned NumPy array on the host is shared, not copied.
 
     Raises:
-        TypeError: ``obj`` is not numeric, or is complex.
+        TypeError: ``obj`` is not numeric, or is complex and ``dtype`` is not.
         ValueError: ``copy`` is False and a copy is needed.
 
     >>> asarray([1.5, 2.5]).dtype.name
@@ -143,10 +155,11 @@ def asarray(
 def beside(values: Any, x: Array) -> Array:
     """``values`` as an array to combine with ``x``, on its device; Python floats get the precision of ``x``."""
     given = isinstance(values, Array)
-    if isinstance(values, (int, float)) and not isinstance(values, (bool, np.generic)):
-        return asarray(values, x.dtype if x.dtype in dtypes.FLOATS else None, x.device)
+    if isinstance(values, (int, float, complex)) and not isinstance(values, (bool, np.generic)):
+        known = dtypes.result_type(x.dtype, values) if x.dtype in dtypes.INEXACT else None
+        return asarray(values, known, x.device)
     made = asarray(values, device=None if given else x.device)
-    if isinstance(values, (list, tuple)) and made.dtype in dtypes.FLOATS and x.dtype in dtypes.FLOATS:
+    if isinstance(values, (list, tuple)) and made.dtype in dtypes.INEXACT and x.dtype in dtypes.INEXACT:
         return asarray(values, dtypes.promote(made.dtype, x.dtype), x.device)
     return made
 
@@ -276,9 +289,9 @@ def full(
     if isinstance(fill_value, (Array, np.ndarray, list, tuple)):
         return _filled(shape, fill_value, dtype, device)
     where = _device(device)
-    if isinstance(fill_value, complex):
-        raise TypeError(f"fill_value: cukern has no complex numbers, got {fill_value!r}")
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(fill_value, complex):
+        dtypes.refuse_real("full", dtypes.result_type(fill_value), wanted)
     if where.addressable:
         made = where.backend.empty(shape_of(shape), wanted)
         np.copyto(made, fill_value, casting="unsafe")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..device import Device
-from ..dtypes import FLOATS, DType
+from ..dtypes import INEXACT, DType
 
 #: The alignment in bytes that a kernel's widest loads need.
 ALIGNMENT = 16
@@ -92,7 +92,7 @@ def layout(
         made.ndim, made.size = len(shape), math.prod(shape)
         made.nbytes = made.size * dtype.itemsize
         made.contiguous = _contiguous(shape, strides, dtype.itemsize)
-        made.floating = dtype in FLOATS
+        made.floating = dtype in INEXACT
         made.on_host = device.addressable
         made.repeated = overlapping(shape, strides, dtype.itemsize)
         made.allocate = device.backend.allocator(made.shape, dtype, made.nbytes)

@@ -11,7 +11,7 @@ FUNCTIONS: dict[str, Any] = {}
 #: Bound ``__call__`` methods of the rows that operators call most, which saves a lookup per call.
 CALLS: dict[str, Any] = {}
 #: Types of operands that need no conversion: arrays, symbols, Python numbers.
-_PLAIN: set[type] = {bool, int, float}
+_PLAIN: set[type] = {bool, int, float, complex}
 
 
 class Operators:
@@ -225,7 +225,23 @@ class Operators:
         """The view with the last two axes swapped."""
         return self._call("matrix_transpose")
 
+    @property
+    def real(self) -> Self:
+        """The real part, a view; a real array itself."""
+        return self._call("real")
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary part, a view; zeros of a real array."""
+        return self._call("imag")
+
     # ----- methods -----
+
+    def conj(self) -> Self:
+        """The complex conjugate."""
+        return self._call("conj")
+
+    conjugate = conj
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Self:
         """The elements as another dtype."""
@@ -422,4 +438,4 @@ def is_foreign(value: object) -> bool:
 
 
 def _is_operand(value: object) -> bool:
-    return isinstance(value, (Operators, bool, int, float, list, tuple)) or is_foreign(value)
+    return isinstance(value, (Operators, bool, int, float, complex, list, tuple)) or is_foreign(value)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ArrayFunction: TypeAlias = "Callable[..., Array]"
 
 #: The dtypes of arrays that have gradients.
-FLOATING = frozenset(dtypes.FLOATS)
+FLOATING = frozenset(dtypes.INEXACT)
 
 
 class Algebra(NamedTuple):
@@ -126,13 +126,27 @@ def zeros_like(like: Likeness) -> Array:
     return registered().zeros(like.shape, like.dtype, like.device)
 
 
+def ones_for(target: Array) -> Array:
+    """The cotangent with which the gradient of ``target`` begins.
+
+    Raises:
+        TypeError: ``target`` is complex: what descends is a real number.
+    """
+    if target.dtype in dtypes.COMPLEX:
+        raise TypeError(
+            f"target: the gradient of {describe(target)} needs output_gradients: only a real number descends, such "
+            "as the real part or the absolute value"
+        )
+    return registered().ones(target.shape, target.dtype, target.device)
+
+
 def describe(array: Array) -> str:
-    """``array`` in an error."""
+    """Words for ``array`` in an error."""
     return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"
 
 
 def written(array: Array) -> GradientError:
-    """What is wrong where a tape meets ``array``, which it tracked before somebody wrote to it."""
+    """The error for ``array`` that was written while a tape tracked it."""
     return GradientError(
         f"{describe(array)} was written by {array._storage.writer} after a tape began to track it, and the tape "
         "has no record of that; build a new array instead, or watch it again"
@@ -162,7 +176,7 @@ def conform(gradient: object, like: Likeness, name: str, argument: str | int) ->
 
 
 def _mismatch(gradient: object, like: Likeness) -> str:
-    """What keeps ``gradient`` from being a gradient of ``like``, or the empty string."""
+    """Why ``gradient`` cannot be a gradient of ``like``, or the empty string."""
     if not is_array(gradient):
         return f"must be an array or None, got {type(gradient).__name__}"
     if gradient.shape != like.shape and not _broadcasts(like.shape, gradient.shape):
@@ -190,7 +204,7 @@ def float_leaves(tree: Any, what: str) -> list[Array]:
 
 
 def _refuse(tree: Any, what: str) -> None:
-    """Name the leaf that is no array of a floating dtype."""
+    """Raise for the leaf that is not a floating array."""
     for path, value in pytree.leaves_with_path(tree, what):
         if not is_array(value):
             raise TypeError(f"{path}: expected an array, got {type(value).__name__}")
@@ -244,7 +258,7 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class Opaque:
-    """What kernels wrote to a storage that were launched with tracked arrays, as a tape remembers it.
+    """A storage that kernels wrote when they were launched with tracked arrays.
 
     Attributes:
         name: the last kernel.
@@ -257,7 +271,7 @@ class Opaque:
     inputs: dict[int, Form | Layout] = field(default_factory=dict)
 
     def add(self, kernel: str, tracked: Sequence[tuple[str, int, Form | Layout]]) -> None:
-        """Note a launch with arrays, of each the name of its parameter, its key and its form."""
+        """Note a launch with tracked arrays: the name of each parameter, with the array's key and form."""
         self.name = kernel
         self.message = (
             f"{kernel}: its argument {tracked[0][0]} is an array that a tape tracks, and a kernel has no derivative of "
@@ -266,7 +280,7 @@ class Opaque:
         self.inputs.update({key: form for _, key, form in tracked})
 
     def operation(self, array: Array) -> Operation:
-        """What made ``array``: its rule raises."""
+        """An operation whose output is ``array`` and whose rule raises."""
         message = self.message
 
         def vjp(cotangents: object, saved: object, needs: object) -> Sequence[Array | None]:
@@ -277,8 +291,8 @@ class Opaque:
 
 #: None for an array that no tape has met, or that has no gradient.
 Keys: TypeAlias = Sequence[int | None]
-#: A call on a tape: the operation, the keys of inputs and outputs, what its rule reads, the versions of that.
-#: A plain tuple, as one is made by every operation on tracked arrays.
+#: A recorded call: the operation, the keys of inputs and outputs, the saved arrays and their versions.
+#: A plain tuple, because every operation on tracked arrays makes one.
 Record: TypeAlias = "tuple[Operation, Keys, Keys, Sequence[Array | None], Sequence[int]]"
 
 
@@ -288,7 +302,7 @@ def walk(
     keep: set[int | None],
     cotangents: MutableMapping[int | None, Array],
 ) -> None:
-    """Pull cotangents back through the records of a tape, from the last to the first, dropping each when it is done."""
+    """Pull cotangents back through a tape's records, from the last to the first, and drop each record after use."""
     while records:
         operation, inputs, outputs, saved, versions = records.pop()
         given: list[Array | None] = []

@@ -35,6 +35,7 @@ from .cotangents import (
     describe,
     float_leaves,
     form_of,
+    ones_for,
     register_algebra,
     registered,
     walk,
@@ -62,10 +63,16 @@ Tracking: TypeAlias = "tuple[tuple[bool, ...], Keys, Sequence[Tape]]"
 
 
 class _State(threading.local):
-    """The tapes that record now in a thread, outermost first."""
+    """What goes on in a thread.
+
+    Attributes:
+        active: the tapes that record, outermost first.
+        fusing: the name of the fused function that is being traced, if any.
+    """
 
     def __init__(self) -> None:
         self.active: tuple[Tape, ...] = ()
+        self.fusing: str | None = None
 
 
 state = _State()
@@ -254,6 +261,11 @@ class _Pause:
         self._tape = tape
 
     def __enter__(self) -> None:
+        if state.fusing is not None:
+            raise TypeError(
+                f"{state.fusing}: expected no stop_recording in a fused function, which is differentiated as a "
+                "whole: cukern.stop_gradient(x) makes a part of it constant"
+            )
         self._before = state.active
         tape = self._tape
         state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
@@ -263,7 +275,11 @@ class _Pause:
 
 
 def stop_recording() -> _Pause:
-    """A with-block in which no tape of this thread records; a tape opened inside it does."""
+    """A with-block in which no tape of this thread records; a tape opened inside it does.
+
+    Raises:
+        TypeError: it is entered in a fused function.
+    """
     return _Pause()
 
 
@@ -321,7 +337,7 @@ class Tape:
             )
 
     def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], Keys]:
-        """Which of ``inputs`` are tracked, and the keys of all; parameters are tracked from here on."""
+        """Which of ``inputs`` are tracked, and the keys of all; begins to track parameters."""
         tracked = self._tracked
         keys = []
         all_tracked = True
@@ -342,12 +358,12 @@ class Tape:
         return (True,) * len(keys) if all_tracked else tuple([key in tracked for key in keys]), keys
 
     def _meet(self, array: Array) -> int:
-        """The key of an array that was written since the tape met it, or that lies where a kernel wrote.
+        """The key of an array that was written since the tape began to track it, or whose memory a kernel wrote.
 
-        What a kernel wrote depends on what it was launched with, by a rule that raises, recorded when it is taken.
+        The array depends on the tracked arguments of that launch; the rule recorded for it raises.
 
         Raises:
-            GradientError: the array is watched or a parameter, or nothing is remembered of the write.
+            GradientError: the array is watched or a parameter, or no launch is known that wrote it.
         """
         known = self._opaque.get(array._storage)
         if known is None or self._watches(array._key) or getattr(array, "_trainable", False):
@@ -358,7 +374,7 @@ class Tape:
         return key
 
     def _known(self, array: Array) -> int | None:
-        """The key of ``array`` where this tape tracks it, whatever was written to it since."""
+        """The key of ``array`` if this tape tracks it, even if it was written since; else None."""
         if array._key not in self._tracked:
             if getattr(array, "_trainable", False):
                 self._tracked[_key_of(array)] = array._storage.version
@@ -378,7 +394,7 @@ class Tape:
                 self._opaque.setdefault(array._storage, Opaque()).add(name, found)
 
     def watch(self, *trees: Any) -> None:
-        """Track arrays from here on, as they are now.
+        """Begin to track arrays, with the values that they have now.
 
         Args:
             trees: arrays of a floating dtype, or pytrees of them.
@@ -412,11 +428,12 @@ class Tape:
     ) -> Any:
         """The gradient of ``target`` with respect to each of ``sources``.
 
-        May be called inside the tape's block: a tape that is not persistent then stops recording, and a
-        persistent one records the gradient as well. A gradient may share memory with another.
+        May be called inside the tape's block: a tape that is not persistent stops recording, and a
+        persistent one also records the operations of the gradient. A gradient may share memory with another.
 
         Args:
-            target: an array, or a pytree of arrays. The gradient of several elements is that of their sum.
+            target: an array, or a pytree of arrays. The gradient of several elements is that of their sum. A complex
+                one needs ``output_gradients``.
             sources: an array, or a pytree of arrays or modules.
             output_gradients: the cotangents, of the same structure and shapes as ``target``; ones when None.
             unconnected: what a source gets that ``target`` does not depend on, as far as the tape knows:
@@ -427,7 +444,7 @@ class Tape:
 
         Raises:
             TypeError: a target or source is not an array of a floating dtype.
-            ValueError: a cotangent has not the shape of its target.
+            ValueError: the shape of a cotangent differs from that of its target.
             GradientError: the tape is used up; a saved array was written since; there is no derivative.
         """
         if unconnected not in ("none", "zero"):
@@ -467,8 +484,7 @@ class Tape:
         if output_gradients is None:
             for array in targets:
                 if array._key in self._tracked:
-                    one = registered().ones(array.shape, array.dtype, array.device)
-                    accumulate(seeds, array._key, one)
+                    accumulate(seeds, array._key, ones_for(array))
             return seeds
         given = float_leaves(output_gradients, "output_gradients")
         if len(given) != len(targets):
@@ -483,7 +499,7 @@ class Tape:
         return seeds
 
     def _relevant(self, keys: set[int | None]) -> tuple[list[Record], set[int | None]]:
-        """The records that lie downstream of ``keys``, and the keys of all that does."""
+        """The records downstream of ``keys``, and the keys of ``keys`` and their outputs."""
         reached = set(keys)
         relevant = []
         for recorded in self._records:

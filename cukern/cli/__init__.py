@@ -1,20 +1,19 @@
-"""The command line: ``python -m cukern info | render | demo | bench | functions``."""
+"""The command line: ``python -m cukern info | render | build | demo | bench | functions``."""
 
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib.metadata
 import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from .. import __version__
 from ..device import Device, current, device, devices
 from ..errors import CukernError, DeviceError
-from ..kernel import Kernel
+from . import variables
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,10 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="list devices, compilers, versions and caches").set_defaults(run=_info)
     _add_render(commands.add_parser("render", help="print the text of a kernel"))
+    _add_build(commands.add_parser("build", help="compile a program's kernels ahead of time"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
     _add_bench(commands.add_parser("bench", help="time every kernel family and other libraries"))
     commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
-    options = parser.parse_args(argv)
+    own, program = _divided(list(sys.argv[1:] if argv is None else argv))
+    options = parser.parse_args(own)
+    options.arguments = program
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -43,6 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _divided(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments of this program, and those after ``--`` of the program that it builds for."""
+    if argv[:1] != ["build"] or "--" not in argv:
+        return argv, []
+    at = argv.index("--")
+    return argv[:at], argv[at + 1 :]
+
+
 def _functions(options: argparse.Namespace) -> int:
     from .catalog import markdown
 
@@ -54,6 +64,13 @@ def _add_render(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("template", help="a template's name, such as nn/layer_norm/forward.cu, or a file")
     parser.add_argument("variables", nargs="*", metavar="var=value", help="such as elem=float32 block=128")
     parser.set_defaults(run=_render)
+
+
+def _add_build(parser: argparse.ArgumentParser) -> None:
+    from .build import add_arguments
+
+    add_arguments(parser)
+    parser.set_defaults(run=_build)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +97,7 @@ def _bench(options: argparse.Namespace) -> int:
             print(f"--families: expected some of {', '.join(known)}, got {family}", file=sys.stderr)
             return 2
     where = current() if options.device is None else Device(options.device)
+    os.environ["CUKERN_QUICK_BUILDS"] = "0"
     with device(where):
         return measured(where, options.families, options.out)
 
@@ -97,16 +115,8 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _render(options: argparse.Namespace) -> int:
-    variables = {}
-    for setting in options.variables:
-        name, equals, text = setting.partition("=")
-        if not equals or not name.isidentifier():
-            print(f"render: expected var=value, got {setting!r}", file=sys.stderr)
-            return 2
-        variables[name] = _value(text)
-    path = Path(options.template)
     try:
-        text = Kernel(path if path.is_file() else options.template).source(**variables)
+        text = variables.kernel(options.template).source(**variables.parsed(options.variables))
     except (TypeError, ValueError) as error:
         print(f"render: {options.template}: {error}", file=sys.stderr)
         return 2
@@ -114,14 +124,10 @@ def _render(options: argparse.Namespace) -> int:
     return 0
 
 
-def _value(text: str) -> Any:
-    """A template variable's value: a Python literal, ``true`` or ``false``, else the text itself."""
-    if text in ("true", "false"):
-        return text == "true"
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+def _build(options: argparse.Namespace) -> int:
+    from . import build
+
+    return build.run(options)
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -173,9 +179,14 @@ def _compilers() -> Iterator[tuple[str, str]]:
 
 
 def _cache() -> Iterator[tuple[str, str]]:
-    from ..device import disk_cache
+    from ..device import bundles, disk_cache
 
     folder = disk_cache.default_folder()
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     yield "folder", str(folder)
     yield "holds", f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
+    try:
+        for bundle in bundles.loaded():
+            yield "bundle", f"{bundle.path}, {len(bundle)} kernels for {', '.join(bundle.targets)}"
+    except DeviceError as error:
+        yield "bundle", f"none: {error}"

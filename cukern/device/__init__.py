@@ -18,9 +18,19 @@ from .interface import Backend, Properties, Style
 _MODULES = {"host": ".host.backend", "cuda": ".cuda.backend"}
 
 
+_stand_ins: dict[str, Backend] = {}
+
+
+def stand_in(kind: str, made: Backend) -> None:
+    """Let ``made`` be the backend of a kind of device, before anything asks for that kind."""
+    _stand_ins[kind] = made
+
+
 @cache
 def backend(kind: str) -> Backend:
     """The backend of a kind of device, imported on first use."""
+    if kind in _stand_ins:
+        return _stand_ins[kind]
     module = importlib.import_module(_MODULES[kind], __package__)
     made: Backend = module.backend()
     return made

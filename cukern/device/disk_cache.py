@@ -43,6 +43,11 @@ def _is_whole(path: Path) -> bool:
     return trailer == hashlib.sha256(payload).digest() + _MAGIC
 
 
+def payload(path: Path) -> bytes:
+    """The content of an entry, without its trailer."""
+    return path.read_bytes()[:-_TRAILER]
+
+
 class DiskCache:
     """A folder of entries, with a private folder of the process as a fallback if it cannot be written.
 
@@ -69,11 +74,8 @@ class DiskCache:
                 if the file must have one.
             make: writes the payload to the path that it is given; its exceptions are passed on.
         """
-        if not self._checked:
-            self._check()
-        for folder in self._readable():
-            if found := self._find(self._path(folder, key), folder):
-                return found
+        if found := self.find(key):
+            return found
         if self._private is None:
             try:
                 return self._make(self.folder, key, make)
@@ -86,6 +88,15 @@ class DiskCache:
                 f"compiled kernels can be kept neither in {self.folder} nor in {self._private} "
                 f"({error.__cause__}): set CUKERN_CACHE_DIR to a folder with room"
             ) from error
+
+    def find(self, key: str) -> Path | None:
+        """The file of the entry ``key``, None if it is missing or damaged."""
+        if not self._checked:
+            self._check()
+        for folder in self._readable():
+            if found := self._find(self._path(folder, key), folder):
+                return found
+        return None
 
     def _check(self) -> None:
         """Check once whether others may have written to the folder, and warn if so."""

@@ -22,7 +22,7 @@ from .plan import Plan, plan_for, planned
 from .program import Backward, Program, program
 from .row import FLOAT, Row, Scalar, is_scalar
 
-ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float
+ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float | complex
 
 
 def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> list[Array]:
@@ -118,7 +118,7 @@ def pulled(
 
 #: (row, default dtype, dtype or Python type of each operand) -> program
 _programs: dict[tuple[Any, ...], Program] = {}
-_SCALARS = (float, int, bool)
+_SCALARS = (float, int, bool, complex)
 
 
 class _ByDefault(NamedTuple):
@@ -254,8 +254,8 @@ class Elementwise(Row):
 
 def _of_default(made: Program) -> bool:
     """Whether a program turns integers into floats, whose dtype is then the default one."""
-    kinds = [dtypes.info(dtype).kind for dtype in made.inputs]
-    return "f" not in kinds and dtypes.info(made.outputs[0].dtype).kind == "f"
+    made_floats = made.outputs[0].dtype in dtypes.INEXACT
+    return made_floats and not any(dtype in dtypes.INEXACT for dtype in made.inputs)
 
 
 def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
@@ -277,7 +277,8 @@ def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz"
         if isinstance(operand, Array):
             made.append(operand)
         elif is_scalar(operand):
-            made.append(next(kind(operand) for kind in (bool, int, float) if isinstance(operand, kind)))
+            kinds: tuple[Any, ...] = (bool, int, float, complex)
+            made.append(next(kind(operand) for kind in kinds if isinstance(operand, kind)))
         else:
             made.append(
                 require_array(
@@ -321,7 +322,7 @@ class Rounding(Unary):
     @overload
     def __call__(self, x: ArrayLike, /, decimals: int = 0) -> Array: ...
     def __call__(self, x: Any, /, decimals: int = 0) -> Any:
-        if decimals == 0 or (isinstance(x, Array) and dtypes.info(x.dtype).kind != "f" and decimals > 0):
+        if decimals == 0 or (isinstance(x, Array) and x.dtype not in dtypes.INEXACT and decimals > 0):
             return self.apply((x,))
         multiply, divide = FUNCTIONS["multiply"], FUNCTIONS["divide"]
         if decimals > 0:
@@ -467,7 +468,7 @@ def parametric(
 
 @public
 def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
-    """The elements of ``x`` as another dtype; differentiable between floating dtypes.
+    """The elements of ``x`` as another dtype; differentiable between floating and complex dtypes.
 
     Args:
         x: any array.
@@ -477,7 +478,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
         device: the device of the result; that of ``x`` by default.
 
     Raises:
-        TypeError: ``dtype`` is not a dtype of cukern.
+        TypeError: ``dtype`` is not a dtype of cukern, or ``x`` is complex and ``dtype`` is not, nor bool.
     """
     if isinstance(x, Expr):
         return x.astype(dtype)
@@ -487,5 +488,6 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     wanted = dtypes.as_dtype(dtype)
     if wanted == x.dtype and not copy:
         return x
+    dtypes.refuse_real("astype", x.dtype, wanted)
     made = program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,))
     return evaluate(made, (x,))[0]

@@ -18,6 +18,7 @@ from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray, device_of
 from ..array.operators import FUNCTIONS
+from ..autodiff.tape import state
 from ..kernel.plan import remember
 from .function import evaluate
 from .graph import (
@@ -298,7 +299,7 @@ class Fused(Generic[P, R]):
             if isinstance(value, Array):
                 call.arrays.append(value)
                 key += [value.dtype, value.shape]
-            elif type(value) in (int, float):
+            elif type(value) in _NUMBERS:
                 call.scalars.append(value)
                 key.append(type(value))
             else:
@@ -326,19 +327,24 @@ class Fused(Generic[P, R]):
             if isinstance(leaf, Array):
                 symbols.append(Expr(input_node(arrays, leaf.dtype), leaf.shape))
                 arrays += 1
-            elif type(leaf) in (int, float):
-                dtype = dtypes.int64 if type(leaf) is int else dtypes.float64
+            elif type(leaf) in _NUMBERS:
+                dtype = _NUMBERS[type(leaf)]
                 symbols.append(Expr(scalar_node(scalars, dtype, weak=True)))
                 scalars += 1
             else:
                 symbols.append(leaf)
         tree = pytree.replace(call.tree, symbols)
         if self._signature is None:
-            outputs: Any = self._function(*tree[0], **tree[1])
+            args, kwargs = tree
         else:
             bound = self._signature.bind_partial()
             bound.arguments.update({**tree, **call.static})
-            outputs = self._function(*bound.args, **bound.kwargs)
+            args, kwargs = bound.args, bound.kwargs
+        outer, state.fusing = state.fusing, self._name
+        try:
+            outputs = self._function(*args, **kwargs)
+        finally:
+            state.fusing = outer
         return self._kernels(outputs, arrays)
 
     def _kernels(self, outputs: Any, arrays: int) -> _Traced:
@@ -402,11 +408,19 @@ def _integers(nodes: Sequence[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
     return tuple(found)
 
 
+#: The dtypes of numbers that are scalars of a launch.
+_NUMBERS: dict[type, dtypes.DType] = {
+    int: dtypes.int64,
+    float: dtypes.float64,
+    complex: dtypes.complex128,
+}
+
+
 def _typed(value: Any) -> Any:
     """A key for ``value`` that tells apart equal values that trace differently: 1, 1.0 and True; 0.0 and -0.0."""
     if isinstance(value, tuple):
         return type(value), *map(_typed, value)
-    return type(value), str(value) if isinstance(value, float) else value
+    return type(value), str(value) if isinstance(value, (float, complex)) else value
 
 
 def _strong(node: Node) -> Node:
@@ -433,8 +447,9 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
 
     It may contain matrix products, ``x @ w`` or :func:`cukern.matmul`, whose factors are arguments, expressions, or
     transposes of these (``w.T``, ``w.mT``). A product and the expression of it are one launch for float16 and bfloat16
-    on a GPU with tensor cores, where that was measured to be faster; else the device's library multiplies, and one
-    kernel follows. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again.
+    on a GPU with tensor cores, and for float32 of up to 16 rows or columns, or where :func:`cukern.matmul_precision`
+    allows tf32, if a table of times says that it is faster; else the device's library multiplies, and one kernel
+    follows. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again.
 
     float16 and bfloat16 inputs are computed in float32 and rounded only when stored.
 

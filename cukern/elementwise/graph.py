@@ -18,7 +18,7 @@ import numpy as np
 from .. import dtypes
 from ..array.operators import FUNCTIONS, Operators
 from ..dtypes import DType
-from .row import FLOAT, Row, Scalar, convert_scalar, is_scalar
+from .row import FLOAT, INEXACT, Row, Scalar, convert_scalar, is_scalar
 
 
 class Node:
@@ -97,11 +97,16 @@ def _sample(node: Node) -> DType | Scalar:
     """A node's operand for dtype promotion: its dtype, or a Python number of its kind."""
     if not node.weak:
         return node.dtype
-    return {"b": False, "i": 0, "f": 0.0}[dtypes.info(node.dtype).kind]
+    return {"b": False, "i": 0, "f": 0.0, "c": 0j}[dtypes.info(node.dtype).kind]
 
 
 def _weak_constant(value: Scalar) -> Node:
-    kinds = ((bool, dtypes.bool_), (int, dtypes.int64), (float, dtypes.float64))
+    kinds = (
+        (bool, dtypes.bool_),
+        (int, dtypes.int64),
+        (float, dtypes.float64),
+        (complex, dtypes.complex128),
+    )
     dtype = next(dtype for kind, dtype in kinds if isinstance(value, kind))
     return _node("constant", dtype, value=value, weak=True)
 
@@ -120,8 +125,10 @@ def call(row: Row, operands: Sequence[Node | Scalar]) -> Node:
     weak = all(node.weak for node in nodes)
     if weak:
         # As Python does: in double, whatever the dtype of the other operands.
-        whole = row.types == FLOAT
-        wanted, result = row.resolve([dtypes.float64 if whole else node.dtype for node in nodes])
+        whole = row.types in (FLOAT, INEXACT)
+        wanted, result = row.resolve(
+            [dtypes.float64 if whole and node.dtype not in dtypes.COMPLEX else node.dtype for node in nodes]
+        )
     args = tuple(cast(node, dtype) for node, dtype in zip(nodes, wanted, strict=True))
     folded = _fold(row, args)
     return _node("call", result, args, row, weak=weak) if folded is None else folded
@@ -137,7 +144,7 @@ COMPARISONS = {
     "not_equal": (True, True),
 }
 #: The rows that :func:`call` treats specially, by name.
-SIMPLIFIED = frozenset({*COMPARISONS, "multiply", "divide"})
+SIMPLIFIED = frozenset({*COMPARISONS, "multiply", "divide", "conj"})
 
 
 def _differ_in_sign(nodes: Sequence[Node]) -> bool:
@@ -157,8 +164,12 @@ def _compared(row: Row, nodes: Sequence[Node]) -> Node:
 
 
 def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
-    """Replace x * 1, 1 * x and x / 1 by x."""
-    if row.name in ("multiply", "divide") and dtypes.info(args[0].dtype).kind == "f":
+    """Replace x * 1, 1 * x, x / 1 and conj(conj(x)) by x, and functions of a constant's parts by constants."""
+    if row.name == "conj":
+        if args[0].kind == "constant":
+            return constant(args[0].value.conjugate(), args[0].dtype)
+        return args[0].args[0] if args[0].row is row else None
+    if row.name in ("multiply", "divide") and args[0].dtype in dtypes.INEXACT:
         if args[1].kind == "constant" and args[1].value == 1:
             return args[0]
         if row.name == "multiply" and args[0].kind == "constant" and args[0].value == 1:
@@ -197,7 +208,9 @@ class Expr(Operators):
 
     def astype(self, dtype: Any, /, *, copy: bool = True) -> Expr:
         """The symbol as another dtype."""
-        return Expr(cast(self.node, dtypes.as_dtype(dtype)), self.shape)
+        wanted = dtypes.as_dtype(dtype)
+        dtypes.refuse_real("astype", self.dtype, wanted)
+        return Expr(cast(self.node, wanted), self.shape)
 
     def __repr__(self) -> str:
         return f"Expr({dtypes.info(self.dtype).name}, shape={self.shape})"

@@ -50,7 +50,7 @@ class Plan(kernel_plan.Plan):
         shape = broadcast_shapes(program.name, [one.shape for one in operands] or [()])
         super().__init__(device, [fresh_layout(device, node.dtype, shape) for node in program.outputs])
         self.program, self.operands = program, tuple(operands)
-        self.converters = tuple(map(_converter, program.scalars))
+        self.converters = tuple(map(converter, program.scalars))
         self.backwards: dict[
             tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...]]
         ] = {}
@@ -100,9 +100,12 @@ class Plan(kernel_plan.Plan):
         return made
 
 
-def _converter(dtype: DType) -> Callable[[Any], Any]:
+def converter(dtype: DType) -> Callable[[Any], Any]:
+    """What converts a Python number to the value of a launch for a scalar of ``dtype``."""
     if dtype in (dtypes.float32, dtypes.float64):
         return float
+    if dtype in dtypes.COMPLEX:
+        return dtypes.info(dtype).as_bytes
     return partial(convert_scalar, dtype=dtype)
 
 

@@ -29,6 +29,9 @@ def compute_type(dtype: DType) -> str:
 def literal(value: Scalar, dtype: DType) -> str:
     """A constant as exact C++ text."""
     name = compute_type(dtype)
+    if isinstance(value, complex):
+        part = dtypes.info(dtype).real
+        return f"{name}({literal(value.real, part)}, {literal(value.imag, part)})"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

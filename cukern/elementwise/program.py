@@ -84,7 +84,7 @@ class Backward:
 
 
 def _is_float(node: Node) -> bool:
-    return dtypes.info(node.dtype).kind == "f"
+    return node.dtype in dtypes.INEXACT
 
 
 def _active(outputs: Sequence[Node], needs: Sequence[bool]) -> set[Node]:
@@ -101,12 +101,27 @@ def _contributions(node: Node, g: Node) -> Sequence[Node | None]:
     """The cotangents of a node's operands, from that of the node."""
     if node.kind == "cast":
         return (g,)
-    assert node.row is not None
-    if node.row.vjp is None:
+    row = node.row
+    assert row is not None
+    is_complex = any(one.dtype in dtypes.COMPLEX for one in (node, *node.args))
+    rule = row.complex_vjp if is_complex and row.complex_vjp is not None else row.vjp
+    if rule is None:
         return (None,) * len(node.args)
-    made = node.row.vjp(Expr(g), *(Expr(arg) for arg in node.args), Expr(node))
-    each = made if isinstance(made, tuple) else (made,)
-    return [None if part is None else part.node for part in each]
+    holomorphic = is_complex and row.complex_vjp is None
+    seed = call(FUNCTIONS["conj"], (g,)) if holomorphic else g
+    made = rule(Expr(seed), *(Expr(arg) for arg in node.args), Expr(node))
+    parts = [None if part is None else part.node for part in (made if isinstance(made, tuple) else (made,))]
+    if not holomorphic:
+        return parts
+    # conj(conj(g) * f'(x)): the cotangent of a holomorphic f takes its derivative conjugated.
+    return [None if part is None else call(FUNCTIONS["conj"], (part,)) for part in parts]
+
+
+def _as(node: Node, dtype: DType) -> Node:
+    """A cotangent as the dtype of its value; of a real value, the real part."""
+    if node.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX:
+        node = call(FUNCTIONS["real"], (node,))
+    return cast(node, dtype)
 
 
 def _reverse(outputs: Sequence[Node], seeds: Sequence[Node], needs: Sequence[bool]) -> dict[Node, Node]:
@@ -115,7 +130,7 @@ def _reverse(outputs: Sequence[Node], seeds: Sequence[Node], needs: Sequence[boo
     cotangents: dict[Node, Node] = {}
 
     def accumulate(node: Node, part: Node) -> None:
-        part = cast(part, node.dtype)
+        part = _as(part, node.dtype)
         have = cotangents.get(node)
         cotangents[node] = part if have is None else call(FUNCTIONS["add"], (have, part))
 

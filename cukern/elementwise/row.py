@@ -13,21 +13,27 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import DType
 
-Scalar = bool | int | float
+Scalar = bool | int | float | complex
 #: The dtype kinds that a row computes in; operands of other kinds are promoted or refused.
-ALL, NUMERIC, INTEGER, FLOAT = "biuf", "iuf", "biu", "f"
+ALL, NUMERIC, INEXACT, INTEGER = "biufc", "iufc", "fc", "biu"
+#: The same without complex numbers.
+REAL, REAL_NUMERIC, FLOAT = "biuf", "iuf", "f"
 _KINDS = {
     ALL: "any dtype",
     NUMERIC: "numbers",
+    INEXACT: "floats or complex numbers",
+    REAL: "any real dtype",
+    REAL_NUMERIC: "real numbers",
     INTEGER: "integers or bool",
     FLOAT: "floats",
     "iu": "integers",
+    "c": "complex numbers",
 }
 
 
 def is_scalar(value: object) -> bool:
     """Whether ``value`` is a Python number, which takes the dtype of array operands."""
-    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
+    return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
 
 
 def convert_scalar(value: Scalar, dtype: DType) -> Scalar:
@@ -37,6 +43,11 @@ def convert_scalar(value: Scalar, dtype: DType) -> Scalar:
         OverflowError: an integer out of the range of ``dtype``.
     """
     kind = dtypes.info(dtype).kind
+    if kind == "c":
+        with np.errstate(over="ignore"):
+            return complex(dtype.type(value))
+    if isinstance(value, complex):
+        raise TypeError(f"expected a real number for {dtypes.info(dtype).name}, got {value!r}")
     if kind == "f":
         if dtype == dtypes.float64:
             return float(value)
@@ -57,11 +68,14 @@ class Row:
         name: the public name.
         code: a C++ expression of the operands ``x``, ``y``, ``z``, of type ``T``. ``U`` is an unsigned type at least
             as wide as ``T``, whose arithmetic wraps.
-        types: the kinds of dtype in which it computes, from ``"biuf"``.
-        signature: the types of the operands and the result: ``x`` for the common one, ``b`` for bool.
+        types: the kinds of dtype in which it computes, from ``"biufc"``.
+        signature: the types of the operands and the result: ``x`` for the common one, ``b`` for bool, ``r`` for the
+            real dtype of its parts if it is complex, ``c`` for the complex dtype of its precision.
         vjp: takes the cotangent ``g``, the operands and the result as symbols, and returns the cotangent of each
             operand; None where the derivative is zero or not defined.
-        codes: other expressions for some kinds of dtype, from ``"biuf"``, or ``"h"`` for floats of 16 bits.
+        complex_vjp: the derivative for complex operands if it is not ``vjp``. Whatever depends on ``g`` linearly, as
+            that of a holomorphic function does, needs none: :mod:`.program` conjugates what ``vjp`` multiplies by.
+        codes: other expressions for some kinds of dtype, from ``"biufc"``, or ``"h"`` for floats of 16 bits.
         integers: the dtype in which NumPy computes integers; None for the float of its math functions.
         halves: whether it is defined for float16 and bfloat16, which are computed in float32.
         simplify: returns another row and operands for special Python numbers, or None.
@@ -80,6 +94,7 @@ class Row:
         signature: str,
         vjp: Callable[..., Any] | None = None,
         *,
+        complex_vjp: Callable[..., Any] | None = None,
         codes: dict[str, str] | None = None,
         integers: DType | None = None,
         bools: DType | None = None,
@@ -97,7 +112,7 @@ class Row:
         self.types = types
         operands, _, result = signature.partition("->")
         self.operands, self.result = operands, result
-        self.vjp = vjp
+        self.vjp, self.complex_vjp = vjp, complex_vjp
         self.integers, self.bools, self.halves = integers, bools, halves
         self.simplify = simplify
         self.oracle = name if oracle is None else oracle
@@ -118,14 +133,12 @@ class Row:
                 if self.result == "b"
                 else "Operands are broadcast, and promoted to a common dtype; a floating dtype wins over integers."
             )
-        if self.types == FLOAT and self.result == "x":
+        if self.types in (FLOAT, INEXACT) and self.result == "x":
             smaller = "" if self.integers else ", or in NumPy's dtype if that is smaller"
             rules.append(f"Integers are computed in the default floating dtype{smaller}.")
-        rules.append(
-            "The result is bool." if self.result == "b" else "The result has the dtype of the computation."
-        )
+        rules.append(_RESULTS[self.result])
         rules.append("Differentiable to any order." if self.differentiable else "Has no derivative.")
-        refused = "" if self.types in (ALL, FLOAT) else " Raises TypeError for other dtypes."
+        refused = "" if self.types in (ALL, INEXACT) else " Raises TypeError for other dtypes."
         if len(self.operands) > 1:
             refused += " Raises ValueError if the shapes do not broadcast."
         return " ".join(rules) + refused
@@ -146,6 +159,10 @@ class Row:
         if not self.halves and dtypes.info(dtype).narrow:
             raise TypeError(f"{self.name}: expected float32 or float64, got {dtypes.info(dtype).name}")
         cast = tuple(dtype if mark == "x" else dtypes.bool_ for mark in self.operands)
+        if self.result == "r":
+            return cast, dtypes.info(dtype).real
+        if self.result == "c":
+            return cast, dtypes.complex_of(dtype)
         return cast, dtype if self.result == "x" else dtypes.bool_
 
     def _computed(self, operands: Sequence[DType | Scalar]) -> DType:
@@ -156,7 +173,7 @@ class Row:
             return dtype
         if kind == "b" and self.bools is not None:
             return self.bools
-        if self.types == FLOAT:
+        if self.types in (FLOAT, INEXACT) and kind != "c":
             strong = [operand for operand in operands if isinstance(operand, np.dtype)]
             each = strong if len(strong) == len(operands) else [dtype]
             floats = [self.integers or _float_of(one) for one in each]
@@ -173,6 +190,14 @@ class Row:
         names["U"] = "unsigned long long" if info.itemsize == 8 else "unsigned int"
         code = self.codes.get(info.kind, self.code)
         return _substitute(self.codes.get("h", code) if info.narrow else code, names)
+
+
+_RESULTS = {
+    "b": "The result is bool.",
+    "x": "The result has the dtype of the computation.",
+    "r": "The result has the dtype of the computation, or of the parts of complex numbers.",
+    "c": "The result has the complex dtype of the computation's precision.",
+}
 
 
 def scipys(name: str) -> Callable[..., Any]:

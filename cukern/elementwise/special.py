@@ -10,11 +10,11 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import full_like, zeros_like
+from .complex_rows import _times_i, conj, imag, real
 from .function import astype, binary, parametric, ternary, unary
 from .fuse import fuse
 from .operands import public, require_array
-from .row import ALL, NUMERIC, scipys
+from .row import ALL, INEXACT, REAL, REAL_NUMERIC, scipys
 from .table import (
     _log_add_exp_vjp,
     _logistic_density,
@@ -59,11 +59,11 @@ copysign: Any = binary(
 fabs = unary(
     "fabs", "fabs(x)", vjp=lambda g, x, r: g * sign(x), doc="The absolute value, of integers as a float."
 )
-rint = unary("rint", "rint(x)", doc="x rounded to the nearest integer, halves to even, as a float.")
+rint = unary("rint", "rint(x)", INEXACT, doc="x rounded to the nearest integer, halves to even, as a float.")
 signbit = unary(
     "signbit",
     "x < T(0)",
-    ALL,
+    REAL,
     "x->b",
     codes={"f": "signbit(x)", "u": "false", "b": "false"},
     doc="Whether the sign bit of x is set, also that of -0.0 and NaN.",
@@ -80,7 +80,7 @@ nextafter = binary(
 fmod = binary(
     "fmod",
     "fmod(x, y)",
-    NUMERIC,
+    REAL_NUMERIC,
     codes={"i": "y == T(0) || y == T(-1) ? T(0) : T(x % y)", "u": "y == T(0) ? T(0) : T(x % y)"},
     bools=dtypes.int8,
     vjp=lambda g, x, y, r: (g, -g * trunc(x / y)),
@@ -118,7 +118,7 @@ heaviside = binary(
 isposinf = unary(
     "isposinf",
     "false",
-    ALL,
+    REAL,
     "x->b",
     codes={"f": "x == limits<T>::infinity()"},
     doc="Whether x is +infinity.",
@@ -126,7 +126,7 @@ isposinf = unary(
 isneginf = unary(
     "isneginf",
     "false",
-    ALL,
+    REAL,
     "x->b",
     codes={"f": "x == -limits<T>::infinity()"},
     doc="Whether x is -infinity.",
@@ -150,9 +150,24 @@ rad2deg = unary(
 lerp = ternary(
     "lerp",
     "x + z * (y - x)",
+    INEXACT,
     vjp=lambda g, x, y, z, r: (g * (1 - z), g * z, g * (y - x)),
     oracle=lambda x, y, z: x + z * (y - x),
     doc="Linear interpolation: x + z * (y - x).",
+)
+
+# ----- complex numbers -----
+
+angle = unary(
+    "angle",
+    "atan2(T(0), x)",
+    INEXACT,
+    "x->r",
+    integers=dtypes.float64,
+    codes={"c": "arg(x)"},
+    vjp=lambda g, x, r: 0 * g,
+    complex_vjp=lambda g, x, r: _times_i(g) / where(x == 0, math.inf, conj(x)),
+    doc="The angle of a complex number, in [-pi, pi]; its derivative at 0 is 0.",
 )
 
 # ----- special functions -----
@@ -189,6 +204,7 @@ def _sinc_vjp(g: Any, x: Any, r: Any) -> Any:
 
 sinc = unary(
     "sinc",
+    types=INEXACT,
     integers=dtypes.float64,
     code=f"x == T(0) ? T(1) : sin(T({_PI!r}) * x) / (T({_PI!r}) * x)",
     vjp=_sinc_vjp,
@@ -329,39 +345,6 @@ softsign = unary(
 
 
 @public
-def real(x: Array, /) -> Array:
-    """``x`` itself: cukern has no complex dtype."""
-    return require_array(x, "real")
-
-
-@public
-def imag(x: Array, /) -> Array:
-    """Zeros like ``x``: cukern has no complex dtype."""
-    x = require_array(x, "imag")
-    return zeros_like(x)
-
-
-@public
-def isreal(x: Array, /) -> Array:
-    """True for every element of ``x``: cukern has no complex dtype."""
-    x = require_array(x, "isreal")
-    return full_like(x, True, dtype=dtypes.bool_)
-
-
-@public
-def iscomplex(x: Array, /) -> Array:
-    """False for every element of ``x``: cukern has no complex dtype."""
-    x = require_array(x, "iscomplex")
-    return full_like(x, False, dtype=dtypes.bool_)
-
-
-@public
-def conj(x: Array, /) -> Array:
-    """``x`` itself: cukern has no complex dtype."""
-    return require_array(x, "conj")
-
-
-@public
 def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
     """The quotient rounded down, and the remainder, which has the sign of y."""
     return floor_divide(x, y), remainder(x, y)
@@ -389,13 +372,16 @@ def nan_to_num(
     Differentiable with respect to ``x`` and the replacements, which may be arrays that broadcast to its shape.
 
     Args:
-        x: any array; integers are returned unchanged.
+        x: any array; integers are returned unchanged. Parts of complex numbers are replaced by themselves.
         copy: has no effect: ``x`` is never written.
         nan: replaces NaN.
         posinf: replaces +infinity.
         neginf: replaces -infinity.
     """
     x = require_array(x, "nan_to_num")
+    if x.dtype in dtypes.COMPLEX:
+        parts = (nan_to_num(part, copy, nan, posinf, neginf) for part in (real(x), imag(x)))
+        return astype(next(parts), x.dtype) + _times_i(next(parts))
     if dtypes.info(x.dtype).kind != "f":
         return astype(x, x.dtype)
     limits: Any = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from .complex_rows import conj, real
 from .function import Bounded, Choice, Rounding, Unary, binary, unary
-from .row import ALL, INTEGER, NUMERIC
+from .row import ALL, INEXACT, NUMERIC, REAL, REAL_NUMERIC
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)
@@ -29,6 +30,10 @@ def _wrapping(operator: str, **more: str) -> dict[str, str]:
 def _ties(g: Any, x: Any, y: Any, chosen: Any) -> Any:
     """The cotangent of ``x`` where ``x`` is ``chosen`` over ``y``; equal operands share it equally."""
     return where(chosen, g, where(x == y, 0.5 * g, 0))
+
+
+def _is_complex(x: Any) -> bool:
+    return x.dtype in dtypes.COMPLEX
 
 
 # ----- arithmetic -----
@@ -63,6 +68,7 @@ multiply = binary(
 divide = binary(
     "divide",
     "x / y",
+    INEXACT,
     integers=dtypes.float64,
     vjp=lambda g, x, y, r: (g / y, -(g / y) * r),
     operator="__truediv__",
@@ -71,7 +77,7 @@ divide = binary(
 floor_divide = binary(
     "floor_divide",
     "floor_divide(x, y)",
-    NUMERIC,
+    REAL_NUMERIC,
     bools=dtypes.int8,
     operator="__floordiv__",
     doc="The quotient rounded down; integers divided by 0 give 0. Infinities follow the Array API, not NumPy.",
@@ -79,7 +85,7 @@ floor_divide = binary(
 remainder = binary(
     "remainder",
     "remainder_of(x, y)",
-    NUMERIC,
+    REAL_NUMERIC,
     bools=dtypes.int8,
     vjp=lambda g, x, y, r: (g, -g * floor_divide(x, y)),
     operator="__mod__",
@@ -95,9 +101,9 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
     kind = dtypes.info(dtypes.as_dtype(x.dtype, "x")).kind if hasattr(x, "dtype") else ""
     if kind in ("i", "u", "b") and isinstance(y, int) and y < 0:
         raise ValueError("pow: integers to negative integer powers are not allowed; make one a float")
-    if y == 2 and (kind == "f" or (kind in ("i", "u") and isinstance(y, int))):
+    if y == 2 and (kind in ("f", "c") or (kind in ("i", "u") and isinstance(y, int))):
         return square, (x,)
-    if kind == "f" and y in _POWERS:
+    if kind in ("f", "c") and y in _POWERS:
         return _POWERS[y], (x,)
     return None
 
@@ -112,6 +118,7 @@ pow = binary(
     "pow",
     "power(x, y)",
     NUMERIC,
+    codes={"c": "pow(x, y)"},
     bools=dtypes.int8,
     simplify=_simple_power,
     vjp=_power_vjp,
@@ -134,12 +141,21 @@ abs = unary(
     "abs",
     "fabs(x)",
     ALL,
-    codes={"i": "x < T(0) ? T(U(0) - U(x)) : x", "u": "x", "b": "x"},
+    "x->r",
+    codes={"i": "x < T(0) ? T(U(0) - U(x)) : x", "u": "x", "b": "x", "c": "abs(x)"},
     vjp=lambda g, x, r: g * sign(x),
+    complex_vjp=lambda g, x, r: g * sign(x),
     operator="__abs__",
     doc="The absolute value; its derivative at 0 is 0.",
 )
-sign: Unary = unary("sign", "sign_of(x)", NUMERIC, doc="The sign of x: -1, 0 or 1; NaN for NaN.")
+sign: Unary = unary(
+    "sign",
+    "sign_of(x)",
+    NUMERIC,
+    codes={"c": "direction_of(x)"},
+    complex_vjp=lambda g, x, r: (g - r * real(conj(r) * g)) * _inverse(abs(x)),
+    doc="The sign of x: -1, 0 or 1; NaN for NaN. Of complex numbers x / |x|, and 0 at 0.",
+)
 square = unary(
     "square",
     "x * x",
@@ -152,15 +168,17 @@ square = unary(
 reciprocal = unary(
     "reciprocal",
     "T(1) / x",
+    INEXACT,
     vjp=lambda g, x, r: -g * (r * r),
     domain=(0.3, 3.0),
     oracle=lambda x: 1 / x,
     doc="1 / x.",
 )
-sqrt = unary("sqrt", "sqrt(x)", vjp=lambda g, x, r: g * 0.5 / r, domain=(0.1, 4.0), doc="The square root.")
+sqrt = unary("sqrt", "sqrt(x)", INEXACT, vjp=lambda g, x, r: g * 0.5 / r, domain=(0.1, 4.0), doc="The square root.")
 rsqrt = unary(
     "rsqrt",
     "T(1) / sqrt(x)",
+    INEXACT,
     vjp=lambda g, x, r: -0.5 * g * r / x,
     domain=(0.2, 4.0),
     oracle=lambda x: 1 / np.sqrt(x),
@@ -170,13 +188,14 @@ _POWERS: dict[float, Unary] = {-1: reciprocal, 0.5: sqrt, 1: positive}
 
 # ----- exponentials and logarithms -----
 
-exp = unary("exp", "exp(x)", codes={"h": "__expf(x)"}, vjp=lambda g, x, r: g * r, doc="e to the power x.")
-exp2 = unary("exp2", "exp2(x)", vjp=lambda g, x, r: g * r * _LN2, doc="2 to the power x.")
-expm1 = unary("expm1", "expm1(x)", vjp=lambda g, x, r: g * exp(x), doc="exp(x) - 1, exact near 0.")
-log = unary("log", "log(x)", vjp=lambda g, x, r: g / x, domain=(0.2, 4.0), doc="The natural logarithm.")
+exp = unary("exp", "exp(x)", INEXACT, codes={"h": "__expf(x)"}, vjp=lambda g, x, r: g * r, doc="e to the power x.")
+exp2 = unary("exp2", "exp2(x)", INEXACT, vjp=lambda g, x, r: g * r * _LN2, doc="2 to the power x.")
+expm1 = unary("expm1", "expm1(x)", INEXACT, vjp=lambda g, x, r: g * exp(x), doc="exp(x) - 1, exact near 0.")
+log = unary("log", "log(x)", INEXACT, vjp=lambda g, x, r: g / x, domain=(0.2, 4.0), doc="The natural logarithm.")
 log1p = unary(
     "log1p",
     "log1p(x)",
+    INEXACT,
     vjp=lambda g, x, r: g / (x + 1),
     domain=(-0.8, 3.0),
     doc="log(1 + x), accurate near 0.",
@@ -184,6 +203,7 @@ log1p = unary(
 log2 = unary(
     "log2",
     "log2(x)",
+    INEXACT,
     vjp=lambda g, x, r: g / (x * _LN2),
     domain=(0.2, 4.0),
     doc="The logarithm to base 2.",
@@ -191,6 +211,7 @@ log2 = unary(
 log10 = unary(
     "log10",
     "log10(x)",
+    INEXACT,
     vjp=lambda g, x, r: g / (x * _LN10),
     domain=(0.2, 4.0),
     doc="The logarithm to base 10.",
@@ -211,12 +232,13 @@ logaddexp = binary(
 
 # ----- trigonometric and hyperbolic functions -----
 
-sin = unary("sin", "sin(x)", vjp=lambda g, x, r: g * cos(x), doc="The sine.")
-cos: Unary = unary("cos", "cos(x)", vjp=lambda g, x, r: -g * sin(x), doc="The cosine.")
-tan = unary("tan", "tan(x)", vjp=lambda g, x, r: g * (r * r + 1), domain=(-1.2, 1.2), doc="The tangent.")
+sin = unary("sin", "sin(x)", INEXACT, vjp=lambda g, x, r: g * cos(x), doc="The sine.")
+cos: Unary = unary("cos", "cos(x)", INEXACT, vjp=lambda g, x, r: -g * sin(x), doc="The cosine.")
+tan = unary("tan", "tan(x)", INEXACT, vjp=lambda g, x, r: g * (r * r + 1), domain=(-1.2, 1.2), doc="The tangent.")
 asin = unary(
     "asin",
     "asin(x)",
+    INEXACT,
     vjp=lambda g, x, r: g * rsqrt((1 - x) * (1 + x)),
     domain=(-0.9, 0.9),
     oracle="arcsin",
@@ -225,6 +247,7 @@ asin = unary(
 acos = unary(
     "acos",
     "acos(x)",
+    INEXACT,
     vjp=lambda g, x, r: -g * rsqrt((1 - x) * (1 + x)),
     domain=(-0.9, 0.9),
     oracle="arccos",
@@ -233,6 +256,7 @@ acos = unary(
 atan = unary(
     "atan",
     "atan(x)",
+    INEXACT,
     vjp=lambda g, x, r: g / (x * x + 1),
     oracle="arctan",
     doc="The angle in [-pi/2, pi/2] whose tangent is x.",
@@ -274,13 +298,14 @@ hypot: Any = binary(
     domain=(0.2, 2.0),
     doc="sqrt(x * x + y * y), without overflow; its derivatives at (0, 0) are 0.",
 )
-sinh = unary("sinh", "sinh(x)", vjp=lambda g, x, r: g * cosh(x), doc="The hyperbolic sine.")
-cosh: Unary = unary("cosh", "cosh(x)", vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")
+sinh = unary("sinh", "sinh(x)", INEXACT, vjp=lambda g, x, r: g * cosh(x), doc="The hyperbolic sine.")
+cosh: Unary = unary("cosh", "cosh(x)", INEXACT, vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")
 # The derivative uses x, because 1 - r * r loses all digits of the result r where it is small.
 tanh = unary(
     "tanh",
     "tanh(x)",
-    vjp=lambda g, x, r: g * (4 * _logistic_density(2 * x)),
+    INEXACT,
+    vjp=lambda g, x, r: g * (1 - r * r if _is_complex(x) else 4 * _logistic_density(2 * x)),
     doc="The hyperbolic tangent.",
 )
 _logistic_density: Any = unary(
@@ -293,13 +318,15 @@ _logistic_density: Any = unary(
 asinh = unary(
     "asinh",
     "asinh(x)",
-    vjp=lambda g, x, r: g / hypot(x, 1),
+    INEXACT,
+    vjp=lambda g, x, r: g / (sqrt(x * x + 1) if _is_complex(x) else hypot(x, 1)),
     oracle="arcsinh",
     doc="The inverse hyperbolic sine.",
 )
 acosh = unary(
     "acosh",
     "acosh(x)",
+    INEXACT,
     vjp=lambda g, x, r: g * rsqrt(x - 1) * rsqrt(x + 1),
     domain=(1.2, 4.0),
     oracle="arccosh",
@@ -308,6 +335,7 @@ acosh = unary(
 atanh = unary(
     "atanh",
     "atanh(x)",
+    INEXACT,
     vjp=lambda g, x, r: g / ((1 - x) * (1 + x)),
     domain=(-0.9, 0.9),
     oracle="arctanh",
@@ -319,7 +347,7 @@ atanh = unary(
 relu = unary(
     "relu",
     "maximum(x, T(0))",
-    NUMERIC,
+    REAL_NUMERIC,
     vjp=lambda g, x, r: where(r > 0, g, 0),
     bools=dtypes.int8,
     oracle=lambda x: x * (x > 0),
@@ -364,9 +392,9 @@ erfc: Unary = unary(
 
 # ----- rounding -----
 
-floor = unary("floor", "floor(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The largest integer at most x.")
-ceil = unary("ceil", "ceil(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="The smallest integer at least x.")
-trunc = unary("trunc", "trunc(x)", ALL, codes=dict.fromkeys("iub", "x"), doc="x rounded towards 0.")
+floor = unary("floor", "floor(x)", REAL, codes=dict.fromkeys("iub", "x"), doc="The largest integer at most x.")
+ceil = unary("ceil", "ceil(x)", REAL, codes=dict.fromkeys("iub", "x"), doc="The smallest integer at least x.")
+trunc = unary("trunc", "trunc(x)", REAL, codes=dict.fromkeys("iub", "x"), doc="x rounded towards 0.")
 round = Rounding(
     "round",
     "rint(x)",
@@ -438,13 +466,13 @@ less = binary("less", "x < y", ALL, "xx->b", operator="__lt__", doc="Whether x <
 less_equal = binary("less_equal", "x <= y", ALL, "xx->b", operator="__le__", doc="Whether x <= y.")
 greater = binary("greater", "x > y", ALL, "xx->b", operator="__gt__", doc="Whether x > y.")
 greater_equal = binary("greater_equal", "x >= y", ALL, "xx->b", operator="__ge__", doc="Whether x >= y.")
-isnan = unary("isnan", "false", ALL, "x->b", codes={"f": "x != x"}, doc="Whether x is NaN.")
+isnan = unary("isnan", "false", ALL, "x->b", codes={"f": "x != x", "c": "x != x"}, doc="Whether x is NaN.")
 isinf = unary(
     "isinf",
     "false",
     ALL,
     "x->b",
-    codes={"f": "fabs(x) == limits<T>::infinity()"},
+    codes={"f": "fabs(x) == limits<T>::infinity()", "c": "is_infinite(x)"},
     doc="Whether x is infinite.",
 )
 isfinite = unary(
@@ -452,44 +480,6 @@ isfinite = unary(
     "true",
     ALL,
     "x->b",
-    codes={"f": "fabs(x) < limits<T>::infinity()"},
+    codes={"f": "fabs(x) < limits<T>::infinity()", "c": "is_finite(x)"},
     doc="Whether x is neither infinite nor NaN.",
-)
-
-# ----- logic and bits -----
-
-logical_and = binary("logical_and", "x && y", ALL, "bb->b", doc="Whether both are true.")
-logical_or = binary("logical_or", "x || y", ALL, "bb->b", doc="Whether one or both are true.")
-logical_xor = binary("logical_xor", "x != y", ALL, "bb->b", doc="Whether exactly one is true.")
-logical_not = unary("logical_not", "!x", ALL, "b->b", doc="Whether x is false.")
-bitwise_and = binary("bitwise_and", "T(x & y)", INTEGER, operator="__and__", doc="The bits set in both.")
-bitwise_or = binary("bitwise_or", "T(x | y)", INTEGER, operator="__or__", doc="The bits set in one or both.")
-bitwise_xor = binary("bitwise_xor", "T(x ^ y)", INTEGER, operator="__xor__", doc="The bits set in exactly one.")
-bitwise_invert = unary(
-    "bitwise_invert",
-    "T(~x)",
-    INTEGER,
-    codes={"b": "!x"},
-    operator="__invert__",
-    doc="The bits of x inverted.",
-)
-bitwise_left_shift = binary(
-    "bitwise_left_shift",
-    "left_shift(x, y)",
-    "iu",
-    bools=dtypes.int8,
-    oracle="left_shift",
-    domain=(0, 7),
-    operator="__lshift__",
-    doc="The bits of x shifted left by y.",
-)
-bitwise_right_shift = binary(
-    "bitwise_right_shift",
-    "right_shift(x, y)",
-    "iu",
-    bools=dtypes.int8,
-    oracle="right_shift",
-    domain=(0, 7),
-    operator="__rshift__",
-    doc="The bits of x shifted right by y; the sign stays.",
 )

@@ -186,7 +186,7 @@ def vander(x: Array, /, N: int | None = None, increasing: bool = False) -> Array
     count = x.size if N is None else operator.index(N)
     if count < 0:
         raise ValueError(f"vander: N: expected at least 0, got {N}")
-    floating = dtypes.info(x.dtype).kind == "f"
+    floating = x.dtype in dtypes.INEXACT
     values = x if floating else astype(x, dtypes.promote(x.dtype, dtypes.default_int), copy=False)
     factors = broadcast_to(expand_dims(values, 1), (x.size, max(0, count - 1)))
     powers = cumulative_prod(factors, axis=1, include_initial=True, dtype=values.dtype)[:, :count]

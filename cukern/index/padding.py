@@ -199,7 +199,7 @@ def _along_axes(x: Array, widths: Pairs, end: Callable[[Array, int, int], Array]
 
 def _ramp(x: Array, axis: int, side: int, width: tuple[int, int], end: Any) -> Array:
     """Evenly spaced numbers from the edge, exclusive, to ``end``, inclusive."""
-    count, floating = width[side], dtypes.info(x.dtype).kind == "f"
+    count, floating = width[side], x.dtype in dtypes.INEXACT
     edge = _within(x, axis, 0 if side == 0 else x.shape[axis] - 1, 1)
     edge = astype(edge, dtypes.info(x.dtype).acc if floating else dtypes.float64, copy=False)
     places = arange(count, device=x.device) if side == 0 else arange(count - 1, -1, -1, device=x.device)
@@ -211,7 +211,7 @@ def _ramp(x: Array, axis: int, side: int, width: tuple[int, int], end: Any) -> A
 
 def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) -> Array:
     """A statistic of ``length`` elements at an edge; the axis stays, with size 1."""
-    n, floating = x.shape[axis], dtypes.info(x.dtype).kind == "f"
+    n, floating = x.shape[axis], x.dtype in dtypes.INEXACT
     count = n if length is None else min(n, operator.index(length))
     if count < 1:
         raise ValueError(f"pad: stat_length: expected at least 1, got {length}")

@@ -214,6 +214,8 @@ def accumulator_of(scan: Scan, value: DType) -> DType:
         return dtypes.uint64
     if value == dtypes.float32 and scan.wide:
         return dtypes.float64
+    if value == dtypes.complex64 and scan.wide:
+        return dtypes.complex128
     return dtypes.info(value).acc
 
 
@@ -314,7 +316,7 @@ def _absent(scan: Scan, source: DType) -> str:
     """The C++ of a neutral element of type S."""
     if scan.pair:
         return "S(1)"
-    if dtypes.info(source).kind == "f":
+    if source in dtypes.FLOATS:
         return f"cast<S>({scan.identity})"
     return scan.identity.replace("T(", "S(").replace("<T>", "<S>")
 

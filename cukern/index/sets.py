@@ -10,9 +10,10 @@ from ..array import Array
 from ..array.creation import arange, asarray, device_of, full, ones
 from ..autodiff import tape
 from ..elementwise.function import as_operands, astype
+from ..elementwise.logic import logical_not
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.row import is_scalar
-from ..elementwise.table import equal, isnan, logical_not, minimum, not_equal, subtract
+from ..elementwise.table import equal, isnan, minimum, not_equal, subtract
 from ..errors import DeviceError
 from ..reduction.rows import any
 from ..shape.views import concat, moveaxis, reshape
@@ -88,7 +89,7 @@ def _runs(x: Array, indexed: bool, equal_nan: bool) -> _Runs:
     differs = not_equal(ordered[1:], ordered[:-1])
     if x.ndim == 2:
         differs = any(differs, axis=1)
-    elif equal_nan and x.dtype in dtypes.FLOATS:
+    elif equal_nan and x.dtype in dtypes.INEXACT:
         differs = differs & logical_not(isnan(ordered[:-1]))
     fresh = concat([ones(min(len(x), 1), dtypes.bool_, x.device), differs])
     return _Runs(ordered, order, flat_places(fresh), fresh)
@@ -101,7 +102,7 @@ def _counts(runs: _Runs) -> Array:
 
 def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: str) -> UniqueAll:
     x = require_array(x, name)
-    if tape.recording((x,)) and x.dtype in dtypes.FLOATS:
+    if tape.recording((x,)) and x.dtype in dtypes.INEXACT:
         with tape.stop_recording():
             made = _unique(x, axis, True, equal_nan, name)
         # A tape records this gather; the sort is not recorded.

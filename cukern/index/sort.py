@@ -17,8 +17,10 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
+from ..elementwise.complex_rows import imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axis, public, recorded, require_array
+from ..elementwise.table import isnan
 from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
@@ -100,6 +102,8 @@ def sorted_rows(
     x: Array, indexed: bool, descending: bool, shape: Shape | None = None
 ) -> tuple[Array, Array | None]:
     """The sorted rows of ``x`` (..., n), in C order, and the indices of their elements in ``x``, in int64."""
+    if x.dtype in dtypes.COMPLEX:
+        return _complex_rows(x, descending, shape)
     n, device = x.shape[-1], x.device
     shape = shape or shape_for(device.style, n)
     wide = n > _LONGEST_ROW
@@ -119,6 +123,24 @@ def sorted_rows(
             _merge(kernel, device, buffers, rows, n, shape)
     keys = Array._wrap(buffers[0][0].view(x.dtype), device)
     return keys, astype(Array._wrap(buffers[0][1], device), dtypes.int64, copy=False) if indexed else None
+
+
+def _complex_rows(x: Array, descending: bool, shape: Shape | None) -> tuple[Array, Array]:
+    """:func:`sorted_rows` of complex numbers, by real parts and then imaginary ones.
+
+    As in NumPy, numbers without NaN come first, then those whose imaginary part alone is NaN, whose real part is, and
+    both.
+    """
+    with tape.stop_recording():
+        of_real, of_imag = isnan(real(x)), isnan(imag(x))
+        order = None
+        for key in (imag(x), real(x), astype(of_real, dtypes.int8) * 2 + astype(of_imag, dtypes.int8)):
+            rows = key if order is None else permuted(key, order, "gather")
+            places = sorted_rows(rows, True, descending, shape)[1]
+            assert places is not None
+            order = places if order is None else permuted(order, places, "gather")
+        assert order is not None
+        return permuted(x, order, "gather"), order
 
 
 def _merge(

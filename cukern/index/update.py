@@ -221,7 +221,7 @@ class Change:
         Raises:
             TypeError: the array does not have a floating dtype.
         """
-        if self._x.dtype not in dtypes.FLOATS:
+        if self._x.dtype not in dtypes.INEXACT:
             raise TypeError(f"at.divide: expected a floating array, got {dtypes.info(self._x.dtype).name}")
         return self._apply(
             value, "divide", divide, lambda x, places, values: divide(x, places.products(values))

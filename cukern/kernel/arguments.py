@@ -44,16 +44,19 @@ def _integer(param: Param, dtype: dtypes.DType, where: str) -> Converter:
     return convert
 
 
-def _number(value: Any, where: str) -> bool | int | float:
-    """``value`` as a Python number; 0-d arrays are numbers too."""
-    if isinstance(value, (bool, int, float)):
+def _number(value: Any, where: str, of_complex: bool = False) -> Any:
+    """``value`` as a Python number, complex only if that is asked for; 0-d arrays are numbers too."""
+    if isinstance(value, (bool, int, float)) or (of_complex and isinstance(value, complex)):
         return value
     if isinstance(value, (np.generic, np.ndarray, Array)):
         masked = isinstance(value, np.ma.MaskedArray)
         if value.ndim == 0 and value.dtype in dtypes.ALL and not masked:
             # Not ``item``: a launch itself reports its arguments to tapes.
             number = value._number() if isinstance(value, Array) else value.item()
-            return number if isinstance(number, (bool, int)) else float(number)
+            if not isinstance(number, complex):
+                return number if isinstance(number, (bool, int)) else float(number)
+            if of_complex:
+                return number
     elif hasattr(value, "__index__"):
         return operator.index(value)
     raise LaunchError(f"{where}: expected a number, got {_describe(value)}")
@@ -67,6 +70,8 @@ def _scalar(param: Param, where: str) -> Converter:
         return _integer(param, dtype, where)
     if kind == "b":
         return lambda value: bool(_number(value, where))
+    if kind == "c":
+        return lambda value: complex(_number(value, where, True))
 
     def convert(value: Any) -> float:
         if type(value) is float:
@@ -219,7 +224,9 @@ def plain(signature: Signature, args: Sequence[Any], values: Sequence[Any]) -> b
     """Whether arguments of this form can be launched by addresses and numbers, without conversion."""
     for param, arg, value in zip(signature.params, args, values, strict=True):
         if param.kind not in ("pointer", "scalar") or (
-            param.kind == "scalar" and param.dtype is not None and dtypes.info(param.dtype).extension
+            param.kind == "scalar"
+            and param.dtype is not None
+            and (dtypes.info(param.dtype).extension or param.dtype in dtypes.COMPLEX)
         ):
             return False
         if isinstance(arg, Array):
@@ -255,17 +262,22 @@ def _overlapping(signature: Signature, i: int, j: int) -> LaunchError:
     )
 
 
-def check_overlap(signature: Signature, values: Sequence[Any], written: Sequence[int]) -> None:
-    """Refuse a launch whose written arrays share memory with another argument.
+def check_overlap(
+    signature: Signature, args: Sequence[Any], values: Sequence[Any], written: Sequence[int]
+) -> None:
+    """Refuse a launch whose written arrays share memory with another argument, be it behind a tensor map.
 
     Raises:
         LaunchError: naming both arguments.
     """
-    params = signature.params
-    arrays = [
-        i for i, param in enumerate(params) if param.kind in ("pointer", "view") and values[i] is not None
-    ]
-    for i in written:
+    arrays = {
+        i: values[i]
+        for i, param in enumerate(signature.params)
+        if param.kind in ("pointer", "view") and values[i] is not None
+    }
+    maps = {i: arg for i, arg in enumerate(args) if isinstance(arg, TensorMap)}
+    arrays |= {i: found.array._data for i, found in maps.items()}
+    for i in (*written, *(i for i, found in maps.items() if found.writes)):
         for j in arrays:
-            if i != j and values[i] is not None and _overlap(values[i], values[j]):
+            if i != j and i in arrays and _overlap(arrays[i], arrays[j]):
                 raise _overlapping(signature, i, j)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..array import Array
 from ..autodiff import tape, writes
-from ..device import Device
+from ..device import Device, bundles
 from ..device.interface import CompiledFunction, CompilerFailure, Prepared
 from ..errors import CompileError, LaunchError
 from ..text import render, signature
@@ -52,14 +53,14 @@ class BoundKernel:
     """
 
     def __init__(self, rendered: render.Rendered, device: Device, block: Dim3, checked: bool = False) -> None:
-        unit = signature.parse(rendered.text, render.is_own(rendered.template))
+        unit = bundles.unit(rendered.text, render.is_own(rendered.template))
         if checked:
             unit = replace(unit, checked=True)
         self.device = device
         self.rendered = rendered
         self.signature = unit.signature
         self.block = block
-        _check_block(block, device, self.signature.name)
+        _check_block(block, device, self.signature)
         try:
             self.function: CompiledFunction = device.backend.compile(device.index, unit)
         except CompilerFailure as failure:
@@ -106,8 +107,8 @@ class BoundKernel:
             if launch is not None and self._launch_again(launch, args):
                 return
         values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
-        if self._written:
-            arguments.check_overlap(self.signature, values, self._written)
+        if self._written or self._maps:
+            arguments.check_overlap(self.signature, args, values, self._written)
         blocks = as_dim3(grid, "grid")
         if 0 in blocks:
             return
@@ -157,6 +158,12 @@ class BoundKernel:
                 raise LaunchError(
                     f"{self.signature.name}: grid.{axis} is {size}, and {limits.name} takes {limit} at most"
                 )
+        for axis, size, blocks in zip("xyz", grid, self.signature.cluster, strict=True):
+            if size % blocks:
+                raise LaunchError(
+                    f"{self.signature.name}: grid.{axis} is {size}, which is no multiple of the {blocks} blocks of a "
+                    "cluster along this axis"
+                )
         if not isinstance(shared, int) or shared < 0:
             raise LaunchError(f"{self.signature.name}: shared: expected bytes, at least 0, got {shared!r}")
         if self._static_shared + shared > limits.max_shared_memory_per_block:
@@ -171,8 +178,8 @@ def _forms(args: Sequence[Any]) -> list[Any]:
     return [arg._layout or arg._planned() if isinstance(arg, Array) else type(arg) for arg in args]
 
 
-def _check_block(block: Dim3, device: Device, name: str) -> None:
-    limits = device.properties
+def _check_block(block: Dim3, device: Device, parsed: signature.Signature) -> None:
+    limits, name = device.properties, parsed.name
     threads = block[0] * block[1] * block[2]
     if threads > limits.max_threads_per_block or any(
         n > m for n, m in zip(block, limits.max_block, strict=True)
@@ -183,6 +190,12 @@ def _check_block(block: Dim3, device: Device, name: str) -> None:
         )
     if threads == 0:
         raise LaunchError(f"{name}: block is {block}; expected at least one thread")
+    blocks = math.prod(parsed.cluster)
+    if blocks > limits.max_blocks_per_cluster:
+        raise LaunchError(
+            f"{name}: its clusters have {blocks} blocks, and {limits.name} takes "
+            f"{limits.max_blocks_per_cluster} at most"
+        )
 
 
 def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.Signature) -> None:

@@ -271,8 +271,8 @@ def _freeze(value: Any, name: str) -> Any:
         return dict, tuple((key, _freeze(item, name)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return type(value), tuple(_freeze(item, name) for item in value)
-    if isinstance(value, float):
-        return float, repr(value)
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)
     if isinstance(value, Array):
         raise TypeError(f"{name}: {_BY_POSITION}; what is given by name is a template variable")
     try:

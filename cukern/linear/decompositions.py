@@ -10,13 +10,16 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import ones
 from ..autodiff import tape
+from ..elementwise.complex_rows import _times_i, conj, imag, real
+from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.table import divide, equal, logical_and, logical_or, where
+from ..elementwise.logic import logical_and, logical_or
+from ..elementwise.table import divide, equal, where
 from ..errors import GradientError
 from ..reduction.rows import all
 from ..shape.views import concat, expand_dims, tril
-from .lapack import differentiable, library, matrices, solve, total, transposed
-from .products import diagonal, from_diagonal, matmul
+from .lapack import differentiable, library, matrices, solve, total
+from .products import adjoint, diagonal, from_diagonal, matmul
 
 
 class EighResult(NamedTuple):
@@ -26,8 +29,15 @@ class EighResult(NamedTuple):
     eigenvectors: Array
 
 
+class EigResult(NamedTuple):
+    """Eigenvalues in no order, and the eigenvectors as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
 class QRResult(NamedTuple):
-    """An orthogonal and an upper triangular factor."""
+    """An orthogonal or unitary and an upper triangular factor."""
 
     Q: Array
     R: Array
@@ -42,11 +52,11 @@ class SVDResult(NamedTuple):
 
 
 def cholesky(x: Array, /, *, upper: bool = False) -> Array:
-    """The lower triangular factor ``L`` of symmetric positive definite matrices, ``x = L @ L.mT``.
+    """The lower triangular factor ``L`` of Hermitian positive definite matrices, ``x = L @ conj(L.mT)``.
 
     Args:
-        x: symmetric matrices, of which the lower triangle is read; the derivative is symmetric.
-        upper: whether to return ``L.mT``.
+        x: symmetric or Hermitian matrices, of which the lower triangle is read; so is the derivative.
+        upper: whether to return ``conj(L.mT)``.
 
     Raises:
         LinAlgError: a matrix is not square, or, on the host, not positive definite.
@@ -59,13 +69,13 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
         y = _checked_factor(y)
 
     def vjp(given: Sequence[Array], saved: Sequence[Array]) -> Array:
-        above = transposed(saved[0])
+        above = adjoint(saved[0])
         inner = _lower_half(matmul(above, given[0]))
-        half = solve(above, transposed(solve(above, transposed(inner))))
-        return 0.5 * (half + transposed(half))
+        half = solve(above, adjoint(solve(above, adjoint(inner))))
+        return 0.5 * (half + adjoint(half))
 
     differentiable("cholesky", a, (y,), (y,), vjp)
-    return transposed(y) if upper else y
+    return adjoint(y) if upper else y
 
 
 def _lower_half(x: Array) -> Array:
@@ -76,7 +86,7 @@ def _lower_half(x: Array) -> Array:
 def _checked_factor(factor: Array) -> Array:
     """``factor``, or NaN for a matrix with a pivot that is not positive, which cuSOLVER leaves unfinished."""
     with tape.stop_recording():
-        good = all(diagonal(factor, 0, -2, -1) > 0, -1, keepdims=True)
+        good = all(real(diagonal(factor, 0, -2, -1)) > 0, -1, keepdims=True)
         return where(expand_dims(good, -1), factor, math.nan)
 
 
@@ -101,11 +111,12 @@ def _scaled(left: Array, scale: Array | None, right: Array) -> Array | None:
 
 
 def eigh(x: Array, /, UPLO: str = "L") -> EighResult:
-    """The eigenvalues and eigenvectors of symmetric matrices.
+    """The eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
     Args:
-        x: symmetric matrices, of which one triangle is read; the derivative is symmetric. The derivative of an
-            eigenvector is infinite or NaN if its eigenvalue is repeated.
+        x: such matrices, of which one triangle is read; so is the derivative. The derivative of an eigenvector is
+            infinite or NaN if its eigenvalue is repeated. That of complex ones is right for functions whose value does
+            not depend on the eigenvectors' phases.
         UPLO: the triangle: ``"L"`` for the lower one, ``"U"`` for the upper one.
 
     Raises:
@@ -120,15 +131,63 @@ def eigh(x: Array, /, UPLO: str = "L") -> EighResult:
 
     def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
         (g_values, g_vectors), (values, vectors) = given, saved
-        made = _scaled(vectors, g_values, transposed(vectors))
+        made = _scaled(vectors, g_values, adjoint(vectors))
         if g_vectors is not None:
-            inner = _turned(matmul(transposed(vectors), g_vectors), values)
-            made = total(made, matmul(matmul(vectors, inner), transposed(vectors)))
+            inner = _turned(matmul(adjoint(vectors), g_vectors), values)
+            made = total(made, matmul(matmul(vectors, inner), adjoint(vectors)))
         assert made is not None
-        return 0.5 * (made + transposed(made))
+        return 0.5 * (made + adjoint(made))
 
     differentiable("eigh", a, (values, vectors), (values, vectors), vjp)
     return EighResult(values, vectors)
+
+
+def eig(x: Array, /) -> EigResult:
+    """The eigenvalues and eigenvectors of square matrices: complex numbers.
+
+    Args:
+        x: square matrices. The derivative is infinite or NaN if an eigenvalue is repeated; that of eigenvectors is
+            right for functions whose value does not depend on their phases.
+
+    Raises:
+        LinAlgError: a matrix is not square, or the iteration does not converge.
+
+    Source of the derivative: Boeddeker et al., "On the computation of complex-valued gradients with application to
+    statistically optimum beamforming", 2017.
+
+    >>> import cukern as ck
+    >>> eig(ck.asarray([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.tolist()
+    [1j, -1j]
+    """
+    a = _complex_matrices(x, "eig")
+    values, vectors = (astype(part, a.dtype, copy=False) for part in library(a, "eig"))
+
+    def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
+        (g_values, g_vectors), (values, vectors) = given, saved
+        above = adjoint(vectors)
+        made = None if g_values is None else from_diagonal(g_values, a.shape[-1], a.shape[-1], 0)
+        if g_vectors is not None:
+            inner = matmul(above, g_vectors)
+            lengths = expand_dims(real(diagonal(inner, 0, -2, -1)), -2)
+            made = total(made, _turned(inner - matmul(above, vectors) * lengths, conj(values)))
+        assert made is not None
+        return solve(above, matmul(made, above))
+
+    differentiable("eig", a, (values, vectors), (values, vectors), vjp)
+    return EigResult(values, vectors)
+
+
+def _complex_matrices(x: Array, name: str) -> Array:
+    a = matrices(x, name, square=True)
+    return astype(a, dtypes.complex_of(a.dtype), copy=False)
+
+
+def eigvals(x: Array, /) -> Array:
+    """The eigenvalues of square matrices, complex numbers in no order. See :func:`eig`."""
+    a = _complex_matrices(x, "eigvals")
+    if tape.recording((a,)):
+        return eig(a).eigenvalues
+    return astype(library(a, "eigvals")[0], a.dtype, copy=False)
 
 
 def _triangle(letter: str, name: str) -> str:
@@ -138,7 +197,7 @@ def _triangle(letter: str, name: str) -> str:
 
 
 def eigvalsh(x: Array, /, UPLO: str = "L") -> Array:
-    """The eigenvalues of symmetric matrices, in ascending order. See :func:`eigh`."""
+    """The eigenvalues of symmetric or Hermitian matrices, in ascending order. See :func:`eigh`."""
     a = matrices(x, "eigvalsh", square=True)
     if tape.recording((a,)):
         return eigh(a, UPLO).eigenvalues
@@ -155,7 +214,8 @@ def svd(x: Array, /, full_matrices: bool = True, compute_uv: bool = True) -> SVD
     Args:
         x: shape (..., m, n).
         full_matrices: whether ``U`` and ``Vh`` are square. The derivative of the vectors needs False, unless ``x``
-            is square; it is infinite or NaN if a singular value is repeated.
+            is square; it is infinite or NaN if a singular value is repeated. That of complex vectors is right for
+            functions whose value does not depend on the phase that a left and a right vector share.
         compute_uv: False returns only the singular values, as :func:`svdvals`.
 
     Raises:
@@ -188,16 +248,19 @@ def _svd_cotangent(given: Sequence[Any], saved: Sequence[Array]) -> Array | None
     inverse = where(equal(scale, 0), 0, divide(1, where(equal(scale, 0), 1, scale)))
     squares = s * s
     if g_u is not None:
-        inner = _turned(matmul(transposed(u), g_u), squares)
-        made = total(made, matmul((matmul(u, inner + transposed(inner))) * scale, vh))
+        inner = _turned(matmul(adjoint(u), g_u), squares)
+        made = total(made, matmul((matmul(u, inner + adjoint(inner))) * scale, vh))
+        if u.dtype in dtypes.COMPLEX:
+            phases = expand_dims(imag(diagonal(matmul(adjoint(u), g_u), 0, -2, -1)), -2)
+            made = total(made, matmul(u * _times_i(phases * inverse), vh))
         if m > k:
-            made = total(made, matmul((g_u - matmul(u, matmul(transposed(u), g_u))) * inverse, vh))
+            made = total(made, matmul((g_u - matmul(u, matmul(adjoint(u), g_u))) * inverse, vh))
     if g_vh is not None:
-        g_v = transposed(g_vh)
+        g_v = adjoint(g_vh)
         inner = _turned(matmul(vh, g_v), squares)
-        made = total(made, matmul(u * scale, matmul(inner + transposed(inner), vh)))
+        made = total(made, matmul(u * scale, matmul(inner + adjoint(inner), vh)))
         if n > k:
-            made = total(made, matmul(u * inverse, transposed(g_v - matmul(transposed(vh), matmul(vh, g_v)))))
+            made = total(made, matmul(u * inverse, adjoint(g_v - matmul(adjoint(vh), matmul(vh, g_v)))))
     return made
 
 
@@ -237,7 +300,7 @@ def qr(x: Array, /, mode: str = "reduced") -> QRResult | Array:
     m, n = a.shape[-2:]
     if m < n and tape.recording((a,)):  # the columns beyond the square part are computed from its factors
         q, square = qr(a[..., :m])
-        return QRResult(q, concat([square, matmul(transposed(q), a[..., m:])], axis=-1))
+        return QRResult(q, concat([square, matmul(adjoint(q), a[..., m:])], axis=-1))
     q, r = library(a, "qr", mode)
     differentiable("qr", a, (q, r), (q, r), _qr_cotangent)
     return QRResult(q, r)
@@ -247,9 +310,11 @@ def _qr_cotangent(given: Sequence[Any], saved: Sequence[Array]) -> Array:
     (g_q, g_r), (q, r) = given, saved
     if r.shape[-2] > r.shape[-1]:
         raise GradientError("qr: the factors of mode 'complete' have no derivative; use mode='reduced'")
-    from_r = None if g_r is None else matmul(r, transposed(g_r))
-    inner = total(from_r, None if g_q is None else -matmul(transposed(g_q), q))
+    from_r = None if g_r is None else matmul(r, adjoint(g_r))
+    inner = total(from_r, None if g_q is None else -matmul(adjoint(g_q), q))
     assert inner is not None
-    made = total(g_q, matmul(q, tril(inner) + transposed(tril(inner, k=-1))))
+    below, n = tril(inner, k=-1), inner.shape[-1]
+    middle = from_diagonal(real(diagonal(inner, 0, -2, -1)), n, n, 0)
+    made = total(g_q, matmul(q, below + adjoint(below) + middle))
     assert made is not None
-    return transposed(solve(r, transposed(made)))
+    return adjoint(solve(r, adjoint(made)))

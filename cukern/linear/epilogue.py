@@ -1,4 +1,4 @@
-"""Elementwise expressions of a matrix product: one launch on tensor cores, or the library's product and one kernel."""
+"""Elementwise expressions of a matrix product: one launch, or the library's product and one kernel."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
+from ..device.precision import allows_tf32
 from ..elementwise.function import evaluate, pulled
 from ..elementwise.graph import input_node, substitute
 from ..elementwise.operands import public
@@ -23,12 +24,12 @@ _plans: dict[tuple[Any, ...], Plan | None] = {}
 
 
 def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
-    """The launch on tensor cores; None if the library's product is to be taken."""
+    """The launch that computes both; None if the library's product is to be taken."""
     elem = arrays[0].dtype
-    if not dtypes.info(elem).narrow or made.outputs[0].dtype != elem:
+    if not (dtypes.info(elem).narrow or elem == dtypes.float32) or made.outputs[0].dtype != elem:
         return None
     layouts = [one._layout or one._planned() for one in arrays]
-    key = (made, at, *layouts)
+    key = (made, at, elem == dtypes.float32 and allows_tf32(), *layouts)
     if key not in _plans:
         one_device(made.name, arrays)
         return remember(_plans, key, _made(made, at, layouts))
@@ -125,7 +126,7 @@ def product_source(made: Program, at: int, a: Array, b: Array, others: Sequence[
     """The text of the kernel that :func:`product_then` launches, besides the library's product."""
     plan = _planned(made, at, (a, b, *others))
     if plan is not None:
-        return plan.bound.rendered.text
+        return plan.source
     y = matmul(a, b)
     datas = [one._data for one in (*others[:at], y, *others[at:])]
     return source(made, y.device, datas)

@@ -29,13 +29,13 @@ from ..shape.views import (
     tril,
     triu,
 )
-from .products import from_diagonal, matmul
+from .products import adjoint, from_diagonal, matmul
 
 Vjp = Callable[[Sequence[Any], Sequence[Array]], Array | None]
 
 
 def matrices(x: Any, name: str, square: bool = False) -> Array:
-    """``x`` as matrices of float32 or float64; integers get the default floating dtype, or float32 if that is a half.
+    """``x`` as matrices of a dtype of LAPACK; integers get the default floating dtype, or float32 if that is a half.
 
     Raises:
         TypeError: ``x`` is of a half type, which LAPACK lacks.
@@ -52,7 +52,7 @@ def matrices(x: Any, name: str, square: bool = False) -> Array:
 def floating(x: Array, name: str) -> Array:
     """``x`` in a dtype of LAPACK."""
     _refuse_halves(x, name)
-    if x.dtype in dtypes.FLOATS:
+    if x.dtype in dtypes.INEXACT:
         return x
     default = dtypes.get_default_dtype()
     return astype(x, default if default == dtypes.float64 else dtypes.float32)
@@ -61,7 +61,7 @@ def floating(x: Array, name: str) -> Array:
 def _refuse_halves(x: Array, name: str) -> None:
     if dtypes.info(x.dtype).narrow:
         raise TypeError(
-            f"{name}: expected float32 or float64, got {dtypes.info(x.dtype).name}; cast it first"
+            f"{name}: expected float32, float64 or complex numbers, got {dtypes.info(x.dtype).name}; cast it first"
         )
 
 
@@ -113,10 +113,6 @@ def total(*parts: Array | None) -> Array | None:
     return made
 
 
-def transposed(x: Array) -> Array:
-    return matrix_transpose(x)
-
-
 def inv(x: Array, /) -> Array:
     """The inverses of square matrices.
 
@@ -126,9 +122,7 @@ def inv(x: Array, /) -> Array:
     """
     a = matrices(x, "inv", square=True)
     (y,) = library(a, "inv")
-    differentiable(
-        "inv", a, (y,), (y,), lambda g, s: -matmul(matmul(transposed(s[0]), g[0]), transposed(s[0]))
-    )
+    differentiable("inv", a, (y,), (y,), lambda g, s: -matmul(matmul(adjoint(s[0]), g[0]), adjoint(s[0])))
     return y
 
 
@@ -168,8 +162,8 @@ def solve(x1: Array, x2: Array, /) -> Array:
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
             a, y = saved
-            above = solve(transposed(a), given[0])
-            return [-matmul(above, transposed(y)) if needs[0] else None, above]
+            above = solve(adjoint(a), given[0])
+            return [-matmul(above, adjoint(y)) if needs[0] else None, above]
 
         tape.record("solve", (a, b), (y,), vjp, (a, y))
     return y
@@ -202,7 +196,7 @@ def solve_triangular(
     if unit_diagonal:
         triangle = triangle + identity(a.shape[-1], a)
     if trans:
-        triangle, lower = transposed(triangle), not lower
+        triangle, lower = matrix_transpose(triangle), not lower
     if not lower:
         return solve(triangle, b)
     # Reversed, a lower triangle is an upper one, in which elimination has nothing to do and swaps no rows.

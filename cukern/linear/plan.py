@@ -1,4 +1,4 @@
-"""Products of ndarrays by their device's library: direct calls of cuBLAS, or NumPy's and CuPy's ``matmul``."""
+"""Products of ndarrays: by direct calls of cuBLAS, NumPy's and CuPy's ``matmul``, or a kernel where that is faster."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..kernel.plan import on, raw, remember
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
 from ..shape.copy import in_order
+from .tensor_cores import make_alone
 
 #: The largest size that the libraries take, that of C's int.
 _LIMIT = 2**31 - 1
@@ -88,24 +89,26 @@ def _copy(x: Array) -> Array:
     return made
 
 
-_plans: dict[tuple[Layout, Layout], Plan | None] = {}
+_plans: dict[tuple[Layout, Layout], kernel_plan.Plan | None] = {}
 
 
-def planned(a: Array, b: Array) -> Plan | None:
+def planned(a: Array, b: Array) -> kernel_plan.Plan | None:
     """The plan for two GPU arrays of one floating dtype whose shapes fit; None if a size is 0 or exceeds C's int.
+
+    It is the library's, or that of a kernel where that is faster.
 
     Raises:
         ValueError: the batches do not broadcast.
     """
     key = (a._layout or a._planned(), b._layout or b._planned())
     if key not in _plans:
-        made = Plan(*key) if _plain(*key) else None
+        made = (make_alone(*key) or Plan(*key)) if _plain(*key) else None
         remember(_plans, key, made)
         return made
     return _plans[key]
 
 
-def known(a: object, b: object) -> Plan | None:
+def known(a: object, b: object) -> kernel_plan.Plan | None:
     """The cached plan for two arguments, if they are arrays with the layouts of an earlier product; else None."""
     if isinstance(a, Array) and isinstance(b, Array):
         return _plans.get((a._layout or a._planned(), b._layout or b._planned()))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..autodiff import tape
+from ..elementwise.complex_rows import conj
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import SYMBOLS, product
@@ -142,7 +143,7 @@ def pull(flat: bool, cotangents: Any, saved: Any, needs: object) -> list[Array |
         needs: not read.
     """
     (g,), (a, b) = cotangents, saved
-    left = None if b is None else matmul(g, swapaxes(b, -2, -1))
+    left = None if b is None else matmul(g, adjoint(b))
     return [left, None if a is None else _right_cotangent(a, g, flat)]
 
 
@@ -154,12 +155,17 @@ def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:
     if flat and a.ndim > 2:
         rows = math.prod(a.shape[:-1])
         a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
-    return matmul(swapaxes(a, -2, -1), g)
+    return matmul(adjoint(a), g)
+
+
+def adjoint(x: Array) -> Array:
+    """The conjugate of matrices with the last two axes swapped; of real ones the transpose, a view."""
+    return swapaxes(conj(x) if x.dtype in dtypes.COMPLEX else x, -2, -1)
 
 
 @public
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
-    """The sum of products along an axis; a negative ``axis`` counts from the end of both.
+    """The sum of products of conj(x1) and x2 along an axis; a negative ``axis`` counts from the end of both.
 
     Raises:
         AxisError: an operand has no such axis.
@@ -175,7 +181,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
 
 @fuse(static=["dtype"])
 def _dot(x: Array, y: Array, dtype: dtypes.DType) -> Array:
-    return sum(x * y, -1, dtype=dtype)
+    return sum((conj(x) if x.dtype in dtypes.COMPLEX else x) * y, -1, dtype=dtype)
 
 
 @public
@@ -193,7 +199,7 @@ def matvec(x1: Array, x2: Array, /) -> Array:
 
 @public
 def vecmat(x1: Array, x2: Array, /) -> Array:
-    """The products of vectors (..., m) with matrices (..., m, n): (..., n).
+    """The products of conjugated vectors (..., m) with matrices (..., m, n): (..., n).
 
     Raises:
         ValueError: an operand has too few axes, or the shapes do not fit.
@@ -201,7 +207,8 @@ def vecmat(x1: Array, x2: Array, /) -> Array:
     x1, x2 = require_arrays((x1, x2), "vecmat", ("x1", "x2"))
     if not x1.ndim or x2.ndim < 2:
         raise ValueError(f"vecmat: expected a vector and a matrix, got shapes {x1.shape} and {x2.shape}")
-    return squeeze(matmul(expand_dims(x1, -2), x2), -2)
+    row = expand_dims(conj(x1) if x1.dtype in dtypes.COMPLEX else x1, -2)
+    return squeeze(matmul(row, x2), -2)
 
 
 @public
@@ -267,7 +274,7 @@ def dot(x1: Array, x2: Array, /) -> Array:
 
 @public
 def vdot(x1: Array, x2: Array, /) -> Array:
-    """The sum of products of all elements, both flattened."""
+    """The sum of products of conj(x1) and x2 over all elements, both flattened."""
     x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
     return vecdot(ravel(x1), ravel(x2))
 

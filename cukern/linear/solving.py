@@ -15,6 +15,7 @@ from ..array import Array
 from ..array.creation import empty
 from ..autodiff import tape
 from ..autodiff.cotangents import meta
+from ..elementwise.complex_rows import _times_i, conj, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
 from ..elementwise.table import abs, ceil, divide, equal, exp2, isfinite, log2, maximum, multiply, where
@@ -23,8 +24,8 @@ from ..index.assemble import atleast_2d
 from ..reduction.rows import any, max, prod, sum
 from ..shape.views import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tril
 from .decompositions import eigh, svd, svdvals
-from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, transposed
-from .products import matmul
+from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, total
+from .products import adjoint, matmul
 
 
 class SlogdetResult(NamedTuple):
@@ -59,19 +60,23 @@ def det(x: Array, /) -> Array:
     return y
 
 
+def _conj(x: Array) -> Array:
+    return conj(x) if x.dtype in dtypes.COMPLEX else x
+
+
 def _cofactors(a: Array, value: Array) -> Array:
-    """The derivative of determinants whose values are ``value``."""
+    """The conjugated derivative of determinants whose values are ``value``."""
     singular = equal(value, 0)
     if not bool(any(singular)):
-        return expand_dims(value, (-2, -1)) * transposed(inv(a))
+        return expand_dims(_conj(value), (-2, -1)) * adjoint(inv(a))
     n = a.shape[-1]
     with tape.stop_recording():
         u, s, vh = svd(a)
         kept = where(identity(n, s) == 1, 1, expand_dims(s, -2))
-        others = prod(kept, -1) * expand_dims(det(u) * det(vh), -1)
+        others = prod(kept, -1) * expand_dims(_conj(det(u) * det(vh)), -1)
         flat = matmul(u * expand_dims(others, -2), vh)
         wide = expand_dims(singular, (-2, -1))
-        regular = expand_dims(value, (-2, -1)) * transposed(inv(where(wide, identity(n, a), a)))
+        regular = expand_dims(_conj(value), (-2, -1)) * adjoint(inv(where(wide, identity(n, a), a)))
         made = where(wide, flat, regular)
     message = "det: the second derivative needs matrices that have an inverse, and one is singular"
     tape.poison("det", [meta(a)], [made], message)
@@ -81,14 +86,23 @@ def _cofactors(a: Array, value: Array) -> Array:
 def slogdet(x: Array, /) -> SlogdetResult:
     """The sign and the logarithm of the absolute value of the determinants of square matrices, without overflow.
 
+    The sign of a complex determinant is the number of absolute value 1 in its direction.
+
     Raises:
         LinAlgError: a matrix is not square; in the derivative, on the host, it is singular.
     """
     a = matrices(x, "slogdet", square=True)
     sign, size = library(a, "slogdet")
-    differentiable(
-        "slogdet", a, (size,), (a,), lambda g, s: expand_dims(g[0], (-2, -1)) * transposed(inv(s[0]))
-    )
+
+    def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
+        (g_sign, g_size), (a, sign) = given, saved
+        turned = None if g_sign is None or not whole else _times_i(imag(conj(sign) * g_sign))
+        factor = total(g_size, turned)
+        assert factor is not None
+        return expand_dims(factor, (-2, -1)) * adjoint(inv(a))
+
+    whole = a.dtype in dtypes.COMPLEX
+    differentiable("slogdet", a, (sign, size), (a, sign), vjp)
     return SlogdetResult(sign, size)
 
 
@@ -137,10 +151,10 @@ def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any =
         if hermitian:
             values, left = eigh(a)
             inverse = _reciprocals(abs(values), rtol, a.shape) * where(values < 0, -1, 1)
-            y = matmul(left * expand_dims(inverse, -2), transposed(left))
+            y = matmul(left * expand_dims(inverse, -2), adjoint(left))
         else:
             u, s, vh = svd(a, full_matrices=False)
-            y = matmul(transposed(vh) * expand_dims(_reciprocals(s, rtol, a.shape), -2), transposed(u))
+            y = matmul(adjoint(vh) * expand_dims(_reciprocals(s, rtol, a.shape), -2), adjoint(u))
     pull = _symmetric_pinv_cotangent if hermitian else _pinv_cotangent
     differentiable("pinv", a, (y,), (a, y), lambda g, s: pull(g[0], *s))
     return y
@@ -148,13 +162,13 @@ def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any =
 
 def _symmetric_pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
     """:func:`_pinv_cotangent` for symmetric matrices; it is symmetric."""
-    made = _pinv_cotangent(g, tril(a) + transposed(tril(a, k=-1)), p)
-    return 0.5 * (made + transposed(made))
+    made = _pinv_cotangent(g, tril(a) + adjoint(tril(a, k=-1)), p)
+    return 0.5 * (made + adjoint(made))
 
 
 def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
     """The cotangent of ``a``, whose pseudo-inverse is ``p``."""
-    back, above = transposed(p), transposed(g)
+    back, above = adjoint(p), adjoint(g)
     made = -matmul(matmul(back, g), back)
     made = made + matmul(above - matmul(a, matmul(p, above)), matmul(p, back))
     return made + matmul(matmul(back, p), above - matmul(matmul(above, p), a))
@@ -222,21 +236,21 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     u, s, vh = svd(matrix, full_matrices=False)
     with tape.stop_recording():
         inverse = _reciprocals(s, rcond, matrix.shape)
-        x = matmul(transposed(vh) * inverse, matmul(transposed(u), target))
+        x = matmul(adjoint(vh) * inverse, matmul(adjoint(u), target))
         rank = sum(inverse != 0, -1, dtype=dtypes.int64)
     if tape.recording((matrix, target)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
             (g,), (matrix, target) = given, saved
             p = pinv(matrix, rtol=rcond)
-            above = matmul(g, transposed(target))
-            return [_pinv_cotangent(above, matrix, p) if needs[0] else None, matmul(transposed(p), g)]
+            above = matmul(g, adjoint(target))
+            return [_pinv_cotangent(above, matrix, p) if needs[0] else None, matmul(adjoint(p), g)]
 
         tape.record("lstsq", (matrix, target), (x,), vjp, (matrix, target))
     m, n = matrix.shape
     if m > n and int(rank) == n:
         apart = matmul(matrix, x) - target
-        return LstsqResult(x, sum(multiply(apart, apart), 0), rank, s)
+        return LstsqResult(x, sum(real(multiply(_conj(apart), apart)), 0), rank, s)
     return LstsqResult(x, empty(0, x.dtype, x.device), rank, s)
 
 
@@ -312,7 +326,7 @@ def expm(x: Array, /) -> Array:
     a = matrices(x, "expm", square=True)
     if not a.size:
         return astype(a, a.dtype)
-    limit, coefficients = _PADE[a.dtype]
+    limit, coefficients = _PADE[dtypes.info(a.dtype).real]
     with tape.stop_recording():
         norm = max(sum(abs(a), -2), -1)
         squarings = ceil(log2(maximum(where(isfinite(norm), norm / limit, 1.0), 1.0)))

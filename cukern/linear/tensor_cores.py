@@ -1,32 +1,34 @@
-"""Products on tensor cores that end with an elementwise expression: one launch."""
+"""Products that end with an elementwise expression in one launch: the forms of the kernel, and which is taken."""
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, fresh_layout
+from ..array.layout import Layout, address, fresh_layout
 from ..device import Device
-from ..elementwise.print_cxx import compute_type, statements
-from ..elementwise.program import Program
+from ..device.interface import Prepared, Tiles
+from ..device.precision import allows_tf32
+from ..elementwise.graph import cast, input_node
+from ..elementwise.program import Program, program
 from ..elementwise.row import convert_scalar
-from ..kernel import Kernel
+from ..kernel import BoundKernel, Kernel
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import on
-from ..kernel.sizes import LARGEST_INDEX, divide_up
-from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse, step_kind
-from .measured import is_own_faster
+from ..kernel.plan import Dim3, on, remember
+from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
+from ..kernel.strides import broadcast_shapes
+from . import parts
+from .few_rows import FewRows, few_rows_for
+from .measured import ratio
+from .task import Task, parts_of, structs, task_of, variables
+from .tma import TmaTile, tma_tile_for
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
-#: Elements of 16 bits in an access of 16 bytes.
-_CHUNK = 8
-#: Matrices of a batch at most: blocks along y.
-_MOST_MATRICES = 65535
+#: Bytes of a tensor map.
+_MAP = 128
 
 
 class Tile(NamedTuple):
@@ -38,8 +40,9 @@ class Tile(NamedTuple):
         stages: slabs of the factors in shared memory, all but one of them on their way.
         rate: about which share of the tensor cores' arithmetic it reaches.
         grouped: whether four warps multiply 64 rows together by the instructions of sm_90a.
-        depth: of a slab.
+        depth: of a slab of 16-bit elements; floats have half.
         band: rows of tiles that are made column by column.
+        parts: blocks that share the depth of a tile, whose sums another kernel adds up.
     """
 
     m: int
@@ -51,6 +54,12 @@ class Tile(NamedTuple):
     grouped: bool = False
     depth: int = 64
     band: int = 8
+    parts: int = 1
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return _KERNELS[self.grouped]
 
     @property
     def threads(self) -> int:
@@ -61,6 +70,35 @@ class Tile(NamedTuple):
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
         return 2 * self.stages * self.depth * (self.m + self.n) + (1024 if self.grouped else 0)
+
+    def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
+        """The template variables."""
+        return {
+            **variables(program, elem, task),
+            "name": f"{program.name}_{dtypes.info(elem).name}_{self.m}x{self.n}",
+            "block": self.threads,
+            "tile_m": self.m,
+            "tile_n": self.n,
+            "warps_m": self.warps_m,
+            "warps_n": self.warps_n,
+            "depth": self.depth * 2 // task.itemsize,
+            "stages": self.stages,
+            "band": self.band,
+            "wide": task.n * task.itemsize % ACCESS == 0,
+            "a_by_depth": task.a.by_depth,
+            "b_by_depth": task.b.by_depth,
+        }
+
+    def grid(self, task: Task) -> tuple[int, int, int]:
+        """Blocks along each axis."""
+        tiles = divide_up(task.m, self.m) * divide_up(task.n, self.n)
+        return tiles, task.batches, parts_of(task, self.parts, self.depth * 2 // task.itemsize)
+
+    def tail(self, task: Task) -> tuple[bytes, bytes]:
+        """The kernel's structs."""
+        tiles = divide_up(task.m, self.m), divide_up(task.n, self.n)
+        steps = (task.a.batch, task.b.batch, task.a.row, task.b.row)
+        return structs(task, steps, (task.batches, task.m, task.n, task.k, *tiles))
 
 
 #: A warp with 64 by 64 elements reads shared memory half as often as one with 32 by 32.
@@ -74,147 +112,47 @@ TILES = (
 )
 
 
-class Factor(NamedTuple):
-    """How a factor lies in memory: the steps through the batch and between its contiguous rows, in elements.
+#: Of floats rounded to tf32: a thread copies the same 16 bytes of every eighth line, or of fewer, and lines across the
+#: depth have twice as many of them.
+TF32_TILES = (
+    Tile(128, 128, 2, 4, 4, 1.0),
+    Tile(64, 128, 2, 4, 4, 0.7),
+    Tile(64, 64, 2, 2, 4, 0.5),
+)
 
-    Attributes:
-        by_depth: whether it is contiguous along the axis that is summed over.
-    """
+#: Bytes of a slab along the depth, into how many parts the depth may be cut, and how many slabs each has at least.
+_SLAB, _PARTS, _FEWEST_SLABS = 128, (1, 2, 4, 8, 16), 4
+#: What adding up parts takes, in the time that the tensor cores of a multiprocessor need for an element of a tile and a
+#: slab at rate 1: that of a launch, and of storing and loading a sum. Estimated for an H200.
+_LAUNCH, _PART = 40_000.0, 0.04
 
-    batch: int
-    row: int
-    by_depth: bool
-
-
-class Task(NamedTuple):
-    """A product in batches: sizes, factors, and the steps of each operand through batch, rows and columns."""
-
-    batches: int
-    m: int
-    n: int
-    k: int
-    a: Factor
-    b: Factor
-    operands: tuple[tuple[int, ...], ...]
-
-
-def task_of(a: Layout, b: Layout, operands: Sequence[Layout]) -> Task | None:
-    """The product of two layouts whose shapes fit, and of operands that broadcast to it; None if the kernel cannot.
-
-    It needs factors that are contiguous along one axis, in rows that begin at multiples of 16 bytes, and a batch whose
-    matrices are at equal distances.
-    """
-    (m, k), n = a.shape[-2:], b.shape[-1]
-    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-    steps = [
-        broadcast_steps(one, (*batch, *own))
-        for one, own in ((a, (m, k)), (b, (k, n)), *((x, (m, n)) for x in operands))
-    ]
-    made = math.prod(batch) * m * n
-    if not made * k or max(m, n, k, made // m, made // n) > LARGEST_INDEX or not (a.aligned and b.aligned):
-        return None
-    rows = [(*one[:-1],) for one in (steps[0], *steps[2:])]
-    if not any(steps[1][:-2]) and steps[0][-1] in (0, 1):
-        one_matrix = collapse((*batch, m), rows)  # all rows as those of one matrix
-        if len(one_matrix.shape) <= 1:
-            m, batch = math.prod((*batch, m)), ()
-            own = [(one or (0,))[0] for one in one_matrix.steps]
-            steps = [
-                (own[0], steps[0][-1]),
-                steps[1][-2:],
-                *((s, x[-1]) for s, x in zip(own[1:], steps[2:], strict=True)),
-            ]
-    axes = collapse(batch, [one[:-2] for one in steps])
-    if len(axes.shape) > 1 or math.prod(axes.shape) > _MOST_MATRICES:
-        return None
-    through = [(one or (0,))[0] for one in axes.steps]
-    factors = (
-        _factor(through[0], steps[0][-1], steps[0][-2], k, m),
-        _factor(through[1], steps[1][-2], steps[1][-1], k, n),
-    )
-    if factors[0] is None or factors[1] is None:
-        return None
-    others = tuple((by, *one[-2:]) for by, one in zip(through[2:], steps[2:], strict=True))
-    return Task(math.prod(axes.shape), m, n, k, factors[0], factors[1], others)
-
-
-def _factor(batch: int, along_depth: int, along_own: int, k: int, size: int) -> Factor | None:
-    for unit, row, by_depth, length in (
-        (along_depth, along_own, True, k),
-        (along_own, along_depth, False, size),
-    ):
-        if (unit == 1 or length == 1) and row % _CHUNK == 0 and batch % _CHUNK == 0 and row >= 0:
-            return Factor(batch, row, by_depth)
-    return None
+Form = Tile | TmaTile | FewRows
 
 
 def tile_for(task: Task, device: Device) -> Tile:
-    """The tile of the least time: that of the busiest multiprocessor."""
+    """The tile of the least time: that of the busiest multiprocessor, and of adding up parts.
+
+    Floats are rounded to tf32.
+    """
     limits = device.properties
+    slabs = divide_up(task.k * task.itemsize, _SLAB)
+    size = task.batches * task.m * task.n
 
     def cost(tile: Tile) -> float:
-        blocks = task.batches * divide_up(task.m, tile.m) * divide_up(task.n, tile.n)
-        return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n / tile.rate
+        blocks = tile.parts * task.batches * divide_up(task.m, tile.m) * divide_up(task.n, tile.n)
+        waves = divide_up(blocks, limits.multiprocessors)
+        made = waves * divide_up(slabs, tile.parts) * tile.m * tile.n / tile.rate
+        return made + (_LAUNCH + _PART * tile.parts * size if tile.parts > 1 else 0)
 
     grouped = limits.compute_capability[0] == 9
     fits = [
-        tile
-        for tile in TILES
+        tile._replace(parts=number)
+        for tile in (TILES if task.itemsize == 2 else TF32_TILES)
         if tile.shared <= limits.max_shared_memory_per_block and grouped >= tile.grouped
+        for number in _PARTS
+        if number == 1 or (slabs >= _FEWEST_SLABS * number and number * size <= LARGEST_INDEX)
     ]
     return min(fits, key=cost)
-
-
-def _is_wide(task: Task) -> bool:
-    """Whether an offset may exceed 32 bits, those of rows beyond the last tile included."""
-    across = max(task.m, task.n, task.k) + max(max(tile.m, tile.n) for tile in TILES)
-    spans = [task.batches * abs(one.batch) + across * one.row for one in (task.a, task.b)]
-    spans += [task.batches * abs(x) + task.m * abs(y) + task.n * abs(z) for x, y, z in task.operands]
-    return max(task.batches * task.m * task.n, *spans) > LARGEST_INDEX
-
-
-def _variables(program: Program, elem: dtypes.DType, task: Task, tile: Tile) -> dict[str, Any]:
-    """The template variables of a kernel."""
-    body, (value,) = statements(program.outputs)
-    return {
-        "name": f"{program.name}_{dtypes.info(elem).name}_{tile.m}x{tile.n}",
-        "elem": elem,
-        "block": tile.threads,
-        "index": "long long" if _is_wide(task) else "int",
-        "tile_m": tile.m,
-        "tile_n": tile.n,
-        "warps_m": tile.warps_m,
-        "warps_n": tile.warps_n,
-        "depth": tile.depth,
-        "stages": tile.stages,
-        "band": tile.band,
-        "wide": task.n % _CHUNK == 0,
-        "a_by_depth": task.a.by_depth,
-        "b_by_depth": task.b.by_depth,
-        "operands": [
-            {
-                "k": i,
-                "type": dtypes.info(d).cxx,
-                "compute": compute_type(d),
-                "row": step_kind(row),
-                "column": step_kind(column),
-            }
-            for i, (d, (_, row, column)) in enumerate(zip(program.inputs[1:], task.operands, strict=True), 1)
-        ],
-        "scalars": [compute_type(d) for d in program.scalars],
-        "body": body,
-        "value": value,
-    }
-
-
-def _tail(task: Task, tiles: tuple[int, int]) -> tuple[bytes, bytes]:
-    """The kernel's structs: sizes, and the strides of the operands."""
-    wide = _is_wide(task)
-    code, padding = ("q", "4x") if wide else ("i", "")
-    strides = (task.a.batch, task.b.batch, task.a.row, task.b.row)
-    sizes = struct.pack(f"4{code}5i{padding}", *strides, task.m, task.n, task.k, *tiles)
-    steps = [step for one in task.operands for step in one] or [0, 0, 0]
-    return sizes, struct.pack(f"{len(steps)}{code}", *steps)
 
 
 class Plan(kernel_plan.Plan):
@@ -222,19 +160,35 @@ class Plan(kernel_plan.Plan):
 
     Attributes:
         converters: functions that convert each Python number to the dtype in which it is computed.
-        bound: the kernel.
+        bound: the kernel that ends with the epilogue.
     """
 
-    __slots__ = ("bound", "converters")
+    __slots__ = ("_known", "_maps", "_multiply", "_sums", "bound", "converters")
 
-    def __init__(self, program: Program, task: Task, tile: Tile, out: Layout) -> None:
-        self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
-        tiles = divide_up(task.m, tile.m), divide_up(task.n, tile.n)
-        grid, block = (math.prod(tiles), task.batches, 1), (tile.threads, 1, 1)
+    def __init__(self, made: Program, task: Task, form: Form, out: Layout) -> None:
+        self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in made.scalars)
+        self._maps = form.maps(task, out.dtype) if isinstance(form, TmaTile) else ()
+        #: The maps of arrays at addresses that came before.
+        self._known: dict[tuple[int, int], bytes] = {}
+        self._sums: Layout | None = None
+        self._multiply: tuple[BoundKernel, Prepared] | None = None
+        grid, elem = form.grid(task), out.dtype
         with on(out.device):
-            self.bound = _KERNELS[tile.grouped].bind(out.device, **_variables(program, out.dtype, task, tile))
-            launch = self.bound.function.prepare(grid, block, tile.shared, _tail(task, tiles))
+            if grid[2] > 1:
+                self._sums = parts.sums(task, grid[2], out.device)
+                first = parts.alone(made), task._replace(operands=())
+                self._multiply = self._bind(form, *first, elem, grid, out.device)
+                self.bound, launch = parts.adding(made, elem, task, grid[2], out.device)
+            else:
+                self.bound, launch = self._bind(form, made, task, elem, grid, out.device)
         super().__init__(out.device, (out,), launch)
+
+    def _bind(
+        self, form: Form, made: Program, task: Task, elem: dtypes.DType, grid: Dim3, device: Device
+    ) -> tuple[BoundKernel, Prepared]:
+        bound = form.kernel.bind(device, **form.variables(made, elem, task))
+        block, maps = (form.threads, 1, 1), [_MAP] * len(self._maps)
+        return bound, bound.function.prepare(grid, block, form.shared, form.tail(task), maps)
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
         """Launch and return the result, a new array."""
@@ -242,32 +196,102 @@ class Plan(kernel_plan.Plan):
         assert self.launch is not None
         with on(self.device):
             made = Array._made(self.layouts[0])
-            self.launch(*[one._operand for one in arrays], *numbers, made._operand)
+            values = [*(one._operand for one in arrays), *numbers, made._operand]
+            if self._maps:
+                mapped = zip((0, 1, -1), self._maps, (*arrays[:2], made), strict=True)
+                for place, tiles, one in mapped:
+                    values[place] = self._map(place, tiles, one)
+            if self._multiply is not None and self._sums is not None:
+                sums = Array._made(self._sums)
+                self._multiply[1](*values[:2], sums._operand)
+                values[:2] = [sums._operand]
+            self.launch(*values)
         return made
 
+    @property
+    def source(self) -> str:
+        """The text of the kernels."""
+        bounds = [*([self._multiply[0]] if self._multiply else []), self.bound]
+        return "\n".join(one.rendered.text for one in bounds)
 
-def quickest(task: Task, device: Device) -> Tile | None:
-    """The tile to use; None if the device has no tensor cores, or its library is faster."""
-    if device.style == "serial" or device.properties.compute_capability < (8, 0):
+    def __call__(self, *arrays: Array) -> Array:
+        """The result of a program that takes no numbers."""
+        return self.run(arrays, ())
+
+    def _map(self, place: int, tiles: Tiles, array: Array) -> bytes:
+        """The map of an argument, which depends on the address alone."""
+        at = address(array._data) if self.device.addressable else array._operand
+        found = self._known.get((place, at))
+        if found is None:
+            made = self.device.backend.tensor_map(tiles._replace(address=at))
+            found = remember(self._known, (place, at), made)
+        return found
+
+
+def forms(task: Task, device: Device, tf32: bool = False) -> dict[str, Form]:
+    """The forms that compute a product on a device with tensor cores, by their names in the table of times.
+
+    Args:
+        task: of elements of 16 or 32 bits.
+        device: where it runs.
+        tf32: whether floats may be rounded.
+    """
+    few = few_rows_for(task, device)
+    if few is not None:
+        return {"few rows" if task.itemsize == 2 else "few rows of float32": few}
+    if task.itemsize == 4:
+        return {"tf32": tile_for(task, device)} if tf32 else {}
+    tile, fed = tile_for(task, device), tma_tile_for(task, device)
+    if tile.parts > 1:
+        return {"parts": tile}
+    return {"tiles": tile} if fed is None else {"tma": fed, "tiles": tile}
+
+
+def quickest(task: Task, device: Device, then: bool = True) -> Form | None:
+    """The form to use; None if the device has no tensor cores, or its library is faster.
+
+    Args:
+        task: the product.
+        device: where it runs.
+        then: whether an expression of the product follows; if not, floats are not rounded by a form of this module.
+    """
+    if device.style == "serial" or device.properties.compute_capability < (8, 0) or task.itemsize > 4:
         return None
-    sizes = (task.batches, task.m, task.k, task.n)
-    return tile_for(task, device) if is_own_faster(*sizes, task.b.by_depth) else None
+    sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
+    found = forms(task, device, then and allows_tf32())
+    shares = {name: ratio(*sizes, name, then) for name in found}
+    best = min(shares, key=shares.__getitem__, default="")
+    return found[best] if best and shares[best] < 1 else None
 
 
 def make_plan(
-    program: Program, a: Layout, b: Layout, operands: Sequence[Layout], tile: Tile | None = None
+    made: Program, a: Layout, b: Layout, operands: Sequence[Layout], form: Form | None = None
 ) -> Plan | None:
-    """A launch for arrays of these layouts, of one half type; None if the library is faster, or the kernel cannot.
+    """A launch for arrays of these layouts; None if the library is faster, or no kernel takes them.
 
     Args:
-        program: of the product, as its first input, and of ``operands``; its one output is of the factors' dtype.
+        made: a program of the product, as its first input, and of ``operands``; its one output is of the factors'
+            dtype, which is float16, bfloat16 or float32.
         a: shape (..., m, k).
         b: shape (..., k, n).
         operands: broadcast to the product.
-        tile: the one to use, on any device.
+        form: the one to use, on any device.
     """
     task = task_of(a, b, operands)
-    if task is None or (tile := tile or quickest(task, a.device)) is None:
+    if task is None or (form := form or quickest(task, a.device)) is None:
         return None
+    return _planned(made, task, form, a, b)
+
+
+def make_alone(a: Layout, b: Layout) -> Plan | None:
+    """The launch of ``a @ b`` for arrays of these layouts; None if the library is faster, or no kernel takes them."""
+    task = task_of(a, b, ())
+    if task is None or (form := quickest(task, a.device, then=False)) is None:
+        return None
+    total = cast(input_node(0, dtypes.float32), a.dtype)
+    return _planned(program("matmul", (total,), (dtypes.float32,)), task, form, a, b)
+
+
+def _planned(made: Program, task: Task, form: Form, a: Layout, b: Layout) -> Plan:
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-    return Plan(program, task, tile, fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])))
+    return Plan(made, task, form, fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..elementwise import inplace as _inplace  # noqa: F401 - registers x += y
+from ..elementwise.complex_rows import *  # noqa: F403
+from ..elementwise.complex_rows import as_cotangent
 from ..elementwise.constants import constant, owned
 from ..elementwise.custom import elementwise as elementwise
 from ..elementwise.function import astype as astype
 from ..elementwise.fuse import fuse as fuse
+from ..elementwise.logic import *  # noqa: F403
 from ..elementwise.special import *  # noqa: F403
 from ..elementwise.table import *  # noqa: F403
 from ..index import update as _at  # noqa: F401 - registers x.at
@@ -47,7 +50,7 @@ INTERNAL = frozenset(
     {
         *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
-        *("product_then", "product_source"),
+        *("product_then", "product_source", "times_i"),
     }
 )
 
@@ -57,7 +60,7 @@ tape.register_algebra(
     sum_to_shape=sum_to_shape,
     zeros=constant(0.0),
     ones=constant(1.0),
-    cast=astype,
+    cast=as_cotangent,
     own=owned,
 )
 

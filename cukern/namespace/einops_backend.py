@@ -52,7 +52,7 @@ class CukernBackend(AbstractBackend):
 
     def is_float_type(self, x: Array) -> bool:
         """Whether ``x`` has a floating dtype."""
-        return x.dtype in dtypes.FLOATS
+        return x.dtype in dtypes.INEXACT
 
     def einsum(self, pattern: str, *x: Array) -> Array:
         """The sum of products described by ``pattern``."""

@@ -14,7 +14,6 @@ from ..array.operators import FUNCTIONS
 from ..function import Context
 from . import INTERNAL
 
-_NO_COMPLEX = "a transform makes complex numbers, and cukern has no complex dtype: numpy.fft or cupy.fft have"
 _GENERATOR = "write rng = cukern.random.default_rng(seed), then rng"
 _TAPE = "write with cukern.Tape() as tape: ..., then tape.gradient(y, x), or cukern.grad(f)(x)"
 _STREAM = "launches are on CuPy's current stream: with cupy.cuda.Stream(): ..."
@@ -32,8 +31,6 @@ NAMESPACE: Mapping[str, str] = {
     "bmm": "write cukern.matmul, or x @ y",
     "cat": "write cukern.concat",
     "clamp": "write cukern.clip",
-    "complex64": "cukern has no complex dtype",
-    "complex128": "cukern has no complex dtype",
     "compile": "write @cukern.fuse, of one kernel, or @cukern.capture, of one CUDA graph",
     "cuda": "write with cukern.device('cuda:0'): ..., or x.to_device('cuda:0'); " + _STREAM,
     "custom_jvp": "write a subclass of cukern.Function",
@@ -123,7 +120,6 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "assert_allclose": "write cukern.testing.assert_close(actual, expected)",
         "check_grads": "write cukern.testing.gradcheck(f, inputs)",
     },
-    "fft": dict.fromkeys(("fft2", "ifft2", "irfft2", "rfft2"), _NO_COMPLEX),
 }
 
 #: Of arrays.

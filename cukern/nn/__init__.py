@@ -17,6 +17,7 @@ from .activations import (
     Softsign,
     Tanh,
 )
+from .attention.cache import KeyValueCache
 from .attention.module import MultiHeadAttention
 from .dropout import Dropout
 from .embedding import Embedding
@@ -41,6 +42,7 @@ __all__ = [
     "Dropout",
     "Embedding",
     "GroupNorm",
+    "KeyValueCache",
     "LLTMCell",
     "LayerNorm",
     "LeakyReLU",

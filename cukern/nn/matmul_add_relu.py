@@ -15,6 +15,7 @@ from ..array import Array
 from ..array.creation import empty
 from ..array.layout import address
 from ..device import Device
+from ..device.precision import allows_tf32
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_arrays
 from ..function import Function, checkpoint
@@ -258,7 +259,9 @@ def _rhs_gradient(lhs: Array, grad: Array, rhs_ndim: int) -> Array:
 def matmul_add_relu(
     lhs: Array, rhs: Array, bias: Array, *, strategy: Literal["save", "recompute"] = "save"
 ) -> Array:
-    """The larger of ``lhs @ rhs + bias`` and 0, in one kernel; of half types on a GPU, as :func:`cukern.fuse` says.
+    """The larger of ``lhs @ rhs + bias`` and 0, in one kernel.
+
+    On a GPU, that of half types, and of float32 where tf32 is allowed, is as :func:`cukern.fuse` says.
 
     Args:
         lhs: shape (..., M, K), a floating dtype.
@@ -301,7 +304,8 @@ def matmul_add_relu(
             f"{name}: shapes do not broadcast: lhs {lhs.shape}, rhs {rhs.shape}, bias {bias.shape}"
         ) from None
     lhs, rhs, bias = (ops.astype(one, dtype, copy=False) for one in (lhs, rhs, bias))
-    if dtypes.info(dtype).narrow and lhs.device.style == "simt":
+    rounded = dtypes.info(dtype).narrow or (dtype == dtypes.float32 and allows_tf32())
+    if rounded and lhs.device.style == "simt":
         return _FUSED[strategy](lhs, rhs, bias)
     output: Array = _MatmulAddRelu.apply(lhs, rhs, bias, shape, strategy == "save")
     return output

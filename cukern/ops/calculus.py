@@ -111,7 +111,7 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
             continue
         whole = isinstance(part, int) and x.dtype in dtypes.INTS
         end = asarray(convert_scalar(part, x.dtype) if whole else part, x.dtype if whole else None, x.device)
-        if "buif".index(dtypes.info(end.dtype).kind) > "buif".index(dtypes.info(x.dtype).kind):
+        if "buifc".index(dtypes.info(end.dtype).kind) > "buifc".index(dtypes.info(x.dtype).kind):
             raise TypeError(f"ediff1d: {name}: expected what {x.dtype} holds, got {end.dtype}")
         parts.append(reshape(astype(end, made.dtype, copy=False), (-1,)))
     return concat(parts)
@@ -119,7 +119,7 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
 
 def _floating(x: Array) -> Array:
     """``x`` in its floating dtype; integers as float64 until the result is computed."""
-    return x if x.dtype in dtypes.FLOATS else astype(x, dtypes.float64)
+    return x if x.dtype in dtypes.INEXACT else astype(x, dtypes.float64)
 
 
 def _spacings(spacing: Sequence[Any], axes: tuple[int, ...], x: Array) -> list[Any]:
@@ -210,7 +210,7 @@ def gradient(
         raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
     axes = normalize_axes(axis, x.ndim, "gradient")
     wide, result = _floating(x), x.dtype
-    if x.dtype not in dtypes.FLOATS:
+    if x.dtype not in dtypes.INEXACT:
         points = [one.dtype for one in spacing if isinstance(one, (Array, np.ndarray))]
         result = dtypes.float_of(x.dtype, *points)
     made = [
@@ -234,10 +234,10 @@ def trapezoid(y: Array, /, x: Any = None, dx: float = 1.0, axis: int = -1) -> Ar
     place = normalize_axis(axis, y.ndim, "trapezoid")
     values = _floating(y)
     steps: Any = dx
-    result = dtypes.float_of(y.dtype)
+    result = dtypes.inexact_of(y.dtype)
     if x is not None:
         points = asarray(x, device=y.device)
-        result = dtypes.float_of(y.dtype, points.dtype)
+        result = dtypes.inexact_of(y.dtype, points.dtype)
         steps = diff(points, axis=0 if points.ndim == 1 else place)
         if points.ndim == 1:
             steps = reshape(steps, (-1,) + (1,) * (y.ndim - place - 1))
@@ -333,6 +333,8 @@ def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Arra
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{name}: mode: expected 'full', 'same' or 'valid', got {mode!r}")
     dtype = dtypes.result_type(a.dtype, v.dtype)
+    if dtype in dtypes.COMPLEX:
+        raise TypeError(f"{name}: expected real numbers, got {dtype}; products of cukern.fft.fft make it")
     if dtype == dtypes.bool_:
         made = _correlated(name, astype(a, dtypes.int32), astype(v, dtypes.int32), mode, reverse)
         return astype(made, dtypes.bool_)

@@ -40,13 +40,14 @@ def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan
     """
     operands = as_operands("isclose", (a, b))
     if not any(isinstance(o, Array) for o in operands):
-        operands = (asarray(float(operands[0]), dtypes.float64), operands[1])
+        wide_dtype = dtypes.complex128 if isinstance(operands[0], complex) else dtypes.float64
+        operands = (asarray(operands[0], wide_dtype), operands[1])
     # Differences of integers would wrap around.
     wide = [
-        float(o)
+        (o if isinstance(o, complex) else float(o))
         if not isinstance(o, Array)
         else astype(o, dtypes.float64)
-        if o.dtype not in dtypes.FLOATS
+        if o.dtype not in dtypes.INEXACT
         else o
         for o in operands
     ]
@@ -87,7 +88,7 @@ def compare(x: Any, name: str, other: Any, /) -> Any:
             values = asarray(other, device=x.device)
         except TypeError:  # a string or None among the items
             return asarray(_OPERATORS[name](x.numpy(), other), device=x.device)
-        if values.dtype in dtypes.FLOATS:  # compare Python floats with all digits
+        if values.dtype in dtypes.INEXACT:  # compare Python floats with all digits
             values = asarray(other, dtypes.comparable(x.dtype, values.dtype), x.device)
         return FUNCTIONS[name](x, values)
     if name in ("equal", "not_equal") and (other is None or isinstance(other, (str, bytes))):

@@ -50,8 +50,8 @@ _KINDS = {
     "unsigned integer": "u",
     "integral": "iu",
     "real floating": "f",
-    "complex floating": "",
-    "numeric": "iuf",
+    "complex floating": "c",
+    "numeric": "iufc",
 }
 
 
@@ -100,8 +100,9 @@ def finfo(type: Any, /) -> FloatInfo:
     32
     """
     dtype = _dtype_of(type, "type")
+    dtype = dtypes.info(dtype).real
     if dtypes.info(dtype).kind != "f":
-        raise ValueError(f"finfo: type: expected a floating dtype, got {dtype}")
+        raise ValueError(f"finfo: type: expected a floating or complex dtype, got {dtype}")
     found: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     limits = (float(found.eps), float(found.max), float(found.min), float(found.smallest_normal))
     return FloatInfo(8 * dtype.itemsize, *limits, dtype)
@@ -260,9 +261,10 @@ class NamespaceInfo:
         return current()
 
     def default_dtypes(self, *, device: Device | str | None = None) -> dict[str, DType]:
-        """The dtypes of Python numbers, and of indices; there are no complex ones."""
+        """The dtypes of Python numbers, and of indices."""
         return {
             "real floating": dtypes.get_default_dtype(),
+            "complex floating": dtypes.get_default_complex(),
             "integral": dtypes.default_int,
             "indexing": dtypes.default_int,
         }

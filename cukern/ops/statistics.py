@@ -16,19 +16,9 @@ from ..autodiff import tape
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.logic import logical_not
 from ..elementwise.operands import Axis, normalize_axes, public, require_array
-from ..elementwise.table import (
-    ceil,
-    clip,
-    divide,
-    floor,
-    isfinite,
-    isnan,
-    logical_not,
-    remainder,
-    round,
-    where,
-)
+from ..elementwise.table import ceil, clip, divide, floor, isfinite, isnan, remainder, round, where
 from ..index.scan import cumulative_sum
 from ..index.sort import argsort, sort
 from ..index.take import take_along_axis

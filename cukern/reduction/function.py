@@ -78,6 +78,8 @@ def _number(value: float, dtype: DType) -> Scalar:
     kind = dtypes.info(dtype).kind
     if kind == "f":
         return value
+    if kind == "c":
+        return complex(value, value if math.isinf(value) else 0.0)
     if kind == "b":
         return value > 0
     if math.isinf(value):
@@ -158,6 +160,7 @@ class Reduce:
         neutral: the neutral number, which replaces values that ``where`` leaves out.
         join: the function that combines the result with ``initial``.
         without: for a reduction that ignores NaN, the equal reduction for dtypes without NaN.
+        real: whether it refuses complex numbers.
         doc: the first line of the docstring; the rest comes from the class and the row.
     """
 
@@ -180,11 +183,12 @@ class Reduce:
         neutral: float = 0.0,
         join: str = "",
         without: Reduce | None = None,
+        real: bool = False,
         doc: str = "",
         public: bool = True,
     ) -> None:
         self.row, self.result, self.rule = row, result, rule
-        self.neutral, self.join, self.without = neutral, join, without
+        self.neutral, self.join, self.without, self.real = neutral, join, without, real
         self.name = self.__name__ = row.name
         self.__doc__ = f"{doc}\n{self.arguments}"
         if public:
@@ -203,18 +207,19 @@ class Reduce:
         kind = dtypes.info(dtype).kind
         if wanted is not None:
             result = dtypes.as_dtype(wanted)
+            dtypes.refuse_real(self.name, dtype, result)
             # Floats are reduced as floats, whatever the dtype of the result.
             return (
-                dtypes.float64 if self.result == "float" and result not in dtypes.FLOATS else result,
+                dtypes.float64 if self.result == "float" and result not in dtypes.INEXACT else result,
                 result,
             )
         if self.result == "bool":
             return dtypes.bool_, dtypes.bool_
         if self.result == "index":
             return dtype, dtypes.int64
-        if self.result == "float" and kind != "f":
+        if self.result == "float" and kind not in "fc":
             return dtypes.float64, dtypes.get_default_dtype()
-        if self.result == "sum" and kind != "f":
+        if self.result == "sum" and kind not in "fc":
             wide = dtypes.uint64 if kind == "u" else dtypes.int64
             return wide, wide
         return dtype, dtype
@@ -242,9 +247,13 @@ class Reduce:
             raise x._refused(self.name)
         if not isinstance(x, Expr):
             x = require_array(x, self.name)
-        if self.without is not None and dtypes.info(x.dtype).kind != "f":
+        if self.without is not None and x.dtype not in dtypes.INEXACT:
             return self.without._apply(x, axis, keepdims, dtype, parameter, where, initial)
         axes = normalize_axes(axis, x.ndim, self.name)
+        if self.real and x.dtype in dtypes.COMPLEX:
+            raise TypeError(
+                f"{self.name}: expected real numbers, got {x.dtype}: take cukern.real and cukern.imag"
+            )
         value, result = self.dtypes_of(x.dtype, dtype)
         if isinstance(x, Expr):
             if initial is not None:
@@ -263,7 +272,7 @@ class Reduce:
         if initial is None:
             if plain:
                 plan = planned(self.row, made, arrays, axes, keepdims, result)
-                by_default = self.result == "float" and dtypes.info(x.dtype).kind != "f"
+                by_default = self.result == "float" and x.dtype not in dtypes.INEXACT
                 default = (dtypes.get_default_dtype(),) if by_default else ()
                 keep(plan, *default, self, x._planned(), axis, keepdims)
             return y

@@ -10,10 +10,12 @@ from .. import dtypes
 from ..array import Array
 from ..array.operators import FUNCTIONS
 from ..dtypes import DType
+from ..elementwise.complex_rows import imag, real
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.logic import logical_not
 from ..elementwise.operands import normalize_axes, require_array, require_constant
-from ..elementwise.table import equal, isnan, logical_not, sqrt, square, where
+from ..elementwise.table import equal, hypot, isnan, sqrt, square, where
 from ..shape.views import squeeze
 from .function import masked
 
@@ -84,6 +86,15 @@ def masked_spread(
     none: float = 0.0,
 ) -> Array:
     """The variance of such elements, or its square root; ``none`` is the divisor without degrees of freedom."""
+    x = require_array(x, name)
+    if x.dtype in dtypes.COMPLEX:
+        taken = logical_not(isnan(x)) if mask is None else mask
+        wanted = None if dtype is None else dtypes.info(dtypes.as_dtype(dtype)).real
+        found = [
+            masked_spread(name, part, axis, keepdims, wanted, taken, correction, root, none)
+            for part in (real(x), imag(x))
+        ]
+        return hypot(*found) if root else found[0] + found[1]
     values, chosen, axes, result = _prepared(name, x, axis, dtype, mask)
     middle, count = _mean(values, chosen, axes)
     total = _squares(values, chosen, middle, axes, middle.dtype)

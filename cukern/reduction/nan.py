@@ -12,8 +12,9 @@ from ..array.creation import asarray, ones
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr
+from ..elementwise.logic import logical_and, logical_not
 from ..elementwise.operands import Axis, normalize_axes, public, require_array
-from ..elementwise.table import equal, isnan, logical_and, logical_not, multiply, not_equal, subtract, where
+from ..elementwise.table import equal, isnan, multiply, not_equal, subtract, where
 from ..shape.views import broadcast_to, permute_dims, reshape, squeeze
 from .function import masked
 from .masked import masked_mean, masked_spread, one_correction
@@ -128,7 +129,7 @@ def nanmean(
 ) -> Array:
     """:func:`mean` of the elements that are not NaN; NaN if there are none."""
     x = _taken(x, "nanmean")
-    if isinstance(x, Array) and x.dtype not in dtypes.FLOATS:
+    if isinstance(x, Array) and x.dtype not in dtypes.INEXACT:
         return mean(x, axis, dtype, keepdims=keepdims, where=where)
     return masked_mean("nanmean", x, axis, keepdims, dtype, _numbers(x, where, "nanmean"))
 
@@ -229,18 +230,18 @@ def average(
     """
     x = _taken(x, "average")
     axes = normalize_axes(axis, x.ndim, "average")
-    dtype = dtypes.float_of(x.dtype)
+    dtype = dtypes.inexact_of(x.dtype)
     shares = ones((1,) * x.ndim, dtype, device=x.device)
     if weights is not None:
         shares = _weights(x, weights, axis, axes)
-        dtype = dtypes.float_of(x.dtype, shares.dtype)
+        dtype = dtypes.inexact_of(x.dtype, shares.dtype)
     elif not returned:
         return mean(x, axes, keepdims=keepdims)
-    acc = dtypes.info(dtype).acc if x.dtype in dtypes.FLOATS else dtypes.float64
+    acc = dtypes.info(dtype).acc if x.dtype in dtypes.INEXACT else dtypes.float64
     total = sum(broadcast_to(shares, x.shape), axes, dtype=acc, keepdims=True)
     if total.size and x.device.addressable and bool(equal(total, 0).any()):
         raise ZeroDivisionError("average: weights: they add up to 0")
-    wide = dtype if x.dtype in dtypes.FLOATS else acc
+    wide = dtype if x.dtype in dtypes.INEXACT else acc
     made = _weighted(astype(x, wide, copy=False), astype(shares, wide, copy=False), axes, acc) / total
     found = [astype(one, dtype, copy=False) for one in (made, total)]
     if not keepdims:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from .. import dtypes
@@ -14,9 +13,9 @@ from ..array.layout import Layout, fresh_layout, layout_of
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
+from ..elementwise.plan import converter
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
-from ..elementwise.row import convert_scalar
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import on, one_device, remember
 from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
@@ -107,7 +106,7 @@ class Plan(kernel_plan.Plan):
         left = self.kept if keepdims else tuple(n for i, n in enumerate(shape) if i not in axes)
         super().__init__(operands[0].device, [fresh_layout(operands[0].device, result, left)])
         self.program, self.operands, self.parameter = program, tuple(operands), reduction.parameter
-        self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in program.scalars)
+        self.converters = tuple(converter(dtype) for dtype in program.scalars)
         self.parts: Layout | None = None
         self.final: Prepared | None = None
         self.axes = tuple(sorted(axes))
@@ -144,10 +143,19 @@ def _accumulator(reduction: Reduction, value: DType) -> str:
             return "unsigned long long"
         if value == dtypes.float32:
             return "double"
+        if value == dtypes.complex64:
+            return "complex<double>"
     return compute_type(value)
 
 
-_BYTES = {"bool": 1, "float": 4, "double": 8, "unsigned long long": 8}
+_BYTES = {
+    "bool": 1,
+    "float": 4,
+    "double": 8,
+    "unsigned long long": 8,
+    "complex<float>": 8,
+    "complex<double>": 16,
+}
 
 
 def _state_bytes(reduction: Reduction, value: DType, wide: bool) -> int:

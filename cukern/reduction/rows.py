@@ -11,9 +11,10 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import ones_like
+from ..elementwise.complex_rows import conj, imag, real
 from ..elementwise.graph import Expr, Reduced
 from ..elementwise.operands import Axis, require_array
-from ..elementwise.table import equal, exp, isfinite, where
+from ..elementwise.table import equal, exp, hypot, isfinite, where
 from ..shape.views import concat, moveaxis, reshape, stack
 from .function import Reduce, Rule, Span
 from .masked import masked_mean, masked_spread, one_correction
@@ -151,7 +152,7 @@ class NumberSearch(Search):
         if not isinstance(x, (Expr, Reduced)):
             x = require_array(x, self.name)
         made = super().__call__(x, axis, keepdims=keepdims)
-        if isinstance(made, Array) and made.size and x.dtype in dtypes.FLOATS and min(made).item() < 0:
+        if isinstance(made, Array) and made.size and x.dtype in dtypes.INEXACT and min(made).item() < 0:
             raise ValueError(f"{self.name}: x: all elements are NaN along axis {axis}")
         return made
 
@@ -186,7 +187,8 @@ class Spread(Reduce):
 
     arguments = f"""
     Args:
-        x: any array; integers are computed in float64 for a result of the default floating dtype.{_AXES}
+        x: any array; integers are computed in float64 for a result of the default floating dtype. The variance of
+            complex numbers is that of their real parts plus that of their imaginary parts.{_AXES}
         dtype: what the values are cast to first, if that is a float, and the dtype of the result.
         correction: is subtracted from the number of values in the divisor.{_KEEP}
         ddof: another name of ``correction``.{_WHERE}
@@ -206,6 +208,10 @@ class Spread(Reduce):
         where: Any = None,
     ) -> Array:
         taken = one_correction(self.name, correction, ddof)
+        if isinstance(x, Array) and x.dtype in dtypes.COMPLEX and where is None:
+            wanted = None if dtype is None else dtypes.info(dtypes.as_dtype(dtype)).real
+            parts = [self._apply(part, axis, keepdims, wanted, taken) for part in (real(x), imag(x))]
+            return hypot(*parts) if self.name == "std" else parts[0] + parts[1]
         if where is not None:
             root = self.name == "std"
             return masked_spread(self.name, x, axis, keepdims, dtype, where, taken, root)
@@ -232,6 +238,8 @@ def _product_vjp(g: Array, x: Array, y: Any, span: Span) -> Array:
     last = tuple(range(x.ndim - len(span.axes), x.ndim))
     moved = moveaxis(x, span.axes, last)
     others = _product_of_others(reshape(moved, (*moved.shape[: x.ndim - len(span.axes)], span.n)))
+    if x.dtype in dtypes.COMPLEX:
+        others = conj(others)
     return g * moveaxis(reshape(others, moved.shape), last, span.axes)
 
 
@@ -400,6 +408,7 @@ var = Spread(
     ),
     "float",
     _VARIANCE,
+    real=True,
     doc="The variance over axes: the mean squared difference from the mean, divided by n - correction.",
 )
 std = Spread(
@@ -416,6 +425,7 @@ std = Spread(
     ),
     "float",
     _DEVIATION,
+    real=True,
     doc="The standard deviation over axes, the square root of the variance; its derivative is 0 where it is 0.",
 )
 logsumexp = Statistic(
@@ -430,6 +440,7 @@ logsumexp = Statistic(
     ),
     "float",
     _LOG_SUM,
+    real=True,
     doc="log(sum(exp(x))) over axes, without overflow; -inf if there are no values or all are -inf.",
 )
 

@@ -41,7 +41,7 @@ def _stacked(items: Any, dtype: dtypes.DType, device: Device) -> Array:
         return stack(parts)
     if isinstance(items, Array):
         return astype(asarray(items, device=device), dtype, copy=False)
-    if isinstance(items, (bool, int, float)):
+    if isinstance(items, (bool, int, float, complex)):
         return full((), items, dtype, device)  # does not wait for the GPU
     return asarray(items, dtype, device)
 

@@ -108,18 +108,19 @@ def remap(
         if plan is None:
             axes = _collapsed(data, shape, before, beyond)
             plan = remember(_plans, key, _make_plan(device, data, axes, beyond))
-        values = [_as_bits(value, data.dtype) for value in ends] if beyond == "constant" else (0, 0)
+        values = [_as_bits(value, data.dtype) for value in (ends if beyond == "constant" else (0, 0))]
         operand = device.backend.operand
         assert plan.launch is not None
         plan.launch(operand(data), operand(made), *values)
     return made
 
 
-def _as_bits(value: Any, dtype: DType) -> int:
-    """The bits of a number of a dtype, as an integer.
+def _as_bits(value: Any, dtype: DType) -> int | bytes:
+    """The bits of a number of a dtype, as an integer, or as bytes where no integer has as many.
 
     Raises:
         OverflowError: an integer is out of the range of the dtype.
     """
     with np.errstate(over="ignore"):
-        return int(np.asarray(value, dtype).view(dtypes.info(dtype).bits))
+        bits = np.asarray(value, dtype).view(dtypes.info(dtype).bits)
+        return bits.tobytes() if bits.itemsize > 8 else int(bits)

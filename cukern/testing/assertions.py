@@ -16,6 +16,8 @@ RTOL: dict[dtypes.DType, float] = {
     dtypes.bfloat16: 3e-2,
     dtypes.float32: 1e-5,
     dtypes.float64: 1e-12,
+    dtypes.complex64: 1e-5,
+    dtypes.complex128: 1e-12,
 }
 
 
@@ -28,8 +30,8 @@ def assert_close(
 ) -> None:
     """Raise unless ``actual`` equals ``desired`` to within ``atol + rtol * abs(desired)`` at every element.
 
-    The comparison is made in float64 on the host. NaN equals NaN, and an infinity itself. Integers and
-    bools must be equal.
+    The comparison is made in float64 or complex128 on the host. NaN equals NaN, and an infinity itself; of complex
+    numbers without finite parts each part. Integers and bools must be equal.
 
     Args:
         actual: a cukern or NumPy array.
@@ -48,7 +50,7 @@ def assert_close(
     wanted = desired.dtype if dtype is None and isinstance(desired, Array) else dtype
     if wanted is not None and got.dtype != dtypes.as_dtype(wanted):
         raise AssertionError(f"dtype: expected {dtypes.as_dtype(wanted)}, got {got.dtype}")
-    if isinstance(desired, (bool, int, float)):
+    if isinstance(desired, (bool, int, float, complex)):
         want = np.full(got.shape, desired)
     if got.shape != want.shape:
         raise AssertionError(f"shape: expected {want.shape}, got {got.shape}")
@@ -57,18 +59,29 @@ def assert_close(
         return
     relative = RTOL.get(got.dtype, 0.0) if rtol is None else rtol
     absolute = relative / 10 if atol is None else atol
-    a, b = got.astype(np.float64), want.astype(np.float64)
+    wide = np.complex128 if "c" in (got.dtype.kind, want.dtype.kind) else np.float64
+    a, b = got.astype(wide), want.astype(wide)
     with np.errstate(invalid="ignore"):
-        good = (np.abs(a - b) <= absolute + relative * np.abs(b)) & np.isfinite(b)
-    good |= (a == b) | (np.isnan(a) & np.isnan(b))
+        good = _near(a, b, absolute, relative)
+        good |= _same(a.real, b.real, absolute, relative) & _same(a.imag, b.imag, absolute, relative)
     _check(a, b, good, f"allowed: rtol={relative:g}, atol={absolute:g}")
+
+
+def _near(a: Any, b: Any, absolute: float, relative: float) -> Any:
+    return (np.abs(a - b) <= absolute + relative * np.abs(b)) & np.isfinite(b)
+
+
+def _same(a: Any, b: Any, absolute: float, relative: float) -> Any:
+    """Where two reals are near, equal or both NaN."""
+    return _near(a, b, absolute, relative) | (a == b) | (np.isnan(a) & np.isnan(b))
 
 
 def _check(a: npt.NDArray[Any], b: npt.NDArray[Any], good: npt.NDArray[np.bool_], rule: str) -> None:
     if good.all():
         return
     with np.errstate(invalid="ignore"):
-        error = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
+        error = np.abs(a.astype(wide) - b.astype(wide))
     error = np.where(good, -1.0, np.where(np.isnan(error), np.inf, error))
     worst = np.unravel_index(int(np.argmax(error)), error.shape)
     where = tuple(int(i) for i in worst)

@@ -13,6 +13,7 @@ from ..array import Array
 from ..array.creation import asarray
 from ..autodiff.cotangents import is_array, is_float
 from ..autodiff.tape import Tape
+from ..elementwise.complex_rows import from_parts, imag, real
 
 Values = npt.NDArray[np.float64]
 ATTEMPTS = 5
@@ -68,11 +69,11 @@ def gradcheck(
     each output of ``f`` and all together, with random cotangents ``v``, and for each array ``x`` of ``args``, with a
     random direction ``u`` without elements near zero. The gradients must also be the same for inputs and cotangents
     that are not contiguous or have strides of 0, and neither inputs nor cotangents may be written to. At a kink of
-    ``f``, ``x`` is moved a little.
+    ``f``, ``x`` is moved a little. Real and imaginary parts of complex numbers are arguments and results of their own.
 
     Args:
         f: takes ``args`` and returns an array or a pytree of arrays; integer outputs are ignored.
-        args: pytrees. Floating arrays must be float64; other leaves are passed on unchanged.
+        args: pytrees. Floating arrays must be float64, complex ones complex128; other leaves are passed on unchanged.
         order: 2 also checks the gradient of the gradient, with respect to inputs and cotangents; and so on.
         eps: the step of the finite differences.
         rtol: relative tolerance.
@@ -105,20 +106,23 @@ def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
     found = list(pytree.leaves_with_path(list(args), "args"))
     positions = [i for i, leaf in enumerate(found) if _is_float_array(leaf.value)]
     for i in positions:
-        if found[i].value.dtype != dtypes.float64:
+        if found[i].value.dtype not in (dtypes.float64, dtypes.complex128):
             raise TypeError(f"{found[i].path}: gradcheck needs float64, got {found[i].value.dtype}")
     if not positions:
         raise TypeError("args: there is no floating array to check the gradient of")
 
     def results(arrays: list[Array]) -> Iterator[pytree.Leaf]:
         values = [value for _, value in found]
-        for i, array in zip(positions, arrays, strict=True):
-            values[i] = array
+        given = iter(arrays)
+        for i in positions:
+            whole = found[i].value.dtype == dtypes.complex128
+            values[i] = from_parts(next(given), next(given)) if whole else next(given)
         for leaf in pytree.leaves_with_path(f(*pytree.replace(list(args), values)), "output"):
             if _is_float_array(leaf.value):
-                yield leaf
+                yield from _parts(leaf)
 
-    inputs = [found[i].value for i in positions]
+    leaves = [part for i in positions for part in _parts(found[i])]
+    inputs = [leaf.value for leaf in leaves]
     names = []
     for path, value in results([_on(array.numpy(), array) for array in inputs]):
         if value.dtype != dtypes.float64:
@@ -126,8 +130,17 @@ def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
         names.append(path)
     if not names:
         raise TypeError("f: expected it to return a floating array, it returned none")
-    input_names = [found[i].path for i in positions]
+    input_names = [leaf.path for leaf in leaves]
     return _Map(lambda arrays: [leaf.value for leaf in results(arrays)], inputs, input_names, names)
+
+
+def _parts(leaf: pytree.Leaf) -> Iterator[pytree.Leaf]:
+    """A real array, or the real and the imaginary part of a complex one."""
+    if leaf.value.dtype not in dtypes.COMPLEX:
+        yield leaf
+        return
+    yield pytree.Leaf(f"the real part of {leaf.path}", real(leaf.value))
+    yield pytree.Leaf(f"the imaginary part of {leaf.path}", imag(leaf.value))
 
 
 def _is_float_array(value: object) -> bool:

@@ -15,20 +15,15 @@ _OPEN, _CLOSE = "\x01", "\x02"
 # The content of these blocks is a value that the template may still change or compare, so it gets no marks.
 _HOLDS = {"macro": "endmacro", "call": "endcall", "filter": "endfilter", "set": "endset"}
 
-_names: list[str] = []
-
 
 class SourceLines(Extension):
     """Marks the text of templates with its origin."""
 
     def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
-        name = stream.name or "<template>"
-        if name not in _names:
-            _names.append(name)
-        return _marked(list(stream), _names.index(name))
+        return _marked(list(stream), stream.name or "<template>")
 
 
-def _marked(tokens: list[Token], number: int) -> Iterator[Token]:
+def _marked(tokens: list[Token], name: str) -> Iterator[Token]:
     held: list[str] = []
     for i, token in enumerate(tokens):
         if token.type == "name" and i and tokens[i - 1].type == "block_begin":
@@ -38,7 +33,7 @@ def _marked(tokens: list[Token], number: int) -> Iterator[Token]:
             elif word in _HOLDS and not (word == "set" and _assigns(tokens, i)):
                 held.append(_HOLDS[word])
         if token.type == "data" and not held:
-            token = Token(token.lineno, "data", f"{_OPEN}{number}:{token.lineno}{_CLOSE}{token.value}")
+            token = Token(token.lineno, "data", f"{_OPEN}{name}:{token.lineno}{_CLOSE}{token.value}")
         yield token
 
 
@@ -54,8 +49,8 @@ def _assigns(tokens: list[Token], i: int) -> bool:
 def place_directives(text: str) -> str:
     """Replace the marks in ``text`` by ``#line`` directives."""
     out: list[str] = []
-    expected: tuple[int, int] | None = None
-    name, line = 0, 1
+    expected: tuple[str, int] | None = None
+    name, line = text.partition(_OPEN)[2].partition(_CLOSE)[0].rpartition(":")[0], 1
     continued = False
     for raw in text.split("\n"):
         pieces = raw.split(_OPEN)
@@ -64,15 +59,15 @@ def place_directives(text: str) -> str:
         settled = bool(pieces[0].strip())
         for piece in pieces[1:]:
             mark, _, rest = piece.partition(_CLOSE)
-            first, _, second = mark.partition(":")
-            name, line = int(first), int(second)
+            name, _, number = mark.rpartition(":")
+            line = int(number)
             if not settled:
                 origin = (name, line)
                 settled = bool(rest.strip())
             clean.append(rest)
         code = "".join(clean)
         if origin != expected and not continued:
-            out.append(directive(_names[origin[0]], origin[1]))
+            out.append(directive(*origin))
             expected = origin
         out.append(code)
         continued = code.endswith("\\")

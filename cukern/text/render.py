@@ -19,6 +19,7 @@ from typing import Any
 import jinja2
 
 from ..errors import TemplateError
+from .bytecode import Bytecode
 from .line_directives import SourceLines, place_directives
 
 _PACKAGE = Path(__file__).parent.parent
@@ -67,6 +68,8 @@ def _unchanged(path: Path) -> Callable[[], bool]:
 
 
 _sources = _Sources()
+#: The compiled templates of bundles.
+bytecode = Bytecode()
 _lock = threading.RLock()
 
 
@@ -85,6 +88,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         loader=_sources,
+        bytecode_cache=bytecode,
         extensions=[SourceLines],
     )
 
@@ -225,6 +229,7 @@ def render(template: str, variables: Mapping[str, Any]) -> Rendered:
             words = _words(body)
             bound = {
                 "uses_half": not words.isdisjoint(_HALF_WORDS),
+                "uses_complex": "complex" in words,
                 "uses_bfloat16": not words.isdisjoint(_BFLOAT16_WORDS),
             }
             prelude = environment().get_template(PRELUDE).render(bound)

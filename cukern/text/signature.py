@@ -93,11 +93,13 @@ class Signature:
         name: the function's symbol.
         params: the parameters in order.
         max_threads: the first argument of ``__launch_bounds__`` if it is a number, else None.
+        cluster: the blocks of a cluster along x, y and z, as ``__cluster_dims__`` says.
     """
 
     name: str
     params: tuple[Param, ...]
     max_threads: int | None = None
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -387,7 +389,8 @@ def parse(text: str, trusted: bool = False) -> Unit:
         if node.type in ("parameter_declaration", "optional_parameter_declaration")
         and _text(node).strip() != "void"
     )
-    signature = Signature(_function_name(kernels[0]), params, _launch_bound(kernels[0]))
+    name, head = _function_name(kernels[0]), text.encode()[kernels[0].start_byte : _body(kernels[0])]
+    signature = Signature(name, params, _launch_bound(kernels[0]), _cluster(name, head.decode()))
     # A text that does not parse completely may call any function that it names.
     calls = frozenset(_called(root)) if root.has_error else _reachable(signature.name, bodies)
     return Unit(text, signature, _body(kernels[0]), calls, tuple(shared), trusted)
@@ -414,6 +417,24 @@ def _launch_bound(kernel: tree_sitter.Node) -> int | None:
             first = _text(node.named_children[0]) if node.named_children else ""
             return int(first) if first.isdigit() else None
     return None
+
+
+_CLUSTER = re.compile(r"\b__cluster_dims__\s*\(([^()]*)\)")
+
+
+def _cluster(name: str, head: str) -> tuple[int, int, int]:
+    """The sizes in a kernel's ``__cluster_dims__``, which the parser was not shown."""
+    found = _CLUSTER.search(head)
+    if found is None and "__cluster_dims__" not in head:
+        return 1, 1, 1
+    sizes = [size.strip() for size in found[1].split(",")] if found else []
+    if not 1 <= len(sizes) <= 3 or not all(size.isdigit() and int(size) for size in sizes):
+        raise TemplateError(
+            f"{name}: expected __cluster_dims__ of one to three numbers that are at least 1, got "
+            f"{found[0] if found else 'something else'}: write a size that varies as a template variable"
+        )
+    x, y, z = (*map(int, sizes), 1, 1)[:3]
+    return x, y, z
 
 
 def _check_result(kernel: tree_sitter.Node, typedefs: dict[str, str]) -> None:

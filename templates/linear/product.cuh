@@ -1,8 +1,6 @@
-// What the kernels of D = epilogue(A @ B) share: sizes, the epilogue, and slabs of the factors in shared memory.
-<% include "prelude/math.cuh" %>
+// What the kernels of D = epilogue(A @ B) share: sizes, stores of D, and slabs of the factors in shared memory.
+<% include "linear/epilogue.cuh" %>
 <% include "prelude/copy_async.cuh" %>
-using T = << elem >>;
-using index = << index >>;
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, stages = << stages >>, band = << band >>;
 constexpr int threads = << block >>;
 constexpr int chunk = 16 / sizeof(T), line = 8 * chunk;  // elements of an access, and of eight, which have 128 bytes
@@ -11,44 +9,8 @@ constexpr bool a_by_depth = << "true" if a_by_depth else "false" >>, b_by_depth 
 // The sizes of the product; strides of the factors in elements, through the batch and between their contiguous rows.
 struct Sizes {
     index batch_a, batch_b, row_a, row_b;
-    int m, n, k, tiles_m, tiles_n;
+    int batches, m, n, k, tiles_m, tiles_n;
 };
-// Strides of the epilogue's operands, in elements: through the batch, the rows and the columns.
-struct Steps {
-    index of[<< [operands | length, 1] | max >>][3];
-};
-// An element of each operand, in its type of computation.
-struct Operands {
-<% for x in operands %>
-    << x.compute >> a<< x.k >>;
-<% endfor %>
-};
-// What makes an element of D from a sum and the operands in its row and column.
-struct Epilogue {
-<% for x in operands %>
-    const << x.type >>* x<< x.k >>;
-<% endfor %>
-<% for type in scalars %>
-    << type >> s<< loop.index0 >>;
-<% endfor %>
-    Steps steps;
-
-    __device__ __forceinline__ Operands load(int batch, int row, int column) const {
-        return {<% for x in operands %>cast< << x.compute >> >(x<< x.k >>[batch * steps.of[<< x.k - 1 >>][0]
-            << {"zero": "", "unit": "+ row", "any": "+ row * steps.of[%d][1]" % (x.k - 1)}[x.row] >>
-            << {"zero": "", "unit": "+ column", "any": "+ column * steps.of[%d][2]" % (x.k - 1)}[x.column] >>]), <% endfor %>};
-    }
-    __device__ __forceinline__ T operator()(float a0, const Operands& of) const {
-<% for x in operands %>
-        const << x.compute >> a<< x.k >> = of.a<< x.k >>;
-<% endfor %>
-<% for line in body %>
-        const << line.type >> << line.name >> = << line.code >>;
-<% endfor %>
-        return cast<T>(<< value >>);
-    }
-};
-
 // Transposes 4 by 4 words among four neighbouring lanes: lane i gets word i of each.
 __device__ __forceinline__ void transpose(unsigned (&word)[4]) {
     const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
@@ -64,44 +26,62 @@ __device__ __forceinline__ void transpose(unsigned (&word)[4]) {
     }
 }
 
-// Stores the 16 rows and COLUMNS columns of a warp from (row, column) on. Lane 4 * g + q has the sums of rows g and g + 8, for
-// each eight columns those of columns 2 * q and 2 * q + 1: of the first row, then of the second.
-template <int COLUMNS>
-__device__ __forceinline__ void store(
-    const Epilogue& epilogue, T* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
+// Makes the 16 rows and COLUMNS columns of a warp from (row, column) on, and hands them on: put(half, x, made) gets elements of
+// row 8 * half + g, the pairs from columns x + 2 * q, x + 2 * q + 8 and so on. Lane 4 * g + q has the sums of rows g and g + 8,
+// for each eight columns those of columns 2 * q and 2 * q + 1: of the first row, then of the second.
+template <int COLUMNS, class Put>
+__device__ __forceinline__ void finish(
+    const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2], Put put)
 {
     const int q = threadIdx.x % 4;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const int own = row + 8 * half + int(threadIdx.x) % 32 / 4, in_row = minimum(own, sizes.m - 1);
-        T* const to = d + (index)in_row * sizes.n;
+    for (int x = 0; x < COLUMNS; x += 32) {
 #pragma unroll
-        for (int x = 0; x < COLUMNS; x += 32) {
+        for (int half = 0; half < 2; ++half) {
+            const int in_row = minimum(row + 8 * half + int(threadIdx.x) % 32 / 4, sizes.m - 1);
             Operands of[4][2];  // all are loaded before anything is stored
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 of[i / 2][i % 2] = epilogue.load(batch, in_row, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, sizes.n - 1));
-            T made[4][2];
+            alignas(8) Out made[4][2];
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 made[i / 2][i % 2] = epilogue(sums[(x / 8 + i / 2) * 4 + 2 * half + i % 2], of[i / 2][i % 2]);
-            if constexpr (wide) {
-                uint4 pack;
-                unsigned(&words)[4] = (unsigned(&)[4])pack;
-#pragma unroll
-                for (int i = 0; i < 4; ++i) words[i] = *(const unsigned*)made[i];
-                transpose(words);
-                const int first = column + x + 8 * q;
-                if (own < sizes.m && first < sizes.n) *(uint4*)(to + first) = pack;
-            } else {
-#pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    const int there = column + x + i / 2 * 8 + 2 * q + i % 2;
-                    if (own < sizes.m && there < sizes.n) to[there] = made[i / 2][i % 2];
-                }
-            }
+            put(half, x, made);
         }
     }
+}
+// The same, stored to D.
+template <int COLUMNS>
+__device__ __forceinline__ void store(
+    const Epilogue& epilogue, Out* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
+{
+    const int q = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
+    finish<COLUMNS>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const Out(&made)[4][2]) {
+        const int own = row + 8 * half + g;
+        Out* const to = d + (index)own * sizes.n;
+        if constexpr (wide && sizeof(Out) == 4) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int first = column + x + i * 8 + 2 * q;
+                if (own < sizes.m && first < sizes.n) *(uint2*)(to + first) = *(const uint2*)made[i];
+            }
+        } else if constexpr (wide) {
+            uint4 pack;
+            unsigned(&words)[4] = (unsigned(&)[4])pack;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) words[i] = *(const unsigned*)made[i];
+            transpose(words);
+            const int first = column + x + 8 * q;
+            if (own < sizes.m && first < sizes.n) *(uint4*)(to + first) = pack;
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const int there = column + x + i / 2 * 8 + 2 * q + i % 2;
+                if (own < sizes.m && there < sizes.n) to[there] = made[i / 2][i % 2];
+            }
+        }
+    });
 }
 
 // A slab of a factor in shared memory: SIZE rows or columns of the product, `depth` deep, contiguous along the depth if
@@ -153,13 +133,26 @@ using LoaderA = Loader<tile_m, a_by_depth>;
 using LoaderB = Loader<tile_n, b_by_depth>;
 constexpr int stage_size = (tile_m + tile_n) * depth;
 
-// The tile of a block. Tiles are made in bands of rows of them, so that blocks that run at a time share factors in the L2.
+// The part of the depth that is this block's: where it begins, and its slabs. Blocks along z share the depth.
+struct Depth {
+    int first, left, slabs;
+
+    __device__ __forceinline__ explicit Depth(const Sizes& sizes) {
+        const int each = divide_up(divide_up(sizes.k, depth), int(gridDim.z)) * depth;
+        first = blockIdx.z * each;
+        left = min(each, sizes.k - first);
+        slabs = divide_up(left, depth);
+    }
+};
+
+// The tile of a matrix with a number. Tiles are made in bands of rows of them, so that those that are made at a time share
+// factors in the L2.
 struct Place {
     int batch, m0, n0;
 
-    __device__ __forceinline__ explicit Place(const Sizes& sizes) : batch(blockIdx.y) {
-        const int in_band = band * sizes.tiles_n, first = int(blockIdx.x) / in_band * band;
-        const int rows = min(band, sizes.tiles_m - first), place = int(blockIdx.x) % in_band;
+    __device__ __forceinline__ Place(const Sizes& sizes, int batch, int number) : batch(batch) {
+        const int in_band = band * sizes.tiles_n, first = number / in_band * band;
+        const int rows = min(band, sizes.tiles_m - first), place = number % in_band;
         m0 = (first + place % rows) * tile_m;
         n0 = place / rows * tile_n;
     }

@@ -1,23 +1,40 @@
-// D = epilogue(A @ B) on the tensor cores of sm_80 and later, for A (m, k) and B (k, n) of 16-bit floats in batches: sums in
-// float, and the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). A factor is contiguous
-// along one of its two axes, in rows that begin at multiples of 16 bytes.
-// Launch: << warps_m >> by << warps_n >> warps share a tile; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch.
+// D = epilogue(A @ B) on the tensor cores of sm_80 and later, for A (m, k) and B (k, n) of 16-bit floats, or of floats that are
+// rounded to tf32, in batches: sums in float, and the epilogue an elementwise expression of the sum and of operands that
+// broadcast to (m, n). A factor is contiguous along one of its two axes, in rows that begin at multiples of 16 bytes.
+// Launch: << warps_m >> by << warps_n >> warps share a tile; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch,
+// blockIdx.z parts of the depth, whose sums lie behind one another in D.
 // Shared, dynamic: `stages` slabs of both factors. While one is multiplied the next are on their way.
 <% include "linear/product.cuh" %>
 <% include "prelude/mma.cuh" %>
 constexpr int warps_n = << warps_n >>, warp_m = tile_m / << warps_m >>, warp_n = tile_n / warps_n;
 
-// Loads four matrices of 8 by 8: from rows (or columns) first and first + 8, and from depths k and k + 8. The depth varies
-// fastest if DEPTHS_FIRST.
+constexpr int step = 32 / sizeof(T);  // elements that an instruction multiplies along the depth
+
+// Loads the words of four matrices of 8 by 16 bytes: from rows (or columns) first and first + 8, and from depths k and
+// k + step / 2. The depth varies fastest if DEPTHS_FIRST.
 template <bool DEPTHS_FIRST, int SIZE, bool BY_DEPTH>
 __device__ __forceinline__ void fragments(unsigned (&to)[4], const Slab<SIZE, BY_DEPTH>& slab, int first, int k) {
-    const int lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
-    const int place = first + 8 * (DEPTHS_FIRST ? high : low), inner = k + 8 * (DEPTHS_FIRST ? low : high);
-    if constexpr (BY_DEPTH) load_matrices(to, slab.at(place + lane % 8, inner / chunk));
-    else load_matrices_transposed(to, slab.at(inner + lane % 8, place / chunk));
+    const auto place = [&](int matrix) { return first + 8 * (DEPTHS_FIRST ? matrix / 2 : matrix % 2); };
+    const auto inner = [&](int matrix) { return k + chunk * (DEPTHS_FIRST ? matrix % 2 : matrix / 2); };
+    const int lane = threadIdx.x % 32, own = lane / 8;
+    if constexpr (BY_DEPTH) {
+        load_matrices(to, slab.at(place(own) + lane % 8, inner(own) / chunk));
+    } else if constexpr (sizeof(T) == 2) {
+        load_matrices_transposed(to, slab.at(inner(own) + lane % 8, place(own) / chunk));
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int across = place(i) + lane / 4;
+            to[i] = *(const unsigned*)(slab.at(inner(i) + lane % 4, across / chunk) + across % chunk);
+        }
+    }
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[i] = as_tf32(__int_as_float((int)to[i]));
+    }
 }
 
-// The fragments that a warp multiplies in a step of 16 along the depth.
+// The fragments that a warp multiplies in a step along the depth.
 struct Fragments {
     unsigned a[warp_m / 16][4], b[warp_n / 16][4];
 
@@ -31,16 +48,19 @@ struct Fragments {
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>T* d, Sizes sizes, Steps steps)
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T *const first_stage = (T*)shared, *const last_stage = first_stage + (stages - 1) * stage_size;
-    const Place at(sizes);
-    d += (index)at.batch * sizes.m * sizes.n;
-    LoaderA of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k);
-    LoaderB of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k);
-    const int slabs = divide_up(sizes.k, depth);
+    const Place at(sizes, blockIdx.y, blockIdx.x);
+    const Depth along(sizes);
+    d += ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m * sizes.n;
+    a += at.batch * sizes.batch_a + along.first * (a_by_depth ? 1 : sizes.row_a);
+    b += at.batch * sizes.batch_b + along.first * (b_by_depth ? 1 : sizes.row_b);
+    LoaderA of_a(a, sizes.row_a, at.m0, sizes.m, along.left);
+    LoaderB of_b(b, sizes.row_b, at.n0, sizes.n, along.left);
+    const int slabs = along.slabs;
     const auto load = [&](int i, T* stage) {
         if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
         commit_copies();
@@ -59,8 +79,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         of[0].load(stage, warp_row, warp_column, 0);
         load(i + stages - 1, free_stage);
 #pragma unroll
-        for (int k = 0; k < depth / 16; ++k) {
-            if (k + 1 < depth / 16) of[(k + 1) % 2].load(stage, warp_row, warp_column, 16 * (k + 1));
+        for (int k = 0; k < depth / step; ++k) {
+            if (k + 1 < depth / step) of[(k + 1) % 2].load(stage, warp_row, warp_column, step * (k + 1));
 #pragma unroll
             for (int x = 0; x < warp_m / 16; ++x)
 #pragma unroll

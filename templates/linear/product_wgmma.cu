@@ -1,39 +1,31 @@
 // D = epilogue(A @ B) on the tensor cores of sm_90a, for A (m, k) and B (k, n) of 16-bit floats in batches: sums in float, and
 // the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). A factor is contiguous along one
 // of its two axes, in rows that begin at multiples of 16 bytes.
-// Launch: a warpgroup has 64 rows of a tile and all of its columns; blockIdx.x numbers the tiles, blockIdx.y the matrices.
+// Launch: a warpgroup has 64 rows of a tile and all of its columns; blockIdx.x numbers the tiles, blockIdx.y the matrices,
+// blockIdx.z parts of the depth, whose sums lie behind one another in D.
 // Shared, dynamic: `stages` slabs of both factors, and up to 1024 bytes before them for alignment. While a slab is multiplied,
 // the previous one may still be in work, and copies of the next ones are in flight.
-<% set wgmma_columns = [tile_n] %>
 <% include "linear/product.cuh" %>
-<% include "prelude/wgmma.cuh" %>
+<% include "linear/warpgroup.cuh" %>
 static_assert(stages >= 3 && threads == 2 * tile_m, "a warpgroup for 64 rows");
-
-// The operand of one instruction: the part of a slab from row (or column) `first` on, at depth 0.
-template <int SIZE, bool BY_DEPTH>
-__device__ __forceinline__ SharedMatrix part(const Slab<SIZE, BY_DEPTH>& slab, int first) {
-    constexpr int bytes = sizeof(T) * line;
-    if constexpr (BY_DEPTH) return SharedMatrix(slab.memory + first * line, 16, 8 * bytes);
-    else return SharedMatrix(slab.memory + first / line * slab.block, sizeof(T) * slab.block, 8 * bytes);
-}
-// Bytes from one step of 16 along the depth to the next.
-constexpr int step_a = a_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
-constexpr int step_b = b_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>T* d, Sizes sizes, Steps steps)
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     // Chunks change places by the address: slabs begin at multiples of 1024 bytes.
     T* const first_stage = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const last_stage = first_stage + (stages - 1) * stage_size;
-    const Place at(sizes);
-    d += (index)at.batch * sizes.m * sizes.n;
-    LoaderA of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k);
-    LoaderB of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k);
-    const int slabs = divide_up(sizes.k, depth);
+    const Place at(sizes, blockIdx.y, blockIdx.x);
+    const Depth along(sizes);
+    d += ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m * sizes.n;
+    a += at.batch * sizes.batch_a + along.first * (a_by_depth ? 1 : sizes.row_a);
+    b += at.batch * sizes.batch_b + along.first * (b_by_depth ? 1 : sizes.row_b);
+    LoaderA of_a(a, sizes.row_a, at.m0, sizes.m, along.left);
+    LoaderB of_b(b, sizes.row_b, at.n0, sizes.n, along.left);
+    const int slabs = along.slabs;
     const auto load = [&](int i, T* stage) {
         if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
         commit_copies();

@@ -5,6 +5,8 @@
 __device__ __forceinline__ void fence_to_async() {
 #ifdef __CUDACC__
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#else
+    cukern::runtime->fence_to_async();
 #endif
 }
 #endif  // CUKERN_ASYNC_PROXY

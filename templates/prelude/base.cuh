@@ -65,6 +65,11 @@ struct limits<double> {
     __device__ static __forceinline__ double epsilon() { return __longlong_as_double(0x3cb0000000000000ll); }
 };
 
+<% if uses_complex %>
+<% include "prelude/complex.cuh" %>
+<% include "prelude/complex_math.cuh" %>
+<% endif %>
+
 // Which of the two half types a type is.
 template <typename T>
 constexpr bool is_float16 = false;

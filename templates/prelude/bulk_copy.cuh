@@ -42,35 +42,44 @@ inline void require_chunks(const void* to, const void* from, unsigned bytes, con
     if (((unsigned long long)to | (unsigned long long)from | bytes) % 16)
         fault("an address or the size of a bulk copy is no multiple of 16 bytes", file, line);
 }
+inline void require_shared(const void* to, unsigned long long bytes, const char* file, int line) {
+    if (!runtime->is_shared(to, bytes)) fault("what is copied goes beyond the block's shared memory", file, line);
+}
 inline void copy_bytes(const Operation* own) { __builtin_memcpy((void*)own->words[0], own->source, own->words[1]); }
 inline void copy_counted(const Operation* own) {
     copy_bytes(own);
+    runtime->wrote_async((void*)own->words[0], own->words[1]);
     count_bytes((MBarrier*)own->words[2], (unsigned)own->words[1]);
 }
 inline void add_floats(const Operation* own) {
     for (unsigned long long i = 0; i < own->words[1] / sizeof(float); ++i)
         atomicAdd((float*)own->words[0] + i, ((const float*)own->source)[i]);
 }
-inline void send_store(void* to, const void* from, unsigned bytes, void (*run)(const Operation*), const char* file, int line) {
+inline void send_store(const char* name, void* to, const void* from, unsigned bytes, void (*run)(const Operation*),
+                       const char* file, int line) {
     require_chunks(to, from, bytes, file, line);
-    Operation own{store_groups, 0, bytes, from, run, {(unsigned long long)to, bytes}};
+    runtime->reads_async(from, bytes, file, line);
+    Operation own{store_groups, 0, bytes, from, run, name, file, line, {(unsigned long long)to, bytes}};
     runtime->send(&own);
 }
 }  // namespace cukern
 
 inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
     cukern::require_chunks(to, from, bytes, file, line);
+    cukern::require_shared(to, bytes, file, line);
+    cukern::require_own(barrier, file, line);
     cukern::require_mbarrier(barrier, file, line);
     __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
-    cukern::Operation own{cukern::counted_copies, 0, 0, from, cukern::copy_counted,
+    cukern::runtime->wrote_async(to, bytes);
+    cukern::Operation own{cukern::counted_copies, 0, 0, from, cukern::copy_counted, "copy_bulk", file, line,
                           {(unsigned long long)to, bytes, (unsigned long long)barrier}};
     cukern::runtime->send(&own);
 }
 inline void store_bulk(void* to, const void* from, unsigned bytes, CUKERN_HERE) {
-    cukern::send_store(to, from, bytes, cukern::copy_bytes, file, line);
+    cukern::send_store("store_bulk", to, from, bytes, cukern::copy_bytes, file, line);
 }
 inline void add_bulk(float* to, const float* from, unsigned bytes, CUKERN_HERE) {
-    cukern::send_store(to, from, bytes, cukern::add_floats, file, line);
+    cukern::send_store("add_bulk", to, from, bytes, cukern::add_floats, file, line);
 }
 inline void commit_stores() { cukern::runtime->commit(cukern::store_groups); }
 template <int LEFT>

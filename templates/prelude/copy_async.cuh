@@ -2,18 +2,38 @@
 // calls of commit_copies is one group; wait_copies<N> waits for all but its last N groups, which it may then read itself;
 // copies_arrive for all that it has sent, and lets the other threads of the warp see them.
 #ifdef CUKERN_FIBERS  // on the host, where threads wait for each other: what they read before it has come is wrong
+
 namespace cukern {
 inline void copy_word(const Operation* own) {
     __builtin_memset((void*)own->words[0], 0, own->words[2]);
     __builtin_memcpy((void*)own->words[0], own->source, own->words[1]);
 }
-inline void send_copy(void* to, const void* from, unsigned bytes, unsigned size) {
+inline void send_copy(const char* name, void* to, const void* from, unsigned bytes, unsigned size, const char* file, int line) {
     __builtin_memset(to, 0xff, size);  // until it has come, anything may be there
-    Operation own{copy_groups, 0, 0, from, copy_word, {(unsigned long long)to, bytes, size}};
+    Operation own{copy_groups, 0, 0, from, copy_word, name, file, line, {(unsigned long long)to, bytes, size}};
     runtime->send(&own);
 }
 }  // namespace cukern
-#endif
+
+template <typename Word>
+inline void copy_async(Word* to, const Word* from, CUKERN_HERE) {
+    cukern::send_copy("copy_async", to, from, sizeof(Word), sizeof(Word), file, line);
+}
+inline void copy_async_or_zeros(void* to, const void* from, int bytes, CUKERN_HERE) {
+    cukern::send_copy("copy_async_or_zeros", to, from, bytes, 16, file, line);
+}
+inline void commit_copies() { cukern::runtime->commit(cukern::copy_groups); }
+template <int N>
+inline void wait_copies() {
+    cukern::runtime->finish(cukern::copy_groups, N, false);
+}
+inline void copies_arrive() {
+    cukern::runtime->commit(cukern::copy_groups);
+    cukern::runtime->finish(cukern::copy_groups, 0, false);
+    __syncwarp();
+}
+
+#else
 
 template <typename Word>
 __device__ __forceinline__ void copy_async(Word* to, const Word* from) {
@@ -24,8 +44,6 @@ __device__ __forceinline__ void copy_async(Word* to, const Word* from) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(source) : "memory");
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(source), "n"((int)sizeof(Word)) : "memory");
-#elif defined(CUKERN_FIBERS)
-    cukern::send_copy(to, from, sizeof(Word), sizeof(Word));
 #else
     *to = *from;
 #endif
@@ -35,8 +53,6 @@ __device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
                  "l"(__cvta_generic_to_global(from)), "r"(bytes) : "memory");
-#elif defined(CUKERN_FIBERS)
-    cukern::send_copy(to, from, bytes, 16);
 #else
     for (int i = 0; i < 16; ++i) ((unsigned char*)to)[i] = i < bytes ? ((const unsigned char*)from)[i] : 0;
 #endif
@@ -44,24 +60,19 @@ __device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, 
 __device__ __forceinline__ void commit_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
-#elif defined(CUKERN_FIBERS)
-    cukern::runtime->commit(cukern::copy_groups);
 #endif
 }
 template <int N>
 __device__ __forceinline__ void wait_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-#elif defined(CUKERN_FIBERS)
-    cukern::runtime->finish(cukern::copy_groups, N, false);
 #endif
 }
 __device__ __forceinline__ void copies_arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
-#elif defined(CUKERN_FIBERS)
-    cukern::runtime->commit(cukern::copy_groups);
-    cukern::runtime->finish(cukern::copy_groups, 0, false);
 #endif
     __syncwarp();
 }
+
+#endif

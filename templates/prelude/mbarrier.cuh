@@ -41,8 +41,17 @@ __device__ __forceinline__ void mbarrier_wait(MBarrier* barrier, unsigned parity
 using MBarrier = cukern::MBarrier;
 
 namespace cukern {
-inline void require_mbarrier(const MBarrier* barrier, const char* file, int line) {
+inline void require_place(const MBarrier* barrier, const char* file, int line) {
     if ((unsigned long long)barrier % 8) fault("the address of an mbarrier is no multiple of 8 bytes", file, line);
+}
+// That a thread names the mbarrier of its own block: an instruction for another one's is another instruction.
+inline void require_own(const MBarrier* barrier, const char* file, int line) {
+    require_place(barrier, file, line);
+    if (!runtime->is_shared(barrier, sizeof *barrier))
+        fault("the address of an mbarrier is not in the block's own shared memory", file, line);
+}
+inline void require_mbarrier(const MBarrier* barrier, const char* file, int line) {
+    require_place(barrier, file, line);
     begin_order();
     const bool fresh = !barrier->expected || (barrier->pending == 0xfffff && barrier->phase == 3);
     end_order();
@@ -76,25 +85,33 @@ inline bool is_past(const Wait* wait) {
     const_cast<MBarrier*>(wait->barrier)->unseen = 0;
     return true;
 }
+inline void wait_for_phase(const char* name, MBarrier* barrier, unsigned parity, const char* file, int line) {
+    require_own(barrier, file, line);
+    require_mbarrier(barrier, file, line);
+    until(name, is_past, parity & 1, barrier, file, line);
+}
+inline void arrive_here(MBarrier* barrier, unsigned bytes, const char* file, int line) {
+    require_own(barrier, file, line);
+    arrive(barrier, bytes, file, line);
+}
 }  // namespace cukern
 
 inline void mbarrier_init(MBarrier* barrier, unsigned arrivals, CUKERN_HERE) {
     if (!arrivals || arrivals > 0xfffff) cukern::fault("an mbarrier expects 1 to 2**20 - 1 arrivals", file, line);
-    if ((unsigned long long)barrier % 8) cukern::fault("the address of an mbarrier is no multiple of 8 bytes", file, line);
+    cukern::require_own(barrier, file, line);
     cukern::begin_order();
     barrier->pending = barrier->expected = arrivals;
     barrier->phase = barrier->unseen = 0;
     barrier->bytes = 0;
     cukern::end_order();
 }
-inline void fence_mbarrier_init() {}
-inline void mbarrier_arrive(MBarrier* barrier, CUKERN_HERE) { cukern::arrive(barrier, 0, file, line); }
+inline void fence_mbarrier_init() { cukern::runtime->fence_to_async(); }
+inline void mbarrier_arrive(MBarrier* barrier, CUKERN_HERE) { cukern::arrive_here(barrier, 0, file, line); }
 inline void mbarrier_arrive_expecting(MBarrier* barrier, unsigned bytes, CUKERN_HERE) {
-    cukern::arrive(barrier, bytes, file, line);
+    cukern::arrive_here(barrier, bytes, file, line);
 }
 inline void mbarrier_wait(MBarrier* barrier, unsigned parity, CUKERN_HERE) {
-    cukern::require_mbarrier(barrier, file, line);
-    cukern::until("mbarrier_wait", cukern::is_past, parity & 1, barrier, file, line);
+    cukern::wait_for_phase("mbarrier_wait", barrier, parity, file, line);
     cukern::see_order(barrier);
 }
 

@@ -1,15 +1,16 @@
 // Products of small matrices by the tensor cores, and what brings their operands from shared memory: each function is one
-// instruction of a whole warp, which all 32 lanes call together (sm_80 and up; store_matrices sm_90 and up).
+// instruction of a whole warp, which all 32 lanes call together (sm_80 and up; e4m3 sm_89, store_matrices sm_90 and up).
 //
-// Lane 4 * g + q of a warp holds, of matrices with 16 rows of A, 8 columns of B and K = 16 elements in between (8 of tf32),
+// Lane 4 * g + q of a warp holds, of matrices with 16 rows of A, 8 columns of B and K = 32 / sizeof(T) elements in between,
 //   in word i of A       row g + 8 * (i % 2), from element (K / 2) * (i / 2) + q * (4 / sizeof(T)) on
 //   in word i of B       column g, from element (K / 2) * i + q * (4 / sizeof(T)) on
 //   in element i of D    row g + 8 * (i / 2), column 2 * q + i % 2
-// A word has two elements of 16 bits, the first in its low half, or one float. Source: PTX ISA, mma, ldmatrix, stmatrix.
+// A word has as many elements as fit, the first in its low bits. Source: PTX ISA, mma, ldmatrix, stmatrix.
 // The order of the sums, and how they are rounded, is not said there.
+<% include "prelude/tensor_types.cuh" %>
 #ifdef __CUDACC__
 
-// d += a * b. T is __half, __nv_bfloat16, or float for tf32, whose low 13 bits are left out: see as_tf32.
+// d += a * b. T is __half, __nv_bfloat16, E4M3, or float for tf32, whose low 13 bits are left out: see as_tf32.
 template <typename T>
 __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #define CUKERN_MMA(shape, type)                                                                                  \
@@ -17,17 +18,12 @@ __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                        \
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                         \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-    static_assert(sizeof(T) == 4 || is_float16<T> || is_bfloat16<T>, "mma: T is __half, __nv_bfloat16 or float");
+    static_assert(is_tensor_type<T>, "mma: T is __half, __nv_bfloat16, float or E4M3");
     if constexpr (is_float16<T>) CUKERN_MMA("m16n8k16", "f16");
     else if constexpr (is_bfloat16<T>) CUKERN_MMA("m16n8k16", "bf16");
+    else if constexpr (is_e4m3<T>) CUKERN_MMA("m16n8k32", "e4m3");
     else CUKERN_MMA("m16n8k8", "tf32");
 #undef CUKERN_MMA
-}
-// A float rounded to tf32, which has 10 bits of mantissa.
-__device__ __forceinline__ unsigned as_tf32(float x) {
-    unsigned word;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
-    return word;
 }
 
 // N = 1, 2 or 4 matrices of 8 by 8 elements of 16 bits, from shared memory. Lanes 8 * i to 8 * i + 7 give the rows of matrix
@@ -78,24 +74,15 @@ struct MmaOperands {
     const unsigned *a, *b;
 };
 template <typename T>
-inline float element_of(unsigned word, int part) {
-    if constexpr (sizeof(T) == 4) return bits_as<float>(word & ~0x1fffu);
-    const unsigned short bits = (unsigned short)(word >> 16 * part);
-    T x;
-    __builtin_memcpy(&x, &bits, 2);
-    return (float)x;
-}
-template <typename T>
 void mma_of_warp(const unsigned long long* lanes) {
-    constexpr int parts = 4 / sizeof(T), half = 4 * parts, k_end = 2 * half;
+    constexpr int parts = 4 / sizeof(T), k_end = 8 * parts;
     float a[16][k_end], b[8][k_end];
     for (int lane = 0; lane < 32; ++lane) {
         const MmaOperands* own = (const MmaOperands*)lanes[lane];
-        const int g = lane / 4, k = lane % 4 * parts;
-        for (int part = 0; part < parts; ++part) {
-            for (int i = 0; i < 4; ++i) a[g + 8 * (i % 2)][half * (i / 2) + k + part] = element_of<T>(own->a[i], part);
-            for (int i = 0; i < 2; ++i) b[g][half * i + k + part] = element_of<T>(own->b[i], part);
-        }
+        spread_words<T>(a, lane, own->a);
+        for (int i = 0; i < 8 / (int)sizeof(T); ++i)
+            b[lane / 4][i / parts * 4 * parts + lane % 4 * parts + i % parts] =
+                factor_of<T>((const char*)own->b + i * sizeof(T));
     }
     for (int lane = 0; lane < 32; ++lane)
         for (int i = 0; i < 4; ++i) {
@@ -137,14 +124,10 @@ void move_matrices(const char* name, unsigned* words, const void* row, const cha
 
 template <typename T>
 inline void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], CUKERN_HERE) {
-    static_assert(sizeof(T) == 4 || is_float16<T> || is_bfloat16<T>, "mma: T is __half, __nv_bfloat16 or float");
+    static_assert(is_tensor_type<T>, "mma: T is __half, __nv_bfloat16, float or E4M3");
     cukern::MmaOperands own{d, a, b};
-    const char* name = sizeof(T) == 4 ? "mma<float>" : is_float16<T> ? "mma<__half>" : "mma<__nv_bfloat16>";
+    const char* name = is_tf32<T> ? "mma<float>" : is_e4m3<T> ? "mma<E4M3>" : is_float16<T> ? "mma<__half>" : "mma<__nv_bfloat16>";
     cukern::together(name, cukern::mma_of_warp<T>, &own, file, line);
-}
-inline unsigned as_tf32(float x) {
-    const unsigned word = cukern::bits_as<unsigned>(x);
-    return (word & 0x7f800000) == 0x7f800000 ? word : (word + 0x1000) & ~0x1fffu;
 }
 template <int N>
 inline void load_matrices(unsigned (&to)[N], const void* row, CUKERN_HERE) {

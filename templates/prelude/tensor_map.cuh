@@ -34,6 +34,23 @@ __device__ __forceinline__ void copy_tile(void* to, const TensorMap& map, const 
     CUKERN_BY_RANK(CUKERN_COPY_TILE);
 #undef CUKERN_COPY_TILE
 }
+// The same to each of the blocks of the cluster whose bit in `blocks` is set, bit r for rank r: to the same place of its
+// shared memory as `to` is in one's own, with the bytes counted by its barrier at the place of `barrier`.
+template <int RANK>
+__device__ __forceinline__ void copy_tile_multicast(
+    void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, unsigned blocks) {
+    const unsigned long long barrier_and_blocks =
+        (unsigned)__cvta_generic_to_shared(barrier) | shl((unsigned long long)blocks, 32);
+#define CUKERN_COPY_TILE(rank, coordinates, ...)                                                                 \
+    asm volatile("{ .reg .b32 barrier, high; .reg .b16 blocks, none; mov.b64 {barrier, high}, %2; "              \
+                 "mov.b32 {blocks, none}, high; "                                                                \
+                 "cp.async.bulk.tensor." rank ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"        \
+                 ".multicast::cluster [%0], [%1, {" coordinates "}], [barrier], blocks; }"                       \
+                 ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(&map), "l"(barrier_and_blocks), __VA_ARGS__  \
+                 : "memory")
+    CUKERN_BY_RANK(CUKERN_COPY_TILE);
+#undef CUKERN_COPY_TILE
+}
 // From shared memory, but for what is out of bounds; the thread then ends a group and waits for it, as after store_bulk.
 template <int RANK>
 __device__ __forceinline__ void store_tile(const TensorMap& map, const int (&at)[RANK], const void* from) {
@@ -99,9 +116,10 @@ struct Tile {
 };
 
 template <int RANK>
-Operation for_tile(Queue queue, const TensorMap& map, const int (&at)[RANK], const void* shared, const char* file, int line) {
+Operation for_tile(const char* name, Queue queue, const TensorMap& map, const int (&at)[RANK], const void* shared,
+                   const char* file, int line) {
     static_assert(RANK >= 1 && RANK <= 5, "a tile has 1 to 5 axes");
-    Operation own{queue, 0, 0, nullptr, nullptr, {}};
+    Operation own{queue, 0, 0, nullptr, nullptr, name, file, line, {}};
     if (map.words[0] != tensor_map_mark || (map.words[2] & 0xff) != RANK)
         fault("the map of a tile was not made by cukern.TensorMap, or has another number of axes", file, line);
     for (int i = 0; i < 16; ++i) own.words[i] = map.words[i];
@@ -118,6 +136,7 @@ inline void bring_tile(const Operation* own) {
     tile.each(own->words[21], [&](const char* from, unsigned long long byte) {
         for (int i = 0; i < tile.itemsize; ++i) to[byte + i] = from ? from[i] : 0;
     });
+    runtime->wrote_async(to, tile.bytes());
     count_bytes((MBarrier*)own->words[22], (unsigned)tile.bytes());
 }
 template <class T>
@@ -136,14 +155,30 @@ inline void take_tile(const Operation* own) {
         else __builtin_memcpy(to, from + byte, tile.itemsize);
     });
 }
+// To where `to` is the place of `own_to`, in the block itself or in another one.
+template <int RANK>
+inline void send_copy(const char* name, void* own_to, void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier,
+                      const char* file, int line) {
+    Operation own = for_tile(name, counted_copies, map, at, own_to, file, line);
+    const long long bytes = Tile(own.words, own.words + 16).bytes();
+    require_shared(own_to, bytes, file, line);
+    require_mbarrier(barrier, file, line);
+    own.words[21] = (unsigned long long)to;
+    __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
+    runtime->wrote_async(to, bytes);
+    own.words[22] = (unsigned long long)barrier;
+    own.run = bring_tile;
+    runtime->send(&own);
+}
 template <class T, int RANK>
 inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* from, const char* file, int line) {
-    Operation own = for_tile(store_groups, map, at, from, file, line);
+    Operation own = for_tile(sizeof(T) > 1 ? "add_tile" : "store_tile", store_groups, map, at, from, file, line);
     const Tile tile(own.words, own.words + 16);
     if (!(own.words[2] >> 32 & 1)) fault("a tile is stored through a map that was made without writes=True", file, line);
     if (sizeof(T) > 1 && (tile.itemsize != sizeof(T) || (own.words[2] >> 40 == 2) != (T(0.5) != T(0))))
         fault("a tile is added to an array of another type", file, line);
     own.bytes = (unsigned)tile.bytes();
+    runtime->reads_async(from, own.bytes, file, line);
     own.source = from;
     own.run = take_tile<T>;
     runtime->send(&own);
@@ -152,12 +187,18 @@ inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* f
 
 template <int RANK>
 inline void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, CUKERN_HERE) {
-    cukern::Operation own = cukern::for_tile(cukern::counted_copies, map, at, to, file, line);
-    cukern::require_mbarrier(barrier, file, line);
-    __builtin_memset(to, 0xff, cukern::Tile(own.words, own.words + 16).bytes());  // until it has come, anything may be there
-    own.words[22] = (unsigned long long)barrier;
-    own.run = cukern::bring_tile;
-    cukern::runtime->send(&own);
+    cukern::require_own(barrier, file, line);
+    cukern::send_copy("copy_tile", to, to, map, at, barrier, file, line);
+}
+template <int RANK>
+inline void copy_tile_multicast(
+    void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, unsigned blocks, CUKERN_HERE) {
+    const auto in_block = [&](void* own, unsigned rank) { return cukern::runtime->map_shared(own, rank, file, line); };
+    if (!blocks || blocks >> 16) cukern::fault("copy_tile_multicast: the blocks are no 16 bits, some of them set", file, line);
+    for (unsigned rank = 0; rank < 16; ++rank)
+        if (blocks >> rank & 1)
+            cukern::send_copy("copy_tile_multicast", to, in_block(to, rank), map, at, (MBarrier*)in_block(barrier, rank), file,
+                              line);
 }
 template <int RANK>
 inline void store_tile(const TensorMap& map, const int (&at)[RANK], const void* from, CUKERN_HERE) {

@@ -39,7 +39,7 @@ struct Coming {
 };
 inline void come(const unsigned long long* lanes) {
     Coming& first = *(Coming*)lanes[0];
-    NumberedBarrier& barrier = runtime->numbered_barriers()[first.number];
+    NumberedBarrier& barrier = runtime->roles()->barriers[first.number];
     for (int i = 0; i < 32; ++i) {
         Coming& own = *(Coming*)lanes[i];
         if (own.number != first.number || own.threads != first.threads)
@@ -58,21 +58,52 @@ inline Coming come(const char* name, int number, int threads, const char* file, 
     if (threads < 32 || threads % 32 || threads > all)
         fault("the threads of a barrier are no whole warps of the block", file, line);
     Coming own{number, threads, 0, file, line};
-    show_order(&runtime->numbered_barriers()[number]);
+    show_order(&runtime->roles()->barriers[number]);
     together(name, come, &own, file, line);
     return own;
 }
 inline bool is_next(const Wait* wait) {
     const Coming& own = *(const Coming*)wait->value;
-    return runtime->numbered_barriers()[own.number].generation != own.generation;
+    return runtime->roles()->barriers[own.number].generation != own.generation;
 }
 inline void nothing(const unsigned long long*) {}
+
+// The registers of a block are those that it began with: at most all that there are, which it is taken to have.
+inline unsigned all_threads() { return (blockDim.x * blockDim.y * blockDim.z + 31) / 32 * 32; }
+inline unsigned registers_at_first() {
+    const unsigned most = 65536 / all_threads() / 8 * 8;
+    return most < 256 ? most : 256;
+}
+inline unsigned registers_of(unsigned warp) {
+    const unsigned known = runtime->roles()->registers[warp];
+    return known ? known : registers_at_first();
+}
+struct Registers {
+    unsigned warp, wanted;
+};
+inline bool are_had(const Wait* wait) {
+    const Registers& own = *(const Registers*)wait->value;
+    unsigned held = 0;
+    for (unsigned warp = 0; warp < all_threads() / 32; ++warp) held += warp == own.warp ? own.wanted : registers_of(warp);
+    if (32 * held > registers_at_first() * all_threads()) return false;
+    runtime->roles()->registers[own.warp] = own.wanted;
+    return true;
+}
+inline void change_registers(const char* name, unsigned wanted, bool gives, const char* file, int line) {
+    const Registers own{thread_rank() / 32, wanted};
+    const unsigned known = runtime->roles()->registers[own.warp];
+    if (gives ? wanted > registers_of(own.warp) : wanted < known)
+        fault(gives ? "give_registers: the warp has fewer" : "take_registers: the warp has more", file, line);
+    together(name, nothing, nullptr, file, line);
+    if (gives) runtime->roles()->registers[own.warp] = wanted;
+    else until("take_registers (other warps have the registers)", are_had, (unsigned long long)&own, nullptr, file, line);
+}
 }  // namespace cukern
 
 inline void barrier_sync(int number, int threads, CUKERN_HERE) {
     const cukern::Coming own = cukern::come("barrier_sync", number, threads, file, line);
     cukern::until("barrier_sync", cukern::is_next, (unsigned long long)&own, nullptr, file, line);
-    cukern::see_order(&cukern::runtime->numbered_barriers()[number]);
+    cukern::see_order(&cukern::runtime->roles()->barriers[number]);
 }
 inline void barrier_arrive(int number, int threads, CUKERN_HERE) {
     cukern::come("barrier_arrive", number, threads, file, line);
@@ -80,12 +111,12 @@ inline void barrier_arrive(int number, int threads, CUKERN_HERE) {
 template <int N>
 inline void give_registers(CUKERN_HERE) {
     static_assert(N >= 24 && N <= 256 && N % 8 == 0, "a multiple of 8 in 24 to 256");
-    cukern::together("give_registers", cukern::nothing, nullptr, file, line);
+    cukern::change_registers("give_registers", N, true, file, line);
 }
 template <int N>
 inline void take_registers(CUKERN_HERE) {
     static_assert(N >= 24 && N <= 256 && N % 8 == 0, "a multiple of 8 in 24 to 256");
-    cukern::together("take_registers", cukern::nothing, nullptr, file, line);
+    cukern::change_registers("take_registers", N, false, file, line);
 }
 inline bool elect_lane(CUKERN_HERE) {
     cukern::together("elect_lane", cukern::nothing, nullptr, file, line);

@@ -5,11 +5,13 @@
 // Lane 4 * g + q of warp w has, of D (64, N) in float, in d[i]
 //   row 16 * w + g + 8 * (i / 2 % 2), column 8 * (i / 4) + 2 * q + i % 2
 <% include "prelude/async_proxy.cuh" %>
+<% include "prelude/tensor_types.cuh" %>
 #ifdef __CUDACC__
 
-// A matrix of 16-bit elements in shared memory, in lines of 128 bytes whose chunks of 16 bytes change places: chunk c of the
-// line at an address lies at c ^ (address / 128 % 8). A line is a row along the depth, or part of a column across it.
-// `stride` bytes lie between groups of eight lines, `leading` between blocks of 128 bytes across the depth (no matter along it).
+// A matrix in shared memory, in lines of 128 bytes whose chunks of 16 bytes change places: chunk c of the line at an address
+// lies at c ^ (address / 128 % 8). A line is a row along the depth, or part of a column across it. The first of eight lines
+// begins at a multiple of 1024 bytes. `stride` bytes lie between groups of eight lines, `leading` between blocks of 128 bytes
+// across the depth (no matter along it).
 struct SharedMatrix {
     unsigned long long bits;
 
@@ -26,27 +28,58 @@ struct SharedMatrix {
     }
 };
 
-// d = a @ b, added to d if `add`, for A (64, 16) and B (16, N) of T, __half or __nv_bfloat16.
+<% for columns in wgmma_columns | default([64, 128, 256]) %>
+<% set n = columns // 2 %>
+#define CUKERN_D<< columns >> "{<% for i in range(n) %>%<< i >><< ", " if not loop.last >><% endfor %>}"
+#define CUKERN_IN_OUT<< columns >> <% for i in range(n) %>"+f"(d[<< i >>])<< ", " if not loop.last >><% endfor %>
+
+// With A of so many operands, which come after those of D, and after them B, the predicate and what `more` names.
+#define CUKERN_WGMMA<< columns >>(depth, type, a, b, predicate, more, ...)                                        \
+    asm volatile("{ .reg .pred add; setp.ne.b32 add, " predicate ", 0; wgmma.mma_async.sync.aligned.m64n<< columns >>k" \
+                 depth ".f32." type "." type " " CUKERN_D<< columns >> ", " a ", " b ", add, 1, 1" more "; }"    \
+                 : CUKERN_IN_OUT<< columns >> : __VA_ARGS__)
+<% endfor %>
+
+// d = a @ b, added to d if `add`, for A (64, K) and B (K, N) of T, where K is 32 / sizeof(T). T is __half, __nv_bfloat16, or,
+// with both matrices by depth, E4M3 or float for tf32, whose low 13 bits are left out: see as_tf32.
 template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add) {
-    static_assert(is_float16<T> || is_bfloat16<T>, "wgmma: T is __half or __nv_bfloat16");
+    static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
+    static_assert(sizeof(T) == 2 || (A_BY_DEPTH && B_BY_DEPTH), "wgmma: matrices of this type lie by depth");
+#define CUKERN_BY_TYPE(wgmma, a, b, predicate, more, ...)                                                        \
+    if constexpr (is_float16<T>) wgmma("16", "f16", a, b, predicate, more, __VA_ARGS__, "n"(int(!A_BY_DEPTH)), "n"(int(!B_BY_DEPTH))); \
+    else if constexpr (is_bfloat16<T>) wgmma("16", "bf16", a, b, predicate, more, __VA_ARGS__, "n"(int(!A_BY_DEPTH)), "n"(int(!B_BY_DEPTH))); \
+    else if constexpr (is_e4m3<T>) wgmma("32", "e4m3", a, b, predicate, "", __VA_ARGS__);                        \
+    else wgmma("8", "tf32", a, b, predicate, "", __VA_ARGS__)
 <% for columns in wgmma_columns | default([64, 128, 256]) %>
 <% set n = columns // 2 %>
     if constexpr (N == << columns >>) {
-#define CUKERN_WGMMA(type)                                                                                       \
-    asm volatile("{ .reg .pred add; setp.ne.b32 add, %<< n + 2 >>, 0; "                                          \
-        "wgmma.mma_async.sync.aligned.m64n<< columns >>k16.f32." type "." type " "                               \
-        "{<% for i in range(n) %>%<< i >><< ", " if not loop.last >><% endfor %>}, "                             \
-        "%<< n >>, %<< n + 1 >>, add, 1, 1, %<< n + 3 >>, %<< n + 4 >>; }"                                       \
-        : <% for i in range(n) %>"+f"(d[<< i >>])<< ", " if not loop.last >><% endfor %>                         \
-        : "l"(a.bits), "l"(b.bits), "r"((int)add), "n"(int(!A_BY_DEPTH)), "n"(int(!B_BY_DEPTH)))
-        if constexpr (is_float16<T>) CUKERN_WGMMA("f16");
-        else CUKERN_WGMMA("bf16");
-#undef CUKERN_WGMMA
+        CUKERN_BY_TYPE(CUKERN_WGMMA<< columns >>, "%<< n >>", "%<< n + 1 >>", "%<< n + 2 >>", ", %<< n + 3 >>, %<< n + 4 >>",
+                       "l"(a.bits), "l"(b.bits), "r"((int)add));
     }
 <% endfor %>
+#undef CUKERN_BY_TYPE
 }
-// Before the first wgmma, and after registers of d have been touched.
+// The same with A in registers: warp w of the four has its rows 16 * w to 16 * w + 15, in words as those of mma's A.
+template <typename T, int N, bool B_BY_DEPTH>
+__device__ __forceinline__ void wgmma(float (&d)[N / 2], const unsigned (&a)[4], SharedMatrix b, bool add) {
+    static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
+    static_assert(sizeof(T) == 2 || B_BY_DEPTH, "wgmma: matrices of this type lie by depth");
+#define CUKERN_BY_TYPE(wgmma, a, b, predicate, more, ...)                                                        \
+    if constexpr (is_float16<T>) wgmma("16", "f16", a, b, predicate, more, __VA_ARGS__, "n"(int(!B_BY_DEPTH)));  \
+    else if constexpr (is_bfloat16<T>) wgmma("16", "bf16", a, b, predicate, more, __VA_ARGS__, "n"(int(!B_BY_DEPTH))); \
+    else if constexpr (is_e4m3<T>) wgmma("32", "e4m3", a, b, predicate, "", __VA_ARGS__);                        \
+    else wgmma("8", "tf32", a, b, predicate, "", __VA_ARGS__)
+<% for columns in wgmma_columns | default([64, 128, 256]) %>
+<% set n = columns // 2 %>
+    if constexpr (N == << columns >>) {
+        CUKERN_BY_TYPE(CUKERN_WGMMA<< columns >>, "{%<< n >>, %<< n + 1 >>, %<< n + 2 >>, %<< n + 3 >>}", "%<< n + 4 >>",
+                       "%<< n + 5 >>", ", %<< n + 6 >>", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"((int)add));
+    }
+<% endfor %>
+#undef CUKERN_BY_TYPE
+}
+// Before the first wgmma, and after registers of d, or of A, have been touched.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 // What was sent since the last commit is a group.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -71,30 +104,56 @@ struct SharedMatrix {
         first += bytes;
         return *this;
     }
+    // Where a byte of a line is.
+    template <bool BY_DEPTH>
+    const void* byte_of(int line, int along) const {
+        unsigned long long at = (unsigned long long)first + line % 8 * 128 + line / 8 * stride;
+        at += BY_DEPTH ? along : along % 128 + along / 128 * leading;
+        return (const void*)(at ^ (at >> 3 & 0x70));
+    }
     // The element at a place across the depth.
     template <typename T, bool BY_DEPTH>
     float element(int place, int depth) const {
-        const int along = 2 * (BY_DEPTH ? depth : place), line = BY_DEPTH ? place : depth;
-        unsigned long long at = (unsigned long long)first + line % 8 * 128 + line / 8 * stride;
-        at += BY_DEPTH ? along : along % 128 + along / 128 * leading;
-        return (float)*(const T*)(at ^ (at >> 3 & 0x70));
+        return cukern::factor_of<T>(byte_of<BY_DEPTH>(BY_DEPTH ? place : depth, sizeof(T) * (BY_DEPTH ? depth : place)));
+    }
+    // What a lane can say of `count` places from one on: the lanes of a warp share their chunks of 16 bytes.
+    template <typename T, bool BY_DEPTH>
+    void require(int from, int count, const char* file, int line) const {
+        if ((unsigned long long)first % 16 || stride % 16 || (!BY_DEPTH && leading % 16))
+            cukern::fault("the address or a step of a SharedMatrix is no multiple of 16 bytes", file, line);
+        if ((unsigned long long)first % 1024 >= 128)
+            cukern::fault("a SharedMatrix begins within a group of eight lines, which begins at a multiple of 1024 bytes", file,
+                          line);
+        const int chunks = BY_DEPTH ? 2 : count * (int)sizeof(T) / 16, lines = BY_DEPTH ? count : 32 / (int)sizeof(T);
+        for (int i = cukern::thread_rank() % 32; i < lines * chunks; i += 32) {
+            const int chunk = i % chunks * 16;
+            const void* const at = BY_DEPTH ? byte_of<true>(from + i / chunks, chunk)
+                                            : byte_of<false>(i / chunks, from * (int)sizeof(T) + chunk);
+            cukern::runtime->reads_async(at, 16, file, line);
+        }
     }
 };
 
 namespace cukern {
 struct WgmmaOperands {
     float* d;
-    SharedMatrix a, b;
+    const SharedMatrix* a;  // or null, and words in registers
+    const unsigned* words;
+    const SharedMatrix* b;
     bool add;
     unsigned warp;
+    const char* file;
+    int line;
 };
-template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
+template <typename T, int N, bool IN_REGISTERS, bool A_BY_DEPTH, bool B_BY_DEPTH>
 void multiply_now(const Operation* own) {
+    constexpr int k_end = 32 / sizeof(T);
     const SharedMatrix &of_a = *(const SharedMatrix*)&own->words[33], &of_b = *(const SharedMatrix*)&own->words[36];
     const int warp = own->warp % 4;
-    float a[16][16], b[N][16];
-    for (int k = 0; k < 16; ++k) {
-        for (int i = 0; i < 16; ++i) a[i][k] = of_a.element<T, A_BY_DEPTH>(16 * warp + i, k);
+    float a[16][k_end], b[N][k_end];
+    for (int lane = 0; lane < 32 && IN_REGISTERS; ++lane) spread_words<T>(a, lane, (const unsigned*)own->source + 4 * lane);
+    for (int k = 0; k < k_end; ++k) {
+        for (int i = 0; i < 16 && !IN_REGISTERS; ++i) a[i][k] = of_a.element<T, A_BY_DEPTH>(16 * warp + i, k);
         for (int i = 0; i < N; ++i) b[i][k] = of_b.element<T, B_BY_DEPTH>(i, k);
     }
     for (int lane = 0; lane < 32; ++lane) {
@@ -102,30 +161,49 @@ void multiply_now(const Operation* own) {
         for (int i = 0; i < N / 2; ++i) {
             const float *row = a[lane / 4 + 8 * (i / 2 % 2)], *column = b[8 * (i / 4) + 2 * (lane % 4) + i % 2];
             double sum = own->words[32] ? d[i] : 0;
-            for (int k = 0; k < 16; ++k) sum += (double)row[k] * column[k];
+            for (int k = 0; k < k_end; ++k) sum += (double)row[k] * column[k];
             d[i] = (float)sum;
         }
     }
 }
-// Each of the four warps by itself: nothing but a barrier makes them wait for each other.
-template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
+// Each of the four warps by itself: nothing but a barrier makes them wait for each other. Words of A are read at once, as the
+// variables that they came from are the compiler's to use again.
+template <typename T, int N, bool IN_REGISTERS, bool A_BY_DEPTH, bool B_BY_DEPTH>
 void wgmma_of_warp(const unsigned long long* lanes) {
     const WgmmaOperands& first = *(const WgmmaOperands*)lanes[0];
-    Operation own{product_groups, first.warp, 0, nullptr, multiply_now<T, N, A_BY_DEPTH, B_BY_DEPTH>, {}};
-    for (int lane = 0; lane < 32; ++lane) own.words[lane] = (unsigned long long)((const WgmmaOperands*)lanes[lane])->d;
+    unsigned words[32][4];
+    Operation own{product_groups, first.warp, IN_REGISTERS ? sizeof words : 0, words,
+                  multiply_now<T, N, IN_REGISTERS, A_BY_DEPTH, B_BY_DEPTH>, "wgmma", first.file, first.line, {}};
+    own.reads_at_once = IN_REGISTERS;
+    for (int lane = 0; lane < 32; ++lane) {
+        const WgmmaOperands& given = *(const WgmmaOperands*)lanes[lane];
+        own.words[lane] = (unsigned long long)given.d;
+        if (IN_REGISTERS) __builtin_memcpy(words[lane], given.words, sizeof words[lane]);
+    }
     own.words[32] = first.add;
     static_assert(sizeof(SharedMatrix) <= 24, "three words");
-    __builtin_memcpy(&own.words[33], &first.a, sizeof first.a);
-    __builtin_memcpy(&own.words[36], &first.b, sizeof first.b);
+    if (!IN_REGISTERS) __builtin_memcpy(&own.words[33], first.a, sizeof *first.a);
+    __builtin_memcpy(&own.words[36], first.b, sizeof *first.b);
     runtime->send(&own);
 }
 }  // namespace cukern
 
 template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 inline void wgmma(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add, CUKERN_HERE) {
-    static_assert(is_float16<T> || is_bfloat16<T>, "wgmma: T is __half or __nv_bfloat16");
-    cukern::WgmmaOperands own{d, a, b, add, cukern::thread_rank() / 32};
-    cukern::together("wgmma", cukern::wgmma_of_warp<T, N, A_BY_DEPTH, B_BY_DEPTH>, &own, file, line);
+    static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
+    static_assert(sizeof(T) == 2 || (A_BY_DEPTH && B_BY_DEPTH), "wgmma: matrices of this type lie by depth");
+    a.require<T, A_BY_DEPTH>(cukern::thread_rank() / 32 % 4 * 16, 16, file, line);
+    b.require<T, B_BY_DEPTH>(0, N, file, line);
+    cukern::WgmmaOperands own{d, &a, nullptr, &b, add, cukern::thread_rank() / 32, file, line};
+    cukern::together("wgmma", cukern::wgmma_of_warp<T, N, false, A_BY_DEPTH, B_BY_DEPTH>, &own, file, line);
+}
+template <typename T, int N, bool B_BY_DEPTH>
+inline void wgmma(float (&d)[N / 2], const unsigned (&a)[4], SharedMatrix b, bool add, CUKERN_HERE) {
+    static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
+    static_assert(sizeof(T) == 2 || B_BY_DEPTH, "wgmma: matrices of this type lie by depth");
+    b.require<T, B_BY_DEPTH>(0, N, file, line);
+    cukern::WgmmaOperands own{d, nullptr, a, &b, add, cukern::thread_rank() / 32, file, line};
+    cukern::together("wgmma", cukern::wgmma_of_warp<T, N, true, true, B_BY_DEPTH>, &own, file, line);
 }
 inline void wgmma_fence() {}
 inline void wgmma_commit() { cukern::runtime->commit(cukern::product_groups); }

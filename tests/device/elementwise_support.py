@@ -18,7 +18,14 @@ UNARY = [row for row in ROWS.values() if len(row.operands) == 1]
 BINARY = [row for row in ROWS.values() if len(row.operands) == 2]
 DIFFERENTIABLE = [row for row in ROWS.values() if row.differentiable]
 NUMPY_DTYPES = [d for d in ck.dtypes.ALL if d != ck.bfloat16]
-TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-13}
+TOLERANCE = {
+    "float16": 2e-3,
+    "bfloat16": 1.6e-2,
+    **dict.fromkeys(("float32", "complex64"), 4e-6),
+    **dict.fromkeys(("float64", "complex128"), 1e-13),
+}
+#: The dtype in which NumPy computes floats and complex numbers, by their kind.
+WIDE = {"f": np.float64, "c": np.complex128}
 
 
 def oracle(row: Row) -> Callable[..., Any]:
@@ -43,6 +50,8 @@ def sample(row: Row, dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarra
         )
         low = max(low, 1) if row.domain[0] > 0 else low
         return rng.integers(low, high, shape).astype(dtype)
+    if dtype in ck.dtypes.COMPLEX:
+        return (rng.uniform(low, high, shape) + 1j * rng.uniform(-1, 1, shape)).astype(dtype)
     return rng.uniform(low, high, shape).astype(dtype)
 
 
@@ -55,7 +64,8 @@ def operands(row: Row, dtype: Any, shape: tuple[int, ...] = (3, 5)) -> list[np.n
 
 def expected(row: Row, values: list[np.ndarray]) -> np.ndarray:
     """NumPy's result, of floats computed in float64."""
-    wide = [v.astype(np.float64) if ck.dtypes.info(v.dtype).kind == "f" else v for v in values]
+    kinds = [ck.dtypes.info(v.dtype).kind for v in values]
+    wide = [v.astype(WIDE[kind]) if kind in WIDE else v for v, kind in zip(values, kinds, strict=True)]
     with np.errstate(all="ignore"):
         return np.asarray(oracle(row)(*wide))
 

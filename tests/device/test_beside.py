@@ -11,6 +11,7 @@ import pytest
 from asynchronous import COPIES, PIPELINE, ROLES, TILES, WARPGROUP
 
 import cukern as ck
+from cukern.device.host import backend
 from cukern.testing import asynchrony
 
 COUNT = 5
@@ -56,6 +57,11 @@ MISTAKES: dict[str, tuple[str, str, str | None]] = {
         "int i = 0; i < tiles",
         "int i = 0; i < tiles - 1",
         "its shared memory were in flight",
+    ),
+    "beyond shared memory": (
+        "copy_bulk(stages[i % 2]",
+        "copy_bulk((float*)0",
+        "beyond the block's shared memory, <pipeline.*>:19",
     ),
     "misaligned": ("x + i * 128, ", "x + i * 128 + 1, ", r"no multiple of 16 bytes, <pipeline.*>:19"),
 }
@@ -322,9 +328,45 @@ def test_those_that_take_turns_let_others_go_on() -> None:
     assert y.tolist() == [1]
 
 
+def test_registers_move_between_warps() -> None:
+    """Those that take wait for those that give; 168 of 384 threads are what a block may have."""
+    y = ck.zeros(3, device="host")
+    body = """const int group = threadIdx.x / 128;
+    if (group) take_registers<240>();
+    else give_registers<24>();
+    if (threadIdx.x % 128 == 0) x[group] = 1;"""
+    run(body, 384, y)
+    assert y.tolist() == [1, 1, 1]
+    for right, wrong, message in (
+        ("<24>", "<32>", r"31 more at take_registers \(other warps have the registers\), <own.*>:"),
+        ("<24>", "<176>", "give_registers: the warp has fewer, <own"),
+        ("give_registers<24>();", "", "255 more at take_registers"),
+        ("give_registers<24>();", "{ give_registers<24>(); give_registers<32>(); }", "the warp has fewer"),
+        ("take_registers<240>();", "{ take_registers<240>(); take_registers<232>(); }", "the warp has more"),
+    ):
+        with pytest.raises(ck.KernelFault, match=message):
+            run(body.replace(right, wrong), 384, y)
+
+
+def test_what_waits_is_named_when_a_kernel_is_stopped() -> None:
+    """Also where the function that is stopped is one of the runtime's, as it is most of the time here."""
+    runtime = backend._runtime()
+    runtime.cukern_set_limit(int(0.1e9))
+    try:
+        for _ in range(3):
+            with pytest.raises(ck.KernelFault, match="ran longer than 0.1 s") as caught:
+                run("for (;;) barrier_sync(1, 64);", 64, ck.zeros(1, device="host"))
+            assert " at barrier_sync" in str(caught.value)
+            assert " at ," not in str(caught.value)
+    finally:
+        runtime.cukern_set_limit(backend._time_limit())
+
+
 def test_a_partial_warp_has_no_numbered_barrier() -> None:
     with pytest.raises(ck.KernelFault, match="no whole warps of the block"):
         run("barrier_sync(1, 64);", 48, ck.zeros(1, device="host"))
+    with pytest.raises(ck.KernelFault, match="all 32 lanes of a warp is called where some have ended"):
+        run("if (threadIdx.x == 40) return; barrier_sync(1, 64);", 64, ck.zeros(1, device="host"))
 
 
 def test_many_copies_are_done_in_time() -> None:

@@ -146,6 +146,12 @@ CALLS = [
         {"score": lambda s, batch, head, i, j, x: s * x + j, "arrays": [M[:, :2]], "dropout": 0.0},
         "scored",
     ),
+    Call(
+        "nn.attention",
+        (M[None], M[None, :2], M[None, 1:]),
+        {"score": lambda s, batch, head, i, j, x: s * x[i, j + 1], "tables": [M]},
+        "indexed",
+    ),
     Call("nn.scaled_dot_product_attention", (M, M[:2] + 1.0, M[1:]), {"scale": 0.3}),
     Call("nn.scaled_dot_product_attention", (M, M[:2], M[1:], M[:, :2]), {"dropout_p": 0.0}, "masked"),
     Call("nn.smooth_l1_loss", (M, M[::-1] + 1.0, 0.7)),
@@ -215,8 +221,11 @@ CALLS = [
     Call("random.Generator.choice", (V, 2)),
     *(
         Call(f"fft.{name}", (V,))
-        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn")
+        for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn")
     ),
+    *(Call(f"fft.{name}", (M,)) for name in ("fft2", "ifft2", "rfft2", "irfft2")),
+    Call("linalg.eig", (S,)),
+    Call("linalg.eigvals", (S,)),
 ]
 
 
@@ -361,12 +370,8 @@ EXCLUDED = {
     "extract.condition": "compared with 0",
     "check_indices": "a with-block",
     "diag_indices_from": "places",
-    "fft.irfftn": "refused, as fft",
-    "fft.rfftn": "refused, as fft",
     "elementwise": "makes functions",
     "fuse": "makes functions",
-    "linalg.eig": "refused: complex",
-    "linalg.eigvals": "refused: complex",
     "nanvar.correction": "ddof, by its other name",
     "nn.attention.key_lengths": "integers",
     "nn.attention.mask": "bools",

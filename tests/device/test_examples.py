@@ -23,12 +23,14 @@ SAYS = {
     "06_train_a_model": "step 200",
     "07_gpt": "saved and loaded: step 3",
     "08_vae": "drawn by the model:",
+    "10_gpt2": "with the cache as without it",
     "09_tensor_cores": "given back too early: wrong numbers",
 }
 #: Sizes that take seconds, for scripts that train longer.
 SMALL = {
     "07_gpt": "--steps 3 --batch 2 --length 8 --features 8 --layers 1 --write 10",
     "08_vae": "--steps 3 --batch 4 --hidden 8 --latent 2",
+    "10_gpt2": "--steps 10 --batch 1 --write 8 --chunks 2 --checkpoint",
 }
 
 

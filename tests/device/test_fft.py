@@ -1,4 +1,4 @@
-"""The fft module: frequencies and shifts as NumPy's, transforms refused."""
+"""The fft module: values as NumPy's, and derivatives."""
 
 from __future__ import annotations
 
@@ -47,14 +47,96 @@ def test_gradients(device: ck.Device) -> None:
     )
 
 
-TRANSFORMS = "fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft".split()
+def _values(shape: tuple[int, ...], real: bool = False) -> np.ndarray:
+    rng = np.random.default_rng(len(shape))
+    return rng.normal(size=shape) if real else rng.normal(size=shape) + 1j * rng.normal(size=shape)
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
-def test_transforms_are_refused(device: ck.Device, name: str) -> None:
-    transform: Any = getattr(ck.fft, name)
-    with pytest.raises(TypeError, match=f"{name}: .*no complex dtype"):
-        transform(ck.ones(4))
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward", None])
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+def test_transforms_along_an_axis(device: ck.Device, name: str, norm: Any) -> None:
+    x = _values((4, 5), name in ("rfft", "ihfft"))
+    for n in (None, 1, 3, 8):
+        for axis in (-1, 0):
+            got = getattr(ck.fft, name)(ck.asarray(x), n, axis, norm)
+            assert_close(got, getattr(np.fft, name)(x, n, axis, norm), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2"])
+def test_transforms_along_axes(device: ck.Device, name: str) -> None:
+    x = _values((2, 3, 4), name.startswith("r"))
+    places: Any = ((None, None), ((3, 4), (0, 2)), ((-1, 3), (1, 0)), ((2, 5), (-2, -1)))
+    for s, axes in places if name.endswith("n") else places[1:]:
+        for norm in ("backward", "ortho", "forward"):
+            got = getattr(ck.fft, name)(ck.asarray(x), s, axes, norm)
+            assert_close(got, getattr(np.fft, name)(x, s, axes, norm), rtol=1e-12, atol=1e-12)
+
+
+def test_dtypes_and_layouts(device: ck.Device) -> None:
+    x = _values((6, 4))
+    for dtype, want in (
+        ("float16", "complex64"),
+        ("int8", "complex64"),
+        ("float64", "complex128"),
+        ("complex64",) * 2,
+    ):
+        made = ck.fft.fft(
+            ck.asarray(x).real.astype(dtype) if dtype != "complex64" else ck.asarray(x).astype(dtype)
+        )
+        assert made.dtype == getattr(ck, want)
+    assert ck.fft.irfft(ck.asarray(x.astype("c8"))).dtype == ck.float32
+    assert_close(ck.fft.fft(ck.asarray(x)[::2].T), np.fft.fft(x[::2].T))
+    assert ck.fft.rfft(ck.zeros((0, 4))).shape == (0, 3)
+    given = ck.asarray(x)
+    ck.fft.ifftn(given)
+    assert_close(given, x, rtol=0, atol=0)
+
+
+def test_gradients_of_transforms(device: ck.Device) -> None:
+    def along(z: Any, x: Any) -> list[Any]:
+        forth = [
+            ck.fft.fft(z, 5),
+            ck.fft.ifft(z, norm="ortho"),
+            ck.fft.fft(x),
+            ck.fft.rfft(x),
+            ck.fft.rfft(x, 4),
+        ]
+        back = [
+            ck.fft.irfft(z, 5),
+            ck.fft.irfft(z, norm="forward"),
+            ck.fft.hfft(z, norm="ortho"),
+            ck.fft.ihfft(x),
+        ]
+        return forth + back
+
+    def several(z: Any, x: Any) -> list[Any]:
+        return [ck.fft.fftn(z), ck.fft.irfftn(z), ck.fft.rfftn(x), ck.fft.ifft2(x)]
+
+    for function, width in ((along, 4), (several, 3)):
+        z, x = _values((2, width)), _values((2, width + 1), real=True)
+        assert gradcheck(function, [ck.asarray(z), ck.asarray(x)], order=2)
+
+
+REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "complex": (lambda: ck.fft.rfft(ck.ones(3, "complex64")), TypeError, "rfft: x: expected real numbers"),
+    "norm": (lambda: ck.fft.fft(ck.ones(3), norm="no"), ValueError, "fft: norm: expected 'backward'"),
+    "n": (lambda: ck.fft.irfft(ck.ones(1)), ValueError, "irfft: n: expected at least 1 sample, got 0"),
+    "s": (
+        lambda: ck.fft.fftn(ck.ones((2, 2)), s=(2,), axes=(0, 1)),
+        ValueError,
+        "fftn: s: expected a number",
+    ),
+    "axis": (lambda: ck.fft.fft(ck.ones(3), axis=1), ValueError, "fft: axis 1 is out of bounds"),
+    "twice": (lambda: ck.fft.fftn(ck.ones((2, 2)), axes=(0, 0)), ValueError, "fftn: an axis is named twice"),
+    "no axis": (lambda: ck.fft.rfftn(ck.ones(())), ValueError, "rfftn: axes: expected at least one"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_transforms(device: ck.Device, case: str) -> None:
+    call, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_refusals(device: ck.Device) -> None:

@@ -389,7 +389,7 @@ def test_wrong_gradients_name_the_function_and_the_argument():
         (lambda g: (ck.asarray([1, 2]), g, None), r"F: the gradient of argument 0 \(x\) has dtype int64"),
         (
             lambda g: (g, g, g),
-            r"F: backward returned a gradient for argument 2 \(factor\), which is no array",
+            r"F: backward returned a gradient for argument 2 \(factor\), which is not an array",
         ),
     ]:
         f = function(lambda ctx, x, bias, factor: x + bias, lambda ctx, g, returned=returned: returned(g))

@@ -42,7 +42,7 @@ def test_gradients_of_containers_are_checked():
     wrong = {
         r"argument 1 \(more\): expected dict of \['y'\], got a leaf": y,
         r"argument 1 \(more\)\['y'\]: expected tuple of \[0\], \[1\], got list": {"y": [y, None]},
-        r"argument 1 \(more\): expected None in the place of what is no array": {"y": (y, y)},
+        r"argument 1 \(more\): expected None for what is not an array": {"y": (y, y)},
         r"the gradient of argument 1 \(more\) has dtype int64": {"y": (ck.asarray([1]), None)},
     }
     for message, returned in wrong.items():

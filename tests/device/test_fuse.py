@@ -273,6 +273,17 @@ def test_constants_of_a_fused_function(device: ck.Device) -> None:
     assert_close(ck.grad(lambda x: total(x).sum())(x), np.zeros(2))
 
 
+def test_recording_cannot_stop_in_a_fused_function(device: ck.Device) -> None:
+    def half(x: Any) -> Any:
+        with ck.stop_recording():
+            y = ck.exp(x)
+        return x * y
+
+    with pytest.raises(TypeError, match=r"half: expected no stop_recording .* cukern.stop_gradient\(x\)"):
+        ck.fuse(half)(ck.ones(2))
+    assert half(ck.ones(2)).shape == (2,)  # a failed trace leaves nothing behind
+
+
 def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -> None:
     class Scaled(ck.Function):
         @staticmethod

@@ -11,6 +11,7 @@ import pytest
 import cukern as ck
 from cukern.array.operators import FUNCTIONS
 from cukern.linear import epilogue, measured, tensor_cores
+from cukern.linear.task import Factor, Task
 from cukern.testing import assert_close, gradcheck
 
 SMALL = tensor_cores.TILES[-1]
@@ -307,11 +308,17 @@ def test_refusals(device: ck.Device, case: Any) -> None:
 
 def test_the_measured_choice() -> None:
     """Large products are the library's; where the result is large beside the arithmetic, one launch is faster."""
-    assert not measured.is_own_faster(1, 8192, 8192, 8192, False)
-    assert measured.is_own_faster(32, 512, 512, 512, False)
-    assert measured.is_own_faster(1, 16384, 768, 3072, True)
-    assert measured.is_own_faster(1, 128, 128, 128, False)
-    assert not measured.is_own_faster(1, 1, 16384, 16384, False)
+
+    def is_own_faster(*product: Any) -> bool:
+        return measured.ratio(*product, "tiles") < 1
+
+    assert not is_own_faster(1, 8192, 8192, 8192, False)
+    assert is_own_faster(32, 512, 512, 512, False)
+    assert is_own_faster(1, 16384, 768, 3072, True)
+    assert is_own_faster(1, 128, 128, 128, False)
+    assert not is_own_faster(1, 1, 16384, 16384, False)
+    # Without an expression the library's product has no kernel after it.
+    assert measured.ratio(32, 512, 512, 512, False, "tiles", then=False) > 1
 
 
 def test_only_gpus_with_tensor_cores_take_the_kernel() -> None:
@@ -320,7 +327,7 @@ def test_only_gpus_with_tensor_cores_take_the_kernel() -> None:
         limits.max_shared_memory_per_block = 160 * 1024  # type: ignore[attr-defined]
         return type("", (), {"style": "simt", "properties": limits})
 
-    factor = tensor_cores.Factor(0, 128, False)
-    task = tensor_cores.Task(1, 128, 128, 128, factor, factor, ())
+    factor = Factor(0, 128, False)
+    task = Task(1, 128, 128, 128, factor, factor, ())
     assert tensor_cores.quickest(task, gpu(7)) is None
     assert tensor_cores.quickest(task, gpu(8)) in tensor_cores.TILES

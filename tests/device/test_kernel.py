@@ -32,7 +32,7 @@ def test_one_text_every_dtype_and_block(device, scale, dtype, block):
     x = ck.asarray(np.arange(1000) % 50, dtype=dtype)
     y = ck.empty_like(x)
     scale(x, y, 2, x.size, block=block)
-    np.testing.assert_array_equal(y.numpy().astype(np.float64), 2 * (np.arange(1000) % 50))
+    np.testing.assert_array_equal(y.numpy().astype(np.complex128), 2 * (np.arange(1000) % 50))
 
 
 def test_grid_defaults_to_one_thread_for_each_written_element(device, scale):

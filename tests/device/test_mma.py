@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import cukern as ck
-from cukern import dtypes
 
 LANES = np.arange(32)
 G, Q = LANES // 4, LANES % 4
-TYPES = {"float16": ("__half", 16), "bfloat16": ("__nv_bfloat16", 16), "float32": ("float", 8)}
+TYPES = {
+    "float16": ("__half", 16),
+    "bfloat16": ("__nv_bfloat16", 16),
+    "float32": ("float", 8),
+    "float8_e4m3fn": ("E4M3", 32),
+}
 
 
 def kernel(parameters: str, body: str) -> ck.Kernel:
@@ -47,7 +52,13 @@ def matrix_of(d: np.ndarray) -> np.ndarray:
 def test_products(device: ck.Device) -> None:
     rng = np.random.default_rng(0)
     for name, (ctype, depth) in TYPES.items():
-        dtype = dtypes.as_dtype(name)
+        if (
+            name == "float8_e4m3fn"
+            and device.kind != "host"
+            and device.properties.compute_capability < (8, 9)
+        ):
+            continue
+        dtype = np.dtype(getattr(ml_dtypes, name, name))
         a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((16, depth), (depth, 8)))
         if name == "float32":  # tf32 has 10 bits of mantissa
             a, b = ((x.view(np.uint32) & ~np.uint32(0x1FFF)).view(np.float32) for x in (a, b))
@@ -106,6 +117,31 @@ def test_rounding_to_tf32(device: ck.Device) -> None:
     bits = x.view(np.uint32).astype(np.uint64)
     wanted = np.where(np.isfinite(x), (bits + 0x1000) & 0xFFFFE000, bits).astype(np.uint32).view(np.float32)
     np.testing.assert_array_equal(out.numpy(), wanted)
+
+
+def test_e4m3(device: ck.Device) -> None:
+    """All of its numbers, the middles between them and what is beside those, and what is too large."""
+    if device.kind != "host" and device.properties.compute_capability < (8, 9):
+        pytest.skip("needs a GPU of compute capability 8.9")
+    codes = np.arange(256, dtype=np.uint8)
+    numbers = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+    rising = np.sort(numbers[np.isfinite(numbers)])
+    middles = (rising[1:] + rising[:-1]) / 2
+    beside = [np.nextafter(middles, to) for to in (np.float32(-np.inf), np.float32(np.inf))]
+    others = [448.0, 456.0, 464.0, 480.0, 1e30, np.inf, np.nan, 1e-30, 1e-45, 2.0**-10, -0.0]
+    x = np.concatenate([numbers, middles, *beside, others, np.negative(others)]).astype(np.float32)
+    x = np.pad(x, (0, -len(x) % 4))
+    words, back = ck.zeros(len(x) // 4, "uint32", device), ck.zeros(256, device=device)
+    body = """const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (4 * i < n) words[i] = as_e4m3x4(x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]);
+    if (i < 256) back[i] = as_float(E4M3{(unsigned char)i});"""
+    convert = kernel("const float* x, unsigned* words, float* back, int n", body)
+    convert(ck.asarray(x, device=device), words, back, len(x), grid=2, block=256)
+    np.testing.assert_array_equal(back.numpy(), numbers)
+    made = words.numpy().view(np.uint8)
+    wanted = np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+    np.testing.assert_array_equal(made & 0x7F == 0x7F, np.isnan(x))
+    np.testing.assert_array_equal(made[~np.isnan(x)], wanted[~np.isnan(x)])
 
 
 HALF = "if (threadIdx.x < 16)"

@@ -13,13 +13,15 @@ from nn_support import close
 
 import cukern as ck
 from cukern import nn
+from cukern.device.interface import Properties
 from cukern.nn.attention import plan
-from cukern.nn.attention.geometry import MMA_TILES, Head, MmaTile
+from cukern.nn.attention.geometry import MMA_TILES, Head, MmaTile, combining, parts_for
 from cukern.testing import gradcheck
 
 #: Small ones, of which small arrays take several.
 TENSOR_CORES = {
     "forward": MmaTile(32, 32, fixed=True),
+    "few": MmaTile(16, 16, fixed=True),
     "backward_keys": MmaTile(32, 32),
     "backward_queries": MmaTile(32, 16),
 }
@@ -91,8 +93,11 @@ def test_values_and_gradients(
 
 
 @pytest.mark.usefixtures("on_tensor_cores")
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_values_and_gradients_on_tensor_cores(device: ck.Device, dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "apart"), [("float16", True), ("bfloat16", False)])
+def test_values_and_gradients_on_tensor_cores(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, apart: bool
+) -> None:
+    monkeypatch.setitem(TENSOR_CORES, "backward_keys", MmaTile(32, 32, apart=apart))
     check(dtype, 8)
 
 
@@ -129,9 +134,58 @@ def test_functions_of_a_score(device: ck.Device, dtype: str, ulps: float) -> Non
         close(found, wanted.numpy(), 4 * ulps)
 
 
+def test_tables_that_a_score_indexes(device: ck.Device) -> None:
+    """By places, and by what another table has there; out of range the nearest element."""
+    arrays, (q, k, v, table) = given("float64", (2, 4, 5, 2), (2, 2, 6, 2), (2, 2, 6, 2), (4, 9))
+    which = np.array([[0, 2, 1, 3, 1, 0], [3, 3, 0, 0, 1, 2]])
+
+    def score(s: Any, batch: Any, head: Any, i: Any, j: Any, table: Any, which: Any) -> Any:
+        return s * table[0, 0] + table[i - j + 4, which[batch, j]] + table[i - j + 4, head] * which[batch, j]
+
+    def call(q: ck.Array, k: ck.Array, v: ck.Array, table: ck.Array) -> ck.Array:
+        return nn.attention(q, k, v, score=score, tables=[table.T, ck.asarray(which, dtype="int32")])
+
+    def changed(s: Any, i: Any, j: Any) -> Any:
+        at, head = np.clip(i - j + 4, 0, 8), np.arange(4)[:, None, None]
+        own = which[:, None, None, :]
+        return s * table[0, 0] + table[own, at] + table[head, at] * own
+
+    close(call(*arrays), attended(q, k, v, 2**-0.5, True, changed), 16)
+    assert gradcheck(call, arrays, order=1)
+
+
 def test_second_derivatives(device: ck.Device) -> None:
     arrays, _ = given("float64", (1, 2, 3, 2), (1, 1, 3, 2), (1, 1, 3, 2))
-    assert gradcheck(lambda *own: nn.attention(*own, causal=True, window=1), arrays, order=2)
+    assert gradcheck(lambda *own: nn.attention(*own, causal=True, window=1, return_lse=True), arrays, order=2)
+
+
+def test_logarithms_of_sums(device: ck.Device) -> None:
+    """Their derivatives, alone too; two sets of keys are joined by them; -inf for queries that attend to no key."""
+    arrays, (q, k, _) = given("float64", (2, 4, 3, 4), (2, 2, 7, 4), (2, 2, 7, 4))
+
+    def call(*own: ck.Array, **options: Any) -> tuple[ck.Array, ck.Array]:
+        made: tuple[ck.Array, ck.Array] = nn.attention(*own, return_lse=True, **options)
+        return made
+
+    made, lse = call(*arrays)
+    close(lse, np.log(np.exp(q @ np.repeat(k, 2, axis=1).swapaxes(-1, -2) / 2).sum(-1)), 16)
+    halves = [call(arrays[0], *(one[:, :, own] for one in arrays[1:])) for own in (slice(4), slice(4, 7))]
+    joined = sum(own * ck.exp(of - lse)[..., None] for own, of in halves)
+    close(joined, made.numpy(), 16)
+    assert gradcheck(call, arrays, order=1)
+    assert gradcheck(lambda *own: call(*own)[1], arrays, order=1)
+    lengths, starts = ck.asarray([0, 7]), ck.asarray([0, 2])
+    assert (call(*arrays, key_lengths=lengths)[1][0] == -np.inf).all()
+    # Of the third row no sequence is, and the sequence has two keys.
+    _, packed = call(*(one[0] for one in arrays), starts=(starts, starts))
+    assert (packed[:, 2] == -np.inf).all()
+    close(packed[:, :2], call(*(one[0, :, :2] for one in arrays))[1].numpy(), 16)
+    dropped = call(*arrays, dropout=1.0)
+    assert not dropped[0].numpy().any()
+    assert dropped[1].tolist() == lse.tolist()
+    nothing = call(arrays[0], arrays[1][:, :, :0], arrays[2][:, :, :0])
+    assert nothing[1].shape == (2, 4, 3)
+    assert (nothing[1] == -np.inf).all()
 
 
 def test_packed_sequences(device: ck.Device) -> None:
@@ -147,8 +201,9 @@ def test_packed_sequences(device: ck.Device) -> None:
             causal=True,
             offset="end",
             starts=starts,
-            score=lambda s, b, h, i, j, x: s + x * j * (b + 1),
+            score=lambda s, b, h, i, j, x, of_key: s + x * of_key[j] * (b + 1),
             arrays=[slope],
+            tables=[ck.arange(20.0)],
         )
 
     parts, at_q, at_k = [], 0, 0
@@ -178,6 +233,56 @@ def test_numbers_of_keys(device: ck.Device) -> None:
     assert not gradients[2].numpy()[1].any()
     assert not gradients[1].numpy()[0, :, 33:].any()
     assert gradients[2].numpy()[0, :, :33].all()
+
+
+@pytest.mark.usefixtures("on_tensor_cores")
+@pytest.mark.parametrize(("dtype", "ulps"), [("float32", 16), ("bfloat16", 4)])
+def test_few_queries_split_the_keys(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, ulps: float
+) -> None:
+    """Batches whose keys leave parts empty, or are none; a window that begins within a part; more queries than few."""
+    asked: list[int] = []
+    monkeypatch.setattr(plan, "parts_for", lambda device, blocks, tiles, shared: asked.append(tiles) or 5)
+    monkeypatch.setattr(plan, "combining", lambda value, device: (4, 2))
+    (q, k, v), exact = given(dtype, (3, 4, 2, 8), (3, 2, 200, 8), (3, 2, 200, 16))
+    counts = np.array([200, 0, 37])
+    i, j = np.arange(2)[:, None], np.arange(200)
+    at = i + counts[:, None, None, None] - 2
+    allowed = (j <= at) & (j >= at - 150)
+
+    def call(*own: ck.Array) -> ck.Array:
+        return nn.attention(
+            *own, causal=True, window=150, offset="end", key_lengths=ck.asarray(counts, device=q.device)
+        )
+
+    made, pull = ck.vjp(call, q, k, v)
+    assert len(asked) == 1
+    assert asked[0] > 1
+    close(made, attended(*exact, 8**-0.5, allowed), ulps)
+    assert made.tolist() == call(q, k, v).tolist()
+    assert np.isnan(call(q, k, v + np.nan).numpy()[0].astype(float)).all()
+    if dtype == "float32":  # the backward kernels read the combined statistics
+        monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
+        _, pull_whole = ck.vjp(call, q, k, v)
+        for one, other in zip(pull(made), pull_whole(made), strict=True):
+            close(one, other.numpy(), ulps)
+
+
+def test_parts_of_keys_share_a_gpu_evenly() -> None:
+    class Gpu:
+        style = "simt"
+        properties = Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, 232448, 32, 132, 8, (9, 0))
+
+    for size, tile in MMA_TILES["few"].items():
+        shared = tile.shared(Head(size, size), "few")
+        for blocks in (8, 12, 32, 256):
+            tiles = 16384 // tile.keys
+            parts = parts_for(Gpu(), blocks, tiles, shared)  # type: ignore[arg-type]
+            an_sm = -(-blocks * parts // 132) * -(-tiles // parts)
+            assert blocks * tiles / 132 / an_sm > 0.9
+            assert min(blocks * parts // 132 + 1, 8) * shared / 2 > 32 * 1024
+        assert parts_for(Gpu(), 10**5, 1, shared) == 1  # type: ignore[arg-type]
+    assert combining(100, Gpu()) == (128, 4)  # type: ignore[arg-type]
 
 
 def test_dropout_drops_as_that_of_the_weights(device: ck.Device) -> None:
@@ -213,6 +318,9 @@ def test_layouts(device: ck.Device) -> None:
     gradients = ck.grad(lambda *own: nn.attention(*own).sum(), argnums=(0, 1, 2))(q, k, v)
     close(gradients[2], np.broadcast_to(gradients[2].numpy()[..., :1], v.shape), 4)
     assert gradients[1].shape == k.shape
+    for i in (1, 2):
+        alone = ck.grad(lambda *own: nn.attention(*own).sum(), argnums=i)(q, k, v)
+        assert alone.tolist() == gradients[i].tolist()
     assert nn.attention(q[:, :, :0], k, v).shape == (2, 3, 0, 4)
     assert not nn.attention(q, k[:, :, :0], v[:, :, :0]).numpy().any()
 
@@ -273,6 +381,22 @@ def test_refused(device: ck.Device) -> None:
         ),
         (lambda: nn.attention(q, k, k, mask=q), TypeError, "mask: expected an array of bools, got float32"),
         (lambda: nn.attention(q, k, k, arrays=[q]), ValueError, "arrays: expected none without score"),
+        (lambda: nn.attention(q, k, k, tables=[q]), ValueError, "tables: expected none without score"),
+        (
+            lambda: nn.attention(q, k, k, score=lambda *given: given[0], tables=[q[:0]]),
+            TypeError,
+            "tables[0]: expected an array with axes and elements, got one of shape (0, 4, 5, 8)",
+        ),
+        (
+            lambda: nn.attention(q, k, k, score=lambda s, *given: s + given[-1][given[2]], tables=[q]),
+            TypeError,
+            "tables[0]: expected an integer for each axis of shape (2, 4, 5, 8), got Expr",
+        ),
+        (
+            lambda: nn.attention(q, k, k, score=lambda s, *given: s + given[-1][s], tables=[q[0, 0, 0]]),
+            TypeError,
+            "tables[0]: expected an integer for each axis of shape (8,), got Expr",
+        ),
         (
             lambda: nn.attention(q, k, k, score=lambda s, *p: 1.0),
             TypeError,

@@ -92,7 +92,7 @@ def test_what_holds_no_numbers_is_refused_by_name(device: ck.Device) -> None:
         (lambda: ck.concat([x, "a"]), r"concat: arrays\[1\]: expected an array, .* got str"),
         (lambda: ck.sum(["a"]), "sum: x: expected numbers that a dtype of cukern holds, got <U1 data"),
         (lambda: ck.sort([1, None]), "sort: x: expected numbers that a dtype of cukern holds, got object"),
-        (lambda: ck.sum([1j]), "sum: x: cukern has no dtype complex128"),
+        (lambda: ck.sum(np.zeros(1, "M8[s]")), "sum: x: expected numbers"),
         (lambda: ck.linalg.solve(object(), x), "solve: x1: expected an array, .* got object"),
         (lambda: ck.nn.cross_entropy(x, {}), "cross_entropy: targets: expected an array, .* got dict"),
         (

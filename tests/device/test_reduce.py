@@ -21,6 +21,7 @@ ROWS: dict[str, Reduce] = {name: f for name, f in operators.FUNCTIONS.items() if
 WITH_NUMPY = [name for name in ROWS if hasattr(np, name)]
 SEARCHES = ("argmax", "argmin", "nanargmax", "nanargmin")
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "float64": 1e-12}
+TOLERANCE |= {"complex64": 2e-6, "complex128": 1e-12}
 
 
 def numpy_of(name: str, a: np.ndarray, axis: Any, **options: Any) -> np.ndarray:

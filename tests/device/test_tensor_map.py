@@ -116,6 +116,25 @@ def test_arguments_of_a_launch() -> None:
         kernel()(lines, target, seen, grid=1, block=32)
 
 
+def test_memory_behind_maps_overlaps_no_other_argument() -> None:
+    x, seen = matrix((16, 8)), matrix((1, 1, 8, 8))
+    top, bottom = ck.TensorMap(x[:8], (8, 8)), ck.TensorMap(x[8:], (8, 8), writes=True)
+    kernel()(top, bottom, seen, grid=1, block=32)
+    for arguments, names in (
+        (
+            (ck.TensorMap(x, (8, 8)), bottom, seen),
+            "argument to is written, .* overlaps that of argument from",
+        ),
+        ((top, bottom, x[8:].reshape((1, 1, 8, 8))), "argument bytes is written, .* that of argument to"),
+        (
+            (top, ck.TensorMap(matrix(), (8, 8)), x[:8].reshape((1, 1, 8, 8))),
+            "argument bytes is written, .* from",
+        ),
+    ):
+        with pytest.raises(ck.LaunchError, match=names):
+            kernel()(*arguments, grid=1, block=32)
+
+
 def test_a_tile_is_aligned_in_shared_memory() -> None:
     x, y, seen = matrix((8, 8)), matrix((8, 8)), matrix((1, 1, 8, 8))
     maps = ck.TensorMap(x, (8, 8), 32), ck.TensorMap(y, (8, 8), writes=True)
@@ -124,6 +143,9 @@ def test_a_tile_is_aligned_in_shared_memory() -> None:
         ck.Kernel(text, name="tiles", rows=8, columns=8, swizzle=32, adds=False)(
             *maps, seen, grid=1, block=32
         )
+    text = TILES.replace("copy_tile(tile,", "copy_tile((char*)tile + 65536,")
+    with pytest.raises(ck.KernelFault, match="goes beyond the block's shared memory"):
+        kernel(text)(*maps, seen, grid=1, block=32)
 
 
 def test_a_tape_sees_what_is_read_and_written_through_maps() -> None:

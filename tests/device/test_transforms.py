@@ -85,7 +85,9 @@ def test_what_grad_refuses():
             ck.grad(lambda x, result=result: result)(x)
     with pytest.raises(TypeError, match=r"args\[0\]: only floating dtypes have gradients, got int64"):
         ck.grad(lambda x: x)(ck.asarray([1]))
-    with pytest.raises(TypeError, match=r"args\[0\]\['n'\]: expected an array to differentiate by, got int"):
+    with pytest.raises(
+        TypeError, match=r"args\[0\]\['n'\]: expected an array to .* with respect to, got int"
+    ):
         ck.grad(lambda p: p["x"])({"x": x, "n": 3})
     with pytest.raises(ValueError, match="argnums: no argument 2 among 1 positional arguments"):
         ck.grad(lambda x: x, 2)(x)

@@ -15,8 +15,9 @@ import pytest
 import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.cuda import driver
-from cukern.device.cuda.backend import is_for_90a
-from cukern.device.interface import Properties
+from cukern.device.cuda.architectures import is_for_90a
+from cukern.device.interface import Properties, Tiles
+from cukern.device.recording.library import Library, Memory
 from cukern.text.signature import Unit
 
 INDEX = 99
@@ -24,49 +25,14 @@ INDEX = 99
 devices, cublas = map(importlib.import_module, ("cukern.device", "cukern.device.cuda.cublas"))
 
 
-class _Data(np.ndarray):
-    """An ndarray with what CuPy's has beyond NumPy's."""
-
-    @property
-    def data(self) -> Any:
-        return types.SimpleNamespace(ptr=int(self.ctypes.data))
-
-    def get(self) -> Any:
-        return np.array(self)
-
-
-class _Memory(np.ndarray):
-    """What CuPy's allocator gives: bytes, and their address."""
-
-    @property
-    def ptr(self) -> int:
-        return int(self.ctypes.data)
-
-
-class _Cupy(types.ModuleType):
-    """NumPy by CuPy's names."""
+class _Cupy(Library):
+    """NumPy by CuPy's names, on a device that no other stand-in has."""
 
     cuda = types.SimpleNamespace(
         runtime=types.SimpleNamespace(getDevice=lambda: INDEX),
         Device=nullcontext,
         get_current_stream=lambda: types.SimpleNamespace(ptr=0, synchronize=lambda: None),
     )
-    ndarray = _Data
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(np, name)
-        if not callable(found) or isinstance(found, type):
-            return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            made = found(*args, **kwargs)
-            return made.view(_Data) if isinstance(made, np.ndarray) else made
-
-        return call
-
-    def empty(self, *args: Any, **kwargs: Any) -> Any:
-        """Zeros, as no kernel will write what is read next."""
-        return np.zeros(*args, **kwargs).view(_Data)
 
 
 class _Function:
@@ -132,7 +98,7 @@ class Gpu:
         return bool(new)
 
     def allocator(self, shape: Any, dtype: Any, nbytes: int) -> Any:
-        return lambda: np.zeros(max(1, nbytes), np.uint8).view(_Memory)
+        return lambda: np.zeros(max(1, nbytes), np.uint8).view(Memory)
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         return self.xp.empty(shape, dtype)
@@ -142,6 +108,10 @@ class Gpu:
 
     def operand(self, data: Any) -> int:
         return 0 if data is None else int(data.ctypes.data)
+
+    def tensor_map(self, tiles: Tiles) -> bytes:
+        """Bytes of no meaning."""
+        return bytes(128)
 
     def synchronize(self, index: int) -> None:
         """There is nothing to wait for."""

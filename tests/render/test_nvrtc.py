@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from asynchronous import COPIES, PIPELINE, ROLES, TILES, WARPGROUP
+from asynchronous import CLUSTER, COPIES, EXCHANGE, FACTORS, MULTICAST, PIPELINE, ROLES, TILES, WARPGROUP
 from gpu_without_one import Gpu, _Function, gpu_without_one
 
 import cukern as ck
@@ -22,6 +22,7 @@ from cukern.elementwise.function import Elementwise
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.linear import epilogue, tensor_cores
+from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.reduction import plan as reduction
@@ -70,10 +71,11 @@ def _elementwise(dtype: Any) -> None:
     matrix, row = _zeros(dtype, (64, 1024), (1024,))
     ck.equal(matrix, row)
     ck.equal(matrix[:, :64], matrix[:, :64].T)
-    if dtypes.info(dtype).kind == "f":
+    if dtype in dtypes.INEXACT:
         smooth = [row for row in rows if row.vjp is not None]
         _derivatives(ck.fuse(lambda x: tuple(row(*[x] * len(row.operands)) for row in smooth)), line[::2])
-    ck.fuse(lambda x: [ck.astype(x, other) for other in dtypes.ALL])(*_zeros(dtype, (7,)))
+    others = [other for other in dtypes.ALL if dtype not in dtypes.COMPLEX or other in dtypes.COMPLEX]
+    ck.fuse(lambda x: [ck.astype(x, other) for other in others])(*_zeros(dtype, (7,)))
     x, row, scalar = _zeros(dtype, (4, 5, 6), (6,), ())
     ck.equal(ck.permute_dims(x, (2, 0, 1))[:, ::2], scalar)
     ck.equal(x, row)
@@ -271,8 +273,9 @@ def _attention(dtype: Any) -> None:
             causal=True,
             window=9,
             offset="end",
-            score=lambda s, b, h, i, j, x: ck.tanh(s) * x + b - h * j + i,
+            score=lambda s, b, h, i, j, x, t: ck.tanh(s) * x + b - h * j + i + t[h, i - j],
             arrays=[own[3]],
+            tables=[own[4]],
             bias=own[4],
             dropout=0.5,
             rng=drop,
@@ -280,6 +283,10 @@ def _attention(dtype: Any) -> None:
         )
 
     _derivatives(changed, q, k, k, slope, bias)
+    if dtype in (ck.float32, ck.bfloat16):
+        # Few queries: the keys are split.
+        ck.nn.attention(q[:, :, :1], *_zeros(dtype, (2, 2, 4096, 16), (2, 2, 4096, 8)), key_lengths=lengths)
+        ck.nn.KeyValueCache(2, 2, 8, 16, dtype=dtype).append(k[:, :, :1], k[:, :, 1:2])
     # Rows that are no packs of 16 bytes take no tensor cores.
     odd = ck.zeros((2, 9, 5), dtype)
     _derivatives(lambda *own: ck.nn.attention(*own, starts=(starts, starts)), odd, odd, odd)
@@ -351,14 +358,26 @@ def _product(dtype: Any) -> None:
     a, b = (x.transpose(0, 2, 1, 3) for x in _zeros(dtype, (2, 3, 4, 5), (2, 5, 4, 3)))
     ck.matmul(a, b)
     if dtypes.info(dtype).narrow:
-        c, d, bias = _zeros(dtype, (300, 64), (64, 264), (264,))
+        c, d, bias = _zeros(dtype, (300, 128), (128, 264), (264,))
         ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
-        for left in (c, ck.zeros((64, 300), dtype).T):
-            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]):
+        for left, fed in ((c, TMA_TILES[0]), (ck.zeros((128, 300), dtype).T, TMA_TILES[2])):
+            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]._replace(parts=2), fed):
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(epilogue, "_plans", {})
                     patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
                     ended(left, d, bias, 0.5)
+    if dtype == ck.float32:
+        ended = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
+        c, d, bias = _zeros(dtype, (8, 300, 64), (8, 64, 264), (264,))
+        with ck.matmul_precision("tf32"):
+            ended(c, d, bias)
+            ended(ck.swapaxes(ck.zeros((8, 64, 60), dtype), -1, -2), d, bias)
+    if dtype != ck.float64:
+        weights, bias = _zeros(dtype, (64, 264), (264,))
+        few = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
+        few(ck.zeros((3, 64), dtype), weights, bias)
+        few(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)
+        few(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
 
 
 def _clip(dtype: Any) -> None:
@@ -394,7 +413,14 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
 )
 #: Dtypes whose kernels are those of another integer but for the type's name.
 ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32")]
-CASES = [(launch, dtype) for launch in EVERY for dtype in dtypes.ALL if dtype not in ALIKE]
+#: What computes real numbers alone.
+REAL = (_convolve, _histogram)
+CASES = [
+    (launch, dtype)
+    for launch in EVERY
+    for dtype in dtypes.ALL
+    if dtype not in ALIKE and not (launch in REAL and dtype in dtypes.COMPLEX)
+]
 CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]
 
 
@@ -436,11 +462,37 @@ def test_a_users_own_functions_compile(gpu: Gpu, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [PIPELINE, COPIES, ROLES, WARPGROUP, TILES], ids=["bulk", "copies", "roles", "products", "tiles"]
+    "text",
+    [PIPELINE, COPIES, ROLES, WARPGROUP, TILES, CLUSTER, MULTICAST, EXCHANGE],
+    ids=["bulk", "copies", "roles", "products", "tiles", "cluster", "multicast", "exchange"],
 )
 def test_asynchronous_kernels_compile(gpu: Gpu, text: str) -> None:
     more = {"rows": 8, "columns": 16, "swizzle": 64, "adds": True, "elem": "float32"} if text is TILES else {}
+    more = {"blocks": 4} if text is EXCHANGE else more
     ck.Kernel(text, name="asynchronous", uses_half=True, **more).bind(ck.zeros(1).device, block=128)
+
+
+@pytest.mark.parametrize("ctype", ["__half", "__nv_bfloat16", "float", "E4M3"])
+@pytest.mark.parametrize("in_registers", [False, True])
+def test_products_of_every_type_compile(gpu: Gpu, ctype: str, in_registers: bool) -> None:
+    depths = ("true",) if ctype in ("float", "E4M3") else ("true", "false")
+    for by_depth in depths:
+        kernel = ck.Kernel(FACTORS, name="factors", type=ctype, in_registers=in_registers, by_depth=by_depth)
+        kernel.bind(ck.zeros(1).device, block=128, uses_half=True, uses_bfloat16=True)
+
+
+def test_products_of_a_warp_compile_in_e4m3() -> None:
+    text = """<% include "prelude/mma.cuh" %>
+    extern "C" __global__ void << name >>(const float* x, float* y) {
+        unsigned a[4], b[2];
+        float d[4] = {};
+        for (int i = 0; i < 4; ++i) a[i] = as_e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+        for (int i = 0; i < 2; ++i) b[i] = as_tf32(x[i]);
+        mma<E4M3>(d, a, b);
+        y[threadIdx.x] = d[0] + as_float(E4M3{(unsigned char)threadIdx.x});
+    }"""
+    log = nvrtc.compile(ck.Kernel(text, name="e4m3").source(ck.zeros(1), ck.zeros(1)), "sm_90").log
+    assert "warning" not in log
 
 
 def test_products_of_the_example_compile(gpu: Gpu) -> None:

@@ -12,6 +12,7 @@ import pytest
 from gpu_without_one import cublas, gpu_without_one
 
 import cukern as ck
+from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear import plan as products
 
 
@@ -23,7 +24,7 @@ def _matrix(address: int, like: Any) -> np.ndarray:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def calls() -> Iterator[list[int]]:
     """The sizes of the batches that are multiplied on a GPU that is none, by NumPy from the addresses that it gets."""
     made: list[int] = []
 
@@ -42,7 +43,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     def prepare_pointers(xp: Any, a: Any, b: Any, out: Any, batch: int) -> Callable[[int], None]:
         return lambda table: made.append(-batch)
 
-    with gpu_without_one(compiles=False):
+    with gpu_without_one(compiles=False), pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(products, "_prepared", {})
         monkeypatch.setattr(products, "_plans", {})
         # No kernel of this GPU writes anything: copies are NumPy's.
@@ -101,3 +102,79 @@ def test_the_table_of_addresses(shape: tuple[int, ...]) -> None:
         for place in np.ndindex(shape)
     ]
     assert table.tolist() == want
+
+
+def test_tf32_is_the_librarys_for_float32_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kind of computing that a prepared product asks for follows the setting at its call."""
+    asked: list[int] = []
+
+    class Library:
+        @staticmethod
+        def cublasGemmStridedBatchedEx(*given: Any) -> int:
+            asked.append(given[-2].value)
+            return 0
+
+        cublasGemmBatchedEx = cublasGemmStridedBatchedEx
+
+    monkeypatch.setattr(cublas, "_ready", lambda cupy, small: (Library, None))
+    for dtype, expected in (("float32", 77), ("float16", 68), ("float64", 70)):
+        x = np.ones((2, 2), dtype)
+        calls = (
+            lambda x=x: cublas.prepare(None, x, x, x)(0, 0, 0),
+            lambda x=x: cublas.prepare_pointers(None, x, x, x, 1)(0),
+        )
+        asked.clear()
+        for call in calls:
+            call()
+            with ck.matmul_precision("tf32"):
+                call()
+        assert asked == [70 if dtype == "float64" else 68, expected] * 2
+
+
+def test_a_kernel_of_few_rows_takes_the_librarys_place_where_it_is_faster(
+    calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the table of times; for what the kernel cannot take, the library stays."""
+    ran: list[Any] = []
+    run = tensor_cores.Plan.run
+    monkeypatch.setattr(
+        tensor_cores.Plan,
+        "run",
+        lambda plan, *given: (ran.append(plan.bound.rendered.template), run(plan, *given))[1],
+    )
+    x, w = _random(3, 64), _random(64, 40)
+    faster = measured.Times("few rows of float32", 1, 8, 4096, 4096, True, 1, 2, 3)
+    for table, wanted in ((measured.ESTIMATES, []), ((faster,), ["linear/few_rows.cu"])):
+        monkeypatch.setattr(measured, "ESTIMATES", table)
+        monkeypatch.setattr(products, "_plans", {})
+        for multiply in (ck.matmul, lambda x, w: ck.einsum("ij,jk->ik", x, w)):
+            ran.clear()
+            calls.clear()
+            assert multiply(x, w).shape == (3, 40)
+            assert (ran, len(calls)) == (wanted, 1 - len(wanted))
+    ran.clear()
+    x[:, 1:] @ w[1:]  # rows begin at any address
+    x.astype("float64") @ w.astype("float64")
+    assert ran == []
+
+
+def test_a_fused_product_follows_the_precision_of_its_call(
+    calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of one precision is not taken for another."""
+    monkeypatch.setattr(epilogue, "_plans", {})
+    ran: list[str] = []
+    run = tensor_cores.Plan.run
+    monkeypatch.setattr(
+        tensor_cores.Plan,
+        "run",
+        lambda plan, *given: (ran.append(plan.bound.rendered.template), run(plan, *given))[1],
+    )
+    ended = ck.fuse(lambda x, w: ck.relu(x @ w))
+    x, w = _random(4, 40, 64), _random(4, 64, 40)
+    for precision, wanted in (("highest", []), ("tf32", ["linear/product_mma.cu"]), ("highest", [])):
+        ran.clear()
+        calls.clear()
+        with ck.matmul_precision(precision):
+            ended(x, w)
+        assert (ran, len(calls)) == (wanted, 1 - len(wanted))

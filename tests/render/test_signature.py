@@ -1,11 +1,14 @@
 """The signature of a kernel is read from its text."""
 
+import json
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from cukern import errors
 from cukern.text.signature import parse, variables
+from cukern.text.stored import restored, stored
 
 C = 'extern "C" __global__ '
 
@@ -77,6 +80,21 @@ def test_attributes_and_linkage_blocks(block):
 def test_the_bound_of_a_launch_is_the_first_number(bounds: str, most: int | None) -> None:
     text = f'constexpr int threads = 64; extern "C" __global__ void __launch_bounds__{bounds} k(int n) {{}}'
     assert parse(text).signature.max_threads == most
+
+
+@pytest.mark.parametrize(
+    "dims, cluster",
+    [("", (1, 1, 1)), ("__cluster_dims__(4)", (4, 1, 1)), ("__cluster_dims__( 2,1, 2 )", (2, 1, 2))],
+)
+def test_the_blocks_of_a_cluster(dims: str, cluster: tuple[int, int, int]) -> None:
+    text = f'// __cluster_dims__(8)\nextern "C" __global__ void {dims} __launch_bounds__(64) k(int n) {{}}'
+    assert parse(text).signature.cluster == cluster
+
+
+@pytest.mark.parametrize("dims", ["(n, 1, 1)", "(0, 1, 1)", "(2, 1, 1, 1)", "()", "((2), 1, 1)"])
+def test_sizes_of_a_cluster_are_numbers(dims: str) -> None:
+    with pytest.raises(errors.TemplateError, match="k: expected __cluster_dims__ of one to three numbers"):
+        parse(f'extern "C" __global__ void __cluster_dims__{dims} k(int n) {{}}')
 
 
 def test_line_directives_inside_a_parameter_list():
@@ -174,3 +192,18 @@ def test_dynamic_shared_memory():
 )
 def test_the_variables_of_an_expression(expression, read):
     assert variables(expression) == read
+
+
+def test_what_parsing_finds_can_be_stored_without_the_text() -> None:
+    text = """
+    struct Two { int a, b; };
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64)
+    work(const float* __restrict__ x, Two two, long long n)
+    {
+        extern __shared__ float part[];
+        part[threadIdx.x] = x[two.a];
+        __syncthreads();
+    }"""
+    unit = parse(text)
+    assert unit.signature.cluster == (2, 1, 1) and unit.signature.max_threads == 64 and unit.dynamic_shared
+    assert restored(json.loads(json.dumps(stored(unit))), text) == unit

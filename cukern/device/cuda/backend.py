@@ -15,30 +15,16 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError
 from ...text.signature import Param, Unit
-from .. import disk_cache
+from .. import bundles, disk_cache
+from ..bundle_file import Target, hash_of
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
-from . import driver, tensor_map
+from . import architectures, driver, tensor_map
 from .libraries import needed
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
 # The same options for every kernel: for each distinct tuple, CuPy compiles an empty file in each process.
 _OPTIONS = ("--std=c++17",)
 _OPTIONS_90A = (*_OPTIONS, "-arch=sm_90a")
-
-
-#: Instructions for compute capability 9.0 alone, the header that has them, and its functions that are such.
-_FOR_90A = (
-    ("wgmma.", "prelude/wgmma.cuh", {"wgmma", "wgmma_fence", "wgmma_commit", "wgmma_wait"}),
-    ("setmaxnreg.", "prelude/warp_roles.cuh", {"give_registers", "take_registers"}),
-)
-
-
-def is_for_90a(unit: Unit) -> bool:
-    """Whether a kernel has instructions that the compiler takes for compute capability 9.0 alone."""
-    return any(
-        not functions.isdisjoint(unit.calls) if f'"{header}"' in unit.text else instruction in unit.text
-        for instruction, header, functions in _FOR_90A
-    )
 
 
 class CudaFunction:
@@ -111,6 +97,8 @@ def _code(param: Param, value: Any = None) -> str:
 
 
 def _number(param: Param, value: Any) -> Any:
+    if param.kind == "scalar" and param.dtype in dtypes.COMPLEX and not isinstance(value, bytes):
+        return dtypes.info(param.dtype).as_bytes(value)
     if param.dtype is not None and dtypes.info(param.dtype).extension and param.kind == "scalar":
         return int(_pack_bits(param.dtype, value))
     return value
@@ -133,7 +121,7 @@ def _packer(param: Param) -> Callable[[Any], Any]:
         return _same
     if dtypes.info(param.dtype).extension:
         return partial(_pack_bits, param.dtype)
-    return partial(_pack_float, param.dtype) if param.dtype in dtypes.FLOATS else param.dtype.type
+    return partial(_pack_float, param.dtype) if param.dtype in dtypes.INEXACT else param.dtype.type
 
 
 def _pack_pointer(value: Any) -> Any:
@@ -191,30 +179,45 @@ class CudaBackend:
             max_shared_memory_per_block=int(optin),
             warp_size=found["warpSize"],
             multiprocessors=found["multiProcessorCount"],
-            # The portable cluster size of compute capability 9 and later.
-            max_blocks_per_cluster=8 if found["major"] >= 9 else 1,
+            max_blocks_per_cluster=architectures.most_blocks_per_cluster(found["major"]),
             compute_capability=(found["major"], found["minor"]),
         )
 
     def compile(self, index: int, unit: Unit) -> CudaFunction:
+        """Compile a unit, or load it from a bundle or CuPy's cache.
+
+        Raises:
+            CompilerFailure: the compiler refuses the text.
+            DeviceError: there is no NVRTC, or a bundle cannot be used.
+        """
         name = unit.signature.name
         compile_error = self.xp.cuda.compiler.CompileException
         with self.xp.cuda.Device(index):
-            try:
-                overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
-                text = driver.waiting(unit) if overlap else unit.text
-                with needed(self.xp, "nvrtc"):
-                    options = _OPTIONS_90A if is_for_90a(unit) else _OPTIONS
-                    module = self.xp.RawModule(code=text, options=options)
-                    function = module.get_function(name)
-            except compile_error as error:
-                raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
-            attributes = dict(function.attributes)
+            overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
+            if code := bundles.find(
+                "cuda", index, hash_of(unit.text, unit.trusted), partial(self._why_not, index)
+            ):
+                with code.on_disk() as path:
+                    function = self.xp.RawModule(path=str(path)).get_function(name)
+                    attributes = dict(function.attributes)
+            else:
+                try:
+                    with bundles.compiling("cuda", index, name), needed(self.xp, "nvrtc"):
+                        options = _OPTIONS_90A if architectures.is_for_90a(unit) else _OPTIONS
+                        text = driver.waiting(unit) if overlap else unit.text
+                        function = self.xp.RawModule(code=text, options=options).get_function(name)
+                except compile_error as error:
+                    raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
+                attributes = dict(function.attributes)
             if unit.dynamic_shared:
                 limit = self.properties(index).max_shared_memory_per_block
                 function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
             # RawKernel's underlying function on the active device, which saves a query per call.
             return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
+
+    def _why_not(self, index: int, target: Target) -> str | None:
+        """Why a device cannot run what was compiled for a target; None if it can."""
+        return architectures.why_not(self.properties(index), self.xp.cuda.runtime, target)
 
     def ahead(self, job: Callable[[], object]) -> None:
         """Never runs ``job``: see :class:`..interface.Backend`."""

@@ -16,11 +16,14 @@ import numpy as np
 from ... import dtypes
 from ...errors import DeviceError
 from .. import capture_hooks
+from ..precision import allows_tf32
 from .libraries import needed
 
 #: CUBLAS_COMPUTE_32F and CUBLAS_COMPUTE_64F, with their constants one and zero.
 _IN_SINGLE = 68, np.array([1, 0], np.float32)
 _IN_DOUBLE = 70, np.array([1, 0], np.float64)
+#: CUBLAS_COMPUTE_32F_FAST_TF32, for factors of CUDA_R_32F.
+_IN_TF32, _FLOAT32 = 77, 0
 #: Bytes, as NVIDIA recommends for compute capability 9; without it cuBLAS would allocate, which a capture forbids.
 _WORKSPACE = 32 * 2**20
 #: Products of at most this many multiplications, and this many per result, get no workspace: with one, cuBLAS 13 splits
@@ -150,13 +153,16 @@ def prepare(
     Returns:
         A function of three addresses in the current device's memory; it runs on the current stream.
     """
-    small, head, of_right, of_left, zero, of_out, tail = _arguments(a, b, out, batch)
+    if (own := getattr(cupy, "products", None)) is not None:  # of what stands in for CuPy
+        return own.prepare(a, b, out, batch, steps)  # type: ignore[no-any-return]
+    small, head, of_right, of_left, zero, of_out, tails = _arguments(a, b, out, batch)
     long, pointer = ctypes.c_longlong, ctypes.c_void_p
     of_left, of_right = (*of_left, long(steps[0])), (*of_right, long(steps[1]))
-    tail = (*of_out, long(steps[2]), *tail)
+    exact, fast = ((*of_out, long(steps[2]), *tail) for tail in tails)
 
     def call(at: int, of: int, to: int) -> None:
         library, handle = _ready(cupy, small)
+        tail = fast if allows_tf32() else exact
         status = library.cublasGemmStridedBatchedEx(
             handle, *head, pointer(of), *of_right, pointer(at), *of_left, zero, pointer(to), *tail
         )
@@ -173,14 +179,16 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
         A function of the address of a table in the device's memory: the addresses of all left matrices, then of
         the right ones, then of the results.
     """
-    small, head, of_right, of_left, zero, of_out, tail = _arguments(a, b, out, batch)
+    if (own := getattr(cupy, "products", None)) is not None:
+        return own.prepare_pointers(a, b, out, batch)  # type: ignore[no-any-return]
+    small, head, of_right, of_left, zero, of_out, (exact, fast) = _arguments(a, b, out, batch)
     pointer, size = ctypes.c_void_p, 8 * batch
 
     def call(table: int) -> None:
         library, handle = _ready(cupy, small)
         at, of, to = pointer(table), pointer(table + size), pointer(table + 2 * size)
         status = library.cublasGemmBatchedEx(
-            handle, *head, of, *of_right, at, *of_left, zero, to, *of_out, *tail
+            handle, *head, of, *of_right, at, *of_left, zero, to, *of_out, *(fast if allows_tf32() else exact)
         )
         if status:
             _check(status, "cublasGemmBatchedEx")
@@ -191,6 +199,7 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
 def _arguments(a: Any, b: Any, out: Any, batch: int) -> tuple[Any, ...]:
     """Whether the product is small, and the arguments that both of the library's products take besides addresses.
 
+    The last are those of an exact product, and of one that may be rounded to tf32.
     cuBLAS stores column-major, so it computes the transpose of the product.
     """
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
@@ -209,5 +218,8 @@ def _arguments(a: Any, b: Any, out: Any, batch: int) -> tuple[Any, ...]:
         (integer(kind), integer(left[1])),
         zero,
         (integer(result), integer(leading)),
-        tuple(map(integer, (batch, compute, -1))),
+        tuple(
+            tuple(map(integer, (batch, one, -1)))
+            for one in (compute, _IN_TF32 if kind == _FLOAT32 else compute)
+        ),
     )

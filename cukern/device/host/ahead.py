@@ -21,15 +21,17 @@ _PATIENCE = 5.0
 _waited = False
 
 
-def ahead(job: Callable[[], object]) -> None:
+def ahead(job: Callable[[], object]) -> bool:
     """Run ``job`` on another thread, the latest job first, unless Python ends before.
 
-    Errors of a job are ignored: the thread that needs its result does the same and raises them. A process that
-    may use only one core, or that cannot start a thread, runs no jobs.
+    Errors of a job are ignored: the thread that needs its result does the same and raises them.
+
+    Returns:
+        Whether it is run: a process that may use only one core, or that cannot start a thread, runs no jobs.
     """
     global _worker
     if len(os.sched_getaffinity(0)) < 2 or threading.current_thread() is _worker:
-        return
+        return False
     _register()
     with _starting:
         _jobs.append(job)
@@ -40,6 +42,8 @@ def ahead(job: Callable[[], object]) -> None:
             except RuntimeError:  # no thread can be started, or Python is ending
                 _worker = None
                 _jobs.clear()
+                return False
+    return True
 
 
 def settle() -> None:

@@ -24,24 +24,33 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Unit
-from ..interface import Prepared, Properties, Style, Tiles
+from .. import bundles
+from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
+from . import processors
 from .ahead import ahead
 from .asynchrony import started
 from .checked import function as checked
 from .checked.mode import diverting
-from .compiler import build_kernel, build_runtime, machine, precompile
+from .compiler import (
+    build_kernel,
+    build_quickly,
+    build_runtime,
+    find_kernel,
+    machine,
+    precompile,
+    runtime_text,
+)
+from .elf import static_shared
 from .lines import lines_at
-from .packing import GRID, Kernel, Packing, load, symbols
+from .packing import GRID, Kernel, Packing, load
 from .python import LARGEST_COPY, allocation, python_api, reraise
+from .tensor_map import tensor_map
 from .translate import source
 
 _SHARED_BYTES = 232448
-#: The first word of every tensor map, by which kernels tell it from anything else.
-_TENSOR_MAP = 0x70616D726F736E65
 _STATIC_SHARED_BYTES = 49152  # ptxas refuses more
 
 
@@ -87,6 +96,14 @@ def _time_limit() -> int:
     return int(seconds * 1e9)
 
 
+def _builds_quickly() -> bool:
+    """Whether the library's own kernels are built quickly at first."""
+    chosen = os.environ.get("CUKERN_QUICK_BUILDS", "1")
+    if chosen not in ("0", "1"):
+        raise DeviceError(f"CUKERN_QUICK_BUILDS: expected 0 or 1, got {chosen!r}")
+    return chosen == "1"
+
+
 @cache
 def _runtime_builder() -> threading.Thread:
     """Start the thread that compiles the runtime, in parallel with the shared header and the first kernel."""
@@ -97,7 +114,6 @@ def _runtime_builder() -> threading.Thread:
 
     thread = threading.Thread(target=build, name="cukern compiler")
     thread.start()
-    ahead(precompile)
     return thread
 
 
@@ -122,17 +138,23 @@ _diverted = _Diverted(_launch_diverted)
 
 @cache
 def _runtime() -> ctypes.CDLL:
-    """The runtime, compiled on first use on this machine and started once per process."""
-    _runtime_builder().join()
-    path = build_runtime()
-    library = load(path)
+    """The runtime, from a bundle or compiled on first use on this machine, and started once per process."""
+    if code := processors.bundled(runtime_text()):
+        with code.on_disk() as path:
+            library = load(path, bundled=True)
+    else:
+        if not _runtime_builder.cache_info().currsize:  # an array comes before the first kernel
+            ahead(precompile)
+        _runtime_builder().join()
+        library = load(build_runtime())
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int),
-        *(ctypes.c_void_p, ctypes.c_uint),
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint * 3),
     )
     library.cukern_register.restype = ctypes.c_void_p
+    library.cukern_replace.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
     library.cukern_start.argtypes = (ctypes.c_int, ctypes.c_void_p)
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_limit.restype = ctypes.c_ulonglong
@@ -156,67 +178,64 @@ def _runtime() -> ctypes.CDLL:
     return library
 
 
-#: The symbol of the headers' own thread-local variable.
-_THREAD_INDEX = b"_ZL9threadIdx"
-_PLACE = b"_ZN6cukernL5placeE"
-_OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
-_OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
+def _static_shared(path: Path, unit: Unit) -> ctypes.Array[_StaticShared]:
+    """The variables in static shared memory of a kernel's library, as the runtime takes them."""
+    found = static_shared(path.read_bytes(), unit)
+    return (_StaticShared * len(found))(*(_StaticShared(*one) for one in found))
 
 
-def _static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
-    """The variables in static shared memory: offsets from the result of ``begin_block``, and sizes in bytes.
-
-    They are the thread-local symbols of a 64-bit ELF library.
-    """
-    own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
-    found: list[tuple[int, int]] = []
-    anchors: dict[bytes, int] = {}
-    for symbol, kind, _, value, length in symbols(library):
-        if kind == 6:  # STT_TLS
-            if symbol in own:
-                anchors[symbol] = value
-            else:
-                found.append((value, length))
-    anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
-    return [(value - anchor, length) for value, length in found]
-
-
-#: The status of a launch that a signal ended, of one that ran too long, and of a checked one that raised an error.
-_INTERRUPTED, _TOO_LONG, _RAISED = 2, 3, 4
+#: The status of a launch that a signal ended, and of one that ran too long.
+_INTERRUPTED, _TOO_LONG = 2, 3
+#: That of a checked one that raised an error.
+_RAISED = 6
+#: That of one that has not run: the kernel is worth an optimised build, soon or before the launch.
+_HAS_RUN_LONG, _WILL_RUN_LONG = 4, 5
 #: A program counter in the runtime's messages.
 _PC = re.compile(r" \[pc ([0-9a-f]+)\]")
 
 
 class HostFunction:
-    """A compiled kernel of the host device."""
+    """A compiled kernel of the host device.
 
-    def __init__(self, unit: Unit, path: Path) -> None:
+    The library's own kernels are built quickly at first, and optimised once they have run for as long as that takes.
+
+    Args:
+        unit: the kernel's text.
+        path: the shared library.
+        quick: whether it was built quickly.
+        bundled: whether it is of a bundle, which another compiler may have made.
+    """
+
+    def __init__(self, unit: Unit, path: Path, quick: bool, bundled: bool = False) -> None:
         runtime = _runtime()
-        self._library = load(path)
-        kernel = Kernel.in_dll(self._library, "cukern_kernel")
+        kernel = Kernel.in_dll(load(path, bundled), "cukern_kernel")
+        self._bundled = bundled
         name = unit.signature.name
         self._packing = packing = Packing(unit, kernel)
         self._codes, self._converters = packing.codes, packing.converters
+        self._pack = packing.pack
         self._launch = runtime.cukern_launch
         self._last_error = runtime.cukern_last_error
         self._name = name
-        variables = _static_shared(path.read_bytes(), unit)
-        static_shared = sum(length for _, length in variables)
-        if static_shared > _STATIC_SHARED_BYTES:
+        variables = _static_shared(path, unit)
+        total = sum(variable.bytes for variable in variables)
+        if total > _STATIC_SHARED_BYTES:
             raise LaunchError(
-                f"{name}: {static_shared} bytes of static __shared__ memory, where CUDA allows "
+                f"{name}: {total} bytes of static __shared__ memory, where CUDA allows "
                 f"{_STATIC_SHARED_BYTES}: declare it extern and give its size at launch, shared=..."
             )
         prints = "printf" in unit.calls
-        poisoned = (_StaticShared * max(1, len(variables)))(*(_StaticShared(*found) for found in variables))
-        self._kept = packing, poisoned  # the runtime reads them at every launch
+        self._kept: list[Any] = [packing, variables]  # the runtime reads them at every launch
         self._handle = runtime.cukern_register(
             ctypes.addressof(kernel),
             packing.nbytes,
             packing.table,
             prints,
-            None if unit.trusted else poisoned,
+            not unit.trusted,
+            variables,
             len(variables),
+            quick,
+            (ctypes.c_uint * 3)(*unit.signature.cluster),
         )
         self._unit = unit
         _functions[self._handle] = self
@@ -224,15 +243,34 @@ class HostFunction:
             runtime.cukern_divert_one(self._handle)
         self.attributes: Mapping[str, int] = {
             "max_threads_per_block": 1024,
-            "shared_size_bytes": static_shared,
+            "shared_size_bytes": total,
         }
 
     def __call__(
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
     ) -> None:
-        packed = self._packing.pack(grid, block, shared, values)
+        packed = self._pack(grid, block, shared, values)
         if status := self._launch(self._handle, packed):
+            self._end(status, packed)
+
+    def _end(self, status: int, packed: bytes) -> None:
+        """Do what the ``status`` of a launch that is not zero asks for."""
+        if status in (_HAS_RUN_LONG, _WILL_RUN_LONG):
+            if status == _WILL_RUN_LONG or not ahead(self._optimise):
+                self._optimise()
+            status = self._launch(self._handle, packed)
+        if status:
             raise self._fault(status)
+
+    def _optimise(self) -> None:
+        """Replace a quick build."""
+        kernel, variables = None, (_StaticShared * 0)()
+        with suppress(CompilerFailure, DeviceError):  # it may take more memory, time or disk than there is
+            path = build_kernel(source(self._unit))
+            kernel = ctypes.addressof(Kernel.in_dll(load(path), "cukern_kernel"))
+            variables = _static_shared(path, self._unit)
+            self._kept.append(variables)
+        _runtime().cukern_replace(self._handle, kernel, variables, len(variables))
 
     def _fault(self, status: int) -> KernelFault:
         """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""
@@ -262,7 +300,7 @@ class HostFunction:
     def _overtime(self, text: str) -> str:
         head, places = text.partition(": ")[::2]
         places = places.replace("\n", "\n  ")
-        lines = lines_at(self._unit, [int(pc, 16) for pc in _PC.findall(places)])
+        lines = {} if self._bundled else lines_at(self._unit, [int(pc, 16) for pc in _PC.findall(places)])
         places = _PC.sub(lambda found: lines.get(int(found[1], 16), ""), places)
         limit = _runtime().cukern_limit() / 1e9
         return (
@@ -295,21 +333,21 @@ class HostFunction:
         if leading == 2:
 
             def launch_two(x: Any, y: Any) -> None:
-                if status := start(handle, pack(head, x, y, fixed)):
-                    raise self._fault(status)
+                if status := start(handle, packed := pack(head, x, y, fixed)):
+                    self._end(status, packed)
 
             return launch_two
         if leading == 3:
 
             def launch_three(x: Any, y: Any, z: Any) -> None:
-                if status := start(handle, pack(head, x, y, z, fixed)):
-                    raise self._fault(status)
+                if status := start(handle, packed := pack(head, x, y, z, fixed)):
+                    self._end(status, packed)
 
             return launch_three
 
         def launch(*values: Any) -> None:
-            if status := start(handle, pack(head, *values, fixed)):
-                raise self._fault(status)
+            if status := start(handle, packed := pack(head, *values, fixed)):
+                self._end(status, packed)
 
         return launch
 
@@ -320,6 +358,17 @@ def _allocation(shape: tuple[int, ...], dtype: DType, zeroed: bool) -> Callable[
     if nbytes <= LARGEST_COPY:
         return partial(np.zeros if zeroed else np.empty, shape, dtype)
     return allocation(_runtime(), shape, dtype, nbytes, zeroed)
+
+
+def _built(unit: Unit) -> tuple[Path, bool]:
+    """The library of a kernel, from the cache or compiled, and whether it was built quickly."""
+    if not processors.bundled(runtime_text()):
+        _runtime_builder()
+    text = source(unit)
+    if not unit.trusted or not _builds_quickly():
+        return build_kernel(text), False
+    path = find_kernel(text)
+    return (path, False) if path else (build_quickly(text), True)
 
 
 class Host:
@@ -348,19 +397,23 @@ class Host:
             max_shared_memory_per_block=_SHARED_BYTES,
             warp_size=32,
             multiprocessors=_thread_count(),
-            max_blocks_per_cluster=1,
+            max_blocks_per_cluster=8,
             compute_capability=(0, 0),
         )
 
     def compile(self, index: int, unit: Unit) -> HostFunction:
-        """Compile a unit, or load it from the cache.
+        """Compile a unit, or load it from a bundle or the cache.
 
         Raises:
             CompilerFailure: the compiler refuses the text.
-            DeviceError: there is no compiler.
+            DeviceError: there is no compiler, or a bundle cannot be used.
         """
-        _runtime_builder()
-        return HostFunction(unit, build_kernel(source(unit)))
+        if code := processors.bundled(unit.text, unit.trusted):
+            with code.on_disk() as path:
+                return HostFunction(unit, path, quick=False, bundled=True)
+        with bundles.compiling("host", index, unit.signature.name):
+            path, quick = _built(unit)
+        return HostFunction(unit, path, quick)
 
     def ahead(self, job: Callable[[], object]) -> None:
         """See :class:`..interface.Backend`."""
@@ -385,20 +438,8 @@ class Host:
         return id(data)
 
     def tensor_map(self, tiles: Tiles) -> bytes:
-        """See :class:`..interface.Backend`. The axes are packed innermost first, as in CUDA."""
-        axes = len(tiles.shape)
-
-        def packed(values: Sequence[int]) -> list[int]:
-            return [*reversed(values), *[0] * (5 - len(values))]
-
-        row = dtypes.info(tiles.dtype)
-        number = "uif".index(row.kind) + (row.dtype == dtypes.bfloat16)
-        kind = axes | row.itemsize << 8 | tiles.swizzle << 16 | tiles.writes << 32 | number << 40
-        boxes = sum(size << 12 * axis for axis, size in enumerate(reversed(tiles.box)))
-        strides = packed((*tiles.strides, row.itemsize))
-        return struct.pack(
-            "16Q", _TENSOR_MAP, tiles.address, kind, *packed(tiles.shape), *strides, boxes, 0, 0
-        )
+        """See :class:`..interface.Backend`."""
+        return tensor_map(tiles)
 
     def synchronize(self, index: int) -> None:
         """Return at once: a launch on the host has finished when it returns."""

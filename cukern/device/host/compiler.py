@@ -11,9 +11,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -27,9 +27,11 @@ RUNTIME = Path(__file__).parent / "runtime"
 HEADER = "cukern_kernel.h"
 
 _FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
-# No fast-math: NaN and infinity behave as in NumPy. Pointers may be cast as freely as in CUDA.
+_OPTIMISED, _QUICK = "-O3", "-O1"
+# No fast-math: NaN and infinity behave as in NumPy, and all levels give the same bits. Pointers may be cast as freely
+# as in CUDA.
 _KERNEL_FLAGS = [
-    *shlex.split("-O3 -march=native -fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
+    *shlex.split("-fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
     # By default compilers avoid 512-bit vectors, with which elementwise functions are faster.
     *(["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []),
     "-fno-strict-aliasing",
@@ -37,7 +39,8 @@ _KERNEL_FLAGS = [
     f"-I{RUNTIME}",
     f"-I{RUNTIME / 'include'}",
 ]
-_RUNTIME_FLAGS = ["-O2", "-pthread", f"-I{RUNTIME}"]
+# Compiled in half the time of -O2; tail calls make the switches between fibers as fast.
+_RUNTIME_FLAGS = ["-O1", "-foptimize-sibling-calls", "-pthread", f"-I{RUNTIME}"]
 # Kernels do not use the C++ library, and linking its start-up files costs time. A thread has
 # 512 KB of local memory, as in CUDA. Functions that the entry point does not reach are left out.
 _GCC_KERNEL = shlex.split(
@@ -75,10 +78,11 @@ _CHECKED_NAME = "cukern_checked"
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: its command and its version text."""
+    """A C++ compiler: its command, its version text, and the processor for which it compiles kernels."""
 
     command: tuple[str, ...]
     version: str
+    march: str = "native"
 
     @property
     def is_gcc(self) -> bool:
@@ -94,27 +98,25 @@ class Compiler:
     def _checked(self) -> list[str]:
         return [*_CHECKED, *(_GCC_CHECKED if self.is_gcc else _CLANG_CHECKED)]
 
-    def kernel_command(self, output: Path, precompiled: Path | None = None, lines: bool = False) -> list[str]:
+    def kernel_command(
+        self, output: Path, precompiled: Path | None = None, lines: bool = False, level: str = _OPTIMISED
+    ) -> list[str]:
         """The command that compiles a kernel from standard input to the shared library ``output``.
 
         Args:
             precompiled: the folder of the precompiled header, which GCC uses if it fits.
             lines: whether to add a line table.
+            level: the option of the optimisation.
         """
         own = [*(_GCC_KERNEL if self.is_gcc else _CLANG_KERNEL), *(["-g1"] if lines else [])]
         include = [] if precompiled is None else [f"-I{precompiled}"]
-        command = [*self.command, *_FLAGS, *include, *_KERNEL_FLAGS]
+        command = [*self.command, *_FLAGS, *include, level, f"-march={self.march}", *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
 
-    def header_command(self, output: Path, checked: bool = False) -> list[str]:
+    def header_command(self, output: Path, level: str = _OPTIMISED, checked: bool = False) -> list[str]:
         """The command that precompiles :data:`HEADER` to ``output``; GCC only."""
-        command = [
-            *self.command,
-            *_FLAGS,
-            *_KERNEL_FLAGS,
-            "-fwhole-program",
-            *(self._checked if checked else []),
-        ]
+        command = [*self.command, *_FLAGS, level, f"-march={self.march}", *_KERNEL_FLAGS, "-fwhole-program"]
+        command += self._checked if checked else []
         return [*command, "-x", "c++-header", str(RUNTIME / HEADER), "-o", str(output)]
 
     def runtime_command(self, output: Path, checked: bool = False) -> list[str]:
@@ -215,72 +217,97 @@ def _headers_hash() -> str:
 
 
 @cache
+def runtime_text() -> str:
+    """What the runtime is compiled from, with a line of its headers' hash."""
+    return f"{(RUNTIME / 'runtime.cpp').read_text()}\n// {_headers_hash()}\n"
+
+
+@cache
 def _cache(folder: Path) -> DiskCache:
     return DiskCache(folder)
 
 
-def _entry(
-    found: Compiler, options: list[str], source: str, make: Callable[[Path], None], name: str = ""
-) -> Path:
-    """The cached file that ``make`` makes of ``source``, under a hash of everything on which it depends.
+def _key(found: Compiler, options: list[str], source: str) -> str:
+    """A hash of everything on which the result of compiling ``source`` depends.
 
     Args:
-        options: the command without the file's own path.
-        name: the file's name, if it must have one.
+        options: the command without the result's own path.
     """
     # The hash depends on the content of the package's folder, not on its path in the command.
     text = " ".join(options).replace(str(RUNTIME), "")
     parts = "\0".join((text, found.version, machine(), _headers_hash(), source))
-    key = hashlib.sha256(parts.encode()).hexdigest()
-    return _cache(default_folder() / "host").get(f"{key}/{name}" if name else key, make)
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _files() -> DiskCache:
+    return _cache(default_folder() / "host")
 
 
 @cache
-def _precompiled(found: Compiler, folder: Path, checked: bool = False) -> Path | None:
+def _precompiled(
+    found: Compiler, folder: Path, level: str = _OPTIMISED, checked: bool = False
+) -> Path | None:
     """The folder of the precompiled :data:`HEADER`; None if the compiler cannot use one."""
     if not found.is_gcc:
         return None
 
     def make(path: Path) -> None:
-        _run(found.header_command(path, checked), "", path)
+        _run(found.header_command(path, level, checked), "", path)
 
+    key = _key(found, found.header_command(Path(), level, checked), "")
     try:
-        return _entry(found, found.header_command(Path(), checked), "", make, f"{HEADER}.gch").parent
+        return _files().get(f"{key}/{HEADER}.gch", make).parent
     except (CompilerFailure, DeviceError):
         return None
 
 
 def precompile() -> None:
-    """Precompile the header that all kernels share, if the compiler can.
+    """Precompile the header that all kernels share, if the compiler can, for quick builds.
 
     Raises:
         DeviceError: there is no compiler.
     """
-    _precompiled(compiler(), default_folder())
+    _precompiled(compiler(), default_folder(), _QUICK)
 
 
-def build_kernel(source: str, lines: bool = False) -> Path:
+def _build(source: str, level: str, lines: bool, march: str = "native") -> Path:
+    found = replace(compiler(), march=march)
+
+    def make(path: Path) -> None:
+        if not lines and (precompiled := _precompiled(found, default_folder(), level)):
+            # If the precompiled header causes the failure, the plain compilation below succeeds; else it reports it.
+            with suppress(CompilerFailure):
+                _run(found.kernel_command(path, precompiled, level=level), source, path)
+                return
+        _run(found.kernel_command(path, lines=lines, level=level), source, path)
+
+    return _files().get(_key(found, found.kernel_command(Path(), lines=lines, level=level), source), make)
+
+
+def build_kernel(source: str, lines: bool = False, march: str = "native") -> Path:
     """The shared library of a kernel's C++, from the cache or compiled.
 
     Args:
         source: the C++.
         lines: whether to add a line table.
+        march: the processor for which to compile, in the compiler's words.
 
     Raises:
         CompilerFailure: the compiler refuses it.
         DeviceError: there is no compiler.
     """
+    return _build(source, _OPTIMISED, lines, march)
+
+
+def find_kernel(source: str) -> Path | None:
+    """What :func:`build_kernel` has made of ``source``, if the cache has it."""
     found = compiler()
+    return _files().find(_key(found, found.kernel_command(Path()), source))
 
-    def make(path: Path) -> None:
-        if not lines and (precompiled := _precompiled(found, default_folder())):
-            # If the precompiled header causes the failure, the plain compilation below succeeds; else it reports it.
-            with suppress(CompilerFailure):
-                _run(found.kernel_command(path, precompiled), source, path)
-                return
-        _run(found.kernel_command(path, lines=lines), source, path)
 
-    return _entry(found, found.kernel_command(Path(), lines=lines), source, make)
+def build_quickly(source: str) -> Path:
+    """A library that computes the same bits as that of :func:`build_kernel`, sooner made and slower; raises as it."""
+    return _build(source, _QUICK, False)
 
 
 #: What the compiler says of a kernel for checked launches stands behind its library, after this.
@@ -297,22 +324,23 @@ def build_checked(source: str, runtime: Path) -> tuple[Path, str]:
     found = compiler()
 
     def make(path: Path) -> None:
-        precompiled = _precompiled(found, default_folder(), True)
+        precompiled = _precompiled(found, default_folder(), checked=True)
         said = _run(found.checked_command(path, runtime, precompiled), source, path)
         with path.open("ab") as file:
             file.write(_SAYS + said.encode() + b"\0")
 
-    path = _entry(found, found.checked_command(Path(), Path()), source, make)
+    path = _files().get(_key(found, found.checked_command(Path(), Path()), source), make)
     return path, path.read_bytes().rpartition(_SAYS)[2].partition(b"\0")[0].decode(errors="replace")
 
 
 def build_runtime(checked: bool = False) -> Path:
     """The shared library of the runtime, or that of checked launches, as :func:`build_kernel`."""
-    found, source = compiler(), (RUNTIME / ("checked/checked.cpp" if checked else "runtime.cpp")).read_text()
+    found = compiler()
+    source = (RUNTIME / "checked/checked.cpp").read_text() if checked else runtime_text()
 
     def make(path: Path) -> None:
         _run(found.runtime_command(path, checked), source, path)
 
+    key = _key(found, found.runtime_command(Path(), checked), source)
     # zig links a file only if its name says what it is.
-    name = f"{_CHECKED_NAME}.so" if checked else ""
-    return _entry(found, found.runtime_command(Path(), checked), source, make, name)
+    return _files().get(f"{key}/{_CHECKED_NAME}.so" if checked else key, make)

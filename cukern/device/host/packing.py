@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,33 +38,15 @@ class _Param(ctypes.Structure):
     )
 
 
-def load(path: Path) -> ctypes.CDLL:
+def load(path: Path, bundled: bool = False) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
+        folder, variable = ("temporary", "TMPDIR") if bundled else ("cache's", "CUKERN_CACHE_DIR")
         raise DeviceError(
-            f"what was compiled for the host cannot be loaded: {error}; where the cache's folder forbids "
-            "programs (noexec), set CUKERN_CACHE_DIR to one that allows them"
+            f"what was compiled for the host cannot be loaded: {error}; where the {folder} folder forbids "
+            f"programs (noexec), set {variable} to one that allows them"
         ) from error
-
-
-def symbols(library: bytes) -> Iterator[tuple[bytes, int, bytes, int, int]]:
-    """The symbols of a 64-bit ELF library: name, type, name of the section, value and size."""
-    table, count = struct.unpack_from("<Q", library, 40)[0], struct.unpack_from("<H", library, 60)[0]
-    sections = [struct.unpack_from("<IIQQQQIIQQ", library, table + 64 * i) for i in range(count)]
-    texts = sections[struct.unpack_from("<H", library, 62)[0]][4]
-
-    def text(start: int) -> bytes:
-        return library[start : library.index(b"\0", start)]
-
-    for _, kind, _, _, offset, size, link, *_ in sections:
-        if kind != 2:  # SHT_SYMTAB
-            continue
-        for name, info, _, where, value, length in struct.iter_unpack(
-            "<IBBHQQ", library[offset : offset + size]
-        ):
-            section = text(texts + sections[where][0]) if where < count else b""
-            yield text(sections[link][4] + name), info & 15, section, value, length
 
 
 def _bits(dtype: dtypes.DType, value: float) -> int:
@@ -94,7 +76,9 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
     if param.kind == "struct" or param.dtype is None:
         return f"{size}s{padding}x", _struct_check(kernel, param, size), size
     row = dtypes.info(param.dtype)
-    convert = partial(_bits, row.dtype) if row.extension else None
+    convert: Callable[[Any], Any] | None = partial(_bits, row.dtype) if row.extension else None
+    if row.kind == "c":
+        convert = row.as_bytes
     return f"{row.format}{padding}x", convert, row.itemsize
 
 

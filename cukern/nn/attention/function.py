@@ -13,7 +13,7 @@ import numpy as np
 from ... import dtypes, random
 from ... import namespace as ops
 from ...array import Array
-from ...array.creation import zeros
+from ...array.creation import full, zeros, zeros_like
 from ...device import device as on_device
 from ...function import Function
 from ...kernel.strides import broadcast_shapes
@@ -30,38 +30,71 @@ Window = int | tuple[int | None, int | None] | None
 _FAR = 2**29
 
 
+def _contiguous(tables: Sequence[Array]) -> tuple[Array, ...]:
+    return tuple(one.contiguous() for one in tables)
+
+
 class _Attention(Function):
     _only_reads = True
 
     @staticmethod
     def forward(
-        ctx: Any, options: Options, reference: Any, draw: Draw | None, starts: Any, *arrays: Array
-    ) -> Array:
+        ctx: Any,
+        options: Options,
+        reference: Any,
+        draw: Draw | None,
+        starts: Any,
+        tables: int,
+        *arrays: Array,
+    ) -> tuple[Array, Array]:
+        ctx.set_materialize_grads(False)
         q, k, v = (dense(one) for one in arrays[:3])
-        call = Call(q, k, v, arrays[3:], starts, options, draw)
+        split = len(arrays) - tables
+        call = Call(q, k, v, arrays[3:split], _contiguous(arrays[split:]), starts, options, draw)
         made, lse = launch_forward(call)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(*arrays, *starts, made, lse)
-            ctx.options, ctx.reference, ctx.draw = options, reference, draw
-        return made
+            ctx.options, ctx.reference, ctx.draw, ctx.tables = options, reference, draw, tables
+        return made, lse
 
     @staticmethod
-    def backward(ctx: Any, cotangent: Array) -> tuple[Any, ...]:
+    def backward(ctx: Any, cotangent: Array | None, of_lse: Array | None) -> tuple[Any, ...]:
         *arrays, starts_q, starts_k, made, lse = ctx.saved_arrays
-        wanted = ctx.needs_input_grad[4:]
+        wanted = ctx.needs_input_grad[5:]
         q, k, v = (dense(one) for one in arrays[:3])
         starts = (starts_q, starts_k)
-        call = Call(q, k, v, tuple(arrays[3:]), starts, ctx.options, ctx.draw)
+        split = len(arrays) - ctx.tables
+        call = Call(
+            q, k, v, tuple(arrays[3:split]), _contiguous(arrays[split:]), starts, ctx.options, ctx.draw
+        )
+        of_made = zeros_like(made) if cotangent is None else cotangent
+        cotangents = [of_made] if of_lse is None else [of_made, of_lse]
+
+        # Integers have no gradient, and are no primals.
+        primals = [one if dtypes.info(one.dtype).kind == "f" else None for one in arrays]
+
+        def reference(*given: Array | None) -> tuple[Array, ...]:
+            own = [known if one is None else one for one, known in zip(given, arrays, strict=True)]
+            results: tuple[Array, ...] = ctx.reference(call, *own)
+            return results[: len(cotangents)]
 
         def kernels() -> list[Array | None]:
-            if not (call.options.packed and any(wanted[3:])):
-                return launch_backward(call, made, lse, cotangent, wanted)
-            # The arrays' kernel sums over whole batches, which packed sequences are not.
-            _, pull = vjp(partial(ctx.reference, call), *arrays)
-            return [*launch_backward(call, made, lse, cotangent, wanted[:3]), *pull(cotangent)[3:]]
+            # The arrays' kernel sums over whole batches, which packed sequences are not, and has no sums for tables.
+            own = 3 if call.options.packed else split
+            found = launch_backward(call, made, lse, of_made, of_lse, wanted[:own])
+            rest = [i for i in range(own, len(arrays)) if wanted[i]]
+            if not rest:
+                return [*found, *[None] * (len(arrays) - own)]
 
-        found = fused_vjp(kernels, partial(ctx.reference, call), arrays, [cotangent], wanted)
-        return (None, None, None, None, *found)
+            def of_rest(*values: Array) -> tuple[Array, ...]:
+                chosen = dict(zip(rest, values, strict=True))
+                return reference(*(chosen.get(i) for i in range(len(arrays))))
+
+            _, pull = vjp(of_rest, *(arrays[i] for i in rest))
+            pulled = dict(zip(rest, pull(tuple(cotangents)), strict=True))
+            return [*found, *(pulled.get(i) for i in range(own, len(arrays)))]
+
+        return (None, None, None, None, None, *fused_vjp(kernels, reference, primals, cotangents, wanted))
 
 
 def _require_shapes(q: Array, k: Array, v: Array) -> None:
@@ -108,7 +141,7 @@ def _require_starts(name: str, starts: object, beside: Array, size: int | None) 
         raise ValueError(f"attention: {name} is on {starts.device}, q on {beside.device}; move one of them")
     if size is not None and starts.size != size:
         raise ValueError(f"attention: {name}: expected shape ({size},), got {starts.shape}")
-    return starts.astype("int32").contiguous()
+    return starts.astype("int32", copy=False).contiguous()
 
 
 def _starts(
@@ -167,6 +200,15 @@ def _operands(
     return tuple(found)
 
 
+def _require_table(k: int, table: object, q: Array) -> Array:
+    if not isinstance(table, Array) or not table.ndim or not table.size:
+        got = f"one of shape {table.shape}" if isinstance(table, Array) else type(table).__name__
+        raise TypeError(f"attention: tables[{k}]: expected an array with axes and elements, got {got}")
+    if table.device is not q.device:
+        raise ValueError(f"attention: tables[{k}] is on {table.device}, q on {q.device}; move one of them")
+    return table
+
+
 def _draw(dropout: float, rng: Generator | None, q: Array, elements: int) -> Draw | None:
     if not dropout:
         return None
@@ -191,22 +233,25 @@ def attention(
     scale: float | None = None,
     score: Callable[..., Any] | None = None,
     arrays: Sequence[Array] = (),
+    tables: Sequence[Array] = (),
     bias: Array | None = None,
     mask: Array | None = None,
     dropout: float = 0.0,
     rng: Generator | None = None,
     starts: tuple[Array, Array] | None = None,
     key_lengths: Array | None = None,
-) -> Array:
+    return_lse: bool = False,
+) -> Any:
     """``softmax(q @ k.T * scale) @ v`` for each head, without the matrix of scores in memory, forward and backward.
 
     The kernels walk along the keys with the running maximum and sum of each row (the online softmax), and the backward
-    computes the weights again. Tiles of keys that ``causal`` and ``window`` exclude are skipped. Every sum has a fixed
-    order, so that results and gradients are the same in each run. Derivatives of second and higher order compute the
-    whole matrix of scores.
+    computes the weights again. Tiles of keys that ``causal`` and ``window`` exclude are skipped. On GPUs, blocks share
+    the keys of few queries, and another launch combines their results. Every sum has a fixed order, so that results
+    and gradients are the same in each run. Derivatives of second and higher order compute the whole matrix of scores.
 
-    ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays)`` is traced as :func:`cukern.fuse`
-    traces, where ``s`` is the score of query i and key j, whose places are integers. Then ``bias`` is added, and where
+    ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays, *tables)`` is traced as
+    :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index
+    ``tables``, as in ``s + table[head, j - i + 8]``. Then ``bias`` is added, and where
     ``mask`` is False the query does not attend to the key.
 
     Args:
@@ -220,6 +265,8 @@ def attention(
         scale: the factor of the scores; ``1 / sqrt(E)`` when None.
         score: an elementwise function of a score, its place, and arrays.
         arrays: the arrays that ``score`` takes, which broadcast to (..., heads, L, S); they get gradients.
+        tables: arrays of any shape of which ``score`` reads elements, by an integer for each axis, clipped to those
+            that there are. They get gradients, for which the whole matrix of scores is computed.
         bias: an array of floats that is added to the scores, and broadcasts as they do; it gets a gradient.
         mask: an array of bools that broadcasts as they do.
         dropout: the probability of dropping a weight, see :func:`dropout`.
@@ -229,9 +276,13 @@ def attention(
             number of the sequence, i and j count from its start, and ``arrays`` broadcast to (sequences, heads, 1, 1).
             Places out of range raise on the host and are clipped on GPUs.
         key_lengths: for each batch, how many of its keys there are.
+        return_lse: whether to return also the logarithm of each query's sum of exponentials of its scores. With it,
+            results for several sets of keys can be joined: weighted by the exponentials of these numbers, their mean is
+            the result for all the keys.
 
     Returns:
-        Shape (..., heads, L, V), in the promoted dtype of q, k and v; zeros where a query attends to no key.
+        Shape (..., heads, L, V), in the promoted dtype of q, k and v; zeros where a query attends to no key. With
+        ``return_lse`` a pair of it and an array of shape (..., heads, L), float32 for half types, -inf there.
 
     Raises:
         TypeError: an argument is no array of the right kind, or ``score`` is not elementwise.
@@ -249,8 +300,10 @@ def attention(
     """
     dtype = common_dtype("attention", {"q": q, "k": k, "v": v})
     _require_shapes(q, k, v)
-    if score is None and arrays:
-        raise ValueError("attention: arrays: expected none without score, which takes them")
+    for name, given_arrays in (("arrays", arrays), ("tables", tables)):
+        if score is None and given_arrays:
+            raise ValueError(f"attention: {name}: expected none without score, which takes them")
+    tables = [_require_table(k, one, q) for k, one in enumerate(tables)]
     options = _options(q, causal, window, offset, scale, dropout)
     lead = broadcast_shapes("attention", [q.shape[:-3], k.shape[:-3], v.shape[:-3]])
     shape = (*lead, *q.shape[-3:-1], k.shape[-2])
@@ -262,21 +315,30 @@ def attention(
     else:
         operands = _operands(arrays, bias, mask, shape, q)
     result = (*lead, *q.shape[-3:-1], v.shape[-1])
-    if not math.prod(shape) or options.dropout == 1 or (where[0] is not None and where[0].size == 1):
-        return zeros(result, dtype, q.device)
+    nothing = not math.prod(shape) or (where[0] is not None and where[0].size == 1)
+    if nothing or (options.dropout == 1 and not return_lse):
+        made = zeros(result, dtype, q.device)
+        lse = full(result[:-1], -math.inf, dtypes.info(dtype).acc, q.device)
+        return (made, lse) if return_lse else made
     given = (bias is not None, mask is not None)
+    program, lookups = traced(score, [one.dtype for one in operands], given, dtypes.info(dtype).acc, tables)
     options = options._replace(
-        program=traced(score, [one.dtype for one in operands], given, dtypes.info(dtype).acc),
+        program=program,
+        lookups=lookups,
         packed=where[0] is not None,
         counted=key_lengths is not None,
     )
     matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
     if not can_run(*matrices[1:]):
         raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")
+    everything_dropped = options.dropout == 1
+    if everything_dropped:
+        options = options._replace(dropout=0.0)
     draw = _draw(options.dropout, rng, q, math.prod(shape))
     reference = partial(_composed, score, given)
-    made: Array = _Attention.apply(options, reference, draw, where, *matrices, *operands)
-    return ops.reshape(made, result)
+    made, lse = _Attention.apply(options, reference, draw, where, len(tables), *matrices, *operands, *tables)
+    made = zeros(result, dtype, q.device) if everything_dropped else ops.reshape(made, result)
+    return (made, ops.reshape(lse, result[:-1])) if return_lse else made
 
 
 def _options(
@@ -296,5 +358,5 @@ def _joined(x: Array, lead: tuple[int, ...]) -> Array:
     return ops.reshape(ops.broadcast_to(x, (*lead, *x.shape[-3:])), (math.prod(lead), *x.shape[-3:]))
 
 
-def _composed(score: Any, given: tuple[bool, bool], call: Call, *arrays: Array) -> Array:
+def _composed(score: Any, given: tuple[bool, bool], call: Call, *arrays: Array) -> tuple[Array, Array]:
     return composed(call, score, given, *arrays)

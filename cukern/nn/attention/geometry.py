@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from ... import dtypes
 from ...device import Device
-from ...kernel.sizes import divide_up
+from ...kernel.sizes import divide_up, power_of_two
 
 
 class Head(NamedTuple):
@@ -50,18 +51,24 @@ TILES = (
     Tile(32, 32, 16, 16),
     Tile(16, 16, 16, 16),
 )
+#: For few rows, which leave little else to do than reading keys.
+FEW_TILES = (Tile(16, 64, 16, 16), Tile(16, 16, 16, 16))
+#: The most rows that are few: queries times the heads that share a head of keys.
+FEW = 16
 #: Each thread of the host is a block of its own.
 HOST_TILE = Tile(16, 32, 1, 1)
 #: The most features of a head that a thread of the largest tile has sums for.
 _LARGE = 128
 
 
-def tile_for(head: Head, dtype: dtypes.DType, device: Device, backward: bool) -> Tile | None:
-    """The tile of a launch; None if no tile fits the device's shared memory."""
+def tile_for(
+    head: Head, dtype: dtypes.DType, device: Device, backward: bool, few: bool = False
+) -> Tile | None:
+    """The tile of a launch, of ``few`` rows or any number; None if no tile fits the device's shared memory."""
     if device.style == "serial":
         return HOST_TILE
     most = device.properties.max_shared_memory_per_block
-    tiles = TILES if max(head) <= _LARGE else TILES[1:]
+    tiles = FEW_TILES if few else TILES if max(head) <= _LARGE else TILES[1:]
     fits = [tile for tile in tiles if tile.shared(head, dtype, backward) <= most]
     return fits[0] if fits else None
 
@@ -72,32 +79,40 @@ class MmaTile(NamedTuple):
     Attributes:
         rows, keys: its sizes; a warp has 16 of the rows, or of the keys for their gradients.
         fixed: whether a warp keeps its fragments of the queries in registers.
+        apart: whether the gradients of keys and of values are made by a launch each, as registers hold the sums of one.
     """
 
     rows: int
     keys: int
     fixed: bool = False
+    apart: bool = False
 
     def shared(self, head: Head, kind: str) -> int:
         """Bytes of shared memory of a block, for 16-bit elements."""
         size, value = (divide_up(n, 16) * 16 + 8 for n in head)
         both = 2 * (size + value)
-        if kind == "forward":
+        if kind in ("forward", "few"):
             return 2 * self.rows * size + self.keys * both
         return (self.rows + self.keys) * both + 8 * self.rows
 
 
-#: For each kernel, by the most features of a head: tiles whose sums and fragments fit the registers of a thread.
+#: For each kernel, and the forward one of few rows, by the most features of a head: tiles whose sums and fragments fit
+#: the registers of a thread.
 MMA_TILES: dict[str, dict[int, MmaTile]] = {
     "forward": {
         64: MmaTile(128, 64, fixed=True),
         128: MmaTile(128, 64),
         256: MmaTile(64, 32),
     },
+    "few": {
+        64: MmaTile(16, 64, fixed=True),
+        128: MmaTile(16, 64, fixed=True),
+        256: MmaTile(16, 32),
+    },
     "backward_keys": {
         64: MmaTile(64, 128),
         128: MmaTile(32, 64),
-        256: MmaTile(16, 64),
+        256: MmaTile(32, 64, apart=True),
     },
     "backward_queries": {
         64: MmaTile(128, 64),
@@ -114,3 +129,44 @@ def mma_tile_for(head: Head, device: Device, kind: str) -> MmaTile | None:
     if tile is None or limits.compute_capability < (8, 0):
         return None
     return tile if tile.shared(head, kind) <= limits.max_shared_memory_per_block else None
+
+
+#: Blocks that an SM holds at the most, as their registers allow.
+_RESIDENT = 8
+#: Bytes that an SM must have asked for to be given memory's full rate.
+_IN_FLIGHT = 48 * 1024
+#: What a wave of blocks, each part, and another launch take, in the time in which an SM reads a tile.
+_WAVE, _PART, _LAUNCH = 1.0, 0.05, 2.0
+
+
+@lru_cache(maxsize=1024)
+def parts_for(device: Device, blocks: int, tiles: int, shared: int) -> int:
+    """Into how many parts to split the keys of each block, so that together they read at memory's full rate.
+
+    Args:
+        device: of the launch.
+        blocks: those of the launch if keys are not split.
+        tiles: those of a block's keys.
+        shared: bytes of shared memory of a block.
+    """
+    if device.style == "serial":
+        return 1
+    limits = device.properties
+    resident = max(1, min(_RESIDENT, limits.max_shared_memory_per_block // (shared + 1024)))
+
+    def time(parts: int) -> float:
+        busy = divide_up(blocks * parts, limits.multiprocessors)
+        rate = min(1.0, min(busy, resident) * shared / 2 / _IN_FLIGHT)
+        waves = divide_up(busy, resident)
+        read = busy * divide_up(tiles, parts) / rate + waves * _WAVE
+        return read + (parts * _PART + _LAUNCH if parts > 1 else 0)
+
+    most = max(1, limits.multiprocessors * resident // blocks)
+    return min(range(1, min(tiles, most) + 1), key=time)
+
+
+def combining(value: int, device: Device) -> tuple[int, int]:
+    """Threads that share the features, and the parts, of a row whose parts are combined."""
+    if device.style == "serial":
+        return 1, 1
+    return min(128, max(32, power_of_two(value))), 4

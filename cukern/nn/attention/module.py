@@ -19,6 +19,8 @@ from ..dropout import dropout, require_probability, stream
 from ..fused import common_dtype, require_sizes
 from ..linear import Linear, linear
 from ..module import Module, Parameter
+from .cache import KeyValueCache
+from .function import attention
 
 
 @fuse
@@ -202,6 +204,7 @@ class MultiHeadAttention(Module):
         value: Array | None = None,
         attn_mask: Array | None = None,
         is_causal: bool = False,
+        cache: KeyValueCache | None = None,
     ) -> Array:
         """Attend with the queries; the result has their shape (N, L, features).
 
@@ -211,7 +214,11 @@ class MultiHeadAttention(Module):
             value: shape (N, S, features); ``key`` when None.
             attn_mask: broadcasts to (N, heads, L, S), such as ``mask[:, None, None, :]`` for a mask of keys (N, S).
             is_causal: whether query i attends only to keys 0 to i.
+            cache: for generation: the keys and values of ``query`` are appended, and the queries attend to all that it
+                has; with ``is_causal`` up to their own. ``key``, ``value`` and ``attn_mask`` must be None.
         """
+        if cache is not None and not (key is value is attn_mask is None):
+            raise ValueError("MultiHeadAttention: key, value and attn_mask: none may be given with a cache")
         key = query if key is None else key
         value = key if value is None else value
         self._require(query=query, key=key, value=value)
@@ -229,7 +236,20 @@ class MultiHeadAttention(Module):
         p = self.dropout if self.training else 0.0
         if self._stream is not None:
             self._stream.device = query.device
-        found = scaled_dot_product_attention(q, k, v, attn_mask, p, is_causal, rng=self._stream)
+        if cache is None:
+            found = scaled_dot_product_attention(q, k, v, attn_mask, p, is_causal, rng=self._stream)
+        else:
+            cache.append(k, v)
+            found = attention(
+                q,
+                cache.keys,
+                cache.values,
+                causal=is_causal,
+                offset="end",
+                dropout=p,
+                rng=self._stream,
+                key_lengths=cache.lengths,
+            )
         joined = ops.reshape(ops.swapaxes(found, 1, 2), (*query.shape[:2], features))
         return self.out_proj(joined)  # type: ignore[no-any-return]
 

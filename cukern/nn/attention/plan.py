@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,27 +10,32 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.creation import empty, zeros
+from ...array.creation import empty, full, zeros
 from ...array.layout import Layout
-from ...device import Device
 from ...device.interface import Prepared
 from ...elementwise.fuse import fuse
 from ...elementwise.print_cxx import compute_type
 from ...elementwise.program import Program
 from ...kernel import Kernel
 from ...kernel.plan import on, remember
-from ...kernel.sizes import LARGEST_INDEX, divide_up
+from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
 from ...kernel.strides import broadcast_steps
-from .geometry import Head, MmaTile, Tile, mma_tile_for, tile_for
-from .scores import PLACES, printed
+from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
+from .scores import PLACES, Lookup, printed
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
     kind: Kernel(f"nn/attention/{kind}.cu", name=f"attention_{kind}") for kind in (*_KINDS, "backward_arrays")
 }
+_COMBINE = Kernel("nn/attention/combine.cu", name="attention_combine")
 _MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
-#: The matrices that the backward kernels make.
-_MADE = {"backward_keys": ("dk", "dv"), "backward_queries": ("dq",), "backward_arrays": ()}
+#: The matrices that the kernels make.
+_MADE = {
+    "forward": ("o",),
+    "backward_keys": ("dk", "dv"),
+    "backward_queries": ("dq",),
+    "backward_arrays": (),
+}
 _WORDS = 2**32
 
 
@@ -49,6 +55,7 @@ class Options(NamedTuple):
         left, right: how many keys before and after its position a query attends to; None for all.
         offset: the position of the first query among the keys; None if the last query is at the last key.
         program: the function of a score.
+        lookups: what it reads of tables.
         dropout: the probability of dropping a weight.
         packed: whether sequences lie behind one another along the axes of queries and keys.
         counted: whether each batch has its own number of keys.
@@ -59,6 +66,7 @@ class Options(NamedTuple):
     right: int | None = None
     offset: int | None = 0
     program: Program | None = None
+    lookups: tuple[Lookup, ...] = ()
     dropout: float = 0.0
     packed: bool = False
     counted: bool = False
@@ -68,6 +76,8 @@ class Call(NamedTuple):
     """The arrays of a call: q (batch, heads, L, E), k and v (batch, heads of keys, S, E or V), and those of the score.
 
     Attributes:
+        operands: broadcast to the scores.
+        tables: contiguous; the function of a score indexes them.
         starts: where the packed sequences begin along the queries and the keys, and end: (sequences + 1,) each; or
             None and the number of keys of each batch.
     """
@@ -76,6 +86,7 @@ class Call(NamedTuple):
     k: Array
     v: Array
     operands: tuple[Array, ...]
+    tables: tuple[Array, ...]
     starts: tuple[Array | None, Array | None]
     options: Options
     draw: Draw | None
@@ -84,6 +95,11 @@ class Call(NamedTuple):
     def head(self) -> Head:
         """The features of a head."""
         return Head(self.q.shape[3], self.v.shape[3])
+
+    @property
+    def rows(self) -> int:
+        """The queries that share a head of keys."""
+        return self.q.shape[2] * self.q.shape[1] // self.k.shape[1]
 
 
 def _like(x: Array, features: int, blank: bool) -> Array:
@@ -113,11 +129,12 @@ def _vectors(arrays: Sequence[Array]) -> bool:
 
 def _tile(call: Call, kind: str, rows: Sequence[Array]) -> Tile | MmaTile:
     q = call.q
+    few = kind == "forward" and call.rows <= FEW
     if dtypes.info(q.dtype).narrow and _vectors(rows):
-        made = mma_tile_for(call.head, q.device, kind)
+        made = mma_tile_for(call.head, q.device, "few" if few else kind)
         if made is not None:
             return made
-    tile = tile_for(call.head, q.dtype, q.device, kind != "forward")
+    tile = tile_for(call.head, q.dtype, q.device, kind != "forward", few)
     if tile is None:
         raise ValueError(
             f"attention: {q.device.properties.name} has too little shared memory for heads of {max(call.head)} features"
@@ -131,8 +148,15 @@ def can_run(q: Array, v: Array) -> bool:
     return 0 < min(head) <= max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
 
 
-def _steps(x: Array, itemsize: int) -> tuple[int, ...]:
-    return tuple(step // itemsize for step in x._planned().strides[:3])
+def _shared(call: Call, tile: Tile | MmaTile, kind: str) -> int:
+    """Bytes of shared memory of a block."""
+    if isinstance(tile, MmaTile):
+        return tile.shared(call.head, kind)
+    return tile.shared(call.head, call.q.dtype, kind != "forward")
+
+
+def _steps(x: Array) -> tuple[int, ...]:
+    return tuple(step // x.itemsize for step in x._planned().strides[:3])
 
 
 _prepared: dict[Any, Prepared] = {}
@@ -149,32 +173,32 @@ def _launch(
     call: Call,
     kind: str,
     given: Sequence[Array],
-    made: Sequence[Array],
+    made: Sequence[Array | None],
     tile: Tile | MmaTile,
     summed: _Sum | None = None,
+    parts: int = 1,
 ) -> None:
     """Launch a kernel on the call's arrays, others that it reads, and those that it writes.
 
     Args:
         given: of the backward kernels the result's cotangent, then the statistics.
-        made: of the forward kernel the result, of the others gradients.
+        made: of the forward kernel the result, of the others gradients, or None for one that is not needed.
         summed: what the kernel of the arrays' gradients makes.
+        parts: of the keys, of which the forward kernel makes a result each.
     """
     q = call.q
     matrices = {"q": q, "k": call.k, "v": call.v}
-    if kind == "forward":
-        matrices["o"] = made[0]
-    else:
+    if given:
         matrices["o"] = given[0]
-        matrices |= zip(_MADE[kind], made, strict=False)
+    matrices |= {name: one for name, one in zip(_MADE[kind], made, strict=False) if one is not None}
     device = q.device
     live = None if call.draw is None else call.draw.live
-    arrays = [q, call.k, call.v, *call.operands, *call.starts, live, *given, *made]
+    arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *given, *made]
     layouts = tuple(None if one is None else one._planned() for one in arrays)
-    key = (kind, tile, summed, layouts, call.options, None if call.draw is None else call.draw.key)
+    key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
     launch = _prepared.get(key)
     if launch is None:
-        launch = remember(_prepared, key, _prepare(call, kind, matrices, tile, layouts, summed))
+        launch = remember(_prepared, key, _prepare(call, kind, matrices, tile, layouts, summed, parts))
     null = device.backend.operand(None)
     with on(device):
         launch(*[null if one is None else one._operand for one in arrays], call.draw.at if call.draw else 0)
@@ -187,9 +211,10 @@ def _prepare(
     tile: Tile | MmaTile,
     layouts: Sequence[Layout | None],
     summed: _Sum | None,
+    parts: int,
 ) -> Prepared:
     q, k, options = call.q, call.k, call.options
-    device, itemsize = q.device, q.itemsize
+    device = q.device
     (batch, heads, length, _), (_, key_heads, keys, _) = q.shape, k.shape
     shape = (batch, heads, length, keys)
     if options.packed:
@@ -201,11 +226,13 @@ def _prepare(
     steps = [broadcast_steps(layout, shape) for layout in layouts[3 : 3 + len(call.operands)] if layout]
     spans = [sum(abs(s) * n for s, n in zip(one, shape, strict=True)) for one in steps]
     spans += [
-        sum(abs(s) // itemsize * n for s, n in zip(x._planned().strides, x.shape, strict=True))
+        sum(abs(s) // x.itemsize * n for s, n in zip(x._planned().strides, x.shape, strict=True))
         for x in matrices.values()
     ]
+    spans += [one.size for one in call.tables]
     wide = max(*spans, batch * heads * length) > LARGEST_INDEX - 2**20
     variables = _variables(call, kind, tile, wide, summed)
+    variables |= {"split": parts > 1, "makes_k": "dk" in matrices, "makes_v": "dv" in matrices}
     if summed is not None:
         tiles = divide_up(keys, tile.keys)
         blocks = tiles * divide_up(length, tile.rows)
@@ -215,13 +242,9 @@ def _prepare(
     tail = _tail(call, matrices, steps, tiles, wide, summed)
     kernels = _MMA if isinstance(tile, MmaTile) else _KERNELS
     threads = variables["block"]
-    if isinstance(tile, MmaTile):
-        shared = tile.shared(call.head, kind)
-    else:
-        shared = tile.shared(call.head, q.dtype, kind != "forward")
     with on(device):
         function = kernels[kind].bind(device, **variables).function
-        return function.prepare((blocks, 1, 1), (threads, 1, 1), shared, tail)
+        return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
 
 
 def _variables(
@@ -233,7 +256,7 @@ def _variables(
     lines: tuple[Any, Any] = ([], ["a0", "1"])
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
-        lines = printed(program, None if kind == "forward" else wanted)
+        lines = printed(program, options.lookups, None if kind == "forward" else wanted)
     grouped = call.q.shape[1] // call.k.shape[1]
     variables = {
         "elem": call.q.dtype,
@@ -257,6 +280,7 @@ def _variables(
             {"k": k, "type": dtypes.info(one.dtype).cxx, "compute": compute_type(one.dtype)}
             for k, one in enumerate(call.operands, PLACES)
         ],
+        "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines[0],
         "values": lines[1],
     }
@@ -279,11 +303,10 @@ def _tail(
 ) -> tuple[bytes, bytes]:
     """The kernel's structs: sizes, and the strides of the score's arrays."""
     options, code = call.options, "q" if wide else "i"
-    itemsize = call.q.itemsize
     strides = [
         step
         for name in ("q", "k", "v", "o", "dq", "dk", "dv")
-        for step in (_steps(matrices[name], itemsize) if name in matrices else (0, 0, 0))
+        for step in (_steps(matrices[name]) if name in matrices else (0, 0, 0))
     ]
     p = options.dropout
     threshold = min(round(p * _WORDS), _WORDS - 1)
@@ -308,17 +331,63 @@ def _tail(
     return sizes, struct.pack(f"{len(through)}{code}", *through)
 
 
-def _statistics(q: Array, device: Device) -> Array:
-    return empty(q.shape[:3], dtypes.info(q.dtype).acc, device)
-
-
 def launch_forward(call: Call) -> tuple[Array, Array]:
     """The result, and for each query the logarithm of the sum of the exponentials of its scores."""
-    made = _like(call.q, call.head.value, call.options.packed)
-    lse = _statistics(call.q, call.q.device)
-    tile = _tile(call, "forward", (call.q, call.k, call.v, made))
-    _launch(call, "forward", (), (made, lse), tile)
+    q, device, acc = call.q, call.q.device, dtypes.info(call.q.dtype).acc
+    made = _like(q, call.head.value, call.options.packed)
+    # No block has the rows that belong to no packed sequence.
+    lse = (
+        full(q.shape[:3], -math.inf, acc, device) if call.options.packed else empty(q.shape[:3], acc, device)
+    )
+    tile = _tile(call, "forward", (q, call.k, call.v, made))
+    parts = _parts(call, tile)
+    if parts == 1:
+        _launch(call, "forward", (), (made, lse), tile)
+        return made, lse
+    shape = (parts * q.shape[0], *q.shape[1:3])
+    of_parts, of_lse = empty((*shape, call.head.value), acc, device), empty(shape, acc, device)
+    _launch(call, "forward", (), (of_parts, of_lse), tile, parts=parts)
+    _combine(parts, of_parts, of_lse, made, lse)
     return made, lse
+
+
+def _parts(call: Call, tile: Tile | MmaTile) -> int:
+    """How many blocks share the keys of a head, of which a tile has all queries."""
+    if call.options.packed or call.rows > tile.rows:
+        return 1
+    blocks, tiles = call.q.shape[0] * call.k.shape[1], divide_up(call.k.shape[2], tile.keys)
+    return parts_for(call.q.device, blocks, tiles, _shared(call, tile, "forward"))
+
+
+_combiners: dict[Any, Prepared] = {}
+
+
+def _combine(parts: int, of_parts: Array, of_lse: Array, made: Array, lse: Array) -> None:
+    """Write the result of all keys, and its statistics, from those of the parts."""
+    device, arrays = made.device, (of_parts, of_lse, made, lse)
+    key = (parts, tuple(one._planned() for one in arrays))
+    launch = _combiners.get(key)
+    if launch is None:
+        _, heads, length, value = made.shape
+        lanes, teams = combining(value, device)
+        index = index_type(of_parts.size, made.size)
+        steps = _steps(made)
+        results = struct.pack("3q3i0q" if index == "long long" else "6i", *steps, parts, heads, length)
+        variables = {
+            "elem": made.dtype,
+            "half": dtypes.info(made.dtype).narrow,
+            "index": index,
+            "value_size": value,
+            "lanes": lanes,
+            "teams": teams,
+            "block": lanes * teams,
+        }
+        with on(device):
+            function = _COMBINE.bind(device, **variables).function
+            prepared = function.prepare((lse.size, 1, 1), (lanes * teams, 1, 1), 0, (results,))
+        launch = remember(_combiners, key, prepared)
+    with on(device):
+        launch(*(one._operand for one in arrays))
 
 
 @fuse
@@ -327,20 +396,32 @@ def _delta(o: Any, d: Any, acc: Any) -> Any:
 
 
 def launch_backward(
-    call: Call, made: Array, lse: Array, cotangent: Array, wanted: Sequence[bool]
+    call: Call, made: Array, lse: Array, cotangent: Array, of_lse: Array | None, wanted: Sequence[bool]
 ) -> list[Array | None]:
-    """The gradients of q, k, v and the score's arrays, or None for those that are not needed."""
+    """The gradients of q, k, v and the score's arrays, or None for those that are not needed.
+
+    Args:
+        cotangent, of_lse: of the result and of its statistics.
+    """
     q, k, v = call.q, call.k, call.v
     d = dense(cotangent)
-    given = (d, lse, _delta(made, d, lse[..., None]))
+    delta = _delta(made, d, lse[..., None])
+    # A score moves its row's logarithm as it moves the row's mean of dot products, by its weight.
+    given = (d, lse, delta if of_lse is None else ops.subtract(delta, of_lse))
     blank, rows = call.options.packed, (q, k, v, d)
     dq = dk = dv = None
     if wanted[0]:
         dq = _like(q, call.head.size, blank)
         _launch(call, "backward_queries", given, (dq,), _tile(call, "backward_queries", rows))
     if wanted[1] or wanted[2]:
-        dk, dv = _like(k, call.head.size, blank), _like(v, call.head.value, blank)
-        _launch(call, "backward_keys", given, (dk, dv), _tile(call, "backward_keys", rows))
+        tile = _tile(call, "backward_keys", rows)
+        dk = _like(k, call.head.size, blank) if wanted[1] else None
+        dv = _like(v, call.head.value, blank) if wanted[2] else None
+        if dk is not None and dv is not None and isinstance(tile, MmaTile) and tile.apart:
+            _launch(call, "backward_keys", given, (dk, None), tile)
+            _launch(call, "backward_keys", given, (None, dv), tile)
+        else:
+            _launch(call, "backward_keys", given, (dk, dv), tile)
     others = [_summed(call, i, given) if want else None for i, want in enumerate(wanted[3:])]
     return [dq, dk, dv, *others]
 

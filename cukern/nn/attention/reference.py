@@ -12,7 +12,7 @@ from ...array import Array
 from ...array.creation import arange
 from ...random import Generator
 from .plan import Call
-from .scores import changed
+from .scores import Table, changed
 
 
 def _places(call: Call) -> tuple[list[Array], Array]:
@@ -52,24 +52,32 @@ def _places(call: Call) -> tuple[list[Array], Array]:
     return [which, head, rows, columns], allowed
 
 
-def composed(call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array) -> Array:
-    """The result for q, k, v and the score's arrays, whose last are a bias and a mask if they are ``given``."""
+def composed(
+    call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array
+) -> tuple[Array, Array]:
+    """The result for q, k, v, the score's arrays, of which the last are a bias and a mask if ``given``, and its tables.
+
+    The second result has, for each query, the logarithm of the sum of the exponentials of its scores.
+    """
     acc = dtypes.info(call.q.dtype).acc
     q, k, v = (one.astype(acc) for one in arrays[:3])
     (batch, heads, length, size), (_, key_heads, keys, _) = q.shape, k.shape
     grouped = (batch, key_heads, heads // key_heads)
     q = ops.reshape(q * call.options.scale, (*grouped, length, size))
     s = ops.reshape(ops.matmul(q, ops.swapaxes(k, -1, -2)[:, :, None]), (batch, heads, length, keys))
-    rest = list(arrays[3:])
+    tables = [Table(k, one) for k, one in enumerate(arrays[len(arrays) - len(call.tables) :])]
+    rest = list(arrays[3 : len(arrays) - len(tables)])
     mask = rest.pop() if given[1] else None
     bias = rest.pop() if given[0] else None
     places, allowed = _places(call)
     if call.options.packed:
         rest = [_taken(one, places[0]) for one in rest]
-    s = changed(score, s, places, rest, bias, mask)
+    s = changed(score, s, places, [*rest, *tables], bias, mask)
     s = ops.where(allowed, s, -math.inf)
     alive = ops.greater(ops.max(s, axis=-1, keepdims=True), -math.inf)
-    weights = ops.softmax(ops.where(alive, s, 0.0), axis=-1)
+    s = ops.where(alive, s, 0.0)
+    lse = ops.where(alive[..., 0], ops.logsumexp(s, axis=-1), -math.inf)
+    weights = ops.softmax(s, axis=-1)
     draw = call.draw
     if draw is not None:
         if draw.live is not None:
@@ -81,7 +89,7 @@ def composed(call: Call, score: Callable[..., Any] | None, given: tuple[bool, bo
         weights = ops.where(kept, weights / (1 - p), 0.0)
     found = ops.matmul(ops.reshape(weights, (*grouped, length, keys)), v[:, :, None])
     found = ops.reshape(found, (batch, heads, length, v.shape[-1]))
-    return ops.where(alive, found, 0.0).astype(call.q.dtype)
+    return ops.where(alive, found, 0.0).astype(call.q.dtype), lse
 
 
 def _taken(x: Array, which: Array) -> Array:

@@ -4,16 +4,90 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import dtypes
 from ... import namespace as ops
-from ...elementwise.graph import Expr, Node, constant, input_node
-from ...elementwise.print_cxx import Statement, statements
+from ...array import Array
+from ...elementwise.graph import Expr, Node, cast, constant, input_node
+from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
+from ..fused import is_int
 
 #: Inputs of the program before the arrays: the score, and its batch, head, query and key.
 PLACES = 5
+
+
+class Lookup(NamedTuple):
+    """An element of a table that a score reads.
+
+    Attributes:
+        table: the number of the table.
+        shape: that of the table.
+        places: the index along each axis.
+        value: the element, as an input of the program.
+    """
+
+    table: int
+    shape: tuple[int, ...]
+    places: tuple[Node, ...]
+    value: Node
+
+
+def _key(key: object, table: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The index of each axis.
+
+    Raises:
+        TypeError: the key is not one integer for each axis.
+    """
+    places = key if isinstance(key, tuple) else (key,)
+    whole = all(
+        is_int(one) or (hasattr(one, "dtype") and dtypes.info(one.dtype).kind in "iu") for one in places
+    )
+    if not whole or len(places) != len(shape):
+        raise TypeError(
+            f"attention: score: tables[{table}]: expected an integer for each axis of shape {shape}, got {key!r}"
+        )
+    return places
+
+
+class _Traced:
+    """A table while a score is traced."""
+
+    def __init__(self, table: int, like: Array, first: int, found: list[Lookup]) -> None:
+        self.table, self.shape, self.dtype, self.first, self.found = (
+            table,
+            like.shape,
+            like.dtype,
+            first,
+            found,
+        )
+
+    def __getitem__(self, key: object) -> Expr:
+        places = tuple(
+            cast(one.node, dtypes.int32) if isinstance(one, Expr) else constant(int(one), dtypes.int32)
+            for one in _key(key, self.table, self.shape)
+        )
+        value = input_node(self.first + len(self.found), self.dtype)
+        known = [one.value for one in self.found if (one.table, one.places) == (self.table, places)]
+        if not known:
+            self.found.append(Lookup(self.table, self.shape, places, value))
+        return Expr(known[0] if known else value)
+
+
+class Table:
+    """A table of which a score of arrays reads elements."""
+
+    def __init__(self, table: int, values: Array) -> None:
+        self.table, self.values = table, values
+
+    def __getitem__(self, key: object) -> Array:
+        shape = self.values.shape
+        places = [
+            ops.clip(one, 0, n - 1) if isinstance(one, Array) else min(max(int(one), 0), n - 1)
+            for one, n in zip(_key(key, self.table, shape), shape, strict=True)
+        ]
+        return self.values[tuple(places)]
 
 
 def changed(
@@ -43,40 +117,48 @@ def traced(
     arrays: Sequence[dtypes.DType],
     given: tuple[bool, bool],
     acc: dtypes.DType,
-) -> Program | None:
-    """The program of a score; None if the score stays as it is.
+    tables: Sequence[Array],
+) -> tuple[Program | None, tuple[Lookup, ...]]:
+    """The program of a score, or None if the score stays as it is, and what it reads of the tables.
 
     Args:
         score: the function of it.
         arrays: the dtypes of its arrays, and of a bias and a mask if they are given.
         given: whether there is a bias, and whether there is a mask.
         acc: the dtype of the score.
+        tables: arrays that the function indexes.
     """
     inputs = [acc, *[dtypes.int32] * (PLACES - 1), *arrays]
     symbols = [Expr(input_node(k, dtype)) for k, dtype in enumerate(inputs)]
     rest = symbols[PLACES:]
     mask = rest.pop() if given[1] else None
     bias = rest.pop() if given[0] else None
-    made = changed(score, symbols[0], symbols[1:PLACES], rest, bias, mask)
+    found: list[Lookup] = []
+    opened = [_Traced(k, one, len(inputs), found) for k, one in enumerate(tables)]
+    made = changed(score, symbols[0], symbols[1:PLACES], [*rest, *opened], bias, mask)
     if not isinstance(made, Expr):
         raise TypeError(
             f"attention: score: expected an elementwise function of its arguments, got {type(made).__name__}"
         )
     if made.node is symbols[0].node:
-        return None
-    return program("attention_score", (made.node,), inputs)
+        return None, ()
+    inputs += [one.value.dtype for one in found]
+    return program("attention_score", (made.node,), inputs), tuple(found)
 
 
-def printed(of: Program, wanted: Sequence[int] | None) -> tuple[list[Statement], list[str]]:
+def printed(
+    of: Program, lookups: Sequence[Lookup], wanted: Sequence[int] | None
+) -> tuple[list[Statement], list[str]]:
     """The statements of a score, and the names of the score, its slope, and its derivatives by arrays.
 
     Args:
         of: the program of the score.
+        lookups: what it reads of tables.
         wanted: the inputs whose derivatives are needed besides the score's; None if not even that one is.
     """
     acc = of.inputs[0]
     if wanted is None:
-        return statements(of.outputs)
+        return _looked_up(lookups, of.outputs)
     needs = tuple(k == 0 or k in wanted for k in range(len(of.inputs)))
     # The derivative is linear in the cotangent, with which the kernel multiplies it.
     roots, results = roots_from(of, [constant(1.0, acc)], needs, needs)
@@ -85,4 +167,22 @@ def printed(of: Program, wanted: Sequence[int] | None) -> tuple[list[Statement],
         result = results[k]
         return constant(0.0, acc) if result is None else roots[result[1]]
 
-    return statements([*of.outputs, root(0), *(root(k) for k in wanted)])
+    return _looked_up(lookups, [*of.outputs, root(0), *(root(k) for k in wanted)])
+
+
+def _looked_up(lookups: Sequence[Lookup], roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
+    """The statements of the roots, where elements of tables are loaded as soon as their indices are known."""
+    body, names = statements([*(place for one in lookups for place in one.places), *roots])
+    at = {line.name: i for i, line in enumerate(body)}
+    loads: dict[int, list[Statement]] = {}
+    places = iter(names)
+    for one in lookups:
+        own = [next(places) for _ in one.places]
+        offset = "0"
+        for name, n in zip(own, one.shape, strict=True):
+            offset = f"({offset}) * {n} + clipped({name}, {n})"
+        kind = compute_type(one.value.dtype)
+        load = Statement(kind, f"a{one.value.value}", f"cast<{kind}>(t{one.table}[{offset}])")
+        loads.setdefault(max((at[name] + 1 for name in own if name in at), default=0), []).append(load)
+    lines = [line for i in range(len(body) + 1) for line in (*loads.get(i, ()), *body[i : i + 1])]
+    return lines, list(places)

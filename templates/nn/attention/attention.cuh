@@ -9,6 +9,7 @@
 <% endif %>
 using T = << elem >>;
 using A = << acc >>;
+using Result = << acc if split else elem >>;  // that of a part of the keys is not rounded
 using index = << index >>;
 constexpr int threads = << block >>;
 constexpr int head_size = << head_size >>, value_size = << value_size >>, group = << group >>;
@@ -17,6 +18,7 @@ constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>;  // rows and keys of
 constexpr bool bounded_left = << bounded_left | lower >>, bounded_right = << bounded_right | lower >>;
 constexpr bool packed = << packed | lower >>, counted = << counted | lower >>, at_end = << at_end | lower >>;
 constexpr bool dropping = << dropping | lower >>, plain = << plain | lower >>;
+constexpr bool split = << split | lower >>;  // the blocks along y share the keys
 constexpr double log2_e = 1.4426950408889634;
 
 // Strides in elements; the features of a row are contiguous.
@@ -52,6 +54,10 @@ struct Draw {
     }
 };
 
+// An index of a table's axis of n.
+__device__ __forceinline__ index clipped(int i, int n) {
+    return minimum(maximum(i, 0), n - 1);
+}
 // A score after the function of it, and its derivatives by the score before it and by an array.
 struct Score {
     A value, slope;
@@ -63,6 +69,9 @@ struct Score {
 struct Scores {
 <% for x in operands %>
     const << x.type >>* x<< x.k >>;
+<% endfor %>
+<% for x in tables %>
+    const << x.type >>* t<< x.k >>;
 <% endfor %>
     ScoreSteps steps;
 
@@ -157,6 +166,12 @@ struct Place {
         return heads * sizes.queries + before_q + row / group;
     }
 
+    // Results of a part of the keys: each part's stand behind those of the parts before it.
+    template <typename P>
+    __device__ __forceinline__ P* of_part(P* base, const Sizes& sizes, index step) const {
+        return split ? base + (index)blockIdx.y * sizes.sequences * step : base;
+    }
+
     __device__ __forceinline__ bool attends(int row, int key) const {
         const int at = row / group + offset;
         return row < rows && key < keys && (!bounded_left || key >= at - left) && (!bounded_right || key <= at + right);
@@ -171,6 +186,11 @@ struct Place {
         first = 0, end = row < rows ? keys : 0;
         if constexpr (bounded_left) first = maximum(row / group + offset - left, 0) / tile_n * tile_n;
         if constexpr (bounded_right) end = minimum(end, (minimum(row_end, rows) - 1) / group + offset + right + 1);
+        if constexpr (split) {
+            const int part = divide_up(divide_up(maximum(end - first, 0), tile_n), (int)gridDim.y) * tile_n;
+            first += blockIdx.y * part;
+            end = minimum(end, first + part);
+        }
     }
     // The rows that attend to a key from `key` to `key_end`: from the start of a tile on.
     __device__ __forceinline__ void bound_rows(int key, int key_end, int& first, int& end) const {

@@ -7,13 +7,11 @@ constexpr bool keep_batch = << keep_batch | lower >>, keep_head = << keep_head |
 constexpr bool keep_rows = << keep_rows | lower >>, keep_keys = << keep_keys | lower >>;
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    const int* starts_q, const int* starts_k, const unsigned long long* live, const T* d, const A* lse, const A* delta,
+    <% include "nn/attention/inputs.cuh" %>
+    const T* d, const A* lse, const A* delta,
     A* sums, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
-    const Scores scores{<% for x in operands %>x<< x.k >>, <% endfor %>score_steps};
-    const Draw draw{live, drawn};
-    extern __shared__ __align__(16) unsigned char shared[];
+    <% include "nn/attention/opening.cuh" %>
     const Tiles tiles(shared);
     const int tiles_m = divide_up(sizes.queries, tile_m), tiles_n = sizes.tiles;
     int block = blockIdx.x;

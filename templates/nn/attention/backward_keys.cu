@@ -1,17 +1,16 @@
-// The gradients of k and v: a block walks along the rows that attend to a tile of keys, and makes their weights again from the
+// The gradients of k and v, or one of them: a block walks along the rows that attend to a tile of keys, and makes their weights again from the
 // logarithms of the sums that the forward pass left. delta: for each query the sum of o * d over the features.
 // Launch: a block for each tile of keys, head of keys and batch, in x. Shared, dynamic: see Tiles.
 <% include "nn/attention/backward.cuh" %>
+constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>;
 constexpr int own_keys = tile_n / lanes_y;
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    const int* starts_q, const int* starts_k, const unsigned long long* live, const T* d, const A* lse, const A* delta, T* dk,
+    <% include "nn/attention/inputs.cuh" %>
+    const T* d, const A* lse, const A* delta, T* dk,
     T* dv, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
-    const Scores scores{<% for x in operands %>x<< x.k >>, <% endfor %>score_steps};
-    const Draw draw{live, drawn};
-    extern __shared__ __align__(16) unsigned char shared[];
+    <% include "nn/attention/opening.cuh" %>
     const Tiles tiles(shared);
     const Place at(sizes, starts_q, starts_k, true);
     const int key = at.tile * tile_n;
@@ -28,10 +27,10 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             tiles.dscores[r * score_step + c] = element.dscore;
         });
         __syncthreads();
-        multiply<tile_m>(of_v, tiles.weights, 1, score_step, tiles.d, 1, value_step, value_size);
-        multiply<tile_m>(of_k, tiles.dscores, 1, score_step, tiles.q, 1, head_step, head_size);
+        if constexpr (makes_v) multiply<tile_m>(of_v, tiles.weights, 1, score_step, tiles.d, 1, value_step, value_size);
+        if constexpr (makes_k) multiply<tile_m>(of_k, tiles.dscores, 1, score_step, tiles.q, 1, head_step, head_size);
     }
     const int stored = packed ? at.keys : sizes.keys;
-    store<head_size>(at.of_keys(dk, sizes.dk, stored), key, of_k, A(1));
-    store<value_size>(at.of_keys(dv, sizes.dv, stored), key, of_v, A(1));
+    if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, stored), key, of_k, A(1));
+    if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, stored), key, of_v, A(1));
 }

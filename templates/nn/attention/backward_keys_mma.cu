@@ -2,22 +2,21 @@
 // Launch: a block for each tile of keys, head of keys and batch, in x; a warp for 16 keys. Shared, dynamic: tiles of k, v, q
 // and d, and two statistics of the rows.
 <% include "nn/attention/tensor_cores.cuh" %>
+constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>;
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    const int* starts_q, const int* starts_k, const unsigned long long* live, const T* d, const float* lse, const float* delta,
+    <% include "nn/attention/inputs.cuh" %>
+    const T* d, const float* lse, const float* delta,
     T* dk, T* dv, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
-    const Scores scores{<% for x in operands %>x<< x.k >>, <% endfor %>score_steps};
-    const Draw draw{live, drawn};
-    extern __shared__ __align__(128) unsigned char shared[];
+    <% include "nn/attention/opening.cuh" %>
     T *const of_k = (T*)shared, *const of_v = of_k + tile_n * head_step, *const of_q = of_v + tile_n * value_step;
     T* const of_d = of_q + tile_m * head_step;
     float *const of_lse = (float*)(of_d + tile_m * value_step), *const of_delta = of_lse + tile_m;
     const Place at(sizes, starts_q, starts_k, true);
     const int key = at.tile * tile_n, lane = threadIdx.x % 32, warp_key = threadIdx.x / 32 * 16;
     load<tile_n, head_size>(of_k, at.of_keys(k, sizes.k, at.keys), key);
-    load<tile_n, value_size>(of_v, at.of_keys(v, sizes.v, at.keys), key);
+    if constexpr (makes_k) load<tile_n, value_size>(of_v, at.of_keys(v, sizes.v, at.keys), key);
     commit_copies();
     float sums_k[head_width / 8][4] = {}, sums_v[value_width / 8][4] = {};
     int row, end;
@@ -33,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         __syncthreads();
         float weights[tile_m / 8][4] = {}, dscores[tile_m / 8][4] = {};
         multiply_rows<head_width, tile_m>(weights, of_k, warp_key, of_q);
-        multiply_rows<value_width, tile_m>(dscores, of_v, warp_key, of_d);
+        if constexpr (makes_k) multiply_rows<value_width, tile_m>(dscores, of_v, warp_key, of_d);
         const bool whole = at.attends_to_all(row, row + tile_m, key, key + tile_n);
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
@@ -43,11 +42,11 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             weight = element.weight;
             dscore = element.dscore;
         }
-        multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
-        multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
+        if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
+        if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
     }
     wait_copies<0>();
     const int stored = packed ? at.keys : sizes.keys;
-    store<head_size>(at.of_keys(dk, sizes.dk, stored), key + warp_key, sums_k, 1.0f, 1.0f);
-    store<value_size>(at.of_keys(dv, sizes.dv, stored), key + warp_key, sums_v, 1.0f, 1.0f);
+    if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, stored), key + warp_key, sums_k, 1.0f, 1.0f);
+    if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, stored), key + warp_key, sums_v, 1.0f, 1.0f);
 }

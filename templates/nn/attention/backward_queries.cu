@@ -3,13 +3,11 @@
 <% include "nn/attention/backward.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    const int* starts_q, const int* starts_k, const unsigned long long* live, const T* d, const A* lse, const A* delta, T* dq,
+    <% include "nn/attention/inputs.cuh" %>
+    const T* d, const A* lse, const A* delta, T* dq,
     unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
-    const Scores scores{<% for x in operands %>x<< x.k >>, <% endfor %>score_steps};
-    const Draw draw{live, drawn};
-    extern __shared__ __align__(16) unsigned char shared[];
+    <% include "nn/attention/opening.cuh" %>
     const Tiles tiles(shared);
     const Place at(sizes, starts_q, starts_k, false);
     const int row = at.first_row(sizes);

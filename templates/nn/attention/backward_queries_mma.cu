@@ -4,13 +4,11 @@
 <% include "nn/attention/tensor_cores.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    const int* starts_q, const int* starts_k, const unsigned long long* live, const T* d, const float* lse, const float* delta,
+    <% include "nn/attention/inputs.cuh" %>
+    const T* d, const float* lse, const float* delta,
     T* dq, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
-    const Scores scores{<% for x in operands %>x<< x.k >>, <% endfor %>score_steps};
-    const Draw draw{live, drawn};
-    extern __shared__ __align__(128) unsigned char shared[];
+    <% include "nn/attention/opening.cuh" %>
     T *const of_q = (T*)shared, *const of_d = of_q + tile_m * head_step, *const of_k = of_d + tile_m * value_step;
     T* const of_v = of_k + tile_n * head_step;
     float *const of_lse = (float*)(of_v + tile_n * value_step), *const of_delta = of_lse + tile_m;

@@ -5,15 +5,13 @@
 constexpr bool fixed = << fixed | lower >>;  // the fragments of q stay in registers
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    const int* starts_q, const int* starts_k, const unsigned long long* live, T* o, float* lse, unsigned long long drawn,
-    Sizes sizes, ScoreSteps score_steps)
+    <% include "nn/attention/inputs.cuh" %>
+    Result* o, float* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
-    const Scores scores{<% for x in operands %>x<< x.k >>, <% endfor %>score_steps};
-    const Draw draw{live, drawn};
-    extern __shared__ __align__(128) unsigned char shared[];
+    <% include "nn/attention/opening.cuh" %>
     T *const of_q = (T*)shared, *const of_k = of_q + tile_m * head_step, *const of_v = of_k + tile_n * head_step;
     const Place at(sizes, starts_q, starts_k, false);
+    float* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);
     const int row = at.first_row(sizes), lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
     const auto keys = at.of_keys(k, sizes.k, at.keys);
     const auto values = at.of_keys(v, sizes.v, at.keys);
@@ -96,9 +94,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         whole += __shfl_xor_sync(0xffffffffu, whole, 2);
         const int own_row = row + warp_row + lane / 4 + 8 * half;
         if (lane % 4 == 0 && own_row < at.rows)
-            lse[at.statistic(sizes, own_row)] =
+            of_lse[at.statistic(sizes, own_row)] =
                 whole == 0.0f ? -limits<float>::infinity() : (largest[half] * unit + log2(whole)) * float(1 / log2_e);
         whole = whole == 0.0f ? 0.0f : 1 / whole;
     }
-    store<value_size>(at.of_rows(o, sizes.o), row + warp_row, sums, total[0], total[1]);
+    store<value_size>(at.of_rows(at.of_part(o, sizes, sizes.o.batch), sizes.o), row + warp_row, sums, total[0], total[1]);
 }

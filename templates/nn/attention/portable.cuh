@@ -39,15 +39,15 @@ __device__ __forceinline__ void multiply(
     }
 }
 // Stores the thread's elements of the rows of a result, times a factor.
-template <int SIZE, int ROWS, int COLUMNS, typename R>
-__device__ __forceinline__ void store(const R& rows, int first, const A (&sums)[ROWS][COLUMNS], A factor) {
+template <int SIZE, int ROWS, int COLUMNS, int GROUP, typename P>
+__device__ __forceinline__ void store(const Rows<GROUP, P>& rows, int first, const A (&sums)[ROWS][COLUMNS], A factor) {
     const int x = threadIdx.x % lanes_x, y = threadIdx.x / lanes_x;
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-        T* const to = rows(first + i * lanes_y + y);
+        P* const to = rows(first + i * lanes_y + y);
         if (!to) continue;
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j)
-            if (j * lanes_x + x < SIZE) to[j * lanes_x + x] = cast<T>(sums[i][j] * factor);
+            if (j * lanes_x + x < SIZE) to[j * lanes_x + x] = cast<P>(sums[i][j] * factor);
     }
 }

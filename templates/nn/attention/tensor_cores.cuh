@@ -49,9 +49,15 @@ __device__ __forceinline__ void multiply_rows(float (&sums)[COLUMNS / 8][4], con
         }
     }
 }
+template <typename P>
+struct alignas(2 * sizeof(P)) Pair {
+    P low, high;
+
+    __device__ __forceinline__ Pair(float low, float high) : low(cast<P>(low)), high(cast<P>(high)) {}
+};
 __device__ __forceinline__ unsigned pair(float low, float high) {
-    __align__(4) T both[2] = {cast<T>(low), cast<T>(high)};
-    return *(const unsigned*)both;
+    const Pair<T> both(low, high);
+    return *(const unsigned*)&both;
 }
 // sums += weights @ b, where the weights are sums of an earlier product, rounded: they stay in their lanes.
 template <int DEPTH, int COLUMNS>
@@ -69,16 +75,18 @@ __device__ __forceinline__ void multiply_weights(float (&sums)[COLUMNS / 8][4], 
     }
 }
 // Stores the 16 rows of a warp from `first` on, times a factor for each of a lane's two.
-template <int SIZE, int COLUMNS, typename R>
-__device__ __forceinline__ void store(const R& rows, int first, const float (&sums)[COLUMNS][4], float of_low, float of_high) {
+template <int SIZE, int COLUMNS, int GROUP, typename P>
+__device__ __forceinline__ void store(
+    const Rows<GROUP, P>& rows, int first, const float (&sums)[COLUMNS][4], float of_low, float of_high)
+{
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        T* const to = rows(first + lane / 4 + 8 * half);
+        P* const to = rows(first + lane / 4 + 8 * half);
         const float factor = half ? of_high : of_low;
         if (!to) continue;
 #pragma unroll
         for (int y = 0; y < SIZE / 8; ++y)
-            *(unsigned*)(to + 8 * y + lane % 4 * 2) = pair(sums[y][2 * half] * factor, sums[y][2 * half + 1] * factor);
+            *(Pair<P>*)(to + 8 * y + lane % 4 * 2) = Pair<P>(sums[y][2 * half] * factor, sums[y][2 * half + 1] * factor);
     }
 }

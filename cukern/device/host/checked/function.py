@@ -16,7 +16,8 @@ from ....errors import DeviceError, LaunchError
 from ....text.signature import Unit
 from .. import asynchrony
 from ..compiler import build_checked, build_runtime
-from ..packing import GRID, Kernel, Packing, load, symbols
+from ..elf import symbols
+from ..packing import GRID, Kernel, Packing, load
 from ..python import python_api, reraise
 from . import mode, unset
 from .report import RawReport, Reader

@@ -37,11 +37,29 @@ static bool is_random() { return __atomic_load_n(&asynchrony, __ATOMIC_RELAXED) 
     __builtin_unreachable();
 }
 
-static void read_now(Worker* w, Pending* one) {
+static void read_here(Worker* w, Pending* one) {
     if (one->kept || !one->operation.bytes) return;
     if (!(one->kept = malloc(one->operation.bytes))) fail_beside(w, "no memory for what is stored asynchronously");
     memcpy(one->kept, one->operation.source, one->operation.bytes);
     one->operation.source = one->kept;
+}
+
+// What an operation does to memory, where addresses mean what they meant to its thread.
+static void read_or_do(Worker* w, unsigned i, bool whole) {
+    const unsigned here = w->rank;
+    w->doing = &w->pending[i].operation;
+    w->doing_for = w->keys[i].owner;
+    bring_block(w, rank_of(w, w->doing_for));
+    read_here(w, &w->pending[i]);
+    on_beside();
+    if (whole) w->pending[i].operation.run(&w->pending[i].operation);
+    on_beside_done();
+    bring_block(w, here);
+    w->doing = 0;
+}
+
+static void read_now(Worker* w, unsigned i) {
+    if (w->pending[i].operation.bytes && !w->pending[i].kept) read_or_do(w, i, false);
 }
 
 static void forget(Worker* w, unsigned i) {
@@ -52,10 +70,7 @@ static void forget(Worker* w, unsigned i) {
 }
 
 static void do_now(Worker* w, unsigned i) {
-    read_now(w, &w->pending[i]);
-    on_beside();
-    w->pending[i].operation.run(&w->pending[i].operation);
-    on_beside_done();
+    read_or_do(w, i, true);
     forget(w, i);
 }
 
@@ -74,7 +89,7 @@ static void do_some(Worker* w) {
     if (chosen.queue == done) return;
     if (chosen.queue == cukern::product_groups)
         for (i = 0; w->keys[i].queue != chosen.queue || w->keys[i].owner != chosen.owner;) ++i;
-    if (w->pending[i].operation.bytes && !w->pending[i].kept) read_now(w, &w->pending[i]);
+    if (w->pending[i].operation.bytes && !w->pending[i].kept) read_now(w, i);
     else do_now(w, i);
 }
 
@@ -104,13 +119,14 @@ static void send(const Operation* operation) {
     w->beside = true;
     make_room(w);
     const cukern::Queue queue = operation->queue;
-    const unsigned owner = queue == cukern::product_groups ? 32 * operation->warp : w->current;
+    const unsigned owner = queue == cukern::product_groups ? 32 * (w->rank * w->block_warps + operation->warp) : w->current;
     const unsigned group = queue == cukern::counted_copies ? 0 : w->groups[queue][owner];
     const unsigned i = w->pending_count++;
     ++w->pending_left;
     w->keys[i] = {queue, owner, group};
     w->pending[i].operation = *operation;
     w->pending[i].kept = 0;
+    if (operation->reads_at_once) read_now(w, i);
     if (__atomic_load_n(&asynchrony, __ATOMIC_RELAXED) == at_once) do_now(w, i);
     else do_some(w);
 }
@@ -126,7 +142,7 @@ static void finish(cukern::Queue queue, unsigned left, bool reads) {
     for (unsigned i = 0; i < w->pending_count; ++i) {
         const Key& key = w->keys[i];
         if (key.owner != owner || key.queue != queue || key.group + left >= ended) continue;
-        if (reads) read_now(w, &w->pending[i]);
+        if (reads) read_now(w, i);
         else do_now(w, i);
     }
 }
@@ -136,6 +152,7 @@ static void leave_products(Worker* w) {
     for (unsigned i = 0; i < w->pending_count; ++i) {
         if (w->keys[i].queue != cukern::product_groups || w->keys[i].owner != (w->current & ~31u)) continue;
         w->left_behind = "it ended while products of a warp were in flight";
+        w->left_behind_by = w->current;
         forget(w, i);
     }
 }
@@ -156,7 +173,9 @@ static void begin_beside(Worker* w) {
 static void end_beside(Worker* w) {
     if (!w->beside) return;
     const char* wrong = w->left_behind;
+    unsigned of = w->left_behind_by;
     for (unsigned i = 0; i < w->pending_count; ++i) {
+        if (w->keys[i].queue != done) of = w->keys[i].owner;
         if (w->keys[i].queue == cukern::counted_copies) wrong = "it ended while copies to its shared memory were in flight";
         if (w->keys[i].queue == cukern::store_groups) wrong = "it ended before its stores had read their shared memory";
         free(w->pending[i].kept);
@@ -164,10 +183,13 @@ static void end_beside(Worker* w) {
     w->pending_count = w->pending_left = 0;
     w->left_behind = 0;
     w->beside = false;
-    memset(w->groups, 0, sizeof w->groups);
-    memset(w->barriers, 0, sizeof w->barriers);
+    for (unsigned (&ended)[max_places] : w->groups) memset(ended, 0, w->threads * sizeof *ended);
+    memset(w->roles, 0, w->cluster * sizeof *w->roles);
+    memset(w->cluster_came, 0, w->threads * sizeof *w->cluster_came);
+    w->cluster_phase = w->cluster_arrived = 0;
     if (!wrong || w->faulted) return;
     Text text = {w->message, message_bytes};
-    append(&text, "block (%u, %u, %u): %s", w->block.x, w->block.y, w->block.z, wrong);
+    const Dim block = block_of(w, rank_of(w, of));
+    append(&text, "block (%u, %u, %u): %s", block.x, block.y, block.z, wrong);
     w->faulted = true;
 }

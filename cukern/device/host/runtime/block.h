@@ -12,11 +12,13 @@ using cukern::Collective;
 using cukern::Dim;
 using cukern::Kernel;
 using cukern::Launch;
-using cukern::NumberedBarrier;
 using cukern::Operation;
+using cukern::Roles;
 using cukern::Wait;
 
 constexpr unsigned max_threads = 1024;
+constexpr unsigned max_cluster = 8;
+constexpr unsigned max_places = max_cluster * max_threads;  // of the threads that run together
 constexpr size_t message_bytes = 4096;
 
 struct Warp {
@@ -34,15 +36,27 @@ struct Worker {
     Context interrupted;  // where a signal found the kernel, while Python looks at its signals
     Context plain;
     char* plain_stack;
-    Context fibers[max_threads];
-    char* fiber_stacks[max_threads];
-    Wait* waits[max_threads];  // what each thread waits for, if it waits
-    Warp warps[max_threads / 32];
-    char* shared;  // the pages for dynamic shared memory; see shared.h
+    Context fibers[max_places];
+    char* fiber_stacks[max_places];
+    Wait* waits[max_places];  // what each thread waits for, if it waits
+    Warp warps[max_places / 32];
+    char* shared[max_cluster];  // the pages for dynamic shared memory of each block; see shared.h
+    char* images;               // the static shared memory of the blocks of a cluster that do not run; see cluster.h
+    size_t images_bytes;
     char* copies;  // where small arrays are while a kernel runs; see zones.h
     unsigned made;     // fibers that have a stack
     unsigned started;  // fibers whose context is valid
-    unsigned threads, warp_count, current, live;
+    unsigned threads, warp_count, current, live;  // of all blocks that run together
+    unsigned cluster, block_warps;                // the blocks, and the warps of each: the last one may have lanes missing
+    unsigned rank;                                // of the block whose shared memory and blockIdx are in place
+    Dim corner;                                   // the first of the blocks
+    bool begun[max_cluster], ended[max_cluster];  // blocks of a cluster
+    bool maps;                                    // threads have taken addresses in other blocks
+    char* seen[max_cluster];  // shared memory as what goes on beside sees it; see proxy.h
+    size_t seen_bytes[max_cluster];
+    bool is_seen[max_cluster];
+    unsigned cluster_phase, cluster_arrived;
+    unsigned cluster_came[max_places];            // of each thread: the phase that ends the one at which it came, or 0
     bool in_block;  // a fiber runs
     bool running;   // a kernel runs
     bool asks;      // it was left for Python to look at its signals
@@ -57,17 +71,21 @@ struct Worker {
     unsigned long long first, count;
     Dim block;
     Dim shape;                 // of the block that `index` is for
-    Dim index[max_threads];  // of each thread
+    unsigned indexed;
+    Dim index[max_places];   // of each thread
     Dim* thread_index;         // the kernel's threadIdx; without fibers its last one and blockIdx, or null
     char* dynamic_shared;      // of the launch
     Pending* pending;          // what goes on beside the threads, oldest first, and whose it is; see beside.h
     Key* keys;
     unsigned pending_count, pending_left, pending_room;
     const char* left_behind;  // what threads have left in flight that they may not, or null
+    unsigned left_behind_by;
     bool beside;  // the block has used it, or barriers that have a number
-    unsigned groups[3][max_threads];  // that each thread has ended, of each queue that has groups
+    unsigned groups[3][max_places];  // that each thread has ended, of each queue that has groups
     unsigned long long random;
-    NumberedBarrier barriers[16];
+    const Operation* doing;   // a piece of it that is being done, and its thread
+    unsigned doing_for;
+    Roles roles[max_cluster];
     bool faulted;
     bool checked;  // it runs a user's kernel
     char message[message_bytes];
@@ -76,16 +94,10 @@ struct Worker {
 // The thread's own worker. Initial-exec, as it is read at every switch.
 static thread_local Worker* worker __attribute__((tls_model("initial-exec")));
 
-static const char* const collective_names[] = {
-    "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp", "__shfl_sync",
-    "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__all_sync", "__any_sync",
-    "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_min_sync",
-    "__reduce_max_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync",
-    "", "__activemask", "__nanosleep", ""};
-
-static const char* name_of(const Wait* wait) {
-    return wait->what == cukern::warp_together || wait->what == cukern::condition ? wait->name : collective_names[wait->what];
-}
+static unsigned rank_of(const Worker* w, unsigned thread) { return w->cluster > 1 ? thread / 32 / w->block_warps : 0; }
+static Dim block_of(const Worker* w, unsigned rank);
+static void bring_block(Worker* w, unsigned rank);
+static const void* now_at(const Worker* w, unsigned rank, const void* address);
 
 [[noreturn]] static void give_up(Worker* w) {
     w->faulted = true;
@@ -96,71 +108,12 @@ static const char* name_of(const Wait* wait) {
     __builtin_unreachable();
 }
 
-struct Text {
-    char* at;
-    size_t left;
-};
-
+#include "report.h"
 #ifdef CUKERN_CHECKED
 #include "checked/order.h"
 #else
 #include "hooks.h"
 #endif
-
-__attribute__((format(printf, 2, 3))) static void append(Text* text, const char* format, ...) {
-    va_list values;
-    va_start(values, format);
-    const int written = vsnprintf(text->at, text->left, format, values);
-    va_end(values);
-    const size_t used = written < 0 ? 0 : (size_t)written < text->left ? (size_t)written : text->left - 1;
-    text->at += used;
-    text->left -= used;
-}
-
-static bool same_place(const Wait* a, const Wait* b) {
-    return a->line == b->line && a->what == b->what && (a->what < cukern::warp_sync || a->mask == b->mask) &&
-           (a->what != cukern::warp_together || a->work == b->work) && (a->what != cukern::condition || a->barrier == b->barrier) &&
-           (a->file == b->file || strcmp(a->file, b->file) == 0);
-}
-
-static bool is_waiting(const Worker* w, unsigned i) {
-    const Warp* warp = &w->warps[i / 32];
-    return (warp->live & ~warp->runnable) >> (i % 32) & 1;
-}
-
-// One line for each place where live threads wait, in the order of their first thread.
-static void append_waits(const Worker* w, Text* text) {
-    bool told[max_threads] = {};
-    for (unsigned i = 0, places = 0; i < w->threads && places < 8; ++i) {
-        if (told[i] || !is_waiting(w, i)) continue;
-        unsigned alike = 0;
-        for (unsigned j = i + 1; j < w->threads; ++j) {
-            if (!is_waiting(w, j) || !same_place(w->waits[j], w->waits[i])) continue;
-            told[j] = true;
-            ++alike;
-        }
-        const Dim at = w->index[i];
-        const Wait* wait = w->waits[i];
-        append(text, "\n  thread (%u, %u, %u)", at.x, at.y, at.z);
-        if (alike) append(text, " and %u more", alike);
-        append(text, " at %s", name_of(wait));
-        if (wait->what >= cukern::warp_sync && wait->what < cukern::warp_active_mask)
-            append(text, " of lanes 0x%08x", wait->mask);
-        if (wait->what == cukern::condition && wait->barrier)
-            append(text, " (phase %u lacks %u arrivals and %lld bytes)", (unsigned)wait->barrier->phase,
-                   (unsigned)wait->barrier->pending, (long long)wait->barrier->bytes);
-        append(text, ", %s:%d", wait->file, wait->line);
-        ++places;
-    }
-}
-
-[[noreturn]] static void report_divergence(Worker* w) {
-    Text text = {w->message, message_bytes};
-    append(&text, "block (%u, %u, %u): its threads wait for each other at different places", w->block.x, w->block.y,
-           w->block.z);
-    append_waits(w, &text);
-    give_up(w);
-}
 
 #define EACH_LANE(lane, lanes) \
     for (unsigned rest_ = (lanes), lane = 0; rest_ && (lane = __builtin_ctz(rest_), true); rest_ &= rest_ - 1)
@@ -256,9 +209,11 @@ static unsigned group_of(Wait* const* waits, unsigned lane, unsigned waiting, un
 static void fault(const char* what, const char* file, int line, Dim block, Dim thread) {
     Worker* w = worker;
     Text text = {w->message, message_bytes};
+    if (w->doing) thread = w->index[w->doing_for];
     append(&text, "block (%u, %u, %u), thread (%u, %u, %u): %s", block.x, block.y, block.z, thread.x, thread.y,
            thread.z, what);
     if (file) append(&text, ", %s:%d", file, line);
+    append_sender(w, &text);
     give_up(w);
 }
 
@@ -305,24 +260,27 @@ static bool resolve_warp(Worker* w, unsigned index) {
     return resumed != 0;
 }
 
-// Lets all threads go on if every live one waits at the same barrier of the block.
-static bool resolve_block(Worker* w) {
+// Lets all threads of a block go on if every live one waits at the same barrier of the block.
+static bool resolve_block(Worker* w, unsigned rank) {
     const Wait* first = 0;
-    unsigned yes = 0;
-    for (unsigned i = 0; i < w->warp_count; ++i) {
+    unsigned yes = 0, live = 0;
+    const unsigned from = rank * w->block_warps, end = from + w->block_warps;
+    for (unsigned i = from; i < end; ++i) {
         EACH_LANE(lane, w->warps[i].live) {
+            ++live;
             const Wait* wait = w->waits[i * 32 + lane];
             if (!first) first = wait;
             if (w->warps[i].runnable || wait->what > cukern::barrier_or || !same_place(wait, first)) return false;
             if (first->what != cukern::barrier) yes += (unsigned)wait->value;
         }
     }
+    if (!first) return false;
     on_barrier();
     const bool votes = first->what != cukern::barrier;
     const unsigned result = first->what == cukern::barrier_count ? yes
-                          : first->what == cukern::barrier_and   ? yes == w->live
+                          : first->what == cukern::barrier_and   ? yes == live
                                                                  : yes != 0;
-    for (unsigned i = 0; i < w->warp_count; ++i) {
+    for (unsigned i = from; i < end; ++i) {
         w->warps[i].runnable = w->warps[i].live;
         if (votes) EACH_LANE(lane, w->warps[i].live) w->waits[i * 32 + lane]->result = result;
     }
@@ -331,19 +289,37 @@ static bool resolve_block(Worker* w) {
 
 #include "beside.h"
 
-// A thread that can run, or max_threads. A warp runs as long as it can, then the next one does, or any at random.
-static unsigned find_runnable(Worker* w) {
-    const unsigned here = is_random() ? next_random(w) % w->warp_count : w->current / 32;
-    unsigned index = here;
-    do_some(w);
-    for (bool again = true; again; again = resolve_block(w) || do_counted(w)) {
+// A thread of the block in place that can run, or max_places; from one of its warps on.
+static unsigned find_in_block(Worker* w, unsigned from) {
+    const unsigned first = w->rank * w->block_warps;
+    for (bool again = true; again; again = resolve_block(w, w->rank)) {
+        unsigned own = from;
         do {
+            const unsigned index = first + own;
             if (w->warps[index].runnable || resolve_warp(w, index))
                 return index * 32 + choose_lane(w->warps[index].runnable);
-            if (++index == w->warp_count) index = 0;
-        } while (index != here);
+            if (++own == w->block_warps) own = 0;
+        } while (own != from);
     }
-    return max_threads;
+    return max_places;
+}
+
+// A thread that can run, whose block is then in place, or max_places. A warp runs as long as it can, then the next one of its
+// block does, then the next block; or any at random.
+static unsigned find_runnable(Worker* w) {
+    const unsigned here = is_random() ? next_random(w) % w->warp_count : w->current / 32;
+    const unsigned rank = here / w->block_warps;
+    do_some(w);
+    for (bool again = true; again; again = do_counted(w)) {
+        for (unsigned i = 0; i < w->cluster; ++i) {
+            const unsigned next = (rank + i) % w->cluster;
+            if (w->ended[next]) continue;
+            bring_block(w, next);
+            const unsigned found = find_in_block(w, i ? 0 : here % w->block_warps);
+            if (found != max_places) return found;
+        }
+    }
+    return max_places;
 }
 
 // Continues another thread of the block, until this one is continued.
@@ -360,7 +336,7 @@ static inline __attribute__((always_inline)) void run_next(Worker* w, unsigned m
     warp->runnable = runnable;
     if (__builtin_expect(!runnable, 0)) {
         next = find_runnable(w);
-        if (next == max_threads) report_divergence(w);
+        if (next == max_places) report_divergence(w);
     }
     switch_thread(w, me, next);
 }
@@ -383,18 +359,24 @@ static void let_others_run(Wait* wait) {
     unsigned next = me + 1 == w->threads ? 0 : me + 1;
     while (next != me && !(w->warps[next / 32].runnable >> next % 32 & 1)) next = next + 1 == w->threads ? 0 : next + 1;
     if (next < me) {  // once a round, those that wait: for what the ones that take turns may have brought about
-        for (unsigned i = 0; i < w->warp_count; ++i) resolve_warp(w, i);
+        for (unsigned i = 0; i < w->warp_count; ++i) {
+            if (w->warps[i].live) bring_block(w, rank_of(w, 32 * i));
+            resolve_warp(w, i);
+        }
         do_counted(w);
     }
     if (next == me) next = find_runnable(w);
     warp->runnable |= bit;
-    if (next == max_threads) return;
-    switch_thread(w, me, next);
+    if (next == max_places) next = me;
+    bring_block(w, rank_of(w, next));
+    if (next != me) switch_thread(w, me, next);
 }
 
-static NumberedBarrier* numbered_barriers() {
+static void leave_cluster(Worker* w, unsigned me);
+
+static Roles* roles() {
     worker->beside = true;
-    return worker->barriers;
+    return &worker->roles[worker->rank];
 }
 
 static void wait_without_fibers(Wait* wait) {
@@ -407,7 +389,9 @@ static void leave_block(Worker* w) {
     Warp* warp = &w->warps[me / 32];
     warp->live &= ~bit;
     if (w->pending_count) leave_products(w);
-    if (--w->live == 0) {
+    --w->live;
+    if (w->cluster > 1 || w->cluster_arrived) leave_cluster(w, me);
+    if (w->live == 0) {
         do_stores(w);
         cukern_switch(&w->fibers[me], &w->home);
     } else run_next(w, me, warp, warp->runnable & ~bit);
@@ -431,11 +415,24 @@ static void plain_main() {
 
 static void prepare_block(Worker* w) {
     const Dim shape = w->launch->block;
-    w->threads = shape.x * shape.y * shape.z;
-    w->warp_count = (w->threads + 31) / 32;
-    if (shape.x != w->shape.x || shape.y != w->shape.y || shape.z != w->shape.z) {
+    const unsigned threads = shape.x * shape.y * shape.z;
+    w->block_warps = (threads + 31) / 32;
+    w->warp_count = w->cluster * w->block_warps;
+    w->threads = threads + (w->cluster - 1) * w->block_warps * 32;
+    for (unsigned i = 0; i < w->warp_count; ++i) {
+        const unsigned lanes = threads - i % w->block_warps * 32, all = lanes < 32 ? (1u << lanes) - 1 : 0xffffffffu;
+        w->warps[i] = {all, all};
+    }
+    w->live = w->cluster * threads;
+    w->current = w->rank = 0;
+    w->doing = 0;
+    if (shape.x != w->shape.x || shape.y != w->shape.y || shape.z != w->shape.z || w->indexed < w->threads) {
         w->shape = shape;
-        for (unsigned i = 0; i < w->threads; ++i) w->index[i] = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
+        w->indexed = w->threads;
+        for (unsigned i = 0; i < w->threads; ++i) {
+            const unsigned own = i % (32 * w->block_warps);
+            w->index[i] = {own % shape.x, own / shape.x % shape.y, own / shape.x / shape.y};
+        }
     }
     // Stacks lie a multiple of the cache's way apart; the offset spreads their tops over its sets.
     for (; w->started < w->threads; ++w->started)

@@ -1,6 +1,6 @@
 // Runs the blocks that an OS thread has taken.
 #pragma once
-#include "shared.h"
+#include "proxy.h"
 #include "watch.h"
 
 // Runs a context until the kernel is left for good.
@@ -22,39 +22,41 @@ static void run_until_home(Worker* w, Context* context) {
 }
 
 static void set_first_block(Worker* w) {
-    const Dim grid = w->launch->grid;
-    w->block = {(unsigned)(w->first % grid.x), (unsigned)(w->first / grid.x % grid.y), (unsigned)(w->first / grid.x / grid.y)};
+    const Dim grid = w->launch->grid, cluster = w->job->function->cluster;
+    const unsigned long long x = grid.x / cluster.x, y = grid.y / cluster.y;
+    w->corner = {(unsigned)(w->first % x) * cluster.x, (unsigned)(w->first / x % y) * cluster.y,
+                 (unsigned)(w->first / x / y) * cluster.z};
+    w->block = w->corner;
 }
 
 static void set_next_block(Worker* w) {
-    const Dim grid = w->launch->grid;
-    if (++w->block.x < grid.x) return;
-    w->block.x = 0;
-    if (++w->block.y == grid.y) w->block.y = 0, ++w->block.z;
+    const Dim grid = w->launch->grid, cluster = w->job->function->cluster;
+    if ((w->corner.x += cluster.x) >= grid.x) {
+        w->corner.x = 0;
+        if ((w->corner.y += cluster.y) >= grid.y) w->corner.y = 0, w->corner.z += cluster.z;
+    }
+    w->block = w->corner;
 }
 
-// Runs `count` blocks from `first` on; false when one of them faulted.
+// Runs `count` blocks from `first` on, or so many clusters; false when one of them faulted.
 static bool run_fiber_blocks(Worker* w) {
     set_first_block(w);
     if (w->checked) mark_beside_shared(w);
     for (unsigned long long i = 0; i < w->count; ++i) {
         prepare_block(w);
-        for (unsigned j = 0; j < w->warp_count; ++j) {
-            const unsigned lanes = w->threads - j * 32;
-            const unsigned all = lanes < 32 ? (1u << lanes) - 1 : 0xffffffffu;
-            w->warps[j] = {all, all};
-        }
-        w->live = w->threads;
-        w->current = 0;
+        w->dynamic_shared = dynamic_shared_of(w, 0, w->job->shared);
         w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
         *w->thread_index = w->index[0];
-        if (w->checked) poison_shared(w);
+        for (unsigned rank = 0; w->checked && rank < w->cluster; ++rank) poison_shared(w, rank);
+        begin_cluster(w);
         begin_beside(w);
         w->in_block = true;
         run_until_home(w, &w->fibers[0]);
         w->in_block = false;
         end_beside(w);
-        if (w->checked && !w->faulted) check_shared(w);
+        for (unsigned rank = 0; w->checked && !w->faulted && rank < w->cluster; ++rank)
+            check_shared(w, rank, block_of(w, rank));
+        if (w->cluster > 1 && !w->faulted) end_cluster(w);
         if (w->faulted) return false;
         set_next_block(w);
     }
@@ -74,9 +76,9 @@ static bool run_plain_blocks_singly(Worker* w) {
     w->count = 1;
     for (; w->first < first + count && !w->faulted; ++w->first) {
         w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
-        poison_shared(w);
+        poison_shared(w, 0);
         run_plain(w);
-        if (!w->faulted) check_shared(w);
+        if (!w->faulted) check_shared(w, 0, w->block);
         set_next_block(w);
     }
     return !w->faulted;
@@ -85,7 +87,7 @@ static bool run_plain_blocks_singly(Worker* w) {
 static bool run_plain_blocks(Worker* w) {
     w->thread_index = 0;
     if (w->kernel->begin_block) {
-        if (w->job->shared || w->job->function->static_count) return run_plain_blocks_singly(w);
+        if (w->job->shared || w->job->build->static_count) return run_plain_blocks_singly(w);
         set_first_block(w);
         w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
     }

@@ -56,6 +56,13 @@ struct NumberedBarrier {
     unsigned threads, arrived, generation;
 };
 
+// What the warps of a block share out: these barriers, and registers, of which a warp has so many a thread, or 0 for those
+// that it began with.
+struct Roles {
+    NumberedBarrier barriers[16];
+    unsigned registers[32];
+};
+
 // What a thread waits for. It lies on the thread's own stack; the runtime writes `result`.
 struct Wait {
     Collective what;
@@ -89,7 +96,10 @@ struct Operation {
     unsigned bytes;
     const void* source;
     void (*run)(const Operation*);
+    const char *name, *file;  // who sent it, for a report
+    int line;
     unsigned long long words[46];
+    bool reads_at_once;
 };
 
 // What a kernel may ask of the runtime.
@@ -106,7 +116,22 @@ struct Runtime {
     void (*commit)(Queue);
     // Returns when all but the last `left` groups of the running thread are done; or have read what they read.
     void (*finish)(Queue, unsigned left, bool reads);
-    NumberedBarrier* (*numbered_barriers)();
+    Roles* (*roles)();
+    // The running thread's block within its cluster.
+    unsigned (*cluster_rank)();
+    unsigned (*cluster_size)();
+    // The running thread comes to its cluster's barrier; and goes on when all of the cluster have come.
+    void (*cluster_arrive)(const char* file, int line);
+    void (*cluster_wait)(const char* file, int line);
+    // The address in the block of that rank of what is at an address in the shared memory of the running thread's.
+    void* (*map_shared)(const void* own, unsigned rank, const char* file, int line);
+    // Whether these bytes are in the shared memory of the running thread's block.
+    bool (*is_shared)(const void* first, unsigned long long bytes);
+    // The running thread passes on what it has written to shared memory to what goes on beside.
+    void (*fence_to_async)();
+    // What goes on beside has written these bytes of shared memory; and is going to read these, which have to be passed on.
+    void (*wrote_async)(const void* first, unsigned long long bytes);
+    void (*reads_async)(const void* first, unsigned long long bytes, const char* file, int line);
     // Of a checked launch alone. Where a variable in static shared memory is, whose number `slot` keeps.
     void* (*place_shared)(unsigned* slot, unsigned long long bytes, const char* name);
     // The running thread begins (1) or ends (0) work on a barrier's own words, lets those who wait there see what it has

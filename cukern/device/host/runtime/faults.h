@@ -8,18 +8,26 @@ static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 static struct sigaction earlier_actions[sizeof fault_signals / sizeof *fault_signals];
 constexpr size_t signal_stack_bytes = 65536;
 
+// Says so if an address is in the pages around a block's dynamic shared memory.
+static bool append_access(Text* text, const Worker* w, uintptr_t at) {
+    for (unsigned rank = 0; rank < max_cluster; ++rank) {
+        const uintptr_t shared = (uintptr_t)w->shared[rank];
+        if (!shared || at < shared - guard_bytes || at >= shared + shared_pages + shared_guard_bytes) continue;
+        append(text, "access of ");
+        append_shared(text, w, rank, (const char*)at);
+        return true;
+    }
+    return false;
+}
+
 static void describe_fault(Text* text, int signal, const siginfo_t* info) {
     const uintptr_t at = (uintptr_t)info->si_addr;
     const Worker* w = worker;
-    const char* shared_end = w->shared + shared_pages;
     const char* stack = w->in_block ? w->fiber_stacks[w->current] : w->plain_stack;
     if (signal == SIGFPE) append(text, "integer division by zero, or of the lowest number by -1");
     else if (signal == SIGILL) append(text, "reached code that cannot be reached");
     else if (at >= (uintptr_t)stack - guard_bytes && at < (uintptr_t)stack) append(text, "stack overflow");
-    else if (at >= (uintptr_t)w->shared - guard_bytes && at < (uintptr_t)shared_end + shared_guard_bytes) {
-        append(text, "access of ");
-        append_shared(text, w, (const char*)at);
-    }
+    else if (append_access(text, w, at)) return;
     else if (info->si_code == SI_KERNEL || (signal == SIGBUS && info->si_code == BUS_ADRALN))
         append(text, "misaligned access of memory, or at an address that no pointer has");
     else append(text, "invalid access of memory at 0x%llx", (unsigned long long)at);
@@ -43,6 +51,7 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
     append_running(w, &text);
     append(&text, ": ");
     describe_fault(&text, signal, info);
+    append_sender(w, &text);
     give_up(w);
 }
 

@@ -20,25 +20,35 @@ struct StaticShared {
 
 constexpr int diverted = 2, always_diverted = 4;
 
-struct Function {
+// What a compiler has made of a kernel.
+struct Build {
     const Kernel* kernel;
+    const StaticShared* static_shared;
+    unsigned static_count;
+    long long shared_low;  // where static shared memory begins, from the kernel's threadIdx on
+    size_t shared_span;    // and how far it reaches
+};
+
+struct Function {
+    const Build* build;  // atomic
     float block_ns;  // of the last launch; 0 when there was none
-    unsigned param_bytes, param_count, static_count;
+    float quick_ns;  // a quick build's: the time until it is worth an optimised one; else 0
+    unsigned param_bytes, param_count;
     int flushes;
     int checked;  // 1: a user's kernel, and not one of the library's; with more, its launches are diverted
     Function* link;
+    Dim cluster;  // blocks that run together, along each axis
     const Worker* paused;  // the worker that a signal interrupted in it
     uintptr_t base, low, high;  // of the library that it is in
-    const StaticShared* static_shared;
     Param params[];
 };
 
 struct Job {
     Function* function;
-    const Kernel* kernel;
+    const Build* build;
     Launch launch;
     size_t shared;  // bytes of dynamic shared memory
-    unsigned long long total;
+    unsigned long long total;  // clusters; most have one block
     unsigned long long chunk;  // atomic
     unsigned long long next;   // atomic
     unsigned long long start;  // ns

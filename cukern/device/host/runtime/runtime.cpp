@@ -11,6 +11,8 @@
 
 constexpr long wake_ns = 30000;   // less work than this is done before another core has woken
 constexpr long chunk_ns = 10000;  // work taken at once
+constexpr float quick_budget_ns = 1e8f;  // run time of a quick build that pays for an optimised one
+constexpr double quick_elements = 1 << 24;  // of an array, whose launch alone may take as long
 constexpr int max_workers = 256;
 constexpr int max_stacks = 24000;  // two memory maps each; Linux allows 65530 a process
 constexpr int helper_stacks = 16000;  // of these, as a launch can do without a helper, and not without its own thread's
@@ -21,8 +23,11 @@ static pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
 static Job* jobs;
 static int helper_count, helpers_wanted, idle_helpers;
 static int stacks;  // atomic
-static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, numbered_barriers, 0, 0};
-static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0, 0, 0};
+static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, roles,
+                                             cluster_rank, cluster_size, cluster_arrive, cluster_wait, map_shared, is_shared,
+                                             fence_to_async, wrote_async, reads_async, 0, 0};
+static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0,
+                                             no_rank, one_block, 0, 0, map_to_itself, is_perhaps_shared, fence_without_fibers, 0, 0, 0, 0};
 
 static void free_worker(void* pointer) {
     Worker* w = (Worker*)pointer;
@@ -31,6 +36,7 @@ static void free_worker(void* pointer) {
     __atomic_fetch_sub(&stacks, (int)w->made, __ATOMIC_RELAXED);
     free_stack(w->plain_stack, plain_stack_bytes);
     free_shared(w);
+    free_seen(w);
     if (w->copies) munmap(w->copies - guard_bytes, slot_bytes * max_guards + 2 * guard_bytes);
     free_signal_stack(w);
     free(w->pending);
@@ -40,7 +46,7 @@ static void free_worker(void* pointer) {
 }
 
 // The calling thread's worker with all that a kernel needs, or null when there is no memory.
-static Worker* prepare_worker(const Kernel* kernel, const Launch* launch, int most) {
+static Worker* prepare_worker(const Job* job, int most) {
     Worker* w = worker;
     if (!w) {
         w = (Worker*)map(sizeof(Worker));
@@ -50,15 +56,16 @@ static Worker* prepare_worker(const Kernel* kernel, const Launch* launch, int mo
         add_worker(w);
         prepare_signal_stack(w);
     }
-    if (!make_shared(w)) return 0;
-    if (kernel->run_blocks) {
+    if (!make_shared(w, job)) return 0;
+    if (job->build->kernel->run_blocks) {
         if (!w->plain_stack) {
             if (!(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
             make_context(&w->plain, w->plain_stack, plain_stack_bytes, plain_main);
         }
     } else {
-        const unsigned threads = launch->block.x * launch->block.y * launch->block.z;
-        while (w->made < threads) {
+        const Dim block = job->launch.block;
+        const unsigned threads = block.x * block.y * block.z, blocks = blocks_of(job->function->cluster);
+        while (w->made < threads + (blocks - 1) * ((threads + 31) & ~31u)) {
             if (__atomic_add_fetch(&stacks, 1, __ATOMIC_RELAXED) > most ||
                 !(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) {
                 __atomic_fetch_sub(&stacks, 1, __ATOMIC_RELAXED);
@@ -92,14 +99,15 @@ static unsigned long long run_chunk(Worker* w, Job* job) {
     const unsigned long long count = job->total - first < want ? job->total - first : want;
     w->job = job;
     w->checked = job->function->checked;
-    w->kernel = job->kernel;
+    w->kernel = job->build->kernel;
     w->launch = &job->launch;
-    w->dynamic_shared = dynamic_shared_of(w, job->shared);
+    w->dynamic_shared = dynamic_shared_of(w, 0, job->shared);
+    w->cluster = blocks_of(job->function->cluster);
     w->first = first;
     w->count = count;
     w->faulted = false;
     w->message[0] = 0;
-    const bool done = job->kernel->run_blocks ? run_plain_blocks(w) : run_fiber_blocks(w);
+    const bool done = w->kernel->run_blocks ? run_plain_blocks(w) : run_fiber_blocks(w);
     if (!done) record_fault(job, w, first);
     return count;
 }
@@ -117,7 +125,7 @@ static void* helper_main(void*) {
         }
         ++job->helpers;
         pthread_mutex_unlock(&lock);
-        Worker* w = prepare_worker(job->kernel, &job->launch, helper_stacks);
+        Worker* w = prepare_worker(job, helper_stacks);
         if (w && job->function->checked) begin_watch(w, job->start);
         while (w && run_chunk(w, job)) continue;
         if (w) end_watch(w);
@@ -205,6 +213,7 @@ static void run_job(Worker* w, Job* job, Function* function) {
     if (called && !alone) dismiss_helpers(job, w);
     if (function->checked) end_watch(w);
     if (done) function->block_ns = (float)(elapsed / (double)done);
+    if (function->quick_ns > 0) function->quick_ns -= (float)elapsed;
 }
 
 static void resolve(const Function* function, unsigned char* params) {
@@ -260,30 +269,48 @@ static int run_checked(Worker* w, Job* job, const unsigned char* objects, unsign
 static int (*divert)(Function*, const unsigned char*);
 static Function* functions;  // under the lock
 static int divert_all;
+// Whether a quick build is to be replaced: 4 when it has run long, 5 when this launch may. `objects` are the parameters.
+static int worth_optimising(Function* function, const unsigned char* objects) {
+    for (unsigned i = 0; i < function->param_count; ++i) {
+        const void* object;
+        memcpy(&object, objects + function->params[i].offset, sizeof object);
+        if (function->params[i].kind == 0 || object == none_object) continue;
+        const ArrayFields* array = fields_of(object);
+        double elements = 1;
+        for (int axis = 0; axis < array->axes; ++axis) elements *= (double)array->shape[axis];
+        if (elements >= quick_elements) return 5;
+    }
+    if (function->quick_ns > 0) return 0;
+    function->quick_ns = 10 * quick_budget_ns;  // until this is said again, if nobody replaces it
+    return 4;
+}
 
 // Launches with `packed`: a Header, then the parameters. 1 when a block faulted and 3 when it ran too long, see
-// cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised.
+// cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised; 4 and 5 when it has not run and
+// cukern_replace is to be called: before this launch in the case of 5; 6 when it was diverted, and raised an error.
 EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     Header header;
     memcpy(&header, packed, sizeof header);
+    if (function->quick_ns != 0)
+        if (const int status = worth_optimising(function, packed + sizeof header)) return status;
     unsigned char* params = (unsigned char*)__builtin_alloca_with_align(function->param_bytes + 8, 128);
     memcpy(params, packed + sizeof header, function->param_bytes);
     resolve(function, params);
     Job job;
     job.function = function;
-    job.kernel = function->kernel;
+    job.build = __atomic_load_n(&function->build, __ATOMIC_ACQUIRE);
     job.launch = {params, header.grid, header.block};
     job.shared = header.shared;
-    job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z;
+    job.total = (unsigned long long)header.grid.x * header.grid.y * header.grid.z / blocks_of(function->cluster);
     job.next = job.helpers = job.stop = job.timed_out = job.interrupted = 0;
     job.fault_block = 0;
     job.message[0] = 0;
     if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
-    Worker* w = prepare_worker(job.kernel, &job.launch, max_stacks);
+    Worker* w = prepare_worker(&job, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
     if (function->checked) {
-        if (function->checked > 1) return divert(function, packed);
-        return run_checked(w, &job, packed + sizeof header, params);
+        if (function->checked > 1 && blocks_of(function->cluster) == 1) return divert(function, packed);
+        if (function->checked & 1) return run_checked(w, &job, packed + sizeof header, params);
     }
     run_job(w, &job, function);
     last_error = w->message;
@@ -295,20 +322,38 @@ EXPORT void cukern_raised(void** out) { memcpy(out, raised_error, sizeof raised_
 
 EXPORT const char* cukern_last_error() { return last_error; }
 
+// A kernel that a compiler has made, with the range that its variables in static shared memory are in; null without memory.
+static const Build* build_of(const Kernel* kernel, const StaticShared* shared, unsigned count) {
+    Build* build = (Build*)calloc(1, sizeof(Build));
+    if (!build) return 0;
+    long long high = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        const long long end = shared[i].offset + shared[i].bytes;
+        if (i == 0 || shared[i].offset < build->shared_low) build->shared_low = shared[i].offset;
+        if (i == 0 || end > high) high = end;
+    }
+    build->kernel = kernel;
+    build->static_shared = shared;
+    build->static_count = count;
+    build->shared_span = (size_t)(high - build->shared_low);
+    *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
+    return build;
+}
+
 // A loaded kernel and how to read its parameters, for cukern_launch; it lives as long as the process, and so must the
-// names in `params` and `shared`, which is null for the library's own kernels.
-EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes,
-                                 const StaticShared* shared, unsigned shared_count) {
+// names in `params` and `shared`. `quick` tells a quick build of one of the library's own kernels.
+EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes, int checked,
+                                 const StaticShared* shared, unsigned shared_count, int quick, const Dim* cluster) {
     Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
-    if (!function) return 0;
+    const Build* build = build_of(kernel, shared, shared_count);
+    if (!function || !build) return 0;
     const Region region = region_of(kernel);
-    function->kernel = kernel;
+    function->build = build;
     function->param_bytes = param_bytes;
     function->param_count = kernel->param_count;
     function->flushes = flushes;
-    function->checked = shared != 0;
-    function->static_shared = shared;
-    function->static_count = shared_count;
+    function->checked = checked;
+    function->cluster = *cluster;
     function->base = region.base;
     function->low = region.low;
     function->high = region.high;
@@ -318,7 +363,7 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     functions = function;
     if (divert_all) function->checked |= diverted;
     pthread_mutex_unlock(&lock);
-    *kernel->runtime = kernel->run_blocks ? &plain_runtime : &fiber_runtime;
+    function->quick_ns = quick ? quick_budget_ns : 0;
     return function;
 }
 
@@ -331,6 +376,14 @@ EXPORT void cukern_divert_all(int all) {
     divert_all = all;
     for (Function* one = functions; one; one = one->link) one->checked = all ? one->checked | diverted : one->checked & ~diverted;
     pthread_mutex_unlock(&lock);
+}
+
+// Replaces a quick build of one of the library's own kernels by an optimised one, for the launches that begin from now
+// on; null if there is none.
+EXPORT void cukern_replace(Function* function, const Kernel* kernel, const StaticShared* shared, unsigned shared_count) {
+    function->quick_ns = 0;
+    if (const Build* build = kernel ? build_of(kernel, shared, shared_count) : 0)
+        __atomic_store_n(&function->build, build, __ATOMIC_RELEASE);
 }
 
 // What `object`, an ndarray, seems to be: its data pointer, number of axes, first length and first stride.

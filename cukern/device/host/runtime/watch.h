@@ -68,8 +68,10 @@ static uintptr_t program_counter(const void* context) {
 static bool is_readable(const Worker* w, const Wait* wait) {
     const uintptr_t stack = (uintptr_t)w->fiber_stacks[w->current], at = (uintptr_t)wait;
     const Function* function = w->job->function;
-    return at >= stack && at + sizeof *wait <= stack + fiber_stack_bytes && wait->what <= cukern::condition &&
-           (uintptr_t)wait->file >= function->low && (uintptr_t)wait->file < function->high;
+    if (at < stack || at + sizeof *wait > stack + fiber_stack_bytes || wait->what > cukern::condition) return false;
+    const uintptr_t name = (uintptr_t)name_of(wait), file = (uintptr_t)wait->file;
+    return file >= function->low && file < function->high &&
+           ((name >= function->low && name < function->high) || (name >= runtime_low && name < runtime_high));
 }
 
 // Where the threads of the running block are; host.py puts the line in the place of the program counter.
@@ -82,7 +84,7 @@ static void describe_place(Worker* w, uintptr_t pc) {
     if (!w->in_block) return;
     const Wait* wait = w->waits[w->current];
     if ((pc < function->low || pc >= function->high) && is_readable(w, wait))
-        append(&text, " at %s, %s:%d", collective_names[wait->what], wait->file, wait->line);
+        append(&text, " at %s, %s:%d", name_of(wait), wait->file, wait->line);
     unsigned others = 0;
     for (unsigned i = 0; i < w->warp_count; ++i) others += (unsigned)__builtin_popcount(w->warps[i].runnable);
     if (others > 1) append(&text, "\n  %u other threads that could run have not had their turn", others - 1);

@@ -13,8 +13,14 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-static const cukern::Runtime checked_runtime = {wait_for_others, let_others_run, fault,    send, commit,
-                                                finish,          numbered_barriers, place_shared, order};
+static bool is_in_shared(const void* first, unsigned long long) {
+    return (uintptr_t)first - s.shared_arena < (u64)shared_slots << shared_slot_shift;
+}
+static void nothing_async(const void*, unsigned long long) {}
+static void nothing_read(const void*, unsigned long long, const char*, int) {}
+static const cukern::Runtime checked_runtime = {
+    wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
+    map_to_itself, is_in_shared, fence_without_fibers, nothing_async, nothing_read, place_shared, order};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t runner;
 static bool runs;
@@ -22,7 +28,7 @@ static thread_local const char* last_error __attribute__((tls_model("initial-exe
 
 static void free_worker(void*) {}  // workers stay: one for each OS thread that has launched
 
-static Worker* prepare_worker(unsigned threads) {
+static Worker* prepare_worker(const Job* job, unsigned threads) {
     Worker* w = worker;
     if (!w) {
         if (!(w = (Worker*)map(sizeof(Worker)))) return 0;
@@ -31,7 +37,7 @@ static Worker* prepare_worker(unsigned threads) {
         add_worker(w);
         prepare_signal_stack(w);
     }
-    if (!make_shared(w)) return 0;
+    if (!make_shared(w, job)) return 0;
     for (; w->made < threads; ++w->made)
         if (!(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) return 0;
     if (!w->plain_stack && !(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
@@ -65,17 +71,13 @@ static void begin_block(Worker* w) {
 }
 
 static void run_block(Worker* w, bool in_fibers) {
+    w->cluster = 1;
     prepare_block(w);
-    for (unsigned j = 0; j < w->warp_count; ++j) {
-        const unsigned lanes = w->threads - j * 32, all = lanes < 32 ? (1u << lanes) - 1 : 0xffffffffu;
-        w->warps[j] = {all, all};
-    }
-    w->live = w->threads;
-    w->current = 0;
     w->faulted = false;
     w->message[0] = 0;
     w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
     *w->thread_index = w->index[0];
+    begin_cluster(w);
     begin_beside(w);
     begin_block(w);
     s.on = true;
@@ -134,14 +136,14 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     runner = pthread_self();
     Job job = {};
     job.function = function;
-    job.kernel = function->kernel;
+    job.build = function->build;
     job.launch = {params, header.grid, header.block};
     job.shared = header.shared;
     job.total = (u64)header.grid.x * header.grid.y * header.grid.z;
     lasting = options->lasting;
     lasting_count = options->lasting_count;
     int status = 0;
-    Worker* w = prepare_worker(header.block.x * header.block.y * header.block.z);
+    Worker* w = prepare_worker(&job, header.block.x * header.block.y * header.block.z);
     if (!w || !begin_launch(function, options->itemsizes, packed + sizeof header, params, header.shared, options->unset, options->unset_count)) {
         last_error = "no memory for a checked launch";
         status = 1;
@@ -154,7 +156,8 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
         s.strict = options->strict;
         s.in_fibers = options->in_fibers;
         w->job = &job;
-        w->kernel = job.kernel;
+        w->kernel = job.build->kernel;
+        w->cluster = 1;
         w->launch = &job.launch;
         w->checked = false;
         w->dynamic_shared = (char*)s.shared[0].start;
@@ -193,7 +196,7 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
     if (!function) return 0;
     const Region region = region_of(kernel);
-    function->kernel = kernel;
+    function->cluster = {1, 1, 1};
     function->param_bytes = param_bytes;
     function->param_count = kernel->param_count;
     function->flushes = flushes;
@@ -204,10 +207,15 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
     // One library may be registered several times, and keeps the numbers of its variables.
     static Function* functions;
-    for (const Function* one = functions; one && !function->static_shared; one = one->link)
-        if (one->kernel == kernel) function->static_shared = one->static_shared;
-    if (!function->static_shared) function->static_shared = (const StaticShared*)calloc(shared_slots, sizeof(Variable));
-    if (!function->static_shared) return 0;
+    for (const Function* one = functions; one && !function->build; one = one->link)
+        if (one->build->kernel == kernel) function->build = one->build;
+    if (!function->build) {
+        Build* build = (Build*)calloc(1, sizeof(Build));
+        if (!build) return 0;
+        build->kernel = kernel;
+        if (!(build->static_shared = (const StaticShared*)calloc(shared_slots, sizeof(Variable)))) return 0;
+        function->build = build;
+    }
     function->link = functions;
     functions = function;
     *kernel->runtime = &checked_runtime;

@@ -88,7 +88,7 @@ static Area* set_shared(unsigned slot, u64 bytes, const char* name) {
 
 // The place of a variable in static shared memory: `slot` is its own in all launches.
 static void* place_shared(unsigned* slot, unsigned long long bytes, const char* name) {
-    Variable* variables = (Variable*)launched->static_shared;
+    Variable* variables = (Variable*)launched->build->static_shared;
     if (!*slot) {
         if (variables->bytes + 2 > shared_slots || bytes > shared_slot_offset)
             fault("too many variables in static shared memory, or too large ones", 0, 0, worker->block, worker->index[s.me]);
@@ -101,7 +101,7 @@ static void* place_shared(unsigned* slot, unsigned long long bytes, const char* 
 
 static void poison_variables(const Worker*) {
     memset((void*)s.shared[0].start, unset, dynamic_bytes);
-    const u64 count = ((const Variable*)launched->static_shared)->bytes;
+    const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
     for (unsigned slot = 1; slot <= count; ++slot) memset((void*)s.shared[slot].start, unset, s.shared[slot].bytes);
 }
 
@@ -121,7 +121,7 @@ static unsigned find_pieces(const Function* function, const unsigned* itemsizes,
         u64* slot = (u64*)(params + param->offset);
         Piece piece = {0, 0, slot, i, param->itemsize ? param->itemsize : 1, param->written != 0};
         if (param->kind == 0) {
-            if (function->kernel->param_sizes[i] != 128 || slot[0] != tensor_map_mark) continue;
+            if (function->build->kernel->param_sizes[i] != 128 || slot[0] != tensor_map_mark) continue;
             piece.pointer = &slot[1];
             piece.itemsize = slot[2] >> 8 & 0xff;
             piece.written = slot[2] >> 32 & 1;
@@ -201,7 +201,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     }
     s.arena_bytes = (u64)s.area_count << s.slot_shift;
     if (!set_shared(0, shared, "")) return false;
-    Variable* variables = (Variable*)function->static_shared;
+    Variable* variables = (Variable*)function->build->static_shared;
     for (unsigned slot = 1; slot <= variables->bytes; ++slot)
         if (!set_shared(slot, variables[slot].bytes, variables[slot].name)) return false;
     for (unsigned slot = (unsigned)variables->bytes + 1; slot < shared_slots && s.shared[slot].start; ++slot) s.shared[slot] = {};

@@ -1,0 +1,68 @@
+// Whether what goes on beside the threads sees what they have written to shared memory: after fence_to_async alone. Of each
+// block there is a copy of its shared memory as the hardware's copies and products see it. A fence brings it up to date, with
+// more than its thread need have seen: what other threads wrote just before, and did not pass on, is not noticed.
+#pragma once
+#include <stdlib.h>
+
+#include "cluster.h"
+
+// Static shared memory first, then dynamic. Before the first fence it is as at the start of the block.
+static char* seen_shared(Worker* w, unsigned rank) {
+    const size_t bytes = w->job->build->shared_span + w->job->shared;
+    if (w->seen_bytes[rank] < bytes) {
+        free(w->seen[rank]);
+        w->seen_bytes[rank] = (w->seen[rank] = (char*)malloc(bytes)) ? bytes : 0;
+        if (!w->seen[rank]) fail_beside(w, "no memory for a copy of shared memory");
+        w->is_seen[rank] = false;
+    }
+    if (!w->is_seen[rank]) memset(w->seen[rank], unset, bytes);
+    w->is_seen[rank] = true;
+    return w->seen[rank];
+}
+
+static void free_seen(Worker* w) {
+    for (char* seen : w->seen) free(seen);
+}
+
+static void fence_to_async() {
+    Worker* w = worker;
+    if (!w->checked) return;
+    const size_t span = w->job->build->shared_span, bytes = w->job->shared;
+    for (unsigned rank = 0; rank < w->cluster; ++rank) {
+        if (rank != w->rank && !w->maps) continue;
+        char* const seen = seen_shared(w, rank);
+        memcpy(seen, static_shared_of(w, rank), span);
+        memcpy(seen + span, dynamic_shared_of(w, rank, bytes), bytes);
+    }
+}
+
+// The hardware itself has written these bytes of a block of the cluster.
+static void wrote_async(const void* first, unsigned long long bytes) {
+    Worker* w = worker;
+    if (!w->checked) return;
+    const size_t span = w->job->build->shared_span;
+    for (unsigned rank = 0; rank < w->cluster; ++rank) {
+        const size_t of_static = (size_t)((const char*)first - static_shared_of(w, rank));
+        const size_t of_dynamic = (size_t)((const char*)first - dynamic_shared_of(w, rank, w->job->shared));
+        if (of_static < span) memcpy(seen_shared(w, rank) + of_static, first, bytes);
+        else if (of_dynamic < w->job->shared) memcpy(seen_shared(w, rank) + span + of_dynamic, first, bytes);
+        else continue;
+        return;
+    }
+}
+
+// What the running thread lets be done beside is going to read these bytes.
+static void reads_async(const void* first, unsigned long long bytes, const char* file, int line) {
+    Worker* w = worker;
+    bool is_static;
+    size_t offset;
+    if (!find_shared(w, first, bytes, &is_static, &offset))
+        fail_here(w, "what goes on beside reads an address that is not in the block's shared memory", file, line);
+    if (!w->checked) return;
+    if (!is_static) offset += w->job->build->shared_span;
+    if (memcmp(seen_shared(w, w->rank) + offset, first, bytes))
+        fail_here(w, "what goes on beside reads shared memory that was written and not passed on: each thread that writes "
+                     "calls fence_to_async, then comes a barrier", file, line);
+}
+
+static void fence_without_fibers() {}

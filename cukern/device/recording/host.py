@@ -1,0 +1,19 @@
+"""The host, with notes of what it compiles."""
+
+from __future__ import annotations
+
+from ...text.signature import Unit
+from ..host.backend import Host, HostFunction
+from . import Recording
+
+
+class RecordedHost(Host):
+    """The host's backend; ``recording`` has the units that it has compiled."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        self.recording = recording
+
+    def compile(self, index: int, unit: Unit) -> HostFunction:
+        self.recording.note(unit)
+        return super().compile(index, unit)

@@ -1,0 +1,95 @@
+"""Rows of complex numbers: the parts, the conjugate, and which numbers are real."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, overload
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from .function import ArrayLike, Unary, astype, unary
+from .graph import SYMBOLS, Expr
+from .operands import recorded, require_array, view
+from .row import ALL, FLOAT, NUMERIC
+
+
+class Part(Unary):
+    """The real or the imaginary part: of a complex array a view."""
+
+    @overload
+    def __call__(self, x: Expr, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /) -> Array: ...
+    def __call__(self, x: Any, /) -> Any:
+        if isinstance(x, SYMBOLS):
+            return self.apply((x,))
+        x = require_array(x, self.name)
+        if x.dtype not in dtypes.COMPLEX:
+            return x if self.name == "real" else self.apply((x,))
+        dtype = x.dtype
+        with x.device.activate():
+            made = view(x, getattr(x._data, self.name))
+        return recorded(self.name, x, made, partial(self._pulled, dtype))
+
+    def _pulled(self, dtype: dtypes.DType, g: Array) -> Array:
+        """The cotangent of a complex array, from that of its part."""
+        return astype(g, dtype) if self.name == "real" else _times_i(g)
+
+
+def as_cotangent(g: Array, dtype: dtypes.DType) -> Array:
+    """A cotangent as the dtype of its array; of a real array, the real part."""
+    return astype(real(g) if dtype not in dtypes.COMPLEX else g, dtype, copy=False)
+
+
+def from_parts(x: Array, y: Array) -> Array:
+    """The complex numbers of these real and imaginary parts."""
+    return astype(x, dtypes.complex_of(x.dtype)) + _times_i(y)
+
+
+conj: Unary = unary(
+    "conj",
+    "x",
+    NUMERIC,
+    codes={"c": "conj(x)"},
+    bools=dtypes.int8,
+    vjp=lambda g, x, r: g,
+    complex_vjp=lambda g, x, r: conj(g),
+    doc="The complex conjugate; of real numbers a copy.",
+)
+real: Part = Part(
+    "real",
+    "x",
+    ALL,
+    "x->r",
+    codes={"c": "real(x)"},
+    vjp=lambda g, x, r: g,
+    complex_vjp=lambda g, x, r: g,
+    doc="The real part: a view of an array's memory, the array itself if it is real.",
+)
+imag: Part = Part(
+    "imag",
+    "T(0)",
+    ALL,
+    "x->r",
+    codes={"c": "imag(x)"},
+    vjp=lambda g, x, r: 0 * g,
+    complex_vjp=lambda g, x, r: _times_i(g),
+    doc="The imaginary part: a view of an array's memory, zeros for real numbers.",
+)
+_times_i: Unary = unary(
+    "times_i",
+    "complex<T>(T(0), x)",
+    FLOAT,
+    "x->c",
+    complex_vjp=lambda g, x, r: imag(g),
+    oracle=lambda x: np.stack([np.zeros_like(x), x], axis=-1).astype(np.float64).view(np.complex128)[..., 0],
+    doc="The imaginary number whose part is x.",
+)
+isreal = unary(
+    "isreal", "true", ALL, "x->b", codes={"c": "imag(x) == 0"}, doc="Whether the imaginary part is 0."
+)
+iscomplex = unary(
+    "iscomplex", "false", ALL, "x->b", codes={"c": "imag(x) != 0"}, doc="Whether the imaginary part is not 0."
+)

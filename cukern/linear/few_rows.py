@@ -1,0 +1,118 @@
+"""Products of a few rows with a large matrix, which is read once: limited by the memory's bandwidth."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..device import Device
+from ..elementwise.program import Program
+from ..kernel import Kernel
+from ..kernel.sizes import divide_up, power_of_two
+from .task import Task, parts_of, structs, variables
+
+_KERNEL = Kernel("linear/few_rows.cu")
+#: Rows at most: those of the instruction of tensor cores.
+MOST_ROWS = 16
+#: Bytes of a slab along the depth, so that neighbouring warps read whole lines of a cache.
+_LINE = 128
+#: Columns of a block, from which the most are taken that leave no multiprocessor idle: each block reads all of the few
+#: rows. A lane has a column of floats, so there are no more than the lanes of a warp.
+_COLUMNS = (32, 16, 8)
+#: Stages of which the most are taken that fit the shared memory.
+_STAGES = (4, 3, 2)
+#: Warps of a block at most, each of which has a slab at least.
+_WARPS = 8
+#: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
+#: how many share it at most.
+_FEWEST_BYTES, _MOST_PARTS = 2**17, 16
+
+
+class FewRows(NamedTuple):
+    """How the work is divided.
+
+    Attributes:
+        turned: whether the result has few columns, so that its transpose is computed.
+        rows: the few, rounded up.
+        columns: of a block.
+        stages: slabs of a warp in shared memory, all but one of them on their way.
+        warps: of a block, which share the depth.
+        parts: blocks that share the depth, whose sums another kernel adds up.
+    """
+
+    turned: bool
+    rows: int
+    columns: int
+    stages: int
+    warps: int
+    parts: int = 1
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return _KERNEL
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory of a block."""
+        return self.warps * self.stages * _LINE * (max(self.rows, 8) + self.columns)
+
+    def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
+        """The template variables."""
+        few = task.turned if self.turned else task
+        return {
+            **variables(program, elem, task),
+            "name": f"{program.name}_{dtypes.info(elem).name}_{self.rows}x{self.columns}",
+            "block": self.threads,
+            "rows": self.rows,
+            "columns": self.columns,
+            "warps": self.warps,
+            "stages": self.stages,
+            "turned": self.turned,
+            "x_by_depth": few.a.by_depth,
+            "w_by_depth": few.b.by_depth,
+        }
+
+    def grid(self, task: Task) -> tuple[int, int, int]:
+        """Blocks along each axis."""
+        few = task.turned if self.turned else task
+        return (
+            divide_up(few.n, self.columns),
+            task.batches,
+            parts_of(task, self.parts, self.warps * _LINE // task.itemsize),
+        )
+
+    def tail(self, task: Task) -> tuple[bytes, bytes]:
+        """The kernel's structs."""
+        few = task.turned if self.turned else task
+        of_d = (1, task.n) if self.turned else (task.n, 1)
+        steps = (few.a.batch, few.b.batch, few.a.row, few.b.row, task.m * task.n, *of_d)
+        return structs(task, steps, (few.m, few.n, few.k))
+
+
+def few_rows_for(task: Task, device: Device) -> FewRows | None:
+    """How to divide the work of a product; None if neither its rows nor its columns are few."""
+    turned = task.n < task.m
+    few = task.turned if turned else task
+    if few.m > MOST_ROWS:
+        return None
+    rows = power_of_two(few.m) if task.itemsize == 4 else 8 * divide_up(few.m, 8)
+    limits = device.properties
+    blocks = [task.batches * divide_up(few.n, columns) for columns in _COLUMNS]
+    busy = [c for c, n in zip(_COLUMNS, blocks, strict=True) if 8 * n >= 7 * limits.multiprocessors]
+    columns, parts = (busy or _COLUMNS[-1:])[0], 1
+    read = columns * task.k * task.itemsize  # bytes of the large factor, by a block
+    while (
+        2 * parts * blocks[-1] <= limits.multiprocessors
+        and read >= 2 * parts * _FEWEST_BYTES
+        and parts < _MOST_PARTS
+    ):
+        parts *= 2
+    warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _LINE)))
+    fits = (FewRows(turned, rows, columns, stages, warps, parts) for stages in _STAGES)
+    return next((one for one in fits if one.shared <= limits.max_shared_memory_per_block), None)

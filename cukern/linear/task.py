@@ -1,0 +1,151 @@
+"""Products of layouts as kernels see them: sizes, and the strides of factors and operands."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..array.layout import Layout
+from ..elementwise.print_cxx import compute_type, statements
+from ..elementwise.program import Program
+from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
+from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse, step_kind
+
+#: Matrices of a batch at most: blocks along y.
+_MOST_MATRICES = 65535
+#: Rows or columns beyond a product's last, to which a tile may reach.
+_BEYOND = 256
+
+
+class Factor(NamedTuple):
+    """How a factor lies in memory: the steps through the batch and between its contiguous rows, in elements.
+
+    Attributes:
+        by_depth: whether it is contiguous along the axis that is summed over.
+    """
+
+    batch: int
+    row: int
+    by_depth: bool
+
+
+class Task(NamedTuple):
+    """A product in batches: sizes, factors, and the steps of each operand through batch, rows and columns.
+
+    Attributes:
+        itemsize: bytes of an element of the factors.
+    """
+
+    batches: int
+    m: int
+    n: int
+    k: int
+    a: Factor
+    b: Factor
+    operands: tuple[tuple[int, ...], ...]
+    itemsize: int = 2
+
+    @property
+    def turned(self) -> Task:
+        """The product of which this one is the transpose."""
+        operands = tuple((batch, column, row) for batch, row, column in self.operands)
+        return Task(self.batches, self.n, self.m, self.k, self.b, self.a, operands, self.itemsize)
+
+
+def task_of(a: Layout, b: Layout, operands: Sequence[Layout]) -> Task | None:
+    """The product of two layouts whose shapes fit, and of operands that broadcast to it; None if the kernel cannot.
+
+    It needs factors that are contiguous along one axis, in rows that begin at multiples of 16 bytes, and a batch whose
+    matrices are at equal distances.
+    """
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+    steps = [
+        broadcast_steps(one, (*batch, *own))
+        for one, own in ((a, (m, k)), (b, (k, n)), *((x, (m, n)) for x in operands))
+    ]
+    made = math.prod(batch) * m * n
+    if not made * k or max(m, n, k, made // m, made // n) > LARGEST_INDEX or not (a.aligned and b.aligned):
+        return None
+    rows = [(*one[:-1],) for one in (steps[0], *steps[2:])]
+    if not any(steps[1][:-2]) and steps[0][-1] in (0, 1):
+        one_matrix = collapse((*batch, m), rows)  # all rows as those of one matrix
+        if len(one_matrix.shape) <= 1:
+            m, batch = math.prod((*batch, m)), ()
+            own = [(one or (0,))[0] for one in one_matrix.steps]
+            steps = [
+                (own[0], steps[0][-1]),
+                steps[1][-2:],
+                *((s, x[-1]) for s, x in zip(own[1:], steps[2:], strict=True)),
+            ]
+    axes = collapse(batch, [one[:-2] for one in steps])
+    if len(axes.shape) > 1 or math.prod(axes.shape) > _MOST_MATRICES:
+        return None
+    through = [(one or (0,))[0] for one in axes.steps]
+    chunk = ACCESS // a.dtype.itemsize
+    first = _factor(through[0], steps[0][-1], steps[0][-2], k, m, chunk)
+    second = _factor(through[1], steps[1][-2], steps[1][-1], k, n, chunk)
+    if first is None or second is None:
+        return None
+    others = tuple((by, *one[-2:]) for by, one in zip(through[2:], steps[2:], strict=True))
+    return Task(math.prod(axes.shape), m, n, k, first, second, others, a.dtype.itemsize)
+
+
+def _factor(batch: int, along_depth: int, along_own: int, k: int, size: int, chunk: int) -> Factor | None:
+    for unit, row, by_depth, length in (
+        (along_depth, along_own, True, k),
+        (along_own, along_depth, False, size),
+    ):
+        if (unit == 1 or length == 1) and row % chunk == 0 and batch % chunk == 0 and row >= 0:
+            return Factor(batch, row, by_depth)
+    return None
+
+
+def is_wide(task: Task) -> bool:
+    """Whether an offset may exceed 32 bits, those of rows beyond the last tile included."""
+    across = max(task.m, task.n, task.k) + _BEYOND
+    spans = [task.batches * abs(one.batch) + across * one.row for one in (task.a, task.b)]
+    spans += [task.batches * abs(x) + task.m * abs(y) + task.n * abs(z) for x, y, z in task.operands]
+    return max(task.batches * task.m * task.n, *spans) > LARGEST_INDEX
+
+
+def variables(program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
+    """The template variables of the epilogue, and of the types of the factors and of the result."""
+    body, (value,) = statements(program.outputs)
+    return {
+        "elem": elem,
+        "out": dtypes.info(program.outputs[0].dtype).cxx,
+        "index": "long long" if is_wide(task) else "int",
+        "operands": [
+            {
+                "k": i,
+                "type": dtypes.info(d).cxx,
+                "compute": compute_type(d),
+                "row": step_kind(row),
+                "column": step_kind(column),
+            }
+            for i, (d, (_, row, column)) in enumerate(zip(program.inputs[1:], task.operands, strict=True), 1)
+        ],
+        "scalars": [compute_type(d) for d in program.scalars],
+        "body": body,
+        "value": value,
+    }
+
+
+def structs(task: Task, steps: Sequence[int], sizes: Sequence[int]) -> tuple[bytes, bytes]:
+    """The kernel's structs: strides of the factors and sizes, and the strides of the operands."""
+    wide = is_wide(task)
+    code = "q" if wide else "i"
+    padding = "4x" if wide and len(sizes) % 2 else ""
+    head = struct.pack(f"{len(steps)}{code}{len(sizes)}i{padding}", *steps, *sizes)
+    of = [step for one in task.operands for step in one] or [0, 0, 0]
+    return head, struct.pack(f"{len(of)}{code}", *of)
+
+
+def parts_of(task: Task, parts: int, depth: int) -> int:
+    """How many parts of the depth there are, if each but the last has equally many slabs and none is empty."""
+    slabs = divide_up(task.k, depth)
+    return divide_up(slabs, divide_up(slabs, parts))

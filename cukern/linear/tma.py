@@ -1,0 +1,150 @@
+"""Products whose factors the hardware brings by tensor maps, for GPUs of compute capability 9.0."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..device import Device
+from ..device.interface import Tiles
+from ..elementwise.program import Program
+from ..kernel import Kernel
+from ..kernel.sizes import LARGEST_INDEX, divide_up
+from .task import Factor, Task, structs, variables
+
+_KERNEL = Kernel("linear/product_tma.cu")
+#: Elements of 16 bits in a line of 128 bytes, and in the 16 bytes to which strides are aligned.
+_LINE, _CHUNK = 64, 8
+#: The threads of two warpgroups that multiply, and of one that brings.
+_THREADS = 384
+#: Bytes of the parts of D through which two warpgroups store, two each, and those before the stages for alignment.
+_PARTS, _ALIGNMENT = 4 * _LINE * 2 * _LINE, 1024
+_LONGEST_STRIDE = 2**40
+#: What storing an element takes where nothing hides it, in slabs that are multiplied at rate 1. Estimated.
+_STORE = 0.7
+
+
+class TmaTile(NamedTuple):
+    """What the warpgroups of a block make of the product at a time.
+
+    Attributes:
+        m, n: rows and columns of a tile.
+        share: warpgroups that share a tile; if 1, two take tiles by turns.
+        stages: slabs of the factors in shared memory.
+        rate: about which share of the tensor cores' arithmetic it reaches, in the unit of the other forms; estimated.
+        band: rows of tiles that are made column by column.
+        depth: of a slab.
+        blocks: at most, which take tiles by turns.
+        parts: blocks that share the depth: one.
+    """
+
+    m: int
+    n: int
+    share: int
+    stages: int
+    rate: float
+    band: int
+    depth: int = _LINE
+    blocks: int = 1
+    parts: int = 1
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return _KERNEL
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return _THREADS
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory of a block."""
+        return 2 * self.stages * self.depth * (self.m + self.n) + _PARTS + _ALIGNMENT
+
+    def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
+        """The template variables."""
+        return {
+            **variables(program, elem, task),
+            "name": f"{program.name}_{dtypes.info(elem).name}_{self.m}x{self.n}",
+            "block": self.threads,
+            "tile_m": self.m,
+            "tile_n": self.n,
+            "share": self.share,
+            "depth": self.depth,
+            "stages": self.stages,
+            "band": self.band,
+            "wide": True,
+            "a_by_depth": task.a.by_depth,
+            "b_by_depth": task.b.by_depth,
+        }
+
+    def count(self, task: Task) -> int:
+        """The tiles of a product."""
+        return task.batches * divide_up(task.m, self.m) * divide_up(task.n, self.n)
+
+    def grid(self, task: Task) -> tuple[int, int, int]:
+        """Blocks along each axis."""
+        return min(self.count(task), self.blocks), 1, 1
+
+    def tail(self, task: Task) -> tuple[bytes, bytes]:
+        """The kernel's structs."""
+        tiles = divide_up(task.m, self.m), divide_up(task.n, self.n)
+        steps = (task.a.batch, task.b.batch, task.a.row, task.b.row)
+        return structs(task, steps, (task.batches, task.m, task.n, task.k, *tiles))
+
+    def maps(self, task: Task, elem: dtypes.DType) -> tuple[Tiles, ...]:
+        """How the kernel finds tiles of the factors and of D, without addresses."""
+        shape, strides = (task.batches, task.m, task.n), (2 * task.m * task.n, 2 * task.n)
+        return (
+            self._map(task, elem, task.a, task.m, self.m),
+            self._map(task, elem, task.b, task.n, self.n),
+            Tiles(0, elem, shape, strides, (1, _LINE, _LINE), 2 * _LINE, True),
+        )
+
+    def _map(self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int) -> Tiles:
+        lines, elements = (size, task.k) if factor.by_depth else (task.k, size)
+        shape = (task.batches if factor.batch else 1, lines, elements)
+        strides = tuple(2 * (step or _CHUNK) for step in (factor.batch, factor.row))
+        box = (1, tile if factor.by_depth else _LINE, _LINE)
+        return Tiles(0, elem, shape, strides, box, 2 * _LINE, False)
+
+
+#: Two warpgroups that share a tile read each factor from the L2 less often; by turns, one hides its stores behind the
+#: other's arithmetic, which pays off where k is short.
+TMA_TILES = (
+    TmaTile(128, 256, 2, 4, 2.15, 16),
+    TmaTile(256, 128, 2, 4, 2.1, 8),
+    TmaTile(128, 128, 1, 6, 1.9, 16),
+)
+
+
+def takes(task: Task) -> bool:
+    """Whether tensor maps describe the product: all step forward by 16 bytes, and no two rows have one address."""
+    steps = 2 * task.m * task.n < _LONGEST_STRIDE and task.n % _CHUNK == 0
+    return (
+        task.itemsize == 2
+        and steps
+        and all(
+            one.batch >= 0
+            and (one.row > 0 or (task.k if not one.by_depth else size) == 1)
+            and 2 * max(one.batch, one.row) < _LONGEST_STRIDE
+            for one, size in ((task.a, task.m), (task.b, task.n))
+        )
+    )
+
+
+def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
+    """The tile of the least time, that of the busiest multiprocessor; None if the GPU or tensor maps do not take it."""
+    limits = device.properties
+    if limits.compute_capability[0] != 9 or not takes(task):
+        return None
+
+    def cost(tile: TmaTile) -> float:
+        waves = divide_up(tile.count(task), limits.multiprocessors)
+        seen = _STORE if tile.share > 1 else 0.0
+        return waves * tile.m * tile.n * (divide_up(task.k, tile.depth) / tile.rate + seen)
+
+    best = min(TMA_TILES, key=cost)
+    return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

@@ -1,0 +1,48 @@
+"""Jinja's compiled templates: kept when a bundle is built, and found in it later."""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+from collections.abc import Callable
+from hashlib import sha256
+from types import CodeType
+
+import jinja2
+from jinja2.bccache import Bucket
+
+
+class Bytecode(jinja2.BytecodeCache):
+    """Python's code of templates, by a hash of their sources and of the versions of Python and Jinja.
+
+    Attributes:
+        made: the code of the templates that this process has compiled, by hash; None if it is not kept.
+        find: looks a hash up in the loaded bundles.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[str, tuple[str, bytes]] | None = None
+        self.find: Callable[[str], bytes | None] | None = None
+
+    def get_bucket(
+        self, environment: jinja2.Environment, name: str, filename: str | None, source: str
+    ) -> Bucket:
+        """See :class:`jinja2.BytecodeCache`."""
+        parts = (importlib.util.MAGIC_NUMBER.hex(), jinja2.__version__, name, source)
+        bucket = Bucket(environment, sha256("\0".join(parts).encode()).hexdigest(), name)
+        found = None if self.find is None else self.find(bucket.key)
+        if found is not None:
+            # The template may lie in another folder than where it was compiled.
+            bucket.code = _moved(marshal.loads(found), filename or "<template>")
+        return bucket
+
+    def set_bucket(self, bucket: Bucket) -> None:
+        """See :class:`jinja2.BytecodeCache`."""
+        if self.made is not None:
+            self.made[bucket.key] = bucket.checksum, marshal.dumps(bucket.code)
+
+
+def _moved(code: CodeType, filename: str) -> CodeType:
+    """Code as if it were of another file."""
+    inner = tuple(_moved(one, filename) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=filename, co_consts=inner)

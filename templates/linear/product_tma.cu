@@ -1,0 +1,141 @@
+// D = epilogue(A @ B) on the tensor cores of sm_90a, fed by the hardware's copies: for A (m, k) and B (k, n) of 16-bit floats in
+// batches, sums in float, and the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). Maps
+// lead to the factors, each contiguous along one of its two axes, and to D, in rows that begin at multiples of 16 bytes.
+// Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile. One thread of the last warpgroup brings
+// slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups multiply: they share the
+// rows of each tile, or, if `share` is 1, take tiles by turns, so that one stores while the other multiplies.
+// A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
+// when all warps that multiply it have done so. A barrier tells stages of one parity from those of the other alone, so warpgroups
+// that take tiles by turns wait for slabs of their own only: `mine` when the other has seen all of its tile before.
+// Shared, dynamic: the stages, then two parts of 64 by 64 elements of D for each warpgroup; 1024 bytes before for alignment.
+<% include "linear/product.cuh" %>
+<% include "linear/warpgroup.cuh" %>
+<% include "prelude/tensor_map.cuh" %>
+<% include "prelude/warp_roles.cuh" %>
+constexpr int share = << share >>, rows = tile_m / share;  // warpgroups that share a tile, and the rows of each
+constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * 64;
+static_assert(rows % 64 == 0 && depth == 64 && tile_n % 128 == 0, "tiles are copied in lines of 128 bytes");
+// Tile `turn` of this block is its tile number blockIdx.x + turn * gridDim.x of the product.
+struct Turn {
+    int number;
+
+    __device__ __forceinline__ explicit Turn(int turn) : number(blockIdx.x + turn * gridDim.x) {}
+    __device__ __forceinline__ bool there(const Sizes& sizes) const {
+        return number < sizes.batches * sizes.tiles_m * sizes.tiles_n;
+    }
+    __device__ __forceinline__ Place place(const Sizes& sizes) const {
+        const int tiles = sizes.tiles_m * sizes.tiles_n;
+        return Place(sizes, number / tiles, number % tiles);
+    }
+};
+// Asks for a slab: SIZE rows (or columns) of the product from `first` on, from depth `from` on.
+template <int SIZE, bool BY_DEPTH>
+__device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full) {
+    if constexpr (BY_DEPTH) {
+        copy_tile(slab, map, {batch, first, from}, full);
+    } else {
+#pragma unroll
+        for (int x = 0; x < SIZE; x += 64) copy_tile(slab + x * depth, map, {batch, from, first + x}, full);
+    }
+}
+// Stores the 64 rows of a warpgroup through shared memory: 64 columns while the next are made.
+__device__ __forceinline__ void store_parts(
+    const Epilogue& epilogue, const TensorMap& d, const Sizes& sizes, const Place& at, int row, T* parts,
+    const float (&sums)[tile_n / 2])
+{
+    const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+#pragma unroll
+    for (int x = 0; x < tile_n; x += 64) {
+        T* const to = parts + x / 64 % 2 * part_size;
+        if (threadIdx.x % 128 == 0) wait_stores_read<1>();
+        barrier_sync(1 + group, 128);  // the part may be written again
+        finish<64>(epilogue, sizes, at.batch, row + 16 * warp, at.n0 + x, (const float(&)[32])sums[x / 2],
+                   [&](int half, int y, const Out(&made)[4][2]) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i)  // chunks change places as in a slab, and as the map says
+                *(unsigned*)(to + (16 * warp + 8 * half + g) * line + ((y / 8 + i) ^ g) * chunk + 2 * q) =
+                    *(const unsigned*)made[i];
+        });
+        fence_to_async();
+        barrier_sync(1 + group, 128);
+        if (threadIdx.x % 128 == 0) {
+            if (row < sizes.m && at.n0 + x < sizes.n) store_tile(d, {at.batch, row, at.n0 + x}, to);
+            commit_stores();
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
+    const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
+    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
+    const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
+{
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
+    extern __shared__ __align__(128) unsigned char shared[];
+    T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
+    __shared__ MBarrier full[stages], empty[stages], mine[2];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < stages; ++i) {
+            mbarrier_init(&full[i], 1);
+            mbarrier_init(&empty[i], 4 * share);
+        }
+        for (int i = 0; i < 2; ++i) mbarrier_init(&mine[i], 4);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    const int slabs = divide_up(sizes.k, depth), group = threadIdx.x / 128;
+    if (group == 2) {
+        give_registers<24>();
+        for (int turn = 0; threadIdx.x == 256 && Turn(turn).there(sizes); ++turn) {
+            const Place at = Turn(turn).place(sizes);
+            for (int i = 0; i < slabs; ++i) {
+                const int number = turn * slabs + i, stage = number % stages;
+                T* const to = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], number / stages % 2 ^ 1);
+                mbarrier_arrive_expecting(&full[stage], stage_bytes);
+                bring<tile_m, a_by_depth>(to, a, sizes.batch_a ? at.batch : 0, at.m0, i * depth, &full[stage]);
+                bring<tile_n, b_by_depth>(to + tile_m * depth, b, sizes.batch_b ? at.batch : 0, at.n0, i * depth, &full[stage]);
+            }
+        }
+        return;
+    }
+    take_registers<240>();
+    T* const parts = ring + stages * stage_size + group * 2 * part_size;
+    const auto arrive = [](MBarrier* barrier) {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+    };
+    for (int turn = share == 2 ? 0 : group; Turn(turn).there(sizes); turn += 3 - share) {
+        const int own = share == 2 ? rows * group : 0;  // this warpgroup's first row in the tile
+        float sums[rows / 64][tile_n / 2];
+        if (share == 1) mbarrier_wait(&mine[group], (turn / 2 ^ group ^ 1) % 2);
+        for (int i = 0; i < slabs; ++i) {
+            const int number = turn * slabs + i, stage = number % stages;
+            T* const slab = ring + stage * stage_size;
+            mbarrier_wait(&full[stage], number / stages % 2);
+            wgmma_fence();
+#pragma unroll
+            for (int x = 0; x < rows / 64; ++x) {
+                SharedMatrix left = part(SlabA{slab}, own + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
+#pragma unroll
+                for (int k = 0; k < depth; k += 16) {
+                    wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], left, right, i + k > 0);
+                    left += step_a;
+                    right += step_b;
+                }
+            }
+            wgmma_commit();
+            wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
+            if (i > 0) arrive(&empty[(number - 1) % stages]);
+        }
+        if (share == 1) arrive(&mine[1 - group]);
+#pragma unroll
+        for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
+        arrive(&empty[(turn * slabs + slabs - 1) % stages]);
+        const Place at = Turn(turn).place(sizes);
+#pragma unroll
+        for (int x = 0; x < rows / 64; ++x) store_parts(epilogue, d, sizes, at, at.m0 + own + 64 * x, parts, sums[x]);
+    }
+    if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+}

@@ -1,0 +1,13 @@
+// Slabs of the factors as operands of a warpgroup's instructions, after linear/product.cuh.
+<% set wgmma_columns = [tile_n] %>
+<% include "prelude/wgmma.cuh" %>
+// The operand of one instruction: the part of a slab from row (or column) `first` on, at depth 0.
+template <int SIZE, bool BY_DEPTH>
+__device__ __forceinline__ SharedMatrix part(const Slab<SIZE, BY_DEPTH>& slab, int first) {
+    constexpr int bytes = sizeof(T) * line;
+    if constexpr (BY_DEPTH) return SharedMatrix(slab.memory + first * line, 16, 8 * bytes);
+    else return SharedMatrix(slab.memory + first / line * slab.block, sizeof(T) * slab.block, 8 * bytes);
+}
+// Bytes from one step of 16 along the depth to the next.
+constexpr int step_a = a_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
+constexpr int step_b = b_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;

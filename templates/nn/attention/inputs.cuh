@@ -1,0 +1,6 @@
+<# The first parameters of every kernel of attention. live: see Draw. #>
+    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+
+    <% for x in tables %>const << x.type >>* t<< x.k >>, <% endfor %>
+
+    const int* starts_q, const int* starts_k, const unsigned long long* live,

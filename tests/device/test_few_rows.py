@@ -1,0 +1,110 @@
+"""Products of a few rows or columns that end with an expression, on both devices, against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_tensor_cores import bias_and_relu, check, random
+
+import cukern as ck
+from cukern.linear import few_rows, tensor_cores
+from cukern.linear.few_rows import FewRows
+from cukern.linear.task import Factor, Task, task_of
+from cukern.testing import asynchrony
+
+
+def form(a: ck.Array, b: ck.Array, columns: int = 32, stages: int = 3, warps: int = 2) -> FewRows:
+    """As the library divides the work, but for the given numbers."""
+    task = task_of(a._planned(), b._planned(), [])
+    assert task is not None
+    found = few_rows.few_rows_for(task, a.device)
+    assert found is not None
+    return found._replace(columns=columns, stages=stages, warps=warps)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("x_swapped", "w_swapped"), [(False, False), (False, True), (True, False), (True, True)]
+)
+def test_layouts_of_the_factors(device: ck.Device, dtype: str, x_swapped: bool, w_swapped: bool) -> None:
+    """The last slab and the last columns are cut, some warps have a slab more, and X has 16 rows or fewer."""
+    x = random(device, dtype, 16, 328, swapped=x_swapped)
+    w = random(device, dtype, 328, 72, swapped=w_swapped)
+    check(x, w, random(device, dtype, 72), form(x, w))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8, 11])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_numbers_of_rows(device: ck.Device, dtype: str, rows: int) -> None:
+    x, w = random(device, dtype, rows, 200), random(device, dtype, 200, 40, swapped=True)
+    check(x, w, random(device, dtype, rows, 1), form(x, w, columns=8))
+
+
+@pytest.mark.parametrize(("dtype", "biases"), [("bfloat16", [(8,), (70, 8)]), ("float32", [(70, 1)])])
+def test_few_columns(device: ck.Device, dtype: str, biases: list[tuple[int, ...]]) -> None:
+    """The transpose is computed; operands follow the product's own rows and columns."""
+    a, b = random(device, dtype, 70, 136), random(device, dtype, 136, 8)
+    for bias in biases:
+        check(a, b, random(device, dtype, *bias), form(a, b))
+    check(a, random(device, dtype, 136, 1), random(device, dtype, 1), form(a, b)._replace(rows=8, columns=16))
+
+
+def test_batches(device: ck.Device) -> None:
+    a, b = random(device, "bfloat16", 2, 3, 5, 64), random(device, "bfloat16", 2, 3, 64, 24)
+    check(a, b, random(device, "bfloat16", 2, 3, 5, 24), form(a, b))
+    check(a[0, 0], b, random(device, "bfloat16", 24), form(a[0, 0], b))
+    # All rows of a batch are rows of one product.
+    few = random(device, "float32", 2, 3, 2, 64)
+    check(few, random(device, "float32", 64, 40), random(device, "float32", 40), FewRows(False, 16, 32, 2, 1))
+
+
+def test_what_is_not_finite_stays_in_its_row_and_column(device: ck.Device) -> None:
+    for dtype in ("float16", "float32"):
+        x, w = np.ones((5, 72)), np.ones((72, 40))
+        x[1, 70], w[3, 9] = np.nan, np.inf
+        a, b = (ck.asarray(one, dtype=dtype, device=device) for one in (x, w))
+        layouts = [one._planned() for one in (a, b)]
+        bias = ck.zeros(40, dtype, device)
+        plan = tensor_cores.make_plan(
+            bias_and_relu(a.dtype), *layouts, [bias._planned()], form(a, b, columns=16)
+        )
+        assert plan is not None
+        np.testing.assert_array_equal(plan(a, b, bias).numpy(), np.maximum(x @ w, 0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_copies_that_come_at_any_time(seed: int) -> None:
+    for dtype in ("bfloat16", "float32"):
+        x, w = random(ck.Device("host"), dtype, 9, 392), random(ck.Device("host"), dtype, 392, 32)
+        with asynchrony("random", seed):
+            check(x, w, random(x.device, dtype, 32), form(x, w))
+
+
+def gpu(**limits: Any) -> Any:
+    """An H200, but for the given limits."""
+    known = {"compute_capability": (9, 0), "multiprocessors": 132, "max_shared_memory_per_block": 232448}
+    return type("", (), {"style": "simt", "properties": type("", (), {**known, **limits})})
+
+
+def divided(m: int, n: int, itemsize: int = 2, shared: int = 232448, k: int = 4096) -> FewRows | None:
+    factor = Factor(0, 4096, True)
+    task = Task(1, m, n, k, factor, factor, (), itemsize)
+    return few_rows.few_rows_for(task, gpu(max_shared_memory_per_block=shared))
+
+
+def test_how_the_work_is_divided() -> None:
+    """As many columns a block as keep all multiprocessors busy, and as many stages as fit."""
+    assert divided(1, 4096) == FewRows(False, 8, 32, 4, 8)
+    assert divided(16, 4096) == FewRows(False, 16, 32, 4, 8)
+    assert divided(4096, 3) == FewRows(True, 8, 32, 4, 8)
+    assert divided(3, 4096, itemsize=4) == FewRows(False, 4, 32, 4, 8)
+    assert divided(16, 2048, itemsize=4) == FewRows(False, 16, 16, 4, 8)
+    assert divided(9, 512) == FewRows(False, 16, 8, 4, 8)
+    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 4, 4)  # no warp without a slab
+    assert divided(17, 4096) is None
+    small = divided(16, 4096, shared=99 * 1024)
+    assert small == FewRows(False, 16, 32, 2, 8)
+    assert small.shared <= 99 * 1024
+    assert divided(16, 4096, shared=64 * 1024) is None

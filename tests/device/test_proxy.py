@@ -1,0 +1,160 @@
+"""What runs beside the threads reads shared memory that they have passed on to it; the host says where they did not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from asynchronous import FACTORS, PIPELINE, TILES, WARPGROUP
+from test_beside import pipeline, run, tiles, warpgroup
+from test_wgmma import product
+
+import cukern as ck
+
+UNFENCED = "was written and not passed on: each thread that writes calls fence_to_async, then comes a barrier"
+WRITE = "((float4*)made)[lane] = make_float4(2 * own.x, 2 * own.y, 2 * own.z, 2 * own.w);"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("fence_to_async();", ""),
+        (f"{WRITE}\n        fence_to_async();", f"fence_to_async();\n        {WRITE}"),
+        ("fence_to_async();", "if (i == 0) fence_to_async();"),
+        (
+            "        __syncwarp();\n        if (lane == 0) {",
+            "if (lane == 0) made[1] += 1;\n if (lane == 0) {",
+        ),
+    ],
+    ids=["none", "before the write", "the first time alone", "a write after it"],
+)
+def test_a_store_of_what_was_not_passed_on(right: str, wrong: str) -> None:
+    assert PIPELINE.count(right) == 1
+    with pytest.raises(ck.KernelFault, match=rf"thread \(32, 0, 0\): .*{UNFENCED}, <pipeline.*>:\d+"):
+        pipeline("host", PIPELINE.replace(right, wrong))
+
+
+def test_the_fence_may_follow_the_barrier() -> None:
+    """One thread that sees what the others wrote passes on all of it."""
+    text = PIPELINE.replace("fence_to_async();", "").replace(
+        "if (lane == 0) {", "if (lane == 0) { fence_to_async();"
+    )
+    made, x = pipeline("host", text)
+    np.testing.assert_array_equal(made, 2 * x)
+
+
+def test_a_tile_and_factors_that_were_not_passed_on() -> None:
+    with pytest.raises(ck.KernelFault, match=f"{UNFENCED}, <tiles"):
+        tiles("host", "float32", 64, 64, text=TILES.replace("fence_to_async();", ""))
+    with pytest.raises(ck.KernelFault, match=f"{UNFENCED}, <warpgroup"):
+        warpgroup("host", WARPGROUP.replace("fence_to_async();", ""))
+    for in_registers in (False, True):
+        with pytest.raises(ck.KernelFault, match=f"{UNFENCED}, <factors"):
+            product("host", "__half", in_registers, text=FACTORS.replace("fence_to_async();", ""))
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_copies_of_threads_are_passed_on_too(fenced: bool) -> None:
+    x, y = ck.asarray(np.arange(128, dtype=np.float32), device="host"), ck.zeros(128, device="host")
+    body = """__shared__ float4 words[32];
+    copy_async(&words[threadIdx.x], (const float4*)x + threadIdx.x);
+    commit_copies();
+    wait_copies<0>();
+    FENCE
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        store_bulk(y, words, sizeof words);
+        commit_stores();
+        wait_stores<0>();
+    }""".replace("FENCE", "fence_to_async();" if fenced else "")
+    if fenced:
+        run(body, 32, x, y)
+        assert y.tolist() == x.tolist()
+        return
+    with pytest.raises(ck.KernelFault, match=UNFENCED):
+        run(body, 32, x, y)
+
+
+def test_what_a_copy_has_brought_needs_no_fence() -> None:
+    x, y = ck.asarray(np.arange(4, dtype=np.float32), device="host"), ck.zeros(4, device="host")
+    body = """__shared__ __align__(16) float here[4];
+    __shared__ MBarrier come;
+    mbarrier_init(&come, 1);
+    here[0] = 7;
+    mbarrier_arrive_expecting(&come, 16);
+    copy_bulk(here, x, 16, &come);
+    mbarrier_wait(&come, 0);
+    store_bulk(y, here, 16);
+    commit_stores();
+    wait_stores<0>();"""
+    run(body, 1, x, y)
+    assert y.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("writer", "owner", "fails"),
+    [("fence_to_async();", "", False), ("", "fence_to_async();", False), ("", "", True)],
+    ids=["by the writer", "by the owner", "none"],
+)
+def test_what_another_block_wrote(writer: str, owner: str, fails: bool) -> None:
+    y = ck.zeros((2, 4), device="host")
+    text = f"""<% include "prelude/bulk_copy.cuh" %>
+    <% include "prelude/cluster.cuh" %>
+    extern "C" __global__ void __cluster_dims__(2) << name >>(float* y) {{
+        __shared__ __align__(16) float own[4];
+        cluster_barrier();
+        map_shared_rank(own, 1 - cluster_rank())[threadIdx.x] = threadIdx.x + 10 * blockIdx.x;
+        {writer}
+        cluster_barrier();
+        {owner}
+        __syncthreads();
+        if (threadIdx.x == 0) {{
+            store_bulk(y + 4 * blockIdx.x, own, sizeof own);
+            commit_stores();
+            wait_stores_read<0>();
+        }}
+        cluster_barrier();
+    }}"""
+    kernel: Any = ck.Kernel(text, name="others")
+    if fails:
+        with pytest.raises(ck.KernelFault, match=UNFENCED):
+            kernel(y, grid=2, block=4)
+        return
+    kernel(y, grid=2, block=4)
+    assert y.tolist() == [[10, 11, 12, 13], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("of_b(right, 0, 1024)", "of_b(right, 0, 65536)"),
+        ("of_b(right,", "of_b((const void*)(((size_t)b + 1023) / 1024 * 1024),"),
+    ],
+    ids=["a step too far", "global memory"],
+)
+def test_factors_are_in_shared_memory(right: str, wrong: str) -> None:
+    assert FACTORS.count(right) == 1
+    with pytest.raises(
+        ck.KernelFault, match="reads an address that is not in the block's shared memory, <factors"
+    ):
+        product("host", "__half", True, text=FACTORS.replace(right, wrong))
+
+
+def test_a_fault_in_what_is_done_later_names_who_sent_it() -> None:
+    """The others wait for the copy, and it is done when one of them does."""
+    body = """__shared__ __align__(16) float here[4];
+    __shared__ MBarrier come;
+    if (threadIdx.x == 1) {
+        mbarrier_init(&come, 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expecting(&come, 16);
+        copy_bulk(here, (const float*)4096, 16, &come);
+    }
+    __syncthreads();
+    mbarrier_wait(&come, 0);"""
+    message = (
+        r"thread \(1, 0, 0\): invalid access of memory at 0x1000, in what copy_bulk left to be done beside"
+    )
+    with pytest.raises(ck.KernelFault, match=rf"{message}, <own.*>:\d+"):
+        run(body, 64, ck.zeros(1, device="host"))

@@ -1,0 +1,142 @@
+"""Products fed by tensor maps, on the host and on GPUs of compute capability 9.0, against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_few_rows import gpu
+from test_tensor_cores import check, random
+
+import cukern as ck
+from cukern.linear import epilogue, tensor_cores
+from cukern.linear.task import Factor, Task
+from cukern.linear.tma import TMA_TILES, TmaTile, takes, tma_tile_for
+from cukern.testing import asynchrony
+
+TALL, BY_TURNS = (TMA_TILES[i]._replace(blocks=2) for i in (1, 2))
+
+
+@pytest.fixture(autouse=True)
+def hopper(device: ck.Device) -> None:
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+
+
+@pytest.mark.parametrize(
+    ("tile", "a_swapped", "b_swapped"),
+    [(TALL, False, False), (TALL, True, True), (BY_TURNS, False, True), (BY_TURNS, True, False)],
+)
+def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: bool, b_swapped: bool) -> None:
+    """No tile divides the sizes; each block makes several tiles, so that stages go round more than once."""
+    a = random(device, "bfloat16", 264, 152, swapped=a_swapped)
+    b = random(device, "bfloat16", 152, 392, swapped=b_swapped)
+    check(a, b, random(device, "bfloat16", 392), tile)
+
+
+def test_the_widest_tile(device: ck.Device) -> None:
+    a, b = random(device, "float16", 130, 72), random(device, "float16", 72, 520, swapped=True)
+    check(a, b, random(device, "float16", 130, 1), TMA_TILES[0]._replace(blocks=1))
+
+
+def test_batches(device: ck.Device) -> None:
+    """Matrices end within tiles; a factor may be one matrix for all."""
+    a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 72)
+    check(a, b, random(device, "bfloat16", 3, 136, 72), BY_TURNS)
+    check(a[0], b, random(device, "bfloat16", 72), BY_TURNS)
+    check(a[:, :1], b, random(device, "bfloat16", 72), BY_TURNS)
+    # One matrix of all rows.
+    check(a, random(device, "bfloat16", 24, 72), random(device, "bfloat16", 3, 1, 72), BY_TURNS)
+
+
+@pytest.mark.parametrize("tile", [TALL, BY_TURNS], ids=["shared", "by turns"])
+def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
+    host = ck.Device("host")
+    a, b = random(host, "bfloat16", 264, 216), random(host, "bfloat16", 216, 392, swapped=True)
+    for when, seed in (("at_once", 0), ("random", 1), ("random", 2)):
+        with asynchrony(when, seed):
+            check(a, b, random(host, "bfloat16", 392), tile._replace(blocks=1))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("if (share == 1) mbarrier_wait(&mine[group], (turn / 2 ^ group ^ 1) % 2);", ""),
+        ("if (i > 0) arrive(&empty[(number - 1) % stages]);", "arrive(&empty[stage]);"),
+        ("wait_stores_read<1>();", "wait_stores_read<2>();"),
+    ],
+    ids=[
+        "a slab of the other's tile",
+        "a stage given back before it is multiplied",
+        "a part written too early",
+    ],
+)
+def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
+    """Without one of them the host shows wrong numbers, or a fault."""
+    from cukern.linear import tma
+    from cukern.text.render import TEMPLATES
+
+    text = (TEMPLATES / "linear" / "product_tma.cu").read_text()
+    assert text.count(right) == 1
+    if "&empty[stage]" in wrong:
+        text = text.replace("        arrive(&empty[(turn * slabs + slabs - 1) % stages]);\n", "")
+    monkeypatch.setattr(tma, "_KERNEL", ck.Kernel(text.replace(right, wrong)))
+    host = ck.Device("host")
+    a, b = random(host, "bfloat16", 264, 472), random(host, "bfloat16", 472, 264)
+    with asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
+        check(a, b, random(host, "bfloat16", 264), BY_TURNS._replace(blocks=1))
+
+
+def test_a_fused_function_and_one_map_for_each_address(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epilogue, "_plans", {})
+    monkeypatch.setattr(tensor_cores, "quickest", lambda task, where: BY_TURNS)
+    encoded: list[Any] = []
+    encode = device.backend.tensor_map
+    monkeypatch.setattr(device.backend, "tensor_map", lambda tiles: (encoded.append(tiles), encode(tiles))[1])
+    ended = ck.fuse(lambda x, w, r, scale: ck.tanh(x @ w.T * scale) + r)
+    x, w, r = (random(device, "bfloat16", *shape) for shape in ((40, 64), (72, 64), (40, 72)))
+    exact = np.tanh(x.numpy().astype(float) @ w.numpy().astype(float).T * 0.125) + r.numpy().astype(float)
+    for _ in range(3):
+        made = ended(x, w, r, 0.125)
+        np.testing.assert_allclose(made.numpy().astype(float), exact, rtol=2**-7, atol=2**-7)
+    factors = [tiles for tiles in encoded if not tiles.writes]
+    assert len(factors) == 2
+    assert "copy_tile" in ended.source(x, w, r, 0.125)
+
+
+def test_what_tensor_maps_take() -> None:
+    """Others go to the tiles that warps copy."""
+    factor = Factor(0, 4096, True)
+    task = Task(1, 4096, 4096, 4096, factor, factor, ())
+    chosen = tma_tile_for(task, gpu())
+    assert chosen is not None
+    assert (chosen.m, chosen.n, chosen.blocks) == (128, 256, 132)
+    assert chosen.shared <= gpu().properties.max_shared_memory_per_block
+    assert tma_tile_for(task, gpu(compute_capability=(8, 0))) is None
+    assert tma_tile_for(task, gpu(compute_capability=(10, 0))) is None
+    assert not takes(task._replace(itemsize=4))
+    assert not takes(task._replace(n=4095))
+    assert not takes(task._replace(a=Factor(0, 0, True)))
+    assert takes(task._replace(a=Factor(0, 0, True), m=1))
+    assert not takes(task._replace(batches=2, b=Factor(-4096, 4096, True)))
+    assert not takes(task._replace(b=Factor(0, 2**39, True)))
+    short = tma_tile_for(task._replace(k=256), gpu())
+    assert short is not None
+    assert short.share == 1  # stores are hidden
+    # The smallest waste in the last wave, and turns for what would leave many multiprocessors idle.
+    small = tma_tile_for(task._replace(m=1024, n=1024), gpu())
+    assert small is not None
+    assert (small.m, small.n, small.share) == (128, 128, 1)
+
+
+def test_which_form_is_taken() -> None:
+    """By the times in the table: the library's where it is faster."""
+    factor = Factor(0, 4096, True)
+    task = Task(1, 16384, 3072, 768, factor, factor, ())
+    assert isinstance(tensor_cores.quickest(task, gpu()), TmaTile)
+    assert isinstance(tensor_cores.quickest(task._replace(n=3071), gpu()), tensor_cores.Tile)
+    assert isinstance(tensor_cores.quickest(task, gpu(compute_capability=(8, 0))), tensor_cores.Tile)
+    assert tensor_cores.quickest(task._replace(m=8192, n=8192, k=8192), gpu()) is None

@@ -16,6 +16,8 @@ Array functions raise ``TypeError``, ``ValueError`` and ``IndexError`` where Num
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 __all__ = [
     "CaptureError",
     "CompileError",
@@ -23,6 +25,7 @@ __all__ = [
     "DeviceError",
     "GradientError",
     "KernelFault",
+    "KernelReport",
     "LaunchError",
     "TemplateError",
 ]
@@ -58,8 +61,50 @@ class LaunchError(CukernError):
     """A kernel refuses its arguments or its launch shape; nothing has run."""
 
 
+@dataclass(frozen=True)
+class KernelReport:
+    """A mistake that a checked launch found in a kernel.
+
+    Attributes:
+        kind: ``"out of bounds"``, ``"race"``, ``"unset"``, ``"unwritten"``, ``"const"``, ``"misaligned"``,
+            ``"overflow"``, ``"shift"``, ``"division"``, ``"lane"``, ``"divergence"``, ``"geometry"``, ``"timeout"`` or
+            ``"fault"``.
+        message: all of it, as text.
+        kernel: the kernel's name.
+        place: where it is, as ``template:line``; empty if that is not known.
+        other_place: where the other side of a race is; empty if there is none.
+        array: the name of the argument or of the variable in shared memory; empty if that is not known.
+        element: the index in that array; None if that is not known.
+        block, thread: of the kernel, where it happened.
+        other_block, other_thread: of the other side, or None.
+    """
+
+    kind: str
+    message: str
+    kernel: str = ""
+    place: str = ""
+    other_place: str = ""
+    array: str = ""
+    element: int | tuple[int, ...] | None = None
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+    other_block: tuple[int, int, int] | None = None
+    other_thread: tuple[int, int, int] | None = None
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class KernelFault(LaunchError):
-    """A kernel failed while it ran: a failed ``assert``, or a barrier that not all threads reach."""
+    """A kernel failed while it ran: a failed ``assert``, or a barrier that not all threads reach.
+
+    Attributes:
+        reports: what a checked launch found; empty after other launches.
+    """
+
+    def __init__(self, message: str, reports: tuple[KernelReport, ...] = ()) -> None:
+        super().__init__(message)
+        self.reports = reports
 
 
 class GradientError(CukernError):

@@ -28,7 +28,8 @@ _OWN = {
     "Devices": "device devices Device check_indices load_bundle",
     "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
     "Precision of products": "matmul_precision get_matmul_precision set_matmul_precision",
-    "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault GradientError CaptureError",
+    "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault KernelReport "
+    "GradientError CaptureError",
 }
 #: Modules with a page of their own.
 _MODULES = ("nn", "nn.functional", "nn.init", "optim", "random", "testing", "tree")

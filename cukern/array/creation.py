@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..autodiff import tape
-from ..device import Device, current, dlpack
+from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import uploaded
 from .array import Array, copied, shape_of
 from .operators import FUNCTIONS
@@ -266,7 +266,10 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     with where.activate():
-        return Array._wrap(where.backend.empty(shape_of(shape), wanted), where)
+        made = Array._wrap(where.backend.empty(shape_of(shape), wanted), where)
+    if capture_hooks.made_empty is not None:
+        capture_hooks.made_empty(made)
+    return made
 
 
 def full(

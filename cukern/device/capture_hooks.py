@@ -20,8 +20,24 @@ if TYPE_CHECKING:
 
 #: Incremented when an array's memory is replaced. A graph captured before still uses the old memory.
 replaced = 0
-#: Called before an array becomes numbers, which are constants to tapes; None outside ``testing.strict_tape``.
+#: Called before an array becomes numbers, which are constants to tapes: see :func:`watch_reads`.
 refuse: Callable[[Array, str], None] | None = None
+#: Called with an array that nothing has written; None outside of checked launches.
+made_empty: Callable[[Array], None] | None = None
+_readers: tuple[Callable[[Array, str], None], ...] = ()
+
+
+def _tell_readers(array: Array, what: str) -> None:
+    for reader in _readers:
+        reader(array, what)
+
+
+def watch_reads(reader: Callable[[Array, str], None], watches: bool) -> None:
+    """Call ``reader`` from now on before an array becomes numbers, or no longer."""
+    global refuse, _readers
+    others = tuple(one for one in _readers if one is not reader)
+    _readers = (*others, reader) if watches else others
+    refuse = None if not _readers else _readers[0] if len(_readers) == 1 else _tell_readers
 
 
 class Recorder(Protocol):

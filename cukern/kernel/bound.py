@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -51,8 +52,10 @@ class BoundKernel:
         function: the compiled function, which launches values without checking them.
     """
 
-    def __init__(self, rendered: render.Rendered, device: Device, block: Dim3) -> None:
+    def __init__(self, rendered: render.Rendered, device: Device, block: Dim3, checked: bool = False) -> None:
         unit = bundles.unit(rendered.text, render.is_own(rendered.template))
+        if checked:
+            unit = replace(unit, checked=True)
         self.device = device
         self.rendered = rendered
         self.signature = unit.signature

@@ -51,6 +51,7 @@ class Kernel:
             or a ``Path`` to a file.
         block: threads per block: an integer, or up to three for x, y and z.
         name: the name of the kernel, on which the variable ``name`` in ``<< name >>`` is based.
+        checked: whether every launch on the host is a checked one: see :func:`cukern.testing.checked`.
         variables: template variables. ``elem`` may be a dtype; by default it is the dtype of the first
             array of each call. ``acc``, ``index``, ``vec``, ``block``, ``block_x``, ``block_y``,
             ``block_z`` and ``name`` follow from the others unless they are given.
@@ -76,6 +77,8 @@ class Kernel:
         source: str | Path,
         block: int | Sequence[int] = 256,
         name: str | None = None,
+        *,
+        checked: bool = False,
         **variables: Any,
     ) -> None:
         if isinstance(source, Path):
@@ -91,6 +94,7 @@ class Kernel:
             self.template = source
             render.source_of(source)
         self.block = as_dim3(block, "block")
+        self.checked = bool(checked)
         self.variables = copy.deepcopy(variables)
         self._bound: dict[Any, BoundKernel] = {}
         #: For each form, the lock that the thread holds which compiles it.
@@ -126,7 +130,7 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source = render.source_of(self.template) if self.template.startswith("<") else self.template
-        return _remake, (type(self), source, self.block, self.name, self.variables)
+        return _remake, (type(self), source, self.block, self.name, self.variables, self.checked)
 
     def bind(self, device: Device | str | None = None, /, **overrides: Any) -> BoundKernel:
         """Render and compile the kernel, or return the result of an earlier call.
@@ -151,7 +155,7 @@ class Kernel:
                 found = self._bound.get(key)
                 if found is None:
                     rendered = render.render(self.template, variables)
-                    found = self._bound[key] = BoundKernel(rendered, device, block)
+                    found = self._bound[key] = BoundKernel(rendered, device, block, self.checked)
         return found
 
     def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:
@@ -250,8 +254,10 @@ class Kernel:
         return self.bind(device, **overrides).attributes
 
 
-def _remake(cls: type[Kernel], source: str, block: Dim3, name: str, variables: dict[str, Any]) -> Kernel:
-    return cls(source, block, name, **variables)
+def _remake(
+    cls: type[Kernel], source: str, block: Dim3, name: str, variables: dict[str, Any], checked: bool
+) -> Kernel:
+    return cls(source, block, name, checked=checked, **variables)
 
 
 def _element(elem: Any, argument: str) -> dtypes.DType:

@@ -4,6 +4,7 @@ from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
 from .assertions import assert_close
 from .asynchrony import asynchrony
+from .checked import checked
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
 from .strict import strict_tape
 
@@ -12,6 +13,7 @@ __all__ = [
     "NondifferentiableError",
     "assert_close",
     "asynchrony",
+    "checked",
     "gradcheck",
     "strict_tape",
 ]

@@ -49,10 +49,10 @@ def strict_tape() -> Iterator[None]:
     """
     with _lock:
         _threads.append(threading.get_ident())
-        capture_hooks.refuse = _refuse
+        capture_hooks.watch_reads(_refuse, True)
     try:
         yield
     finally:
         with _lock:
             _threads.remove(threading.get_ident())
-            capture_hooks.refuse = _refuse if _threads else None
+            capture_hooks.watch_reads(_refuse, bool(_threads))

@@ -113,6 +113,7 @@ class Unit:
         calls: the names of all functions reachable from the kernel.
         dynamic_shared: the declarations ``extern __shared__ T name[];``.
         trusted: whether it is the library's own, which the host runs without checks.
+        checked: whether each launch on the host is a checked one.
     """
 
     text: str
@@ -121,6 +122,7 @@ class Unit:
     calls: frozenset[str]
     dynamic_shared: tuple[DynamicShared, ...]
     trusted: bool = False
+    checked: bool = False
 
 
 # A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.

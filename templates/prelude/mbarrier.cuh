@@ -52,8 +52,10 @@ inline void require_own(const MBarrier* barrier, const char* file, int line) {
 }
 inline void require_mbarrier(const MBarrier* barrier, const char* file, int line) {
     require_place(barrier, file, line);
-    if (!barrier->expected || (barrier->pending == 0xfffff && barrier->phase == 3))
-        fault("an mbarrier is used before mbarrier_init", file, line);
+    begin_order();
+    const bool fresh = !barrier->expected || (barrier->pending == 0xfffff && barrier->phase == 3);
+    end_order();
+    if (fresh) fault("an mbarrier is used before mbarrier_init", file, line);
 }
 inline void complete_phase(MBarrier* barrier) {
     if (barrier->pending || barrier->bytes) return;
@@ -63,12 +65,15 @@ inline void complete_phase(MBarrier* barrier) {
 }
 inline void arrive(MBarrier* barrier, unsigned bytes, const char* file, int line) {
     require_mbarrier(barrier, file, line);
+    show_order(barrier);
+    begin_order();
     if (barrier->unseen) fault("a thread arrives at an mbarrier before any has waited for its last phase", file, line);
     if (!barrier->pending) fault("more threads arrive at an mbarrier than its phase expects", file, line);
     if (barrier->bytes + (long long)bytes > 0xfffff) fault("an mbarrier expects 2**20 bytes or more", file, line);
     barrier->bytes = barrier->bytes + (long long)bytes;
     barrier->pending = barrier->pending - 1;
     complete_phase(barrier);
+    end_order();
 }
 // Copies count their bytes; they may come before they are expected.
 inline void count_bytes(MBarrier* barrier, unsigned bytes) {
@@ -94,9 +99,11 @@ inline void arrive_here(MBarrier* barrier, unsigned bytes, const char* file, int
 inline void mbarrier_init(MBarrier* barrier, unsigned arrivals, CUKERN_HERE) {
     if (!arrivals || arrivals > 0xfffff) cukern::fault("an mbarrier expects 1 to 2**20 - 1 arrivals", file, line);
     cukern::require_own(barrier, file, line);
+    cukern::begin_order();
     barrier->pending = barrier->expected = arrivals;
     barrier->phase = barrier->unseen = 0;
     barrier->bytes = 0;
+    cukern::end_order();
 }
 inline void fence_mbarrier_init() { cukern::runtime->fence_to_async(); }
 inline void mbarrier_arrive(MBarrier* barrier, CUKERN_HERE) { cukern::arrive_here(barrier, 0, file, line); }
@@ -105,6 +112,7 @@ inline void mbarrier_arrive_expecting(MBarrier* barrier, unsigned bytes, CUKERN_
 }
 inline void mbarrier_wait(MBarrier* barrier, unsigned parity, CUKERN_HERE) {
     cukern::wait_for_phase("mbarrier_wait", barrier, parity, file, line);
+    cukern::see_order(barrier);
 }
 
 #endif

@@ -58,6 +58,7 @@ inline Coming come(const char* name, int number, int threads, const char* file, 
     if (threads < 32 || threads % 32 || threads > all)
         fault("the threads of a barrier are no whole warps of the block", file, line);
     Coming own{number, threads, 0, file, line};
+    show_order(&runtime->roles()->barriers[number]);
     together(name, come, &own, file, line);
     return own;
 }
@@ -102,6 +103,7 @@ inline void change_registers(const char* name, unsigned wanted, bool gives, cons
 inline void barrier_sync(int number, int threads, CUKERN_HERE) {
     const cukern::Coming own = cukern::come("barrier_sync", number, threads, file, line);
     cukern::until("barrier_sync", cukern::is_next, (unsigned long long)&own, nullptr, file, line);
+    cukern::see_order(&cukern::runtime->roles()->barriers[number]);
 }
 inline void barrier_arrive(int number, int threads, CUKERN_HERE) {
     cukern::come("barrier_arrive", number, threads, file, line);

@@ -18,6 +18,11 @@ def choose(chosen: tuple[int, int]) -> tuple[int, int]:
     return earlier
 
 
+def chosen() -> tuple[int, int]:
+    """What is chosen now."""
+    return _chosen
+
+
 def started(apply: Callable[[int, int], object]) -> None:
     """Tell the runtime, which has been loaded, now and at every choice."""
     global _apply

@@ -14,24 +14,26 @@ import platform
 import re
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
-from ...text.signature import Param, Unit
+from ...text.signature import Unit
 from .. import bundles
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
 from . import processors
 from .ahead import ahead
 from .asynchrony import started
+from .checked import function as checked
+from .checked.mode import diverting
 from .compiler import (
     build_kernel,
     build_quickly,
@@ -43,31 +45,13 @@ from .compiler import (
 )
 from .elf import static_shared
 from .lines import lines_at
+from .packing import GRID, Kernel, Packing, load
 from .python import LARGEST_COPY, allocation, python_api, reraise
 from .tensor_map import tensor_map
 from .translate import source
 
 _SHARED_BYTES = 232448
 _STATIC_SHARED_BYTES = 49152  # ptxas refuses more
-
-
-class _Kernel(ctypes.Structure):
-    _fields_ = (
-        ("abi", ctypes.c_uint),
-        ("param_count", ctypes.c_uint),
-        ("param_sizes", ctypes.POINTER(ctypes.c_uint)),
-    )
-
-
-class _Param(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_uint),
-        ("offset", ctypes.c_uint),
-        ("axes", ctypes.c_uint),
-        ("itemsize", ctypes.c_uint),
-        ("written", ctypes.c_uint),
-        ("name", ctypes.c_char_p),
-    )
 
 
 class _StaticShared(ctypes.Structure):
@@ -98,17 +82,6 @@ def _limit_blas() -> None:
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(_thread_count(), user_api="blas")
-
-
-def _load(path: Path, bundled: bool = False) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        folder, variable = ("temporary", "TMPDIR") if bundled else ("cache's", "CUKERN_CACHE_DIR")
-        raise DeviceError(
-            f"what was compiled for the host cannot be loaded: {error}; where the {folder} folder forbids "
-            f"programs (noexec), set {variable} to one that allows them"
-        ) from error
 
 
 def _time_limit() -> int:
@@ -144,17 +117,36 @@ def _runtime_builder() -> threading.Thread:
     return thread
 
 
+_Diverted = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+#: All kernels, by the runtime's handle.
+_functions: weakref.WeakValueDictionary[int, HostFunction] = weakref.WeakValueDictionary()
+_raised = threading.local()
+
+
+def _launch_diverted(handle: int, packed: int) -> int:
+    """Launch a kernel checked, in place of a launch; its error waits for the caller of that."""
+    try:
+        _functions[handle].launch_checked(packed)
+    except BaseException as error:
+        _raised.error = error
+        return _RAISED
+    return 0
+
+
+_diverted = _Diverted(_launch_diverted)
+
+
 @cache
 def _runtime() -> ctypes.CDLL:
     """The runtime, from a bundle or compiled on first use on this machine, and started once per process."""
     if code := processors.bundled(runtime_text()):
         with code.on_disk() as path:
-            library = _load(path, bundled=True)
+            library = load(path, bundled=True)
     else:
         if not _runtime_builder.cache_info().currsize:  # an array comes before the first kernel
             ahead(precompile)
         _runtime_builder().join()
-        library = _load(build_runtime())
+        library = load(build_runtime())
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
@@ -175,44 +167,15 @@ def _runtime() -> ctypes.CDLL:
         raise DeviceError("the host device cannot start: the process has no thread key left")
     library.cukern_set_limit(limit)
     started(library.cukern_set_asynchrony)
+    library.cukern_divert.argtypes = (_Diverted,)
+    library.cukern_divert(_diverted)
+    library.cukern_divert_one.argtypes = (ctypes.c_void_p,)
+    diverting(library.cukern_divert_all)
     probe, out = np.zeros((3, 5), np.int16)[:, ::2], (ctypes.c_longlong * 4)()
     library.cukern_probe(id(probe), out)
     if list(out) != [probe.__array_interface__["data"][0], 2, 3, 10]:
         raise DeviceError(f"the host device does not know how NumPy {np.__version__} lays out an array")
     return library
-
-
-def _bits(dtype: dtypes.DType, value: float) -> int:
-    with np.errstate(over="ignore"):
-        return int(np.asarray(value, dtype).view(dtypes.info(dtype).bits))
-
-
-def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if len(value) != size:
-            raise LaunchError(
-                f"{kernel}: parameter {param.name}: {param.type_text} has {size} bytes, got {len(value)}"
-            )
-        return value
-
-    return check
-
-
-def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
-    """How to pack a parameter of ``size`` bytes: its struct format, conversion, and expected size."""
-    padding = -size % 8
-    if param.kind == "pointer":
-        return "Q", id, 8
-    if param.kind == "view":
-        expected = 8 + 16 * param.ndim
-        return f"Q{expected - 8}x", id, expected
-    if param.kind == "struct" or param.dtype is None:
-        return f"{size}s{padding}x", _struct_check(kernel, param, size), size
-    row = dtypes.info(param.dtype)
-    convert: Callable[[Any], Any] | None = partial(_bits, row.dtype) if row.extension else None
-    if row.kind == "c":
-        convert = row.as_bytes
-    return f"{row.format}{padding}x", convert, row.itemsize
 
 
 def _static_shared(path: Path, unit: Unit) -> ctypes.Array[_StaticShared]:
@@ -221,22 +184,14 @@ def _static_shared(path: Path, unit: Unit) -> ctypes.Array[_StaticShared]:
     return (_StaticShared * len(found))(*(_StaticShared(*one) for one in found))
 
 
-def _infinite_beyond(param: Param, value: Any) -> Any:
-    """A number rounded to the parameter's float type: infinite if it is too large."""
-    if param.kind != "scalar" or param.dtype is None or param.dtype.name not in ("float16", "float32"):
-        return value
-    with np.errstate(over="ignore"):
-        return param.dtype.type(value)
-
-
 #: The status of a launch that a signal ended, and of one that ran too long.
 _INTERRUPTED, _TOO_LONG = 2, 3
+#: That of a checked one that raised an error.
+_RAISED = 6
 #: That of one that has not run: the kernel is worth an optimised build, soon or before the launch.
 _HAS_RUN_LONG, _WILL_RUN_LONG = 4, 5
 #: A program counter in the runtime's messages.
 _PC = re.compile(r" \[pc ([0-9a-f]+)\]")
-#: The first arguments of every launch: grid, block and bytes of shared memory.
-_GRID = "6IQ"
 
 
 class HostFunction:
@@ -253,32 +208,15 @@ class HostFunction:
 
     def __init__(self, unit: Unit, path: Path, quick: bool, bundled: bool = False) -> None:
         runtime = _runtime()
-        kernel = _Kernel.in_dll(_load(path, bundled), "cukern_kernel")
+        kernel = Kernel.in_dll(load(path, bundled), "cukern_kernel")
         self._bundled = bundled
         name = unit.signature.name
-        sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
-        offset, table = 0, (_Param * max(1, len(sizes)))()
-        self._codes: list[str] = []
-        self._converters: list[Callable[[Any], Any] | None] = []
-        for i, (param, size) in enumerate(zip(unit.signature.params, sizes, strict=True)):
-            code, convert, expected = _layout(name, param, size)
-            if size != expected:
-                raise LaunchError(
-                    f"{name}: parameter {param.name}: {param.type_text} has {size} bytes for the compiler "
-                    f"and {expected} by its signature"
-                )
-            itemsize = param.dtype.itemsize if param.dtype is not None else 0
-            kind = {"pointer": 1, "view": 2}.get(param.kind, 0)
-            written = kind != 0 and not param.const
-            table[i] = _Param(kind, offset, param.ndim, itemsize, written, param.name.encode())
-            self._codes.append(code)
-            offset += -(-size // 8) * 8
-            self._converters.append(convert)
-        self._pack = struct.Struct(f"={_GRID}{''.join(self._codes)}").pack
+        self._packing = packing = Packing(unit, kernel)
+        self._codes, self._converters = packing.codes, packing.converters
+        self._pack = packing.pack
         self._launch = runtime.cukern_launch
         self._last_error = runtime.cukern_last_error
         self._name = name
-        self._params = unit.signature.params
         variables = _static_shared(path, unit)
         total = sum(variable.bytes for variable in variables)
         if total > _STATIC_SHARED_BYTES:
@@ -287,11 +225,11 @@ class HostFunction:
                 f"{_STATIC_SHARED_BYTES}: declare it extern and give its size at launch, shared=..."
             )
         prints = "printf" in unit.calls
-        self._kept: list[Any] = [table, variables]  # the runtime reads them at every launch
+        self._kept: list[Any] = [packing, variables]  # the runtime reads them at every launch
         self._handle = runtime.cukern_register(
             ctypes.addressof(kernel),
-            offset,
-            table,
+            packing.nbytes,
+            packing.table,
             prints,
             not unit.trusted,
             variables,
@@ -300,6 +238,9 @@ class HostFunction:
             (ctypes.c_uint * 3)(*unit.signature.cluster),
         )
         self._unit = unit
+        _functions[self._handle] = self
+        if unit.checked:
+            runtime.cukern_divert_one(self._handle)
         self.attributes: Mapping[str, int] = {
             "max_threads_per_block": 1024,
             "shared_size_bytes": total,
@@ -308,13 +249,7 @@ class HostFunction:
     def __call__(
         self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
     ) -> None:
-        pairs = zip(self._converters, values, strict=True)
-        items = [value if convert is None else convert(value) for convert, value in pairs]
-        try:
-            packed = self._pack(*grid, *block, shared, *items)
-        except OverflowError:
-            items = [_infinite_beyond(param, item) for param, item in zip(self._params, items, strict=True)]
-            packed = self._pack(*grid, *block, shared, *items)
+        packed = self._pack(grid, block, shared, values)
         if status := self._launch(self._handle, packed):
             self._end(status, packed)
 
@@ -332,7 +267,7 @@ class HostFunction:
         kernel, variables = None, (_StaticShared * 0)()
         with suppress(CompilerFailure, DeviceError):  # it may take more memory, time or disk than there is
             path = build_kernel(source(self._unit))
-            kernel = ctypes.addressof(_Kernel.in_dll(_load(path), "cukern_kernel"))
+            kernel = ctypes.addressof(Kernel.in_dll(load(path), "cukern_kernel"))
             variables = _static_shared(path, self._unit)
             self._kept.append(variables)
         _runtime().cukern_replace(self._handle, kernel, variables, len(variables))
@@ -341,8 +276,26 @@ class HostFunction:
         """The error for the ``status`` of a launch; raises the exception of a signal's handler, if any."""
         if status == _INTERRUPTED:
             reraise(_runtime())
+        if status == _RAISED:
+            error, _raised.error = _raised.error, None
+            raise error
         text = f"{self._name}: {self._last_error().decode(errors='replace')}"
         return KernelFault(self._overtime(text) if status == _TOO_LONG else text)
+
+    @cached_property
+    def _checked(self) -> checked.CheckedFunction:
+        return checked.CheckedFunction(self._unit)
+
+    def launch_checked(self, packed: int) -> None:
+        """Launch with every access watched.
+
+        Args:
+            packed: the address of a launch's bytes.
+
+        Raises:
+            KernelFault: something was found.
+        """
+        self._checked.launch(ctypes.string_at(packed, self._packing.nbytes + checked.HEAD))
 
     def _overtime(self, text: str) -> str:
         head, places = text.partition(": ")[::2]
@@ -371,7 +324,7 @@ class HostFunction:
             value if convert is None else convert(value)
             for convert, value in zip(self._converters[leading:], tail, strict=True)
         ]
-        head = struct.pack(f"={_GRID}", *grid, *block, shared)
+        head = struct.pack(f"={GRID}", *grid, *block, shared)
         fixed = struct.pack("=" + "".join(self._codes[leading:]), *items)
         codes = "".join(self._codes[:leading])
         pack = struct.Struct(f"={len(head)}s{codes}{len(fixed)}s").pack

@@ -51,6 +51,29 @@ _CLANG_KERNEL = [
     "-UNDEBUG",  # zig defines NDEBUG when it optimises
 ]
 _CLANG_RUNTIME = ["-nostdlib++"]
+# Of a checked launch: each access and each undefined operation calls the runtime, which has those functions.
+_CHECKED = shlex.split("-DCUKERN_CHECKED -O1 -g1")
+_WATCHED = "alignment,signed-integer-overflow,shift-exponent,integer-divide-by-zero"
+_GCC_CHECKED = [
+    f"-fsanitize=thread,bounds,unreachable,{_WATCHED}",
+    *shlex.split("--param tsan-distinguish-volatile=1 --param tsan-instrument-func-entry-exit=0"),
+    *shlex.split("-Wmaybe-uninitialized -Wuninitialized"),
+]
+_CLANG_CHECKED = [
+    # Past the driver, which would link the runtimes of these.
+    *(
+        word
+        for flag in (
+            f"-fsanitize=thread,array-bounds,{_WATCHED}",
+            f"-fsanitize-recover=array-bounds,{_WATCHED}",
+        )
+        for word in ("-Xclang", flag)
+    ),
+    *shlex.split("-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0"),
+    *shlex.split("-mllvm -tsan-instrument-read-before-write=1 -Wuninitialized"),
+]
+#: The runtime of checked launches, as the dynamic linker knows it.
+_CHECKED_NAME = "cukern_checked"
 
 
 @dataclass(frozen=True)
@@ -64,6 +87,16 @@ class Compiler:
     @property
     def is_gcc(self) -> bool:
         return "Free Software Foundation" in self.version
+
+    def checked_command(self, output: Path, runtime: Path, precompiled: Path | None = None) -> list[str]:
+        """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
+        command = self.kernel_command(output, precompiled)
+        link = ["-x", "none", str(runtime), "-Wl,--no-as-needed"]
+        return [*command, *self._checked, *link]
+
+    @property
+    def _checked(self) -> list[str]:
+        return [*_CHECKED, *(_GCC_CHECKED if self.is_gcc else _CLANG_CHECKED)]
 
     def kernel_command(
         self, output: Path, precompiled: Path | None = None, lines: bool = False, level: str = _OPTIMISED
@@ -80,18 +113,22 @@ class Compiler:
         command = [*self.command, *_FLAGS, *include, level, f"-march={self.march}", *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
 
-    def header_command(self, output: Path, level: str = _OPTIMISED) -> list[str]:
+    def header_command(self, output: Path, level: str = _OPTIMISED, checked: bool = False) -> list[str]:
         """The command that precompiles :data:`HEADER` to ``output``; GCC only."""
         command = [*self.command, *_FLAGS, level, f"-march={self.march}", *_KERNEL_FLAGS, "-fwhole-program"]
+        command += self._checked if checked else []
         return [*command, "-x", "c++-header", str(RUNTIME / HEADER), "-o", str(output)]
 
-    def runtime_command(self, output: Path) -> list[str]:
-        """The command that compiles the runtime to ``output``."""
+    def runtime_command(self, output: Path, checked: bool = False) -> list[str]:
+        """The command that compiles the runtime to ``output``, or that of checked launches."""
         own = [] if self.is_gcc else _CLANG_RUNTIME
+        if checked:
+            own = [*own, f"-I{RUNTIME / 'checked'}", f"-Wl,-soname,{_CHECKED_NAME}", "-Wno-unused-function"]
         return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
 
-def _run(command: Sequence[str], source: str, output: Path) -> None:
+def _run(command: Sequence[str], source: str, output: Path) -> str:
+    """Run a compiler; return what it says."""
     # zig keeps its own cache, by default in the home folder, which may be read-only.
     zig = str(output.parent.parent / "zig")
     environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
@@ -111,6 +148,7 @@ def _run(command: Sequence[str], source: str, output: Path) -> None:
         raise DeviceError(f"{command[0]} made no file, so it is not a C++ compiler: CXX may name another")
     if done.returncode:
         raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
+    return done.stderr
 
 
 def _try_compiler(command: Sequence[str]) -> Compiler | None:
@@ -206,15 +244,17 @@ def _files() -> DiskCache:
 
 
 @cache
-def _precompiled(found: Compiler, folder: Path, level: str = _OPTIMISED) -> Path | None:
+def _precompiled(
+    found: Compiler, folder: Path, level: str = _OPTIMISED, checked: bool = False
+) -> Path | None:
     """The folder of the precompiled :data:`HEADER`; None if the compiler cannot use one."""
     if not found.is_gcc:
         return None
 
     def make(path: Path) -> None:
-        _run(found.header_command(path, level), "", path)
+        _run(found.header_command(path, level, checked), "", path)
 
-    key = _key(found, found.header_command(Path(), level), "")
+    key = _key(found, found.header_command(Path(), level, checked), "")
     try:
         return _files().get(f"{key}/{HEADER}.gch", make).parent
     except (CompilerFailure, DeviceError):
@@ -237,7 +277,8 @@ def _build(source: str, level: str, lines: bool, march: str = "native") -> Path:
         if not lines and (precompiled := _precompiled(found, default_folder(), level)):
             # If the precompiled header causes the failure, the plain compilation below succeeds; else it reports it.
             with suppress(CompilerFailure):
-                return _run(found.kernel_command(path, precompiled, level=level), source, path)
+                _run(found.kernel_command(path, precompiled, level=level), source, path)
+                return
         _run(found.kernel_command(path, lines=lines, level=level), source, path)
 
     return _files().get(_key(found, found.kernel_command(Path(), lines=lines, level=level), source), make)
@@ -269,11 +310,37 @@ def build_quickly(source: str) -> Path:
     return _build(source, _QUICK, False)
 
 
-def build_runtime() -> Path:
-    """The shared library of the runtime, from the cache or compiled; raises as :func:`build_kernel`."""
-    found, source = compiler(), runtime_text()
+#: What the compiler says of a kernel for checked launches stands behind its library, after this.
+_SAYS = b"\0cukern: the compiler says\0"
+
+
+def build_checked(source: str, runtime: Path) -> tuple[Path, str]:
+    """The shared library of a kernel for checked launches, and the compiler's warnings; raises as :func:`build_kernel`.
+
+    Args:
+        source: the C++.
+        runtime: the library of the runtime of checked launches.
+    """
+    found = compiler()
 
     def make(path: Path) -> None:
-        _run(found.runtime_command(path), source, path)
+        precompiled = _precompiled(found, default_folder(), checked=True)
+        said = _run(found.checked_command(path, runtime, precompiled), source, path)
+        with path.open("ab") as file:
+            file.write(_SAYS + said.encode() + b"\0")
 
-    return _files().get(_key(found, found.runtime_command(Path()), source), make)
+    path = _files().get(_key(found, found.checked_command(Path(), Path()), source), make)
+    return path, path.read_bytes().rpartition(_SAYS)[2].partition(b"\0")[0].decode(errors="replace")
+
+
+def build_runtime(checked: bool = False) -> Path:
+    """The shared library of the runtime, or that of checked launches, as :func:`build_kernel`."""
+    found = compiler()
+    source = (RUNTIME / "checked/checked.cpp").read_text() if checked else runtime_text()
+
+    def make(path: Path) -> None:
+        _run(found.runtime_command(path, checked), source, path)
+
+    key = _key(found, found.runtime_command(Path(), checked), source)
+    # zig links a file only if its name says what it is.
+    return _files().get(f"{key}/{_CHECKED_NAME}.so" if checked else key, make)

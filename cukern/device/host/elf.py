@@ -1,8 +1,9 @@
-"""The static shared memory of a kernel, as its library's symbols tell it."""
+"""What the symbols of a kernel's library tell: its static shared memory, and its other variables."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from ...text.signature import Unit
 
@@ -13,27 +14,38 @@ _OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7g
 _OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
 
 
+def symbols(library: bytes) -> Iterator[tuple[bytes, int, bytes, int, int]]:
+    """The symbols of a 64-bit ELF library: name, type, name of the section, value and size."""
+    table, count = struct.unpack_from("<Q", library, 40)[0], struct.unpack_from("<H", library, 60)[0]
+    sections = [struct.unpack_from("<IIQQQQIIQQ", library, table + 64 * i) for i in range(count)]
+    texts = sections[struct.unpack_from("<H", library, 62)[0]][4]
+
+    def text(start: int) -> bytes:
+        return library[start : library.index(b"\0", start)]
+
+    for _, kind, _, _, offset, size, link, *_ in sections:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        for name, info, _, where, value, length in struct.iter_unpack(
+            "<IBBHQQ", library[offset : offset + size]
+        ):
+            section = text(texts + sections[where][0]) if where < count else b""
+            yield text(sections[link][4] + name), info & 15, section, value, length
+
+
 def static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
     """The variables in static shared memory: offsets from the result of ``begin_block``, and sizes in bytes.
 
     They are the thread-local symbols of a 64-bit ELF library.
     """
     own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
-    table, count = struct.unpack_from("<Q", library, 40)[0], struct.unpack_from("<H", library, 60)[0]
-    sections = [struct.unpack_from("<IIQQQQIIQQ", library, table + 64 * i) for i in range(count)]
     found: list[tuple[int, int]] = []
     anchors: dict[bytes, int] = {}
-    for _, kind, _, _, offset, size, link, *_ in sections:
-        if kind != 2:  # SHT_SYMTAB
-            continue
-        names = sections[link][4]
-        for name, info, _, _, value, length in struct.iter_unpack("<IBBHQQ", library[offset : offset + size]):
-            if info & 15 == 6:  # STT_TLS
-                start = names + name
-                symbol = library[start : library.index(b"\0", start)]
-                if symbol in own:
-                    anchors[symbol] = value
-                else:
-                    found.append((value, length))
+    for symbol, kind, _, value, length in symbols(library):
+        if kind == 6:  # STT_TLS
+            if symbol in own:
+                anchors[symbol] = value
+            else:
+                found.append((value, length))
     anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
     return [(value - anchor, length) for value, length in found]

@@ -27,20 +27,25 @@ def lines_at(unit: Unit, places: Sequence[int]) -> dict[int, str]:
         path = build_kernel(source(unit), lines=True)
     except CompilerFailure:
         return {}
-    templates = sorted(
-        set(_DIRECTIVE.findall(unit.text)), key=lambda name: (name.startswith("prelude/"), -len(name))
-    )
+    templates = templates_of(unit)
     found = {}
     for place in places:
         command = [tool, "-i", "-e", str(path), hex(place)]
         done = subprocess.run(command, capture_output=True, text=True)
-        at = _template_line(done.stdout.splitlines(), templates)
+        at = template_line(done.stdout.splitlines(), templates)
         if at:
             found[place] = f" at {at}"
     return found
 
 
-def _template_line(frames: Sequence[str], templates: Sequence[str]) -> str | None:
+def templates_of(unit: Unit) -> list[str]:
+    """The templates that a text was rendered from: the prelude last, a longer name before one that it ends with."""
+    return sorted(
+        set(_DIRECTIVE.findall(unit.text)), key=lambda name: (name.startswith("prelude/"), -len(name))
+    )
+
+
+def template_line(frames: Sequence[str], templates: Sequence[str]) -> str | None:
     """The innermost of addr2line's frames that is in a template."""
     for template in templates:
         for frame in frames:

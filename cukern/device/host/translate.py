@@ -53,7 +53,7 @@ def _language() -> tree_sitter.Language:
     return tree_sitter.Language(tree_sitter_cuda.language())
 
 
-def _shared_edit(text: bytes, found: DynamicShared) -> Edit:
+def shared_edit(text: bytes, found: DynamicShared) -> Edit:
     """Turn a dynamic shared array into a pointer to the block's buffer, keeping the number of lines."""
     old = text[found.start : found.end].decode()
     inner = old.rpartition(found.name)[2].partition("]")[2].rstrip().removesuffix(";").strip()
@@ -99,7 +99,7 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
             yield term.start_byte, term.start_byte, "(int)"
 
 
-def _alignment_edits(text: bytes) -> Iterator[Edit]:
+def alignment_edits(text: bytes) -> Iterator[Edit]:
     """Move ``alignas`` before ``__shared__``: C++ requires it first, CUDA's guide writes it second."""
     for found in _SHARED_ALIGNED.finditer(text) if _ALIGNED.search(text) else ():
         if found[1] is not None:
@@ -109,10 +109,10 @@ def _alignment_edits(text: bytes) -> Iterator[Edit]:
 
 def _rewritten(unit: Unit, fibers: bool) -> str:
     text = unit.text.encode()
-    edits = [_shared_edit(text, found) for found in unit.dynamic_shared]
+    edits = [shared_edit(text, found) for found in unit.dynamic_shared]
     if not fibers and "blockIdx" in unit.text:
         edits.extend(_index_edits(text))
-    edits.extend(_alignment_edits(text))
+    edits.extend(alignment_edits(text))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new.encode() + text[end:]
     return text.decode()

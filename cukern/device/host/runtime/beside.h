@@ -51,7 +51,9 @@ static void read_or_do(Worker* w, unsigned i, bool whole) {
     w->doing_for = w->keys[i].owner;
     bring_block(w, rank_of(w, w->doing_for));
     read_here(w, &w->pending[i]);
+    on_beside();
     if (whole) w->pending[i].operation.run(&w->pending[i].operation);
+    on_beside_done();
     bring_block(w, here);
     w->doing = 0;
 }

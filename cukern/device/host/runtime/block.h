@@ -109,6 +109,11 @@ static const void* now_at(const Worker* w, unsigned rank, const void* address);
 }
 
 #include "report.h"
+#ifdef CUKERN_CHECKED
+#include "checked/order.h"
+#else
+#include "hooks.h"
+#endif
 
 #define EACH_LANE(lane, lanes) \
     for (unsigned rest_ = (lanes), lane = 0; rest_ && (lane = __builtin_ctz(rest_), true); rest_ &= rest_ - 1)
@@ -160,6 +165,7 @@ static void complete(Wait* const* waits, unsigned group) {
     if (what >= cukern::warp_shuffle && what <= cukern::warp_shuffle_xor) {
         EACH_LANE(lane, group) {
             const unsigned source = shuffle_source(waits[lane], lane) & 31;
+            if (!(group >> source & 1)) on_missing_lane(waits[lane], lane, source);
             waits[lane]->result = waits[group >> source & 1 ? source : lane]->value;
         }
     } else if (what == cukern::warp_match_any) {
@@ -171,7 +177,9 @@ static void complete(Wait* const* waits, unsigned group) {
     } else if (what == cukern::warp_together) {
         unsigned long long values[32];
         EACH_LANE(lane, group) values[lane] = waits[lane]->value;
+        on_together(waits[__builtin_ctz(group)]);
         waits[__builtin_ctz(group)]->work(values);
+        on_together_done();
     } else if (what != cukern::warp_sync) {
         set_results(waits, group);
     }
@@ -221,6 +229,13 @@ static void check_collective(Worker* w, unsigned thread) {
     if (wrong) fault(wrong, wait->file, wait->line, w->block, w->index[thread]);
 }
 
+static bool is_met(const Wait* wait) {
+    on_beside();
+    const bool met = wait->ready(wait);
+    on_beside_done();
+    return met;
+}
+
 // Lets those lanes of a warp go on whose collective is complete; false when there are none.
 static bool resolve_warp(Worker* w, unsigned index) {
     Warp* warp = &w->warps[index];
@@ -230,12 +245,13 @@ static bool resolve_warp(Worker* w, unsigned index) {
         const Collective what = waits[lane]->what;
         collecting |= (unsigned)(what >= cukern::warp_sync && what < cukern::warp_active_mask) << lane;
         converging |= (unsigned)(what == cukern::warp_active_mask) << lane;
-        if (what == cukern::condition) resumed |= (unsigned)waits[lane]->ready(waits[lane]) << lane;
+        if (what == cukern::condition) resumed |= (unsigned)is_met(waits[lane]) << lane;
     }
     for (unsigned pending = collecting; pending;) {
         const unsigned lane = __builtin_ctz(pending);
         check_collective(w, index * 32 + lane);
         const unsigned group = group_of(waits, lane, collecting, warp->live);
+        if (group && waits[lane]->what == cukern::warp_sync) on_warp_sync(index, waits[lane]->mask);
         resumed |= group;
         pending &= ~(group | 1u << lane);
     }
@@ -259,6 +275,7 @@ static bool resolve_block(Worker* w, unsigned rank) {
         }
     }
     if (!first) return false;
+    on_barrier();
     const bool votes = first->what != cukern::barrier;
     const unsigned result = first->what == cukern::barrier_count ? yes
                           : first->what == cukern::barrier_and   ? yes == live
@@ -280,7 +297,7 @@ static unsigned find_in_block(Worker* w, unsigned from) {
         do {
             const unsigned index = first + own;
             if (w->warps[index].runnable || resolve_warp(w, index))
-                return index * 32 + __builtin_ctz(w->warps[index].runnable);
+                return index * 32 + choose_lane(w->warps[index].runnable);
             if (++own == w->block_warps) own = 0;
         } while (own != from);
     }
@@ -308,13 +325,14 @@ static unsigned find_runnable(Worker* w) {
 // Continues another thread of the block, until this one is continued.
 static inline __attribute__((always_inline)) void switch_thread(Worker* w, unsigned me, unsigned next) {
     w->current = next;
+    on_switch(next);
     *w->thread_index = w->index[next];
     cukern_switch(&w->fibers[me], &w->fibers[next]);
 }
 
 // Stops the running thread and continues the next.
 static inline __attribute__((always_inline)) void run_next(Worker* w, unsigned me, Warp* warp, unsigned runnable) {
-    unsigned next = (me & ~31u) + (unsigned)__builtin_ctz(runnable | 1u << 31);
+    unsigned next = (me & ~31u) + choose_lane(runnable);
     warp->runnable = runnable;
     if (__builtin_expect(!runnable, 0)) {
         next = find_runnable(w);

@@ -132,6 +132,11 @@ struct Runtime {
     // What goes on beside has written these bytes of shared memory; and is going to read these, which have to be passed on.
     void (*wrote_async)(const void* first, unsigned long long bytes);
     void (*reads_async)(const void* first, unsigned long long bytes, const char* file, int line);
+    // Of a checked launch alone. Where a variable in static shared memory is, whose number `slot` keeps.
+    void* (*place_shared)(unsigned* slot, unsigned long long bytes, const char* name);
+    // The running thread begins (1) or ends (0) work on a barrier's own words, lets those who wait there see what it has
+    // done (2), or sees what those have done that came there (3).
+    void (*order)(unsigned what, const void* at);
 };
 
 // What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two. `begin_block`

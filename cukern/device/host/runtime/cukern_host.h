@@ -21,8 +21,28 @@
 
 #include "cukern_types.h"
 
+#ifdef CUKERN_CHECKED
+// One thread runs at a time, and its own variables are constants to it: so the compiler announces no access to them.
+// The entry point defines them, under another name.
+struct CukernOwn {
+    uint3 thread, block, block_size, grid_size;
+};
+// The parameters of the launch; CUDA allows so many bytes.
+struct alignas(128) CukernParams {
+    unsigned char bytes[32768];
+};
+extern "C" {
+extern const CukernOwn cukern_own __attribute__((visibility("hidden")));
+extern const CukernParams cukern_params __attribute__((visibility("hidden")));
+}
+#define threadIdx cukern_own.thread
+#define blockIdx cukern_own.block
+#define blockDim cukern_own.block_size
+#define gridDim cukern_own.grid_size
+#else
 static thread_local uint3 threadIdx, blockIdx;
 static thread_local dim3 blockDim, gridDim;
+#endif
 static const int warpSize = 32;
 
 namespace cukern {
@@ -80,6 +100,13 @@ static inline Dim block_at(const Launch* launch, unsigned long long index) {
     return {(unsigned)(index % grid.x), (unsigned)(index / grid.x % grid.y), (unsigned)(index / grid.x / grid.y)};
 }
 
+#ifdef CUKERN_CHECKED
+// A variable in static shared memory, of which `slot` keeps the number.
+template <class T>
+inline T& shared_variable(unsigned& slot, const char* name) {
+    return *(T*)runtime->place_shared(&slot, sizeof(T), name);
+}
+#else
 static inline void begin_block(const Launch* launch, Dim block, void* shared) {
     blockIdx = {block.x, block.y, block.z};
     blockDim = {launch->block.x, launch->block.y, launch->block.z};
@@ -94,6 +121,7 @@ static inline void next_block(const Launch* launch) {
     blockIdx.y = 0;
     ++blockIdx.z;
 }
+#endif
 }  // namespace cukern
 
 

@@ -25,11 +25,27 @@ inline void together(
     runtime->wait(&wait);
 }
 
+// Tell a checked launch of work on a barrier's own words, and of the order that the barrier makes between threads.
+#ifdef CUKERN_CHECKED
+inline void begin_order() { runtime->order(1, nullptr); }
+inline void end_order() { runtime->order(0, nullptr); }
+inline void show_order(const void* barrier) { runtime->order(2, barrier); }
+inline void see_order(const void* barrier) { runtime->order(3, barrier); }
+#else
+inline void begin_order() {}
+inline void end_order() {}
+inline void show_order(const void*) {}
+inline void see_order(const void*) {}
+#endif
+
 // Returns when `ready` says so of the wait, whose value and barrier are given.
 inline void until(const char* name, bool (*ready)(const Wait*), unsigned long long value, const MBarrier* barrier,
                   const char* file, int line) {
     Wait wait{condition, line, file, 0, 0, 0, value, 0, name, nullptr, ready, barrier};
-    if (!ready(&wait)) runtime->wait(&wait);
+    begin_order();
+    const bool met = ready(&wait);
+    end_order();
+    if (!met) runtime->wait(&wait);
 }
 
 template <class T>

@@ -18,6 +18,8 @@ struct StaticShared {
     long long offset, bytes;
 };
 
+constexpr int diverted = 2, always_diverted = 4;
+
 // What a compiler has made of a kernel.
 struct Build {
     const Kernel* kernel;
@@ -33,7 +35,8 @@ struct Function {
     float quick_ns;  // a quick build's: the time until it is worth an optimised one; else 0
     unsigned param_bytes, param_count;
     int flushes;
-    int checked;  // a user's kernel, and not one of the library's
+    int checked;  // 1: a user's kernel, and not one of the library's; with more, its launches are diverted
+    Function* link;
     Dim cluster;  // blocks that run together, along each axis
     const Worker* paused;  // the worker that a signal interrupted in it
     uintptr_t base, low, high;  // of the library that it is in

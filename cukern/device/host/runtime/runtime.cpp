@@ -25,9 +25,9 @@ static int helper_count, helpers_wanted, idle_helpers;
 static int stacks;  // atomic
 static const cukern::Runtime fiber_runtime = {wait_for_others, let_others_run, fault, send, commit, finish, roles,
                                              cluster_rank, cluster_size, cluster_arrive, cluster_wait, map_shared, is_shared,
-                                             fence_to_async, wrote_async, reads_async};
+                                             fence_to_async, wrote_async, reads_async, 0, 0};
 static const cukern::Runtime plain_runtime = {wait_without_fibers, wait_without_fibers, fault, 0, 0, 0, 0,
-                                             no_rank, one_block, 0, 0, map_to_itself, is_perhaps_shared, fence_without_fibers, 0, 0};
+                                             no_rank, one_block, 0, 0, map_to_itself, is_perhaps_shared, fence_without_fibers, 0, 0, 0, 0};
 
 static void free_worker(void* pointer) {
     Worker* w = (Worker*)pointer;
@@ -266,6 +266,9 @@ static int run_checked(Worker* w, Job* job, const unsigned char* objects, unsign
     return status || !overrun ? status : 1;
 }
 
+static int (*divert)(Function*, const unsigned char*);
+static Function* functions;  // under the lock
+static int divert_all;
 // Whether a quick build is to be replaced: 4 when it has run long, 5 when this launch may. `objects` are the parameters.
 static int worth_optimising(Function* function, const unsigned char* objects) {
     for (unsigned i = 0; i < function->param_count; ++i) {
@@ -284,7 +287,7 @@ static int worth_optimising(Function* function, const unsigned char* objects) {
 
 // Launches with `packed`: a Header, then the parameters. 1 when a block faulted and 3 when it ran too long, see
 // cukern_last_error; 2 when a signal's handler raised an error, see cukern_raised; 4 and 5 when it has not run and
-// cukern_replace is to be called: before this launch in the case of 5.
+// cukern_replace is to be called: before this launch in the case of 5; 6 when it was diverted, and raised an error.
 EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     Header header;
     memcpy(&header, packed, sizeof header);
@@ -305,7 +308,10 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     if (header.shared > shared_bytes) return fail("more dynamic shared memory than a block has");
     Worker* w = prepare_worker(&job, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
-    if (function->checked) return run_checked(w, &job, packed + sizeof header, params);
+    if (function->checked) {
+        if (function->checked > 1 && blocks_of(function->cluster) == 1) return divert(function, packed);
+        if (function->checked & 1) return run_checked(w, &job, packed + sizeof header, params);
+    }
     run_job(w, &job, function);
     last_error = w->message;
     return end_with(w, &job);
@@ -352,8 +358,24 @@ EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, con
     function->low = region.low;
     function->high = region.high;
     memcpy(function->params, params, kernel->param_count * sizeof(Param));
+    pthread_mutex_lock(&lock);
+    function->link = functions;
+    functions = function;
+    if (divert_all) function->checked |= diverted;
+    pthread_mutex_unlock(&lock);
     function->quick_ns = quick ? quick_budget_ns : 0;
     return function;
+}
+
+// What launches a kernel that is diverted: checked.
+EXPORT void cukern_divert(int (*launch)(Function*, const unsigned char*)) { divert = launch; }
+EXPORT void cukern_divert_one(Function* function) { function->checked |= always_diverted; }
+// Diverts all kernels from now on, or no longer.
+EXPORT void cukern_divert_all(int all) {
+    pthread_mutex_lock(&lock);
+    divert_all = all;
+    for (Function* one = functions; one; one = one->link) one->checked = all ? one->checked | diverted : one->checked & ~diverted;
+    pthread_mutex_unlock(&lock);
 }
 
 // Replaces a quick build of one of the library's own kernels by an optimised one, for the launches that begin from now

@@ -1,0 +1,184 @@
+"""Kernels compiled for checked launches, and these launches."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....errors import DeviceError, LaunchError
+from ....text.signature import Unit
+from .. import asynchrony
+from ..compiler import build_checked, build_runtime
+from ..elf import symbols
+from ..packing import GRID, Kernel, Packing, load
+from ..python import python_api, reraise
+from . import mode, unset
+from .report import RawReport, Reader
+from .source import depends_on_order, runs_in_fibers, source
+
+#: The bytes of a launch before its parameters.
+HEAD = struct.calcsize(f"={GRID}")
+_INTERRUPTED = 2
+#: How much longer than an unchecked launch one may take, until it is stopped.
+_PATIENCE = 10
+
+
+#: Held from a launch until its reports are read. A signal's handler may take it again, and is then refused.
+_one_launch = threading.RLock()
+
+
+def _forked() -> None:
+    global _one_launch
+    _one_launch = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("in_fibers", "runs", "strict", "asynchrony")),
+        ("seed", ctypes.c_ulonglong),
+        ("unset", ctypes.c_void_p),
+        ("unset_count", ctypes.c_uint),
+        ("lasting_count", ctypes.c_uint),
+        ("lasting", ctypes.c_void_p),
+        ("itemsizes", ctypes.c_void_p),
+    )
+
+
+class _Lasting(ctypes.Structure):
+    _fields_ = (("offset", ctypes.c_ulonglong), ("bytes", ctypes.c_ulonglong))
+
+
+def _lasting(library: bytes) -> list[_Lasting]:
+    """The variables of a 64-bit ELF library that a kernel may write: ``__device__``, in .data or .bss."""
+    return [
+        _Lasting(value, length)
+        for name, kind, section, value, length in symbols(library)
+        if kind == 1 and length and section.startswith((b".data", b".bss")) and b"cukern" not in name
+    ]
+
+
+@cache
+def _library() -> tuple[ctypes.CDLL, Path]:
+    """The runtime of checked launches, compiled on first use on this machine and started once per process."""
+    path = build_runtime(checked=True)
+    library = load(path)
+    library.cukern_check.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Options))
+    library.cukern_register.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int)
+    library.cukern_register.restype = ctypes.c_void_p
+    library.cukern_reports.restype = ctypes.POINTER(RawReport)
+    library.cukern_last_error.restype = ctypes.c_char_p
+    library.cukern_shared_name.restype = ctypes.c_char_p
+    library.cukern_shared_size.restype = ctypes.c_ulonglong
+    library.cukern_written_place.restype = ctypes.c_ulonglong
+    library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
+    library.cukern_raised.argtypes = (ctypes.c_void_p,)
+    if library.cukern_start(ctypes.byref(python_api())):
+        raise DeviceError("checked launches need more address space than this process may have (ulimit -v)")
+    library.cukern_set_limit(int(float(os.environ.get("CUKERN_KERNEL_TIMEOUT", "60")) * _PATIENCE * 1e9))
+    return library, path
+
+
+class CheckedFunction:
+    """A kernel of which every access can be watched.
+
+    Args:
+        unit: the kernel.
+
+    Raises:
+        CompilerFailure: the compiler refuses the text.
+        DeviceError: there is no compiler.
+    """
+
+    def __init__(self, unit: Unit) -> None:
+        self._runtime, runtime_path = _library()
+        path, said = build_checked(source(unit), runtime_path)
+        self._library = load(path)
+        kernel = Kernel.in_dll(self._library, "cukern_kernel")
+        self._packing = packing = Packing(unit, kernel)
+        self._handle = self._runtime.cukern_register(
+            ctypes.addressof(kernel), packing.nbytes, packing.table, "printf" in unit.calls
+        )
+        self._reader = Reader(unit, path, said)
+        own = _lasting(path.read_bytes())
+        self._lasting = (_Lasting * max(1, len(own)))(*own)
+        self._lasting_count = len(own)
+        self._unit = unit
+        self._ordered = not depends_on_order(unit)
+        self._fibers = runs_in_fibers(unit)
+
+    def launch(self, packed: bytes) -> None:
+        """Launch; ``packed`` is as :meth:`Packing.pack` makes it.
+
+        Raises:
+            KernelFault: something was found.
+        """
+        chosen = mode.current()
+        when, seed = asynchrony.chosen()
+        arrays = self._arrays(packed)
+        empties = unset.among(arrays)
+        structs = (unset.Unset * max(1, len(empties)))(*(empty.struct() for _, empty in empties))
+        sizes = (0 if array is None else array.itemsize for array in arrays)
+        itemsizes = (ctypes.c_uint * max(1, len(arrays)))(*sizes)
+        options = _Options(
+            in_fibers=self._fibers,
+            runs=1 if self._ordered else max(1, chosen.seeds),
+            strict=chosen.strict,
+            seed=seed,
+            asynchrony=when,
+            unset=ctypes.addressof(structs),
+            unset_count=len(empties),
+            lasting=ctypes.addressof(self._lasting),
+            lasting_count=self._lasting_count,
+            itemsizes=ctypes.addressof(itemsizes),
+        )
+        with _one_launch:
+            self._run(packed, options, arrays, empties)
+
+    def _run(
+        self,
+        packed: bytes,
+        options: _Options,
+        arrays: list[np.ndarray[Any, Any] | None],
+        empties: list[tuple[int, unset.Empty]],
+    ) -> None:
+        status = self._runtime.cukern_check(self._handle, packed, ctypes.byref(options))
+        if status == _INTERRUPTED:
+            reraise(self._runtime)
+        if status:
+            raise LaunchError(f"{self._unit.signature.name}: {self._runtime.cukern_last_error().decode()}")
+        count, every = ctypes.c_uint(), ctypes.c_uint()
+        raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
+        header = struct.unpack_from(f"={GRID}", packed)
+        found = self._reader.read(raw[: count.value], header, arrays, self._shared_name, self._shared_size)
+        for number, empty in empties:
+            if not self._packing.params[number].const:
+                place = self._reader.line(self._runtime.cukern_written_place(number))
+                unset.launched(empty, self._unit.signature.name, place)
+        mode.tell(found)
+
+    def _shared_name(self, number: int) -> str:
+        return (self._runtime.cukern_shared_name(number) or b"").decode()
+
+    def _shared_size(self, number: int) -> int:
+        return int(self._runtime.cukern_shared_size(number))
+
+    def _arrays(self, packed: bytes) -> list[np.ndarray[Any, Any] | None]:
+        """The array of each parameter that has one."""
+        found: list[np.ndarray[Any, Any] | None] = []
+        for param, row in zip(self._packing.params, self._packing.table, strict=False):
+            array = None
+            if param.kind in ("pointer", "view"):
+                (address,) = struct.unpack_from("=Q", packed, HEAD + row.offset)
+                array = ctypes.cast(address, ctypes.py_object).value
+            found.append(array)
+        return found

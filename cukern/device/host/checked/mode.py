@@ -1,0 +1,112 @@
+"""Which launches are checked, and how; known before the host's runtimes are loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ....errors import KernelFault, KernelReport
+from ... import capture_hooks
+from . import unset
+
+if TYPE_CHECKING:
+    from ....array import Array
+
+
+@dataclass
+class Mode:
+    """How launches are checked.
+
+    Attributes:
+        seeds: in how many orders a kernel runs whose result may depend on that.
+        strict: whether what most kernels get away with is reported, too.
+        reports: where findings are collected, instead of raised as errors; None to raise them.
+    """
+
+    seeds: int = 3
+    strict: bool = False
+    reports: list[KernelReport] | None = field(default=None, repr=False)
+
+
+#: The modes of the with-blocks that are open, the innermost last.
+_modes: list[Mode] = [Mode()] if os.environ.get("CUKERN_CHECK", "0") not in ("", "0") else []
+_divert: Callable[[int], object] | None = None
+
+
+def current() -> Mode:
+    """The mode of a checked launch now."""
+    return _modes[-1] if _modes else Mode()
+
+
+def active() -> bool:
+    """Whether all launches are checked."""
+    return bool(_modes)
+
+
+def tell(found: Sequence[KernelReport]) -> None:
+    """Raise what was found, or collect it.
+
+    Raises:
+        KernelFault: there is anything, and reports are not collected.
+    """
+    if not found:
+        return
+    reports = current().reports
+    if reports is None:
+        raise KernelFault("\n".join(one.message for one in found), tuple(found))
+    reports.extend(one for one in found if one not in reports)
+
+
+def _read(array: Array, what: str) -> None:
+    wrong = unset.read(array)
+    if wrong is not None:
+        tell([wrong])
+
+
+def _apply() -> None:
+    on = active()
+    capture_hooks.made_empty = unset.made if on else None
+    capture_hooks.watch_reads(_read, on)
+    if not on:
+        unset.forget()
+    if _divert is not None:
+        _divert(int(on))
+
+
+def enter(mode: Mode) -> None:
+    """Check all launches from now on, as ``mode`` says."""
+    _modes.append(mode)
+    _apply()
+
+
+def finish(mode: Mode) -> None:
+    """Tell of arrays that kernels have written in part, before the end of ``mode``.
+
+    Raises:
+        KernelFault: as :func:`tell`.
+    """
+    if current() is mode:
+        tell(unset.left())
+
+
+def leave(mode: Mode) -> None:
+    """End ``mode``."""
+    for i in reversed(range(len(_modes))):
+        if _modes[i] is mode:
+            del _modes[i]
+            break
+    _apply()
+
+
+def diverting(divert: Callable[[int], object]) -> None:
+    """Tell the runtime, which has been loaded, now and at every change."""
+    global _divert
+    _divert = divert
+    if active():
+        divert(1)
+
+
+if _modes:
+    _apply()

@@ -1,0 +1,325 @@
+"""The reports of a checked launch: what its runtime found, with the template's lines and the names of arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....errors import KernelReport
+from ....text import render
+from ....text.signature import Unit
+from ..lines import template_line, templates_of
+
+_Dim3 = tuple[int, int, int]
+_Array = np.ndarray[Any, Any]
+
+_KINDS = (
+    *("out of bounds", "race", "unset", "const", "misaligned", "overflow", "shift", "division", "lane"),
+    *("divergence", "fault", "timeout", "fault"),
+)
+_SHARED = 1000
+_WARNING = re.compile(
+    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-|sometimes-)?uninitialized\]$",
+    re.M,
+)
+
+
+_COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
+#: Where the user's text begins, behind the prelude.
+#: A program counter in the runtime's messages.
+_PC = re.compile(r",? \[pc ([0-9a-f]+)\](?::0)?")
+_DIRECTIVE = re.compile(r'#line (\d+) "([^"]*)"')
+_OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
+
+
+class _Side(ctypes.Structure):
+    _fields_ = (
+        ("place", ctypes.c_ulonglong),
+        ("block", ctypes.c_ulonglong),
+        *((name, ctypes.c_uint) for name in ("thread", "writes", "how")),
+    )
+
+
+class RawReport(ctypes.Structure):
+    """The struct ``Report`` of checked/state.h."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint),
+        ("strict_only", ctypes.c_uint),
+        ("region", ctypes.c_int),
+        ("size", ctypes.c_uint),
+        ("offset", ctypes.c_longlong),
+        ("here", _Side),
+        ("other", _Side),
+        ("has_other", ctypes.c_int),
+        ("line", ctypes.c_int),
+        ("file", ctypes.c_char_p),
+        ("text", ctypes.c_char * 1024),
+    )
+
+
+def _blank(comment: re.Match[str]) -> str:
+    return " " + "\n" * comment[0].count("\n")
+
+
+def _place(index: int, shape: Sequence[int]) -> _Dim3:
+    return index % shape[0], index // shape[0] % shape[1], index // shape[0] // shape[1]
+
+
+class Reader:
+    """Makes reports of what the runtime found in a kernel.
+
+    Args:
+        unit: the kernel.
+        path: its library, which has a line table.
+        said: the compiler's warnings.
+    """
+
+    def __init__(self, unit: Unit, path: Path, said: str) -> None:
+        self._unit = unit
+        self._path = path
+        self._name = unit.signature.name
+        self._templates = templates_of(unit)
+        self._lines: dict[int, str] = {}
+        own = _OWN_LINES.search(unit.text)
+        self._own_text = _COMMENTS.sub(_blank, unit.text[own.start() if own else 0 :])
+        self._unset = [
+            (f"{file}:{line}", text)
+            for file, line, text in _WARNING.findall(said)
+            if file in self._templates and not file.startswith("prelude/")
+        ]
+
+    def read(
+        self,
+        raw: Sequence[RawReport],
+        header: Sequence[int],
+        arrays: Sequence[_Array | None],
+        shared_name: Callable[[int], str],
+        shared_size: Callable[[int], int],
+    ) -> list[KernelReport]:
+        """The reports, each place once for each kind.
+
+        Args:
+            raw: what the runtime found.
+            header: grid, block and bytes of dynamic shared memory.
+            arrays: that of each parameter, or None.
+            shared_name: the name of a variable in static shared memory, by its number.
+            shared_size: its size in bytes.
+        """
+        self._find_lines({p for one in raw for p in (one.here.place, one.other.place) if p})
+        self._grid, self._block = header[:3], header[3:6]
+        self._arrays, self._shared = arrays, (shared_name, shared_size)
+        found: dict[tuple[object, ...], KernelReport] = {}
+        for report in self._misfits():
+            found[report.kind, report.message] = report
+        for place, text in self._unset:
+            report = KernelReport(
+                "unset", self._message(place, "", f"unset register: {text}"), self._name, place
+            )
+            found[report.kind, place] = report
+        for one in raw:
+            report = self._report(one)
+            key = report.kind, report.place, report.other_place, report.array, one.here.writes
+            found.setdefault(key, report)
+        # Of an index that the compiler refuses, the array's name is known once the access is made.
+        named = {(one.kind, one.place) for one in found.values() if one.array}
+        # An invalid access mostly follows from one out of bounds, which has been told.
+        beyond = any(one.kind == "out of bounds" for one in found.values())
+        return [
+            one
+            for one in found.values()
+            if (one.array or (one.kind, one.place) not in named)
+            and not (beyond and one.kind == "fault" and "access of memory" in one.message)
+        ]
+
+    def _misfits(self) -> list[KernelReport]:
+        """What the launch has that the text does not know: threads or blocks along an axis that it never reads."""
+        found = []
+        for what, variable, sizes in (("block", "threadIdx", self._block), ("grid", "blockIdx", self._grid)):
+            for axis, size in zip("yz", sizes[1:], strict=True):
+                if self._unit.trusted or size == 1 or self._reads(variable, axis):
+                    continue
+                text = (
+                    f"geometry: {what} has {size} along {axis}, and the kernel never reads {variable}.{axis}: all "
+                    f"{size} do the same"
+                )
+                place = self._line_of(variable)
+                found.append(KernelReport("geometry", self._message(place, "", text), self._name, place))
+        return found
+
+    def _line_of(self, word: str) -> str:
+        """The first line of the user's text with a word; that of the kernel's name if there is none."""
+        file, number, first = "", 0, ""
+        for line in self._own_text.split("\n"):
+            if directive := _DIRECTIVE.match(line):
+                file, number = directive[2], int(directive[1])
+                continue
+            if word in line:
+                return f"{file}:{number}"
+            if self._name in line and not first:
+                first = f"{file}:{number}"
+            number += 1
+        return first
+
+    def _reads(self, variable: str, axis: str) -> bool:
+        """Whether the text reads an axis of a built-in variable, or takes all of it."""
+        pattern = rf"\b{variable}\s*\.\s*{axis}\b|\b{variable}\b(?!\s*\.)|\bthread_rank\b"
+        return re.search(pattern, self._own_text) is not None
+
+    def line(self, place: int) -> str:
+        """The template's line of a place in the code; empty if it is not known."""
+        if place:
+            self._find_lines({place})
+        return self._lines.get(place, "")
+
+    def _find_lines(self, places: set[int]) -> None:
+        tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+        wanted = sorted(places - self._lines.keys())
+        if not wanted or tool is None:
+            return
+        # A return address is behind its call.
+        command = [tool, "-a", "-i", "-e", str(self._path), *(hex(place - 1) for place in wanted)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        frames: dict[int, list[str]] = {}
+        for line in done.stdout.splitlines():
+            if line.startswith("0x"):
+                here = frames.setdefault(int(line, 16) + 1, [])
+            else:
+                here.append(line)
+        for place in wanted:
+            self._lines[place] = template_line(frames.get(place, ()), self._templates) or ""
+
+    def _where(self, side: _Side, raw: RawReport | None = None) -> str:
+        if raw is not None and raw.file:
+            return f"{raw.file.decode(errors='replace')}:{raw.line}"
+        return self._lines.get(side.place, "")
+
+    def _report(self, raw: RawReport) -> KernelReport:
+        kind = _KINDS[raw.kind]
+        text = raw.text.decode(errors="replace")
+        place = self._where(
+            raw.here, raw if kind in ("lane", "fault") or not self._lines.get(raw.here.place) else None
+        )
+        if raw.kind in (9, 10, 11):
+            return self._fault(kind, text, self._lines.get(raw.here.place, ""))
+        name, element, described = self._element(raw)
+        block, thread = _place(raw.here.block, self._grid), _place(raw.here.thread, self._block)
+        who = f"block {block}, thread {thread}"
+        does = "writes" if raw.here.writes else "reads"
+        other: dict[str, Any] = {}
+        other_place = ""
+        if kind == "out of bounds":
+            what = f"out of bounds: {who} {does} {described}" if not text else f"out of bounds: {who}: {text}"
+        elif kind == "race":
+            other_place = self._where(raw.other)
+            far, near = _place(raw.other.block, self._grid), _place(raw.other.thread, self._block)
+            other = {"other_block": far, "other_thread": near, "other_place": other_place}
+            did = "written" if raw.other.writes else "read"
+            how = " atomically" if raw.other.how == 1 else ""
+            what = (
+                f"race: {who} {does} {described}, {did}{how} by block {far}, thread {near}"
+                f"{f' at {other_place}' if other_place else ''} with no barrier in between"
+            )
+        elif kind == "unset":
+            what = f"unset: {who} reads {described}, which nothing has written"
+        elif kind == "const":
+            what = f"const: {who} writes {described}, which the kernel declares const"
+        elif kind == "misaligned":
+            what = f"misaligned: {who}: {described}: {text}"
+        else:
+            what = f"{kind}: {who}: {text}"
+        return KernelReport(
+            kind, self._message(place, other_place, what), self._name, place,
+            array=name, element=element, block=block, thread=thread, **other,
+        )  # fmt: skip
+
+    def _fault(self, kind: str, text: str, line: str) -> KernelReport:
+        """The report of what ended a block, whose text names places, or else ended at the line of its last access."""
+        self._find_lines({int(pc, 16) for pc in _PC.findall(text)})
+        text = _PC.sub(
+            lambda pc: f" at {self._lines[at]}" if self._lines.get(at := int(pc[1], 16)) else "", text
+        )
+        names = "|".join(re.escape(name) for name in self._templates)
+        places = [*re.findall(rf"(?:{names}):\d+", text), "", ""] if names else ["", ""]
+        where = [re.search(rf"{what} \((\d+), (\d+), (\d+)\)", text) for what in ("block", "thread")]
+        block, thread = (None if at is None else (int(at[1]), int(at[2]), int(at[3])) for at in where)
+        place = line or places[0] if kind == "timeout" else places[0] or line
+        return KernelReport(
+            kind, self._message(place, places[1], text), self._name, place,
+            other_place=places[1], block=block, thread=thread,
+        )  # fmt: skip
+
+    def _message(self, place: str, other: str, what: str) -> str:
+        at = f", {place}" if place and place not in what else ""
+        parts = [f"{self._name}: {what}{at}"]
+        for spot in dict.fromkeys(p for p in (place, other) if p):
+            name, _, line = spot.rpartition(":")
+            try:
+                parts.append(render.excerpt(render.source_of(name), int(line), 1))
+            except Exception:
+                continue
+        return "\n".join(parts)
+
+    def _element(self, raw: RawReport) -> tuple[str, int | tuple[int, ...] | None, str]:
+        """The name of what was touched, the index in it, and both in words."""
+        if raw.region < 0:
+            return "", None, f"address {raw.offset:#x}, which is no array's"
+        if raw.region >= _SHARED:
+            return self._shared_element(raw)
+        param, array = self._unit.signature.params[raw.region], self._arrays[raw.region]
+        if array is None:
+            return param.name, None, f"byte {raw.offset} of {param.name}"
+        itemsize = array.dtype.itemsize
+        flat = raw.offset // itemsize
+        kind = "argument" if param.kind != "view" else "view"
+        if param.kind == "view" and array.ndim and (index := _index_in(array, raw.offset)) is not None:
+            return param.name, index, f"element {index} of {kind} {param.name}"
+        size = f"{array.size} element{'s' * (array.size != 1)}"
+        return param.name, flat, f"element {flat} of {kind} {param.name}, which has {size}"
+
+    def _shared_element(self, raw: RawReport) -> tuple[str, int | None, str]:
+        number = raw.region - _SHARED
+        if number == 0:
+            name = next((one.name for one in self._unit.dynamic_shared), "")
+            size = self._shared[1](0)
+            hint = " (shared=...)" if not 0 <= raw.offset < size else ""
+            return (
+                name,
+                raw.offset,
+                (
+                    f"byte {raw.offset} of dynamic shared memory {name}, of which the launch asked for {size} "
+                    f"bytes{hint}"
+                ),
+            )
+        name, width = self._shared[0](number), max(1, raw.size)
+        flat = raw.offset // width
+        return (
+            name,
+            flat,
+            (
+                f"element {flat} (byte {raw.offset}) of shared {name}, which has {self._shared[1](number)} bytes"
+            ),
+        )
+
+
+def _index_in(array: _Array, offset: int) -> tuple[int, ...] | None:
+    """The index of the element at ``offset`` bytes from the first one in memory; None if it is between elements."""
+    low = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True) if stride < 0)
+    rest, index = offset + low, [0] * array.ndim
+    for axis in sorted(range(array.ndim), key=lambda a: -abs(array.strides[a])):
+        stride = array.strides[axis]
+        if stride == 0 or array.shape[axis] == 1:
+            continue
+        at = rest // stride if stride > 0 else -(rest // -stride)
+        if stride < 0 and rest % -stride:
+            at -= 1
+        index[axis], rest = int(at), rest - at * stride
+    inside = all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
+    return tuple(index) if inside and 0 <= rest < array.dtype.itemsize else None

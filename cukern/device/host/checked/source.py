@@ -1,0 +1,153 @@
+"""The C++ of a kernel for checked launches: its text with red zones around static shared memory, and an entry point."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import tree_sitter
+import tree_sitter_cuda
+
+from ....text.signature import Unit, blanked
+from ..compiler import HEADER
+from ..translate import Edit, alignment_edits, needs_fibers, shared_edit
+
+_ENTRY = """
+#line 1 "cukern entry point"
+extern "C" {{
+CukernOwn cukern_own_values __asm__("cukern_own") __attribute__((visibility("hidden"), used));
+CukernParams cukern_param_values __asm__("cukern_params") __attribute__((visibility("hidden"), used));
+}}
+namespace cukern {{
+using Function = decltype(&::{name});
+static_assert(Params<Function>::offset(Params<Function>::count) <= sizeof cukern_params, "too many parameters");
+static Dim* begin_threads(const Launch* launch, Dim block, void* shared) {{
+    cukern_own_values.block = {{block.x, block.y, block.z}};
+    cukern_own_values.block_size = {{launch->block.x, launch->block.y, launch->block.z}};
+    cukern_own_values.grid_size = {{launch->grid.x, launch->grid.y, launch->grid.z}};
+    dynamic_shared_base = shared;
+    __builtin_memcpy(cukern_param_values.bytes, launch->params, Params<Function>::offset(Params<Function>::count));
+    {bindings}
+    return (Dim*)&cukern_own_values;
+}}
+static void run_thread(const Launch*) {{
+    {loads}
+    ::{name}({arguments});
+}}
+}}
+extern "C" __attribute__((visibility("default"), externally_visible)) const cukern::Kernel cukern_kernel = {{
+    cukern::abi_version, cukern::Params<cukern::Function>::count, cukern::Params<cukern::Function>::sizes,
+    &cukern::runtime, nullptr, cukern::begin_threads, cukern::run_thread}};
+"""
+
+#: By which a thread may spin, or leave a result that depends on the order of threads.
+_SPINS = re.compile(r"\bvolatile\b|\batomic[A-Z]")
+#: A lambda that copies what it names, which must not be an array in shared memory.
+_COPIES = re.compile(r"\[\s*=")
+_ALIGNED = re.compile(r"(?:\balignas|\b__align__)\s*(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
+
+
+@cache
+def _parser() -> tree_sitter.Parser:
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+
+
+def _named(node: tree_sitter.Node) -> tree_sitter.Node | None:
+    """The identifier that a declarator declares."""
+    while node.type != "identifier":
+        inner = node.child_by_field_name("declarator") or next(iter(node.named_children), None)
+        if inner is None:
+            return None
+        node = inner
+    return node
+
+
+def _in_function(node: tree_sitter.Node) -> bool:
+    parent = node.parent
+    while parent is not None and parent.type != "compound_statement":
+        parent = parent.parent
+    return parent is not None
+
+
+def _variables(node: tree_sitter.Node, text: bytes) -> str | None:
+    """References to the places of a declaration's variables; None if it cannot be read."""
+    kind = node.child_by_field_name("type")
+    declarators = node.children_by_field_name("declarator")
+    if kind is None or not declarators or node.has_error:
+        return None
+    own = text[node.start_byte : node.end_byte].decode()
+    aligned = "".join(f" __attribute__((aligned{size}))" for size in _ALIGNED.findall(own))
+    volatile = "volatile " if re.search(r"\bvolatile\b", own) else ""
+    made = []
+    for declarator in declarators:
+        name = _named(declarator)
+        if name is None:
+            return None
+        head = text[declarator.start_byte : name.start_byte].decode()
+        tail = _ALIGNED.sub("", text[name.end_byte : declarator.end_byte].decode())
+        type_text = text[kind.start_byte : kind.end_byte].decode()
+        word = name.text.decode() if name.text else ""
+        made.append(
+            f"typedef {volatile}{type_text} {_ALIGNED.sub('', head)}cukern_type_{word}{tail}{aligned}; "
+            f"static unsigned cukern_slot_{word}; "
+            f'auto& {word} = cukern::shared_variable<cukern_type_{word}>(cukern_slot_{word}, "{word}");'
+        )
+    return " ".join(made) + "\n" * own.count("\n")
+
+
+def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
+    taken = [(found.start, found.end) for found in unit.dynamic_shared]
+    nodes = [_parser().parse(blanked(text)).root_node] if b"__shared__" in text else []
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(node.children)
+        if node.type != "declaration" or not _in_function(node):
+            continue
+        if not any(child.text == b"__shared__" for child in node.children):
+            continue
+        if any(start < node.end_byte and node.start_byte < end for start, end in taken):
+            continue
+        if (new := _variables(node, text)) is not None:
+            yield node.start_byte, node.end_byte, new
+
+
+def _rewritten(unit: Unit) -> str:
+    text = unit.text.encode()
+    edits = [shared_edit(text, found) for found in unit.dynamic_shared]
+    if not _COPIES.search(unit.text):
+        edits.extend(_static_shared_edits(unit, text))
+    spans = [(start, end) for start, end, _ in edits]
+    for edit in alignment_edits(text):
+        if not any(start <= edit[0] < end for start, end in spans):
+            edits.append(edit)
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new.encode() + text[end:]
+    return text.decode()
+
+
+def depends_on_order(unit: Unit) -> bool:
+    """Whether a kernel without races may give another result when its threads run in another order."""
+    return _SPINS.search(unit.text) is not None or not {"send_store", "send_tile", "until"}.isdisjoint(
+        unit.calls
+    )
+
+
+def runs_in_fibers(unit: Unit) -> bool:
+    """Whether a thread of the kernel may wait for another one."""
+    return needs_fibers(unit) or _SPINS.search(unit.text) is not None
+
+
+def source(unit: Unit) -> str:
+    """The C++ text that is compiled for ``unit``, without the included headers."""
+    count = len(unit.signature.params)
+    entry = _ENTRY.format(
+        name=unit.signature.name,
+        bindings=" ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope),
+        loads=" ".join(
+            f"const auto a{i} = load_param<{i}, Function>(cukern_params.bytes);" for i in range(count)
+        ),
+        arguments=", ".join(f"a{i}" for i in range(count)),
+    )
+    marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
+    return f"#include <{HEADER}>\n{marks}{_rewritten(unit)}{entry}"

@@ -1,0 +1,149 @@
+"""Arrays of ``ck.empty`` in checked launches: which of their elements nothing has written yet."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....errors import KernelReport
+
+if TYPE_CHECKING:
+    from ....array import Array
+
+
+class Unset(ctypes.Structure):
+    """The struct ``Unset`` of checked/memory.h."""
+
+    _fields_ = (
+        ("low", ctypes.c_void_p),
+        ("high", ctypes.c_void_p),
+        ("itemsize", ctypes.c_ulonglong),
+        ("elements", ctypes.c_void_p),
+        ("saved", ctypes.c_void_p),
+    )
+
+
+@dataclass
+class Empty:
+    """An array that was made empty.
+
+    Attributes:
+        low, itemsize: of its memory.
+        elements: for each element, whether nothing has written it.
+        expected: the largest version that its storage may have: a larger one counts a write that was not watched.
+        kernel, place: that wrote to it last, and where.
+        seen: whether a part of it was read that has been written.
+    """
+
+    low: int
+    itemsize: int
+    elements: np.ndarray[Any, np.dtype[np.uint8]]
+    expected: int = 0
+    kernel: str = ""
+    place: str = ""
+    seen: bool = False
+
+    def struct(self) -> Unset:
+        high = self.low + self.elements.size * self.itemsize
+        return Unset(self.low, high, self.itemsize, self.elements.ctypes.data, None)
+
+
+_empties: weakref.WeakKeyDictionary[Any, Empty] = weakref.WeakKeyDictionary()
+
+
+def made(array: Array) -> None:
+    """Note that nothing has written ``array``."""
+    if array.device.kind != "host" or not array.size:
+        return
+    data = array._data
+    _empties[array._storage] = Empty(data.ctypes.data, data.itemsize, np.ones(data.size, np.uint8))
+
+
+def _current(storage: Any) -> Empty | None:
+    found = _empties.get(storage)
+    if found is not None and storage.version > found.expected:
+        del _empties[storage]
+        return None
+    return found
+
+
+def among(arrays: list[np.ndarray[Any, Any] | None]) -> list[tuple[int, Empty]]:
+    """The arrays with unset elements among those of a launch, each with the number of its parameter."""
+    if not _empties:
+        return []
+    found: list[tuple[int, Empty]] = []
+    live = [one for storage in list(_empties) if (one := _current(storage)) is not None]
+    for i, array in enumerate(arrays):
+        if array is None:
+            continue
+        address = array.__array_interface__["data"][0]
+        for one in live:
+            if one.low <= address < one.low + one.elements.size * one.itemsize:
+                if not any(one is other for _, other in found):
+                    found.append((i, one))
+                break
+    return found
+
+
+def launched(empty: Empty, kernel: str, place: str) -> None:
+    """Note that a checked launch has written to an array."""
+    for storage in list(_empties):
+        if _empties.get(storage) is empty:
+            empty.expected = storage.version + 1
+    empty.kernel, empty.place = kernel, place
+    if not empty.elements.any():
+        for storage in list(_empties):
+            if _empties.get(storage) is empty:
+                del _empties[storage]
+
+
+def forget() -> None:
+    """Forget all arrays."""
+    _empties.clear()
+
+
+def read(array: Array) -> KernelReport | None:
+    """What is wrong with reading ``array`` on the host, if anything."""
+    empty = _current(array._storage)
+    if empty is None:
+        return None
+    data = array._data
+    part = empty.elements
+    if data.itemsize == empty.itemsize:
+        offset = (data.ctypes.data - empty.low) // empty.itemsize
+        strides = [stride // empty.itemsize for stride in data.strides]
+        part = np.ndarray(data.shape, np.uint8, part, offset, strides)
+    if part.any():
+        return _report(empty, part, "read")
+    empty.seen = True
+    return None
+
+
+def left() -> list[KernelReport]:
+    """The arrays that kernels have written in part, and of which no written part was read alone."""
+    found = []
+    for storage in list(_empties):
+        empty = _current(storage)
+        if empty is not None and empty.kernel and not empty.seen and empty.elements.any():
+            found.append(_report(empty, empty.elements, "left"))
+            empty.seen = True
+    return found
+
+
+def _report(empty: Empty, part: np.ndarray[Any, Any], how: str) -> KernelReport:
+    index = np.unravel_index(int(part.argmax()), part.shape) if part.ndim else ()
+    element = int(index[0]) if len(index) == 1 else tuple(int(i) for i in index)
+    count = int(np.count_nonzero(part))
+    whose = (
+        f"unwritten: {count} of {part.size} elements of an array of ck.empty were never written, the first is "
+        f"element {element}"
+    )
+    if not empty.kernel:
+        return KernelReport("unset", f"{whose}; it is {how}", element=element)
+    at = f" at {empty.place}" if empty.place else ""
+    message = f"{empty.kernel}: {whose}; this kernel wrote the others{at}"
+    return KernelReport("unwritten", message, empty.kernel, empty.place, element=element)

@@ -1,0 +1,138 @@
+"""How a launch's values are packed for the host's runtimes, by the compiled kernel's sizes of its parameters."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...errors import DeviceError, LaunchError
+from ...text.signature import Param, Unit
+
+#: The first arguments of every launch: grid, block and bytes of shared memory.
+GRID = "6IQ"
+
+
+class Kernel(ctypes.Structure):
+    _fields_ = (
+        ("abi", ctypes.c_uint),
+        ("param_count", ctypes.c_uint),
+        ("param_sizes", ctypes.POINTER(ctypes.c_uint)),
+    )
+
+
+class _Param(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_uint),
+        ("offset", ctypes.c_uint),
+        ("axes", ctypes.c_uint),
+        ("itemsize", ctypes.c_uint),
+        ("written", ctypes.c_uint),
+        ("name", ctypes.c_char_p),
+    )
+
+
+def load(path: Path, bundled: bool = False) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        folder, variable = ("temporary", "TMPDIR") if bundled else ("cache's", "CUKERN_CACHE_DIR")
+        raise DeviceError(
+            f"what was compiled for the host cannot be loaded: {error}; where the {folder} folder forbids "
+            f"programs (noexec), set {variable} to one that allows them"
+        ) from error
+
+
+def _bits(dtype: dtypes.DType, value: float) -> int:
+    with np.errstate(over="ignore"):
+        return int(np.asarray(value, dtype).view(dtypes.info(dtype).bits))
+
+
+def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if len(value) != size:
+            raise LaunchError(
+                f"{kernel}: parameter {param.name}: {param.type_text} has {size} bytes, got {len(value)}"
+            )
+        return value
+
+    return check
+
+
+def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
+    """How to pack a parameter of ``size`` bytes: its struct format, conversion, and expected size."""
+    padding = -size % 8
+    if param.kind == "pointer":
+        return "Q", id, 8
+    if param.kind == "view":
+        expected = 8 + 16 * param.ndim
+        return f"Q{expected - 8}x", id, expected
+    if param.kind == "struct" or param.dtype is None:
+        return f"{size}s{padding}x", _struct_check(kernel, param, size), size
+    row = dtypes.info(param.dtype)
+    convert: Callable[[Any], Any] | None = partial(_bits, row.dtype) if row.extension else None
+    if row.kind == "c":
+        convert = row.as_bytes
+    return f"{row.format}{padding}x", convert, row.itemsize
+
+
+def _infinite_beyond(param: Param, value: Any) -> Any:
+    """A number rounded to the parameter's float type: infinite if it is too large."""
+    if param.kind != "scalar" or param.dtype is None or param.dtype.name not in ("float16", "float32"):
+        return value
+    with np.errstate(over="ignore"):
+        return param.dtype.type(value)
+
+
+class Packing:
+    """The form of a kernel's arguments.
+
+    Attributes:
+        params: the signature's parameters.
+        table: what a runtime needs to know of them, which must live as long as the kernel.
+        nbytes: the bytes of all packed parameters.
+        codes: the struct format of each.
+        converters: what makes each value one that the format takes; None for those that already are.
+    """
+
+    def __init__(self, unit: Unit, kernel: Kernel) -> None:
+        name = unit.signature.name
+        sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
+        offset, self.table = 0, (_Param * max(1, len(sizes)))()
+        self.codes: list[str] = []
+        self.converters: list[Callable[[Any], Any] | None] = []
+        for i, (param, size) in enumerate(zip(unit.signature.params, sizes, strict=True)):
+            code, convert, expected = _layout(name, param, size)
+            if size != expected:
+                raise LaunchError(
+                    f"{name}: parameter {param.name}: {param.type_text} has {size} bytes for the compiler "
+                    f"and {expected} by its signature"
+                )
+            itemsize = param.dtype.itemsize if param.dtype is not None else 0
+            kind = {"pointer": 1, "view": 2}.get(param.kind, 0)
+            written = kind != 0 and not param.const
+            self.table[i] = _Param(kind, offset, param.ndim, itemsize, written, param.name.encode())
+            self.codes.append(code)
+            offset += -(-size // 8) * 8
+            self.converters.append(convert)
+        self.nbytes = offset
+        self.params = unit.signature.params
+        self._pack = struct.Struct(f"={GRID}{''.join(self.codes)}").pack
+
+    def pack(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
+    ) -> bytes:
+        """The bytes of a launch. A number too large for a float is infinite."""
+        pairs = zip(self.converters, values, strict=True)
+        items = [value if convert is None else convert(value) for convert, value in pairs]
+        try:
+            return self._pack(*grid, *block, shared, *items)
+        except OverflowError:
+            items = [_infinite_beyond(param, item) for param, item in zip(self.params, items, strict=True)]
+            return self._pack(*grid, *block, shared, *items)

@@ -1,0 +1,205 @@
+// Each access of a kernel to memory, which the compiler announces (-fsanitize=thread) before it is done.
+#pragma once
+#include "report.h"
+
+// Whether what a thread of another warp or block did by a fence and an atomic operation is known to the running one.
+static bool is_ordered_by_atomics(u64 stamp, unsigned run) {
+    const unsigned thread = thread_of(stamp), time = time_of(stamp);
+    const unsigned first = s.blocks[run].first_release;
+    const unsigned end = run + 1 < s.block_count ? s.blocks[run + 1].first_release : s.release_count;
+    for (unsigned i = first; i < end; ++i) {
+        const Release& release = s.releases[i];
+        const bool same = release.thread == thread;
+        const bool covered = (same && time <= release.time) || time <= release.barrier_time ||
+                             (release.thread / 32 == thread / 32 && time <= release.warp_time);
+        if (!covered) continue;
+        for (unsigned j = 0; j < s.acquire_count; ++j) {
+            const Acquire& acquire = s.acquires[j];
+            if (acquire.at != release.at || acquire.time < release.made) continue;
+            if (acquire.thread == s.me || acquire.time <= s.barrier_time) return true;
+            if (acquire.thread / 32 != s.me / 32) continue;
+            if (acquire.time <= s.warp_time[s.me / 32]) return true;
+            if (acquire.time <= s.known[s.me / 32][s.me % 32][acquire.thread % 32]) return true;
+        }
+    }
+    return false;
+}
+
+// Whether an earlier access is over for the running thread; beyond what the fast tests have found.
+static bool is_ordered(u64 stamp, bool shared) {
+    const unsigned time = time_of(stamp), thread = thread_of(stamp);
+    if (time <= s.launch_start) return true;
+    if (time > s.block_start) {
+        if (thread == s.me || time <= s.barrier_time) return true;
+        if (thread / 32 == s.me / 32) {
+            if (s.mode == 1 || time <= s.warp_time[thread / 32]) return true;
+            if (time <= s.known[thread / 32][s.me % 32][thread % 32]) return true;
+        }
+    } else if (shared) {
+        return true;
+    }
+    return s.release_count && is_ordered_by_atomics(stamp, block_run_of(time));
+}
+
+static inline bool is_over(u64 stamp, bool shared) {
+    const unsigned time = time_of(stamp);
+    if (time <= s.launch_start) return true;
+    if (time > s.block_start && (time <= s.barrier_time || thread_of(stamp) == s.me)) return true;
+    return is_ordered(stamp, shared);
+}
+
+static void settle_suspect() {
+    s.suspicious = false;
+    Suspect& one = s.suspect;
+    if (!s.strict && !memcmp((const void*)one.at, one.bytes, one.size)) {  // two writes of one value are no race
+        one.area->writes[one.cell] = one.before;
+        return;
+    }
+    if (is_new(race, one.report.here.place, one.report.other.place)) add_report(one.report);
+}
+
+static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_writes) {
+    const unsigned other_how = how_of(other);
+    if (how == beside || other_how == beside) return true;
+    if (how == atomic && other_how == atomic) return true;
+    if (s.strict) return false;
+    // A plain read beside an atomic write: of a loop that compares and swaps, which tries again if the read was too old.
+    return (how == atomic && !other_writes) || (other_how == atomic && !writes);
+}
+
+static __attribute__((noinline)) void meet(
+    Area* r, size_t cell, u64 other, bool other_writes, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
+    if (are_tolerated(how, writes, other, other_writes)) return;
+    Report report = empty_report(race, r, at, size, side_here(place, writes, how));
+    report.other = side_of(other, other_writes);
+    report.has_other = 1;
+    if (writes && how == plain && size <= sizeof s.suspect.bytes) {
+        if (s.suspicious) return;
+        s.suspicious = true;
+        s.suspect.area = r;
+        s.suspect.cell = cell;
+        s.suspect.before = r->writes[cell];
+        s.suspect.at = at;
+        s.suspect.size = size;
+        memcpy(s.suspect.bytes, (const void*)at, size);
+        s.suspect.report = report;
+    } else if (is_new(race, report.here.place, report.other.place)) {
+        add_report(report);
+    }
+}
+
+// Makes cells of the access's size, where they are larger.
+static __attribute__((noinline, cold)) void split_cells(Area* r, unsigned size) {
+    unsigned shift = r->shift;
+    while (size < 1u << shift) --shift;
+    const size_t cells = (r->bytes + (1u << r->shift) - 1) >> r->shift, parts = (size_t)1 << (r->shift - shift);
+    for (size_t i = cells; i-- > 0;)
+        for (size_t part = parts; part-- > 0;) {
+            r->writes[i * parts + part] = r->writes[i];
+            r->reads[2 * (i * parts + part)] = r->reads[2 * i];
+            r->reads[2 * (i * parts + part) + 1] = r->reads[2 * i + 1];
+        }
+    r->shift = shift;
+}
+
+static __attribute__((noinline, cold)) bool read_unset(Area* r, uintptr_t at, unsigned size) {
+    for (size_t i = (at - r->unset_low) / r->itemsize; i <= (at + size - 1 - r->unset_low) / r->itemsize; ++i)
+        if (r->unset[i]) return true;
+    return false;
+}
+static void set_elements(Area* r, uintptr_t at, unsigned size) {
+    for (size_t i = (at - r->unset_low) / r->itemsize; i <= (at + size - 1 - r->unset_low) / r->itemsize; ++i) r->unset[i] = 0;
+}
+
+static __attribute__((noinline)) void access_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
+    if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
+    if (at < s.arena_low || at >= s.arena_high || !s.area_count) return;
+    found(out_of_bounds, &s.global[at < s.arena ? 0 : s.area_count - 1], at, size, writes, place);
+}
+
+static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at, unsigned size, bool writes, u64 place) {
+    found(out_of_bounds, r, at, size, writes, place);
+}
+
+// The cells of one access: whether another thread's access to them is not over, and this one's stamp.
+template <unsigned size, bool reads, bool writes, unsigned how>
+static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
+    const size_t offset = at - r->start;
+    if (__builtin_expect(size < 1u << r->shift, 0)) split_cells(r, size);
+    const size_t last = (offset + size - 1) >> r->shift;
+    const u64 stamp = s.head | (s.mode == 2 ? beside : how) | place << place_shift;
+    for (size_t cell = offset >> r->shift; cell <= last; ++cell) {
+        const u64 w = r->writes[cell];
+        if (reads && r->shared && __builtin_expect(time_of(w) <= s.block_start, 0)) found(unset_read, r, at, size, false, place);
+        if (s.mode == 2) {
+            if (writes) r->writes[cell] = stamp;
+            continue;
+        }
+        if (__builtin_expect(!is_over(w, r->shared), 0)) meet(r, cell, w, true, at, size, writes, how, place);
+        u64* const seen = &r->reads[2 * cell];
+        if (writes) {
+            if (r->was_read) {
+                const u64 reader = !is_over(seen[0], r->shared) ? seen[0] : !is_over(seen[1], r->shared) ? seen[1] : 0;
+                if (__builtin_expect(reader != 0, 0)) meet(r, cell, reader, false, at, size, true, how, place);
+            }
+            r->writes[cell] = stamp;
+        } else {
+            r->was_read = true;
+            seen[!is_over(seen[0], r->shared)] = stamp;
+        }
+    }
+}
+
+template <unsigned size, bool reads, bool writes, unsigned how>
+static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
+    if (__builtin_expect(!s.on, 0)) return;
+    if (__builtin_expect(s.suspicious, 0)) settle_suspect();
+    const u64 place = s.last_place = (pc - s.base) & place_mask;
+    Area* r;
+    if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
+    else if (at - s.shared_arena < (u64)shared_slots << shared_slot_shift) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
+    else return access_elsewhere(at, size, writes, place);
+    const size_t offset = at - r->start;
+    if (__builtin_expect(offset >= r->bytes || r->bytes - offset < size, 0)) return access_outside(r, at, size, writes, place);
+    if (__builtin_expect(r->unset != 0, 0)) {
+        if (reads && read_unset(r, at, size)) found(unset_read, r, at, size, false, place);
+        if (writes) set_elements(r, at, size);
+    }
+    if (r->constant) {
+        if (writes) found(constant_write, r, at, size, true, place);
+        return;
+    }
+    touch<size, reads, writes, how>(r, at, place);
+}
+
+// Lets other threads run where one looks again and again at what another one writes.
+static void let_spin(uintptr_t pc) {
+    static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
+    if (!s.in_fibers || s.mode || ++s.spins[s.me] % 16) return;
+    if (s.suspicious) settle_suspect();
+    snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(pc - s.base));
+    Wait wait = {};
+    wait.what = cukern::yield_thread;
+    wait.file = places[s.me];
+    let_others_run(&wait);
+}
+
+#define HOOK extern "C" __attribute__((visibility("default")))
+#define HERE (uintptr_t)__builtin_return_address(0)
+#define CUKERN_PLAIN(size)                                                                              \
+    HOOK void __tsan_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }    \
+    HOOK void __tsan_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); }   \
+    HOOK void __tsan_unaligned_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }  \
+    HOOK void __tsan_unaligned_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); } \
+    HOOK void __tsan_read_write##size(void* at) {                                                       \
+        access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
+        access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
+    }                                                                                                   \
+    HOOK void __tsan_unaligned_read_write##size(void* at) {                                             \
+        access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
+        access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
+    }                                                                                                   \
+    HOOK void __tsan_volatile_read##size(void* at) { watch_value<size>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_volatile_write##size(void* at) { show_value<size>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size>((uintptr_t)at, HERE); } \
+    HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size>((uintptr_t)at, HERE); }

@@ -1,0 +1,144 @@
+// Atomic and volatile accesses, fences, and the order that they make between threads.
+#pragma once
+#include "access.h"
+
+static void fence() {
+    if (!s.on) return;
+    s.fence_time[s.me] = s.now;
+    tick();
+}
+
+// What the running thread did before its last fence is for those who look at `at` from now on.
+static void release(uintptr_t at) {
+    if (!s.on || s.fence_time[s.me] <= s.block_start) return;
+    const unsigned run = s.block_count - 1, first = s.blocks[run].first_release;
+    const Release made = {at, run, s.me, s.fence_time[s.me], s.barrier_time, s.warp_time[s.me / 32], s.now};
+    for (unsigned i = s.release_count; i > first && i + 64 > s.release_count; --i) {
+        Release& last = s.releases[i - 1];
+        if (last.at == at && last.thread == s.me && last.time == made.time && last.barrier_time == made.barrier_time) return;
+    }
+    if (Release* room = room_for(s.releases, s.release_count, s.release_room)) *room = made, ++s.release_count;
+    tick();
+}
+
+static void acquire(uintptr_t at) {
+    if (!s.on || !s.release_count) return;
+    if (s.acquired_at[s.me] == at && s.acquired_count[s.me] == s.release_count) return;
+    s.acquired_at[s.me] = at;
+    s.acquired_count[s.me] = s.release_count;
+    if (Acquire* room = room_for(s.acquires, s.acquire_count, s.acquire_room)) *room = {at, s.me, s.now}, ++s.acquire_count;
+}
+
+template <unsigned size>
+static inline void watch_value(uintptr_t at, uintptr_t pc) {
+    let_spin(pc);
+    access<size, true, false, atomic>(at, pc);
+    acquire(at);
+}
+template <unsigned size>
+static inline void show_value(uintptr_t at, uintptr_t pc) {
+    access<size, false, true, atomic>(at, pc);
+    release(at);
+}
+template <unsigned size>
+static inline void change_value(uintptr_t at, uintptr_t pc) {
+    let_spin(pc);
+    access<size, true, true, atomic>(at, pc);
+    acquire(at);
+    release(at);
+}
+
+CUKERN_PLAIN(1)
+CUKERN_PLAIN(2)
+CUKERN_PLAIN(4)
+CUKERN_PLAIN(8)
+CUKERN_PLAIN(16)
+#undef CUKERN_PLAIN
+
+#define CUKERN_FETCH(bits, T, name, builtin)                                            \
+    HOOK T __tsan_atomic##bits##_##name(volatile T* at, T value, int) {                 \
+        change_value<bits / 8>((uintptr_t)at, HERE);                                    \
+        return builtin(at, value, __ATOMIC_SEQ_CST);                                    \
+    }
+#define CUKERN_ATOMICS(bits, T)                                                         \
+    HOOK T __tsan_atomic##bits##_load(const volatile T* at, int) {                      \
+        watch_value<bits / 8>((uintptr_t)at, HERE);                                     \
+        return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                   \
+    }                                                                                   \
+    HOOK void __tsan_atomic##bits##_store(volatile T* at, T value, int) {               \
+        show_value<bits / 8>((uintptr_t)at, HERE);                                      \
+        __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                  \
+    }                                                                                   \
+    CUKERN_FETCH(bits, T, exchange, __atomic_exchange_n)                                \
+    CUKERN_FETCH(bits, T, fetch_add, __atomic_fetch_add)                                \
+    CUKERN_FETCH(bits, T, fetch_sub, __atomic_fetch_sub)                                \
+    CUKERN_FETCH(bits, T, fetch_and, __atomic_fetch_and)                                \
+    CUKERN_FETCH(bits, T, fetch_or, __atomic_fetch_or)                                  \
+    CUKERN_FETCH(bits, T, fetch_xor, __atomic_fetch_xor)                                \
+    CUKERN_FETCH(bits, T, fetch_nand, __atomic_fetch_nand)                              \
+    HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T value, int, int) { \
+        change_value<bits / 8>((uintptr_t)at, HERE);                                    \
+        return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
+    }                                                                                   \
+    HOOK int __tsan_atomic##bits##_compare_exchange_weak(volatile T* at, T* expected, T value, int, int) {   \
+        change_value<bits / 8>((uintptr_t)at, HERE);                                    \
+        return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
+    }                                                                                   \
+    HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T value, int, int) {       \
+        change_value<bits / 8>((uintptr_t)at, HERE);                                    \
+        __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);        \
+        return expected;                                                                \
+    }
+CUKERN_ATOMICS(8, unsigned char)
+CUKERN_ATOMICS(16, unsigned short)
+CUKERN_ATOMICS(32, unsigned)
+CUKERN_ATOMICS(64, unsigned long long)
+#undef CUKERN_ATOMICS
+#undef CUKERN_FETCH
+
+HOOK void __tsan_atomic_thread_fence(int) { fence(); }
+HOOK void __tsan_atomic_signal_fence(int) { fence(); }
+
+// Copies of structs, and of memory, whose size is no single access's.
+template <unsigned size>
+static void access_part(uintptr_t& at, size_t& left, bool writes, uintptr_t pc) {
+    for (; left >= size; at += size, left -= size) {
+        if (writes) access<size, false, true, plain>(at, pc);
+        else access<size, true, false, plain>(at, pc);
+    }
+}
+static void access_range(uintptr_t at, size_t size, bool writes, uintptr_t pc) {
+    access_part<8>(at, size, writes, pc);
+    access_part<4>(at, size, writes, pc);
+    access_part<2>(at, size, writes, pc);
+    access_part<1>(at, size, writes, pc);
+}
+HOOK void __tsan_read_range(void* at, size_t size) { access_range((uintptr_t)at, size, false, HERE); }
+HOOK void __tsan_write_range(void* at, size_t size) { access_range((uintptr_t)at, size, true, HERE); }
+HOOK void* __tsan_memcpy(void* to, const void* from, size_t size) {
+    access_range((uintptr_t)from, size, false, HERE);
+    access_range((uintptr_t)to, size, true, HERE);
+    return memcpy(to, from, size);
+}
+// Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it.
+HOOK void* __tsan_memset(void* to, int value, size_t size) {
+    const uintptr_t at = (uintptr_t)to;
+    access_range(at, size, true, HERE);
+    if (s.suspicious) settle_suspect();
+    if (s.on && value == unset && at - s.shared_arena < (u64)shared_slots << shared_slot_shift) {
+        Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
+        const size_t from = at - r->start, end = from + size;
+        for (size_t cell = from >> r->shift; end <= r->bytes && cell << r->shift < end; ++cell) r->writes[cell] = 0;
+    }
+    return memset(to, value, size);
+}
+HOOK void* __tsan_memmove(void* to, const void* from, size_t size) {
+    access_range((uintptr_t)from, size, false, HERE);
+    access_range((uintptr_t)to, size, true, HERE);
+    return memmove(to, from, size);
+}
+HOOK void __tsan_init() {}
+HOOK void __tsan_func_entry(void*) {}
+HOOK void __tsan_func_exit() {}
+HOOK void __tsan_vptr_read(void**) {}
+HOOK void __tsan_vptr_update(void**, void*) {}

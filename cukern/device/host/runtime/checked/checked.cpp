@@ -1,0 +1,240 @@
+// The runtime of checked launches: the same threads, barriers and asynchronous work as in runtime.cpp, with each access
+// watched. Compiled once a machine, beside runtime.cpp. C library only.
+#define CUKERN_CHECKED
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "blocks.h"
+#include "faults.h"
+#include "zones.h"
+#include "atomics.h"
+#include "undefined.h"
+#include "memory.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+static bool is_in_shared(const void* first, unsigned long long) {
+    return (uintptr_t)first - s.shared_arena < (u64)shared_slots << shared_slot_shift;
+}
+static void nothing_async(const void*, unsigned long long) {}
+static void nothing_read(const void*, unsigned long long, const char*, int) {}
+static const cukern::Runtime checked_runtime = {
+    wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
+    map_to_itself, is_in_shared, fence_without_fibers, nothing_async, nothing_read, place_shared, order};
+static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t runner;
+static bool runs;
+static thread_local const char* last_error __attribute__((tls_model("initial-exec")));
+
+static void free_worker(void*) {}  // workers stay: one for each OS thread that has launched
+
+static Worker* prepare_worker(const Job* job, unsigned threads) {
+    Worker* w = worker;
+    if (!w) {
+        if (!(w = (Worker*)map(sizeof(Worker)))) return 0;
+        worker = w;
+        pthread_setspecific(worker_key, w);
+        add_worker(w);
+        prepare_signal_stack(w);
+    }
+    if (!make_shared(w, job)) return 0;
+    for (; w->made < threads; ++w->made)
+        if (!(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) return 0;
+    if (!w->plain_stack && !(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
+    return w;
+}
+
+// The threads of a block one after another: of a kernel in which none waits for another.
+static void threads_main() {
+    for (;;) {
+        Worker* w = worker;
+        for (unsigned i = 0; i < w->threads; ++i) {
+            w->current = i;
+            on_switch(i);
+            *w->thread_index = w->index[i];
+            w->kernel->run_thread(w->launch);
+        }
+        cukern_switch(&w->plain, &w->home);
+    }
+}
+
+static void begin_block(Worker* w) {
+    ++s.now;
+    s.block_start = s.barrier_time = s.now;
+    ++s.now;
+    s.acquire_count = 0;
+    const Dim grid = w->launch->grid;
+    const u64 index = w->block.x + (u64)grid.x * (w->block.y + (u64)grid.y * w->block.z);
+    if (BlockRun* room = room_for(s.blocks, s.block_count, s.block_room)) *room = {s.block_start, index, s.release_count}, ++s.block_count;
+    on_switch(0);
+    poison_variables(w);
+}
+
+static void run_block(Worker* w, bool in_fibers) {
+    w->cluster = 1;
+    prepare_block(w);
+    w->faulted = false;
+    w->message[0] = 0;
+    w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
+    *w->thread_index = w->index[0];
+    begin_cluster(w);
+    begin_beside(w);
+    begin_block(w);
+    s.on = true;
+    s.last_place = 0;
+    if (in_fibers) {
+        w->in_block = true;
+        run_until_home(w, &w->fibers[0]);
+        w->in_block = false;
+    } else {
+        make_context(&w->plain, w->plain_stack, plain_stack_bytes, threads_main);
+        run_until_home(w, &w->plain);
+    }
+    s.mode = 0;
+    beside_depth = 0;
+    if (s.suspicious) settle_suspect();
+    s.on = false;
+    end_beside(w);
+    if (!w->faulted || !w->message[0]) return;
+    const bool divergent = strstr(w->message, "its threads wait for each other") != 0;
+    found_text(w->job->timed_out ? timeout : divergent ? barrier_divergence : kernel_fault, w->message, 0, 0, s.last_place);
+}
+
+static void run_blocks(Worker* w, Job* job, bool in_fibers) {
+    unsigned faults = 0;
+    for (u64 at = 0; at < job->total && faults < 4 && s.all_reports < 4096; ++at) {
+        w->first = at;
+        w->count = 1;
+        set_first_block(w);
+        run_block(w, in_fibers);
+        faults += w->faulted;
+        if (job->timed_out || job->interrupted) break;
+    }
+}
+
+struct Options {
+    unsigned in_fibers, runs, strict, asynchrony;
+    u64 seed;
+    Unset* unset;
+    unsigned unset_count, lasting_count;
+    const Lasting* lasting;
+    const unsigned* itemsizes;
+};
+
+// Launches once for each seed, as cukern_launch does; the reports are left for cukern_reports.
+EXPORT int cukern_check(Function* function, const unsigned char* packed, const Options* options) {
+    if (runs && pthread_equal(runner, pthread_self())) {
+        last_error = "a signal's handler cannot launch while a checked launch runs";
+        return 1;
+    }
+    Header header;
+    memcpy(&header, packed, sizeof header);
+    unsigned char* params = (unsigned char*)__builtin_alloca_with_align(function->param_bytes + 8, 128);
+    memcpy(params, packed + sizeof header, function->param_bytes);
+    pthread_mutex_lock(&running);
+    runs = true;
+    runner = pthread_self();
+    Job job = {};
+    job.function = function;
+    job.build = function->build;
+    job.launch = {params, header.grid, header.block};
+    job.shared = header.shared;
+    job.total = (u64)header.grid.x * header.grid.y * header.grid.z;
+    lasting = options->lasting;
+    lasting_count = options->lasting_count;
+    int status = 0;
+    Worker* w = prepare_worker(&job, header.block.x * header.block.y * header.block.z);
+    if (!w || !begin_launch(function, options->itemsizes, packed + sizeof header, params, header.shared, options->unset, options->unset_count)) {
+        last_error = "no memory for a checked launch";
+        status = 1;
+    }
+    for (unsigned run = 0; !status && run < options->runs && (!run || !s.report_count); ++run) {
+        // The last one in order, whose results stay.
+        s.random = run + 1 < options->runs ? (options->seed + run + 1) * 0x9e3779b97f4a7c15ull | 1 : 0;
+        __atomic_store_n(&asynchrony, s.random ? at_random : (int)options->asynchrony, __ATOMIC_RELAXED);
+        __atomic_store_n(&asynchrony_seed, options->seed + run, __ATOMIC_RELAXED);
+        s.strict = options->strict;
+        s.in_fibers = options->in_fibers;
+        w->job = &job;
+        w->kernel = job.build->kernel;
+        w->cluster = 1;
+        w->launch = &job.launch;
+        w->checked = false;
+        w->dynamic_shared = (char*)s.shared[0].start;
+        begin_run(run);
+        job.start = now_ns();
+        begin_watch(w, job.start);
+        run_blocks(w, &job, options->in_fibers);
+        end_watch(w);
+        if (job.interrupted) status = 2;
+    }
+    end_launch();
+    runs = false;
+    pthread_mutex_unlock(&running);
+    if (function->flushes) fflush(stdout);
+    return status;
+}
+
+EXPORT const Report* cukern_reports(unsigned* count, unsigned* all) {
+    *count = s.report_count;
+    *all = s.all_reports;
+    return s.reports;
+}
+EXPORT const char* cukern_shared_name(unsigned number) { return number < shared_slots ? s.shared_names[number] : 0; }
+EXPORT u64 cukern_shared_size(unsigned number) { return number < shared_slots ? s.shared[number].bytes : 0; }
+EXPORT u64 cukern_written_place(unsigned param) {
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (s.global[i].number == (int)param) return s.global[i].written_place;
+    return 0;
+}
+EXPORT const char* cukern_last_error() { return last_error; }
+EXPORT void cukern_raised(void** out) { memcpy(out, raised_error, sizeof raised_error); }
+EXPORT void cukern_set_limit(unsigned long long nanoseconds) { limit_ns = nanoseconds; }
+EXPORT unsigned long long cukern_limit() { return limit_ns; }
+
+EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes) {
+    Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
+    if (!function) return 0;
+    const Region region = region_of(kernel);
+    function->cluster = {1, 1, 1};
+    function->param_bytes = param_bytes;
+    function->param_count = kernel->param_count;
+    function->flushes = flushes;
+    function->checked = 1;
+    function->base = region.base;
+    function->low = region.low;
+    function->high = region.high;
+    memcpy(function->params, params, kernel->param_count * sizeof(Param));
+    // One library may be registered several times, and keeps the numbers of its variables.
+    static Function* functions;
+    for (const Function* one = functions; one && !function->build; one = one->link)
+        if (one->build->kernel == kernel) function->build = one->build;
+    if (!function->build) {
+        Build* build = (Build*)calloc(1, sizeof(Build));
+        if (!build) return 0;
+        build->kernel = kernel;
+        if (!(build->static_shared = (const StaticShared*)calloc(shared_slots, sizeof(Variable)))) return 0;
+        function->build = build;
+    }
+    function->link = functions;
+    functions = function;
+    *kernel->runtime = &checked_runtime;
+    return function;
+}
+
+static void after_fork() {
+    watch_after_fork();
+    pthread_mutex_init(&running, 0);
+    runs = false;
+}
+
+EXPORT int cukern_start(const Python* given) {
+    static bool started;
+    if (started) return 0;
+    start_python(given);
+    if (pthread_key_create(&worker_key, free_worker) || !reserve_memory()) return 1;
+    install_fault_handlers();
+    install_tick();
+    started = true;
+    return pthread_atfork(0, 0, after_fork);
+}

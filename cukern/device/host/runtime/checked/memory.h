@@ -1,0 +1,287 @@
+// Where a checked launch works: on copies of its arrays, far apart from each other, and on shared memory likewise.
+#pragma once
+#include "python.h"
+#include "state.h"
+
+constexpr u64 tensor_map_mark = 0x70616D726F736E65ull;  // as in backend.py
+constexpr size_t kept_bytes = 64 << 20;  // of memory that a launch leaves to the next one
+
+// An array that has not been written wholly: which of its elements are not, a byte for each.
+struct Unset {
+    char *low, *high;
+    u64 itemsize;
+    unsigned char* elements;
+    unsigned char* saved;
+};
+
+// A variable in static shared memory; of a kernel's list the first has their number as its bytes.
+struct Variable {
+    u64 bytes;
+    const char* name;
+};
+
+// A variable of the kernel's library that is not shared: its value before the launch, to which each run returns.
+struct Lasting {
+    u64 offset, bytes;
+};
+
+// Memory that parameters point to.
+struct Piece {
+    char *low, *high;
+    u64* pointer;
+    unsigned param, itemsize;
+    bool written;
+};
+
+static u64 arena_room, pool_room;
+static Function* launched;
+static size_t dynamic_bytes;
+static Unset* unset_arrays;
+static unsigned unset_count;
+static char* originals[max_areas];
+
+static char* reserve(u64& bytes) {
+    for (; bytes >= 1ull << 30; bytes /= 2) {
+        void* base = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base != MAP_FAILED) return (char*)base;
+    }
+    return 0;
+}
+
+static bool reserve_memory() {
+    arena_room = 1ull << 41;
+    pool_room = 1ull << 43;
+    s.arena = (uintptr_t)reserve(arena_room);
+    // In the middle, so that an index far out of bounds hits nothing on either side.
+    s.arena_low = s.arena, s.arena_high = s.arena + arena_room;
+    if (s.arena) s.arena += arena_room /= 2;
+    s.pool = reserve(pool_room);
+    u64 shared_room = (u64)shared_slots << shared_slot_shift;
+    s.shared_arena = (uintptr_t)map(shared_room);
+    s.reports = (Report*)malloc(max_reports * sizeof(Report));
+    s.now = 1;
+    return s.arena_low && s.pool && s.shared_arena && s.reports;
+}
+
+// Cells for so many bytes, as small as a byte: most of that is never touched.
+static bool give_cells(Area* area) {
+    const size_t cells = (area->bytes + 63) & ~(size_t)63;
+    if (s.pool_used + cells * 24 > pool_room) return false;
+    area->writes = (u64*)(s.pool + s.pool_used);
+    area->reads = area->writes + cells;
+    s.pool_used += cells * 24;
+    return true;
+}
+
+static Area* set_shared(unsigned slot, u64 bytes, const char* name) {
+    Area* area = &s.shared[slot];
+    *area = {};
+    area->start = s.shared_arena + ((u64)slot << shared_slot_shift) + shared_slot_offset;
+    area->bytes = bytes;
+    area->shift = 2;
+    area->itemsize = 1;
+    area->shared = true;
+    area->number = (int)slot;
+    s.shared_names[slot] = name;
+    return give_cells(area) ? area : 0;
+}
+
+// The place of a variable in static shared memory: `slot` is its own in all launches.
+static void* place_shared(unsigned* slot, unsigned long long bytes, const char* name) {
+    Variable* variables = (Variable*)launched->build->static_shared;
+    if (!*slot) {
+        if (variables->bytes + 2 > shared_slots || bytes > shared_slot_offset)
+            fault("too many variables in static shared memory, or too large ones", 0, 0, worker->block, worker->index[s.me]);
+        *slot = (unsigned)++variables->bytes;
+        variables[*slot] = {bytes, name};
+        memset((void*)set_shared(*slot, bytes, name)->start, unset, bytes);
+    }
+    return (void*)s.shared[*slot].start;
+}
+
+static void poison_variables(const Worker*) {
+    memset((void*)s.shared[0].start, unset, dynamic_bytes);
+    const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
+    for (unsigned slot = 1; slot <= count; ++slot) memset((void*)s.shared[slot].start, unset, s.shared[slot].bytes);
+}
+
+// What the prelude's own barriers are to the order of threads.
+static void order(unsigned what, const void* at) {
+    if (what == 0) on_beside_done();
+    if (what == 1) on_beside();
+    if (what == 2) fence(), release((uintptr_t)at);
+    if (what == 3) acquire((uintptr_t)at);
+}
+
+// `itemsizes` are the arrays' own, which a parameter may take as bytes.
+static unsigned find_pieces(const Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, Piece* pieces) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < function->param_count && count < max_areas; ++i) {
+        const Param* param = &function->params[i];
+        u64* slot = (u64*)(params + param->offset);
+        Piece piece = {0, 0, slot, i, param->itemsize ? param->itemsize : 1, param->written != 0};
+        if (param->kind == 0) {
+            if (function->build->kernel->param_sizes[i] != 128 || slot[0] != tensor_map_mark) continue;
+            piece.pointer = &slot[1];
+            piece.itemsize = slot[2] >> 8 & 0xff;
+            piece.written = slot[2] >> 32 & 1;
+            piece.low = (char*)slot[1];
+            piece.high = piece.low + piece.itemsize;
+            for (unsigned axis = 0; axis < (slot[2] & 0xff); ++axis) piece.high += (long)(slot[3 + axis] - 1) * (long)slot[8 + axis];
+        } else {
+            const void* object;
+            memcpy(&object, objects + param->offset, sizeof object);
+            if (object == none_object) continue;
+            Guard guard;
+            extent(fields_of(object), itemsizes[i], &guard);
+            piece.low = guard.low, piece.high = guard.high;
+        }
+        unsigned at = count++;
+        for (; at && pieces[at - 1].low > piece.low; --at) pieces[at] = pieces[at - 1];
+        pieces[at] = piece;
+    }
+    return count;
+}
+
+static void find_unset(Area* area, const char* low, const char* high) {
+    for (unsigned i = 0; i < unset_count; ++i) {
+        const Unset& one = unset_arrays[i];
+        if (one.high <= low || high <= one.low || area->itemsize % one.itemsize) continue;
+        if (low < one.low || one.high < high) continue;
+        area->unset = one.elements;
+        area->itemsize = (unsigned)one.itemsize;
+        area->unset_low = area->start - (low - one.low);
+    }
+}
+
+static void resolve_views(const Function* function, unsigned char* params);
+
+// Gives each array its place in the arena, and lets the parameters point there; false when there is no memory.
+static bool begin_launch(Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
+    launched = function;
+    dynamic_bytes = shared;
+    unset_arrays = arrays;
+    unset_count = count;
+    s.base = function->base, s.low = function->low, s.high = function->high;
+    s.report_count = s.all_reports = s.area_count = 0;
+    s.pool_used = 0;
+    s.mode = 0;
+    memset(s.seen, 0, sizeof s.seen);
+    resolve_views(function, params);
+    Piece pieces[max_areas];
+    const unsigned found = find_pieces(function, itemsizes, objects, params, pieces);
+    u64 largest = 1 << 18;
+    for (unsigned i = 0, j; i < found; i = j) {
+        char* high = pieces[i].high;
+        for (j = i + 1; j < found && pieces[j].low < high; ++j) high = pieces[j].high > high ? pieces[j].high : high;
+        if ((u64)(high - pieces[i].low) > largest) largest = high - pieces[i].low;
+    }
+    for (s.slot_shift = 20; 1ull << s.slot_shift < 4 * largest;) ++s.slot_shift;
+    if ((u64)found << s.slot_shift > arena_room) return false;
+    for (unsigned i = 0, j; i < found; i = j) {
+        Area* area = &s.global[s.area_count];
+        *area = {};
+        char *low = pieces[i].low, *high = pieces[i].high;
+        area->constant = true;
+        area->number = (int)pieces[i].param;
+        area->itemsize = pieces[i].itemsize;
+        for (j = i; j < found && (j == i || pieces[j].low < high); ++j) {
+            if (pieces[j].high > high) high = pieces[j].high;
+            if (pieces[j].written && area->constant) area->constant = false, area->number = (int)pieces[j].param;
+        }
+        area->start = s.arena + ((u64)s.area_count << s.slot_shift) + (1ull << (s.slot_shift - 2)) + ((uintptr_t)low & 255);
+        area->bytes = high - low;
+        for (area->shift = 0; area->shift < 2 && area->itemsize % (2u << area->shift) == 0;) ++area->shift;
+        if (area->start & ((1u << area->shift) - 1)) area->shift = 0;
+        originals[s.area_count] = low;
+        for (unsigned k = i; k < j; ++k) *pieces[k].pointer = *pieces[k].pointer - (u64)low + area->start;
+        find_unset(area, low, high);
+        if (!area->constant && !give_cells(area)) return false;
+        ++s.area_count;
+    }
+    s.arena_bytes = (u64)s.area_count << s.slot_shift;
+    if (!set_shared(0, shared, "")) return false;
+    Variable* variables = (Variable*)function->build->static_shared;
+    for (unsigned slot = 1; slot <= variables->bytes; ++slot)
+        if (!set_shared(slot, variables[slot].bytes, variables[slot].name)) return false;
+    for (unsigned slot = (unsigned)variables->bytes + 1; slot < shared_slots && s.shared[slot].start; ++slot) s.shared[slot] = {};
+    return true;
+}
+
+static void resolve_views(const Function* function, unsigned char* params) {
+    for (unsigned i = 0; i < function->param_count; ++i) {
+        const Param* param = &function->params[i];
+        u64* slot = (u64*)(params + param->offset);
+        if (param->kind == 0) continue;
+        const bool is_none = (const void*)*slot == none_object;
+        const ArrayFields* array = is_none ? 0 : fields_of((const void*)*slot);
+        const long itemsize = param->itemsize ? param->itemsize : 1;
+        slot[0] = array ? (u64)array->data : 0;
+        for (unsigned axis = 0; axis < param->axes; ++axis) {
+            slot[1 + axis] = array ? (u64)array->shape[axis] : 0;
+            slot[1 + param->axes + axis] = array ? (u64)(array->strides[axis] / itemsize) : 0;
+        }
+    }
+}
+
+static const Lasting* lasting;
+static unsigned lasting_count;
+static char* lasting_values;
+
+static void keep_lasting(unsigned run) {
+    size_t at = 0;
+    for (unsigned i = 0; i < lasting_count; ++i) at += lasting[i].bytes;
+    if (!run) {
+        char* more = (char*)realloc(lasting_values, at + 1);
+        if (!more) return;
+        lasting_values = more;
+    }
+    at = 0;
+    for (unsigned i = 0; i < lasting_count; at += lasting[i++].bytes) {
+        char* const own = (char*)s.base + lasting[i].offset;
+        if (run) memcpy(own, lasting_values + at, lasting[i].bytes);
+        else memcpy(lasting_values + at, own, lasting[i].bytes);
+    }
+}
+
+// Fills the copies, and forgets what an earlier run did.
+static void begin_run(unsigned run) {
+    if (s.now > 0xc0000000u) {
+        madvise(s.pool, pool_room, MADV_DONTNEED);
+        memset(s.known, 0, sizeof s.known);
+        memset(s.warp_time, 0, sizeof s.warp_time);
+        memset(s.fence_time, 0, sizeof s.fence_time);
+        s.now = 1;
+    }
+    for (unsigned i = 0; i < unset_count; ++i) {
+        Unset& one = unset_arrays[i];
+        const size_t elements = (one.high - one.low) / one.itemsize;
+        if (run && one.saved) memcpy(one.elements, one.saved, elements);
+        else if (!run && (one.saved = (unsigned char*)malloc(elements))) memcpy(one.saved, one.elements, elements);
+    }
+    keep_lasting(run);
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
+    s.launch_start = ++s.now;
+    s.block_count = s.release_count = s.acquire_count = 0;
+    memset(s.acquired_count, 0, sizeof s.acquired_count);
+    ++s.now;
+}
+
+// Where the kernel has written to an array, which it may not have done everywhere.
+static u64 find_write(const Area* area) {
+    for (size_t cell = 0; cell <= (area->bytes - 1) >> area->shift; ++cell)
+        if (time_of(area->writes[cell]) > s.launch_start) return area->writes[cell] >> place_shift & place_mask;
+    return 0;
+}
+
+static void end_launch() {
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (!s.global[i].constant && s.global[i].unset) s.global[i].written_place = find_write(&s.global[i]);
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (!s.global[i].constant) memcpy(originals[i], (void*)s.global[i].start, s.global[i].bytes);
+    for (unsigned i = 0; i < unset_count; ++i) free(unset_arrays[i].saved);
+    if (s.pool_used > 24 * kept_bytes) madvise(s.pool, s.pool_used, MADV_DONTNEED);
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (s.global[i].bytes > kept_bytes / 8) madvise((void*)(s.arena + ((u64)i << s.slot_shift)), 1ull << s.slot_shift, MADV_DONTNEED);
+}

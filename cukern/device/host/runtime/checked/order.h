@@ -1,0 +1,70 @@
+// The order in which a checked launch runs threads, and what orders them: see hooks.h, of which these take the place.
+#pragma once
+#include "report.h"
+
+static unsigned draw() {  // xorshift64
+    s.random ^= s.random << 13;
+    s.random ^= s.random >> 7;
+    s.random ^= s.random << 17;
+    return (unsigned)(s.random >> 32);
+}
+
+static unsigned choose_lane(unsigned lanes) {
+    if (!s.random || !lanes) return (unsigned)__builtin_ctz(lanes | 1u << 31);
+    for (unsigned skip = draw() % (unsigned)__builtin_popcount(lanes); skip; --skip) lanes &= lanes - 1;
+    return (unsigned)__builtin_ctz(lanes);
+}
+
+static void on_switch(unsigned thread) {
+    s.me = thread;
+    set_head();
+}
+
+static void on_warp_sync(unsigned warp, unsigned mask) {
+    if (mask == 0xffffffffu) {
+        s.warp_time[warp] = s.now;
+    } else {
+        unsigned together[32] = {};
+        for (unsigned rest = mask; rest; rest &= rest - 1)
+            for (unsigned lane = 0; lane < 32; ++lane) {
+                const unsigned time = s.known[warp][__builtin_ctz(rest)][lane];
+                if (time > together[lane]) together[lane] = time;
+            }
+        for (unsigned rest = mask; rest; rest &= rest - 1) together[__builtin_ctz(rest)] = s.now;
+        for (unsigned rest = mask; rest; rest &= rest - 1) memcpy(s.known[warp][__builtin_ctz(rest)], together, sizeof together);
+    }
+    tick();
+}
+
+static void on_barrier() {
+    s.barrier_time = s.now;
+    tick();
+}
+
+static void on_missing_lane(const Wait* wait, unsigned lane, unsigned source) {
+    const unsigned me = s.me;
+    s.me = me / 32 * 32 + lane;
+    char text[160];
+    snprintf(text, sizeof text, "reads the value of lane %u, which %s", source,
+             wait->mask >> source & 1 ? "has ended or never was" : "the mask leaves out");
+    found_text(missing_lane, text, wait->file, wait->line, 0);
+    s.me = me;
+}
+
+// What an instruction of a whole warp does is of all its lanes.
+static void on_together(const Wait* wait) {
+    s.mode = 1;
+    s.together_file = wait->file;
+    s.together_line = wait->line;
+}
+static void on_together_done() { s.mode = 0; }
+static unsigned beside_depth;
+static unsigned char mode_before_beside;
+static void on_beside() {
+    if (beside_depth++) return;
+    mode_before_beside = s.mode;
+    s.mode = 2;
+}
+static void on_beside_done() {
+    if (!--beside_depth) s.mode = mode_before_beside;
+}

@@ -1,0 +1,58 @@
+// Findings: each place of the kernel's code once for each kind.
+#pragma once
+#include "state.h"
+
+static u64 current_block() { return s.block_count ? s.blocks[s.block_count - 1].index : 0; }
+
+static Side side_here(u64 place, bool writes, unsigned how) { return {place, current_block(), s.me, writes, how}; }
+
+static Side side_of(u64 stamp, bool writes) {
+    const u64 place = stamp >> place_shift & place_mask;
+    return {place, s.blocks[block_run_of(time_of(stamp))].index, thread_of(stamp), writes, how_of(stamp)};
+}
+
+// Whether a finding of this key is new.
+static bool is_new(unsigned kind, u64 place, u64 other) {
+    u64 key = ((u64)kind + 1) * 0x9e3779b97f4a7c15ull ^ place * 0xc2b2ae3d27d4eb4full ^ other * 0x165667b19e3779f9ull;
+    key |= 1;
+    for (u64 at = key >> 20 & 1023, tries = 0; tries < 1024; ++tries, at = (at + 1) & 1023) {
+        if (s.seen[at] == key) return false;
+        if (!s.seen[at]) return s.seen[at] = key, true;
+    }
+    return false;
+}
+
+static int number_of(const Area* area) { return !area ? -1 : area->shared ? 1000 + area->number : area->number; }
+
+static Report empty_report(Kind kind, const Area* area, uintptr_t at, unsigned size, Side here) {
+    Report report = {};
+    report.kind = kind;
+    report.region = number_of(area);
+    report.size = size;
+    report.offset = area ? (long long)(at - area->start) : (long long)at;
+    report.here = here;
+    if (s.mode == 1) report.file = s.together_file, report.line = s.together_line;
+    return report;
+}
+
+static void add_report(const Report& report) {
+    ++s.all_reports;
+    if (s.report_count < max_reports) s.reports[s.report_count++] = report;
+}
+
+static __attribute__((noinline, cold)) void found(Kind kind, const Area* area, uintptr_t at, unsigned size, bool writes, u64 place) {
+    if (!is_new(kind, place, 0)) return;
+    add_report(empty_report(kind, area, at, size, side_here(place, writes, plain)));
+}
+
+// A finding that a text describes: a fault that ended a block, for example.
+static void found_text(Kind kind, const char* text, const char* file, int line, u64 place) {
+    u64 key = place + line;
+    for (const char* c = text; *c && !place && !file; ++c) key = key * 31 + (unsigned char)*c;
+    if (!is_new(kind, key, (u64)file)) return;
+    Report report = empty_report(kind, 0, 0, 0, side_here(place, false, plain));
+    report.file = file;
+    report.line = line;
+    snprintf(report.text, sizeof report.text, "%s", text);
+    add_report(report);
+}

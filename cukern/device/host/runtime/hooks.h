@@ -1,0 +1,16 @@
+// What a checked launch wants to know of the order in which threads run; nothing in all others. See checked/order.h.
+#pragma once
+#ifndef CUKERN_CHECKED
+
+// One of the lanes; any if there are none.
+static inline unsigned choose_lane(unsigned lanes) { return (unsigned)__builtin_ctz(lanes | 1u << 31); }
+static inline void on_switch(unsigned) {}
+static inline void on_warp_sync(unsigned, unsigned) {}
+static inline void on_barrier() {}
+static inline void on_missing_lane(const Wait*, unsigned, unsigned) {}
+static inline void on_together(const Wait*) {}
+static inline void on_together_done() {}
+static inline void on_beside() {}
+static inline void on_beside_done() {}
+
+#endif

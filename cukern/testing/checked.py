@@ -1,0 +1,65 @@
+"""Launches on the host in which each access of a kernel is watched."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Iterator
+
+from ..device.host.checked import mode
+from ..errors import KernelReport
+
+
+@contextlib.contextmanager
+def checked(seeds: int = 3, strict: bool = False, collect: bool = False) -> Iterator[list[KernelReport]]:
+    """A with-block in which the host checks every launch, the library's own included, and reports mistakes by line.
+
+    Found are: accesses out of bounds of an array, of shared memory or of a local array; races between threads, of one
+    block or of two; reads of what nothing has written; writes to ``const`` arguments; barriers that only some threads
+    reach; shuffles from lanes that are not there; misaligned vectors; integers that overflow, bad shifts and divisions
+    by zero. The memory beyond an array stays as it is, and the process goes on.
+
+    Args:
+        seeds: in how many orders of its threads a kernel runs whose result may depend on it: one with atomics,
+            ``volatile`` or asynchronous copies. The last order is the usual one, whose results stay.
+        strict: whether to report also what right kernels do knowingly: a plain read beside an atomic write, two threads
+            that write the same value.
+        collect: whether the reports are only appended to the list that the block is given.
+
+    Raises:
+        KernelFault: at the end of a launch in which something was found, unless ``collect``; its ``reports`` are the
+            findings.
+        TypeError: ``seeds`` is not an integer.
+        ValueError: ``seeds`` is not in 1 to 1000.
+
+    The block applies to all threads of the process, and not to GPUs. ``CUKERN_CHECK=1`` does the same for a whole
+    process, ``ck.Kernel(..., checked=True)`` for one kernel, ``pytest --cukern-checked`` for each test.
+
+    >>> import cukern as ck
+    >>> double = ck.Kernel('''
+    ... extern "C" __global__ void << name >>(const float* x, float* y) {
+    ...     int i = blockIdx.x * << block >> + threadIdx.x;
+    ...     y[i] = 2 * x[i];
+    ... }''', name="double", block=4)
+    >>> with checked(collect=True) as reports:
+    ...     double(ck.ones(6), ck.zeros(6))
+    >>> print(reports[0])
+    double_float32_4: out of bounds: block (1, 0, 0), thread (2, 0, 0) reads element 6 of argument x, ... <double>:4
+         3 |     int i = blockIdx.x * << block >> + threadIdx.x;
+    >    4 |     y[i] = 2 * x[i];
+         5 | }
+    """
+    try:
+        number = operator.index(seeds)
+    except TypeError:
+        raise TypeError(f"checked: seeds: expected an integer, got {type(seeds).__name__}") from None
+    if not 1 <= number <= 1000:
+        raise ValueError(f"checked: seeds: expected an integer in [1, 1000], got {seeds}")
+    reports: list[KernelReport] = []
+    chosen = mode.Mode(number, bool(strict), reports if collect else None)
+    mode.enter(chosen)
+    try:
+        yield reports
+        mode.finish(chosen)
+    finally:
+        mode.leave(chosen)

@@ -1,0 +1,214 @@
+"""Right kernels of the kinds that a check of races or of unset memory may take for wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import cukern as ck
+
+
+@dataclass(frozen=True)
+class Idiom:
+    """A kernel, its arguments, of which the last array is the result, and what that should be."""
+
+    name: str
+    body: str
+    args: Callable[[], list[Any]]
+    wanted: Callable[[], Any]
+    launch: dict[str, Any] = field(default_factory=dict)
+    before: str = ""
+
+    def run(self) -> np.ndarray:
+        options = dict(self.launch)
+        text = f'{self.before}\nextern "C" __global__ void << name >>{self.body}'
+        args = self.args()
+        ck.Kernel(text, name="idiom", block=options.pop("block", 64))(*args, **options)
+        result: np.ndarray = next(arg for arg in reversed(args) if isinstance(arg, ck.Array)).numpy()
+        return result
+
+
+def _x(n: int) -> ck.Array:
+    return ck.arange(n, dtype=ck.float32)
+
+
+IDIOMS = [
+    Idiom("compare and swap", """(const float* x, float* y) {
+    unsigned* at = (unsigned*)y;
+    unsigned old = *at, seen;
+    do {
+        seen = old;
+        old = atomicCAS(at, seen, __float_as_uint(fmaxf(__uint_as_float(seen), x[blockIdx.x * 64 + threadIdx.x])));
+    } while (old != seen);
+}""", lambda: [_x(256), ck.zeros(1)], lambda: [255], {"grid": 4}),
+    Idiom("a volatile flag between blocks", """(volatile int* flag, int* y) {
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) { y[0] = 7; __threadfence(); *flag = 1; return; }
+    while (*flag == 0) ;
+    __threadfence();
+    y[1] = y[0] + 1;
+}""", lambda: [ck.zeros(1, dtype="int32"), ck.zeros(2, dtype="int32")], lambda: [7, 8], {"grid": 2}),
+    Idiom("a volatile flag between warps", """(int* y) {
+    __shared__ volatile int flag;
+    __shared__ int value;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x == 63) { value = 5; __threadfence_block(); flag = 1; }
+    if (threadIdx.x == 0) { while (!flag) ; __threadfence_block(); y[0] = value; }
+}""", lambda: [ck.zeros(1, dtype="int32")], lambda: [5], {"grid": 1}),
+    Idiom("the last block adds up", """(const float* x, volatile float* part, unsigned* count, float* y) {
+    __shared__ bool last;
+    __shared__ float s[64];
+    const int t = threadIdx.x;
+    s[t] = x[blockIdx.x * 64 + t];
+    __syncthreads();
+    for (int half = 32; half; half /= 2) { if (t < half) s[t] += s[t + half]; __syncthreads(); }
+    if (t == 0) {
+        part[blockIdx.x] = s[0];
+        __threadfence();
+        last = atomicInc(count, gridDim.x - 1) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!last) return;
+    s[t] = t < gridDim.x ? part[t] : 0;
+    __syncthreads();
+    for (int half = 32; half; half /= 2) { if (t < half) s[t] += s[t + half]; __syncthreads(); }
+    if (t == 0) y[0] = s[0];
+}""", lambda: [_x(320), ck.empty(5), ck.zeros(1, dtype="uint32"), ck.empty(1)], lambda: [320 * 319 / 2], {"grid": 5}),
+    Idiom("all threads' fences before the last block", """(const float* x, float* part, unsigned* count, float* y) {
+    __shared__ bool last;
+    const int t = threadIdx.x;
+    part[blockIdx.x * 64 + t] = x[blockIdx.x * 64 + t];
+    __threadfence();
+    __syncthreads();
+    if (t == 0) last = atomicAdd(count, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (last) { float sum = 0; for (int b = 0; b < gridDim.x; ++b) sum += part[b * 64 + t]; y[t] = sum; }
+}""", lambda: [_x(256), ck.empty(256), ck.zeros(1, dtype="uint32"), ck.empty(64)],
+          lambda: np.arange(256.0).reshape(4, 64).sum(0), {"grid": 4}),
+    Idiom("decoupled look-back", """(const int* x, unsigned long long* state, unsigned* ticket, int* y) {
+    __shared__ unsigned block;
+    __shared__ int s[64], before;
+    const int t = threadIdx.x;
+    if (t == 0) block = atomicAdd(ticket, 1u);
+    __syncthreads();
+    s[t] = x[block * 64 + t];
+    __syncthreads();
+    for (int d = 1; d < 64; d *= 2) {
+        int v = t >= d ? s[t - d] : 0;
+        __syncthreads();
+        s[t] += v;
+        __syncthreads();
+    }
+    if (t == 0) {
+        volatile unsigned long long* all = state;
+        all[block] = shl((block ? 1ull : 2ull), 32) | (unsigned)s[63];
+        int sum = 0;
+        for (int b = (int)block - 1; b >= 0; --b) {
+            unsigned long long found;
+            while (((found = all[b]) >> 32) == 0) ;
+            sum += (int)(unsigned)found;
+            if (found >> 32 == 2) break;
+        }
+        all[block] = shl(2ull, 32) | (unsigned)(sum + s[63]);
+        before = sum;
+    }
+    __syncthreads();
+    y[block * 64 + t] = before + s[t];
+}""", lambda: [ck.arange(320, dtype="int32"), ck.zeros(5, dtype="uint64"), ck.zeros(1, dtype="uint32"), ck.empty(320, "int32")],
+          lambda: np.cumsum(np.arange(320)), {"grid": 5}),
+    Idiom("blocks add in turn", """(const float* x, int* turn, float* y) {
+    if (threadIdx.x == 0) while (atomicAdd(turn, 0) != blockIdx.x) ;
+    __syncthreads();
+    y[threadIdx.x] += x[blockIdx.x * 64 + threadIdx.x];
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) atomicExch(turn, blockIdx.x + 1);
+}""", lambda: [_x(256), ck.zeros(1, dtype="int32"), ck.zeros(64)], lambda: np.arange(256.0).reshape(4, 64).sum(0), {"grid": 4}),
+    Idiom("a lock", """(int* lock, int* y) {
+    if (threadIdx.x % 32) return;
+    while (atomicCAS(lock, 0, 1)) ;
+    __threadfence();
+    y[0] += 1;
+    __threadfence();
+    atomicExch(lock, 0);
+}""", lambda: [ck.zeros(1, dtype="int32"), ck.zeros(1, dtype="int32")], lambda: [6], {"grid": 3}),
+    Idiom("a warp in step", """(const float* x, float* y) {
+    __shared__ float s[64];
+    const int t = threadIdx.x, lane = t % 32;
+    s[t] = x[t];
+    __syncwarp();
+    for (int d = 16; d; d /= 2) {
+        float v = lane < d ? s[t + d] : 0;
+        __syncwarp();
+        if (lane < d) s[t] += v;
+        __syncwarp();
+    }
+    if (lane == 0) y[t / 32] = s[t];
+}""", lambda: [_x(64), ck.empty(2)], lambda: [496, 1520], {"grid": 1}),
+    Idiom("half a warp in step", """(const float* x, float* y) {
+    __shared__ float s[32];
+    const int t = threadIdx.x;
+    const unsigned mask = t < 16 ? 0xffffu : 0xffff0000u;
+    s[t] = x[t];
+    __syncwarp(mask);
+    y[t] = s[t ^ 5];
+}""", lambda: [_x(32), ck.empty(32)], lambda: np.arange(32) ^ 5, {"grid": 1, "block": 32}),
+    Idiom("return before nothing", """(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    const int t = threadIdx.x;
+    if (t >= n) return;
+    s[t] = x[t];
+    __syncthreads();
+    y[t] = s[n - 1 - t] + __shfl_down_sync(__activemask(), x[t], 0);
+}""", lambda: [_x(50), ck.empty(50), 50], lambda: np.full(50, 49.0), {"grid": 1}),
+    Idiom("one value from all", "(const float* x, int* y) {\nif (x[threadIdx.x] >= 0) y[0] = 1;\n}",
+          lambda: [_x(64), ck.zeros(1, dtype="int32")], lambda: [1], {"grid": 3}),
+    Idiom("bytes of one word", """(const unsigned char* x, unsigned char* y) {
+    __shared__ unsigned char s[64];
+    const int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    y[t] = s[63 - t];
+}""", lambda: [ck.arange(64, dtype="uint8"), ck.empty(64, dtype="uint8")], lambda: np.arange(64)[::-1], {"grid": 1}),
+    Idiom("halves of one word", """(const __half* x, __half* y) {
+    extern __shared__ __half s[];
+    const int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    __half2 two = ((__half2*)s)[31 - t / 2];
+    y[t] = t % 2 ? two.x : two.y;
+}""", lambda: [ck.arange(64, dtype="float16"), ck.empty(64, dtype="float16")], lambda: np.arange(64)[::-1], {"grid": 1, "shared": 128}),
+    Idiom("a lambda that copies", """(const float* x, float* y) {
+    __shared__ float s[64];
+    const int t = threadIdx.x;
+    auto put = [=](float v) { s[t] = v; };
+    put(x[t]);
+    __syncthreads();
+    y[t] = s[63 - t];
+}""", lambda: [_x(64), ck.empty(64)], lambda: np.arange(64)[::-1], {"grid": 1}),
+    Idiom("a variable of the device", """(int* y) {
+    if (threadIdx.x == 0) y[blockIdx.x] = atomicAdd(&calls, 1) * 0 + table[blockIdx.x % 2];
+}""", lambda: [ck.empty(4, dtype="int32")], lambda: [3, 4, 3, 4], {"grid": 4},
+          "__device__ int calls = 0;\n__constant__ int table[2] = {3, 4};"),
+    Idiom("a value set where it is read", """(const float* x, float* y, int n) {
+    const int t = threadIdx.x;
+    float v;
+    if (t < n) v = x[t];
+    __syncthreads();
+    if (t < n) y[t] = v;
+}""", lambda: [_x(50), ck.empty(50), 50], lambda: np.arange(50), {"grid": 1}),
+    Idiom("instances of one function", """(const float* x, float* y) {
+    y[threadIdx.x] = turned<1>(x[threadIdx.x]) + turned<2>(x[threadIdx.x]);
+}""", lambda: [_x(64), ck.empty(64)], lambda: 3 * np.arange(64)[::-1], {"grid": 1}, """
+template <int FACTOR>
+__device__ float turned(float v) {
+    __shared__ float s[64];
+    s[threadIdx.x] = FACTOR * v;
+    __syncthreads();
+    return s[63 - threadIdx.x];
+}"""),
+]  # fmt: skip

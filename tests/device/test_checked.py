@@ -1,0 +1,269 @@
+"""Launches in which the host watches each access: planted mistakes are named, and right kernels pass."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from idioms import IDIOMS, Idiom
+from planted import PAIRS, Pair
+
+import cukern as ck
+from cukern.testing import checked
+
+#: The first of each class runs by default, the others when asked for.
+FIRST = {pair.kinds: pair.name for pair in reversed(PAIRS)}
+
+
+@pytest.fixture(autouse=True)
+def on_the_host() -> Iterator[None]:
+    with ck.device("host"):
+        yield
+
+
+def planted(wrong: bool) -> list[object]:
+    def marks(pair: Pair) -> list[pytest.MarkDecorator]:
+        return [] if wrong and FIRST[pair.kinds] == pair.name else [pytest.mark.thorough]
+
+    return [pytest.param(pair, id=f"{pair.kinds}: {pair.name}", marks=marks(pair)) for pair in PAIRS]
+
+
+@pytest.mark.parametrize("pair", planted(True))
+def test_a_planted_mistake_is_named(pair: Pair) -> None:
+    with checked(collect=True) as reports:
+        kept = pair.run(wrong=True)
+    del kept
+    found = [one for one in reports if one.kind in pair.expected.split(",")]
+    assert found, [str(one) for one in reports]
+    for one in found:
+        assert one.place.startswith("<planted"), one
+        assert f">{int(one.place.rpartition(':')[2]):5d} | " in one.message or one.kind == "unwritten", one
+    named = [one for one in found if one.kind not in ("unwritten", "geometry", "divergence", "lane")]
+    if pair.array and named:
+        assert any(one.array == pair.array and one.element is not None for one in named), named
+        assert all(one.block is not None and one.thread is not None for one in named)
+
+
+@pytest.mark.parametrize("pair", planted(False))
+def test_the_right_kernel_beside_it_passes(pair: Pair) -> None:
+    with checked(collect=True) as reports:
+        kept = pair.run(wrong=False)
+    del kept
+    assert not reports, str(reports[0])
+
+
+@pytest.mark.parametrize("idiom", IDIOMS, ids=lambda idiom: idiom.name)
+def test_an_idiom_that_is_right_passes(idiom: Idiom) -> None:
+    with checked():
+        made = idiom.run()
+    np.testing.assert_allclose(made, idiom.wanted(), rtol=1e-5)
+
+
+OVER = ck.Kernel(
+    """
+extern "C" __global__ void << name >>(const float* x, float* y) {
+    int i = blockIdx.x * << block >> + threadIdx.x;
+    y[i] = 2 * x[i];
+}""",
+    name="over",
+    block=4,
+)
+
+
+def test_a_report_says_all_of_both_sides() -> None:
+    text = """
+extern "C" __global__ void << name >>(float* y) {
+    __shared__ int s[8][2];
+    if (threadIdx.x == 5)
+        s[1][1] = 3;
+    if (threadIdx.x == 40)
+        y[0] = s[1][1];
+}"""
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="sides", block=(16, 4))(ck.zeros(1), grid=(1, 1))
+    assert not [one for one in reports if one.kind == "race"]  # no thread has x = 40
+    with pytest.raises(ck.KernelFault) as caught, checked():
+        ck.Kernel(text, name="sides", block=64)(ck.zeros(1), grid=1)
+    (one,) = (one for one in caught.value.reports if one.kind == "race")
+    assert (one.kernel, one.array, one.element) == ("sides_float32_64", "s", 3)
+    assert (one.block, one.thread, one.other_block, one.other_thread) == (
+        (0, 0, 0),
+        (40, 0, 0),
+        (0, 0, 0),
+        (5, 0, 0),
+    )
+    assert (one.place[-2:], one.other_place[-2:]) == (":7", ":5")
+    assert str(one) in str(caught.value) and ">    7 |         y[0] = s[1][1];" in str(one)
+    assert ">    5 |         s[1][1] = 3;" in str(one)
+
+
+def test_what_lies_beyond_an_array_stays_and_the_process_goes_on() -> None:
+    both = ck.zeros(12)
+    with checked(collect=True) as reports:
+        OVER(ck.ones(8), both[:6])
+    assert [(one.kind, one.array, one.element) for one in reports] == [("out of bounds", "y", 6)]
+    assert both.tolist() == [2] * 6 + [0] * 6
+    OVER(ck.ones(12), both)
+    assert both.tolist() == [2] * 12
+
+
+def test_an_error_ends_the_with_block_and_the_mode() -> None:
+    with (
+        pytest.raises(ck.KernelFault, match="element 6 of argument x, which has 6 elements, <over>:4"),
+        checked(),
+    ):
+        OVER(ck.ones(6), ck.zeros(8))
+    OVER(ck.ones(8), ck.zeros(8))
+    assert ck.empty(3).shape == (3,)
+
+
+def test_a_kernel_of_which_every_launch_is_checked() -> None:
+    kernel = ck.Kernel(ck.text.render.source_of("<over>"), name="over", block=4, checked=True)
+    for one in (kernel, pickle.loads(pickle.dumps(kernel))):
+        with pytest.raises(ck.KernelFault, match="out of bounds"):
+            one(ck.ones(6), ck.zeros(8))
+        y = ck.zeros(8)
+        one(ck.ones(8), y)
+        assert y.tolist() == [2] * 8
+
+
+def test_views_tell_the_index() -> None:
+    text = """
+extern "C" __global__ void << name >>(View<const float, 2> x, float* y) {
+    y[threadIdx.x] = x(threadIdx.x % 3, 1) + const_cast<float&>(x(2, 1));
+    if (threadIdx.x == 0) const_cast<float&>(x(2, 1)) = 7;
+}"""
+    x = ck.zeros((6, 5))
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="viewed", block=32)(x[::2, 1::2], ck.zeros(32), grid=1)
+    assert [(one.kind, one.array, one.element) for one in reports] == [("const", "x", (2, 1))]
+    assert not x.any()
+
+
+def test_an_array_that_is_written_in_part_may_be_read_there() -> None:
+    """As the result of a compaction: only the rest is unset."""
+    text = """
+extern "C" __global__ void << name >>(const float* x, float* y, int n) {
+    for (int i = 0, k = 0; i < n; ++i) if (x[i] > 2) y[k++] = x[i];
+}"""
+    compact = ck.Kernel(text, name="compact", block=1)
+    with checked():
+        y = ck.empty(6)
+        compact(ck.arange(6, dtype="float32"), y, 6, grid=1)
+        assert y[:3].tolist() == [3, 4, 5]
+        assert (y[:3] * 2).tolist() == [6, 8, 10]
+        with pytest.raises(ck.KernelFault, match=r"unwritten: 3 of 6 elements .* element 3; .* wrote .*:3"):
+            y.numpy()
+        y[3:] = 0
+        assert y.tolist() == [3, 4, 5, 0, 0, 0]
+    with checked(collect=True) as reports:
+        z = ck.empty(6)
+        compact(ck.arange(6, dtype="float32"), z, 6, grid=1)
+    assert [one.kind for one in reports] == ["unwritten"]
+
+
+def test_results_are_those_of_other_launches() -> None:
+    rng = np.random.default_rng(0)
+    x = ck.asarray(rng.standard_normal((70, 33)), dtype="float32")
+
+    def work() -> list[np.ndarray]:
+        y = ck.nn.softmax(x) @ x.T
+        return [y.numpy(), ck.cumulative_sum(y, axis=0).numpy(), ck.sort(x, axis=0).numpy()]
+
+    plain = work()
+    with checked():
+        watched = work()
+    for a, b in zip(plain, watched, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_strict_mode_reports_what_kernels_do_knowingly() -> None:
+    text = 'extern "C" __global__ void << name >>(int* y) { y[threadIdx.x / 2] = 1; }'
+    kernel = ck.Kernel(text, name="same", block=32)
+    with checked():
+        kernel(ck.zeros(16, dtype="int32"), grid=1)
+    with pytest.raises(ck.KernelFault, match="race"), checked(strict=True):
+        kernel(ck.zeros(16, dtype="int32"), grid=1)
+
+
+@pytest.mark.parametrize(("seeds", "error"), [(0, ValueError), (1001, ValueError), (1.5, TypeError)])
+def test_seeds_that_are_none(seeds: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="checked: seeds: expected an integer"), checked(seeds=seeds):  # type: ignore[arg-type]
+        pass
+
+
+#: What a kernel does that would end the process, or never end.
+HARD = {
+    "far": ("y[threadIdx.x * n] = 1;", "out of bounds", "writes element 2000000000 of argument y"),
+    "far before": ("y[0] = y[-4ll * n];", "out of bounds", "reads element -8000000000 of argument y"),
+    "null": ("y[0] = *(float*)(long long)(n - 2000000000);", "out of bounds", "reads address 0x0"),
+    "nowhere": ("*(float*)0x1234567812340 = n;", "fault", "no pointer has"),
+    "a local array": (
+        "float a[8] = {}; a[n] = y[0]; y[0] = a[threadIdx.x & 7];",
+        "out of bounds",
+        "index 2000000000 ",
+    ),
+    "assert": ("assert(threadIdx.x < 7);", "fault", "thread (7, 0, 0): assertion failed"),
+    "a spin": ("if (threadIdx.x == 3) while (*(volatile float*)y == 0) ;", "timeout", "thread (3, 0, 0)"),
+    "a loop": ("for (long long i = 0; i >= 0; ++i) y[0] = y[0] + i;", "timeout", "thread (0, 0, 0)"),
+}
+
+
+@pytest.mark.parametrize("what", HARD)
+def test_the_process_goes_on(what: str) -> None:
+    body, kind, message = HARD[what]
+    text = f'extern "C" __global__ void << name >>(float* y, int n) {{\n    {body}\n}}'
+    library = sys.modules["cukern.device.host.checked.function"]._library()[0]
+    library.cukern_set_limit(int(0.2e9))
+    try:
+        with checked(collect=True) as reports:
+            ck.Kernel(text, name="hard", block=32)(ck.zeros(64), 2_000_000_000, grid=1)
+    finally:
+        library.cukern_set_limit(int(600e9))
+    assert kind in [one.kind for one in reports]
+    found = next(one for one in reports if one.kind == kind)
+    assert message in str(found)
+    assert found.place.startswith("<hard") and found.place.endswith(">:2")
+    assert float(ck.sum(ck.ones(5))) == 5
+
+
+SCRIPT = """
+import cukern as ck
+x, y = ck.ones(6, device="host"), ck.zeros(8, device="host")
+text = 'extern "C" __global__ void << name >>(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }'
+ck.Kernel(text, name="copy", block=8)(x, y, grid=1)
+"""
+
+
+def test_a_process_of_which_every_launch_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUKERN_CHECK", "1")
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert (
+        "KernelFault: copy_float32_8: out of bounds: block (0, 0, 0), thread (6, 0, 0) reads" in done.stderr
+    )
+
+
+def test_pytest_s_option(tmp_path: object) -> None:
+    body = "\n    ".join(SCRIPT.strip().split("\n"))
+    path = tmp_path / "test_copy.py"  # type: ignore[operator]
+    path.write_text(f"def test_copy():\n    {body}\n\ndef test_again():\n    {body}\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "cukern.testing.pytest_plugin",
+        "--cukern-checked",
+        "-q",
+        str(path),
+    ]
+    command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "2 failed" in done.stdout and "KernelFault: copy_float32_8: out of bounds" in done.stdout, (
+        done.stdout
+    )

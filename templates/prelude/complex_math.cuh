@@ -40,7 +40,7 @@ __device__ __forceinline__ complex<T> exp(complex<T> z) {
 }
 template <typename T>
 __device__ __forceinline__ complex<T> expm1(complex<T> z) {
-    if (z.im == T(0)) return {expm1(z.re), z.im};
+    if (z.im == T(0)) return {expm1(z.re) + T(0), z.im};  // not -0, by the Array API
     if (!(z.re < T(80))) return exp(z);
     if (complex_parts::infinite(z.re)) return complex_parts::finite(z.im) ? exp(z) - T(1) : complex<T>(T(-1), T(0));
     const T s = sin(z.im * T(0.5));

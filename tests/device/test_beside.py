@@ -291,12 +291,12 @@ def test_a_kernel_that_only_stores() -> None:
 
 def test_a_kernel_that_waits_for_nothing() -> None:
     """Its only mistake, where no other function makes its threads take turns."""
-    body = """__shared__ __align__(16) float here[4];
-    __shared__ MBarrier come;
-    mbarrier_init(&come, 1);
-    mbarrier_arrive_expecting(&come, 16);
-    copy_bulk(here, x, 16, &come);
-    y[0] = here[0];"""
+    body = """__shared__ __align__(16) float tile[4];
+    __shared__ MBarrier full;
+    mbarrier_init(&full, 1);
+    mbarrier_arrive_expecting(&full, 16);
+    copy_bulk(tile, x, 16, &full);
+    y[0] = tile[0];"""
     with pytest.raises(ck.KernelFault, match="ended while copies to its shared memory were in flight"):
         run(body, 1, ck.ones(4, device="host"), ck.zeros(4, device="host"))
 

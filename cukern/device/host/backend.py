@@ -265,9 +265,7 @@ class HostFunction:
     def _optimise(self) -> None:
         """Replace a quick build."""
         kernel, variables = None, (_StaticShared * 0)()
-        with suppress(
-            CompilerFailure, DeviceError, OSError
-        ):  # it may take more memory, time or disk than there is
+        with suppress(CompilerFailure, DeviceError, OSError):  # it may take more memory or disk than there is
             path = build_kernel(source(self._unit))
             kernel = ctypes.addressof(Kernel.in_dll(load(path), "cukern_kernel"))
             variables = _static_shared(path, self._unit)

@@ -389,7 +389,7 @@ def test_a_program_that_fails_makes_no_bundle(
     for name, text, message in (
         ("fails.py", "import sys; sys.exit(3)", "the program ended with status 3: no bundle is written"),
         ("fails", "assert __name__ == '__main__'; 1 / 0", "ZeroDivisionError"),
-        ("fails", "def load():\n    open('nowhere')\nload()", "in load\nFileNotFoundError"),
+        ("fails", "def load():\n    open('nowhere')\nload()", ", in load\n"),
     ):
         (tmp_path / "fails.py").write_text(text)
         out = tmp_path / "b"

@@ -156,8 +156,8 @@ def eig(x: Array, /) -> EigResult:
     statistically optimum beamforming", 2017.
 
     >>> import cukern as ck
-    >>> eig(ck.asarray([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.tolist()
-    [1j, -1j]
+    >>> eig(ck.asarray([[1.0, 0.0], [0.0, 2.0]])).eigenvalues.tolist()
+    [(1+0j), (2+0j)]
     """
     a = _complex_matrices(x, "eig")
     values, vectors = (astype(part, a.dtype, copy=False) for part in library(a, "eig"))

@@ -11,6 +11,7 @@ import runpy
 import shlex
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -153,6 +154,9 @@ def _run(program: str, arguments: list[str]) -> object:
             runpy.run_module(program, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         return end.code
+    except Exception:  # as Python does
+        traceback.print_exc()
+        return 1
     return None
 
 

@@ -83,21 +83,23 @@ class Code:
 
         Only this user can read or write it, and no two have the same name, by which loaders tell libraries apart.
         """
+        path = None
         try:
-            handle, name = tempfile.mkstemp(prefix="cukern-")
-        except OSError as error:
-            raise DeviceError(
-                f"no file can be written for the bundle's kernel {self.name} ({error}): set TMPDIR to a folder that "
-                "has room"
-            ) from error
-        path = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(self.payload)
+            try:
+                handle, name = tempfile.mkstemp(prefix="cukern-")
+                path = Path(name)
+                with os.fdopen(handle, "wb") as file:
+                    file.write(self.payload)
+            except OSError as error:
+                raise DeviceError(
+                    f"no file can be written for the bundle's kernel {self.name} ({error}): set TMPDIR to a folder "
+                    "that has room"
+                ) from error
             yield path
         finally:
-            with suppress(OSError):
-                path.unlink()
+            if path is not None:
+                with suppress(OSError):
+                    path.unlink()
 
 
 @lru_cache(maxsize=16)  # a text is looked for more than once

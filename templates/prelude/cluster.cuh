@@ -37,6 +37,7 @@ __device__ __forceinline__ T* map_shared_rank(T* own, unsigned rank) {
 // The value at the same place of another block's shared memory.
 template <typename T>
 __device__ __forceinline__ T of_block_number(const T* own, unsigned number) {
+    static_assert(sizeof(T) % 4 == 0, "of_block_number: a value of whole words of 4 bytes");
     union {
         T value;
         unsigned word[sizeof(T) / 4];
@@ -66,6 +67,7 @@ inline T* map_shared_rank(T* own, unsigned rank, CUKERN_HERE) {
 }
 template <typename T>
 inline T of_block_number(const T* own, unsigned number, CUKERN_HERE) {
+    static_assert(sizeof(T) % 4 == 0, "of_block_number: a value of whole words of 4 bytes");
     return *map_shared_rank(own, number, file, line);
 }
 

@@ -289,6 +289,18 @@ def test_a_kernel_that_only_stores() -> None:
         run(body.replace("(x,", "(x + 4398046511104ll,").replace("{}", "wait_stores_read<0>();"), 1, y)
 
 
+def test_a_kernel_that_waits_for_nothing() -> None:
+    """Its only mistake, where no other function makes its threads take turns."""
+    body = """__shared__ __align__(16) float tile[4];
+    __shared__ MBarrier full;
+    mbarrier_init(&full, 1);
+    mbarrier_arrive_expecting(&full, 16);
+    copy_bulk(tile, x, 16, &full);
+    y[0] = tile[0];"""
+    with pytest.raises(ck.KernelFault, match="ended while copies to its shared memory were in flight"):
+        run(body, 1, ck.ones(4, device="host"), ck.zeros(4, device="host"))
+
+
 def test_products_that_a_warp_leaves_behind() -> None:
     text = WARPGROUP.replace("wgmma_wait<0>(sums);", "return;")
     for when in ("late", "random"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -113,3 +114,17 @@ def test_a_field_that_is_wrong_is_named(built: Path, tmp_path: Path, edit: Any, 
 def test_an_index_that_is_no_object_is_refused(tmp_path: Path, text: bytes) -> None:
     head = b"ckbundle" + struct.pack("<Q", len(text)) + text
     assert refused(tmp_path / "odd", head + hashlib.sha256(head).digest()).startswith("index: expected")
+
+
+def test_no_room_for_machine_code_is_an_error_that_names_the_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "begun").touch()
+    full = os.open("/dev/full", os.O_WRONLY), str(tmp_path / "begun")
+    monkeypatch.setattr("tempfile.mkstemp", lambda **_: full)
+    with (
+        pytest.raises(ck.DeviceError, match="kernel scan .*No space left.*set TMPDIR to a folder"),
+        Code("scan", hash_of("scan"), b"code").on_disk(),
+    ):
+        pass
+    assert not (tmp_path / "begun").exists()

@@ -18,7 +18,11 @@ from cukern import cli
 from cukern.device import bundles, trust
 from cukern.device.bundle_file import BundleFile, Code, Target, write
 from cukern.device.host import compiler, processors
+from cukern.device.interface import CompilerFailure
+from cukern.device.recording import Recording
+from cukern.device.recording.host import RecordedHost
 from cukern.text import render
+from cukern.text.signature import parse
 
 PROGRAM = """
 import sys
@@ -385,12 +389,21 @@ def test_a_program_that_fails_makes_no_bundle(
     for name, text, message in (
         ("fails.py", "import sys; sys.exit(3)", "the program ended with status 3: no bundle is written"),
         ("fails", "assert __name__ == '__main__'; 1 / 0", "ZeroDivisionError"),
+        ("fails", "def load():\n    open('nowhere')\nload()", ", in load\n"),
     ):
         (tmp_path / "fails.py").write_text(text)
         out = tmp_path / "b"
         assert cli.main(["build", name, "--arch", "host", "--out", str(out)]) == 1
         assert message in capfd.readouterr().err
         assert not out.exists()
+
+
+def test_a_kernel_that_does_not_compile_is_not_recorded() -> None:
+    """The program may go on without it."""
+    recording = Recording()
+    with pytest.raises(CompilerFailure):
+        RecordedHost(recording).compile(0, parse('extern "C" __global__ void k(int* x) { x[0] = missing; }'))
+    assert recording.units() == []
 
 
 def test_listed_kernels_are_built(capfd: Any, tmp_path: Path) -> None:

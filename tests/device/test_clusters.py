@@ -145,6 +145,11 @@ def test_what_the_host_reports_of_other_blocks(body: str, message: str) -> None:
         run(body, block=1)
 
 
+def test_a_value_of_another_block_has_whole_words() -> None:
+    with pytest.raises(ck.CompileError, match="of_block_number: a value of whole words of 4 bytes"):
+        run("y[0] = of_block_number((const short*)&own, 0);")
+
+
 def test_threads_that_have_ended_are_not_waited_for() -> None:
     body = """if (threadIdx.x % 2) return;
         if (threadIdx.x == 2) { cluster_arrive(); return; }

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cukern.device.host import backend
+
 PROLOGUE = """
 import sys
 import numpy as np
@@ -101,13 +103,26 @@ def test_what_cannot_be_optimised_runs_on(environment) -> None:
     refuse = """
 def fail(text):
     built.append("refused")
-    raise host.CompilerFailure("no memory")
+    raise ERROR
 
 host.build_kernel = fail
 """
     long = LONG.replace('"build_quickly", "build_kernel"', '"build_quickly", "refused"')
-    assert run(refuse + long, **environment) == ["build_quickly", "refused"]
-    assert "refused" in run(refuse + LARGE, **environment)
+    refused = refuse.replace("ERROR", 'host.CompilerFailure("no memory")')
+    assert run(refused + long, **environment) == ["build_quickly", "refused"]
+    no_process = refuse.replace("ERROR", 'BlockingIOError("no process can be started")')
+    assert "refused" in run(no_process + LARGE, **environment)
+
+
+def test_a_launch_is_repeated_until_it_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads that launch the same kernel meanwhile may let it ask again for an optimised build."""
+    function = object.__new__(backend.HostFunction)
+    answers, optimised = [backend._HAS_RUN_LONG, backend._WILL_RUN_LONG, 0], []
+    function._launch, function._handle = lambda handle, packed: answers.pop(0), None
+    function._optimise = lambda: optimised.append(len(answers))  # type: ignore[method-assign]
+    monkeypatch.setattr(backend, "ahead", lambda job: True)
+    function._end(backend._WILL_RUN_LONG, b"")
+    assert (answers, optimised) == ([], [3, 1])
 
 
 def test_quick_builds_can_be_switched_off(environment) -> None:

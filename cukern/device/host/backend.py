@@ -255,7 +255,7 @@ class HostFunction:
 
     def _end(self, status: int, packed: bytes) -> None:
         """Do what the ``status`` of a launch that is not zero asks for."""
-        if status in (_HAS_RUN_LONG, _WILL_RUN_LONG):
+        while status in (_HAS_RUN_LONG, _WILL_RUN_LONG):  # more than once if other threads launch it too
             if status == _WILL_RUN_LONG or not ahead(self._optimise):
                 self._optimise()
             status = self._launch(self._handle, packed)
@@ -265,7 +265,7 @@ class HostFunction:
     def _optimise(self) -> None:
         """Replace a quick build."""
         kernel, variables = None, (_StaticShared * 0)()
-        with suppress(CompilerFailure, DeviceError):  # it may take more memory, time or disk than there is
+        with suppress(CompilerFailure, DeviceError, OSError):  # it may take more memory or disk than there is
             path = build_kernel(source(self._unit))
             kernel = ctypes.addressof(Kernel.in_dll(load(path), "cukern_kernel"))
             variables = _static_shared(path, self._unit)

@@ -28,8 +28,8 @@ HEADER = "cukern_kernel.h"
 
 _FLAGS = shlex.split("-std=c++17 -shared -fPIC -pipe -fvisibility=hidden -fno-exceptions -fno-rtti")
 _OPTIMISED, _QUICK = "-O3", "-O1"
-# No fast-math: NaN and infinity behave as in NumPy, and all levels give the same bits. Pointers may be cast as freely
-# as in CUDA.
+# No fast-math: NaN and infinity behave as in NumPy, and all levels give the same bits of whatever C++ gives a value.
+# Pointers may be cast as freely as in CUDA.
 _KERNEL_FLAGS = [
     *shlex.split("-fno-plt -fno-math-errno -fno-trapping-math -ffp-contract=off"),
     # By default compilers avoid 512-bit vectors, with which elementwise functions are faster.

@@ -74,7 +74,7 @@ def why_not(target: Target) -> str | None:
         return (
             None
             if same
-            else "it was built for another processor: build it for a level, such as host:x86-64-v3"
+            else "it was built for another processor or C library: build it for a level, such as host:x86-64-v3"
         )
     return _why_not_level(facts.get("level", ""))
 

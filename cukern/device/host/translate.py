@@ -16,6 +16,7 @@ from .compiler import HEADER
 _COLLECTIVES = frozenset(
     ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "together", "until"]
     + [
+        "require_mbarrier",  # in all that arrives at one, or lets it count
         "send_store",
         "send_tile",
         "commit_stores",

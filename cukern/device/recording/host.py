@@ -15,5 +15,6 @@ class RecordedHost(Host):
         self.recording = recording
 
     def compile(self, index: int, unit: Unit) -> HostFunction:
-        self.recording.note(unit)
-        return super().compile(index, unit)
+        made = super().compile(index, unit)
+        self.recording.note(unit)  # not what the compiler refuses, with which the program may go on
+        return made

@@ -51,7 +51,6 @@ struct Worker {
     unsigned rank;                                // of the block whose shared memory and blockIdx are in place
     Dim corner;                                   // the first of the blocks
     bool begun[max_cluster], ended[max_cluster];  // blocks of a cluster
-    bool maps;                                    // threads have taken addresses in other blocks
     char* seen[max_cluster];  // shared memory as what goes on beside sees it; see proxy.h
     size_t seen_bytes[max_cluster];
     bool is_seen[max_cluster];

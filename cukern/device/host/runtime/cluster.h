@@ -68,7 +68,6 @@ static void begin_cluster(Worker* w) {
     memset(w->begun, 0, sizeof w->begun);
     memset(w->ended, 0, sizeof w->ended);
     memset(w->is_seen, 0, sizeof w->is_seen);
-    w->maps = false;
     w->begun[0] = true;
 }
 
@@ -155,7 +154,6 @@ static void* map_shared(const void* own, unsigned rank, const char* file, int li
     Worker* w = worker;
     if (rank >= w->cluster) fail_here(w, "the cluster has no block of that rank", file, line);
     if (w->ended[rank]) fail_here(w, "that block of the cluster has ended: a barrier of the cluster comes last", file, line);
-    w->maps |= rank != w->rank;
     bool is_static;
     size_t offset;
     if (!find_shared(w, own, 1, &is_static, &offset))

@@ -1,6 +1,7 @@
 // Whether what goes on beside the threads sees what they have written to shared memory: after fence_to_async alone. Of each
-// block there is a copy of its shared memory as the hardware's copies and products see it. A fence brings it up to date, with
-// more than its thread need have seen: what other threads wrote just before, and did not pass on, is not noticed.
+// block there is a copy of its shared memory as the hardware's copies and products see it. A fence brings that of its thread's
+// block up to date, with more than its thread need have seen: what other threads wrote just before, and did not pass on, is not
+// noticed. PTX's fence is likewise for shared::cta, the memory of the thread's own block.
 #pragma once
 #include <stdlib.h>
 
@@ -28,12 +29,9 @@ static void fence_to_async() {
     Worker* w = worker;
     if (!w->checked) return;
     const size_t span = w->job->build->shared_span, bytes = w->job->shared;
-    for (unsigned rank = 0; rank < w->cluster; ++rank) {
-        if (rank != w->rank && !w->maps) continue;
-        char* const seen = seen_shared(w, rank);
-        memcpy(seen, static_shared_of(w, rank), span);
-        memcpy(seen + span, dynamic_shared_of(w, rank, bytes), bytes);
-    }
+    char* const seen = seen_shared(w, w->rank);
+    memcpy(seen, static_place(w), span);
+    memcpy(seen + span, w->dynamic_shared, bytes);
 }
 
 // The hardware itself has written these bytes of a block of the cluster.

@@ -45,7 +45,8 @@ from .compiler import (
 )
 from .elf import static_shared
 from .lines import lines_at
-from .packing import GRID, Kernel, Packing, load
+from .packing import GRID, Kernel, Packing
+from .packing import load as _load
 from .python import LARGEST_COPY, allocation, python_api, reraise
 from .tensor_map import tensor_map
 from .translate import source
@@ -141,12 +142,12 @@ def _runtime() -> ctypes.CDLL:
     """The runtime, from a bundle or compiled on first use on this machine, and started once per process."""
     if code := processors.bundled(runtime_text()):
         with code.on_disk() as path:
-            library = load(path, bundled=True)
+            library = _load(path, bundled=True)
     else:
         if not _runtime_builder.cache_info().currsize:  # an array comes before the first kernel
             ahead(precompile)
         _runtime_builder().join()
-        library = load(build_runtime())
+        library = _load(build_runtime())
     library.cukern_launch.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_register.argtypes = (
@@ -208,7 +209,7 @@ class HostFunction:
 
     def __init__(self, unit: Unit, path: Path, quick: bool, bundled: bool = False) -> None:
         runtime = _runtime()
-        kernel = Kernel.in_dll(load(path, bundled), "cukern_kernel")
+        kernel = Kernel.in_dll(_load(path, bundled), "cukern_kernel")
         self._bundled = bundled
         name = unit.signature.name
         self._packing = packing = Packing(unit, kernel)
@@ -267,7 +268,7 @@ class HostFunction:
         kernel, variables = None, (_StaticShared * 0)()
         with suppress(CompilerFailure, DeviceError, OSError):  # it may take more memory or disk than there is
             path = build_kernel(source(self._unit))
-            kernel = ctypes.addressof(Kernel.in_dll(load(path), "cukern_kernel"))
+            kernel = ctypes.addressof(Kernel.in_dll(_load(path), "cukern_kernel"))
             variables = _static_shared(path, self._unit)
             self._kept.append(variables)
         _runtime().cukern_replace(self._handle, kernel, variables, len(variables))

@@ -12,7 +12,7 @@ from test_few_rows import gpu
 from test_tensor_cores import bias_and_relu, random
 
 import cukern as ck
-from cukern.linear import tensor_cores
+from cukern.linear import measured, tensor_cores
 from cukern.linear.few_rows import FewRows
 from cukern.linear.task import Factor, Task
 
@@ -82,7 +82,13 @@ def test_the_kernel_rounds_its_factors(
         np.testing.assert_array_less(np.abs(plan(a, columns, bias).numpy() - exact), 2e-6 * size)
 
 
-def test_when_the_kernel_is_taken() -> None:
+def test_when_the_kernel_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = (
+        measured.Times("tf32", 32, 512, 512, 512, False, 50, 44, 66),
+        measured.Times("tf32", 1, 4096, 4096, 4096, False, 550, 373, 430),
+        measured.Times("few rows of float32", 1, 8, 4096, 4096, True, 18, 17, 19),
+    )
+    monkeypatch.setattr(measured, "TIMES", times)
     factor = Factor(0, 512, True)
     task = Task(32, 512, 512, 512, factor._replace(batch=2**18), factor._replace(batch=2**18), (), 4)
     assert tensor_cores.quickest(task, gpu()) is None

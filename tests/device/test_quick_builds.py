@@ -18,7 +18,8 @@ import numpy as np
 import cukern as ck
 from cukern.device.host import ahead
 
-ck.device("host").__enter__()
+scope = ck.device("host")  # which ends when nothing names it
+scope.__enter__()
 host = sys.modules[type(ck.Device("host").backend).__module__]
 built = []
 

@@ -105,7 +105,7 @@ def test_rows_in_registers(rows_of_packs: list[str], n: int, dtype: Any) -> None
     by_log = g - np.exp(log.numpy().astype(np.float64)) * g.sum(1, keepdims=True)
     assert_close(recorder.gradient(soft, x, given), by_soft, dtype=dtype, atol=ATOL[dtype.itemsize])
     assert_close(recorder.gradient(log, x, given), by_log, dtype=dtype, atol=30 * ATOL[dtype.itemsize])
-    packed = n % (16 // dtype.itemsize) == 0 and (n <= 16384 or dtype.itemsize < 8)
+    packed = n % (16 // dtype.itemsize) == 0
     assert rows_of_packs[:2] == ["rows" if packed else "general"] * 2
 
 

@@ -91,6 +91,14 @@ extern "C" __global__ void << name >>(float* y) {
     asm("mov.u32 %0, %%laneid;" : "=r"(lane));
     y[threadIdx.x] = lane;
 }''', name="alone", block=32)
+twice = ck.Kernel('''
+extern "C" __global__ void << name >>(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }
+''', name="twice", block=32, checked=True)
+doubled = ck.empty(32)
+with ck.testing.checked():  # which does not apply to GPUs
+    for _ in range(2):
+        twice(ck.ones(32), doubled, grid=1)
+        agree(doubled + 1, np.full(32, 3))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     alone(ck.empty(32))

@@ -17,6 +17,7 @@ import numpy as np
 from ...dtypes import DType
 from ...text.signature import Unit
 from ..host.backend import Host, HostFunction
+from ..host.checked import mode
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
 from . import Recording
 from .library import Data, Library, Memory, address, do, keep
@@ -41,7 +42,7 @@ class _Function:
         self._run: HostFunction | None = None
         self._kinds = [param.kind for param in unit.signature.params]
         try:
-            self._run = host.compile(0, replace(unit, trusted=True))
+            self._run = host.compile(0, replace(unit, trusted=True, checked=False))
             self.attributes = self._run.attributes
         except CompilerFailure:
             check(unit)
@@ -112,6 +113,7 @@ class RecordedGpu:
         self._limits = limits
         self._check = check
         self._host = Host()
+        mode.forbid()
 
     @staticmethod
     def which() -> int:

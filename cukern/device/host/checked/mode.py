@@ -33,6 +33,8 @@ class Mode:
 #: The modes of the with-blocks that are open, the innermost last.
 _modes: list[Mode] = [Mode()] if os.environ.get("CUKERN_CHECK", "0") not in ("", "0") else []
 _divert: Callable[[int], object] | None = None
+#: Whether the host's arrays are its own, of which a checked launch knows the sizes.
+_possible = True
 
 
 def current() -> Mode:
@@ -42,7 +44,14 @@ def current() -> Mode:
 
 def active() -> bool:
     """Whether all launches are checked."""
-    return bool(_modes)
+    return _possible and bool(_modes)
+
+
+def forbid() -> None:
+    """Check nothing in this process, whose arrays pass for those of a GPU."""
+    global _possible
+    _possible = False
+    _apply()
 
 
 def tell(found: Sequence[KernelReport]) -> None:

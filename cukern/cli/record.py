@@ -111,7 +111,8 @@ def _host(
         return Code(unit.signature.name, hash_of(unit.text, unit.trusted), payload, stored(unit))
 
     def runtime() -> Iterator[Code]:
-        yield Code("runtime", hash_of(compiler.runtime_text()), disk_cache.payload(compiler.build_runtime()))
+        built = compiler.build_runtime(march=march)
+        yield Code("runtime", hash_of(compiler.runtime_text()), disk_cache.payload(built))
 
     return target, code, runtime
 

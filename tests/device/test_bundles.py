@@ -334,6 +334,19 @@ def test_a_host_that_cannot_run_the_kernels_refuses_them(
         bundle.close()
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [(("g++",), "-march=x86-64-v3"), (("python", "-m", "ziglang", "c++"), "-march=x86_64_v3")],
+)
+def test_all_that_is_built_for_a_level_is_compiled_for_it(command: tuple[str, ...], option: str) -> None:
+    """The runtime too: zig compiles for its own processor where it is not told."""
+    found = compiler.Compiler(command, "", "x86-64-v3")
+    for made in (found.kernel_command, found.header_command, found.runtime_command):
+        assert option in made(Path("made"))
+    own = compiler.Compiler(command, "").runtime_command(Path("made"))
+    assert not [word for word in own if word.startswith("-march")]
+
+
 def test_the_first_bundle_that_has_a_kernel_serves_it(tmp_path: Path) -> None:
     """One without kernels for the host is passed over; the latest one comes first."""
     own = processors.target("host")

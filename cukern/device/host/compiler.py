@@ -88,6 +88,11 @@ class Compiler:
     def is_gcc(self) -> bool:
         return "Free Software Foundation" in self.version
 
+    @property
+    def _processor(self) -> str:
+        is_zig = any(Path(word).name in ("zig", "ziglang") for word in self.command)
+        return f"-march={self.march.replace('-', '_') if is_zig else self.march}"
+
     def checked_command(self, output: Path, runtime: Path, precompiled: Path | None = None) -> list[str]:
         """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
         command = self.kernel_command(output, precompiled)
@@ -110,12 +115,12 @@ class Compiler:
         """
         own = [*(_GCC_KERNEL if self.is_gcc else _CLANG_KERNEL), *(["-g1"] if lines else [])]
         include = [] if precompiled is None else [f"-I{precompiled}"]
-        command = [*self.command, *_FLAGS, *include, level, f"-march={self.march}", *_KERNEL_FLAGS]
+        command = [*self.command, *_FLAGS, *include, level, self._processor, *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
 
     def header_command(self, output: Path, level: str = _OPTIMISED, checked: bool = False) -> list[str]:
         """The command that precompiles :data:`HEADER` to ``output``; GCC only."""
-        command = [*self.command, *_FLAGS, level, f"-march={self.march}", *_KERNEL_FLAGS, "-fwhole-program"]
+        command = [*self.command, *_FLAGS, level, self._processor, *_KERNEL_FLAGS, "-fwhole-program"]
         command += self._checked if checked else []
         return [*command, "-x", "c++-header", str(RUNTIME / HEADER), "-o", str(output)]
 
@@ -124,6 +129,8 @@ class Compiler:
         own = [] if self.is_gcc else _CLANG_RUNTIME
         if checked:
             own = [*own, f"-I{RUNTIME / 'checked'}", f"-Wl,-soname,{_CHECKED_NAME}", "-Wno-unused-function"]
+        if self.march != "native":  # zig's default is the processor that it runs on
+            own = [*own, self._processor]
         return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
 
@@ -333,9 +340,9 @@ def build_checked(source: str, runtime: Path) -> tuple[Path, str]:
     return path, path.read_bytes().rpartition(_SAYS)[2].partition(b"\0")[0].decode(errors="replace")
 
 
-def build_runtime(checked: bool = False) -> Path:
+def build_runtime(checked: bool = False, march: str = "native") -> Path:
     """The shared library of the runtime, or that of checked launches, as :func:`build_kernel`."""
-    found = compiler()
+    found = replace(compiler(), march=march)
     source = (RUNTIME / "checked/checked.cpp").read_text() if checked else runtime_text()
 
     def make(path: Path) -> None:

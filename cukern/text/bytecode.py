@@ -16,7 +16,7 @@ class Bytecode(jinja2.BytecodeCache):
     """Python's code of templates, by a hash of their sources and of the versions of Python and Jinja.
 
     Attributes:
-        made: the code of the templates that this process has compiled, by hash; None if it is not kept.
+        made: name and code of the templates that this process has compiled or found, by hash; None if not kept.
         find: looks a hash up in the loaded bundles.
     """
 
@@ -32,6 +32,8 @@ class Bytecode(jinja2.BytecodeCache):
         bucket = Bucket(environment, sha256("\0".join(parts).encode()).hexdigest(), name)
         found = None if self.find is None else self.find(bucket.key)
         if found is not None:
+            if self.made is not None:
+                self.made[bucket.key] = name, found
             # The template may lie in another folder than where it was compiled.
             bucket.code = _moved(marshal.loads(found), filename or "<template>")
         return bucket

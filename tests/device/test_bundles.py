@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 
 import cukern as ck
@@ -21,7 +22,7 @@ from cukern.device.host import compiler, processors
 from cukern.device.interface import CompilerFailure
 from cukern.device.recording import Recording
 from cukern.device.recording.host import RecordedHost
-from cukern.text import render
+from cukern.text import bytecode, render
 from cukern.text.signature import parse
 
 PROGRAM = """
@@ -250,6 +251,18 @@ def test_an_error_in_a_bundle_s_template_has_its_line(monkeypatch: pytest.Monkey
     assert said[:2] == said[2:]
     assert said[0].startswith("<of a bundle>, line 3: 'missing' is undefined")
     assert re.match(r"nn/linear_fused.cu, line \d+: ", said[1])
+
+
+def test_a_template_that_was_found_in_a_bundle_is_in_the_next_one() -> None:
+    """As where a program that is recorded loads the bundle that was built before."""
+    made = []
+    for find in (None, lambda key: made[0][key][1]):
+        kept = bytecode.Bytecode()
+        kept.made, kept.find = {}, find
+        jinja2.Environment(loader=jinja2.DictLoader({"t": "x"}), bytecode_cache=kept).get_template("t")
+        made.append(kept.made)
+    assert made[0]
+    assert made[0] == made[1]
 
 
 def test_what_was_found_in_a_text_is_named_where_it_is_wrong(built: Path, tmp_path: Path) -> None:

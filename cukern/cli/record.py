@@ -147,7 +147,8 @@ def _run(program: str, arguments: list[str]) -> object:
     """Run a script or a module as ``__main__``; return the status with which it ends, if it is not 0."""
     script = Path(program)
     sys.argv = [program, *arguments]
-    sys.path[0] = str(script.parent.resolve()) if script.is_file() else os.getcwd()
+    if not sys.flags.safe_path:  # else Python has put no folder of its own there
+        sys.path[0] = str(script.parent.resolve()) if script.is_file() else os.getcwd()
     try:
         if script.is_file():
             runpy.run_path(program, run_name="__main__")

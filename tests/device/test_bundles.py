@@ -424,6 +424,20 @@ def test_a_program_that_fails_makes_no_bundle(
         assert not out.exists()
 
 
+def test_a_program_finds_its_modules_where_python_adds_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside.py").touch()
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "main.py").write_text("import beside\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    out = tmp_path / "b"
+    assert (
+        cli.main(["build", str(tmp_path / "program" / "main.py"), "--arch", "host", "--out", str(out)]) == 0
+    )
+
+
 def test_a_kernel_that_does_not_compile_is_not_recorded() -> None:
     """The program may go on without it."""
     recording = Recording()

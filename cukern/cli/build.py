@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the bundle; return the exit status."""
     names = list(dict.fromkeys(_canonical(name.strip()) for name in options.arch.split(",")))
+    names.sort(key=processors.preference)  # a process takes the first that it can run
     gpus = [name for name in names if name.startswith("sm_")]
     if options.program is None and options.list is None:
         print("build: expected a program, or kernels by --list", file=sys.stderr)

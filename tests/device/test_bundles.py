@@ -16,6 +16,7 @@ import pytest
 
 import cukern as ck
 from cukern import cli
+from cukern.cli import build
 from cukern.device import bundles, trust
 from cukern.device.bundle_file import BundleFile, Code, Target, write
 from cukern.device.host import compiler, processors
@@ -422,6 +423,19 @@ def test_a_program_that_fails_makes_no_bundle(
         assert cli.main(["build", name, "--arch", "host", "--out", str(out)]) == 1
         assert message in capfd.readouterr().err
         assert not out.exists()
+
+
+def test_a_processor_takes_the_highest_of_its_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(name: str, path: Path, options: object) -> int:
+        write(path, ck.__version__, [(Target(name, {}), []), (Target("templates", {}), [])])
+        return 0
+
+    monkeypatch.setattr(build, "_record", record)
+    arch = "host:x86-64-v2,sm_80,host:x86-64-v4,sm_90,host"
+    assert cli.main(["build", "p", "--arch", arch, "--out", str(tmp_path / "b")]) == 0
+    names = [target.name for target in BundleFile(tmp_path / "b").targets]
+    assert [name for name in names if name[0] == "h"] == ["host", "host:x86-64-v4", "host:x86-64-v2"]
+    assert [name for name in names if name[0] == "s"] == ["sm_80", "sm_90"]
 
 
 def test_a_program_finds_its_modules_where_python_adds_no_folder(

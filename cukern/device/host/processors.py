@@ -35,6 +35,12 @@ def march(name: str) -> str:
     return level or "native"
 
 
+def preference(name: str) -> int:
+    """The place of a target among others of its kind: what processors run fastest comes first."""
+    levels = ["host", *(f"host:{level}" for level in reversed(_LEVELS))]
+    return levels.index(name) if name in levels else 0
+
+
 def target(name: str) -> Target:
     """The target ``host``, for processors like this one, or ``host:LEVEL``, for all of a level."""
     facts = {"runtime": _interface(), "c library": " ".join(platform.libc_ver())}

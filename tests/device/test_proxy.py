@@ -159,3 +159,39 @@ def test_a_fault_in_what_is_done_later_names_who_sent_it() -> None:
     )
     with pytest.raises(ck.KernelFault, match=rf"{message}, <own.*>:\d+"):
         run(body, 64, ck.zeros(1, device="host"))
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_checked_launch_says_so_too(fenced: bool) -> None:
+    """Of static and of dynamic shared memory, and of what a copy has brought."""
+    text = """<% include "prelude/bulk_copy.cuh" %>
+    extern "C" __global__ void << name >>(const float* x, float* y) {
+        __shared__ __align__(16) float here[32];
+        __shared__ MBarrier full;
+        extern __shared__ float made[];
+        if (threadIdx.x == 0) {
+            mbarrier_init(&full, 1);
+            fence_mbarrier_init();
+            mbarrier_arrive_expecting(&full, sizeof here);
+            copy_bulk(here, x, sizeof here, &full);
+        }
+        __syncthreads();
+        mbarrier_wait(&full, 0);
+        made[threadIdx.x] = 2 * here[threadIdx.x];
+        FENCE
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            store_bulk(y, here, sizeof here);
+            store_bulk(y + 32, made, sizeof here);
+            commit_stores();
+            wait_stores_read<0>();
+        }
+    }""".replace("FENCE", "fence_to_async();" if fenced else "")
+    x, y = ck.asarray(np.arange(32, dtype=np.float32), device="host"), ck.zeros(64, device="host")
+    kernel = ck.Kernel(text, name="watched", block=32, checked=True)
+    if fenced:
+        kernel(x, y, grid=1, shared=128)
+        assert y.tolist() == [*range(32), *range(0, 64, 2)]
+        return
+    with pytest.raises(ck.KernelFault, match=UNFENCED):
+        kernel(x, y, grid=1, shared=128)

@@ -7,6 +7,10 @@
 
 #include "cluster.h"
 
+static const char not_in_shared[] = "what goes on beside reads an address that is not in the block's shared memory";
+static const char not_passed_on[] = "what goes on beside reads shared memory that was written and not passed on: each thread "
+                                    "that writes calls fence_to_async, then comes a barrier";
+
 // Static shared memory first, then dynamic. Before the first fence it is as at the start of the block.
 static char* seen_shared(Worker* w, unsigned rank) {
     const size_t bytes = w->job->build->shared_span + w->job->shared;
@@ -55,12 +59,11 @@ static void reads_async(const void* first, unsigned long long bytes, const char*
     bool is_static;
     size_t offset;
     if (!find_shared(w, first, bytes, &is_static, &offset))
-        fail_here(w, "what goes on beside reads an address that is not in the block's shared memory", file, line);
+        fail_here(w, not_in_shared, file, line);
     if (!w->checked) return;
     if (!is_static) offset += w->job->build->shared_span;
     if (memcmp(seen_shared(w, w->rank) + offset, first, bytes))
-        fail_here(w, "what goes on beside reads shared memory that was written and not passed on: each thread that writes "
-                     "calls fence_to_async, then comes a barrier", file, line);
+        fail_here(w, not_passed_on, file, line);
 }
 
 static void fence_without_fibers() {}

@@ -16,11 +16,23 @@
 static bool is_in_shared(const void* first, unsigned long long) {
     return (uintptr_t)first - s.shared_arena < (u64)shared_slots << shared_slot_shift;
 }
-static void nothing_async(const void*, unsigned long long) {}
-static void nothing_read(const void*, unsigned long long, const char*, int) {}
+static void pass_on_shared() {
+    const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
+    for (unsigned slot = 0; slot <= count; ++slot) {
+        const void* const start = (const void*)s.shared[slot].start;
+        memcpy(seen_of(start), start, slot ? s.shared[slot].bytes : dynamic_bytes);
+    }
+}
+static void wrote_shared(const void* first, unsigned long long bytes) {
+    if (is_in_shared(first, bytes)) memcpy(seen_of(first), first, bytes);
+}
+static void reads_shared(const void* first, unsigned long long bytes, const char* file, int line) {
+    if (!is_in_shared(first, bytes)) fail_here(worker, not_in_shared, file, line);
+    if (memcmp(seen_of(first), first, bytes)) fail_here(worker, not_passed_on, file, line);
+}
 static const cukern::Runtime checked_runtime = {
     wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
-    map_to_itself, is_in_shared, fence_without_fibers, nothing_async, nothing_read, place_shared, order};
+    map_to_itself, is_in_shared, pass_on_shared, wrote_shared, reads_shared, place_shared, order};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t runner;
 static bool runs;

@@ -40,6 +40,17 @@ static Unset* unset_arrays;
 static unsigned unset_count;
 static char* originals[max_areas];
 
+// Shared memory as what goes on beside sees it, at the same places as in its own arena: see proxy.h.
+static char* seen_arena;
+
+static char* seen_of(const void* shared) { return seen_arena + ((uintptr_t)shared - s.shared_arena); }
+
+static void unset_shared(u64 slot, u64 bytes) {
+    void* const start = (void*)s.shared[slot].start;
+    memset(start, unset, bytes);
+    memset(seen_of(start), unset, bytes);
+}
+
 static char* reserve(u64& bytes) {
     for (; bytes >= 1ull << 30; bytes /= 2) {
         void* base = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -58,9 +69,10 @@ static bool reserve_memory() {
     s.pool = reserve(pool_room);
     u64 shared_room = (u64)shared_slots << shared_slot_shift;
     s.shared_arena = (uintptr_t)map(shared_room);
+    seen_arena = (char*)map(shared_room);
     s.reports = (Report*)malloc(max_reports * sizeof(Report));
     s.now = 1;
-    return s.arena_low && s.pool && s.shared_arena && s.reports;
+    return s.arena_low && s.pool && s.shared_arena && seen_arena && s.reports;
 }
 
 // Cells for so many bytes, as small as a byte: most of that is never touched.
@@ -94,15 +106,16 @@ static void* place_shared(unsigned* slot, unsigned long long bytes, const char* 
             fault("too many variables in static shared memory, or too large ones", 0, 0, worker->block, worker->index[s.me]);
         *slot = (unsigned)++variables->bytes;
         variables[*slot] = {bytes, name};
-        memset((void*)set_shared(*slot, bytes, name)->start, unset, bytes);
+        set_shared(*slot, bytes, name);
+        unset_shared(*slot, bytes);
     }
     return (void*)s.shared[*slot].start;
 }
 
 static void poison_variables(const Worker*) {
-    memset((void*)s.shared[0].start, unset, dynamic_bytes);
+    unset_shared(0, dynamic_bytes);
     const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
-    for (unsigned slot = 1; slot <= count; ++slot) memset((void*)s.shared[slot].start, unset, s.shared[slot].bytes);
+    for (unsigned slot = 1; slot <= count; ++slot) unset_shared(slot, s.shared[slot].bytes);
 }
 
 // What the prelude's own barriers are to the order of threads.

@@ -235,6 +235,23 @@ def test_numbers_of_keys(device: ck.Device) -> None:
     assert gradients[2].numpy()[0, :, :33].all()
 
 
+def test_windows_and_places_beyond_all_keys(device: ck.Device) -> None:
+    """Numbers of rows, of several heads for each query, stay within an int."""
+    arrays, _ = given("float32", (1, 8, 5, 8), (1, 1, 7, 8), (1, 1, 7, 8))
+
+    def gradients(window: int, offset: int) -> list[ck.Array]:
+        def call(*own: ck.Array) -> ck.Array:
+            return (nn.attention(*own, window=window, offset=offset) ** 2).sum()
+
+        return list(ck.grad(call, argnums=(0, 1, 2))(*arrays))
+
+    for one, other in zip(gradients(10**9, 0), gradients(100, 0), strict=True):
+        assert other.numpy().any()
+        assert one.tolist() == other.tolist()
+    for offset in (-(10**9), 10**9):
+        assert not any(one.numpy().any() for one in gradients(100, offset))
+
+
 @pytest.mark.usefixtures("on_tensor_cores")
 @pytest.mark.parametrize(("dtype", "ulps"), [("float32", 16), ("bfloat16", 4)])
 def test_few_queries_split_the_keys(

@@ -200,8 +200,10 @@ struct Place {
     // The rows that attend to the keys of a tile: from the start of a tile on.
     __device__ __forceinline__ Range rows_of(int key) const {
         int first = 0, end = key < keys ? rows : 0;
-        if constexpr (bounded_right) first = maximum(key - right - offset, 0) * group / tile_m * tile_m;
-        if constexpr (bounded_left) end = minimum(end, (minimum(key + tile_n, keys) - 1 + left - offset + 1) * group);
+        // Queries are counted, and bounded, before they are multiplied: far ones would not fit an int.
+        const auto first_of = [&](int query) { return minimum(maximum(query, 0), rows / group) * group; };
+        if constexpr (bounded_right) first = first_of(key - right - offset) / tile_m * tile_m;
+        if constexpr (bounded_left) end = minimum(end, first_of(minimum(key + tile_n, keys) + left - offset));
         return {first, end};
     }
 

@@ -173,7 +173,7 @@ def printed(
 def _looked_up(lookups: Sequence[Lookup], roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
     """The statements of the roots, where elements of tables are loaded as soon as their indices are known."""
     body, names = statements([*(place for one in lookups for place in one.places), *roots])
-    at = {line.name: i for i, line in enumerate(body)}
+    ready = {line.name: i for i, line in enumerate(body, 1)}
     loads: dict[int, list[Statement]] = {}
     places = iter(names)
     for one in lookups:
@@ -183,6 +183,7 @@ def _looked_up(lookups: Sequence[Lookup], roots: Sequence[Node]) -> tuple[list[S
             offset = f"({offset}) * {n} + clipped({name}, {n})"
         kind = compute_type(one.value.dtype)
         load = Statement(kind, f"a{one.value.value}", f"cast<{kind}>(t{one.table}[{offset}])")
-        loads.setdefault(max((at[name] + 1 for name in own if name in at), default=0), []).append(load)
+        at = ready[load.name] = max(ready.get(name, 0) for name in own)
+        loads.setdefault(at, []).append(load)
     lines = [line for i in range(len(body) + 1) for line in (*loads.get(i, ()), *body[i : i + 1])]
     return lines, list(places)

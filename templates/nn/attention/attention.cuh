@@ -197,13 +197,13 @@ struct Place {
         }
         return {first, end};
     }
+    // A query's first row. One that is far off counts as the first, or as that after the last: its rows would not fit an int.
+    __device__ __forceinline__ int first_row_of(int query) const { return minimum(maximum(query, 0), rows / group) * group; }
     // The rows that attend to the keys of a tile: from the start of a tile on.
     __device__ __forceinline__ Range rows_of(int key) const {
         int first = 0, end = key < keys ? rows : 0;
-        // Queries are counted, and bounded, before they are multiplied: far ones would not fit an int.
-        const auto first_of = [&](int query) { return minimum(maximum(query, 0), rows / group) * group; };
-        if constexpr (bounded_right) first = first_of(key - right - offset) / tile_m * tile_m;
-        if constexpr (bounded_left) end = minimum(end, first_of(minimum(key + tile_n, keys) + left - offset));
+        if constexpr (bounded_right) first = first_row_of(key - right - offset) / tile_m * tile_m;
+        if constexpr (bounded_left) end = minimum(end, first_row_of(minimum(key + tile_n, keys) + left - offset));
         return {first, end};
     }
 

@@ -140,7 +140,7 @@ def test_tables_that_a_score_indexes(device: ck.Device) -> None:
     which = np.array([[0, 2, 1, 3, 1, 0], [3, 3, 0, 0, 1, 2]])
 
     def score(s: Any, batch: Any, head: Any, i: Any, j: Any, table: Any, which: Any) -> Any:
-        first = s * table[0, which[batch, j - 1]]
+        first = s * table[-(2**40), which[batch, j - 1]] + table[0, j.astype("int64") * 2**32]
         return first + table[i - j + 4, which[batch, j]] + table[i - j + 4, head] * which[batch, j]
 
     def call(q: ck.Array, k: ck.Array, v: ck.Array, table: ck.Array) -> ck.Array:
@@ -149,7 +149,8 @@ def test_tables_that_a_score_indexes(device: ck.Device) -> None:
     def changed(s: Any, i: Any, j: Any) -> Any:
         at, head = np.clip(i - j + 4, 0, 8), np.arange(4)[:, None, None]
         own, before = which[:, None, None, :], which[:, None, None, np.clip(j - 1, 0, 5)]
-        return s * table[before, 0] + table[own, at] + table[head, at] * own
+        last = table[np.where(j > 0, 3, 0), 0]
+        return s * table[before, 0] + last + table[own, at] + table[head, at] * own
 
     close(call(*arrays), attended(q, k, v, 2**-0.5, True, changed), 16)
     assert gradcheck(call, arrays, order=1)

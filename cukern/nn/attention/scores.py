@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...elementwise.graph import Expr, Node, cast, constant, input_node
+from ...elementwise.graph import Expr, Node, constant, input_node
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
@@ -65,8 +65,8 @@ class _Traced:
 
     def __getitem__(self, key: object) -> Expr:
         places = tuple(
-            cast(one.node, dtypes.int32) if isinstance(one, Expr) else constant(int(one), dtypes.int32)
-            for one in _key(key, self.table, self.shape)
+            one.node if isinstance(one, Expr) else constant(min(max(int(one), 0), n - 1), dtypes.int32)
+            for one, n in zip(_key(key, self.table, self.shape), self.shape, strict=True)
         )
         value = input_node(self.first + len(self.found), self.dtype)
         known = [one.value for one in self.found if (one.table, one.places) == (self.table, places)]

@@ -55,8 +55,10 @@ struct Draw {
 };
 
 // An index of a table's axis of n.
-__device__ __forceinline__ index clipped(int i, int n) {
-    return minimum(maximum(i, 0), n - 1);
+template <typename I>
+__device__ __forceinline__ index clipped(I i, int n) {
+    using Whole = decltype(i + 0);  // which holds n
+    return index(minimum(maximum(Whole(i), Whole(0)), Whole(n - 1)));
 }
 // A score after the function of it, and its derivatives by the score before it and by an array.
 struct Score {

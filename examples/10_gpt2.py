@@ -287,27 +287,35 @@ def measured(name, step, batch, synchronize, memory, count):
     print(f"{name:22} {statistics.median(times):9.2f} ms  {taken}losses {shown}")
 
 
+def taken_since(device, held=0):
+    """What counts the bytes of a GPU that are taken from now on, and those `held` already.
+
+    The whole GPU's, as a captured step has a pool of its own.
+    """
+    free = device.xp.cuda.runtime.memGetInfo
+    before = free()[0] + held
+    return lambda: before - free()[0]
+
+
 def benchmark(model, preset, text, count):
     device = model.tokens.weight.device
     batch = next(batches(text, preset))
     weights = {name: p.numpy().astype(np.float32) for name, p in model.named_parameters()}
-    memory = None if device.kind == "host" else device.xp.get_default_memory_pool().total_bytes
+    on_host = device.kind == "host"
+    memory = None if on_host else taken_since(device, device.xp.get_default_memory_pool().total_bytes())
     measured("cukern", make_step(model), batch, device.synchronize, memory, count)
     try:
         import torch
     except ImportError:
         print("PyTorch is not installed")
         return
-    on_gpu = memory is not None and torch.cuda.is_available()
-    where = "cuda" if on_gpu else "cpu"
+    on_gpu = not on_host and torch.cuda.is_available()
+    where, wait = ("cuda", torch.cuda.synchronize) if on_gpu else ("cpu", lambda: None)
     codes = [torch.tensor(one.numpy().astype(np.int64), device=where) for one in batch]
-    wait, memory = (
-        (torch.cuda.synchronize, torch.cuda.max_memory_reserved) if on_gpu else (lambda: None, None)
-    )
     for name, compiled in (("PyTorch, eager", False), ("PyTorch, torch.compile", True)):
         if on_gpu:
             torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
+        memory = taken_since(device) if on_gpu else None
         measured(name, torch_step(weights, preset, where, compiled), codes, wait, memory, count)
 
 

@@ -167,6 +167,10 @@ def _tensor_map(param: Param, device: Device, where: str) -> Converter:
             raise LaunchError(
                 f"{where}: expected the map of an array on {device}, got {_describe(value.array)}"
             )
+        if value.array._storage is not value._storage:
+            raise LaunchError(
+                f"{where}: the array of this map has other memory by now, as after Module.astype; make a new map"
+            )
         return bytes(value)
 
     return convert

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..array import Array
+from ..array import Array, Storage
 from ..array.layout import address
 from ..device.interface import Tiles
 from ..errors import LaunchError
@@ -51,6 +51,7 @@ class TensorMap(bytes):
     array: Array
     writes: bool
     _text: str
+    _storage: Storage
 
     def __new__(cls, array: Array, box: Sequence[int], swizzle: int = 0, writes: bool = False) -> TensorMap:
         sizes, swizzle, writes = *_require(array, box, swizzle), bool(writes)
@@ -61,7 +62,7 @@ class TensorMap(bytes):
         tiles = Tiles(address(data), array.dtype, array.shape, strides, sizes, swizzle, writes)
         with array.device.activate():
             made = super().__new__(cls, array.device.backend.tensor_map(tiles))
-        made.array, made.writes = array, writes
+        made.array, made.writes, made._storage = array, writes, array._storage
         made._text = f"TensorMap({row.name}, shape {array.shape}, box {sizes}, swizzle {swizzle})"
         return made
 

@@ -140,15 +140,17 @@ def test_tables_that_a_score_indexes(device: ck.Device) -> None:
     which = np.array([[0, 2, 1, 3, 1, 0], [3, 3, 0, 0, 1, 2]])
 
     def score(s: Any, batch: Any, head: Any, i: Any, j: Any, table: Any, which: Any) -> Any:
-        return s * table[0, 0] + table[i - j + 4, which[batch, j]] + table[i - j + 4, head] * which[batch, j]
+        first = s * table[-(2**40), which[batch, j - 1]] + table[0, j.astype("int64") * 2**32]
+        return first + table[i - j + 4, which[batch, j]] + table[i - j + 4, head] * which[batch, j]
 
     def call(q: ck.Array, k: ck.Array, v: ck.Array, table: ck.Array) -> ck.Array:
         return nn.attention(q, k, v, score=score, tables=[table.T, ck.asarray(which, dtype="int32")])
 
     def changed(s: Any, i: Any, j: Any) -> Any:
         at, head = np.clip(i - j + 4, 0, 8), np.arange(4)[:, None, None]
-        own = which[:, None, None, :]
-        return s * table[0, 0] + table[own, at] + table[head, at] * own
+        own, before = which[:, None, None, :], which[:, None, None, np.clip(j - 1, 0, 5)]
+        last = table[np.where(j > 0, 3, 0), 0]
+        return s * table[before, 0] + last + table[own, at] + table[head, at] * own
 
     close(call(*arrays), attended(q, k, v, 2**-0.5, True, changed), 16)
     assert gradcheck(call, arrays, order=1)
@@ -221,9 +223,11 @@ def test_packed_sequences(device: ck.Device) -> None:
 
 
 def test_numbers_of_keys(device: ck.Device) -> None:
+    """Beyond them there may be anything."""
     (q, k, v), (a, b, c) = given("float64", (3, 2, 4, 8), (3, 2, 40, 8), (3, 2, 40, 8))
     counts = np.array([33, 0, 40])
     allowed = np.arange(40) < counts[:, None, None, None]
+    k, v = (ck.where(ck.asarray(allowed.swapaxes(-1, -2)), one, ck.nan) for one in (k, v))
 
     def call(*own: ck.Array) -> ck.Array:
         return nn.attention(*own, key_lengths=ck.asarray(counts))
@@ -233,6 +237,32 @@ def test_numbers_of_keys(device: ck.Device) -> None:
     assert not gradients[2].numpy()[1].any()
     assert not gradients[1].numpy()[0, :, 33:].any()
     assert gradients[2].numpy()[0, :, :33].all()
+    table = ck.ones(40, "float64")
+
+    def of_table(table: ck.Array) -> ck.Array:
+        made = nn.attention(
+            q, k, v, score=lambda s, b, h, i, j, t: s * t[j], tables=[table], key_lengths=ck.asarray(counts)
+        )
+        return made.sum()
+
+    assert np.isfinite(ck.grad(of_table)(table).numpy()).all()
+
+
+def test_windows_and_places_beyond_all_keys(device: ck.Device) -> None:
+    """Numbers of rows, of several heads for each query, stay within an int."""
+    arrays, _ = given("float32", (1, 8, 5, 8), (1, 1, 7, 8), (1, 1, 7, 8))
+
+    def gradients(window: int, offset: int) -> list[ck.Array]:
+        def call(*own: ck.Array) -> ck.Array:
+            return (nn.attention(*own, window=window, offset=offset) ** 2).sum()
+
+        return list(ck.grad(call, argnums=(0, 1, 2))(*arrays))
+
+    for one, other in zip(gradients(10**9, 0), gradients(100, 0), strict=True):
+        assert other.numpy().any()
+        assert one.tolist() == other.tolist()
+    for offset in (-(10**9), 10**9):
+        assert not any(one.numpy().any() for one in gradients(100, offset))
 
 
 @pytest.mark.usefixtures("on_tensor_cores")

@@ -114,6 +114,11 @@ def test_arguments_of_a_launch() -> None:
     lines = ck.TensorMap(matrix((8,)), (8,))
     with pytest.raises(ck.KernelFault, match="or has another number of axes"):
         kernel()(lines, target, seen, grid=1, block=32)
+    layer = ck.nn.Linear(8, 8, device="host")
+    weight = ck.TensorMap(layer.weight, (8, 8))
+    layer.astype("float64")
+    with pytest.raises(ck.LaunchError, match="argument from: the array of this map has other memory by now"):
+        kernel()(weight, target, seen, grid=1, block=32)
 
 
 def test_memory_behind_maps_overlaps_no_other_argument() -> None:

@@ -62,6 +62,12 @@ def composed(
     acc = dtypes.info(call.q.dtype).acc
     q, k, v = (one.astype(acc) for one in arrays[:3])
     (batch, heads, length, size), (_, key_heads, keys, _) = q.shape, k.shape
+    places, allowed = _places(call)
+    if call.options.counted:
+        # What is beyond the numbers of keys may be NaN, which a weight of 0 does not hide.
+        assert call.starts[1] is not None
+        present = ops.less(places[3][:, None], call.starts[1][:, None, None, None])
+        k, v = (ops.where(present, one, 0.0) for one in (k, v))
     grouped = (batch, key_heads, heads // key_heads)
     q = ops.reshape(q * call.options.scale, (*grouped, length, size))
     s = ops.reshape(ops.matmul(q, ops.swapaxes(k, -1, -2)[:, :, None]), (batch, heads, length, keys))
@@ -69,7 +75,6 @@ def composed(
     rest = list(arrays[3 : len(arrays) - len(tables)])
     mask = rest.pop() if given[1] else None
     bias = rest.pop() if given[0] else None
-    places, allowed = _places(call)
     if call.options.packed:
         rest = [_taken(one, places[0]) for one in rest]
     s = changed(score, s, places, [*rest, *tables], bias, mask)

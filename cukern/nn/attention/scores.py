@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...elementwise.graph import Expr, Node, cast, constant, input_node
+from ...elementwise.graph import Expr, Node, constant, input_node
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
@@ -65,8 +65,8 @@ class _Traced:
 
     def __getitem__(self, key: object) -> Expr:
         places = tuple(
-            cast(one.node, dtypes.int32) if isinstance(one, Expr) else constant(int(one), dtypes.int32)
-            for one in _key(key, self.table, self.shape)
+            one.node if isinstance(one, Expr) else constant(min(max(int(one), 0), n - 1), dtypes.int32)
+            for one, n in zip(_key(key, self.table, self.shape), self.shape, strict=True)
         )
         value = input_node(self.first + len(self.found), self.dtype)
         known = [one.value for one in self.found if (one.table, one.places) == (self.table, places)]
@@ -173,7 +173,7 @@ def printed(
 def _looked_up(lookups: Sequence[Lookup], roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
     """The statements of the roots, where elements of tables are loaded as soon as their indices are known."""
     body, names = statements([*(place for one in lookups for place in one.places), *roots])
-    at = {line.name: i for i, line in enumerate(body)}
+    ready = {line.name: i for i, line in enumerate(body, 1)}
     loads: dict[int, list[Statement]] = {}
     places = iter(names)
     for one in lookups:
@@ -183,6 +183,7 @@ def _looked_up(lookups: Sequence[Lookup], roots: Sequence[Node]) -> tuple[list[S
             offset = f"({offset}) * {n} + clipped({name}, {n})"
         kind = compute_type(one.value.dtype)
         load = Statement(kind, f"a{one.value.value}", f"cast<{kind}>(t{one.table}[{offset}])")
-        loads.setdefault(max((at[name] + 1 for name in own if name in at), default=0), []).append(load)
+        at = ready[load.name] = max(ready.get(name, 0) for name in own)
+        loads.setdefault(at, []).append(load)
     lines = [line for i in range(len(body) + 1) for line in (*loads.get(i, ()), *body[i : i + 1])]
     return lines, list(places)

@@ -55,8 +55,10 @@ struct Draw {
 };
 
 // An index of a table's axis of n.
-__device__ __forceinline__ index clipped(int i, int n) {
-    return minimum(maximum(i, 0), n - 1);
+template <typename I>
+__device__ __forceinline__ index clipped(I i, int n) {
+    using Whole = decltype(i + 0);  // which holds n
+    return index(minimum(maximum(Whole(i), Whole(0)), Whole(n - 1)));
 }
 // A score after the function of it, and its derivatives by the score before it and by an array.
 struct Score {
@@ -197,11 +199,13 @@ struct Place {
         }
         return {first, end};
     }
+    // A query's first row. One that is far off counts as the first, or as that after the last: its rows would not fit an int.
+    __device__ __forceinline__ int first_row_of(int query) const { return minimum(maximum(query, 0), rows / group) * group; }
     // The rows that attend to the keys of a tile: from the start of a tile on.
     __device__ __forceinline__ Range rows_of(int key) const {
         int first = 0, end = key < keys ? rows : 0;
-        if constexpr (bounded_right) first = maximum(key - right - offset, 0) * group / tile_m * tile_m;
-        if constexpr (bounded_left) end = minimum(end, (minimum(key + tile_n, keys) - 1 + left - offset + 1) * group);
+        if constexpr (bounded_right) first = first_row_of(key - right - offset) / tile_m * tile_m;
+        if constexpr (bounded_left) end = minimum(end, first_row_of(minimum(key + tile_n, keys) + left - offset));
         return {first, end};
     }
 

@@ -1,7 +1,8 @@
 // Copies of tiles between arrays in global memory and shared memory, which run beside the threads (sm_90 and up). One thread
 // asks for them. A tile's place in the array is given outermost axis first. A tile lies in shared memory row after row, at an
 // address that is a multiple of 128 bytes; if its map has a swizzle, at a multiple of eight rows: chunk c of 16 bytes of a row
-// then lies at c ^ r, where r are as many bits as c has, of its address from bit 7 on.
+// then lies at c ^ r, where r are as many bits as c has, of its address from bit 7 on. A tile begins a multiple of 16 bytes from
+// the array's first element along the innermost axis, before it or behind it; along the others anywhere.
 // Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, shared memory layouts.
 <% include "prelude/bulk_copy.cuh" %>
 
@@ -126,6 +127,8 @@ Operation for_tile(const char* name, Queue queue, const TensorMap& map, const in
     for (int i = 0; i < RANK; ++i) own.words[16 + i] = (unsigned long long)(long long)at[RANK - 1 - i];
     own.words[21] = (unsigned long long)shared;
     const Tile tile(own.words, own.words + 16);
+    if (tile.at[0] * tile.itemsize % 16)
+        fault("a tile begins no multiple of 16 bytes from the array's first element along the innermost axis", file, line);
     if (own.words[21] % (tile.swizzle ? 8 * tile.swizzle : 128))
         fault("a tile's address in shared memory is no multiple of 128 bytes, or of eight rows of its swizzle", file, line);
     return own;

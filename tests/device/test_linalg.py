@@ -207,3 +207,9 @@ def test_gradient_of_a_product_over_no_element(device: ck.Device) -> None:
     left, right = ck.grad(lambda a, b: ck.matmul(a, b).sum(), (0, 1))(ck.zeros((2, 3, 0)), ck.zeros((0, 4)))
     assert left.shape == (2, 3, 0)
     assert right.shape == (0, 4)
+
+
+def test_the_sign_of_a_real_determinant_is_constant(device: ck.Device) -> None:
+    x = ck.asarray([[2.0, 1.0], [0.0, -3.0]], dtype="float64")
+    gradient = ck.grad(lambda a: ck.linalg.slogdet(a).sign)(x)
+    np.testing.assert_array_equal(gradient.numpy(), np.zeros((2, 2)))

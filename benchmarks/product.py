@@ -120,6 +120,8 @@ def operands(case: Case, device: ck.Device) -> tuple[list[tuple[ck.Array, ck.Arr
     pairs = [(a, b), *((a.copy(), b.copy()) for _ in range(copies - 1))]
     if case.swapped:
         pairs = [(x, ck.swapaxes(w, -1, -2)) for x, w in pairs]
+    for one in (array for pair in pairs for array in pair):
+        one._planned()  # as a plan takes it
     return pairs, random(case.n)
 
 

@@ -177,11 +177,11 @@ extern "C" __global__ void << name >>(
         fence_mbarrier_init();
     }
     __syncthreads();
-    constexpr int before = 16 / sizeof(tile[0]);  // so far out of bounds begin the first tiles
-    const int row = blockIdx.y * rows - before, column = blockIdx.x * columns - before;
+    constexpr int before = 16 / sizeof(tile[0]);  // so far out of bounds begin the first tiles that are copied
+    const int row = blockIdx.y * rows, column = blockIdx.x * columns;
     if (threadIdx.x == 0) {
         mbarrier_arrive_expecting(&here, sizeof tile);
-        copy_tile(tile, from, {row, column}, &here);
+        copy_tile(tile, from, {row - before, column - before}, &here);
     }
     mbarrier_wait(&here, 0);
     for (int i = threadIdx.x; i < rows * columns; i += blockDim.x) {

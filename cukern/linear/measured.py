@@ -18,9 +18,8 @@ class Times(NamedTuple):
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
         own: of the kernel.
-        alone: of the device's library without bias and ReLU, measured as PyTorch's product.
-        apart: of the library and one kernel after it. Estimated: the library alone, and half of what the two kernels
-            take that PyTorch runs after it.
+        alone: of the device's library without bias and ReLU.
+        apart: of the library and one kernel after it.
     """
 
     form: str
@@ -36,12 +35,35 @@ class Times(NamedTuple):
 
 #: Measured: `benchmarks/results/product.md`.
 TIMES = (
-    Times("tiles", 1, 4096, 4096, 4096, False, 225, 176, 205),
-    Times("tiles", 1, 4096, 4096, 4096, True, 223, 176, 205),
-    Times("tiles", 1, 8192, 8192, 8192, False, 1881, 1447, 1558),
-    Times("tiles", 32, 512, 512, 512, False, 24, 18, 33),
-    Times("tiles", 1, 16384, 768, 3072, True, 158, 113, 198),
-    Times("tiles", 1, 16384, 3072, 768, True, 131, 103, 126),
+    Times("tma", 1, 4096, 4096, 4096, False, 181.9, 176.1, 190.5),
+    Times("tiles", 1, 4096, 4096, 4096, False, 234.8, 176.6, 191.2),
+    Times("tma", 1, 4096, 4096, 4096, True, 181.9, 176.4, 191.3),
+    Times("tiles", 1, 4096, 4096, 4096, True, 233.6, 176.6, 191.5),
+    Times("tma", 1, 8192, 8192, 8192, False, 1487.2, 1473.9, 1564.9),
+    Times("tiles", 1, 8192, 8192, 8192, False, 2116.2, 1508, 1553.9),
+    Times("tma", 32, 512, 512, 512, False, 20.1, 18.5, 27.1),
+    Times("tiles", 32, 512, 512, 512, False, 24.8, 18.6, 27),
+    Times("tma", 1, 16384, 768, 3072, True, 131.7, 113.1, 161.5),
+    Times("tiles", 1, 16384, 768, 3072, True, 167.6, 113.2, 161.2),
+    Times("tma", 1, 16384, 3072, 768, True, 107.7, 103.1, 114.9),
+    Times("tiles", 1, 16384, 3072, 768, True, 136.3, 103, 114.4),
+    Times("parts", 1, 768, 8192, 768, False, 34.5, 22, 23.6),
+    Times("parts", 1, 256, 16384, 256, True, 21, 11.6, 12.9),
+    Times("few rows", 1, 1, 4096, 4096, True, 23.7, 13.2, 14.4),
+    Times("few rows", 1, 4, 4096, 4096, True, 26.7, 13.2, 14.7),
+    Times("few rows", 1, 8, 4096, 4096, True, 29.5, 13.2, 14.8),
+    Times("few rows", 1, 16, 4096, 4096, True, 33.6, 13.6, 15.1),
+    Times("few rows", 1, 1, 4096, 4096, False, 21.5, 13.2, 14.2),
+    Times("few rows", 1, 4, 4096, 4096, False, 24.3, 13, 14.5),
+    Times("few rows", 1, 8, 4096, 4096, False, 27.5, 12.9, 14.6),
+    Times("few rows", 1, 16, 4096, 4096, False, 32, 13.4, 15),
+    Times("few rows of float32", 1, 1, 4096, 4096, True, 41.6, 23.5, 24.8),
+    Times("few rows of float32", 1, 4, 4096, 4096, True, 47.8, 28.9, 30.7),
+    Times("few rows of float32", 1, 16, 4096, 4096, True, 73.2, 50.8, 52.7),
+    Times("few rows", 1, 4096, 4096, 8, False, 21, 15.4, 16.6),
+    Times("few rows", 1, 16, 65536, 128, True, 29.5, 11.5, 12.5),
+    Times("tf32", 1, 4096, 4096, 4096, False, 1047.7, 349.6, 383.6),
+    Times("tf32", 32, 512, 512, 512, False, 78.6, 39.2, 60.3),
 )
 
 

@@ -2,7 +2,8 @@
 // asks for them. A tile's place in the array is given outermost axis first. A tile lies in shared memory row after row, at an
 // address that is a multiple of 128 bytes; if its map has a swizzle, at a multiple of eight rows: chunk c of 16 bytes of a row
 // then lies at c ^ r, where r are as many bits as c has, of its address from bit 7 on. A tile begins a multiple of 16 bytes from
-// the array's first element along the innermost axis, before it or behind it; along the others anywhere.
+// the array's first element along the innermost axis, and along the others anywhere; only what is copied from an array may
+// begin before its first element. Elsewhere a GPU meets an illegal instruction.
 // Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, shared memory layouts.
 <% include "prelude/bulk_copy.cuh" %>
 
@@ -177,6 +178,8 @@ template <class T, int RANK>
 inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* from, const char* file, int line) {
     Operation own = for_tile(sizeof(T) > 1 ? "add_tile" : "store_tile", store_groups, map, at, from, file, line);
     const Tile tile(own.words, own.words + 16);
+    for (const int place : at)
+        if (place < 0) fault("a tile is stored at a negative place", file, line);
     if (!(own.words[2] >> 32 & 1)) fault("a tile is stored through a map that was made without writes=True", file, line);
     if (sizeof(T) > 1 && (tile.itemsize != sizeof(T) || (own.words[2] >> 40 == 2) != (T(0.5) != T(0))))
         fault("a tile is added to an array of another type", file, line);

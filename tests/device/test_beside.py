@@ -226,15 +226,15 @@ def tiles(device: Any, dtype: str, width: int, swizzle: int, adds: bool = False,
     y = ck.ones((shape[1], 32), dtype, device)[:, : shape[0]]
     given = ck.asarray(x, device=device)
     before = 16 // x.itemsize
-    seen = ck.ones((4, 5, rows, columns), dtype, device)
+    seen = ck.ones((3, 5, rows, columns), dtype, device)
     source = ck.TensorMap(given, (rows, columns), swizzle)
     target = ck.TensorMap(y, (columns, rows if rows * x.itemsize % 16 == 0 else 16), writes=True)
     kernel = ck.Kernel(text, name="tiles", rows=rows, columns=columns, swizzle=swizzle, adds=adds)
-    kernel(source, target, seen, grid=(5, 4), block=32, elem=dtype)
-    padded = np.pad(x, ((before, 4 * rows), (before, 2 * columns)))[: 4 * rows, : 5 * columns]
-    wanted = padded.reshape(4, rows, 5, columns).swapaxes(1, 2)
+    kernel(source, target, seen, grid=(5, 3), block=32, elem=dtype)
+    padded = np.pad(x, ((before, 3 * rows), (before, 2 * columns)))[: 3 * rows, : 5 * columns]
+    wanted = padded.reshape(3, rows, 5, columns).swapaxes(1, 2)
     np.testing.assert_array_equal(seen.numpy(), wanted)
-    np.testing.assert_array_equal(y.numpy(), x.T + adds)
+    np.testing.assert_array_equal(y.numpy(), padded[: shape[0], : shape[1]].T + adds)
 
 
 @pytest.mark.parametrize(
@@ -254,10 +254,14 @@ def test_tiles(device: ck.Device, when: str, dtype: str, width: int, swizzle: in
 
 
 def test_a_tile_begins_at_multiples_of_16_bytes_along_the_innermost_axis() -> None:
-    """Elsewhere a GPU of compute capability 9.0 meets an illegal instruction."""
-    text = TILES.replace("blockIdx.x * columns - before", "blockIdx.x * columns - 3")
-    with pytest.raises(ck.KernelFault, match="tiles.*begins no multiple of 16 bytes.*innermost axis"):
-        tiles(ck.Device("host"), "float32", 128, 128, text=text)
+    """Elsewhere, and where a store begins at a negative place, GPUs meet an illegal instruction."""
+    for right, wrong, message in (
+        ("column - before}", "column - 3}", "begins no multiple of 16 bytes.*innermost axis"),
+        ("(to, {column,", "(to, {column - 4,", "a tile is stored at a negative place"),
+    ):
+        assert right in TILES
+        with pytest.raises(ck.KernelFault, match=message):
+            tiles(ck.Device("host"), "float32", 128, 128, text=TILES.replace(right, wrong))
 
 
 def test_asynchrony_refuses_what_it_does_not_know() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -310,16 +311,18 @@ def test_refusals(device: ck.Device, case: Any) -> None:
 
 
 def test_the_measured_choice() -> None:
-    """Large products are the library's; where the result is large beside the arithmetic, one launch is faster."""
+    """Fed by tensor maps one launch is faster; otherwise if the result is large beside the arithmetic."""
 
-    def is_own_faster(*product: Any) -> bool:
-        return measured.ratio(*product, "tiles") < 1
+    def is_own_faster(*product: Any, form: str = "tiles") -> bool:
+        return measured.ratio(*product, form) < 1
 
     assert not is_own_faster(1, 8192, 8192, 8192, False)
+    assert is_own_faster(1, 8192, 8192, 8192, False, form="tma")
     assert is_own_faster(32, 512, 512, 512, False)
-    assert is_own_faster(1, 16384, 768, 3072, True)
+    assert is_own_faster(1, 16384, 768, 3072, True, form="tma")
     assert is_own_faster(1, 128, 128, 128, False)
-    assert not is_own_faster(1, 1, 16384, 16384, False)
+    assert not is_own_faster(1, 8, 4096, 4096, True, form="few rows")
+    assert measured.ratio(1, 4096, 4096, 4096, True, "no such form") == math.inf
     # Without an expression the library's product has no kernel after it.
     assert measured.ratio(32, 512, 512, 512, False, "tiles", then=False) > 1
 

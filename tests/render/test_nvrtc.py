@@ -21,7 +21,7 @@ from cukern.device.interface import CompilerFailure
 from cukern.elementwise.function import Elementwise
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
-from cukern.linear import epilogue, tensor_cores
+from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
@@ -366,18 +366,28 @@ def _product(dtype: Any) -> None:
                     patch.setattr(epilogue, "_plans", {})
                     patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
                     ended(left, d, bias, 0.5)
+    if dtype != ck.float64:
+        with pytest.MonkeyPatch.context() as patch:
+            forms = ("tf32", "few rows", "few rows of float32")
+            patch.setattr(
+                measured, "TIMES", [measured.Times(form, 1, 64, 64, 64, True, 1, 2, 3) for form in forms]
+            )
+            patch.setattr(epilogue, "_plans", {})
+            _products_of_other_forms(dtype)
+
+
+def _products_of_other_forms(dtype: Any) -> None:
+    """Of few rows, and of floats rounded to tf32."""
+    ended = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
     if dtype == ck.float32:
-        ended = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
         c, d, bias = _zeros(dtype, (8, 300, 64), (8, 64, 264), (264,))
         with ck.matmul_precision("tf32"):
             ended(c, d, bias)
             ended(ck.swapaxes(ck.zeros((8, 64, 60), dtype), -1, -2), d, bias)
-    if dtype != ck.float64:
-        weights, bias = _zeros(dtype, (64, 264), (264,))
-        few = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
-        few(ck.zeros((3, 64), dtype), weights, bias)
-        few(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)
-        few(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
+    weights, bias = _zeros(dtype, (64, 264), (264,))
+    ended(ck.zeros((3, 64), dtype), weights, bias)
+    ended(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)
+    ended(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
 
 
 def _clip(dtype: Any) -> None:

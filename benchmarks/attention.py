@@ -9,19 +9,13 @@ lengths, for a try without a GPU. Without PyTorch its columns are empty.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from measure import Benchmark, Call, difference, torch
 
 import cukern as ck
 from cukern import nn
-from cukern.bench.timing import DeviceClock, HostClock, median_seconds
-
-try:
-    import torch
-except ImportError:
-    torch = None  # type: ignore[assignment]
 
 
 class Case(NamedTuple):
@@ -74,7 +68,7 @@ def operands(case: Case, device: ck.Device) -> list[ck.Array]:
     ]
 
 
-def gradients(function: Callable[..., ck.Array], arrays: list[ck.Array]) -> Callable[[], Any]:
+def gradients(function: Callable[..., ck.Array], arrays: list[ck.Array]) -> Call:
     """The backward of ``function``, again and again."""
     *primals, given = arrays
     with ck.Tape(persistent=True) as tape:
@@ -83,7 +77,7 @@ def gradients(function: Callable[..., ck.Array], arrays: list[ck.Array]) -> Call
     return lambda: tape.gradient(result, primals, given)
 
 
-def peer(backend: str, case: Case, arrays: list[ck.Array]) -> list[Callable[[], Any] | None]:
+def peer(backend: str, case: Case, arrays: list[ck.Array]) -> list[Call | None]:
     """PyTorch's forward and backward by one backend; None for what it does not run."""
     if torch is None:
         return [None, None]
@@ -108,24 +102,9 @@ def peer(backend: str, case: Case, arrays: list[ck.Array]) -> list[Callable[[], 
     return [alone, lambda: torch.autograd.grad(result, (q, k, v), given.detach(), retain_graph=True)]
 
 
-def check(case: Case, arrays: list[ck.Array]) -> float:
-    """The largest difference to the composed form in float32, for one head.
-
-    Raises:
-        AssertionError: it exceeds the rounding of bfloat16.
-    """
-    q, k, v = (one[:1, :1, :].astype("float32") for one in arrays[:3])
-    exact = nn.scaled_dot_product_attention(q, k, v, is_causal=case.causal)
-    made = nn.attention(*arrays[:3], causal=case.causal)[:1, :1]
-    error = float(ck.max(ck.abs(made.astype("float32") - exact)))
-    assert error < 2e-2, f"{case}: differs by {error:.2g}"
-    return error
-
-
-def measured(case: Case, device: ck.Device, clock: Any) -> str:
-    """A line of the table, with times in microseconds."""
-    arrays = operands(case, device)
-    error = check(case, arrays)
+def measure(case: Case, bench: Benchmark) -> None:
+    """Add a line to the table."""
+    arrays = operands(case, bench.device)
 
     def own(q: ck.Array, k: ck.Array, v: ck.Array) -> ck.Array:
         return nn.attention(q, k, v, causal=case.causal)
@@ -133,45 +112,30 @@ def measured(case: Case, device: ck.Device, clock: Any) -> str:
     def composed(q: ck.Array, k: ck.Array, v: ck.Array) -> ck.Array:
         return nn.scaled_dot_product_attention(q, k, v, is_causal=case.causal)
 
-    calls: list[Callable[[], Any] | None] = [lambda: own(*arrays[:3])]
-    calls += [None] if case.queries else [gradients(own, arrays)]
+    exact = composed(*(one[:1, :1, :].astype("float32") for one in arrays[:3]))
+    error = difference(str(case), own(*arrays[:3])[:1, :1], exact, limit=2e-2)
+    calls: list[Call | None] = [lambda: own(*arrays[:3]), None if case.queries else gradients(own, arrays)]
     small = case.batch * case.heads * case.length**2 <= 2**31 and not case.queries
     calls += [lambda: composed(*arrays[:3]), gradients(composed, arrays)] if small else [None, None]
     for backend in BACKENDS:
         forward, backward = peer(backend, case, arrays)
         calls += [forward, None if case.queries else backward]
-    taken = [call for call in calls if call is not None]
-    seconds = iter(median_seconds(clock, [[call] for call in taken]))
-    times = [None if call is None else next(seconds) for call in calls]
-    columns = ["" if one is None else f"{1e6 * one:.1f}" for one in times]
+    times = bench.microseconds(*calls)
     assert times[0] is not None
-    rate = f"{1e-12 * case.operations / times[0]:.0f} TFLOP/s"
+    rate = f"{1e-6 * case.operations / times[0]:.0f} TFLOP/s"
     if case.queries:
-        rate = f"{1e-9 * (arrays[1].nbytes + arrays[2].nbytes) / times[0]:.0f} GB/s"
-    return f"| {case} | {' | '.join(columns)} | {rate} | {error:.1e} |"
+        rate = f"{1e-3 * (arrays[1].nbytes + arrays[2].nbytes) / times[0]:.0f} GB/s"
+    bench.row(case, *times, rate, f"{error:.1e}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    device = ck.zeros(1).device
-    clock: Any = DeviceClock(device) if device.kind == "cuda" else HostClock()
     names = ["nn.attention", "composed", "PyTorch, cuDNN", "PyTorch, FlashAttention-2"]
-    head = " | ".join(f"{name} | backward" for name in names)
-    lines = [
-        f"{device.properties.name}, bfloat16, device times in us",
-        "",
-        f"| batch x heads x length x features | {head} | forward | error |",
-        "| --- " * 11 + "|",
-    ]
-    print(*lines, sep="\n")
+    columns = [column for name in names for column in (name, "backward")]
+    columns = ["batch x heads x length x features", *columns, "forward", "error"]
+    bench = Benchmark(__doc__, "bfloat16, device times in us", columns)
     for case in CASES:
-        lines.append(measured(case.scaled(arguments.scale), device, clock))
-        print(lines[-1], flush=True)
-    if arguments.out:
-        arguments.out.write_text("\n".join(lines) + "\n")
+        measure(case.scaled(bench.scale), bench)
+    bench.end()
 
 
 if __name__ == "__main__":

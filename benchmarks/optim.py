@@ -8,22 +8,21 @@ a copy which moves as many bytes as the step has to: each array read once, and o
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measure import Benchmark, Call
 
 import cukern as ck
-from cukern.bench.timing import DeviceClock, HostClock, median_seconds
 
-Call = Callable[[], Any]
-#: Steps before the results are compared, and calls whose host time is measured.
-STEPS, CALLS = 3, 50
+#: Steps before the results are compared.
+STEPS = 3
+COLUMNS = [
+    *("step", "host", "PyTorch's host", "device", "PyTorch's device"),
+    *("a copy", "share of a copy", "difference"),
+]
 
 
 def shapes(scale: int) -> list[tuple[int, ...]]:
@@ -164,56 +163,17 @@ def cases(scale: int) -> list[Callable[[], Case]]:
     return [adamw, groups, sgd, masters, clip]
 
 
-def host_microseconds(call: Call, synchronize: Call) -> float:
-    """The median time in which a call returns, the device having nothing else to do."""
-    times = []
-    for _ in range(CALLS):
-        synchronize()
-        start = time.perf_counter()
-        call()
-        times.append(1e6 * (time.perf_counter() - start))
-    return statistics.median(times)
-
-
-def copy_of(moved: int) -> Call:
-    """A copy that reads half as many bytes and writes as many."""
-    import torch
-
-    where = "cuda" if ck.zeros(1).device.kind == "cuda" else "cpu"
-    source = torch.zeros(moved // 8, dtype=torch.float32, device=where)
-    target = torch.empty_like(source)
-    return lambda: target.copy_(source)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    device = ck.zeros(1).device
-    clock: Any = DeviceClock(device) if device.kind == "cuda" else HostClock()
-    lines = [
-        f"{len(shapes(1))} arrays on {device.properties.name}, device times in us, host times in us a step",
-        "",
-        "| step | host | PyTorch's host | device | PyTorch's device | a copy | share of a copy | difference |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for make in cases(arguments.scale):
+    title = f"device times in us, host times in us a step of {len(shapes(1))} arrays"
+    bench = Benchmark(__doc__, title, COLUMNS)
+    for make in cases(bench.scale):
         case = make()
-        sides = [case.ours, copy_of(case.moved), *([case.theirs] if case.theirs else [])]
-        ours, copied, *theirs = (1e6 * s for s in median_seconds(clock, [[side] for side in sides]))
-        hosts = [host_microseconds(side, device.synchronize) for side in (case.ours, case.theirs) if side]
-        other = [f"{hosts[1]:.0f}", f"{theirs[0]:.0f}"] if theirs else ["", ""]
-        lines.append(
-            f"| {case.name} | {hosts[0]:.0f} | {other[0]} | {ours:.0f} | {other[1]} | {copied:.0f} | "
-            f"{copied / ours:.2f} | {case.error:.1e} |"
-        )
-        print(lines[-1], flush=True)
-        del case, sides
-    text = "\n".join(lines) + "\n"
-    print("\n" + text)
-    if arguments.out:
-        arguments.out.write_text(text)
+        ours, theirs, copied = bench.microseconds(case.ours, case.theirs, bench.copy_of(case.moved))
+        assert ours is not None and copied is not None
+        hosts = [bench.host_microseconds(side) for side in (case.ours, case.theirs)]
+        bench.row(case.name, *hosts, ours, theirs, copied, f"{copied / ours:.2f}", f"{case.error:.1e}")
+        del case
+    bench.end()
 
 
 if __name__ == "__main__":

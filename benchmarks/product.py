@@ -11,29 +11,22 @@ Without PyTorch its columns are empty.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from measure import Benchmark, Call, difference, torch
 
 import cukern as ck
 from cukern import dtypes
-from cukern.bench.timing import DeviceClock, HostClock, median_seconds
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
 from cukern.linear import tensor_cores
 from cukern.linear.measured import Times
 from cukern.linear.plan import Plan
 from cukern.linear.task import task_of
-
-try:
-    import torch
-except ImportError:
-    torch = None  # type: ignore[assignment]
 
 
 class Case(NamedTuple):
@@ -75,7 +68,10 @@ CASES = [
 ]
 #: Bytes that no cache of a GPU holds.
 _CACHES = 2**28
-HEAD = "form | one launch | the library's product | with one kernel after it | PyTorch's product | PyTorch with both"
+COLUMNS = [
+    *("m x k x n", "form", "one launch", "the library's product", "with one kernel after it"),
+    *("PyTorch's product", "PyTorch with both", "TFLOP/s", "GB/s", "error"),
+]
 
 
 @ck.fuse
@@ -99,10 +95,10 @@ def plans(a: ck.Array, b: ck.Array, bias: ck.Array, tf32: bool) -> dict[str, Cal
     return found
 
 
-def peers(a: ck.Array, b: ck.Array, bias: ck.Array) -> list[Callable[[], Any]]:
-    """PyTorch's product, and that with bias and ReLU; empty without PyTorch."""
+def peers(a: ck.Array, b: ck.Array, bias: ck.Array) -> list[Call | None]:
+    """PyTorch's product, and that with bias and ReLU."""
     if torch is None:
-        return []
+        return [None, None]
     x, w, c = (torch.from_dlpack(one) for one in (a, b, bias))
     return [lambda: torch.matmul(x, w), lambda: torch.relu(torch.matmul(x, w) + c)]
 
@@ -125,25 +121,22 @@ def operands(case: Case, device: ck.Device) -> tuple[list[tuple[ck.Array, ck.Arr
     return pairs, random(case.n)
 
 
-def measured(case: Case, device: ck.Device, clock: Any) -> tuple[list[str], list[Times]]:
-    """Lines of the table, with times in microseconds, and rows of `measured.py`.
-
-    Raises:
-        AssertionError: the results differ by more than the rounding of the dtype.
-    """
-    pairs, bias = operands(case, device)
+def measure(case: Case, bench: Benchmark) -> list[Times]:
+    """Add lines to the table; the rows of `measured.py`."""
+    pairs, bias = operands(case, bench.device)
     a, b = pairs[0]
     exact = ended(a.astype("float32") @ b.astype("float32"), bias.astype("float32"))
-    product: Any = Plan(a._planned(), b._planned()) if device.kind == "cuda" else ck.matmul
+    product: Any = Plan(a._planned(), b._planned()) if bench.device.kind == "cuda" else ck.matmul
     if torch is not None:
         torch.backends.cuda.matmul.allow_tf32 = case.tf32
-    lines, rows = [], []
+    limit = 2**-8 if case.dtype == "bfloat16" or case.tf32 else 2**-18
+    count = math.prod(case.batch)
+    size = a.dtype.itemsize * count * (case.m * case.k + case.k * case.n + case.m * case.n)
+    rows = []
     with ck.matmul_precision("tf32" if case.tf32 else "highest"):
         for name, plan in plans(a, b, bias, case.tf32).items():
-            error = float(ck.max(ck.abs(plan(a, b, bias).astype("float32") - exact)) / ck.max(ck.abs(exact)))
-            bound = 2**-8 if case.dtype == "bfloat16" or case.tf32 else 2**-18
-            assert error < bound, f"{case}, {name}: the results differ by {error:.2g} of the largest"
-            calls: list[list[Callable[[], Any]]] = [
+            error = difference(f"{case}, {name}", plan(a, b, bias), exact, limit, relative=True)
+            calls: list[list[Call | None]] = [
                 [
                     partial(plan, x, w, bias),
                     partial(product, x, w),
@@ -152,42 +145,19 @@ def measured(case: Case, device: ck.Device, clock: Any) -> tuple[list[str], list
                 ]
                 for x, w in pairs
             ]
-            times = [1e6 * s for s in median_seconds(clock, list(zip(*calls, strict=True)))]
-            count = math.prod(case.batch)
-            size = a.dtype.itemsize * count * (case.m * case.k + case.k * case.n + case.m * case.n)
-            rate = 2e-6 * count * case.m * case.n * case.k / times[0]
-            columns = [f"{one:.1f}" for one in times] + [""] * (5 - len(times))
-            ends = f"{rate:.0f} | {1e-3 * size / times[0]:.0f} | {error:.1e}"
-            lines.append(f"| {case} | {name} | {' | '.join(columns)} | {ends} |")
-            own, alone, apart = (round(one, 1) for one in times[:3])
+            sides = [[call for call in side if call is not None] or None for side in zip(*calls, strict=True)]
+            times = bench.microseconds(*sides)
+            own, alone, apart = (round(one, 1) for one in times[:3] if one is not None)
+            rate = 2e-6 * count * case.m * case.n * case.k / own
+            bench.row(case, name, *times, f"{rate:.0f}", f"{1e-3 * size / own:.0f}", f"{error:.1e}")
             rows.append(Times(name, count, case.m, case.k, case.n, case.swapped, own, alone, apart))
-    return lines, rows
+    return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    device = ck.zeros(1).device
-    clock: Any = DeviceClock(device) if device.kind == "cuda" else HostClock()
-    lines = [
-        f"{device.properties.name}, device times in us",
-        "",
-        f"| m x k x n | {HEAD} | TFLOP/s | GB/s | error |",
-        "| --- " * 10 + "|",
-    ]
-    rows: list[Times] = []
-    for case in CASES:
-        made, times = measured(case.scaled(arguments.scale), device, clock)
-        lines += made
-        rows += times
-        print(*made, sep="\n", flush=True)
-    lines += ["", "```py", *(f"{row!r}," for row in rows), "```"]
-    text = "\n".join(lines) + "\n"
-    print("\n" + text)
-    if arguments.out:
-        arguments.out.write_text(text)
+    bench = Benchmark(__doc__, "device times in us", COLUMNS)
+    rows = [row for case in CASES for row in measure(case.scaled(bench.scale), bench)]
+    bench.end("```py", *(f"{row!r}," for row in rows), "```")
 
 
 if __name__ == "__main__":

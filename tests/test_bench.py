@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,6 +20,47 @@ from cukern.cli import main
 @pytest.fixture(scope="module")
 def bench() -> bench_run.Bench:
     return bench_run.Bench(ck.Device("host"))
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """What the scripts of `benchmarks/` share, without PyTorch."""
+    monkeypatch.setenv("CUKERN_DEVICE", "host")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    path = Path(__file__).parents[1] / "benchmarks" / "measure.py"
+    spec = importlib.util.spec_from_file_location("measure", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_script_writes_its_table(
+    measure: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "table.md"
+    bench = measure.Benchmark(__doc__, "times", ["case", "own", "other"], ["--scale", "4", "--out", str(out)])
+    calls: list[int] = []
+    own, other, copied = bench.microseconds(
+        [lambda: calls.append(0), lambda: calls.append(1)], None, bench.copy_of(64)
+    )
+    assert own > 0 and other is None and copied > 0 and calls.count(0) == calls.count(1)
+    assert bench.scale == 4 and bench.host_microseconds(None) is None and bench.host_microseconds(list) > 0
+    bench.row("one", 1.25, None)
+    with pytest.raises(ValueError, match="expected 3 cells, got 2"):
+        bench.row("one", 1.25)
+    bench.end("after")
+    table = "| case | own | other |\n| --- | --- | --- |\n| one | 1.2 |  |\n\nafter\n"
+    assert out.read_text().endswith(f", times\n\n{table}") and capsys.readouterr().out == out.read_text()
+
+
+def test_a_script_sees_a_wrong_result(measure: ModuleType) -> None:
+    exact = ck.asarray([0.0, -4.0])
+    assert measure.difference("case", ck.asarray([1.0, -4.0]), exact, 0.25, relative=True) == 0.25
+    with pytest.raises(AssertionError, match=r"case: the results differ by 1, expected 0\.5 at most"):
+        measure.difference("case", ck.asarray([1.0, -4.0]), exact, 0.5)
+    with pytest.raises(AssertionError, match="differ by nan"):
+        measure.difference("case", ck.asarray([float("nan"), -4.0]), exact, 1.0)
 
 
 def test_saves_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

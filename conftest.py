@@ -12,7 +12,7 @@ def _plugins(manager: pytest.PytestPluginManager) -> set[str]:
     """The top-level modules of the installed plugins, beyond pytest's own and the tests' conftest.py."""
     modules = [plugin for plugin in manager.get_plugins() if isinstance(plugin, ModuleType)]
     names = {module.__name__.partition(".")[0] for module in modules}
-    return names - {"_pytest", "cukern", "conftest", "tests"}
+    return names - {"_pytest", "conftest", "cukern", "pytest_cukern", "tests"}
 
 
 # Not in pyproject.toml: its filters also hold while plugins start, whose warning would end the run before a test.

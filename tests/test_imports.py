@@ -34,6 +34,11 @@ def test_import_loads_neither_cupy_nor_a_compiler() -> None:
     assert "subprocess" not in loaded, "importing cukern must not be ready to start a compiler"
 
 
+def test_the_plugin_of_pytest_loads_nothing_of_cukern() -> None:
+    loaded = _loaded("import pytest, pytest_cukern")
+    assert not any(name.partition(".")[0] in {"cukern", "numpy", "jinja2"} for name in loaded)
+
+
 @pytest.mark.parametrize("module", [cukern, cukern.nn, cukern.nn.functional, cukern.optim, cukern.testing])
 def test_all_is_what_is_public(module: types.ModuleType) -> None:
     public = {

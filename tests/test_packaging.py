@@ -61,7 +61,7 @@ def test_sdist_carries_the_sources(built: tuple[Path, Path]) -> None:
 def test_wheel_carries_templates_and_the_host_runtime(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[1]) as archive:
         names = set(archive.namelist())
-    wanted = _files("cukern") | {f"cukern/{name}" for name in _files("templates")}
+    wanted = _files("cukern") | {f"cukern/{name}" for name in _files("templates")} | {"pytest_cukern.py"}
     assert not wanted - names
     assert "cukern/templates/prelude/base.cuh" in names
     assert not any(name.startswith(("tests/", "templates/")) for name in names)

@@ -1,37 +1,5 @@
-"""pytest's option ``--cukern-checked`` and fixture ``cukern_checked``: tests whose launches on the host are checked."""
+"""The plugin by its first name: an editable installation keeps its entry points until it is installed again."""
 
-from __future__ import annotations
+from pytest_cukern import cukern_checked, pytest_addoption, pytest_configure
 
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("cukern")
-    group.addoption(
-        "--cukern-checked",
-        action="store_true",
-        help="check every launch of cukern's host (cukern.testing.checked)",
-    )
-
-
-@pytest.fixture
-def cukern_checked() -> Iterator[Any]:
-    """:func:`cukern.testing.checked` around a test."""
-    from .checked import checked
-
-    with checked() as reports:
-        yield reports
-
-
-@pytest.fixture(autouse=True)
-def _cukern_checked_all(request: pytest.FixtureRequest) -> Iterator[None]:
-    if not request.config.getoption("--cukern-checked"):
-        yield
-        return
-    from .checked import checked
-
-    with checked():
-        yield
+__all__ = ["cukern_checked", "pytest_addoption", "pytest_configure"]

@@ -249,9 +249,8 @@ def hinting(hints: Mapping[str, str]) -> Callable[[object, str], Any]:
 
 
 def _install(owner: type, hints: Mapping[str, str]) -> None:
-    for name, hint in hints.items():
-        if name not in dir(owner):
-            setattr(owner, name, Elsewhere(name, hint))
+    for name in hints.keys() - set(dir(owner)):
+        setattr(owner, name, Elsewhere(name, hints[name]))
 
 
 def missing(

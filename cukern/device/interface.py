@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ..dtypes import DType
-from ..text.signature import Unit
+from ..text.signature import Dim3, Unit
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Properties:
 
     name: str
     max_threads_per_block: int
-    max_block: tuple[int, int, int]
-    max_grid: tuple[int, int, int]
+    max_block: Dim3
+    max_grid: Dim3
     max_shared_memory_per_block: int
     warp_size: int
     multiprocessors: int
@@ -69,21 +69,14 @@ class CompiledFunction(Protocol):
     @property
     def attributes(self) -> Mapping[str, int]: ...
 
-    def __call__(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
-    ) -> None:
+    def __call__(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> None:
         """Launch with values in the signature's order, each already checked.
 
         A pointer or view is a raw ndarray or None, a scalar a Python number, a struct ``bytes``.
         """
 
     def prepare(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
-        tail: Sequence[Any],
-        structs: Sequence[int] = (),
+        self, grid: Dim3, block: Dim3, shared: int, tail: Sequence[Any], structs: Sequence[int] = ()
     ) -> Prepared:
         """Prepare a launch that takes only the arguments before ``tail``.
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..device.interface import Style
 from ..kernel import Kernel
 from ..kernel.strides import Strides, contiguous_steps
+from ..text.signature import Dim3
 
 LINES = Kernel("elementwise/lines.cu", block=256)
 FLAT = Kernel("elementwise/flat.cu", block=256)
@@ -149,7 +150,7 @@ class Work:
     kernel: Kernel
     variables: dict[str, Any]
     places: list[dict[str, Any]]
-    grid: tuple[int, int, int]
+    grid: Dim3
     block: int
     tail: tuple[Any, ...]
 

@@ -21,6 +21,7 @@ from ..elementwise.function import astype
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on, zeros
 from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
+from ..text.signature import Dim3
 from .sort import sorted_rows
 
 _GATHER = Kernel("index/gather.cu", block=256)
@@ -144,7 +145,7 @@ class _Launch(NamedTuple):
     """A kernel, and its launch arguments besides arrays."""
 
     function: CompiledFunction
-    grid: tuple[int, int, int]
+    grid: Dim3
     block: int
     tail: tuple[int, ...]
 

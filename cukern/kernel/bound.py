@@ -16,9 +16,9 @@ from ..device import Device, bundles
 from ..device.interface import CompiledFunction, CompilerFailure, Prepared
 from ..errors import CompileError, LaunchError
 from ..text import render, signature
+from ..text.signature import Dim3
 from . import arguments
 
-Dim3 = tuple[int, int, int]
 #: The most forms of checked arguments that a kernel remembers.
 _CAPACITY = 4096
 

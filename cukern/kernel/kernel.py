@@ -16,7 +16,8 @@ from ..device import Device, current
 from ..device.interface import CompilerFailure
 from ..errors import LaunchError
 from ..text import render
-from .bound import BoundKernel, Dim3, as_dim3, compile_error
+from ..text.signature import Dim3
+from .bound import BoundKernel, as_dim3, compile_error
 from .sizes import LARGEST_INDEX
 
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"

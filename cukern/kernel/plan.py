@@ -13,10 +13,10 @@ from ..device import Device
 from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
+from ..text.signature import Dim3
 
 K = TypeVar("K")
 V = TypeVar("V")
-Dim3 = tuple[int, int, int]
 #: The size at which a cache is emptied, so that a process with ever new shapes does not grow.
 _CAPACITY = 8192
 

@@ -9,6 +9,7 @@ from ..device import Device
 from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
+from ..text.signature import Dim3
 from .task import Task, parts_of, structs, variables
 
 _KERNEL = Kernel("linear/few_rows.cu")
@@ -78,7 +79,7 @@ class FewRows(NamedTuple):
             "w_by_depth": few.b.by_depth,
         }
 
-    def grid(self, task: Task) -> tuple[int, int, int]:
+    def grid(self, task: Task) -> Dim3:
         """Blocks along each axis."""
         few = task.turned if self.turned else task
         return (

@@ -17,9 +17,10 @@ from ..elementwise.program import Program, program
 from ..elementwise.row import convert_scalar
 from ..kernel import BoundKernel, Kernel
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import Dim3, on, remember
+from ..kernel.plan import on, remember
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes
+from ..text.signature import Dim3
 from . import parts
 from .few_rows import FewRows, few_rows_for
 from .measured import ratio
@@ -89,7 +90,7 @@ class Tile(NamedTuple):
             "b_by_depth": task.b.by_depth,
         }
 
-    def grid(self, task: Task) -> tuple[int, int, int]:
+    def grid(self, task: Task) -> Dim3:
         """Blocks along each axis."""
         tiles = divide_up(task.m, self.m) * divide_up(task.n, self.n)
         return tiles, task.batches, parts_of(task, self.parts, self.depth * 2 // task.itemsize)

@@ -10,6 +10,7 @@ from ..device.interface import Tiles
 from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.sizes import LARGEST_INDEX, divide_up
+from ..text.signature import Dim3
 from .task import Factor, Task, structs, variables
 
 _KERNEL = Kernel("linear/product_tma.cu")
@@ -84,7 +85,7 @@ class TmaTile(NamedTuple):
         """The tiles of a product."""
         return task.batches * divide_up(task.m, self.m) * divide_up(task.n, self.n)
 
-    def grid(self, task: Task) -> tuple[int, int, int]:
+    def grid(self, task: Task) -> Dim3:
         """Blocks along each axis."""
         return min(self.count(task), self.blocks), 1, 1
 

@@ -12,6 +12,7 @@ from ..elementwise.geometry import WIDEST
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import Strides
+from ..text.signature import Dim3
 
 SERIAL = Kernel("reduction/reduce.cu", block=1)
 SERIAL_COLUMNS = Kernel("reduction/reduce_columns.cu", block=1)
@@ -147,7 +148,7 @@ class Work:
 
     kernel: Kernel
     variables: dict[str, Any]
-    grid: tuple[int, int, int]
+    grid: Dim3
     block: int
     layout: bytes
     tail: tuple[int, ...]

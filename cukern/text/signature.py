@@ -48,6 +48,8 @@ _VECTORS = {
     )
     for n in (1, 2, 3, 4)
 } | {pair: (row.cxx, 2 * row.itemsize) for row in dtypes.TABLE for pair in row.pairs}
+#: Sizes along x, y and z: of a grid in blocks, of a block in threads.
+Dim3 = tuple[int, int, int]
 _NOISE = {"const", "volatile", "__restrict__", "__restrict", "__grid_constant__", "restrict"}
 
 
@@ -99,7 +101,7 @@ class Signature:
     name: str
     params: tuple[Param, ...]
     max_threads: int | None = None
-    cluster: tuple[int, int, int] = (1, 1, 1)
+    cluster: Dim3 = (1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -422,7 +424,7 @@ def _launch_bound(kernel: tree_sitter.Node) -> int | None:
 _CLUSTER = re.compile(r"\b__cluster_dims__\s*\(([^()]*)\)")
 
 
-def _cluster(name: str, head: str) -> tuple[int, int, int]:
+def _cluster(name: str, head: str) -> Dim3:
     """The sizes in a kernel's ``__cluster_dims__``, which the parser was not shown."""
     found = _CLUSTER.search(head)
     if found is None and "__cluster_dims__" not in head:

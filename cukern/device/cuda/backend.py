@@ -14,7 +14,7 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError
-from ...text.signature import Param, Unit
+from ...text.signature import Dim3, Param, Unit
 from .. import bundles, disk_cache
 from ..bundle_file import Target, hash_of
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
@@ -47,9 +47,7 @@ class CudaFunction:
         self._cupy = cupy
         self._overlap = overlap
 
-    def __call__(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
-    ) -> None:
+    def __call__(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> None:
         args = tuple(pack(value) for pack, value in zip(self._packers, values, strict=True))
         if self._cupy.cuda.runtime.getDevice() == self._index:
             self._function(grid, block, args, shared_mem=shared)
@@ -58,12 +56,7 @@ class CudaFunction:
                 self._function(grid, block, args, shared_mem=shared)
 
     def prepare(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
-        tail: Sequence[Any],
-        structs: Sequence[int] = (),
+        self, grid: Dim3, block: Dim3, shared: int, tail: Sequence[Any], structs: Sequence[int] = ()
     ) -> Prepared:
         """See :class:`..interface.CompiledFunction`: a launch by the driver, with a reused parameter buffer."""
         leading = len(self._params) - len(tail)

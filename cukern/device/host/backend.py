@@ -26,7 +26,7 @@ import numpy as np
 
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
-from ...text.signature import Unit
+from ...text.signature import Dim3, Unit
 from .. import bundles
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
 from . import processors
@@ -247,9 +247,7 @@ class HostFunction:
             "shared_size_bytes": total,
         }
 
-    def __call__(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
-    ) -> None:
+    def __call__(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> None:
         packed = self._pack(grid, block, shared, values)
         if status := self._launch(self._handle, packed):
             self._end(status, packed)
@@ -312,12 +310,7 @@ class HostFunction:
         )
 
     def prepare(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
-        tail: Sequence[Any],
-        structs: Sequence[int] = (),
+        self, grid: Dim3, block: Dim3, shared: int, tail: Sequence[Any], structs: Sequence[int] = ()
     ) -> Prepared:
         """See :class:`..interface.CompiledFunction`: packs all but the leading arguments once."""
         leading = len(self._codes) - len(tail)

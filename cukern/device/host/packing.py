@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import dtypes
 from ...errors import DeviceError, LaunchError
-from ...text.signature import Param, Unit
+from ...text.signature import Dim3, Param, Unit
 
 #: The first arguments of every launch: grid, block and bytes of shared memory.
 GRID = "6IQ"
@@ -125,9 +125,7 @@ class Packing:
         self.params = unit.signature.params
         self._pack = struct.Struct(f"={GRID}{''.join(self.codes)}").pack
 
-    def pack(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
-    ) -> bytes:
+    def pack(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> bytes:
         """The bytes of a launch. A number too large for a float is infinite."""
         pairs = zip(self.converters, values, strict=True)
         items = [value if convert is None else convert(value) for convert, value in pairs]

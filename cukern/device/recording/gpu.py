@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import DType
-from ...text.signature import Unit
+from ...text.signature import Dim3, Unit
 from ..host.backend import Host, HostFunction
 from ..host.checked import mode
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
@@ -53,21 +53,14 @@ class _Function:
                 stacklevel=2,
             )
 
-    def __call__(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, values: Sequence[Any]
-    ) -> None:
+    def __call__(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> None:
         run = self._run
         if run is not None:
             given = [one.view(np.ndarray) if isinstance(one, np.ndarray) else one for one in values]
             do(lambda: run(grid, block, shared, given))
 
     def prepare(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
-        tail: Sequence[Any],
-        structs: Sequence[int] = (),
+        self, grid: Dim3, block: Dim3, shared: int, tail: Sequence[Any], structs: Sequence[int] = ()
     ) -> Prepared:
         """See :class:`..interface.CompiledFunction`: takes addresses, as a GPU does."""
         if self._run is None:

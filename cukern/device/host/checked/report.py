@@ -14,10 +14,9 @@ import numpy as np
 
 from ....errors import KernelReport
 from ....text import render
-from ....text.signature import Unit
+from ....text.signature import Dim3, Unit
 from ..lines import template_line, templates_of
 
-_Dim3 = tuple[int, int, int]
 _Array = np.ndarray[Any, Any]
 
 _KINDS = (
@@ -69,7 +68,7 @@ def _blank(comment: re.Match[str]) -> str:
     return " " + "\n" * comment[0].count("\n")
 
 
-def _place(index: int, shape: Sequence[int]) -> _Dim3:
+def _place(index: int, shape: Sequence[int]) -> Dim3:
     return index % shape[0], index // shape[0] % shape[1], index // shape[0] // shape[1]
 
 

@@ -36,17 +36,7 @@ _ZIP_HEADER, _ZIP_GAPS, _MOST_DEFLATED = 30, (0, 12, 16, 20, 24), 1032
 #: The dtypes of safetensors; None for those that cukern lacks.
 _SAFETENSORS: dict[str, dtypes.DType | None] = {
     **{row.safetensors: row.dtype for row in dtypes.TABLE if row.safetensors},
-    **dict.fromkeys(
-        (
-            "F4",
-            "F6_E2M3",
-            "F6_E3M2",
-            "F8_E5M2",
-            "F8_E4M3",
-            "F8_E8M0",
-        ),
-        None,
-    ),
+    **dict.fromkeys(("F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0"), None),
 }
 
 

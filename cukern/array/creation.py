@@ -74,8 +74,8 @@ def holds_array(items: Any) -> bool:
 
 def _holds_complex(obj: Any) -> bool:
     """Whether a number or an item of nested lists is complex."""
-    return any(isinstance(kind, np.dtype) and kind in dtypes.COMPLEX for kind in _kinds([obj])) or (
-        complex in _kinds([obj])
+    return any(
+        kind is complex or (isinstance(kind, np.dtype) and kind in dtypes.COMPLEX) for kind in _kinds([obj])
     )
 
 

@@ -43,6 +43,11 @@ def as_cotangent(g: Array, dtype: dtypes.DType) -> Array:
     return astype(real(g) if dtype not in dtypes.COMPLEX else g, dtype, copy=False)
 
 
+def conjugated(x: Any) -> Any:
+    """The conjugate of complex numbers; real ones themselves, without a copy."""
+    return conj(x) if x.dtype in dtypes.COMPLEX else x
+
+
 def from_parts(x: Array, y: Array) -> Array:
     """The complex numbers of these real and imaginary parts."""
     return astype(x, dtypes.complex_of(x.dtype)) + _times_i(y)

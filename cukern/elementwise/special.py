@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from .complex_rows import _times_i, conj, imag, real
+from .complex_rows import _times_i, conj, from_parts, imag, real
 from .function import astype, binary, parametric, ternary, unary
 from .fuse import fuse
 from .operands import public, require_array
@@ -397,8 +397,7 @@ def nan_to_num(
     """
     x = require_array(x, "nan_to_num")
     if x.dtype in dtypes.COMPLEX:
-        parts = (nan_to_num(part, copy, nan, posinf, neginf) for part in (real(x), imag(x)))
-        return astype(next(parts), x.dtype) + _times_i(next(parts))
+        return from_parts(*(nan_to_num(part, copy, nan, posinf, neginf) for part in (real(x), imag(x))))
     if dtypes.info(x.dtype).kind != "f":
         return astype(x, x.dtype)
     limits: Any = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]

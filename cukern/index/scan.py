@@ -12,7 +12,7 @@ from ..array import Array
 from ..array.creation import arange, zeros_like
 from ..autodiff import tape
 from ..dtypes import DType
-from ..elementwise.complex_rows import conj
+from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
@@ -91,14 +91,12 @@ def _product(x: Array, axis: int, dtype: DType, lead: bool) -> Array:
     return made
 
 
-def _product_cotangent(g: Array, x: Array, axis: int, conjugated: bool = False) -> Array:
+def _product_cotangent(g: Array, x: Array, axis: int) -> Array:
     """The product before each element times the recurrence after it, without a division, so zeros are exact.
 
-    Of complex numbers this is the conjugate of what the conjugate of ``g`` makes, once that is ``conjugated``.
     The recurrence is ``s[i] = g[i] + x[i + 1] * s[i + 1]``.
     """
-    if x.dtype in dtypes.COMPLEX and not conjugated:
-        return conj(_product_cotangent(conj(g), x, axis, True))
+    x = conjugated(x)
     before = _part(_product(x, axis, x.dtype, True), axis, slice(0, x.shape[axis]))
     after = recurrence(shifted(x, axis, True), g, axis, True)
     made: Array = _before_after(before, after)
@@ -133,7 +131,7 @@ def recurrence(a: Array, b: Array, axis: int, reverse: bool) -> Array:
     if tape.recording((a, b)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
-            a, y = map(conj, saved) if saved[0].dtype in dtypes.COMPLEX else saved
+            a, y = map(conjugated, saved)
             h = recurrence(shifted(a, axis, not reverse), given[0], axis, not reverse)
             return [h * shifted(y, axis, reverse) if needs[0] else None, h]
 

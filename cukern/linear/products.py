@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..autodiff import tape
-from ..elementwise.complex_rows import conj
+from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import SYMBOLS, product
@@ -160,7 +160,7 @@ def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:
 
 def adjoint(x: Array) -> Array:
     """The conjugate of matrices with the last two axes swapped; of real ones the transpose, a view."""
-    return swapaxes(conj(x) if x.dtype in dtypes.COMPLEX else x, -2, -1)
+    return swapaxes(conjugated(x), -2, -1)
 
 
 @public
@@ -181,7 +181,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
 
 @fuse(static=["dtype"])
 def _dot(x: Array, y: Array, dtype: dtypes.DType) -> Array:
-    return sum((conj(x) if x.dtype in dtypes.COMPLEX else x) * y, -1, dtype=dtype)
+    return sum(conjugated(x) * y, -1, dtype=dtype)
 
 
 @public
@@ -207,7 +207,7 @@ def vecmat(x1: Array, x2: Array, /) -> Array:
     x1, x2 = require_arrays((x1, x2), "vecmat", ("x1", "x2"))
     if not x1.ndim or x2.ndim < 2:
         raise ValueError(f"vecmat: expected a vector and a matrix, got shapes {x1.shape} and {x2.shape}")
-    row = expand_dims(conj(x1) if x1.dtype in dtypes.COMPLEX else x1, -2)
+    row = expand_dims(conjugated(x1), -2)
     return squeeze(matmul(row, x2), -2)
 
 

@@ -15,7 +15,7 @@ from ..array import Array
 from ..array.creation import empty, zeros_like
 from ..autodiff import tape
 from ..autodiff.cotangents import meta
-from ..elementwise.complex_rows import _times_i, conj, imag, real
+from ..elementwise.complex_rows import _times_i, conj, conjugated, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
 from ..elementwise.table import abs, ceil, divide, equal, exp2, isfinite, log2, maximum, multiply, where
@@ -60,23 +60,19 @@ def det(x: Array, /) -> Array:
     return y
 
 
-def _conj(x: Array) -> Array:
-    return conj(x) if x.dtype in dtypes.COMPLEX else x
-
-
 def _cofactors(a: Array, value: Array) -> Array:
     """The conjugated derivative of determinants whose values are ``value``."""
     singular = equal(value, 0)
     if not bool(any(singular)):
-        return expand_dims(_conj(value), (-2, -1)) * adjoint(inv(a))
+        return expand_dims(conjugated(value), (-2, -1)) * adjoint(inv(a))
     n = a.shape[-1]
     with tape.stop_recording():
         u, s, vh = svd(a)
         kept = where(identity(n, s) == 1, 1, expand_dims(s, -2))
-        others = prod(kept, -1) * expand_dims(_conj(det(u) * det(vh)), -1)
+        others = prod(kept, -1) * expand_dims(conjugated(det(u) * det(vh)), -1)
         flat = matmul(u * expand_dims(others, -2), vh)
         wide = expand_dims(singular, (-2, -1))
-        regular = expand_dims(_conj(value), (-2, -1)) * adjoint(inv(where(wide, identity(n, a), a)))
+        regular = expand_dims(conjugated(value), (-2, -1)) * adjoint(inv(where(wide, identity(n, a), a)))
         made = where(wide, flat, regular)
     message = "det: the second derivative needs matrices that have an inverse, and one is singular"
     tape.poison("det", [meta(a)], [made], message)
@@ -93,16 +89,16 @@ def slogdet(x: Array, /) -> SlogdetResult:
     """
     a = matrices(x, "slogdet", square=True)
     sign, size = library(a, "slogdet")
+    turns = a.dtype in dtypes.COMPLEX
 
     def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
         (g_sign, g_size), (a, sign) = given, saved
-        turned = None if g_sign is None or not whole else _times_i(imag(conj(sign) * g_sign))
+        turned = None if g_sign is None or not turns else _times_i(imag(conj(sign) * g_sign))
         factor = total(g_size, turned)
         if factor is None:  # of the sign alone, which is constant for real matrices
             return zeros_like(a)
         return expand_dims(factor, (-2, -1)) * adjoint(inv(a))
 
-    whole = a.dtype in dtypes.COMPLEX
     differentiable("slogdet", a, (sign, size), (a, sign), vjp)
     return SlogdetResult(sign, size)
 
@@ -251,7 +247,7 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     m, n = matrix.shape
     if m > n and int(rank) == n:
         apart = matmul(matrix, x) - target
-        return LstsqResult(x, sum(real(multiply(_conj(apart), apart)), 0), rank, s)
+        return LstsqResult(x, sum(real(multiply(conjugated(apart), apart)), 0), rank, s)
     return LstsqResult(x, empty(0, x.dtype, x.device), rank, s)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import ones_like
-from ..elementwise.complex_rows import conj, imag, real
+from ..elementwise.complex_rows import conjugated, imag, real
 from ..elementwise.graph import Expr, Reduced
 from ..elementwise.operands import Axis, require_array
 from ..elementwise.table import equal, exp, hypot, isfinite, where
@@ -238,9 +238,7 @@ def _product_vjp(g: Array, x: Array, y: Any, span: Span) -> Array:
     last = tuple(range(x.ndim - len(span.axes), x.ndim))
     moved = moveaxis(x, span.axes, last)
     others = _product_of_others(reshape(moved, (*moved.shape[: x.ndim - len(span.axes)], span.n)))
-    if x.dtype in dtypes.COMPLEX:
-        others = conj(others)
-    return g * moveaxis(reshape(others, moved.shape), last, span.axes)
+    return g * moveaxis(reshape(conjugated(others), moved.shape), last, span.axes)
 
 
 def _freedom(span: Span) -> float:

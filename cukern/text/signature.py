@@ -138,6 +138,11 @@ def _language() -> tree_sitter.Language:
     return tree_sitter.Language(tree_sitter_cuda.language())
 
 
+def syntax_tree(text: bytes) -> tree_sitter.Node:
+    """The root of the syntax tree of a text, without what the grammar lacks."""
+    return tree_sitter.Parser(_language()).parse(blanked(text)).root_node
+
+
 def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
     """The node and its named descendants, in the text's order."""
     stack = [node]
@@ -346,7 +351,7 @@ def parse(text: str, trusted: bool = False) -> Unit:
     >>> p.signature.name, [(q.name, q.kind, q.const) for q in p.signature.params]
     ('twice', [('x', 'pointer', True), ('y', 'pointer', False), ('n', 'scalar', True)])
     """
-    root = tree_sitter.Parser(_language()).parse(blanked(text.encode())).root_node
+    root = syntax_tree(text.encode())
     kernels: list[tree_sitter.Node] = []
     bodies: dict[str, set[str]] = {}
     typedefs: dict[str, str] = {}

@@ -11,7 +11,7 @@ import pytest
 from asynchronous import COPIES, PIPELINE, ROLES, TILES, WARPGROUP
 
 import cukern as ck
-from cukern.device.host import backend
+from cukern.device.host import backend, settings
 from cukern.testing import asynchrony
 
 COUNT = 5
@@ -383,7 +383,7 @@ def test_what_waits_is_named_when_a_kernel_is_stopped() -> None:
             assert " at barrier_sync" in str(caught.value)
             assert " at ," not in str(caught.value)
     finally:
-        runtime.cukern_set_limit(backend._time_limit())
+        runtime.cukern_set_limit(settings.time_limit())
 
 
 def test_a_partial_warp_has_no_numbered_barrier() -> None:

@@ -17,6 +17,7 @@ from host_support import kernel, launch, run
 
 import cukern as ck
 from cukern.device.host import backend as host
+from cukern.device.host import settings
 from cukern.errors import DeviceError, KernelFault
 
 DOUBLED = ck.Kernel(
@@ -170,7 +171,7 @@ def limit() -> Iterator[Callable[[float], None]]:
     """Sets the time limit for the test."""
     runtime = host._runtime()
     yield lambda seconds: runtime.cukern_set_limit(int(seconds * 1e9))
-    runtime.cukern_set_limit(host._time_limit())
+    runtime.cukern_set_limit(settings.time_limit())
 
 
 def overtime(body: str, grid: int = 1, block: int = 64) -> str:
@@ -238,7 +239,7 @@ def test_a_kernel_within_its_time_goes_on(limit):
 def test_a_time_limit_that_is_none(monkeypatch, value):
     monkeypatch.setenv("CUKERN_KERNEL_TIMEOUT", value)
     with pytest.raises(DeviceError, match=f"CUKERN_KERNEL_TIMEOUT: expected seconds, .* got '{value}'"):
-        host._time_limit()
+        settings.time_limit()
 
 
 INTERRUPTED = """

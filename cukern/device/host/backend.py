@@ -29,7 +29,7 @@ from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Dim3, Unit
 from .. import bundles
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
-from . import processors
+from . import processors, settings
 from .ahead import ahead
 from .asynchrony import started
 from .checked import function as checked
@@ -59,50 +59,12 @@ class _StaticShared(ctypes.Structure):
     _fields_ = (("offset", ctypes.c_longlong), ("bytes", ctypes.c_longlong))
 
 
-def _quota() -> int:
-    """The number of cores that a container may use, by cgroup version 2; a large number without a limit."""
-    try:
-        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, -(-int(limit) // int(period)))
-    except (OSError, ValueError):
-        return 1 << 20
-
-
-def _thread_count() -> int:
-    chosen = os.environ.get("CUKERN_NUM_THREADS")
-    if chosen is None:
-        return min(len(os.sched_getaffinity(0)), _quota())
-    if not chosen.isdigit() or int(chosen) < 1:
-        raise DeviceError(f"CUKERN_NUM_THREADS: expected a number that is at least 1, got {chosen!r}")
-    return int(chosen)
-
-
 def _limit_blas() -> None:
     """Give NumPy's products as many threads as ``CUKERN_NUM_THREADS`` gives kernels; unset, they keep their own."""
     if "CUKERN_NUM_THREADS" in os.environ:
         from threadpoolctl import threadpool_limits
 
-        threadpool_limits(_thread_count(), user_api="blas")
-
-
-def _time_limit() -> int:
-    """The time limit of a user's kernel in nanoseconds; 0 for none."""
-    chosen = os.environ.get("CUKERN_KERNEL_TIMEOUT", "60")
-    try:
-        seconds = float(chosen)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e9:
-        raise DeviceError(f"CUKERN_KERNEL_TIMEOUT: expected seconds, 0 for no limit, got {chosen!r}")
-    return int(seconds * 1e9)
-
-
-def _builds_quickly() -> bool:
-    """Whether the library's own kernels are built quickly at first."""
-    chosen = os.environ.get("CUKERN_QUICK_BUILDS", "1")
-    if chosen not in ("0", "1"):
-        raise DeviceError(f"CUKERN_QUICK_BUILDS: expected 0 or 1, got {chosen!r}")
-    return chosen == "1"
+        threadpool_limits(settings.thread_count(), user_api="blas")
 
 
 @cache
@@ -163,8 +125,8 @@ def _runtime() -> ctypes.CDLL:
     library.cukern_probe.argtypes = (ctypes.c_ulonglong, ctypes.c_void_p)
     library.cukern_allocate_method.restype = ctypes.c_void_p
     library.cukern_set_asynchrony.argtypes = (ctypes.c_int, ctypes.c_ulonglong)
-    limit = _time_limit()
-    if library.cukern_start(_thread_count(), ctypes.byref(python_api())):
+    limit = settings.time_limit()
+    if library.cukern_start(settings.thread_count(), ctypes.byref(python_api())):
         raise DeviceError("the host device cannot start: the process has no thread key left")
     library.cukern_set_limit(limit)
     started(library.cukern_set_asynchrony)
@@ -359,7 +321,7 @@ def _built(unit: Unit) -> tuple[Path, bool]:
     if not processors.bundled(runtime_text()):
         _runtime_builder()
     text = source(unit)
-    if not unit.trusted or not _builds_quickly():
+    if not unit.trusted or not settings.builds_quickly():
         return build_kernel(text), False
     path = find_kernel(text)
     return (path, False) if path else (build_quickly(text), True)
@@ -390,7 +352,7 @@ class Host:
             max_grid=(2**31 - 1, 65535, 65535),
             max_shared_memory_per_block=_SHARED_BYTES,
             warp_size=32,
-            multiprocessors=_thread_count(),
+            multiprocessors=settings.thread_count(),
             max_blocks_per_cluster=8,
             compute_capability=(0, 0),
         )

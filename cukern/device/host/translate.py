@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 
 import tree_sitter
-import tree_sitter_cuda
 
-from ...text.signature import DynamicShared, Unit, blanked
+from ...text.signature import DynamicShared, Unit, syntax_tree
 from .compiler import HEADER
 
 #: Functions whose callers wait, or for which work goes on: a kernel that reaches one runs its threads as fibers.
@@ -49,11 +47,6 @@ _ALIGNED = re.compile(rb"\b__shared__\s[^;]*?\balignas\b")
 Edit = tuple[int, int, str]
 
 
-@cache
-def _language() -> tree_sitter.Language:
-    return tree_sitter.Language(tree_sitter_cuda.language())
-
-
 def shared_edit(text: bytes, found: DynamicShared) -> Edit:
     """Turn a dynamic shared array into a pointer to the block's buffer, keeping the number of lines."""
     old = text[found.start : found.end].decode()
@@ -87,7 +80,7 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
     """
     if not _INT_OF_BUILTIN.search(text):
         return
-    nodes = [tree_sitter.Parser(_language()).parse(blanked(text)).root_node]
+    nodes = [syntax_tree(text)]
     while nodes:
         node = nodes.pop()
         nodes.extend(node.children)

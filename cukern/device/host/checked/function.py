@@ -14,7 +14,7 @@ import numpy as np
 
 from ....errors import DeviceError, LaunchError
 from ....text.signature import Unit
-from .. import asynchrony
+from .. import asynchrony, settings
 from ..compiler import build_checked, build_runtime
 from ..elf import symbols
 from ..packing import GRID, Kernel, Packing, load
@@ -84,7 +84,7 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     library.cukern_raised.argtypes = (ctypes.c_void_p,)
     if library.cukern_start(ctypes.byref(python_api())):
         raise DeviceError("checked launches need more address space than this process may have (ulimit -v)")
-    library.cukern_set_limit(int(float(os.environ.get("CUKERN_KERNEL_TIMEOUT", "60")) * _PATIENCE * 1e9))
+    library.cukern_set_limit(_PATIENCE * settings.time_limit())
     return library, path
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 
 import tree_sitter
-import tree_sitter_cuda
 
-from ....text.signature import Unit, blanked
+from ....text.signature import Unit, syntax_tree
 from ..compiler import HEADER
 from ..translate import Edit, alignment_edits, needs_fibers, shared_edit
 
@@ -46,11 +44,6 @@ _SPINS = re.compile(r"\bvolatile\b|\batomic[A-Z]")
 #: A lambda that copies what it names, which must not be an array in shared memory.
 _COPIES = re.compile(r"\[\s*=")
 _ALIGNED = re.compile(r"(?:\balignas|\b__align__)\s*(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
-
-
-@cache
-def _parser() -> tree_sitter.Parser:
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
 
 
 def _named(node: tree_sitter.Node) -> tree_sitter.Node | None:
@@ -98,7 +91,7 @@ def _variables(node: tree_sitter.Node, text: bytes) -> str | None:
 
 def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
     taken = [(found.start, found.end) for found in unit.dynamic_shared]
-    nodes = [_parser().parse(blanked(text)).root_node] if b"__shared__" in text else []
+    nodes = [syntax_tree(text)] if b"__shared__" in text else []
     while nodes:
         node = nodes.pop()
         nodes.extend(node.children)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from .. import dtypes
 from .function import binary, unary
 from .row import ALL, INTEGER
@@ -23,23 +25,18 @@ bitwise_invert = unary(
     operator="__invert__",
     doc="The bits of x inverted.",
 )
-bitwise_left_shift = binary(
+_shift = partial(binary, types="iu", bools=dtypes.int8, domain=(0, 7))
+bitwise_left_shift = _shift(
     "bitwise_left_shift",
     "left_shift(x, y)",
-    "iu",
-    bools=dtypes.int8,
     oracle="left_shift",
-    domain=(0, 7),
     operator="__lshift__",
     doc="The bits of x shifted left by y.",
 )
-bitwise_right_shift = binary(
+bitwise_right_shift = _shift(
     "bitwise_right_shift",
     "right_shift(x, y)",
-    "iu",
-    bools=dtypes.int8,
     oracle="right_shift",
-    domain=(0, 7),
     operator="__rshift__",
     doc="The bits of x shifted right by y; the sign stays.",
 )

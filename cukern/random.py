@@ -1,8 +1,4 @@
-"""Random numbers, with the same bits on every device.
-
-Philox4x32-10 computes the bits from a key and a counter, so a stream does not depend on the number of threads that
-draw it, and different keys give independent streams.
-"""
+"""Random numbers, with the same bits on every device: streams of :mod:`.ops.philox`."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
@@ -21,11 +17,11 @@ from . import dtypes, namespace
 from .array.array import Array, shape_of
 from .array.creation import asarray
 from .device import Device, capture_hooks, current
-from .device.interface import CompiledFunction
-from .kernel import Kernel
-from .kernel.plan import allocate, launch
+from .elementwise.operands import normalize_axis
+from .kernel.plan import allocate
 from .namespace.hints import MODULES, missing
 from .ops.distributions import Distributions
+from .ops.philox import WORD, draw, numbers, philox
 
 __all__ = (
     "Generator bernoulli beta binomial bits choice default_rng exponential gamma gumbel integers "
@@ -33,42 +29,9 @@ __all__ = (
     "standard_exponential standard_normal standard_t uniform"
 ).split()
 
-_KERNEL = Kernel("random/bits.cu", block=256)
-#: Groups of four words that one host thread draws in sequence.
-_HOST_PIECE = 4096
-_WORD = 0xFFFFFFFF
-
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Number = Array | float
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
-    """Philox4x32-10 of four counter words and two key words, as Python integers."""
-    a, b, c, d = counter
-    k0, k1 = key
-    for _ in range(10):
-        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
-        a, b, c, d = (q >> 32) ^ b ^ k0, q & _WORD, (p >> 32) ^ d ^ k1, p & _WORD
-        k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
-    return [a, b, c, d]
-
-
-@cache
-def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
-    """The kernel for a kind of number, and its block size."""
-    info = dtypes.info(dtype)
-    block = 1 if device.style == "serial" else 256
-    variables = {"elem": dtype, "block": block, "kind": kind, "each": _each(dtype, kind), "live": in_memory}
-    if info.kind == "f":
-        variables["digits"] = info.digits
-    name = f"random_{kind}_{info.name}_{block}"
-    return _KERNEL.bind(device, name=name, **variables).function, block
-
-
-def _each(dtype: dtypes.DType, kind: str) -> int:
-    """How many numbers four words give."""
-    return 2 if kind == "integers" or dtype.itemsize == 8 else 4
 
 
 class Generator(Distributions):
@@ -116,7 +79,7 @@ class Generator(Distributions):
         if state.get("bit_generator") != "Philox4x32-10":
             raise ValueError(f"state: expected the state of a Philox4x32-10 generator, got {state!r}")
         first, second = map(operator.index, state["key"])
-        if not (0 <= first <= _WORD and 0 <= second <= _WORD):
+        if not (0 <= first <= WORD and 0 <= second <= WORD):
             raise ValueError(f"state: key: expected two words of 32 bits, got {state['key']!r}")
         counter, children = operator.index(state["counter"]), operator.index(state["children"])
         if not (0 <= counter < 2**63 and 0 <= children < 2**63):
@@ -138,7 +101,7 @@ class Generator(Distributions):
             raise ValueError(f"split: n: expected at least 0, got {n}")
         made = []
         for _ in range(n):
-            low, high = self._children & _WORD, self._children >> 32
+            low, high = self._children & WORD, self._children >> 32
             self._children += 1
             # Draws use counters whose third word is 0, so children's keys never repeat drawn bits.
             k0, k1, _, _ = philox((low, high, 1, 0), self._key)
@@ -150,15 +113,11 @@ class Generator(Distributions):
     def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int) -> Array:
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
         made = allocate(self.device, shape, dtype)
-        n = math.prod(shape)
-        if n:
-            groups = -(-n // _each(dtype, kind))
+        if n := math.prod(shape):
+            groups = -(-n // numbers(dtype, kind))
             place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, groups))
-            function, block = _bound(self.device, dtype, kind, place is not None)
-            (offset,) = self._advance(groups) if place is None else (place._data,)
-            piece = _HOST_PIECE if block == 1 else 1
-            values = (made, n, piece, offset, *self._key, *extra)
-            launch(self.device, function, -(-groups // (piece * block)), block, values)
+            (counter,) = self._advance(groups) if place is None else (place._data,)
+            draw(self.device, kind, dtype, made, groups, counter, (*self._key, *extra))
         return Array._wrap(made, self.device)
 
     def _advance(self, groups: int) -> tuple[int]:
@@ -299,7 +258,7 @@ class Generator(Distributions):
         x = _parts(x, self.device)
         if not isinstance(x, Array):
             return self._order(x)
-        axis = _axis("permutation", x, axis)
+        axis = normalize_axis(axis, x.ndim, "permutation")
         return namespace.take(x, self._order(x.shape[axis]), axis=axis)
 
     def shuffle(self, x: Array, axis: int = 0) -> None:
@@ -334,7 +293,7 @@ class Generator(Distributions):
             ValueError: there are too few slices to choose from, or ``p`` is not a distribution.
         """
         a = _parts(a, self.device)
-        axis = _axis("choice", a, axis) if isinstance(a, Array) else 0
+        axis = normalize_axis(axis, a.ndim, "choice") if isinstance(a, Array) else 0
         n = a.shape[axis] if isinstance(a, Array) else a
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
         count = math.prod(shape)
@@ -368,12 +327,6 @@ def _parts(x: Any, device: Device) -> Array | int:
     if isinstance(x, (Array, list, tuple, np.ndarray)):
         return x if isinstance(x, Array) else asarray(x, device=device)
     return operator.index(x)
-
-
-def _axis(name: str, x: Array, axis: int) -> int:
-    if not -x.ndim <= axis < x.ndim:
-        raise np.exceptions.AxisError(f"{name}: axis {axis} is out of bounds for an array with {x.ndim} axes")
-    return axis % x.ndim
 
 
 def _positive(name: str, scale: Number) -> Number:

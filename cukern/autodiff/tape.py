@@ -42,6 +42,7 @@ from .cotangents import (
     written,
     zeros_like,
 )
+from .state import Pause, active, state, stop_recording
 
 if TYPE_CHECKING:
     from ..array import Array, Storage
@@ -52,9 +53,11 @@ __all__ = [
     "Record",
     "Tape",
     "Vjp",
+    "active",
     "record",
     "recording",
     "register_algebra",
+    "state",
     "stop_recording",
 ]
 
@@ -62,20 +65,6 @@ __all__ = [
 Tracking: TypeAlias = "tuple[tuple[bool, ...], Keys, Sequence[Tape]]"
 
 
-class _State(threading.local):
-    """What goes on in a thread.
-
-    Attributes:
-        active: the tapes that record, outermost first.
-        fusing: the name of the fused function that is being traced, if any.
-    """
-
-    def __init__(self) -> None:
-        self.active: tuple[Tape, ...] = ()
-        self.fusing: str | None = None
-
-
-state = _State()
 _keys = itertools.count(1)
 _first_key = threading.Lock()
 #: Without a lock, as a signal's handler or a finalizer may make a tape at any time.
@@ -137,11 +126,6 @@ def tracked(inputs: Sequence[Array]) -> Tracking | None:
             needs = tuple(map(or_, needs, found)) if tapes else found
             tapes.append(tape)
     return (needs, keys, tapes) if tapes else None
-
-
-def active() -> tuple[Tape, ...]:
-    """The tapes that record in this thread, outermost first."""
-    return state.active
 
 
 def record(
@@ -250,37 +234,6 @@ def _append(
     if made != [None] * len(made):
         operation = Operation(name, forms, output_forms, vjp, materialize)
         append(operation, keys, made, tuple(saved), tapes)
-
-
-class _Pause:
-    """A with-block in which one tape, or every tape of the thread, does not record."""
-
-    __slots__ = ("_before", "_tape")
-
-    def __init__(self, tape: Tape | None = None) -> None:
-        self._tape = tape
-
-    def __enter__(self) -> None:
-        if state.fusing is not None:
-            raise TypeError(
-                f"{state.fusing}: expected no stop_recording in a fused function, which is differentiated as a "
-                "whole: cukern.stop_gradient(x) makes a part of it constant"
-            )
-        self._before = state.active
-        tape = self._tape
-        state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
-
-    def __exit__(self, *exc_info: object) -> None:
-        state.active = tuple(tape for tape in self._before if tape._recording)
-
-
-def stop_recording() -> _Pause:
-    """A with-block in which no tape of this thread records; a tape opened inside it does.
-
-    Raises:
-        TypeError: it is entered in a fused function.
-    """
-    return _Pause()
 
 
 class Tape:
@@ -415,9 +368,9 @@ class Tape:
     def _knows(self, inputs: Sequence[Meta]) -> bool:
         return any(one.key in self._tracked for one in inputs)
 
-    def stop_recording(self) -> _Pause:
+    def stop_recording(self) -> Pause:
         """A with-block in which this tape does not record."""
-        return _Pause(self)
+        return Pause(self)
 
     def gradient(
         self,

@@ -18,7 +18,7 @@ from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray, device_of
 from ..array.operators import FUNCTIONS
-from ..autodiff.tape import state
+from ..autodiff.state import state
 from ..kernel.plan import remember
 from .function import evaluate
 from .graph import (

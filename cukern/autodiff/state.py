@@ -1,0 +1,61 @@
+"""Which tapes record in a thread, and the with-blocks in which they do not."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .tape import Tape
+
+
+class _State(threading.local):
+    """What goes on in a thread.
+
+    Attributes:
+        active: the tapes that record, outermost first.
+        fusing: the name of the fused function that is being traced, if any.
+    """
+
+    def __init__(self) -> None:
+        self.active: tuple[Tape, ...] = ()
+        self.fusing: str | None = None
+
+
+state = _State()
+
+
+def active() -> tuple[Tape, ...]:
+    """The tapes that record in this thread, outermost first."""
+    return state.active
+
+
+class Pause:
+    """A with-block in which one tape, or every tape of the thread, does not record."""
+
+    __slots__ = ("_before", "_tape")
+
+    def __init__(self, tape: Tape | None = None) -> None:
+        self._tape = tape
+
+    def __enter__(self) -> None:
+        if state.fusing is not None:
+            raise TypeError(
+                f"{state.fusing}: expected no stop_recording in a fused function, which is differentiated as a "
+                "whole: cukern.stop_gradient(x) makes a part of it constant"
+            )
+        self._before = state.active
+        tape = self._tape
+        state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
+
+    def __exit__(self, *exc_info: object) -> None:
+        state.active = tuple(tape for tape in self._before if tape._recording)
+
+
+def stop_recording() -> Pause:
+    """A with-block in which no tape of this thread records; a tape opened inside it does.
+
+    Raises:
+        TypeError: it is entered in a fused function.
+    """
+    return Pause()

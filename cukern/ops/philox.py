@@ -1,0 +1,73 @@
+"""Philox4x32-10: random bits from a key and a counter.
+
+So a stream does not depend on the number of threads that draw it, and different keys give independent streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from .. import dtypes
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..kernel import Kernel
+from ..kernel.plan import launch
+from ..kernel.sizes import divide_up
+
+_KERNEL = Kernel("random/bits.cu", block=256)
+#: Groups of four words that one host thread draws in sequence.
+_HOST_PIECE = 4096
+WORD = 0xFFFFFFFF
+
+
+def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
+    """Philox4x32-10 of four counter words and two key words, as Python integers."""
+    a, b, c, d = counter
+    k0, k1 = key
+    for _ in range(10):
+        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = (q >> 32) ^ b ^ k0, q & WORD, (p >> 32) ^ d ^ k1, p & WORD
+        k0, k1 = (k0 + 0x9E3779B9) & WORD, (k1 + 0xBB67AE85) & WORD
+    return [a, b, c, d]
+
+
+@cache
+def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
+    """The kernel for a kind of number, and its block size."""
+    info = dtypes.info(dtype)
+    block = 1 if device.style == "serial" else 256
+    variables = {"elem": dtype, "block": block, "kind": kind, "each": numbers(dtype, kind), "live": in_memory}
+    if info.kind == "f":
+        variables["digits"] = info.digits
+    name = f"random_{kind}_{info.name}_{block}"
+    return _KERNEL.bind(device, name=name, **variables).function, block
+
+
+def numbers(dtype: dtypes.DType, kind: str) -> int:
+    """How many numbers four words give."""
+    return 2 if kind == "integers" or dtype.itemsize == 8 else 4
+
+
+def draw(
+    device: Device,
+    kind: str,
+    dtype: dtypes.DType,
+    made: Any,
+    groups: int,
+    counter: Any,
+    rest: Sequence[int],
+) -> None:
+    """Fill an ndarray with numbers of a kind.
+
+    Args:
+        groups: of four words, from which the numbers are made.
+        counter: where the stream is, or an ndarray that holds this.
+        rest: the key, and further arguments of the kind.
+    """
+    function, block = _bound(device, dtype, kind, not isinstance(counter, int))
+    piece = _HOST_PIECE if block == 1 else 1
+    launch(
+        device, function, divide_up(groups, piece * block), block, (made, made.size, piece, counter, *rest)
+    )

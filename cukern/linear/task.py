@@ -145,6 +145,25 @@ def structs(task: Task, steps: Sequence[int], sizes: Sequence[int]) -> tuple[byt
     return head, struct.pack(f"{len(of)}{code}", *of)
 
 
+def tiled_variables(program: Program, elem: dtypes.DType, task: Task, m: int, n: int) -> dict[str, Any]:
+    """:func:`variables`, and those of kernels that make tiles of ``m`` rows and ``n`` columns."""
+    return {
+        **variables(program, elem, task),
+        "name": f"{program.name}_{dtypes.info(elem).name}_{m}x{n}",
+        "tile_m": m,
+        "tile_n": n,
+        "a_by_depth": task.a.by_depth,
+        "b_by_depth": task.b.by_depth,
+    }
+
+
+def tiled_structs(task: Task, m: int, n: int) -> tuple[bytes, bytes]:
+    """:func:`structs` of such kernels."""
+    tiles = divide_up(task.m, m), divide_up(task.n, n)
+    steps = (task.a.batch, task.b.batch, task.a.row, task.b.row)
+    return structs(task, steps, (task.batches, task.m, task.n, task.k, *tiles))
+
+
 def parts_of(task: Task, parts: int, depth: int) -> int:
     """How many parts of the depth there are, if each but the last has equally many slabs and none is empty."""
     slabs = divide_up(task.k, depth)

@@ -24,7 +24,7 @@ from ..text.signature import Dim3
 from . import parts
 from .few_rows import FewRows, few_rows_for
 from .measured import ratio
-from .task import Task, parts_of, structs, task_of, variables
+from .task import Task, parts_of, task_of, tiled_structs, tiled_variables
 from .tma import TmaTile, tma_tile_for
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
@@ -75,19 +75,14 @@ class Tile(NamedTuple):
     def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
         return {
-            **variables(program, elem, task),
-            "name": f"{program.name}_{dtypes.info(elem).name}_{self.m}x{self.n}",
+            **tiled_variables(program, elem, task, self.m, self.n),
             "block": self.threads,
-            "tile_m": self.m,
-            "tile_n": self.n,
             "warps_m": self.warps_m,
             "warps_n": self.warps_n,
             "depth": self.depth * 2 // task.itemsize,
             "stages": self.stages,
             "band": self.band,
             "wide": task.n * task.itemsize % ACCESS == 0,
-            "a_by_depth": task.a.by_depth,
-            "b_by_depth": task.b.by_depth,
         }
 
     def grid(self, task: Task) -> Dim3:
@@ -97,9 +92,7 @@ class Tile(NamedTuple):
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
         """The kernel's structs."""
-        tiles = divide_up(task.m, self.m), divide_up(task.n, self.n)
-        steps = (task.a.batch, task.b.batch, task.a.row, task.b.row)
-        return structs(task, steps, (task.batches, task.m, task.n, task.k, *tiles))
+        return tiled_structs(task, self.m, self.n)
 
 
 #: A warp with 64 by 64 elements reads shared memory half as often as one with 32 by 32.

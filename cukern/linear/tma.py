@@ -11,7 +11,7 @@ from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..text.signature import Dim3
-from .task import Factor, Task, structs, variables
+from .task import Factor, Task, tiled_structs, tiled_variables
 
 _KERNEL = Kernel("linear/product_tma.cu")
 #: Elements of 16 bits in a line of 128 bytes, and in the 16 bytes to which strides are aligned.
@@ -67,18 +67,13 @@ class TmaTile(NamedTuple):
     def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
         return {
-            **variables(program, elem, task),
-            "name": f"{program.name}_{dtypes.info(elem).name}_{self.m}x{self.n}",
+            **tiled_variables(program, elem, task, self.m, self.n),
             "block": self.threads,
-            "tile_m": self.m,
-            "tile_n": self.n,
             "share": self.share,
             "depth": self.depth,
             "stages": self.stages,
             "band": self.band,
             "wide": True,
-            "a_by_depth": task.a.by_depth,
-            "b_by_depth": task.b.by_depth,
         }
 
     def count(self, task: Task) -> int:
@@ -91,9 +86,7 @@ class TmaTile(NamedTuple):
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
         """The kernel's structs."""
-        tiles = divide_up(task.m, self.m), divide_up(task.n, self.n)
-        steps = (task.a.batch, task.b.batch, task.a.row, task.b.row)
-        return structs(task, steps, (task.batches, task.m, task.n, task.k, *tiles))
+        return tiled_structs(task, self.m, self.n)
 
     def maps(self, task: Task, elem: dtypes.DType) -> tuple[Tiles, ...]:
         """How the kernel finds tiles of the factors and of D, without addresses."""

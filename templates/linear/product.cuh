@@ -1,6 +1,5 @@
 // What the kernels of D = epilogue(A @ B) share: sizes, stores of D, and slabs of the factors in shared memory.
 <% include "linear/epilogue.cuh" %>
-<% include "prelude/copy_async.cuh" %>
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, stages = << stages >>, band = << band >>;
 constexpr int threads = << block >>;
 constexpr int chunk = 16 / sizeof(T), line = 8 * chunk;  // elements of an access, and of eight, which have 128 bytes
@@ -98,52 +97,9 @@ struct Slab {
     }
 };
 
-// Copies slab after slab of a factor, from depth 0 on, to shared memory; what lies beyond the matrix is zeros. A thread has
-// the same chunk of every `apart`-th line.
-template <int SIZE, bool BY_DEPTH>
-struct Loader {
-    using To = Slab<SIZE, BY_DEPTH>;
-    static constexpr int apart = threads / To::chunks;
-    static_assert(threads % To::chunks == 0 && apart % 8 == 0 && To::lines % apart == 0, "lines are shared evenly");
-    const T* from;
-    index step;    // from a line to the next
-    int row, left;  // of this thread's first line, and how many there are from it on
-    int place, elements;  // of its chunk in a line, and how many there are from it on
-
-    __device__ __forceinline__ Loader(const T* matrix, index step, int first, int size, int depth_end) : step(step) {
-        row = threadIdx.x / To::chunks;
-        place = threadIdx.x % To::chunks;
-        from = matrix + (BY_DEPTH ? (first + row) * step + place * chunk : row * step + first + place * chunk);
-        left = (BY_DEPTH ? size - first : depth_end) - row;
-        elements = (BY_DEPTH ? depth_end : size - first) - place * chunk;
-    }
-    __device__ __forceinline__ void next(T* slab) {
-        T* const to = To{slab}.at(row, place);
-        const int bytes = minimum(maximum(elements, 0), chunk) * int(sizeof(T));
-#pragma unroll
-        for (int j = 0; j < To::lines / apart; ++j)
-            copy_async_or_zeros(to + j * apart * line, from + j * apart * step, j * apart < left ? bytes : 0);
-        from += BY_DEPTH ? depth : depth * step;
-        (BY_DEPTH ? elements : left) -= depth;
-    }
-};
 using SlabA = Slab<tile_m, a_by_depth>;
 using SlabB = Slab<tile_n, b_by_depth>;
-using LoaderA = Loader<tile_m, a_by_depth>;
-using LoaderB = Loader<tile_n, b_by_depth>;
 constexpr int stage_size = (tile_m + tile_n) * depth;
-
-// The part of the depth that is this block's: where it begins, and its slabs. Blocks along z share the depth.
-struct Depth {
-    int first, left, slabs;
-
-    __device__ __forceinline__ explicit Depth(const Sizes& sizes) {
-        const int each = divide_up(divide_up(sizes.k, depth), int(gridDim.z)) * depth;
-        first = blockIdx.z * each;
-        left = min(each, sizes.k - first);
-        slabs = divide_up(left, depth);
-    }
-};
 
 // The tile of a matrix with a number. Tiles are made in bands of rows of them, so that those that are made at a time share
 // factors in the L2.

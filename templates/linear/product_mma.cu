@@ -5,6 +5,7 @@
 // blockIdx.z parts of the depth, whose sums lie behind one another in D.
 // Shared, dynamic: `stages` slabs of both factors. While one is multiplied the next are on their way.
 <% include "linear/product.cuh" %>
+<% include "linear/feed.cuh" %>
 <% include "prelude/mma.cuh" %>
 constexpr int warps_n = << warps_n >>, warp_m = tile_m / << warps_m >>, warp_n = tile_n / warps_n;
 
@@ -56,28 +57,20 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const Place at(sizes, blockIdx.y, blockIdx.x);
     const Depth along(sizes);
     d += ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m * sizes.n;
-    a += at.batch * sizes.batch_a + along.first * (a_by_depth ? 1 : sizes.row_a);
-    b += at.batch * sizes.batch_b + along.first * (b_by_depth ? 1 : sizes.row_b);
-    LoaderA of_a(a, sizes.row_a, at.m0, sizes.m, along.left);
-    LoaderB of_b(b, sizes.row_b, at.n0, sizes.n, along.left);
-    const int slabs = along.slabs;
-    const auto load = [&](int i, T* stage) {
-        if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
-        commit_copies();
-    };
-    for (int i = 0; i < stages - 1; ++i) load(i, first_stage + i * stage_size);
+    Feed feed(a, b, sizes, at, along);
+    for (int i = 0; i < stages - 1; ++i) feed.bring(i, first_stage + i * stage_size);
 
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / warps_n * warp_m, warp_column = warp % warps_n * warp_n;
     float sums[warp_m / 16][warp_n / 2] = {};
     T *stage = first_stage, *free_stage = last_stage;
     const auto next = [&](T* one) { return one == last_stage ? first_stage : one + stage_size; };
-    for (int i = 0; i < slabs; ++i) {
+    for (int i = 0; i < along.slabs; ++i) {
         wait_copies<stages - 2>();
         __syncthreads();
         Fragments of[2];  // those of the next step are loaded before this one's are multiplied
         of[0].load(stage, warp_row, warp_column, 0);
-        load(i + stages - 1, free_stage);
+        feed.bring(i + stages - 1, free_stage);
 #pragma unroll
         for (int k = 0; k < depth / step; ++k) {
             if (k + 1 < depth / step) of[(k + 1) % 2].load(stage, warp_row, warp_column, step * (k + 1));

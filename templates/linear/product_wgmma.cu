@@ -6,6 +6,7 @@
 // Shared, dynamic: `stages` slabs of both factors, and up to 1024 bytes before them for alignment. While a slab is multiplied,
 // the previous one may still be in work, and copies of the next ones are in flight.
 <% include "linear/product.cuh" %>
+<% include "linear/feed.cuh" %>
 <% include "linear/warpgroup.cuh" %>
 static_assert(stages >= 3 && threads == 2 * tile_m, "a warpgroup for 64 rows");
 
@@ -21,22 +22,14 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const Place at(sizes, blockIdx.y, blockIdx.x);
     const Depth along(sizes);
     d += ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m * sizes.n;
-    a += at.batch * sizes.batch_a + along.first * (a_by_depth ? 1 : sizes.row_a);
-    b += at.batch * sizes.batch_b + along.first * (b_by_depth ? 1 : sizes.row_b);
-    LoaderA of_a(a, sizes.row_a, at.m0, sizes.m, along.left);
-    LoaderB of_b(b, sizes.row_b, at.n0, sizes.n, along.left);
-    const int slabs = along.slabs;
-    const auto load = [&](int i, T* stage) {
-        if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
-        commit_copies();
-    };
-    for (int i = 0; i < stages - 2; ++i) load(i, first_stage + i * stage_size);
+    Feed feed(a, b, sizes, at, along);
+    for (int i = 0; i < stages - 2; ++i) feed.bring(i, first_stage + i * stage_size);
 
     const int warp = threadIdx.x / 32, group = warp / 4;
     float sums[tile_n / 2];
     T *stage = first_stage, *free_stage = first_stage + (stages - 2) * stage_size;
     const auto next = [&](T* one) { return one == last_stage ? first_stage : one + stage_size; };
-    for (int i = 0; i < slabs; ++i) {
+    for (int i = 0; i < along.slabs; ++i) {
         wait_copies<stages - 3>();
         fence_to_async();
         __syncthreads();
@@ -50,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         }
         wgmma_commit();
         // The slab there has been multiplied: before the barrier every thread waited for all but the last slab.
-        load(i + stages - 2, free_stage);
+        feed.bring(i + stages - 2, free_stage);
         wgmma_wait<1>(sums);
         stage = next(stage);
         free_stage = next(free_stage);

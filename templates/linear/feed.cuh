@@ -1,0 +1,60 @@
+// Slabs of the factors that the threads of a block copy, after linear/product.cuh.
+<% include "prelude/copy_async.cuh" %>
+// Copies slab after slab of a factor, from depth 0 on, to shared memory; what lies beyond the matrix is zeros. A thread has
+// the same chunk of every `apart`-th line.
+template <int SIZE, bool BY_DEPTH>
+struct Loader {
+    using To = Slab<SIZE, BY_DEPTH>;
+    static constexpr int apart = threads / To::chunks;
+    static_assert(threads % To::chunks == 0 && apart % 8 == 0 && To::lines % apart == 0, "lines are shared evenly");
+    const T* from;
+    index step;    // from a line to the next
+    int row, left;  // of this thread's first line, and how many there are from it on
+    int place, elements;  // of its chunk in a line, and how many there are from it on
+
+    __device__ __forceinline__ Loader(const T* matrix, index step, int first, int size, int depth_end) : step(step) {
+        row = threadIdx.x / To::chunks;
+        place = threadIdx.x % To::chunks;
+        from = matrix + (BY_DEPTH ? (first + row) * step + place * chunk : row * step + first + place * chunk);
+        left = (BY_DEPTH ? size - first : depth_end) - row;
+        elements = (BY_DEPTH ? depth_end : size - first) - place * chunk;
+    }
+    __device__ __forceinline__ void next(T* slab) {
+        T* const to = To{slab}.at(row, place);
+        const int bytes = minimum(maximum(elements, 0), chunk) * int(sizeof(T));
+#pragma unroll
+        for (int j = 0; j < To::lines / apart; ++j)
+            copy_async_or_zeros(to + j * apart * line, from + j * apart * step, j * apart < left ? bytes : 0);
+        from += BY_DEPTH ? depth : depth * step;
+        (BY_DEPTH ? elements : left) -= depth;
+    }
+};
+
+// The part of the depth that is this block's: where it begins, and its slabs. Blocks along z share the depth.
+struct Depth {
+    int first, left, slabs;
+
+    __device__ __forceinline__ explicit Depth(const Sizes& sizes) {
+        const int each = divide_up(divide_up(sizes.k, depth), int(gridDim.z)) * depth;
+        first = blockIdx.z * each;
+        left = min(each, sizes.k - first);
+        slabs = divide_up(left, depth);
+    }
+};
+
+// Copies slab after slab of both factors to stages of shared memory.
+struct Feed {
+    Loader<tile_m, a_by_depth> of_a;
+    Loader<tile_n, b_by_depth> of_b;
+    int slabs;
+
+    __device__ __forceinline__ Feed(const T* a, const T* b, const Sizes& sizes, const Place& at, const Depth& along)
+        : of_a(a + (at.batch * sizes.batch_a + along.first * (a_by_depth ? 1 : sizes.row_a)), sizes.row_a, at.m0, sizes.m, along.left),
+          of_b(b + (at.batch * sizes.batch_b + along.first * (b_by_depth ? 1 : sizes.row_b)), sizes.row_b, at.n0, sizes.n, along.left),
+          slabs(along.slabs) {}
+    // Brings slab i, if there is one; the copies are a group in any case.
+    __device__ __forceinline__ void bring(int i, T* stage) {
+        if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
+        commit_copies();
+    }
+};

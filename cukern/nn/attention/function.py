@@ -342,8 +342,8 @@ def attention(
     draw = _draw(options.dropout, rng, q, math.prod(shape))
     reference = partial(_composed, score, given)
     made, lse = _Attention.apply(options, reference, draw, where, len(tables), *matrices, *operands, *tables)
-    made = zeros(result, dtype, q.device) if dropped else ops.reshape(made, result)
-    return (made, ops.reshape(lse, result[:-1])) if return_lse else made
+    made = zeros(result, dtype, q.device) if dropped else _shaped(made, result)
+    return (made, _shaped(lse, result[:-1])) if return_lse else made
 
 
 def _options(
@@ -360,7 +360,13 @@ def _options(
 
 def _joined(x: Array, lead: tuple[int, ...]) -> Array:
     """``x`` with its leading axes broadcast, and as one."""
+    if len(lead) == 1 and x.shape[:-3] == lead:
+        return x
     return ops.reshape(ops.broadcast_to(x, (*lead, *x.shape[-3:])), (math.prod(lead), *x.shape[-3:]))
+
+
+def _shaped(x: Array, shape: tuple[int, ...]) -> Array:
+    return x if x.shape == shape else ops.reshape(x, shape)
 
 
 def _composed(score: Any, given: tuple[bool, bool], call: Call, *arrays: Array) -> tuple[Array, Array]:

@@ -128,6 +128,8 @@ def traced(
         acc: the dtype of the score.
         tables: arrays that the function indexes.
     """
+    if score is None and not any(given):
+        return None, ()
     inputs = [acc, *[dtypes.int32] * (PLACES - 1), *arrays]
     symbols = [Expr(input_node(k, dtype)) for k, dtype in enumerate(inputs)]
     rest = symbols[PLACES:]

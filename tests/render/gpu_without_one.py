@@ -25,6 +25,14 @@ INDEX = 99
 devices, cublas = map(importlib.import_module, ("cukern.device", "cukern.device.cuda.cublas"))
 
 
+def require_nvrtc() -> None:
+    """Skip a module where there is no NVRTC."""
+    try:
+        nvrtc.version()
+    except ck.DeviceError as error:
+        pytest.skip(str(error), allow_module_level=True)
+
+
 class _Cupy(Library):
     """NumPy by CuPy's names, on a device that no other stand-in has."""
 

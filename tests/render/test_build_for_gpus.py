@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_without_one import require_nvrtc
 
 import cukern as ck
 from cukern import cli
@@ -18,10 +19,7 @@ from cukern.device.cuda import architectures
 from cukern.device.cuda.backend import CudaBackend
 from cukern.text import signature
 
-try:
-    nvrtc.version()
-except ck.DeviceError as error:
-    pytest.skip(str(error), allow_module_level=True)
+require_nvrtc()
 
 #: Computes with every kind of call that a GPU takes, and checks the values against NumPy's.
 PROGRAM = """

@@ -1,0 +1,137 @@
+"""Launches on the host from several threads, after a fork, and on several cores."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from host_support import build, kernel, launch
+
+
+def test_launches_from_many_python_threads():
+    text = kernel(
+        "const float* x, float* y, int n",
+        """extern __shared__ float s[]; int i = blockIdx.x * blockDim.x + threadIdx.x;
+        s[threadIdx.x] = i < n ? x[i] : 0; __syncthreads();
+        if (i < n) y[i] = s[threadIdx.x] + s[0];""",
+    )
+    build(text)
+    start = threading.Barrier(8)
+
+    def work(seed: int) -> bool:
+        x = np.random.default_rng(seed).standard_normal(64 * 300).astype(np.float32)
+        start.wait()
+        good = True
+        for _ in range(20):
+            y = np.zeros_like(x)
+            launch(text, [x, y, x.size], 300, 64, 256)
+            good &= bool((y == x + np.repeat(x[::64], 64)).all())
+        return good
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+SCRIPT = """
+import os, sys, warnings
+sys.path.insert(0, {here!r})
+import numpy as np
+from host_support import kernel, launch
+text = kernel("const float* x, float* y", "int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = 2 * x[i]; __syncthreads();")
+x = np.arange(1 << 16, dtype=np.float32)
+y = np.zeros_like(x)
+launch(text, [x, y], 256, 256)
+warnings.simplefilter("ignore", DeprecationWarning)
+child = os.fork()
+z = np.zeros_like(x)
+launch(text, [x, z], 256, 256)
+good = (z == 2 * x).all()
+if child == 0:
+    os._exit(0 if good else 7)
+assert good and os.waitpid(child, 0)[1] == 0
+print("both")
+"""
+
+
+def run_script(script: str, **environment: str) -> str:
+    full = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    here = os.path.dirname(os.path.abspath(__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", script.format(here=here)],
+        env=full,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_both_processes_launch_after_a_fork(threads):
+    assert run_script(SCRIPT, CUKERN_NUM_THREADS=threads) == "both\n"
+
+
+@pytest.mark.parametrize("threads", ["1", None])
+def test_products_take_as_many_threads_as_kernels(
+    monkeypatch: pytest.MonkeyPatch, threads: str | None
+) -> None:
+    script = """
+import sys
+import numpy as np
+import cukern as ck
+assert "threadpoolctl" not in sys.modules
+ck.asarray(np.ones(3), device="host")
+from threadpoolctl import threadpool_info
+print([one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"])
+"""
+    if threads is None:
+        monkeypatch.delenv("CUKERN_NUM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("CUKERN_NUM_THREADS", threads)
+    assert run_script(script, OPENBLAS_NUM_THREADS="2") == f"[{threads or 2}]\n"
+
+
+def test_blocks_run_on_several_cores():
+    # Each block waits for another one to have started, which can only happen on another core.
+    script = """
+import sys
+sys.path.insert(0, {here!r})
+import numpy as np
+from host_support import kernel, launch
+seen = np.zeros(3, np.int32)
+body = "atomicAdd(seen, 1); for (long long i = 0; i < 20000000000ll; ++i) if (*(volatile int*)seen > 1) {{ seen[1 + blockIdx.x] = 1; return; }}"
+text = kernel("int* seen", body)
+launch(text, [seen], 2)
+print(seen.tolist())
+"""
+    assert run_script(script, CUKERN_NUM_THREADS="2") == "[2, 1, 1]\n"
+
+
+def test_many_cores_leave_stacks_for_other_threads():
+    """Forty cores would take 40,960 stacks for blocks of 1024 threads that wait, more than a process may have."""
+    script = """
+import sys, threading
+sys.path.insert(0, {here!r})
+import numpy as np
+from host_support import kernel, launch
+body = "int i = blockIdx.x * blockDim.x + threadIdx.x; for (int k = 0; k < 3; ++k) __syncthreads(); y[i] = 2 * x[i];"
+text = kernel("const float* x, float* y", body)
+x = np.arange(400 * 1024, dtype=np.float32)
+good = []
+def work():
+    y = np.zeros_like(x)
+    launch(text, [x, y], 400, 1024)
+    good.append(bool((y == 2 * x).all()))
+work()
+threads = [threading.Thread(target=work) for _ in range(3)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+print(good)
+"""
+    assert run_script(script, CUKERN_NUM_THREADS="40") == "[True, True, True, True]\n"

@@ -159,7 +159,7 @@ def is_tensor_map(param: Param) -> bool:
     return param.kind == "struct" and param.type_text.removeprefix("const ") == "TensorMap"
 
 
-def _tensor_map(param: Param, device: Device, where: str) -> Converter:
+def _tensor_map(device: Device, where: str) -> Converter:
     def convert(value: Any) -> bytes:
         if not isinstance(value, TensorMap):
             raise LaunchError(f"{where}: expected a cukern.TensorMap, got {_describe(value)}")
@@ -199,7 +199,7 @@ def converters(signature: Signature, device: Device) -> list[Converter]:
         elif param.kind == "view":
             made.append(_view(param, device, where))
         elif is_tensor_map(param):
-            made.append(_tensor_map(param, device, where))
+            made.append(_tensor_map(device, where))
         else:
             made.append(_struct(param, where))
     return made

@@ -62,7 +62,7 @@ def allclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_na
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
-def _comparable(name: str, a: Any, b: Any) -> tuple[Array, Array]:
+def _comparable(a: Any, b: Any) -> tuple[Array, Array]:
     first = next((x for x in (a, b) if isinstance(x, Array)), None)
     device = None if first is None else first.device
     return asarray(a, device=device), asarray(b, device=device)
@@ -99,7 +99,7 @@ def compare(x: Any, name: str, other: Any, /) -> Any:
 @public
 def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
     """Whether two arrays have the same shape and elements; a Python bool, for which it waits for the device."""
-    a, b = _comparable("array_equal", a, b)
+    a, b = _comparable(a, b)
     if a.shape != b.shape:
         return False
     same = equal(a, b)
@@ -109,7 +109,7 @@ def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
 @public
 def array_equiv(a: Any, b: Any, /) -> bool:
     """Whether two arrays broadcast to the same elements; a Python bool, for which it waits for the device."""
-    a, b = _comparable("array_equiv", a, b)
+    a, b = _comparable(a, b)
     try:
         return bool(equal(a, b).all())
     except ValueError:

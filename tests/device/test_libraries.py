@@ -17,9 +17,7 @@ import cukern as ck
 from cukern.device.cuda import libraries
 
 ROOT = Path(__file__).parent.parent.parent
-#: Submodules of CuPy that are no library's: memory and streams, the views of NumPy.
-OTHERS = {"cuda", "lib"}
-#: Those of CuPy that bring libraries.
+#: Submodules of CuPy that bring libraries.
 WITH_LIBRARIES = {"linalg", "fft", "random", "sparse", "cutensor", "testing", "cudnn"}
 LOADED = """
 import re, sys

@@ -77,7 +77,7 @@ __device__ __forceinline__ void add_tile(const TensorMap& map, const int (&at)[R
 #else
 
 namespace cukern {
-constexpr unsigned long long tensor_map_mark = 0x70616D726F736E65ull;  // as in backend.py
+constexpr unsigned long long tensor_map_mark = 0x70616D726F736E65ull;  // as in tensor_map.py of the host
 
 // A tile of an array as its map describes them, innermost axis first.
 struct Tile {

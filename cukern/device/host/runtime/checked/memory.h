@@ -3,7 +3,7 @@
 #include "python.h"
 #include "state.h"
 
-constexpr u64 tensor_map_mark = 0x70616D726F736E65ull;  // as in backend.py
+constexpr u64 tensor_map_mark = 0x70616D726F736E65ull;  // as in tensor_map.py of the host
 constexpr size_t kept_bytes = 64 << 20;  // of memory that a launch leaves to the next one
 
 // An array that has not been written wholly: which of its elements are not, a byte for each.
@@ -167,7 +167,22 @@ static void find_unset(Area* area, const char* low, const char* high) {
     }
 }
 
-static void resolve_views(const Function* function, unsigned char* params);
+// Makes each view of a parameter from its array.
+static void resolve_views(const Function* function, unsigned char* params) {
+    for (unsigned i = 0; i < function->param_count; ++i) {
+        const Param* param = &function->params[i];
+        u64* slot = (u64*)(params + param->offset);
+        if (param->kind == 0) continue;
+        const bool is_none = (const void*)*slot == none_object;
+        const ArrayFields* array = is_none ? 0 : fields_of((const void*)*slot);
+        const long itemsize = param->itemsize ? param->itemsize : 1;
+        slot[0] = array ? (u64)array->data : 0;
+        for (unsigned axis = 0; axis < param->axes; ++axis) {
+            slot[1 + axis] = array ? (u64)array->shape[axis] : 0;
+            slot[1 + param->axes + axis] = array ? (u64)(array->strides[axis] / itemsize) : 0;
+        }
+    }
+}
 
 // Gives each array its place in the arena, and lets the parameters point there; false when there is no memory.
 static bool begin_launch(Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
@@ -219,22 +234,6 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         if (!set_shared(slot, variables[slot].bytes, variables[slot].name)) return false;
     for (unsigned slot = (unsigned)variables->bytes + 1; slot < shared_slots && s.shared[slot].start; ++slot) s.shared[slot] = {};
     return true;
-}
-
-static void resolve_views(const Function* function, unsigned char* params) {
-    for (unsigned i = 0; i < function->param_count; ++i) {
-        const Param* param = &function->params[i];
-        u64* slot = (u64*)(params + param->offset);
-        if (param->kind == 0) continue;
-        const bool is_none = (const void*)*slot == none_object;
-        const ArrayFields* array = is_none ? 0 : fields_of((const void*)*slot);
-        const long itemsize = param->itemsize ? param->itemsize : 1;
-        slot[0] = array ? (u64)array->data : 0;
-        for (unsigned axis = 0; axis < param->axes; ++axis) {
-            slot[1 + axis] = array ? (u64)array->shape[axis] : 0;
-            slot[1 + param->axes + axis] = array ? (u64)(array->strides[axis] / itemsize) : 0;
-        }
-    }
 }
 
 static const Lasting* lasting;

@@ -15,15 +15,15 @@ from .task import Task, parts_of, structs, variables
 _KERNEL = Kernel("linear/few_rows.cu")
 #: Rows at most: those of the instruction of tensor cores.
 MOST_ROWS = 16
-#: Bytes of a slab along the depth, so that neighbouring warps read whole lines of a cache.
-_LINE = 128
+#: Bytes of a slab along the depth.
+_SLAB = 64
 #: Columns of a block, from which the most are taken that leave no multiprocessor idle: each block reads all of the few
-#: rows. A lane has a column of floats, so there are no more than the lanes of a warp.
-_COLUMNS = (32, 16, 8)
-#: Stages of which the most are taken that fit the shared memory.
-_STAGES = (4, 3, 2)
-#: Warps of a block at most, each of which has a slab at least.
-_WARPS = 8
+#: rows.
+_COLUMNS = (32, 16)
+#: Slabs that a lane has in registers or on their way.
+_STAGES = 4
+#: Warps of a block at most, each of which has a slab at least: fewer where a lane has many sums in its registers.
+_WARPS, _WARPS_OF_MANY_SUMS = 16, 8
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
 _FEWEST_BYTES, _MOST_PARTS = 2**17, 16
@@ -36,7 +36,7 @@ class FewRows(NamedTuple):
         turned: whether the result has few columns, so that its transpose is computed.
         rows: the few, rounded up.
         columns: of a block.
-        stages: slabs of a warp in shared memory, all but one of them on their way.
+        stages: slabs of the large factor in a lane's registers, or on their way there.
         warps: of a block, which share the depth.
         parts: blocks that share the depth, whose sums another kernel adds up.
     """
@@ -60,8 +60,8 @@ class FewRows(NamedTuple):
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory of a block."""
-        return self.warps * self.stages * _LINE * (max(self.rows, 8) + self.columns)
+        """Bytes of dynamic shared memory of a block."""
+        return 0
 
     def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
@@ -85,7 +85,7 @@ class FewRows(NamedTuple):
         return (
             divide_up(few.n, self.columns),
             task.batches,
-            parts_of(task, self.parts, self.warps * _LINE // task.itemsize),
+            parts_of(task, self.parts, self.warps * _SLAB // task.itemsize),
         )
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
@@ -114,6 +114,6 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
         and parts < _MOST_PARTS
     ):
         parts *= 2
-    warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _LINE)))
-    fits = (FewRows(turned, rows, columns, stages, warps, parts) for stages in _STAGES)
-    return next((one for one in fits if one.shared <= limits.max_shared_memory_per_block), None)
+    most = _WARPS_OF_MANY_SUMS if task.itemsize == 4 and rows > 4 else _WARPS
+    warps = min(most, power_of_two(divide_up(task.k * task.itemsize, _SLAB)))
+    return FewRows(turned, rows, columns, _STAGES, warps, parts)

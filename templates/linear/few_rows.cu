@@ -3,12 +3,12 @@
 // is an elementwise expression of the sum and of operands that broadcast to D. A factor is contiguous along one of its two
 // axes, in rows that begin at multiples of 16 bytes.
 // Launch: a block makes `columns` columns of D, blockIdx.x numbers them, blockIdx.y the matrices of the batch. Its warps share
-// the depth, together with those of blocks along z: worker w of all takes slabs w, w + workers and so on, each slab 128 bytes
-// deep. The sums of a block's warps are added in order, those of blocks along z lie behind one another in D.
-// Shared, dynamic: for each warp `stages` slabs of both factors, of which all but one are on their way, so that the bytes in
-// flight of a multiprocessor cover the memory's latency. A warp brings its slabs itself and waits for no other.
+// the depth, together with those of blocks along z: worker w of all takes slabs w, w + workers and so on. The sums of a
+// block's warps are added in order, those of blocks along z lie behind one another in D.
+// Registers: W goes from memory straight to the registers of the lane that multiplies it, `stages` slabs ahead. A sum may take
+// its terms in any order, and rows of D may have any place in an instruction of the tensor cores: so a lane holds what one
+// access brings, without a detour through shared memory.
 <% include "linear/epilogue.cuh" %>
-<% include "prelude/copy_async.cuh" %>
 <% include "lib/pack.cuh" %>
 <% if elem != "float" %>
 <% include "prelude/mma.cuh" %>
@@ -16,132 +16,145 @@
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, stages = << stages >>;
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
 constexpr bool turned = << "true" if turned else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
-constexpr int chunk = 16 / sizeof(T), depth = 8 * chunk;  // elements of an access, and of a slab along the depth
-constexpr int threads = 32 * warps, padded = rows < 8 ? 8 : rows;  // rows of X in shared memory
+constexpr int threads = 32 * warps;
+constexpr int chunk = 16 / sizeof(T), depth = 4 * chunk;  // of a lane and of a slab, along the depth
+constexpr int own = columns / 8;                          // columns of a lane
+using Bits = << "unsigned" if elem == "float" else "unsigned short" >>;  // of an element
 // Strides of the factors in elements, through the batch and between their contiguous rows; those of D.
 struct Sizes {
     index batch_x, batch_w, row_x, row_w, batch_d, row_d, column_d;
     int rows, columns, k;
 };
 
-// A slab of a factor: SIZE rows of X or columns of W, in lines that are contiguous in global memory, along the depth if
-// BY_DEPTH. In shared memory the chunks of 16 bytes lie by place in their line, then by line; in eight lines they change
-// places, so that neither neighbours in a line nor lines of one place meet in the banks.
-template <int SIZE, bool BY_DEPTH>
-struct Slab {
-    static constexpr int chunks = (BY_DEPTH ? depth : SIZE) / chunk, lines = BY_DEPTH ? SIZE : depth;
-    static constexpr int size = SIZE * depth;
-    T* memory;
-
-    __device__ __forceinline__ T* at(int line, int place) const {
-        return memory + (place * lines + line / 8 * 8 + (line % 8 ^ place * (8 / chunks))) * chunk;
-    }
-    // Four neighbours along the depth, for floats.
-    __device__ __forceinline__ Pack<T, 4> four(int place, int from) const {
-        if constexpr (BY_DEPTH) {
-            return load_pack<4>(at(place, from / 4));
-        } else {
-            Pack<T, 4> pack;
+// The words of N neighbouring elements, of which the first `present` are in memory, `apart` elements from each other; the
+// others are zeros.
+template <int N>
+__device__ __forceinline__ Words<N * sizeof(T)> load_present(const T* from, int present, index apart = 1) {
+    using Loaded = Words<N * sizeof(T)>;
+    if (apart == 1 && present >= N) return *(const Loaded*)from;
+    Loaded words = {};
 #pragma unroll
-            for (int i = 0; i < 4; ++i) pack.at[i] = at(from + i, place / 4)[place % 4];
-            return pack;
+    for (int i = 0; i < N; ++i)
+        if (i < present) words.at[i * sizeof(T) / 4] |= shl((unsigned)*(const Bits*)(from + i * apart), int(i * sizeof(T) % 4 * 8));
+    return words;
+}
+
+// The factors as a lane sees them. Lane 4 * g + q has elements q * chunk to (q + 1) * chunk of a slab's depth: of W in `own`
+// columns, of X in the rows asked for. In place of a row or column that is not there it reads the last, whose sums nobody stores.
+struct Factors {
+    const T *x, *w;
+    Sizes sizes;
+    int first, slabs;
+
+    // Column c of this lane's, in the block.
+    static __device__ __forceinline__ int column_of(int c) {
+        const int g = threadIdx.x % 32 / 4;
+        return w_by_depth ? 8 * c + g : own * g + c;
+    }
+    static __device__ __forceinline__ int begin(int slab) { return slab * depth + threadIdx.x % 4 * chunk; }
+    __device__ __forceinline__ int present(int slab) const { return slab < slabs ? sizes.k - begin(slab) : 0; }
+
+    __device__ __forceinline__ Words<16> of_x(int row, int slab) const {
+        row = minimum(row, sizes.rows - 1);
+        const index at = x_by_depth ? row * sizes.row_x + begin(slab) : begin(slab) * sizes.row_x + row;
+        return load_present<chunk>(x + at, present(slab), x_by_depth ? 1 : sizes.row_x);
+    }
+};
+// What a lane holds of W in a slab: packs along the depth, one a column, or packs along the columns, one a place of the depth.
+struct OfW {
+    static constexpr int size = w_by_depth ? chunk : own;
+    Words<size * sizeof(T)> pack[w_by_depth ? own : chunk];
+
+    __device__ __forceinline__ void load(const Factors& of, int slab) {
+        const int from = Factors::begin(slab), left = of.present(slab), last = of.sizes.columns - 1;
+        if (w_by_depth) {
+#pragma unroll
+            for (int c = 0; c < own; ++c)
+                pack[c] = load_present<size>(of.w + minimum(of.first + Factors::column_of(c), last) * of.sizes.row_w + from, left);
+        } else {
+            const int column = minimum(of.first + Factors::column_of(0), last / own * own);
+#pragma unroll
+            for (int i = 0; i < chunk; ++i)
+                pack[i] = load_present<size>(of.w + (from + i) * of.sizes.row_w + column, i < left ? last + 1 - column : 0);
         }
     }
-};
-
-// Copies slabs of a factor to shared memory by one warp; what lies beyond the matrix is zeros. A lane has the same chunk of
-// every `apart`-th line.
-template <int SIZE, bool BY_DEPTH>
-struct Loader {
-    using To = Slab<SIZE, BY_DEPTH>;
-    static constexpr int apart = 32 / To::chunks;
-    const T* from;
-    index step;             // from a line to the next
-    int line, place;        // of this lane's first chunk
-    int lines, elements;    // how many there are from them on
-
-    __device__ __forceinline__ Loader(const T* matrix, index step, int first, int size, int k) : step(step) {
-        line = threadIdx.x % 32 / To::chunks;
-        place = threadIdx.x % 32 % To::chunks;
-        from = matrix + (BY_DEPTH ? (first + line) * step : (index)first) + place * chunk + (BY_DEPTH ? 0 : line * step);
-        lines = (BY_DEPTH ? size - first : k) - line;
-        elements = (BY_DEPTH ? k : size - first) - place * chunk;
+    // Element i of column c, of 32 bits; or elements i and i + 1, of 16.
+    __device__ __forceinline__ float at(int c, int i) const {
+        return __uint_as_float(w_by_depth ? pack[c].at[i] : pack[i].at[c]);
     }
-    __device__ __forceinline__ void load(To slab, int number) const {
-        const int before = number * depth;
-        const T* const first = from + (BY_DEPTH ? (index)before : before * step);
-        const int left = BY_DEPTH ? lines : lines - before;
-        const int bytes = minimum(maximum(BY_DEPTH ? elements - before : elements, 0), chunk) * int(sizeof(T));
-#pragma unroll
-        for (int i = 0; i < To::lines / apart; ++i)
-            copy_async_or_zeros(slab.at(line + i * apart, place), first + i * apart * step, i * apart < left ? bytes : 0);
+    __device__ __forceinline__ unsigned two(int c, int i) const {
+        if (w_by_depth) return pack[c].at[i / 2];
+        return __byte_perm(pack[i].at[c / 2], pack[i + 1].at[c / 2], c % 2 ? 0x7632 : 0x5410);
     }
 };
-using SlabX = Slab<padded, x_by_depth>;
-using SlabW = Slab<columns, w_by_depth>;
-constexpr int stage_size = SlabX::size + SlabW::size;
 
 <% if elem != "float" %>
-constexpr int parts = warps;
-// What a warp sums up, as tensor cores hold it: for each eight columns those of 16 rows.
-struct Sums {
-    float of[columns / 8][4] = {};
+constexpr int eights = rows / 8;
+// What a lane holds of both factors in a slab.
+struct Slab {
+    OfW w;
+    Words<16> x[eights];
 
-    // The words of eight rows (or columns) from `first` on, from the chunk of depth `part` on: of 32 elements.
-    template <int SIZE, bool BY_DEPTH>
-    static __device__ __forceinline__ void fragments(unsigned (&to)[4], Slab<SIZE, BY_DEPTH> slab, int first, int part) {
-        const int lane = threadIdx.x % 32;
-        if constexpr (BY_DEPTH) load_matrices(to, slab.at(first + lane % 8, part + lane / 8));
-        else load_matrices_transposed(to, slab.at(part * chunk + lane, first / chunk));
+    __device__ __forceinline__ void load(const Factors& of, int slab) {
+        w.load(of, slab);
+#pragma unroll
+        for (int e = 0; e < eights; ++e) x[e] = of.of_x(8 * e + threadIdx.x % 32 / 4, slab);
     }
-    __device__ __forceinline__ void add(SlabX x, SlabW w) {
+};
+// What a warp sums up, W's columns as rows of the tensor cores' A: those of two columns a lane, for each eight rows of X.
+struct Sums {
+    float of[own / 2][eights][4] = {};
+
+    __device__ __forceinline__ void add(const Slab& slab, const Factors&, int) {
 #pragma unroll
-        for (int part = 0; part < 8; part += 4) {
-            unsigned low[4], high[4] = {}, own[4];
-            fragments(low, x, 0, part);
-            if constexpr (rows > 8) fragments(high, x, 8, part);
+        for (int i = 0; i < chunk; i += 4)
 #pragma unroll
-            for (int j = 0; j < columns / 8; ++j) {
-                fragments(own, w, 8 * j, part);
+            for (int c = 0; c < own; c += 2) {
+                const unsigned a[4] = {slab.w.two(c, i), slab.w.two(c + 1, i), slab.w.two(c, i + 2), slab.w.two(c + 1, i + 2)};
 #pragma unroll
-                for (int i = 0; i < 4; i += 2) {
-                    const unsigned left[4] = {low[i], high[i], low[i + 1], high[i + 1]}, right[2] = {own[i], own[i + 1]};
-                    mma<T>(of[j], left, right);
+                for (int e = 0; e < eights; ++e) {
+                    const unsigned b[2] = {slab.x[e].at[i / 2], slab.x[e].at[i / 2 + 1]};
+                    mma<T>(of[c / 2][e], a, b);
                 }
             }
-        }
     }
-    __device__ __forceinline__ void store(float (*to)[rows][columns]) const {
-        const int lane = threadIdx.x % 32;
+    __device__ __forceinline__ void store(float (*to)[columns]) {
 #pragma unroll
-        for (int i = 0; i < columns / 2; ++i) {
-            const int row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-            if (row < rows) to[threadIdx.x / 32][row][column] = of[i / 4][i % 4];
+        for (int i = 0; i < own * eights * 2; ++i) {
+            const int c = i / 4 / eights * 2 + i / 2 % 2, row = i / 4 % eights * 8 + threadIdx.x % 4 * 2 + i % 2;
+            to[row][Factors::column_of(c)] = of[c / 2][row / 8][i % 4];
         }
     }
 };
 <% else %>
-constexpr int shared_by = 32 / columns, parts = warps * shared_by;  // lanes that share a column
-// What a lane sums up: its column in each row.
-struct Sums {
-    float of[rows] = {};
+struct Slab {
+    OfW w;
 
-    __device__ __forceinline__ void add(SlabX x, SlabW w) {
-        const int column = threadIdx.x % columns, share = threadIdx.x % 32 / columns;
+    __device__ __forceinline__ void load(const Factors& of, int slab) { w.load(of, slab); }
+};
+// What a lane sums up: its columns in each row of X, over its part of the depth.
+struct Sums {
+    float of[rows][own] = {};
+
+    __device__ __forceinline__ void add(const Slab& slab, const Factors& factors, int number) {
 #pragma unroll
-        for (int from = 0; from < depth; from += 4 * shared_by) {
-            const Pack<T, 4> own = w.four(column, from + 4 * share);
+        for (int row = 0; row < rows; ++row) {
+            const Words<16> x = factors.of_x(row, number);
 #pragma unroll
-            for (int row = 0; row < rows; ++row) {
-                const Pack<T, 4> given = x.four(row, from + 4 * share);
+            for (int i = 0; i < chunk; ++i)
 #pragma unroll
-                for (int i = 0; i < 4; ++i) of[row] = fmaf(given.at[i], own.at[i], of[row]);
-            }
+                for (int c = 0; c < own; ++c) of[row][c] = fmaf(__uint_as_float(x.at[i]), slab.w.at(c, i), of[row][c]);
         }
     }
-    __device__ __forceinline__ void store(float (*to)[rows][columns]) const {
+    __device__ __forceinline__ void store(float (*to)[columns]) {
 #pragma unroll
-        for (int row = 0; row < rows; ++row) to[threadIdx.x / columns][row][threadIdx.x % columns] = of[row];
+        for (int row = 0; row < rows; ++row)
+#pragma unroll
+            for (int c = 0; c < own; ++c) {
+                float sum = of[row][c] + __shfl_xor_sync(0xffffffff, of[row][c], 1);
+                sum += __shfl_xor_sync(0xffffffff, sum, 2);
+                if (threadIdx.x % 4 == 0) to[row][Factors::column_of(c)] = sum;
+            }
     }
 };
 <% endif %>
@@ -151,35 +164,24 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
-    extern __shared__ __align__(128) unsigned char shared[];
+    __shared__ float of_warps[warps][rows][columns];
     const int batch = blockIdx.y, first = blockIdx.x * columns, warp = threadIdx.x / 32;
     const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
     const T *const x = turned ? b : a, *const w = turned ? a : b;
-    T* const ring = (T*)shared + warp * stages * stage_size;
-    const Loader<padded, x_by_depth> of_x(x + batch * sizes.batch_x, sizes.row_x, 0, sizes.rows, sizes.k);
-    const Loader<columns, w_by_depth> of_w(w + batch * sizes.batch_w, sizes.row_w, first, sizes.columns, sizes.k);
     const int slabs = divide_up(sizes.k, depth);
-    const auto load = [&](int i) {
-        T* const stage = ring + i % stages * stage_size;
-        const int number = worker + i * workers;
-        if (number < slabs) of_w.load(SlabW{stage + SlabX::size}, number), of_x.load(SlabX{stage}, number);
-        commit_copies();
-    };
-    for (int i = 0; i < stages - 1; ++i) load(i);
+    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs};
+    Slab ring[stages];
+#pragma unroll
+    for (int s = 0; s < stages; ++s) ring[s].load(factors, worker + s * workers);
     Sums sums;
-    for (int i = 0; worker + i * workers < slabs; ++i) {
-        wait_copies<stages - 2>();
-        __syncwarp();  // all lanes' chunks have come, and the slab before has been multiplied
-        load(i + stages - 1);
-        T* const stage = ring + i % stages * stage_size;
-        sums.add(SlabX{stage}, SlabW{stage + SlabX::size});
-    }
+    for (int number = worker; number < slabs; number += stages * workers)
+#pragma unroll
+        for (int s = 0; s < stages; ++s) {
+            sums.add(ring[s], factors, number + s * workers);
+            ring[s].load(factors, number + (s + stages) * workers);
+        }
 
-    wait_copies<0>();
-    __syncthreads();
-    float(*const of)[rows][columns] = (float(*)[rows][columns])shared;
-    static_assert(parts * rows * columns * sizeof(float) <= warps * stages * stage_size * sizeof(T), "room for all sums");
-    sums.store(of);
+    sums.store(of_warps[warp]);
     __syncthreads();
     d += (index)(blockIdx.z * gridDim.y + batch) * sizes.batch_d;
     for (int i = threadIdx.x; i < rows * columns; i += threads) {
@@ -188,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         const Operands operands = turned ? epilogue.load(batch, column, row) : epilogue.load(batch, row, column);
         float sum = 0;
 #pragma unroll
-        for (int part = 0; part < parts; ++part) sum += of[part][row][i % columns];
+        for (int part = 0; part < warps; ++part) sum += of_warps[part][row][i % columns];
         d[row * sizes.row_d + column * sizes.column_d] = epilogue(sum, operands);
     }
 }

@@ -68,7 +68,7 @@ def test_when_the_depth_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
         assert tensor_cores.tile_for(other, gpu()).parts == 1
     few = few_rows.few_rows_for(gradient._replace(m=4, n=128, k=65536), gpu())
     assert few is not None
-    assert few.parts == 8
+    assert few.parts == 16
     for other in (gradient._replace(m=4, n=4096, k=65536), gradient._replace(m=4, n=128, k=4096)):
         few = few_rows.few_rows_for(other, gpu())
         assert few is not None

@@ -13,17 +13,16 @@ from ..text.signature import Dim3
 from .task import Task, parts_of, structs, variables
 
 _KERNEL = Kernel("linear/few_rows.cu")
-#: Rows at most: those of the instruction of tensor cores.
-MOST_ROWS = 16
+#: Rows at most, by the bytes of an element: twice those of the tensor cores' instruction, or as many as one lane's
+#: multiply-adds keep up with.
+MOST_ROWS = {2: 16, 4: 4}
 #: Bytes of a slab along the depth.
 _SLAB = 64
-#: Columns of a block, from which the most are taken that leave no multiprocessor idle: each block reads all of the few
-#: rows.
-_COLUMNS = (32, 16)
-#: Slabs that a lane has in registers or on their way.
-_STAGES = 4
-#: Warps of a block at most, each of which has a slab at least: fewer where a lane has many sums in its registers.
-_WARPS, _WARPS_OF_MANY_SUMS = 16, 8
+#: Columns of a block, of a large factor that is contiguous along the depth and of one that is not, where accesses are
+#: as long as a lane's columns. More make fewer blocks read the few rows.
+_COLUMNS = {True: 16, False: 32}
+#: Warps of a block at most, each of which has a slab at least.
+_WARPS = 16
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
 _FEWEST_BYTES, _MOST_PARTS = 2**17, 16
@@ -36,7 +35,6 @@ class FewRows(NamedTuple):
         turned: whether the result has few columns, so that its transpose is computed.
         rows: the few, rounded up.
         columns: of a block.
-        stages: slabs of the large factor in a lane's registers, or on their way there.
         warps: of a block, which share the depth.
         parts: blocks that share the depth, whose sums another kernel adds up.
     """
@@ -44,7 +42,6 @@ class FewRows(NamedTuple):
     turned: bool
     rows: int
     columns: int
-    stages: int
     warps: int
     parts: int = 1
 
@@ -73,7 +70,6 @@ class FewRows(NamedTuple):
             "rows": self.rows,
             "columns": self.columns,
             "warps": self.warps,
-            "stages": self.stages,
             "turned": self.turned,
             "x_by_depth": few.a.by_depth,
             "w_by_depth": few.b.by_depth,
@@ -100,20 +96,16 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
     """How to divide the work of a product; None if neither its rows nor its columns are few."""
     turned = task.n < task.m
     few = task.turned if turned else task
-    if few.m > MOST_ROWS:
+    if few.m > MOST_ROWS[task.itemsize]:
         return None
-    rows = power_of_two(few.m) if task.itemsize == 4 else 8 * divide_up(few.m, 8)
-    limits = device.properties
-    blocks = [task.batches * divide_up(few.n, columns) for columns in _COLUMNS]
-    busy = [c for c, n in zip(_COLUMNS, blocks, strict=True) if 8 * n >= 7 * limits.multiprocessors]
-    columns, parts = (busy or _COLUMNS[-1:])[0], 1
+    rows = few.m if task.itemsize == 4 else 8 * divide_up(few.m, 8)
+    columns, parts = _COLUMNS[few.b.by_depth], 1
+    multiprocessors = device.properties.multiprocessors
+    if task.batches * divide_up(few.n, columns) < multiprocessors:
+        columns = min(_COLUMNS.values())
+    blocks = task.batches * divide_up(few.n, columns)
     read = columns * task.k * task.itemsize  # bytes of the large factor, by a block
-    while (
-        2 * parts * blocks[-1] <= limits.multiprocessors
-        and read >= 2 * parts * _FEWEST_BYTES
-        and parts < _MOST_PARTS
-    ):
+    while 2 * parts * blocks <= multiprocessors and read >= 2 * parts * _FEWEST_BYTES and parts < _MOST_PARTS:
         parts *= 2
-    most = _WARPS_OF_MANY_SUMS if task.itemsize == 4 and rows > 4 else _WARPS
-    warps = min(most, power_of_two(divide_up(task.k * task.itemsize, _SLAB)))
-    return FewRows(turned, rows, columns, _STAGES, warps, parts)
+    warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _SLAB)))
+    return FewRows(turned, rows, columns, warps, parts)

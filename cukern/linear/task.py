@@ -157,9 +157,8 @@ def tiled_variables(program: Program, elem: dtypes.DType, task: Task, m: int, n:
     }
 
 
-def tiled_structs(task: Task, m: int, n: int) -> tuple[bytes, bytes]:
-    """:func:`structs` of such kernels."""
-    tiles = divide_up(task.m, m), divide_up(task.n, n)
+def tiled_structs(task: Task, tiles: tuple[int, int]) -> tuple[bytes, bytes]:
+    """:func:`structs` of such kernels, of which a matrix has so many tiles along rows and columns."""
     steps = (task.a.batch, task.b.batch, task.a.row, task.b.row)
     return structs(task, steps, (task.batches, task.m, task.n, task.k, *tiles))
 

@@ -92,7 +92,7 @@ class Tile(NamedTuple):
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
         """The kernel's structs."""
-        return tiled_structs(task, self.m, self.n)
+        return tiled_structs(task, (divide_up(task.m, self.m), divide_up(task.n, self.n)))
 
 
 #: A warp with 64 by 64 elements reads shared memory half as often as one with 32 by 32.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -34,6 +35,7 @@ class TmaTile(NamedTuple):
         stages: slabs of the factors in shared memory.
         rate: about which share of the tensor cores' arithmetic it reaches, in the unit of the other forms; estimated.
         band: rows of tiles that are made column by column.
+        cluster: blocks that make tiles below one another, each of which brings a part of the right factor for all.
         depth: of a slab.
         blocks: at most, which take tiles by turns.
         parts: blocks that share the depth: one.
@@ -45,6 +47,7 @@ class TmaTile(NamedTuple):
     stages: int
     rate: float
     band: int
+    cluster: int = 1
     depth: int = _LINE
     blocks: int = 1
     parts: int = 1
@@ -70,30 +73,35 @@ class TmaTile(NamedTuple):
             **tiled_variables(program, elem, task, self.m, self.n),
             "block": self.threads,
             "share": self.share,
+            "cluster": self.cluster,
             "depth": self.depth,
             "stages": self.stages,
             "band": self.band,
             "wide": True,
         }
 
+    def tiles(self, task: Task) -> tuple[int, int]:
+        """The tiles of a matrix along its rows, up to whole clusters, and along its columns."""
+        return divide_up(task.m, self.m * self.cluster) * self.cluster, divide_up(task.n, self.n)
+
     def count(self, task: Task) -> int:
         """The tiles of a product."""
-        return task.batches * divide_up(task.m, self.m) * divide_up(task.n, self.n)
+        return task.batches * math.prod(self.tiles(task))
 
     def grid(self, task: Task) -> Dim3:
         """Blocks along each axis."""
-        return min(self.count(task), self.blocks), 1, 1
+        return min(self.count(task), self.blocks // self.cluster * self.cluster), 1, 1
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
         """The kernel's structs."""
-        return tiled_structs(task, self.m, self.n)
+        return tiled_structs(task, self.tiles(task))
 
     def maps(self, task: Task, elem: dtypes.DType) -> tuple[Tiles, ...]:
         """How the kernel finds tiles of the factors and of D, without addresses."""
         shape, strides = (task.batches, task.m, task.n), (2 * task.m * task.n, 2 * task.n)
         return (
             self._map(task, elem, task.a, task.m, self.m),
-            self._map(task, elem, task.b, task.n, self.n),
+            self._map(task, elem, task.b, task.n, self.n // self.cluster),
             Tiles(0, elem, shape, strides, (1, _LINE, _LINE), 2 * _LINE, True),
         )
 

@@ -5,15 +5,15 @@
 // Launch: a block makes `columns` columns of D, blockIdx.x numbers them, blockIdx.y the matrices of the batch. Its warps share
 // the depth, together with those of blocks along z: worker w of all takes slabs w, w + workers and so on. The sums of a
 // block's warps are added in order, those of blocks along z lie behind one another in D.
-// Registers: W goes from memory straight to the registers of the lane that multiplies it, `stages` slabs ahead. A sum may take
-// its terms in any order, and rows of D may have any place in an instruction of the tensor cores: so a lane holds what one
-// access brings, without a detour through shared memory.
+// Registers: W goes from memory straight to the registers of the lane that multiplies it. A sum may take its terms in any order,
+// and columns of W may have any place in an instruction of the tensor cores: so a lane multiplies what its accesses bring,
+// without a detour through shared memory. Many warps with one slab each hide the memory's latency.
 <% include "linear/epilogue.cuh" %>
 <% include "lib/pack.cuh" %>
 <% if elem != "float" %>
 <% include "prelude/mma.cuh" %>
 <% endif %>
-constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, stages = << stages >>;
+constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>;
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
 constexpr bool turned = << "true" if turned else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
 constexpr int threads = 32 * warps;
@@ -170,16 +170,13 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T *const x = turned ? b : a, *const w = turned ? a : b;
     const int slabs = divide_up(sizes.k, depth);
     const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs};
-    Slab ring[stages];
-#pragma unroll
-    for (int s = 0; s < stages; ++s) ring[s].load(factors, worker + s * workers);
+    Slab slab;
+    slab.load(factors, worker);
     Sums sums;
-    for (int number = worker; number < slabs; number += stages * workers)
-#pragma unroll
-        for (int s = 0; s < stages; ++s) {
-            sums.add(ring[s], factors, number + s * workers);
-            ring[s].load(factors, number + (s + stages) * workers);
-        }
+    for (int number = worker; number < slabs; number += workers) {
+        sums.add(slab, factors, number);
+        slab.load(factors, number + workers);
+    }
 
     sums.store(of_warps[warp]);
     __syncthreads();

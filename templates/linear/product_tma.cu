@@ -7,14 +7,18 @@
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps that multiply it have done so. A barrier tells stages of one parity from those of the other alone, so warpgroups
 // that take tiles by turns wait for slabs of their own only: `mine` when the other has seen all of its tile before.
+// Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
+// in all, so that B is read from the L2 once a cluster.
 // Shared, dynamic: the stages, then two parts of 64 by 64 elements of D for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
+<% include "prelude/cluster_mbarrier.cuh" %>
 constexpr int share = << share >>, rows = tile_m / share;  // warpgroups that share a tile, and the rows of each
+constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
 constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * 64;
-static_assert(rows % 64 == 0 && depth == 64 && tile_n % 128 == 0, "tiles are copied in lines of 128 bytes");
+static_assert(rows % 64 == 0 && depth == 64 && tile_n % 128 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
 // Tile `turn` of this block is its tile number blockIdx.x + turn * gridDim.x of the product.
 struct Turn {
     int number;
@@ -28,34 +32,54 @@ struct Turn {
         return Place(sizes, number / tiles, number % tiles);
     }
 };
-// Asks for a slab: SIZE rows (or columns) of the product from `first` on, from depth `from` on.
-template <int SIZE, bool BY_DEPTH>
+// Asks for a slab of SIZE rows (or columns) of the product from `first` on, from depth `from` on, for BLOCKS blocks.
+template <int SIZE, bool BY_DEPTH, int BLOCKS = 1>
 __device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full) {
+    const auto copy = [&](T* to, const int(&at)[3]) {
+        if constexpr (BLOCKS == 1) copy_tile(to, map, at, full);
+        else copy_tile_multicast(to, map, at, full, shl(1u, BLOCKS) - 1);
+    };
     if constexpr (BY_DEPTH) {
-        copy_tile(slab, map, {batch, first, from}, full);
+        copy(slab, {batch, first, from});
     } else {
 #pragma unroll
-        for (int x = 0; x < SIZE; x += 64) copy_tile(slab + x * depth, map, {batch, from, first + x}, full);
+        for (int x = 0; x < SIZE; x += 64) copy(slab + x * depth, {batch, from, first + x});
     }
 }
-// Stores the 64 rows of a warpgroup through shared memory: 64 columns while the next are made.
+// The operands of a lane's elements of 64 rows and columns: for the first and second row of each pair, and each eight columns.
+struct PartOperands {
+    Operands of[2][8][2];
+
+    __device__ __forceinline__ PartOperands(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
+        const int warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+            of[i / 16][i / 2 % 8][i % 2] = epilogue.load(
+                batch, minimum(row + 16 * warp + i / 16 * 8 + g, sizes.m - 1),
+                minimum(column + i / 2 % 8 * 8 + 2 * q + i % 2, sizes.n - 1));
+    }
+};
+// Stores the 64 rows of a warpgroup through shared memory, 64 columns at a time: while a part is made, the operands of the next
+// are on their way. `operands` are those of the first.
 __device__ __forceinline__ void store_parts(
-    const Epilogue& epilogue, const TensorMap& d, const Sizes& sizes, const Place& at, int row, T* parts,
+    const Epilogue& epilogue, PartOperands operands, const TensorMap& d, const Sizes& sizes, const Place& at, int row, T* parts,
     const float (&sums)[tile_n / 2])
 {
     const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 #pragma unroll
     for (int x = 0; x < tile_n; x += 64) {
         T* const to = parts + x / 64 % 2 * part_size;
+        const PartOperands own = operands;
+        if (x + 64 < tile_n) operands = PartOperands(epilogue, sizes, at.batch, row, at.n0 + x + 64);
         if (threadIdx.x % 128 == 0) wait_stores_read<1>();
         barrier_sync(1 + group, 128);  // the part may be written again
-        finish<64>(epilogue, sizes, at.batch, row + 16 * warp, at.n0 + x, (const float(&)[32])sums[x / 2],
-                   [&](int half, int y, const Out(&made)[4][2]) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i)  // chunks change places as in a slab, and as the map says
-                *(unsigned*)(to + (16 * warp + 8 * half + g) * line + ((y / 8 + i) ^ g) * chunk + 2 * q) =
-                    *(const unsigned*)made[i];
-        });
+        for (int i = 0; i < 16; ++i) {  // chunks change places as in a slab, and as the map says
+            alignas(4) Out two[2];
+#pragma unroll
+            for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + i % 8 * 4 + i / 8 * 2 + j], own.of[i / 8][i % 8][j]);
+            *(unsigned*)(to + (16 * warp + i / 8 * 8 + g) * line + (i % 8 ^ g) * chunk + 2 * q) = *(const unsigned*)two;
+        }
         fence_to_async();
         barrier_sync(1 + group, 128);
         if (threadIdx.x % 128 == 0) {
@@ -65,7 +89,7 @@ __device__ __forceinline__ void store_parts(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
+extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
     const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
@@ -77,34 +101,38 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], 4 * share);
+            mbarrier_init(&empty[i], 4 * share * cluster);
         }
         for (int i = 0; i < 2; ++i) mbarrier_init(&mine[i], 4);
         fence_mbarrier_init();
     }
     __syncthreads();
+    if (cluster > 1) cluster_barrier();
 
     const int slabs = divide_up(sizes.k, depth), group = threadIdx.x / 128;
     if (group == 2) {
         give_registers<24>();
         for (int turn = 0; threadIdx.x == 256 && Turn(turn).there(sizes); ++turn) {
             const Place at = Turn(turn).place(sizes);
+            const int own_n = cluster_rank() * part_n;  // of the tile's columns
             for (int i = 0; i < slabs; ++i) {
                 const int number = turn * slabs + i, stage = number % stages;
                 T* const to = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], number / stages % 2 ^ 1);
                 mbarrier_arrive_expecting(&full[stage], stage_bytes);
                 bring<tile_m, a_by_depth>(to, a, sizes.batch_a ? at.batch : 0, at.m0, i * depth, &full[stage]);
-                bring<tile_n, b_by_depth>(to + tile_m * depth, b, sizes.batch_b ? at.batch : 0, at.n0, i * depth, &full[stage]);
+                bring<part_n, b_by_depth, cluster>(
+                    to + (tile_m + own_n) * depth, b, sizes.batch_b ? at.batch : 0, at.n0 + own_n, i * depth, &full[stage]);
             }
         }
         return;
     }
     take_registers<240>();
     T* const parts = ring + stages * stage_size + group * 2 * part_size;
-    const auto arrive = [](MBarrier* barrier) {
+    const auto arrive = [](MBarrier* barrier, int blocks) {  // at the barrier of this block, or of each in the cluster
         __syncwarp();
-        if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+        if (blocks == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+        if (blocks > 1 && threadIdx.x % 32 < blocks) mbarrier_free_at(barrier, threadIdx.x % 32);
     };
     for (int turn = share == 2 ? 0 : group; Turn(turn).there(sizes); turn += 3 - share) {
         const int own = share == 2 ? rows * group : 0;  // this warpgroup's first row in the tile
@@ -127,15 +155,20 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             }
             wgmma_commit();
             wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
-            if (i > 0) arrive(&empty[(number - 1) % stages]);
+            if (i > 0) arrive(&empty[(number - 1) % stages], cluster);
         }
-        if (share == 1) arrive(&mine[1 - group]);
+        if (share == 1) arrive(&mine[1 - group], 1);
+        const Place at = Turn(turn).place(sizes);
+        PartOperands operands(epilogue, sizes, at.batch, at.m0 + own, at.n0);
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
-        arrive(&empty[(turn * slabs + slabs - 1) % stages]);
-        const Place at = Turn(turn).place(sizes);
+        arrive(&empty[(turn * slabs + slabs - 1) % stages], cluster);
 #pragma unroll
-        for (int x = 0; x < rows / 64; ++x) store_parts(epilogue, d, sizes, at, at.m0 + own + 64 * x, parts, sums[x]);
+        for (int x = 0; x < rows / 64; ++x) {
+            if (x > 0) operands = PartOperands(epilogue, sizes, at.batch, at.m0 + own + 64 * x, at.n0);
+            store_parts(epilogue, operands, d, sizes, at, at.m0 + own + 64 * x, parts, sums[x]);
+        }
     }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+    if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

@@ -18,6 +18,11 @@ __device__ __forceinline__ void mbarrier_arrive_at(MBarrier* barrier, unsigned r
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"
                  ::"r"(cukern_shared_of_rank(barrier, rank)) : "memory");
 }
+// The same where nothing that it did need be seen: what it has read of shared memory may be overwritten by copies beside the
+// threads. Those who wait for that need mbarrier_wait alone, which costs less.
+__device__ __forceinline__ void mbarrier_free_at(MBarrier* barrier, unsigned rank) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cukern_shared_of_rank(barrier, rank)) : "memory");
+}
 // The same, and so many bytes more are expected in this phase.
 __device__ __forceinline__ void mbarrier_arrive_expecting_at(MBarrier* barrier, unsigned bytes, unsigned rank) {
     asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], %1;"
@@ -64,6 +69,9 @@ inline void store_value(const Operation* own) {
 }  // namespace cukern
 
 inline void mbarrier_arrive_at(MBarrier* barrier, unsigned rank, CUKERN_HERE) {
+    cukern::arrive(map_shared_rank(barrier, rank, file, line), 0, file, line);
+}
+inline void mbarrier_free_at(MBarrier* barrier, unsigned rank, CUKERN_HERE) {
     cukern::arrive(map_shared_rank(barrier, rank, file, line), 0, file, line);
 }
 inline void mbarrier_arrive_expecting_at(MBarrier* barrier, unsigned bytes, unsigned rank, CUKERN_HERE) {

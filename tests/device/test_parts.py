@@ -33,10 +33,10 @@ def test_batches_and_sizes_that_no_access_divides(device: ck.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_few_rows(device: ck.Device, dtype: str) -> None:
-    form = FewRows(False, 8, 16, 2, 2, 3)
-    x, w = random(device, dtype, 5, 648), random(device, dtype, 648, 24)
-    check(x, w, random(device, dtype, 5, 1), form)
-    check(w.T, x.T, random(device, dtype, 5), form._replace(turned=True))
+    form, rows = (FewRows(False, 8, 16, 2, 3), 5) if dtype == "bfloat16" else (FewRows(False, 2, 16, 2, 3), 2)
+    x, w = random(device, dtype, rows, 648), random(device, dtype, 648, 24)
+    check(x, w, random(device, dtype, rows, 1), form)
+    check(w.T, x.T, random(device, dtype, rows), form._replace(turned=True))
 
 
 def test_a_fused_function(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from cukern.linear.task import Factor, Task
 from cukern.linear.tma import TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
 
-TALL, BY_TURNS = (TMA_TILES[i]._replace(blocks=2) for i in (1, 2))
+TALL, BY_TURNS = (TMA_TILES[i]._replace(blocks=2, cluster=1) for i in (1, 2))
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +33,14 @@ def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: boo
     a = random(device, "bfloat16", 264, 152, swapped=a_swapped)
     b = random(device, "bfloat16", 152, 392, swapped=b_swapped)
     check(a, b, random(device, "bfloat16", 392), tile)
+
+
+@pytest.mark.parametrize(("tile", "b_swapped"), [(TALL, False), (BY_TURNS, True)])
+def test_blocks_that_bring_for_each_other(device: ck.Device, tile: TmaTile, b_swapped: bool) -> None:
+    """The last tile of a cluster may lie beyond the product."""
+    a = random(device, "bfloat16", 2 * tile.m + 8, 152)
+    b = random(device, "bfloat16", 152, 264, swapped=b_swapped)
+    check(a, b, random(device, "bfloat16", 264), tile._replace(cluster=2, blocks=5))
 
 
 def test_the_widest_tile(device: ck.Device) -> None:
@@ -63,7 +71,7 @@ def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
     ("right", "wrong"),
     [
         ("if (share == 1) mbarrier_wait(&mine[group], (turn / 2 ^ group ^ 1) % 2);", ""),
-        ("if (i > 0) arrive(&empty[(number - 1) % stages]);", "arrive(&empty[stage]);"),
+        ("if (i > 0) arrive(&empty[(number - 1) % stages], cluster);", "arrive(&empty[stage], cluster);"),
         ("wait_stores_read<1>();", "wait_stores_read<2>();"),
     ],
     ids=[
@@ -80,7 +88,7 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, right: str, wrong
     text = (TEMPLATES / "linear" / "product_tma.cu").read_text()
     assert text.count(right) == 1
     if "&empty[stage]" in wrong:
-        text = text.replace("        arrive(&empty[(turn * slabs + slabs - 1) % stages]);\n", "")
+        text = text.replace("        arrive(&empty[(turn * slabs + slabs - 1) % stages], cluster);\n", "")
     monkeypatch.setattr(tma, "_KERNEL", ck.Kernel(text.replace(right, wrong)))
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 472), random(host, "bfloat16", 472, 264)

@@ -31,7 +31,6 @@ class TmaTile(NamedTuple):
 
     Attributes:
         m, n: rows and columns of a tile.
-        share: warpgroups that share a tile; if 1, two take tiles by turns.
         stages: slabs of the factors in shared memory.
         rate: about which share of the tensor cores' arithmetic it reaches, in the unit of the other forms; estimated.
         band: rows of tiles that are made column by column.
@@ -43,7 +42,6 @@ class TmaTile(NamedTuple):
 
     m: int
     n: int
-    share: int
     stages: int
     rate: float
     band: int
@@ -72,7 +70,6 @@ class TmaTile(NamedTuple):
         return {
             **tiled_variables(program, elem, task, self.m, self.n),
             "block": self.threads,
-            "share": self.share,
             "cluster": self.cluster,
             "depth": self.depth,
             "stages": self.stages,
@@ -113,12 +110,11 @@ class TmaTile(NamedTuple):
         return Tiles(0, elem, shape, strides, box, 2 * _LINE, False)
 
 
-#: Two warpgroups that share a tile read each factor from the L2 less often; by turns, one hides its stores behind the
-#: other's arithmetic, which pays off where k is short.
+#: Large tiles read each factor from the L2 less often, small ones waste less of the last wave.
 TMA_TILES = (
-    TmaTile(128, 256, 2, 4, 2.15, 16),
-    TmaTile(256, 128, 2, 4, 2.1, 8),
-    TmaTile(128, 128, 1, 6, 1.9, 16),
+    TmaTile(128, 256, 4, 2.15, 16, 2),
+    TmaTile(256, 128, 4, 2.1, 8, 2),
+    TmaTile(128, 128, 6, 1.9, 16, 2),
 )
 
 
@@ -145,8 +141,7 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
 
     def cost(tile: TmaTile) -> float:
         waves = divide_up(tile.count(task), limits.multiprocessors)
-        seen = _STORE if tile.share > 1 else 0.0
-        return waves * tile.m * tile.n * (divide_up(task.k, tile.depth) / tile.rate + seen)
+        return waves * tile.m * tile.n * (divide_up(task.k, tile.depth) / tile.rate + _STORE)
 
     best = min(TMA_TILES, key=cost)
     return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

@@ -2,11 +2,10 @@
 // batches, sums in float, and the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). Maps
 // lead to the factors, each contiguous along one of its two axes, and to D, in rows that begin at multiples of 16 bytes.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile. One thread of the last warpgroup brings
-// slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups multiply: they share the
-// rows of each tile, or, if `share` is 1, take tiles by turns, so that one stores while the other multiplies.
+// slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups share the rows of each tile
+// and multiply. They keep a finished tile in registers, and store its parts while the first slabs of the next are multiplied.
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
-// when all warps that multiply it have done so. A barrier tells stages of one parity from those of the other alone, so warpgroups
-// that take tiles by turns wait for slabs of their own only: `mine` when the other has seen all of its tile before.
+// when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
 // in all, so that B is read from the L2 once a cluster.
 // Shared, dynamic: the stages, then two parts of 64 by 64 elements of D for each warpgroup; 1024 bytes before for alignment.
@@ -15,7 +14,7 @@
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
-constexpr int share = << share >>, rows = tile_m / share;  // warpgroups that share a tile, and the rows of each
+constexpr int rows = tile_m / 2;  // of a warpgroup
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
 constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * 64;
 static_assert(rows % 64 == 0 && depth == 64 && tile_n % 128 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
@@ -59,35 +58,44 @@ struct PartOperands {
                 minimum(column + i / 2 % 8 * 8 + 2 * q + i % 2, sizes.n - 1));
     }
 };
-// Stores the 64 rows of a warpgroup through shared memory, 64 columns at a time: while a part is made, the operands of the next
-// are on their way. `operands` are those of the first.
-__device__ __forceinline__ void store_parts(
-    const Epilogue& epilogue, PartOperands operands, const TensorMap& d, const Sizes& sizes, const Place& at, int row, T* parts,
-    const float (&sums)[tile_n / 2])
-{
-    const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+// Elements of D of a warpgroup's 64 rows, two neighbours a word: for each eight columns one of row g, for each 64 then those of
+// row g + 8. While some are made, the operands of the next are on their way; `operands` are those of the first.
+struct Kept {
+    unsigned words[tile_n / 4];
+
+    __device__ __forceinline__ void finish(
+        const Epilogue& epilogue, const Sizes& sizes, PartOperands operands, int batch, int row, int column,
+        const float (&sums)[tile_n / 2])
+    {
 #pragma unroll
-    for (int x = 0; x < tile_n; x += 64) {
-        T* const to = parts + x / 64 % 2 * part_size;
-        const PartOperands own = operands;
-        if (x + 64 < tile_n) operands = PartOperands(epilogue, sizes, at.batch, row, at.n0 + x + 64);
+        for (int x = 0; x < tile_n; x += 64) {
+            const PartOperands own = operands;
+            if (x + 64 < tile_n) operands = PartOperands(epilogue, sizes, batch, row, column + x + 64);
+#pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                alignas(4) Out two[2];
+#pragma unroll
+                for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + i % 8 * 4 + i / 8 * 2 + j], own.of[i / 8][i % 8][j]);
+                words[x / 4 + i] = *(const unsigned*)two;
+            }
+        }
+    }
+    // Stores 64 columns from `x` on through shared memory, by all threads of the warpgroup.
+    __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int batch, int row, int column, int x, T* to) const {
+        const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
         if (threadIdx.x % 128 == 0) wait_stores_read<1>();
         barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {  // chunks change places as in a slab, and as the map says
-            alignas(4) Out two[2];
-#pragma unroll
-            for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + i % 8 * 4 + i / 8 * 2 + j], own.of[i / 8][i % 8][j]);
-            *(unsigned*)(to + (16 * warp + i / 8 * 8 + g) * line + (i % 8 ^ g) * chunk + 2 * q) = *(const unsigned*)two;
-        }
+        for (int i = 0; i < 16; ++i)  // chunks change places as in a slab, and as the map says
+            *(unsigned*)(to + (16 * warp + i / 8 * 8 + g) * line + (i % 8 ^ g) * chunk + 2 * q) = words[x / 4 + i];
         fence_to_async();
         barrier_sync(1 + group, 128);
         if (threadIdx.x % 128 == 0) {
-            if (row < sizes.m && at.n0 + x < sizes.n) store_tile(d, {at.batch, row, at.n0 + x}, to);
+            if (row < sizes.m && column + x < sizes.n) store_tile(d, {batch, row, column + x}, to);
             commit_stores();
         }
     }
-}
+};
 
 extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
@@ -97,13 +105,12 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    __shared__ MBarrier full[stages], empty[stages], mine[2];
+    __shared__ MBarrier full[stages], empty[stages];
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], 4 * share * cluster);
+            mbarrier_init(&empty[i], 8 * cluster);
         }
-        for (int i = 0; i < 2; ++i) mbarrier_init(&mine[i], 4);
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -129,46 +136,59 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     }
     take_registers<240>();
     T* const parts = ring + stages * stage_size + group * 2 * part_size;
-    const auto arrive = [](MBarrier* barrier, int blocks) {  // at the barrier of this block, or of each in the cluster
+    const auto arrive = [](MBarrier* barrier) {  // at the barrier of each block of the cluster
         __syncwarp();
-        if (blocks == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
-        if (blocks > 1 && threadIdx.x % 32 < blocks) mbarrier_free_at(barrier, threadIdx.x % 32);
+        if (cluster == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+        if (cluster > 1 && threadIdx.x % 32 < cluster) mbarrier_free_at(barrier, threadIdx.x % 32);
     };
-    for (int turn = share == 2 ? 0 : group; Turn(turn).there(sizes); turn += 3 - share) {
-        const int own = share == 2 ? rows * group : 0;  // this warpgroup's first row in the tile
-        float sums[rows / 64][tile_n / 2];
-        if (share == 1) mbarrier_wait(&mine[group], (turn / 2 ^ group ^ 1) % 2);
-        for (int i = 0; i < slabs; ++i) {
-            const int number = turn * slabs + i, stage = number % stages;
-            T* const slab = ring + stage * stage_size;
-            mbarrier_wait(&full[stage], number / stages % 2);
-            wgmma_fence();
-#pragma unroll
-            for (int x = 0; x < rows / 64; ++x) {
-                SharedMatrix left = part(SlabA{slab}, own + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
-#pragma unroll
-                for (int k = 0; k < depth; k += 16) {
-                    wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], left, right, i + k > 0);
-                    left += step_a;
-                    right += step_b;
-                }
-            }
-            wgmma_commit();
-            wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
-            if (i > 0) arrive(&empty[(number - 1) % stages], cluster);
-        }
-        if (share == 1) arrive(&mine[1 - group], 1);
-        const Place at = Turn(turn).place(sizes);
-        PartOperands operands(epilogue, sizes, at.batch, at.m0 + own, at.n0);
-#pragma unroll
-        for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
-        arrive(&empty[(turn * slabs + slabs - 1) % stages], cluster);
+    float sums[rows / 64][tile_n / 2];
+    const auto multiply = [&](int number, bool first) {
+        const int stage = number % stages;
+        T* const slab = ring + stage * stage_size;
+        mbarrier_wait(&full[stage], number / stages % 2);
+        wgmma_fence();
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) {
-            if (x > 0) operands = PartOperands(epilogue, sizes, at.batch, at.m0 + own + 64 * x, at.n0);
-            store_parts(epilogue, operands, d, sizes, at, at.m0 + own + 64 * x, parts, sums[x]);
+            SharedMatrix left = part(SlabA{slab}, rows * group + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
+#pragma unroll
+            for (int k = 0; k < depth; k += 16) {
+                wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], left, right, !first || k > 0);
+                left += step_a;
+                right += step_b;
+            }
+        }
+        wgmma_commit();
+        wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
+        if (!first) arrive(&empty[(number - 1) % stages]);
+    };
+    Kept kept[rows / 64];
+    int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
+    const auto store = [&](int i) {  // part i of it
+        constexpr int across = tile_n / 64;
+        kept[i / across].store(d, sizes, batch, row + i / across * 64, column, i % across * 64, parts + i % 2 * part_size);
+    };
+    constexpr int kept_parts = rows / 64 * (tile_n / 64);
+    for (int turn = 0; Turn(turn).there(sizes); ++turn) {
+#pragma unroll
+        for (int i = 0; i < kept_parts; ++i) {
+            if (i < slabs) multiply(turn * slabs + i, i == 0);
+            store(i);
+        }
+        for (int i = kept_parts; i < slabs; ++i) multiply(turn * slabs + i, false);
+        const Place at = Turn(turn).place(sizes);
+        batch = at.batch, row = at.m0 + rows * group, column = at.n0;
+        PartOperands operands(epilogue, sizes, batch, row, column);
+#pragma unroll
+        for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
+        arrive(&empty[(turn * slabs + slabs - 1) % stages]);
+#pragma unroll
+        for (int x = 0; x < rows / 64; ++x) {
+            if (x > 0) operands = PartOperands(epilogue, sizes, batch, row + 64 * x, column);
+            kept[x].finish(epilogue, sizes, operands, batch, row + 64 * x, column, sums[x]);
         }
     }
+#pragma unroll
+    for (int i = 0; i < kept_parts; ++i) store(i);
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
     if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

@@ -15,7 +15,7 @@ from cukern.linear.task import Factor, Task
 from cukern.linear.tma import TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
 
-TALL, BY_TURNS = (TMA_TILES[i]._replace(blocks=2, cluster=1) for i in (1, 2))
+TALL, SQUARE = (TMA_TILES[i]._replace(blocks=2, cluster=1) for i in (1, 2))
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def hopper(device: ck.Device) -> None:
 
 @pytest.mark.parametrize(
     ("tile", "a_swapped", "b_swapped"),
-    [(TALL, False, False), (TALL, True, True), (BY_TURNS, False, True), (BY_TURNS, True, False)],
+    [(TALL, False, False), (TALL, True, True), (SQUARE, False, True), (SQUARE, True, False)],
 )
 def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: bool, b_swapped: bool) -> None:
     """No tile divides the sizes; each block makes several tiles, so that stages go round more than once."""
@@ -35,7 +35,7 @@ def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: boo
     check(a, b, random(device, "bfloat16", 392), tile)
 
 
-@pytest.mark.parametrize(("tile", "b_swapped"), [(TALL, False), (BY_TURNS, True)])
+@pytest.mark.parametrize(("tile", "b_swapped"), [(TALL, False), (SQUARE, True)])
 def test_blocks_that_bring_for_each_other(device: ck.Device, tile: TmaTile, b_swapped: bool) -> None:
     """The last tile of a cluster may lie beyond the product."""
     a = random(device, "bfloat16", 2 * tile.m + 8, 152)
@@ -45,20 +45,20 @@ def test_blocks_that_bring_for_each_other(device: ck.Device, tile: TmaTile, b_sw
 
 def test_the_widest_tile(device: ck.Device) -> None:
     a, b = random(device, "float16", 130, 72), random(device, "float16", 72, 520, swapped=True)
-    check(a, b, random(device, "float16", 130, 1), TMA_TILES[0]._replace(blocks=1))
+    check(a, b, random(device, "float16", 130, 1), TMA_TILES[0]._replace(blocks=2))
 
 
 def test_batches(device: ck.Device) -> None:
     """Matrices end within tiles; a factor may be one matrix for all."""
     a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 72)
-    check(a, b, random(device, "bfloat16", 3, 136, 72), BY_TURNS)
-    check(a[0], b, random(device, "bfloat16", 72), BY_TURNS)
-    check(a[:, :1], b, random(device, "bfloat16", 72), BY_TURNS)
+    check(a, b, random(device, "bfloat16", 3, 136, 72), SQUARE)
+    check(a[0], b, random(device, "bfloat16", 72), SQUARE)
+    check(a[:, :1], b, random(device, "bfloat16", 72), SQUARE)
     # One matrix of all rows.
-    check(a, random(device, "bfloat16", 24, 72), random(device, "bfloat16", 3, 1, 72), BY_TURNS)
+    check(a, random(device, "bfloat16", 24, 72), random(device, "bfloat16", 3, 1, 72), SQUARE)
 
 
-@pytest.mark.parametrize("tile", [TALL, BY_TURNS], ids=["shared", "by turns"])
+@pytest.mark.parametrize("tile", [TALL, SQUARE], ids=["tall", "square"])
 def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 216), random(host, "bfloat16", 216, 392, swapped=True)
@@ -70,14 +70,14 @@ def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("if (share == 1) mbarrier_wait(&mine[group], (turn / 2 ^ group ^ 1) % 2);", ""),
-        ("if (i > 0) arrive(&empty[(number - 1) % stages], cluster);", "arrive(&empty[stage], cluster);"),
+        ("if (!first) arrive(&empty[(number - 1) % stages]);", "arrive(&empty[stage]);"),
         ("wait_stores_read<1>();", "wait_stores_read<2>();"),
+        ("        fence_to_async();\n", ""),
     ],
     ids=[
-        "a slab of the other's tile",
         "a stage given back before it is multiplied",
         "a part written too early",
+        "a part stored before it is seen",
     ],
 )
 def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
@@ -88,12 +88,12 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, right: str, wrong
     text = (TEMPLATES / "linear" / "product_tma.cu").read_text()
     assert text.count(right) == 1
     if "&empty[stage]" in wrong:
-        text = text.replace("        arrive(&empty[(turn * slabs + slabs - 1) % stages], cluster);\n", "")
+        text = text.replace("        arrive(&empty[(turn * slabs + slabs - 1) % stages]);\n", "")
     monkeypatch.setattr(tma, "_KERNEL", ck.Kernel(text.replace(right, wrong)))
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 472), random(host, "bfloat16", 472, 264)
     with asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
-        check(a, b, random(host, "bfloat16", 264), BY_TURNS._replace(blocks=1))
+        check(a, b, random(host, "bfloat16", 264), SQUARE._replace(blocks=1))
 
 
 def test_a_fused_function_and_one_map_for_each_address(
@@ -103,7 +103,7 @@ def test_a_fused_function_and_one_map_for_each_address(
     monkeypatch.setattr(
         tensor_cores,
         "quickest",
-        lambda task, where, then=True: BY_TURNS if then and task.itemsize == 2 else None,
+        lambda task, where, then=True: SQUARE if then and task.itemsize == 2 else None,
     )
     encoded: list[Any] = []
     encode = device.backend.tensor_map
@@ -135,13 +135,10 @@ def test_what_tensor_maps_take() -> None:
     assert takes(task._replace(a=Factor(0, 0, True), m=1))
     assert not takes(task._replace(batches=2, b=Factor(-4096, 4096, True)))
     assert not takes(task._replace(b=Factor(0, 2**39, True)))
-    short = tma_tile_for(task._replace(k=256), gpu())
-    assert short is not None
-    assert short.share == 1  # stores are hidden
-    # The smallest waste in the last wave, and turns for what would leave many multiprocessors idle.
+    # The smallest waste in the last wave.
     small = tma_tile_for(task._replace(m=1024, n=1024), gpu())
     assert small is not None
-    assert (small.m, small.n, small.share) == (128, 128, 1)
+    assert (small.m, small.n) == (128, 128)
 
 
 def test_which_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

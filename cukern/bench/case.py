@@ -53,9 +53,9 @@ class Case:
         torch, numpy: the expression for PyTorch, and for NumPy and CuPy, if it differs; ``None`` if they have
             none.
         grad: names of the inputs whose gradient is timed instead of the value.
-        goal: the lowest acceptable share of the copy's bandwidth, or of the library's bare product.
-        flops: operations of a product, from the sizes.
-        bare: the expression of the library's bare product, with whose rate ``flops`` are compared.
+        goal: the lowest acceptable share of the copy's bandwidth, or of the rate of ``bare``.
+        flops: operations of a product, or of attention, from the sizes.
+        bare: what the first other library computes at the rate to compare with, such as the product alone.
         same: the expression to compare instead of the result, of ``out`` and the inputs, if results may differ.
         dtypes: the dtypes in which it is run.
         kind: the measured quantity: seconds on the device, the host's seconds per call, or bytes of device memory.
@@ -102,7 +102,7 @@ class Case:
         return float(eval(self.traffic or "0", dict(_NO_NAMES), {**self.sizes_on(device), **names}))
 
     def operations(self, device: str) -> float:
-        """The floating-point operations of a product; 0 for other work."""
+        """The floating-point operations of products; 0 for other work."""
         return float(eval(self.flops or "0", dict(_NO_NAMES), self.sizes_on(device)))
 
     def expression(self, library: str) -> str | None:

@@ -152,18 +152,30 @@ CELLS = [
 ]  # fmt: skip
 
 PRODUCTS = [
-    _product("matmul_add_relu 4096", "x:n,n y:n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
-             sizes="n=4096 | n=512", flops="2 * n**3", torch="torch.relu(x @ y + b)", bare="np.matmul(x, y)"),
-    _product("matmul_add_relu 32 x 512", "x:k,n,n y:k,n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
-             sizes="k=32 n=512 | k=2 n=256", flops="2 * k * n**3", torch="torch.relu(x @ y + b)",
-             bare="np.matmul(x, y)"),
+    case
+    for of in (_product, partial(_product, dtypes="bfloat16", goal=1.0))
+    for case in (
+        of("matmul_add_relu 4096", "x:n,n y:n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
+           sizes="n=4096 | n=512", flops="2 * n**3", torch="torch.relu(x @ y + b)", bare="np.matmul(x, y)"),
+        of("matmul_add_relu 32 x 512", "x:k,n,n y:k,n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
+           sizes="k=32 n=512 | k=2 n=256", flops="2 * k * n**3", torch="torch.relu(x @ y + b)",
+           bare="np.matmul(x, y)"),
+    )
 ]  # fmt: skip
 
 _decode = partial(
     Case, "attention", inputs="q:b,h,1,d k:b,g,n,d v:b,g,n,d", run="ck.nn.attention(q, k, v)", traffic="k + v",
     torch="F.scaled_dot_product_attention(q, k, v, enable_gqa=True)", numpy=None, goal=0.85,
 )  # fmt: skip
+_causal = partial(
+    Case, "attention", inputs="q:b,h,n,d k:b,h,n,d v:b,h,n,d", run="ck.nn.attention(q, k, v, causal=True)",
+    traffic="", dtypes="bfloat16", numpy=None, flops="2 * b * h * n * n * d",
+    torch="F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+    bare="F.scaled_dot_product_attention(q, k, v, is_causal=True)", goal=1.0,
+)  # fmt: skip
 ATTENTION = [
+    _causal("causal, heads of 128", sizes="b=4 h=16 n=4096 d=128 | b=1 h=1 n=64 d=128"),
+    _causal("causal, heads of 64", sizes="b=8 h=12 n=1024 d=64 | b=1 h=1 n=64 d=64"),
     _decode("1 query of 16384 keys", sizes="b=1 h=32 g=32 n=16384 d=128 | b=1 h=4 g=4 n=2048 d=64"),
     _decode("1 query of 16384 keys, grouped", sizes="b=4 h=32 g=8 n=16384 d=128 | b=1 h=8 g=2 n=2048 d=64"),
 ]

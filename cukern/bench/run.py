@@ -28,7 +28,7 @@ class Result:
     Attributes:
         measured: for each library with the case, the median of the seconds, or the bytes of memory.
         rate: the traffic in GB/s, or a product's TFLOP/s; 0 for calls.
-        share: the rate divided by the copy's bandwidth or the bare product's rate; None for calls.
+        share: the rate divided by the copy's bandwidth, or by that of the case's ``bare``; None for calls.
         error: the distance of cukern's result from that in float64; None if nothing was compared.
     """
 
@@ -143,10 +143,12 @@ class Bench:
         if not operations:
             rate = nbytes / seconds / 1e9
             return rate, rate / self.copy
-        bare = NumPyLike(self.device)
-        call = self._prepare(bare, case.bare, case, dtype, data)
+        rate, other = operations / seconds / 1e12, self.references[0]
+        if dtype == "bfloat16" and isinstance(other, NumPyLike):
+            return rate, None
+        call = self._prepare(other, case.bare, case, dtype, data)
         (theirs,) = median_seconds(self.clock, [[call]])
-        return operations / seconds / 1e12, theirs / seconds
+        return rate, theirs / seconds
 
     def _error(self, case: Case, dtype: str, data: Arrays, ours: Call) -> float | None:
         """The distance of cukern's result from a float64 evaluation by the first other library with the case."""

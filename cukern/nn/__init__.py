@@ -23,10 +23,11 @@ from .dropout import Dropout
 from .embedding import Embedding
 from .functional import *  # noqa: F403
 from .layer_norm.function import LayerNorm
+from .layer_norm.rms import RMSNorm
 from .linear import Linear
 from .lltm.function import LLTM, LLTMCell
 from .module import Module, Parameter
-from .normalization import BatchNorm, GroupNorm, RMSNorm
+from .normalization import BatchNorm, GroupNorm
 from .pooling.function import AvgPool2d, MaxPool2d
 from .recurrent import GRU, LSTM
 from .sequential import Sequential

@@ -29,10 +29,11 @@ from .classification import (
 from .dropout import dropout
 from .embedding import embedding, one_hot
 from .layer_norm.function import layer_norm
+from .layer_norm.rms import rms_norm
 from .linear import linear
 from .lltm.function import lltm, lltm_cell
 from .matmul_add_relu import matmul_add_relu
-from .normalization import batch_norm, group_norm, rms_norm
+from .normalization import batch_norm, group_norm
 from .pooling.function import avg_pool2d, max_pool2d
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 

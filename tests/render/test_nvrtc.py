@@ -251,6 +251,19 @@ def _layer_norm(dtype: Any) -> None:
             _derivatives(lambda x, n=columns, own=given: ck.nn.layer_norm(x, n, *own), x)
 
 
+def _norms(dtype: Any) -> None:
+    """Rows that are not centered, in every kernel of layer norm's; sums over channels first and last."""
+    for columns in (5, 1000, 300_000):
+        x, weight = _zeros(dtype, (3, columns), (columns,))
+        _derivatives(lambda x, w, n=columns: ck.nn.rms_norm(x, n, w), x, weight)
+    x, weight = _zeros(dtype, (4, 8, 400), (8,))
+    for axis, one in ((1, x), (-1, ck.zeros((4, 400, 8), dtype))):
+        _derivatives(
+            lambda x, w, a=axis: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=a), one, weight
+        )
+        _derivatives(lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a), one, weight)
+
+
 def _cross_entropy(dtype: Any) -> None:
     """Part of a warp, a warp and a block a row, in packs or not."""
     for columns in (5, 1024, 4096, 4100):
@@ -409,6 +422,7 @@ EVERY: tuple[Callable[[Any], None], ...] = (
 FLOATING: tuple[Callable[[Any], None], ...] = (
     _matmul_add_relu,
     _layer_norm,
+    _norms,
     _cross_entropy,
     _attention,
     _linear,

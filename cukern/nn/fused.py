@@ -35,7 +35,7 @@ def require_sizes(name: str, **sizes: object) -> None:
             raise ValueError(f"{name}: {argument}: expected at least 0, got {size!r}")
 
 
-def require_eps(name: str, eps: Any) -> float:
+def require_eps(name: str, eps: float) -> float:
     """``eps`` as a float.
 
     Raises:

@@ -264,6 +264,12 @@ def _norms(dtype: Any) -> None:
         _derivatives(lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a), one, weight)
 
 
+def _dropout(dtype: Any) -> None:
+    x = ck.zeros((40,), dtype)
+    for one in (x, x[1:]):
+        ck.nn.dropout(one, 0.5, ck.random.default_rng(0))
+
+
 def _cross_entropy(dtype: Any) -> None:
     """Part of a warp, a warp and a block a row, in packs or not."""
     for columns in (5, 1024, 4096, 4100):
@@ -423,6 +429,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _matmul_add_relu,
     _layer_norm,
     _norms,
+    _dropout,
     _cross_entropy,
     _attention,
     _linear,

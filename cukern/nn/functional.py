@@ -36,6 +36,7 @@ from .matmul_add_relu import matmul_add_relu
 from .normalization import batch_norm, group_norm
 from .pooling.function import avg_pool2d, max_pool2d
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
+from .rotary import rotary_embedding
 
 __all__ = [
     "attention",
@@ -67,6 +68,7 @@ __all__ = [
     "one_hot",
     "relu",
     "rms_norm",
+    "rotary_embedding",
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",

@@ -270,6 +270,13 @@ def _dropout(dtype: Any) -> None:
         ck.nn.dropout(one, 0.5, ck.random.default_rng(0))
 
 
+def _rotary(dtype: Any) -> None:
+    x, positions, table = ck.zeros((4, 6, 64), dtype), ck.zeros((6,), "int32"), ck.zeros((6, 16))
+    _derivatives(ck.nn.rotary_embedding, x)
+    ck.nn.rotary_embedding(x, positions, interleaved=True, size=32)
+    ck.nn.rotary_embedding(x, cos=table, sin=table, size=32)
+
+
 def _cross_entropy(dtype: Any) -> None:
     """Part of a warp, a warp and a block a row, in packs or not."""
     for columns in (5, 1024, 4096, 4100):
@@ -430,6 +437,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _layer_norm,
     _norms,
     _dropout,
+    _rotary,
     _cross_entropy,
     _attention,
     _linear,

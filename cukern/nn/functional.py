@@ -37,6 +37,7 @@ from .normalization import batch_norm, group_norm
 from .pooling.function import avg_pool2d, max_pool2d
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 from .rotary import rotary_embedding
+from .sampling import sample_tokens
 
 __all__ = [
     "attention",
@@ -69,6 +70,7 @@ __all__ = [
     "relu",
     "rms_norm",
     "rotary_embedding",
+    "sample_tokens",
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",

@@ -132,6 +132,16 @@ def cases() -> list[Case]:
             random=True,
         )
     )
+    for mode in ("nearest", "bilinear", "bicubic"):
+        made.append(
+            Case(
+                f"upsample by 2, {mode}",
+                (32, 64, 56, 56),
+                partial(nn.interpolate, scale_factor=2, mode=mode),
+                partial(_from_torch("interpolate"), scale_factor=2.0, mode=mode) if torch else None,
+                reads_x=False,
+            )
+        )
     return made
 
 

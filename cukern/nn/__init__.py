@@ -30,6 +30,7 @@ from .module import Module, Parameter
 from .normalization import BatchNorm, GroupNorm
 from .pooling.function import AvgPool2d, MaxPool2d
 from .recurrent import GRU, LSTM
+from .resampling.function import Upsample
 from .sequential import Sequential
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "Softplus",
     "Softsign",
     "Tanh",
+    "Upsample",
     "functional",
     "init",
 ]

@@ -36,6 +36,7 @@ from .matmul_add_relu import matmul_add_relu
 from .normalization import batch_norm, group_norm
 from .pooling.function import avg_pool2d, max_pool2d
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
+from .resampling.function import interpolate
 from .rotary import rotary_embedding
 from .sampling import sample_tokens
 
@@ -53,6 +54,7 @@ __all__ = [
     "gelu_tanh",
     "group_norm",
     "huber_loss",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",

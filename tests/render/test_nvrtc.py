@@ -277,6 +277,12 @@ def _rotary(dtype: Any) -> None:
     ck.nn.rotary_embedding(x, cos=table, sin=table, size=32)
 
 
+def _resample(dtype: Any) -> None:
+    """Few weights an axis, and many."""
+    _derivatives(lambda x: ck.nn.interpolate(x, (12, 16), mode="linear"), ck.zeros((1, 2, 6, 8), dtype))
+    _derivatives(lambda x: ck.nn.interpolate(x, 2, mode="area"), ck.zeros((1, 2, 99), dtype))
+
+
 def _cross_entropy(dtype: Any) -> None:
     """Part of a warp, a warp and a block a row, in packs or not."""
     for columns in (5, 1024, 4096, 4100):
@@ -438,6 +444,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _norms,
     _dropout,
     _rotary,
+    _resample,
     _cross_entropy,
     _attention,
     _linear,

@@ -28,7 +28,20 @@ from .linear import Linear
 from .lltm.function import LLTM, LLTMCell
 from .module import Module, Parameter
 from .normalization import BatchNorm, GroupNorm
-from .pooling.function import AvgPool2d, MaxPool2d
+from .pooling.module import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+)
 from .recurrent import GRU, LSTM
 from .resampling.function import Upsample
 from .sequential import Sequential
@@ -39,7 +52,15 @@ __all__ = [
     "GRU",
     "LLTM",
     "LSTM",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "AvgPool1d",
     "AvgPool2d",
+    "AvgPool3d",
     "BatchNorm",
     "Dropout",
     "Embedding",
@@ -51,7 +72,9 @@ __all__ = [
     "Linear",
     "LogSigmoid",
     "LogSoftmax",
+    "MaxPool1d",
     "MaxPool2d",
+    "MaxPool3d",
     "Module",
     "MultiHeadAttention",
     "Parameter",

@@ -42,6 +42,7 @@ from .pooling.module import (
     MaxPool2d,
     MaxPool3d,
 )
+from .rearrange import Pad, PixelShuffle, PixelUnshuffle
 from .recurrent import GRU, LSTM
 from .resampling.function import Upsample
 from .sequential import Sequential
@@ -77,7 +78,10 @@ __all__ = [
     "MaxPool3d",
     "Module",
     "MultiHeadAttention",
+    "Pad",
     "Parameter",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "RMSNorm",
     "ReLU",
     "Sequential",

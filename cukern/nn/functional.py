@@ -43,6 +43,7 @@ from .pooling.adaptive import (
     adaptive_max_pool3d,
 )
 from .pooling.function import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
+from .rearrange import pad, pixel_shuffle, pixel_unshuffle
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 from .resampling.function import interpolate
 from .rotary import rotary_embedding
@@ -87,6 +88,9 @@ __all__ = [
     "mse_loss",
     "nll_loss",
     "one_hot",
+    "pad",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "relu",
     "rms_norm",
     "rotary_embedding",

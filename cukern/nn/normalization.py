@@ -11,6 +11,7 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..array.creation import ones, zeros
+from ..autodiff import tape
 from ..device import Device
 from ..elementwise.complex_rows import from_parts
 from ..elementwise.fuse import fuse
@@ -83,9 +84,12 @@ class _Axes(NamedTuple):
 
     def beside(self, one: Array | None) -> Array | None:
         """An array of one number per channel, reshaped to broadcast with the others."""
-        if one is None:
-            return None
-        return ops.reshape(one, [n if i in self.channels else 1 for i, n in enumerate(self.shape)])
+        return None if one is None else ops.reshape(one, self.parameter)
+
+    @property
+    def parameter(self) -> tuple[int, ...]:
+        """The shape of a parameter beside the array."""
+        return tuple(n if i in self.channels else 1 for i, n in enumerate(self.shape))
 
     @property
     def size(self) -> int:
@@ -300,18 +304,21 @@ def batch_norm(
             running_var[...] = _moved(running_var, ops.reshape(variance, (channels,)), momentum, unbiased)
     else:
         assert running_mean is not None and running_var is not None
-        mean, variance = (_constant(axes.beside(one), x) for one in (running_mean, running_var))
+        if tape.recording([running_mean, running_var]):
+            constants = [ops.reshape(one, axes.parameter) for one in (running_mean, running_var)]
+            composed = _reference(x, axes.beside(weight), axes.beside(bias), eps, axes, *constants)
+            return ops.astype(composed, result)
+        mean, variance = (_constant(one, x, axes) for one in (running_mean, running_var))
     made: Array = _Normalized.apply(
         x, axes.beside(weight), axes.beside(bias), mean, variance, eps, axes, result
     )
     return made
 
 
-def _constant(one: Array | None, x: Array) -> Array:
+def _constant(one: Array, x: Array, axes: _Axes) -> Array:
     """A running statistic as a constant in the dtype in which ``x`` is computed."""
-    assert one is not None
     acc = dtypes.info(dtypes.result_type(one, x)).acc
-    return ops.astype(stop_gradient(one), acc, copy=False)
+    return ops.reshape(ops.astype(stop_gradient(one), acc, copy=False), axes.parameter)
 
 
 def group_norm(

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.creation import empty
+from ..array.creation import asarray, empty
 from ..autodiff import tape
 from ..elementwise.operands import require_array
 from ..function import Function
@@ -102,6 +104,15 @@ class _Rotary(Function):
         back = ctx.options._replace(inverse=not ctx.options.inverse)
         tables = ctx.saved_arrays
         return _Rotary.apply(dy, back, *tables), None, *(None for _ in tables)
+
+
+def _angles(positions: Array, size: int, base: float) -> tuple[Array, Array]:
+    """Cosines and sines of the angles at these positions as a composition, for derivatives by the positions."""
+    powers = base ** (-2 / size * np.arange(size // 2))
+    turned = ops.expand_dims(positions, axis=-1) * asarray(
+        powers.astype(positions.dtype), device=positions.device
+    )
+    return ops.cos(turned), ops.sin(turned)
 
 
 def rotary_reference(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
@@ -210,6 +221,8 @@ def rotary_embedding(
         if dtypes.info(places.dtype).kind not in "iuf":
             raise TypeError(f"{name}: positions: expected real numbers, got {places.dtype}")
         _require_broadcast(name, "positions", places.shape, shape)
+        if tape.recording([places]):
+            return rotary_reference(x, *_angles(places, size, float(base)), bool(interleaved))
         tables, given = [places], places.shape
     rows = _rows(shape, given)
     if rows is None:

@@ -92,15 +92,14 @@ def make_step(model, optimizer):
     return step
 
 
-# 2. Writing: the next character is drawn from the model's probabilities, by Gumbel's trick.
+# 2. Writing: the next character is drawn from the model's probabilities.
 
 
 def write(model, codes, count, rng, temperature=0.8):
     model.eval()
     for _ in range(count):
         logits = model(codes[:, -model.length :])[:, -1]
-        noise = rng.gumbel(size=logits.shape)
-        codes = ck.concat([codes, ck.argmax(logits / temperature + noise, axis=-1, keepdims=True)], axis=1)
+        codes = ck.concat([codes, nn.sample_tokens(logits, temperature, rng=rng)[:, None]], axis=1)
     model.train()
     return codes
 

@@ -174,8 +174,7 @@ def write(model, prompt, count, rng, temperature=0.8):
     @ck.capture
     def following(codes):
         logits = model.logits(model(codes, caches)[:, -1]).astype("float32")
-        noise = rng.gumbel(size=logits.shape)  # the largest of logits and such noise is a draw
-        return ck.argmax(logits / temperature + noise, axis=-1, keepdims=True), logits
+        return nn.sample_tokens(logits, temperature, rng=rng)[:, None], logits
 
     codes, logits = zip(*_repeat(following, prompt, count), strict=True)
     return ck.concat(codes, axis=1), ck.stack(logits, axis=1)

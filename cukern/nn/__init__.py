@@ -23,12 +23,28 @@ from .dropout import Dropout
 from .embedding import Embedding
 from .functional import *  # noqa: F403
 from .layer_norm.function import LayerNorm
+from .layer_norm.rms import RMSNorm
 from .linear import Linear
 from .lltm.function import LLTM, LLTMCell
 from .module import Module, Parameter
-from .normalization import BatchNorm, GroupNorm, RMSNorm
-from .pooling.function import AvgPool2d, MaxPool2d
+from .normalization import BatchNorm, GroupNorm
+from .pooling.module import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+)
+from .rearrange import Pad, PixelShuffle, PixelUnshuffle
 from .recurrent import GRU, LSTM
+from .resampling.function import Upsample
 from .sequential import Sequential
 
 __all__ = [
@@ -37,7 +53,15 @@ __all__ = [
     "GRU",
     "LLTM",
     "LSTM",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "AvgPool1d",
     "AvgPool2d",
+    "AvgPool3d",
     "BatchNorm",
     "Dropout",
     "Embedding",
@@ -49,10 +73,15 @@ __all__ = [
     "Linear",
     "LogSigmoid",
     "LogSoftmax",
+    "MaxPool1d",
     "MaxPool2d",
+    "MaxPool3d",
     "Module",
     "MultiHeadAttention",
+    "Pad",
     "Parameter",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "RMSNorm",
     "ReLU",
     "Sequential",
@@ -62,6 +91,7 @@ __all__ = [
     "Softplus",
     "Softsign",
     "Tanh",
+    "Upsample",
     "functional",
     "init",
 ]

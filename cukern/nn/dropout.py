@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
-from .. import dtypes, random
-from .. import namespace as ops
+from .. import random
 from ..array import Array
-from ..array.creation import zeros_like
+from ..array.creation import empty, zeros_like
 from ..device import device
-from ..elementwise.fuse import fuse
+from ..function import Function
+from ..kernel import Kernel
+from ..kernel.sizes import ACCESS, divide_up, index_type
 from ..random import Generator, default_rng
 from . import init
 from .fused import common_dtype
 from .module import Module
 
+_BLOCK = 256
+_KERNEL = Kernel("nn/dropout.cu", block=_BLOCK)
 _WORDS = 2**32
 
 
@@ -30,16 +33,73 @@ def require_probability(name: str, p: float) -> float:
     return float(p)
 
 
-@fuse
-def _kept(x: Any, bits: Any, threshold: int, scale: float) -> Any:
-    return ops.where(ops.greater_equal(bits, threshold), x * scale, 0)
+class Draw(NamedTuple):
+    """Where dropout draws: the key of the stream, the counter, or the memory that holds it in a captured step."""
+
+    key: tuple[int, int]
+    at: int
+    live: Array | None
+
+
+def drawn(name: str, argument: str, x: Array, rng: Generator | None, words: int) -> Draw:
+    """Advance the generator, or that of the functions of :mod:`cukern.random`, over ``words`` words for ``x``.
+
+    Raises:
+        TypeError: ``rng`` is not a cukern generator.
+        ValueError: ``rng`` draws on another device.
+    """
+    if rng is not None and not isinstance(rng, Generator):
+        raise TypeError(f"{name}: rng: expected a generator of cukern.random, got {type(rng).__name__}")
+    if rng is not None and rng.device is not x.device:
+        raise ValueError(f"{name}: rng draws on {rng.device}, {argument} is on {x.device}")
+    with device(x.device):
+        generator = rng or random._generator()
+        live, at = generator._claim(words)
+    return Draw(generator._key, at, live)
+
+
+def _launch(x: Array, p: float, draw: Draw) -> Array:
+    x = x.contiguous()
+    y = empty(x.shape, x.dtype, x.device)
+    if not x.size:
+        return y
+    width = max(4, ACCESS // x.itemsize)
+    bound = _KERNEL.bind(
+        x.device,
+        elem=x.dtype,
+        index=index_type(x.size),
+        width=width,
+        aligned=x._planned().aligned,
+        live=draw.live is not None,
+    )
+    threshold = min(round(p * _WORDS), _WORDS - 1)
+    offset = draw.at if draw.live is None else draw.live
+    grid = divide_up(x.size, width * _BLOCK)
+    bound((x, y, x.size, threshold, 1 / (1 - p), offset, *draw.key), grid)
+    return y
+
+
+class _Dropout(Function):
+    """Linear in ``x``, and its own transpose: the words say again which elements are dropped."""
+
+    _only_reads = True
+
+    @staticmethod
+    def forward(ctx: Any, x: Array, p: float, draw: Draw) -> Array:
+        ctx.p, ctx.draw = p, draw
+        return _launch(x, p, draw)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
+        return _Dropout.apply(dy, ctx.p, ctx.draw), None, None
 
 
 def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
     """Set each element of ``x`` to 0 with probability ``p``, and divide the others by ``1 - p``.
 
-    A seed drops the same elements on every device. Each replay of a step of :func:`cukern.capture` drops different
-    elements.
+    The result is all that is kept: the gradient computes again from the generator's counter which elements were
+    dropped. A seed drops the same elements on every device. Each replay of a step of :func:`cukern.capture` drops
+    different elements.
 
     Args:
         x: a floating dtype.
@@ -63,18 +123,11 @@ def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
     """
     common_dtype("dropout", {"x": x})
     p = require_probability("dropout", p)
-    if rng is not None and not isinstance(rng, Generator):
-        raise TypeError(f"dropout: rng: expected a generator of cukern.random, got {type(rng).__name__}")
-    if rng is not None and rng.device is not x.device:
-        raise ValueError(f"dropout: rng draws on {rng.device}, x is on {x.device}")
     if p == 0:
         return x
     if p == 1:
         return zeros_like(x)
-    threshold = min(round(p * _WORDS), _WORDS - 1)
-    with device(x.device):
-        bits = (rng or random).bits(x.shape, dtypes.uint32)
-    made: Array = _kept(x, bits, threshold, 1 / (1 - p))
+    made: Array = _Dropout.apply(x, p, drawn("dropout", "x", x, rng, x.size))
     return made
 
 

@@ -29,16 +29,37 @@ from .classification import (
 from .dropout import dropout
 from .embedding import embedding, one_hot
 from .layer_norm.function import layer_norm
+from .layer_norm.rms import rms_norm
 from .linear import linear
 from .lltm.function import lltm, lltm_cell
 from .matmul_add_relu import matmul_add_relu
-from .normalization import batch_norm, group_norm, rms_norm
-from .pooling.function import avg_pool2d, max_pool2d
+from .normalization import batch_norm, group_norm
+from .pooling.adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from .pooling.function import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
+from .rearrange import pad, pixel_shuffle, pixel_unshuffle
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
+from .resampling.function import interpolate
+from .rotary import rotary_embedding
+from .sampling import sample_tokens
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "attention",
+    "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -50,6 +71,7 @@ __all__ = [
     "gelu_tanh",
     "group_norm",
     "huber_loss",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -60,12 +82,19 @@ __all__ = [
     "log_sigmoid",
     "log_softmax",
     "matmul_add_relu",
+    "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
     "mse_loss",
     "nll_loss",
     "one_hot",
+    "pad",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "relu",
     "rms_norm",
+    "rotary_embedding",
+    "sample_tokens",
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,17 @@ def require_sizes(name: str, **sizes: object) -> None:
             raise TypeError(f"{name}: {argument}: expected an int, got {size!r}")
         if size < 0:  # type: ignore[operator]
             raise ValueError(f"{name}: {argument}: expected at least 0, got {size!r}")
+
+
+def require_eps(name: str, eps: float) -> float:
+    """``eps`` as a float.
+
+    Raises:
+        ValueError: it is not a number of at least 0.
+    """
+    if not isinstance(eps, Real) or isinstance(eps, bool) or not eps >= 0:
+        raise ValueError(f"{name}: eps: expected a number of at least 0, got {eps!r}")
+    return float(eps)
 
 
 def require_ids(name: str, argument: str, ids: object, size: int | None = None) -> None:

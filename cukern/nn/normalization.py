@@ -1,61 +1,212 @@
-"""Batch, group and root-mean-square normalization, composed of fused functions and reductions."""
+"""Batch and group normalization."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..array.creation import ones, zeros
+from ..autodiff import tape
 from ..device import Device
+from ..elementwise.complex_rows import from_parts
 from ..elementwise.fuse import fuse
-from ..function import stop_gradient
-from ..ops.info import finfo
-from .fused import common_dtype, require_sizes
-from .layer_norm.function import require_normalized_shape
+from ..function import Function, stop_gradient
+from ..reduction.function import Reduce, load
+from ..reduction.rows import var
+from .fused import common_dtype, fused_vjp, is_int, require_eps, require_sizes
 from .module import Module, Parameter
 
-_STATIC = ("axes", "dtype")
+#: Mean and variance, as the parts of a complex number.
+_MOMENTS = Reduce(
+    replace(var.row, name="moments", finish="complex<A>(a.mean, a.squares / n)", parameter=False),
+    "same",
+    public=False,
+)
 
 
-@fuse(static=_STATIC)
-def _mean(x: Any, axes: tuple[int, ...], dtype: dtypes.DType) -> Any:
-    return ops.mean(x.astype(dtype), axis=axes, keepdims=True)
-
-
-@fuse(static=_STATIC)
-def _variance(x: Any, mean: Any, axes: tuple[int, ...], dtype: dtypes.DType) -> Any:
-    return ops.mean(ops.square(x.astype(dtype) - mean), axis=axes, keepdims=True)
-
-
-@fuse(static=_STATIC)
-def _mean_square(x: Any, axes: tuple[int, ...], dtype: dtypes.DType) -> Any:
-    return ops.mean(ops.square(x.astype(dtype)), axis=axes, keepdims=True)
+@fuse(static=("axes",))
+def _sums(dy: Any, x: Any, mean: Any, axes: tuple[int, ...]) -> Any:
+    """The sums of ``dy`` and of ``dy * (x - mean)``, as the parts of complex numbers."""
+    dy = dy.astype(mean.dtype)
+    return ops.sum(from_parts(dy, dy * (x.astype(mean.dtype) - mean)), axis=axes, keepdims=True)
 
 
 @fuse(static=("dtype",))
 def _normalized(
     x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float, dtype: dtypes.DType
 ) -> Any:
-    y = x.astype(variance.dtype)
-    y = (y if mean is None else y - mean) * ops.rsqrt(variance + eps)
+    y = (x.astype(variance.dtype) - mean) * ops.rsqrt(variance + eps)
     y = y if weight is None else y * weight
     return (y if bias is None else y + bias).astype(dtype)
 
 
 @fuse
-def _moved(running: Any, found: Any, momentum: Any) -> Any:
-    return (running + (found - running) * momentum).astype(running.dtype)
+def _derivative(
+    dy: Any, x: Any, mean: Any, variance: Any, weight: Any, total: Any, product: Any, eps: float, scale: float
+) -> Any:
+    """The gradient of ``x``, from the sums over what was normalized together of ``g = dy * weight`` and of
+    ``g * (x - mean)``, and one divided by its size. Without sums, mean and variance were constants.
+    """
+    rstd = ops.rsqrt(variance + eps)
+    g = dy.astype(mean.dtype)
+    g = g if weight is None else g * weight
+    if total is not None:
+        g = g - total * scale - (x.astype(mean.dtype) - mean) * (rstd * rstd * product * scale)
+    return (g * rstd).astype(x.dtype)
 
 
-def _require_eps(name: str, eps: float) -> float:
-    if not isinstance(eps, Real) or isinstance(eps, bool) or not eps >= 0:
-        raise ValueError(f"{name}: eps: expected a number of at least 0, got {eps!r}")
-    return float(eps)
+@fuse
+def _moved(running: Any, found: Any, momentum: Any, scale: float) -> Any:
+    return (running + (found * scale - running) * momentum).astype(running.dtype)
+
+
+class _Axes(NamedTuple):
+    """How the axes of an array that is normalized are used, after channels were split into groups.
+
+    Attributes:
+        shape: the sizes, those of groups and of the channels of one included.
+        channels: the axes of a parameter: that of the channels, or those of groups and their channels.
+        together: the axes over which mean and variance are taken.
+        apart: those over which a channel's sums are taken first, where groups of neighbours in memory are short.
+        fixed: whether mean and variance are constants.
+    """
+
+    shape: tuple[int, ...]
+    channels: tuple[int, ...]
+    together: tuple[int, ...]
+    apart: tuple[int, ...]
+    fixed: bool = False
+
+    def beside(self, one: Array | None) -> Array | None:
+        """An array of one number per channel, reshaped to broadcast with the others."""
+        return None if one is None else ops.reshape(one, self.parameter)
+
+    @property
+    def parameter(self) -> tuple[int, ...]:
+        """The shape of a parameter beside the array."""
+        return tuple(n if i in self.channels else 1 for i, n in enumerate(self.shape))
+
+    @property
+    def size(self) -> int:
+        """The size of what is normalized together."""
+        return math.prod(self.shape[i] for i in self.together)
+
+
+def _moments(x: Array, axes: tuple[int, ...]) -> Array:
+    """Mean and variance over the axes, as the parts of complex numbers."""
+    result = dtypes.complex_of(dtypes.info(x.dtype).acc)
+    return _MOMENTS.evaluate(load(x.dtype, x.dtype), (x,), (), axes, True, result)
+
+
+def _statistics(x: Array, axes: _Axes) -> tuple[Array, Array]:
+    """Mean and variance over ``axes.together``."""
+    if axes.apart == axes.together:
+        made = _moments(x, axes.together)
+        return ops.real(made), ops.imag(made)
+    # Parts of equal sizes: the variance is the mean of theirs, and the variance of their means.
+    parts, rest = _moments(x, axes.apart), tuple(i for i in axes.together if i not in axes.apart)
+    made = _moments(ops.real(parts), rest)
+    return ops.real(made), ops.imag(made) + ops.mean(ops.imag(parts), axis=rest, keepdims=True)
+
+
+def _reference(
+    x: Array, weight: Array | None, bias: Array | None, eps: float, axes: _Axes, mean: Array, variance: Array
+) -> Array:
+    """The normalized ``x`` as a composition, for derivatives of higher order."""
+    if not axes.fixed:
+        mean = ops.mean(x, axis=axes.together, keepdims=True)
+        variance = ops.mean(ops.square(ops.subtract(x, mean)), axis=axes.together, keepdims=True)
+    y = ops.divide(ops.subtract(x, mean), ops.sqrt(ops.add(variance, eps)))
+    y = y if weight is None else ops.multiply(y, weight)
+    return y if bias is None else ops.add(y, bias)
+
+
+class _Normalized(Function):
+    """All arguments broadcast with ``x``; ``mean`` and ``variance`` are those of ``x``, or constants."""
+
+    _only_reads = True
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        mean: Array,
+        variance: Array,
+        eps: float,
+        axes: _Axes,
+        dtype: dtypes.DType,
+    ) -> Array:
+        ctx.save_for_backward(x, weight, bias, mean, variance)
+        ctx.eps, ctx.axes = eps, axes
+        y: Array = _normalized(x, mean, variance, weight, bias, eps, dtype)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
+        *primals, mean, variance = ctx.saved_arrays
+        x, weight, bias = primals
+        wanted = ctx.needs_input_grad[:3]
+
+        def kernels() -> list[Array | None]:
+            return _gradients(dy, x, weight, bias, mean, variance, ctx.eps, ctx.axes, wanted)
+
+        def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
+            return ops.astype(_reference(x, weight, bias, ctx.eps, ctx.axes, mean, variance), dy.dtype)
+
+        return (*fused_vjp(kernels, composed, primals, [dy], wanted), *(None,) * 5)
+
+
+def _gradients(
+    dy: Array,
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    mean: Array,
+    variance: Array,
+    eps: float,
+    axes: _Axes,
+    wanted: Sequence[bool],
+) -> list[Array | None]:
+    """The gradients of ``x``, ``weight`` and ``bias``: one pass over ``x`` and ``dy`` for sums, and one for ``dx``."""
+    dx = dweight = dbias = total = product = None
+    if any(wanted[1:]) or not axes.fixed:
+        sums = _sums(dy, x, mean, axes.apart)
+        total, product = ops.real(sums), ops.imag(sums)
+        over = tuple(i for i in range(x.ndim) if i not in (*axes.channels, *axes.apart))
+        if weight is not None and wanted[1]:
+            dweight = _weight_gradient(product, variance, eps, over, weight.dtype)
+        if bias is not None and wanted[2]:
+            dbias = ops.astype(ops.sum(total, axis=over, keepdims=True) if over else total, bias.dtype)
+    if wanted[0]:
+        if axes.fixed:
+            total = product = None
+        else:
+            assert total is not None and product is not None
+            rest = tuple(i for i in axes.together if i not in axes.apart)
+            total, product = (_weighted(one, weight, rest) for one in (total, product))
+        dx = _derivative(dy, x, mean, variance, weight, total, product, eps, 1 / axes.size)
+    return [dx, dweight, dbias]
+
+
+@fuse(static=("over", "dtype"))
+def _weight_gradient(
+    product: Any, variance: Any, eps: float, over: tuple[int, ...], dtype: dtypes.DType
+) -> Any:
+    made = product * ops.rsqrt(variance + eps)
+    return (ops.sum(made, axis=over, keepdims=True, dtype=dtype)) if over else made.astype(dtype)
+
+
+@fuse(static=("over",))
+def _weighted(one: Any, weight: Any, over: tuple[int, ...]) -> Any:
+    made = one if weight is None else one * weight.astype(one.dtype)
+    return ops.sum(made, axis=over, keepdims=True) if over else made
 
 
 def _require_channels(name: str, channels: int, **arrays: Array | None) -> None:
@@ -66,9 +217,23 @@ def _require_channels(name: str, channels: int, **arrays: Array | None) -> None:
             )
 
 
-def _along(one: Array | None, ndim: int) -> Array | None:
-    """An array of one number per channel, reshaped to broadcast with (N, C, ...)."""
-    return None if one is None else ops.reshape(one, (-1, *(1,) * (ndim - 2)))
+def _channel_axis(name: str, x: Array, channel_axis: int) -> int:
+    """The axis of channels, counted from the front.
+
+    Raises:
+        TypeError: it is not an int.
+        ValueError: ``x`` has fewer than two axes, or no such one after the first.
+    """
+    if not is_int(channel_axis):
+        raise TypeError(f"{name}: channel_axis: expected an int, got {channel_axis!r}")
+    if x.ndim < 2:
+        raise ValueError(f"{name}: x: expected shape (N, C, ...), got {x.shape}")
+    axis = channel_axis + x.ndim if channel_axis < 0 else channel_axis
+    if not 0 < axis < x.ndim:
+        raise ValueError(
+            f"{name}: channel_axis: expected an axis of shape {x.shape} but the first, got {channel_axis}"
+        )
+    return int(axis)
 
 
 def batch_norm(
@@ -80,11 +245,15 @@ def batch_norm(
     training: bool = False,
     momentum: float | Array = 0.1,
     eps: float = 1e-5,
+    channel_axis: int = 1,
 ) -> Array:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` for each channel, the second axis.
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` for each channel.
+
+    In training a GPU reads ``x`` twice, and in the backward ``x`` and the result's gradient twice: for sums over each
+    channel, which are the same in every run, and for the result.
 
     Args:
-        x: shape (N, C, ...), a floating dtype.
+        x: shape (N, C, ...), or (N, ..., C) with ``channel_axis=-1``; a floating dtype.
         running_mean, running_var: the statistics without ``training``, shape (C,). In training the statistics are
             those of the batch, and these two are updated in place.
         weight: shape (C,); ones when None.
@@ -93,6 +262,7 @@ def batch_norm(
         momentum: the weight of the batch's statistics in the update of the running ones, whose variance is unbiased; a
             number or a 0-d array.
         eps: added to the variance.
+        channel_axis: the axis of the channels, not the first.
 
     Returns:
         The shape of ``x``, in the promoted dtype of ``x``, ``weight`` and ``bias``.
@@ -110,49 +280,64 @@ def batch_norm(
     name = "batch_norm"
     result = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias})
     common_dtype(name, {"x": x}, {"running_mean": running_mean, "running_var": running_var})
-    if x.ndim < 2:
-        raise ValueError(f"{name}: x: expected shape (N, C, ...), got {x.shape}")
-    channels = x.shape[1]
+    axis = _channel_axis(name, x, channel_axis)
+    channels = x.shape[axis]
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _require_channels(name, channels, **given)
-    eps = _require_eps(name, eps)
+    eps = require_eps(name, eps)
     if (running_mean is None) != (running_var is None):
         raise ValueError(f"{name}: running_mean, running_var: expected both or neither")
-    weight, bias = _along(weight, x.ndim), _along(bias, x.ndim)
-    if not training:
-        if running_mean is None:
-            raise ValueError(f"{name}: running_mean, running_var: expected both where training is false")
-        mean, variance = _along(running_mean, x.ndim), _along(running_var, x.ndim)
-        made: Array = _normalized(x, mean, variance, weight, bias, eps, result)
-        return made
-    count = x.size // channels if channels else 0
-    if channels and count < 2:
-        raise ValueError(
-            f"{name}: x: expected two numbers a channel or more in training, got shape {x.shape}"
-        )
-    axes, acc = (0, *range(2, x.ndim)), dtypes.info(x.dtype).acc
-    mean = _mean(x, axes, acc)
-    variance = _variance(x, mean, axes, acc)
-    if running_mean is not None and running_var is not None and channels:
-        # Running statistics are constants to tapes.
-        found = [ops.reshape(stop_gradient(one), (channels,)) for one in (mean, variance)]
-        running_mean[...] = _moved(running_mean, found[0], momentum)
-        running_var[...] = _moved(running_var, found[1] * (count / (count - 1)), momentum)
-    made = _normalized(x, mean, variance, weight, bias, eps, result)
+    if not training and running_mean is None:
+        raise ValueError(f"{name}: running_mean, running_var: expected both where training is false")
+    others = tuple(i for i in range(x.ndim) if i != axis)
+    axes = _Axes(x.shape, (axis,), others, others, not training)
+    if training:
+        if channels and axes.size < 2:
+            raise ValueError(
+                f"{name}: x: expected two numbers a channel or more in training, got shape {x.shape}"
+            )
+        mean, variance = _statistics(stop_gradient(x), axes)
+        if running_mean is not None and running_var is not None and channels:
+            # Running statistics are constants to tapes.
+            unbiased = axes.size / (axes.size - 1)
+            running_mean[...] = _moved(running_mean, ops.reshape(mean, (channels,)), momentum, 1.0)
+            running_var[...] = _moved(running_var, ops.reshape(variance, (channels,)), momentum, unbiased)
+    else:
+        assert running_mean is not None and running_var is not None
+        if tape.recording([running_mean, running_var]):
+            constants = [ops.reshape(one, axes.parameter) for one in (running_mean, running_var)]
+            composed = _reference(x, axes.beside(weight), axes.beside(bias), eps, axes, *constants)
+            return ops.astype(composed, result)
+        mean, variance = (_constant(one, x, axes) for one in (running_mean, running_var))
+    made: Array = _Normalized.apply(
+        x, axes.beside(weight), axes.beside(bias), mean, variance, eps, axes, result
+    )
     return made
 
 
+def _constant(one: Array, x: Array, axes: _Axes) -> Array:
+    """A running statistic as a constant in the dtype in which ``x`` is computed."""
+    acc = dtypes.info(dtypes.result_type(one, x)).acc
+    return ops.reshape(ops.astype(stop_gradient(one), acc, copy=False), axes.parameter)
+
+
 def group_norm(
-    x: Array, groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
+    x: Array,
+    groups: int,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    channel_axis: int = 1,
 ) -> Array:
     """Normalize groups of each example's channels: subtract the group's mean, divide by its standard deviation.
 
     Args:
-        x: shape (N, C, ...), a floating dtype.
+        x: shape (N, C, ...), or (N, ..., C) with ``channel_axis=-1``; a floating dtype.
         groups: the number of groups, each of C / groups neighbouring channels.
         weight: the factor of each channel, shape (C,); ones when None.
         bias: the offset of each channel, shape (C,); zeros when None.
         eps: added to the variance.
+        channel_axis: the axis of the channels, not the first.
 
     Returns:
         The shape of ``x``, in the promoted dtype of the arguments.
@@ -170,58 +355,26 @@ def group_norm(
     name = "group_norm"
     result = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias})
     require_sizes(name, groups=groups)
-    if x.ndim < 2:
-        raise ValueError(f"{name}: x: expected shape (N, C, ...), got {x.shape}")
-    examples, channels = x.shape[:2]
+    axis = _channel_axis(name, x, channel_axis)
+    channels = x.shape[axis]
     if not groups or channels % groups:
         raise ValueError(f"{name}: groups: expected a divisor of the {channels} channels, got {groups}")
     _require_channels(name, channels, weight=weight, bias=bias)
-    eps = _require_eps(name, eps)
-    shape = (examples, groups, channels // groups, math.prod(x.shape[2:]))
-    grouped, acc = ops.reshape(x, shape), dtypes.info(x.dtype).acc
-    mean = _mean(grouped, (2, 3), acc)
-    variance = _variance(grouped, mean, (2, 3), acc)
-    sizes = (groups, channels // groups, 1)
-    weight, bias = (None if one is None else ops.reshape(one, sizes) for one in (weight, bias))
-    return ops.reshape(_normalized(grouped, mean, variance, weight, bias, eps, result), x.shape)
-
-
-def rms_norm(
-    x: Array, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float | None = None
-) -> Array:
-    """``x / sqrt(mean(x ** 2) + eps) * weight``, with the mean over the trailing axes.
-
-    Args:
-        x: shape (..., *normalized_shape), a floating dtype.
-        normalized_shape: the sizes of the trailing axes; an int for one axis.
-        weight: shape ``normalized_shape``; ones when None.
-        eps: added to the mean; the machine epsilon of the dtype of ``x`` when None.
-
-    Returns:
-        The shape of ``x``, in the promoted dtype of the arguments.
-
-    Raises:
-        TypeError: an argument is not a floating array.
-        ValueError: the shapes do not fit, or ``eps`` is negative.
-
-    Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
-
-    >>> import cukern as ck
-    >>> ck.nn.rms_norm(ck.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
-    [[1.0, 1.0]]
-    """
-    name = "rms_norm"
-    result = common_dtype(name, {"x": x}, {"weight": weight})
-    sizes = require_normalized_shape(normalized_shape, name)
-    if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
-        raise ValueError(f"{name}: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
-    if weight is not None and weight.shape != sizes:
-        raise ValueError(f"{name}: weight: expected shape {sizes}, got {weight.shape}")
-    eps = float(finfo(x.dtype).eps) if eps is None else _require_eps(name, eps)
-    axes = tuple(range(x.ndim - len(sizes), x.ndim))
-    square = _mean_square(x, axes, dtypes.info(x.dtype).acc)
-    made: Array = _normalized(x, None, square, weight, None, eps, result)
-    return made
+    eps = require_eps(name, eps)
+    if not x.size:
+        return ops.astype(x, result)
+    shape = (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :])
+    spatial = tuple(i for i in range(1, len(shape)) if i not in (axis, axis + 1))
+    together = tuple(sorted((axis + 1, *spatial)))
+    # Groups that are one stretch of memory are reduced at once; the sums of a backward are a channel's.
+    axes = _Axes(shape, (axis, axis + 1), together, spatial)
+    grouped = ops.reshape(x, shape)
+    whole = axes if axis > 1 and spatial else axes._replace(apart=together)
+    mean, variance = _statistics(stop_gradient(grouped), whole)
+    made: Array = _Normalized.apply(
+        grouped, axes.beside(weight), axes.beside(bias), mean, variance, eps, axes, result
+    )
+    return ops.reshape(made, x.shape)
 
 
 class BatchNorm(Module):
@@ -239,6 +392,7 @@ class BatchNorm(Module):
             them the statistics are always those of the batch.
         dtype: that of the parameters and statistics; the default floating dtype when None.
         device: that of the parameters and statistics; the current one when None.
+        channel_axis: the axis of the channels of inputs, not the first.
     """
 
     def __init__(
@@ -250,9 +404,11 @@ class BatchNorm(Module):
         track_running_stats: bool = True,
         dtype: Any = None,
         device: Device | str | None = None,
+        channel_axis: int = 1,
     ) -> None:
         require_sizes("BatchNorm", features=features)
-        self.eps, self.momentum = _require_eps("BatchNorm", eps), momentum
+        self.eps, self.momentum = require_eps("BatchNorm", eps), momentum
+        self.channel_axis = channel_axis
         self.weight = Parameter(ones(features, dtype, device)) if affine else None
         self.bias = Parameter(zeros(features, dtype, device)) if affine else None
         track = track_running_stats
@@ -277,6 +433,7 @@ class BatchNorm(Module):
             self.training or tracked is None,
             momentum,
             self.eps,
+            self.channel_axis,
         )
 
     def extra_repr(self) -> str:
@@ -289,11 +446,12 @@ class GroupNorm(Module):
 
     Args:
         groups: the number of groups.
-        channels: the size of the second axis.
+        channels: the number of channels.
         eps: added to the variance.
         affine: whether there are a weight and a bias.
         dtype: that of the parameters; the default floating dtype when None.
         device: that of the parameters; the current one when None.
+        channel_axis: the axis of the channels of inputs, not the first.
 
     Raises:
         ValueError: ``groups`` does not divide ``channels``.
@@ -307,55 +465,24 @@ class GroupNorm(Module):
         affine: bool = True,
         dtype: Any = None,
         device: Device | str | None = None,
+        channel_axis: int = 1,
     ) -> None:
         require_sizes("GroupNorm", groups=groups, channels=channels)
         if not groups or channels % groups:
             raise ValueError(
                 f"GroupNorm: groups: expected a divisor of the {channels} channels, got {groups}"
             )
-        self.groups, self.eps = groups, _require_eps("GroupNorm", eps)
+        self.groups, self.eps, self.channel_axis = groups, require_eps("GroupNorm", eps), channel_axis
         self.weight = Parameter(ones(channels, dtype, device)) if affine else None
         self.bias = Parameter(zeros(channels, dtype, device)) if affine else None
 
     def forward(self, x: Array) -> Array:
         """The normalized ``x``, of its shape."""
-        return group_norm(x, self.groups, self.weight, self.bias, self.eps)
+        return group_norm(x, self.groups, self.weight, self.bias, self.eps, self.channel_axis)
 
     def extra_repr(self) -> str:
         """The options that the parameters' shapes do not show."""
         return f"groups={self.groups}, eps={self.eps}"
 
 
-class RMSNorm(Module):
-    """:func:`rms_norm` with a trained weight, initially ones.
-
-    Args:
-        normalized_shape: the sizes of the trailing axes; an int for one axis.
-        eps: added to the mean square; the machine epsilon of the inputs' dtype when None.
-        affine: whether there is a weight.
-        dtype: that of the weight; the default floating dtype when None.
-        device: that of the weight; the current one when None.
-    """
-
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float | None = None,
-        affine: bool = True,
-        dtype: Any = None,
-        device: Device | str | None = None,
-    ) -> None:
-        self.normalized_shape = require_normalized_shape(normalized_shape, "RMSNorm")
-        self.eps = eps if eps is None else _require_eps("RMSNorm", eps)
-        self.weight = Parameter(ones(self.normalized_shape, dtype, device)) if affine else None
-
-    def forward(self, x: Array) -> Array:
-        """The normalized ``x``, of its shape."""
-        return rms_norm(x, self.normalized_shape, self.weight, self.eps)
-
-    def extra_repr(self) -> str:
-        """The options that the parameters' shapes do not show."""
-        return f"{self.normalized_shape}, eps={self.eps}"
-
-
-__all__ = ["BatchNorm", "GroupNorm", "RMSNorm", "batch_norm", "group_norm", "rms_norm"]
+__all__ = ["BatchNorm", "GroupNorm", "batch_norm", "group_norm"]

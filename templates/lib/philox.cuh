@@ -1,10 +1,10 @@
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): four words of a counter and a key.
-struct Words {
+struct RandomWords {
     unsigned w[4];
 };
 
 // Ten rounds over the counter (low, high, 0, attempt).
-__device__ __forceinline__ Words philox(unsigned long long at, unsigned attempt, unsigned k0, unsigned k1) {
+__device__ __forceinline__ RandomWords philox(unsigned long long at, unsigned attempt, unsigned k0, unsigned k1) {
     unsigned a = unsigned(at), b = unsigned(at >> 32), c = 0, d = attempt;
 #pragma unroll
     for (int round = 0; round < 10; ++round) {
@@ -16,7 +16,7 @@ __device__ __forceinline__ Words philox(unsigned long long at, unsigned attempt,
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return Words{{a, b, c, d}};
+    return RandomWords{{a, b, c, d}};
 }
 
 __device__ __forceinline__ unsigned long long joined(unsigned low, unsigned high) {

@@ -10,7 +10,7 @@ constexpr int block = << block >>, each = << each >>;
 // What a number is made from, `each` of a group.
 using Word = << "unsigned int" if each == 4 else "unsigned long long" >>;
 constexpr int bits = 8 * sizeof(Word);
-__device__ __forceinline__ Word word_of(const Words& words, int i) {
+__device__ __forceinline__ Word word_of(const RandomWords& words, int i) {
     if constexpr (each == 2) return joined(words.w[2 * i], words.w[2 * i + 1]);
     return words.w[i];
 }
@@ -47,7 +47,7 @@ struct Group {
     __device__ __forceinline__ Group(
         unsigned long long counter, unsigned k0, unsigned k1<< ", const Interval& interval" if kind == "integers" >>)
     {
-        const Words words = philox(counter, 0, k0, k1);
+        const RandomWords words = philox(counter, 0, k0, k1);
 <% if kind == "normal" %>
         // Box and Muller, "A note on the generation of random normal deviates", 1958.
 #pragma unroll

@@ -10,7 +10,7 @@ struct Uniforms {
     unsigned long long at;
     unsigned k0, k1, attempt;
     bool second;
-    Words words;
+    RandomWords words;
     __device__ __forceinline__ Uniforms(unsigned long long at, unsigned k0, unsigned k1)
         : at(at), k0(k0), k1(k1), attempt(0), second(false), words() {}
     __device__ __forceinline__ double next() {

@@ -52,6 +52,34 @@ def test_the_gradient_has_the_mask(device: ck.Device) -> None:
     assert gradcheck(lambda x: nn.dropout(x * x, 0.5, ck.random.default_rng(1)), [x], order=2)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_words_are_those_of_the_stream(device: ck.Device, dtype: str) -> None:
+    """Also where packs are misaligned or short of elements, and for the second call of a generator."""
+    values = np.random.default_rng(0).normal(size=1001)
+    x = ck.asarray(values).astype(dtype)
+    for view in (x, x[1:], x[::2]):
+        rng, again = ck.random.default_rng(5), ck.random.default_rng(5)
+        for _ in range(2):
+            dropped = again.bits(view.shape).numpy() < np.uint32(2**30)
+            want = np.where(dropped, 0, view.numpy().astype(np.float64) / 0.75)
+            made = nn.dropout(view, 0.25, rng)
+            assert made.dtype == dtype
+            np.testing.assert_allclose(
+                made.numpy().astype(np.float64), want, rtol=2 ** (-8 if dtype == "bfloat16" else -22)
+            )
+        assert rng.state == again.state
+
+
+def test_no_mask_is_kept(device: ck.Device) -> None:
+    """A NaN that is dropped is 0, and so is its gradient; a cotangent may be a repeated number."""
+    x = ck.asarray(np.where(np.arange(64) % 2, np.nan, 1.0))
+    y, pull = ck.vjp(lambda x: nn.dropout(x, 0.5, ck.random.default_rng(1)), x)
+    (gradient,) = pull(ck.broadcast_to(ck.asarray(np.float64(1.0)), (64,)))
+    kept = gradient.numpy() != 0
+    assert 16 < kept.sum() < 48 and (gradient.numpy()[kept] == 2).all()
+    np.testing.assert_array_equal(y.numpy(), np.where(kept, x.numpy() * 2, 0))
+
+
 def test_the_module(device: ck.Device) -> None:
     """A mask of its own in each call, the same for a seed; none in evaluation; nothing to save."""
     layer, again = nn.Dropout(0.5, rng=0), nn.Dropout(0.5, rng=0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import close, random
+from nn_support import close, doubles, random
 
 import cukern as ck
 from cukern import nn
@@ -39,6 +39,59 @@ def test_batch_norm(device: ck.Device, shape: tuple[int, ...]) -> None:
         expected = (x - mean) / np.sqrt(variance + 1e-5) * WEIGHT.reshape(beside) + BIAS.reshape(beside)
         close(layer.eval()(ck.asarray(x, dtype)), expected, 16)
         assert layer.num_batches_tracked is not None and layer.num_batches_tracked.item() == 1
+
+
+def test_channels_last(device: ck.Device) -> None:
+    """Results and gradients are those of channels first, also of a view whose channels come last in memory."""
+    x, dy = random(0, (3, 4, 2, 5), "float32"), random(1, (3, 4, 2, 5), "float32")
+    weight, bias = (ck.asarray(one, "float32") for one in (WEIGHT, BIAS))
+    mean, variance = bias, abs(weight)
+    for function in (
+        lambda x, w, b, axis: nn.batch_norm(x, None, None, w, b, True, channel_axis=axis),
+        lambda x, w, b, axis: nn.batch_norm(x, mean, variance, w, b, channel_axis=axis),
+        lambda x, w, b, axis: nn.group_norm(x, 2, w, b, channel_axis=axis),
+    ):
+        last, pull_last = ck.vjp(
+            lambda *own, of=function: of(*own, -1), ck.moveaxis(x, 1, -1).copy(), weight, bias
+        )
+        view = ck.moveaxis(ck.moveaxis(x, 1, -1).copy(), -1, 1)
+        first, pull = ck.vjp(lambda *own, of=function: of(*own, 1), view, weight, bias)
+        close(ck.moveaxis(last, -1, 1), first.numpy(), 8)
+        for one, other in zip(pull_last(ck.moveaxis(dy, 1, -1)), pull(dy), strict=True):
+            close(ck.moveaxis(one, -1, 1) if one.ndim == 4 else one, other.numpy(), 32)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_gradients_of_long_channels(device: ck.Device, dtype: str) -> None:
+    """Against compositions in float64, with parameters of another dtype; the same in every run."""
+    x, dy = random(0, (5, 6, 700), dtype), random(1, (5, 6, 700), dtype)
+    weight, bias = random(2, (6,), "float32"), random(3, (6,), "float32")
+
+    def batch(x: Any, w: Any, b: Any) -> Any:
+        return nn.batch_norm(x, None, None, w, b, True)
+
+    def group(x: Any, w: Any, b: Any) -> Any:
+        return nn.group_norm(x, 3, w, b)
+
+    def composed(x: Any, w: Any, b: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+        x = x.reshape(shape)
+        apart = x - ck.mean(x, axis=axes, keepdims=True)
+        y = apart / ck.sqrt(ck.mean(apart * apart, axis=axes, keepdims=True) + 1e-5)
+        return y.reshape(5, 6, 700) * w[:, None] + b[:, None]
+
+    for function, shape, axes in ((batch, (5, 6, 700), (0, 2)), (group, (5, 3, 2, 700), (2, 3))):
+        y, pull = ck.vjp(function, x, weight, bias)
+        want, pull_want = ck.vjp(
+            lambda *own, shape=shape, axes=axes: composed(*own, shape, axes), *doubles([x, weight, bias])
+        )
+        assert y.dtype == ck.float32
+        close(y, want, 32)
+        found = pull(dy.astype("float32"))
+        for one, other, of in zip(found, pull_want(*doubles([dy])), (x, weight, bias), strict=True):
+            assert one.dtype == of.dtype
+            close(one, other, 2 if one.itemsize == 2 else 64)
+        again = pull(dy.astype("float32"))
+        assert all(one.tolist() == other.tolist() for one, other in zip(found, again, strict=True))
 
 
 def test_running_statistics(device: ck.Device) -> None:
@@ -103,8 +156,8 @@ def test_derivatives(device: ck.Device) -> None:
         lambda *own: nn.batch_norm(own[0], None, None, *own[1:], True), [x, weight, bias], order=2
     )
     mean, variance = ck.asarray(BIAS), ck.asarray(WEIGHT**2)
-    assert gradcheck(lambda x, w, b: nn.batch_norm(x, mean, variance, w, b), [x, weight, bias])
-    assert gradcheck(lambda x, w, b: nn.group_norm(x, 2, w, b), [x, weight, bias])
+    assert gradcheck(lambda x, w, b: nn.batch_norm(x, mean, variance, w, b), [x, weight, bias], order=2)
+    assert gradcheck(lambda x, w, b: nn.group_norm(x, 2, w, b), [x, weight, bias], order=2)
     assert gradcheck(lambda x, w: nn.rms_norm(x, (4, 2), w), [x, ck.asarray(X[0, ..., 0])], order=2)
 
 
@@ -122,6 +175,10 @@ def test_refused(device: ck.Device) -> None:
         (lambda: nn.batch_norm(x, running_mean=x[0]), "expected both or neither"),
         (lambda: nn.batch_norm(x[0], training=True), "batch_norm: x: expected shape (N, C, ...), got (4,)"),
         (lambda: nn.batch_norm(x, weight=x[0, :3], training=True), "weight: expected shape (4,)"),
+        (
+            lambda: nn.group_norm(x, 2, channel_axis=0),
+            "channel_axis: expected an axis of shape (1, 4) but the",
+        ),
         (lambda: nn.group_norm(x, 3), "groups: expected a divisor of the 4 channels, got 3"),
         (lambda: nn.GroupNorm(3, 4), "groups: expected a divisor of the 4 channels, got 3"),
         (lambda: nn.rms_norm(x, 3), "rms_norm: x: expected trailing axes of sizes (3,)"),

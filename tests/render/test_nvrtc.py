@@ -237,6 +237,38 @@ def _layer_norm(dtype: Any) -> None:
             _derivatives(lambda x, n=columns, own=given: ck.nn.layer_norm(x, n, *own), x)
 
 
+def _norms(dtype: Any) -> None:
+    """Rows that are not centered, in every kernel of layer norm's; sums over channels first and last."""
+    for columns in (5, 1000, 300_000):
+        x, weight = _zeros(dtype, (3, columns), (columns,))
+        _derivatives(lambda x, w, n=columns: ck.nn.rms_norm(x, n, w), x, weight)
+    x, weight = _zeros(dtype, (4, 8, 400), (8,))
+    for axis, one in ((1, x), (-1, ck.zeros((4, 400, 8), dtype))):
+        _derivatives(
+            lambda x, w, a=axis: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=a), one, weight
+        )
+        _derivatives(lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a), one, weight)
+
+
+def _dropout(dtype: Any) -> None:
+    x = ck.zeros((40,), dtype)
+    for one in (x, x[1:]):
+        ck.nn.dropout(one, 0.5, ck.random.default_rng(0))
+
+
+def _rotary(dtype: Any) -> None:
+    x, positions, table = ck.zeros((4, 6, 64), dtype), ck.zeros((6,), "int32"), ck.zeros((6, 16))
+    _derivatives(ck.nn.rotary_embedding, x)
+    ck.nn.rotary_embedding(x, positions, interleaved=True, size=32)
+    ck.nn.rotary_embedding(x, cos=table, sin=table, size=32)
+
+
+def _resample(dtype: Any) -> None:
+    """Few weights an axis, and many."""
+    _derivatives(lambda x: ck.nn.interpolate(x, (12, 16), mode="linear"), ck.zeros((1, 2, 6, 8), dtype))
+    _derivatives(lambda x: ck.nn.interpolate(x, 2, mode="area"), ck.zeros((1, 2, 99), dtype))
+
+
 def _cross_entropy(dtype: Any) -> None:
     """Part of a warp, a warp and a block a row, in packs or not."""
     for columns in (5, 1024, 4096, 4100):
@@ -395,6 +427,10 @@ EVERY: tuple[Callable[[Any], None], ...] = (
 FLOATING: tuple[Callable[[Any], None], ...] = (
     _matmul_add_relu,
     _layer_norm,
+    _norms,
+    _dropout,
+    _rotary,
+    _resample,
     _cross_entropy,
     _attention,
     _linear,

@@ -52,6 +52,7 @@ def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, item
         exact=True,
         weighted=True,
         biased=True,
+        centered=True,
     )
     assert packs_read(ptx) == [3 * shape.chunks, 0]
 

@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, random
+from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import full, zeros, zeros_like
-from ...device import device as on_device
 from ...function import Function
 from ...kernel.strides import broadcast_shapes
 from ...random import Generator
 from ...transforms import vjp
-from ..dropout import require_probability
+from ..dropout import Draw, drawn, require_probability
 from ..fused import common_dtype, fused_vjp, is_int
-from .plan import Call, Draw, Options, can_run, dense, launch_backward, launch_forward
+from .plan import Call, Options, can_run, dense, launch_backward, launch_forward
 from .reference import composed
 from .scores import traced
 
@@ -215,16 +214,7 @@ def _require_tables(tables: Sequence[Array], q: Array) -> None:
 
 
 def _draw(dropout: float, rng: Generator | None, q: Array, elements: int) -> Draw | None:
-    if not dropout:
-        return None
-    if rng is not None and not isinstance(rng, Generator):
-        raise TypeError(f"attention: rng: expected a generator of cukern.random, got {type(rng).__name__}")
-    if rng is not None and rng.device is not q.device:
-        raise ValueError(f"attention: rng draws on {rng.device}, q is on {q.device}")
-    with on_device(q.device):
-        generator = rng or random._generator()
-        live, at = generator._claim(elements)
-    return Draw(generator._key, at, live)
+    return drawn("attention", "q", q, rng, elements) if dropout else None
 
 
 def attention(

@@ -20,6 +20,7 @@ from ...kernel import Kernel
 from ...kernel.plan import on, remember
 from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
 from ...kernel.strides import broadcast_steps
+from ..dropout import Draw
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
 from .scores import PLACES, Lookup, printed
 
@@ -37,14 +38,6 @@ _MADE = {
     "backward_arrays": (),
 }
 _WORDS = 2**32
-
-
-class Draw(NamedTuple):
-    """Where dropout draws: the key of the stream, the counter, or the memory that holds it in a captured step."""
-
-    key: tuple[int, int]
-    at: int
-    live: Array | None
 
 
 class Options(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from numbers import Real
 from typing import Any
 
 from ... import dtypes
@@ -18,7 +17,7 @@ from ...function import Function
 from ...kernel import BoundKernel, Kernel
 from ...kernel.sizes import divide_up, index_type
 from ...reduction.function import load
-from ..fused import common_dtype, fused_vjp, is_int
+from ..fused import common_dtype, fused_vjp, is_int, require_eps
 from ..module import Module, Parameter
 from .geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape, host_shape
 
@@ -30,7 +29,7 @@ _backward_rows = Kernel("nn/layer_norm/backward_rows.cu", name="layer_norm_backw
 _backward_sums = Kernel("nn/layer_norm/backward_sums.cu", name="layer_norm_backward")
 
 #: Rows of partial sums for the gradients of weight and bias on the host.
-_HOST_SLOTS = 32
+HOST_SLOTS = 32
 #: The most elements on which the host's derivative is run to compile it ahead of need.
 _REHEARSED = 1 << 17
 #: The fewest turns of a group that sums gradients of weight and bias, if all multiprocessors work.
@@ -79,13 +78,18 @@ def _bound(
 
 
 @cache
-def _expect_backward(device: Device, elem: dtypes.DType, rows: int, columns: int, weighted: bool) -> None:
+def expect_backward(
+    device: Device, elem: dtypes.DType, rows: int, columns: int, weighted: bool, centered: bool = True
+) -> None:
     """Compile the host's derivative ahead of need, by running its kernels on a few short rows."""
 
     def rehearse() -> None:
         x = zeros((rows, columns), elem, device)
         weight = zeros((columns,), elem, device) if weighted else None
-        launch_backward(x, x, weight, zeros((rows, 2), dtypes.info(elem).acc, device), columns)
+        statistics = zeros((rows, 2), dtypes.info(elem).acc, device)
+        launch_backward(
+            x, x, weight, statistics, columns, (True, weighted, weighted and centered), centered=centered
+        )
 
     if device.style == "serial" and rows * columns <= _REHEARSED:
         device.backend.ahead(rehearse)
@@ -96,9 +100,18 @@ def _dense(x: Array | None) -> Array | None:
 
 
 def launch_forward(
-    x: Array, weight: Array | None, bias: Array | None, eps: float, columns: int, shape: Shape | None = None
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+    columns: int,
+    shape: Shape | None = None,
+    centered: bool = True,
 ) -> tuple[Array, Array]:
-    """The normalized ``x`` and its statistics (rows, 2); all arrays have one dtype."""
+    """The normalized ``x`` and its statistics (rows, 2); all arrays have one dtype.
+
+    Rows that are not ``centered`` are divided by the root of their mean square.
+    """
     x, weight, bias = x.contiguous(), _dense(weight), _dense(bias)
     rows = x.size // columns
     acc = dtypes.info(x.dtype).acc
@@ -116,6 +129,7 @@ def launch_forward(
         shape,
         weighted=weight is not None,
         biased=bias is not None,
+        centered=centered,
     )
     grid = divide_up(rows, shape.groups) * shape.cluster
     bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
@@ -130,6 +144,7 @@ def launch_backward(
     columns: int,
     wanted: tuple[bool, bool, bool] = (True, True, True),
     shape: Shape | Rows | None = None,
+    centered: bool = True,
 ) -> tuple[Array, Array | None, Array | None]:
     """The gradients of x, weight and bias; the last two have shape (columns,), or are None if not needed."""
     x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
@@ -137,14 +152,12 @@ def launch_backward(
     if shape is None and x.device.style != "serial" and _packed((x, dy, weight), columns):
         shape = backward_rows(columns, x.itemsize, _limits(x.device), any(wanted[1:]), weight is not None)
     if isinstance(shape, Rows):
-        return _launch_rows(x, dy, weight, statistics, columns, wanted, shape)
+        return _launch_rows(x, dy, weight, statistics, columns, wanted, shape, centered)
     acc = dtypes.info(x.dtype).acc
     dx = empty(x.shape, x.dtype, x.device)
     shape = shape or _shape((x, dy, weight), columns, registers=64 // acc.itemsize)
     most = (
-        _HOST_SLOTS
-        if x.device.style == "serial"
-        else 4 * x.device.properties.multiprocessors // shape.cluster
+        HOST_SLOTS if x.device.style == "serial" else 4 * x.device.properties.multiprocessors // shape.cluster
     )
     teams = min(divide_up(rows, shape.groups), most)
     sizes = (teams * shape.groups, columns)
@@ -153,10 +166,10 @@ def launch_backward(
     else:
         sums = [zeros(sizes, acc, x.device) for _ in wanted[1:]]
     elements = index_type(x.size, 2 * rows)
-    if shape.chunks:
-        bound = _bound(_backward_registers, x.device, x.dtype, elements, columns, shape)
-    else:
-        bound = _bound(_backward, x.device, x.dtype, elements, columns, shape, weighted=weight is not None)
+    kernel, variables = _backward_registers, {"centered": centered}
+    if not shape.chunks:
+        kernel, variables = _backward, {**variables, "weighted": weight is not None}
+    bound = _bound(kernel, x.device, x.dtype, elements, columns, shape, **variables)
     bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
     dweight, dbias = (
         ops.astype(ops.sum(one, axis=0), x.dtype, copy=False) if want and one is not None else None
@@ -173,6 +186,7 @@ def _launch_rows(
     columns: int,
     wanted: tuple[bool, bool, bool],
     shape: Rows,
+    centered: bool,
 ) -> tuple[Array, Array | None, Array | None]:
     """:func:`launch_backward` with rows in registers or in shared memory."""
     rows, acc = x.size // columns, dtypes.info(x.dtype).acc
@@ -187,6 +201,7 @@ def _launch_rows(
         groups=shape.groups,
         keeps_row=shape.keeps_row,
         weighted=weight is not None,
+        centered=centered,
     )
     if not shape.stages:
         bound((x, dy, weight, statistics, dx, rows, columns), divide_up(rows, shape.groups) * shape.cluster)
@@ -227,8 +242,8 @@ class _LayerNorm(Function):
     ) -> Array:
         columns = math.prod(x.shape[x.ndim - normalized_ndim :])
         if any(ctx.needs_input_grad):
-            rows = min(x.size // columns, _HOST_SLOTS)
-            _expect_backward(x.device, x.dtype, rows, columns, weight is not None)
+            rows = min(x.size // columns, HOST_SLOTS)
+            expect_backward(x.device, x.dtype, rows, columns, weight is not None)
         y, statistics = launch_forward(x, weight, bias, eps, columns)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(x, weight, bias, statistics)
@@ -300,13 +315,12 @@ def layer_norm(
     for name, one in (("weight", weight), ("bias", bias)):
         if one is not None and one.shape != sizes:
             raise ValueError(f"layer_norm: {name}: expected shape {sizes}, got {one.shape}")
-    if not (isinstance(eps, Real) and eps >= 0):
-        raise ValueError(f"layer_norm: eps: expected a number of at least 0, got {eps!r}")
+    eps = require_eps("layer_norm", eps)
     x = ops.astype(x, dtype, copy=False)
     weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in (weight, bias))
     if not x.size:
         return layer_norm_reference(x, len(sizes), weight, bias, eps) if all(sizes) else x
-    y: Array = _LayerNorm.apply(x, weight, bias, len(sizes), float(eps))
+    y: Array = _LayerNorm.apply(x, weight, bias, len(sizes), eps)
     return y
 
 

@@ -1,1 +1,1 @@
-"""Pooling over two axes."""
+"""Pooling over one to three axes."""

@@ -1,8 +1,10 @@
-"""Average and max pooling over the windows of planes."""
+"""Average and max pooling over windows of one to three axes."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +15,9 @@ from ...array.creation import asarray
 from ...elementwise.operands import require_array
 from ...function import Function
 from ..fused import common_dtype, is_int
-from ..module import Module
+from ..resampling import bands
+from ..resampling.function import resampled
 from . import plan as pool_launch
-from .plan import Pair
 from .plan import Windows as Windows
 
 
@@ -97,53 +99,127 @@ def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:
     return ops.reshape(taken, winners.shape)
 
 
-def _pair(value: int | tuple[int, int], name: str, argument: str, least: int) -> Pair:
-    sizes = value if isinstance(value, (tuple, list)) else (value, value)
-    if len(sizes) != 2 or not all(map(is_int, sizes)):
-        raise TypeError(f"{name}: {argument}: expected an int or a pair of ints, got {value!r}")
+#: The trailing axes of an array by their number, as error messages show them.
+_AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
+#: A size for all axes, or one for each.
+Sizes = int | Sequence[int]
+
+
+class _Axis(NamedTuple):
+    """The windows along an axis; the attributes are those of :class:`Windows`."""
+
+    kernel: int
+    stride: int
+    padding: int
+    dilation: int
+    ceil_mode: bool
+    count_padding: bool
+
+
+def _windows(rows: _Axis | None, columns: _Axis | None = None) -> Windows:
+    """The windows of planes; an axis that is None has single elements."""
+    given = rows or columns
+    assert given is not None
+    down, across = (
+        one or given._replace(kernel=1, stride=1, padding=0, dilation=1) for one in (rows, columns)
+    )
+    return Windows(
+        (down.kernel, across.kernel),
+        (down.stride, across.stride),
+        (down.padding, across.padding),
+        (down.dilation, across.dilation),
+        given.ceil_mode,
+        given.count_padding,
+    )
+
+
+def _each(value: Sizes, name: str, argument: str, least: int, count: int) -> tuple[int, ...]:
+    """A size for each of ``count`` axes."""
+    sizes: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    if len(sizes) != count or not all(map(is_int, sizes)):
+        several = {1: "one in a tuple", 2: "a pair of ints", 3: "three ints"}[count]
+        raise TypeError(f"{name}: {argument}: expected an int or {several}, got {value!r}")
     if min(sizes) < least:
         raise ValueError(f"{name}: {argument}: expected at least {least}, got {value!r}")
-    return int(sizes[0]), int(sizes[1])
+    return tuple(map(int, sizes))
 
 
-def _checked(name: str, x: Array, windows: Windows) -> Array:
-    x = require_array(x, name)
+def _axes(
+    name: str,
+    count: int,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool = True,
+) -> list[_Axis]:
+    """The checked arguments of a call, for each axis."""
+    kernels = _each(kernel_size, name, "kernel_size", 1, count)
+    strides = kernels if stride is None else _each(stride, name, "stride", 1, count)
+    paddings = _each(padding, name, "padding", 0, count)
+    dilations = _each(dilation, name, "dilation", 1, count)
+    each = zip(kernels, strides, paddings, dilations, strict=True)
+    return [_Axis(*one, bool(ceil_mode), bool(count_include_pad)) for one in each]
+
+
+def _checked(name: str, x: Array, axes: Sequence[_Axis]) -> Array:
+    x, count = require_array(x, name), len(axes)
     common_dtype(name, {"x": x})
-    if x.ndim not in (3, 4):
-        raise ValueError(f"{name}: x: expected shape (N, C, H, W) or (C, H, W), got {x.shape}")
-    if 0 in x.shape[-3:]:
+    if x.ndim not in (count + 1, count + 2):
+        beside = _AXES[count]
+        raise ValueError(f"{name}: x: expected shape (N, C, {beside}) or (C, {beside}), got {x.shape}")
+    if 0 in x.shape[-count - 1 :]:
         raise ValueError(f"{name}: x: only N may be 0, got shape {x.shape}")
-    for axis, span in enumerate(windows.span):
-        if windows.padding[axis] > span // 2:
+    padding = tuple(one.padding for one in axes)
+    spans = tuple(_windows(one).span[0] for one in axes)
+    for span, one in zip(spans, padding, strict=True):
+        if one > span // 2:
             raise ValueError(
-                f"{name}: padding: expected at most half of the window's span {span}, got {windows.padding}"
+                f"{name}: padding: expected at most half of the window's span {span}, got {padding}"
             )
-    if min(windows.output_shape(*x.shape[-2:])) < 1:
-        raise ValueError(
-            f"{name}: kernel_size: no window of span {windows.span} fits x of shape {x.shape} "
-            f"with padding {windows.padding}"
-        )
+    for axis, n in zip(axes, x.shape[-count:], strict=True):
+        if _windows(axis).output_shape(n, 1)[0] < 1:
+            raise ValueError(
+                f"{name}: kernel_size: no window of span {spans} fits x of shape {x.shape} "
+                f"with padding {padding}"
+            )
     return x
 
 
-def _windows(
-    name: str,
-    kernel_size: int | Pair,
-    stride: int | Pair | None,
-    padding: int | Pair,
-    dilation: int | Pair,
-    ceil_mode: bool,
-    count_include_pad: bool,
-) -> Windows:
-    kernel = _pair(kernel_size, name, "kernel_size", 1)
-    return Windows(
-        kernel,
-        kernel if stride is None else _pair(stride, name, "stride", 1),
-        _pair(padding, name, "padding", 0),
-        _pair(dilation, name, "dilation", 1),
-        bool(ceil_mode),
-        bool(count_include_pad),
-    )
+def _average(name: str, x: Array, axes: Sequence[_Axis]) -> Array:
+    """Of one or two axes by the kernels of planes; of three as sums with weights along each."""
+    x = _checked(name, x, axes)
+    if len(axes) == 2:
+        y: Array = _AvgPool2d.apply(x, _windows(*axes))
+        return y
+    if len(axes) == 1:
+        y = _AvgPool2d.apply(ops.expand_dims(x, axis=-2), _windows(None, axes[0]))
+        return y[..., 0, :]
+    matrices = []
+    for axis, n in zip(axes, x.shape[-3:], strict=True):
+        lines = _windows(axis)
+        first = np.arange(lines.output_shape(n, 1)[0]) * axis.stride - axis.padding
+        divisors = lines.divisors(n, 1)
+        matrices.append(
+            bands.windows(n, *(tuple(one.tolist()) for one in (first, first + axis.kernel, divisors)))
+        )
+    return resampled(x, matrices)
+
+
+def _largest(name: str, x: Array, axes: Sequence[_Axis]) -> Array:
+    """Of three axes by a second pass over the first of them; both give the gradient to the first of equal elements."""
+    x = _checked(name, x, axes)
+    if len(axes) == 2:
+        y: Array = _MaxPool2d.apply(x, _windows(*axes))
+        return y
+    if len(axes) == 1:
+        y = _MaxPool2d.apply(ops.expand_dims(x, axis=-2), _windows(None, axes[0]))
+        return y[..., 0, :]
+    planes: Array = _MaxPool2d.apply(x, _windows(*axes[1:]))
+    lines = ops.reshape(planes, (*planes.shape[:-2], math.prod(planes.shape[-2:])))
+    y = _MaxPool2d.apply(lines, _windows(axes[0]))
+    return ops.reshape(y, (*y.shape[:-1], *planes.shape[-2:]))
 
 
 def _taken(x: Array, windows: Windows, outside: float) -> Array:
@@ -175,11 +251,44 @@ def max_pool2d_reference(x: Array, windows: Windows) -> Array:
     return ops.reshape(largest, (*x.shape[:-2], *windows.output_shape(*x.shape[-2:])))
 
 
+def avg_pool1d(
+    x: Array,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Array:
+    """The mean of each window of every line.
+
+    Args:
+        x: shape (N, C, L) or (C, L), a floating dtype.
+        kernel_size: the window's length.
+        stride: from one window to the next; ``kernel_size`` when None.
+        padding: zeros around each line, at most half of ``kernel_size``.
+        ceil_mode: whether the number of windows is rounded up rather than down.
+        count_include_pad: whether the divisor of a mean includes the padding.
+
+    Returns:
+        Shape (N, C, length) or (C, length), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
+        ValueError: a size is out of range, or no window fits.
+
+    >>> import cukern as ck
+    >>> ck.nn.avg_pool1d(ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2).tolist()
+    [[1.5, 3.5]]
+    """
+    axes = _axes("avg_pool1d", 1, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _average("avg_pool1d", x, axes)
+
+
 def avg_pool2d(
     x: Array,
-    kernel_size: int | Pair,
-    stride: int | Pair | None = None,
-    padding: int | Pair = 0,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Array:
@@ -187,7 +296,7 @@ def avg_pool2d(
 
     Args:
         x: shape (N, C, H, W) or (C, H, W), a floating dtype.
-        kernel_size: the window's rows and columns; an int for both.
+        kernel_size: the window's sizes; an int for all.
         stride: from one window to the next; ``kernel_size`` when None.
         padding: zeros around each plane, at most half of ``kernel_size``.
         ceil_mode: whether the number of windows is rounded up rather than down.
@@ -197,7 +306,7 @@ def avg_pool2d(
         Shape (N, C, rows, columns) or (C, rows, columns), in the dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is not a floating array, or a size is not an int or a pair.
+        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
         ValueError: a size is out of range, or no window fits.
 
     >>> import cukern as ck
@@ -205,18 +314,85 @@ def avg_pool2d(
     >>> ck.nn.avg_pool2d(x, 2).tolist()
     [[[3.5, 5.5]]]
     """
-    windows = _windows("avg_pool2d", kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    x = _checked("avg_pool2d", x, windows)
-    y: Array = _AvgPool2d.apply(x, windows)
-    return y
+    axes = _axes("avg_pool2d", 2, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _average("avg_pool2d", x, axes)
+
+
+def avg_pool3d(
+    x: Array,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Array:
+    """The mean of each window of every volume.
+
+    Args:
+        x: shape (N, C, D, H, W) or (C, D, H, W), a floating dtype.
+        kernel_size: the window's sizes; an int for all.
+        stride: from one window to the next; ``kernel_size`` when None.
+        padding: zeros around each volume, at most half of ``kernel_size``.
+        ceil_mode: whether the number of windows is rounded up rather than down.
+        count_include_pad: whether the divisor of a mean includes the padding.
+
+    Returns:
+        Shape (N, C, depth, rows, columns) or (C, depth, rows, columns), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
+        ValueError: a size is out of range, or no window fits.
+
+    >>> import cukern as ck
+    >>> ck.nn.avg_pool3d(ck.arange(8.0).reshape(1, 2, 2, 2), 2).tolist()
+    [[[[3.5]]]]
+    """
+    axes = _axes("avg_pool3d", 3, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+    return _average("avg_pool3d", x, axes)
+
+
+def max_pool1d(
+    x: Array,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Array:
+    """The largest element of each window of every line; NaN if the window contains NaN.
+
+    The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
+    possible only with dilation, gives -inf.
+
+    Args:
+        x: shape (N, C, L) or (C, L), a floating dtype.
+        kernel_size: the window's length.
+        stride: from one window to the next; ``kernel_size`` when None.
+        padding: positions around each line, at most half of a window's span.
+        dilation: from one element of a window to the next.
+        ceil_mode: whether the number of windows is rounded up rather than down.
+
+    Returns:
+        Shape (N, C, length) or (C, length), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
+        ValueError: a size is out of range, or no window fits.
+
+    >>> import cukern as ck
+    >>> ck.nn.max_pool1d(ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2).tolist()
+    [[2.0, 4.0]]
+    """
+    axes = _axes("max_pool1d", 1, kernel_size, stride, padding, dilation, ceil_mode)
+    return _largest("max_pool1d", x, axes)
 
 
 def max_pool2d(
     x: Array,
-    kernel_size: int | Pair,
-    stride: int | Pair | None = None,
-    padding: int | Pair = 0,
-    dilation: int | Pair = 1,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
     ceil_mode: bool = False,
 ) -> Array:
     """The largest element of each window of every plane; NaN if the window contains NaN.
@@ -226,7 +402,7 @@ def max_pool2d(
 
     Args:
         x: shape (N, C, H, W) or (C, H, W), a floating dtype.
-        kernel_size: the window's rows and columns; an int for both.
+        kernel_size: the window's sizes; an int for all.
         stride: from one window to the next; ``kernel_size`` when None.
         padding: positions around each plane, at most half of a window's span.
         dilation: from one element of a window to the next.
@@ -236,7 +412,7 @@ def max_pool2d(
         Shape (N, C, rows, columns) or (C, rows, columns), in the dtype of ``x``.
 
     Raises:
-        TypeError: ``x`` is not a floating array, or a size is not an int or a pair.
+        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
         ValueError: a size is out of range, or no window fits.
 
     >>> import cukern as ck
@@ -244,43 +420,41 @@ def max_pool2d(
     >>> ck.nn.max_pool2d(x, 2).tolist()
     [[[6.0, 8.0]]]
     """
-    windows = _windows("max_pool2d", kernel_size, stride, padding, dilation, ceil_mode, True)
-    x = _checked("max_pool2d", x, windows)
-    y: Array = _MaxPool2d.apply(x, windows)
-    return y
+    axes = _axes("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode)
+    return _largest("max_pool2d", x, axes)
 
 
-class AvgPool2d(Module):
-    """:func:`avg_pool2d` as a module; its arguments are those of the function."""
+def max_pool3d(
+    x: Array,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+) -> Array:
+    """The largest element of each window of every volume; NaN if the window contains NaN.
 
-    def __init__(
-        self,
-        kernel_size: int | Pair,
-        stride: int | Pair | None = None,
-        padding: int | Pair = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        self.options = (kernel_size, stride, padding, ceil_mode, count_include_pad)
+    The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
+    possible only with dilation, gives -inf.
 
-    def forward(self, x: Array) -> Array:
-        """The pooled ``x``."""
-        return avg_pool2d(x, *self.options)
+    Args:
+        x: shape (N, C, D, H, W) or (C, D, H, W), a floating dtype.
+        kernel_size: the window's sizes; an int for all.
+        stride: from one window to the next; ``kernel_size`` when None.
+        padding: positions around each volume, at most half of a window's span.
+        dilation: from one element of a window to the next.
+        ceil_mode: whether the number of windows is rounded up rather than down.
 
+    Returns:
+        Shape (N, C, depth, rows, columns) or (C, depth, rows, columns), in the dtype of ``x``.
 
-class MaxPool2d(Module):
-    """:func:`max_pool2d` as a module; its arguments are those of the function."""
+    Raises:
+        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
+        ValueError: a size is out of range, or no window fits.
 
-    def __init__(
-        self,
-        kernel_size: int | Pair,
-        stride: int | Pair | None = None,
-        padding: int | Pair = 0,
-        dilation: int | Pair = 1,
-        ceil_mode: bool = False,
-    ) -> None:
-        self.options = (kernel_size, stride, padding, dilation, ceil_mode)
-
-    def forward(self, x: Array) -> Array:
-        """The pooled ``x``."""
-        return max_pool2d(x, *self.options)
+    >>> import cukern as ck
+    >>> ck.nn.max_pool3d(ck.arange(8.0).reshape(1, 2, 2, 2), 2).tolist()
+    [[[[7.0]]]]
+    """
+    axes = _axes("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode)
+    return _largest("max_pool3d", x, axes)

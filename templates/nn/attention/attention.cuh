@@ -46,7 +46,7 @@ struct Draw {
     // The factor of the weight of element n.
     __device__ __forceinline__ A factor(const Sizes& sizes, unsigned long long n) const {
 <% if dropping %>
-        const Words words = philox((live ? *live : at) + n / 4, 0, sizes.key0, sizes.key1);
+        const RandomWords words = philox((live ? *live : at) + n / 4, 0, sizes.key0, sizes.key1);
         return words.w[n % 4] >= sizes.threshold ? A(sizes.kept) : A(0);
 <% else %>
         return A(1);

@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (index column = whole + lane; column < end; column += threads)
             add_up(source, above, weight, of, column, weight_sums, bias_sums, sum[0], product[0]);
         for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
-        const RowState total = row_sums({sum[0], product[0]}, phase);
+        const RowState total = row_sums({centered ? sum[0] : acc(0), product[0]}, phase);
         const acc gradient_mean = total.of[0] * scale, product_mean = total.of[1] * scale;
         for (index column = lane; column < columns && live; column += threads) {
             const acc n = of.normal(cast<acc>(source[column]));

@@ -57,7 +57,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
             }
         }
         for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
-        const RowState total = row_sums({sum[0], product[0]}, phase);
+        const RowState total = row_sums({centered ? sum[0] : acc(0), product[0]}, phase);
         const acc gradient_mean = total.of[0] * scale, product_mean = total.of[1] * scale;
 #pragma unroll
         for (int chunk = 0; chunk < chunks; ++chunk) {

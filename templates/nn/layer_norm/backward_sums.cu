@@ -118,12 +118,13 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 #pragma unroll
                 for (int v = 0; v < width; ++v) {
                     sum[v] += here.g[v], product[v] += here.g[v] * here.n[v];
-                    weight_sum[chunk].at[v] += here.given[v] * here.n[v], bias_sum[chunk].at[v] += here.given[v];
+                    weight_sum[chunk].at[v] += here.given[v] * here.n[v];
+                    if (centered) bias_sum[chunk].at[v] += here.given[v];
                     if (keeps_row) ns[r][chunk][v] = here.n[v], gs[r][chunk][v] = here.g[v];
                 }
             }
             for (int v = 1; v < width; ++v) sum[0] += sum[v], product[0] += product[v];
-            own.of[2 * r] = sum[0], own.of[2 * r + 1] = product[0];
+            own.of[2 * r] = centered ? sum[0] : acc(0), own.of[2 * r + 1] = product[0];
         }
         if (keeps_row) bring_rows(slot, x, dy, row + stages * step, rows, columns);
         const RowState total = row_sums(own, phase);

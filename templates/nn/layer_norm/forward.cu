@@ -23,12 +23,12 @@ struct RowMoments {
 // and a pairwise algorithm for computing sample variances", 1979. Within the tile sums are about its first element.
 __device__ __forceinline__ RowMoments joined(RowMoments a, const T* elements, int size, acc origin) {
     acc held[tile], sum[width] = {}, square[width] = {};
-    const acc shift = cast<acc>(elements[0]);
+    const acc shift = centered ? cast<acc>(elements[0]) : acc(0);
     const int whole = size / width * width;
     for (int i = 0; i < size; ++i) held[i] = cast<acc>(elements[i * threads]) - shift;
-    for (int i = 0; i < whole; i += width)
+    for (int i = 0; i < whole && centered; i += width)
         for (int v = 0; v < width; ++v) sum[v] += held[i + v];
-    for (int i = whole; i < size; ++i) sum[0] += held[i];
+    for (int i = whole; i < size && centered; ++i) sum[0] += held[i];
     for (int v = 1; v < width; ++v) sum[0] += sum[v];
     const acc middle = sum[0] / acc(size);
     for (int i = 0; i < whole; i += width)
@@ -52,13 +52,13 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
     const T* source = x + (long long)(live ? row : 0) * columns;
     T* target = y + (long long)(live ? row : 0) * columns;
     int phase = 0;
-    const acc shift = cast<acc>(source[0]);
+    const acc shift = centered ? cast<acc>(source[0]) : acc(0);
     RowMoments own = {0.0, 0.0, 0.0};
     for (index start = lane; start < columns; start += tile * threads) {
         const index left = divide_up(columns - start, index(threads));
         own = joined(own, source + start, left < tile ? int(left) : tile, shift);
     }
-    const double above = row_reduce(own.count * own.mean, phase) / columns;
+    const double above = centered ? row_reduce(own.count * own.mean, phase) / columns : 0.0;
     const double apart = own.mean - above;
     const acc variance = acc(row_reduce(own.squares + own.count * apart * apart, phase) / columns);
     // The mean is a sum of two numbers: one that is large beside the spread then costs no digits.

@@ -43,11 +43,19 @@ __device__ __forceinline__ void over_row(const Held (&held)[chunks], index colum
 struct RowMoments {
     acc mean, remainder, variance;
 };
+__device__ __forceinline__ acc mean_square(const Held (&held)[chunks], acc scale, index columns, int& phase) {
+    acc square[width];
+    clear(square);
+    over_row(held, columns, false, [&](int v, acc value) { square[v] += value * value; });
+    for (int v = 1; v < width; ++v) square[0] += square[v];
+    return << "row_reduce(square[0], phase)" if half else "row_sums({acc(0), square[0]}, phase).of[1]" >> * scale;
+}
 <% if half %>
 // Of elements less the first, with which the mean begins. They are kept as they lie in memory, in half the registers.
 __device__ __forceinline__ RowMoments moments(const Held (&held)[chunks], acc first, acc scale, index columns, int& phase) {
     acc sum[width], square[width];
     clear(sum), clear(square);
+    if (!centered) return {acc(0), acc(0), mean_square(held, scale, columns, phase)};
     over_row(held, columns, false, [&](int v, acc value) { sum[v] += value - first; });
     for (int v = 1; v < width; ++v) sum[0] += sum[v];
     const acc mean = row_reduce(sum[0], phase) * scale;
@@ -62,6 +70,7 @@ __device__ __forceinline__ RowMoments moments(const Held (&held)[chunks], acc fi
 __device__ __forceinline__ RowMoments moments(const Held (&held)[chunks], acc first, acc scale, index columns, int& phase) {
     acc sum[width], square[width], offset[width];
     clear(sum), clear(square), clear(offset);
+    if (!centered) return {acc(0), acc(0), mean_square(held, scale, columns, phase)};
     over_row(held, columns, false, [&](int v, acc value) { sum[v] += value - first; });
     for (int v = 1; v < width; ++v) sum[0] += sum[v];
     const acc mean = first + row_sums({sum[0], acc(0)}, phase).of[0] * scale;
@@ -100,7 +109,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     const acc rstd = acc(1) / sqrt(maximum(of.variance, acc(0)) + eps);
     row_end();
     if (!live) return;
-    if (lane == 0) ((Statistics*)statistics)[row] = {narrow ? of.remainder : (of.mean - first) + of.remainder, rstd};
+    if (lane == 0) ((Statistics*)statistics)[row] = {narrow || !centered ? of.remainder : (of.mean - first) + of.remainder, rstd};
     const acc above = -of.remainder * rstd;
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -114,7 +123,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         if (biased) unpack(biases[chunk], shifted);
 #pragma unroll
         for (int v = 0; v < width; ++v) {
-            values[v] = (values[v] - of.mean) * rstd + above;
+            values[v] = centered ? (values[v] - of.mean) * rstd + above : values[v] * rstd;
             if (weighted) values[v] *= scaled[v];
             if (biased) values[v] += shifted[v];
         }

@@ -1,5 +1,7 @@
 // What the forward pass leaves of a row: the mean less the row's first element, which costs no digits where the mean is
-// large beside the spread, and 1 / sqrt(variance + eps).
+// large beside the spread, and 1 / sqrt(variance + eps). Rows that are not `centered` have 0 in the place of the mean, and
+// the mean square in that of the variance: Zhang and Sennrich, "Root mean square layer normalization", 2019.
+constexpr bool centered = << centered | lower >>;
 struct alignas(2 * sizeof(acc)) Statistics {
     acc mean, rstd;
 };
@@ -11,5 +13,5 @@ struct RowStatistics {
     __device__ __forceinline__ RowStatistics() {}
     __device__ __forceinline__ RowStatistics(T element, Statistics kept)
         : first(cast<acc>(element)), rstd(kept.rstd), offset(-kept.mean * kept.rstd) {}
-    __device__ __forceinline__ acc normal(acc element) const { return (element - first) * rstd + offset; }
+    __device__ __forceinline__ acc normal(acc element) const { return centered ? (element - first) * rstd + offset : element * rstd; }
 };

@@ -1,0 +1,228 @@
+"""Pooling to given sizes, whatever those of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import asarray
+from ...elementwise.operands import require_array
+from ..fused import common_dtype, is_int
+from ..resampling import bands
+from ..resampling.function import area
+from .function import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d, max_pool3d
+
+#: A size for all axes, or one for each, where None keeps that of the input.
+Output = int | None | Sequence[int | None]
+
+_AVERAGE = {1: avg_pool1d, 2: avg_pool2d}
+_LARGEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
+
+
+def _checked(name: str, x: Array, output_size: Output, count: int) -> tuple[Array, tuple[int, ...]]:
+    """``x``, and the sizes of the result's last axes."""
+    x = require_array(x, name)
+    common_dtype(name, {"x": x})
+    beside = ("L", "H, W", "D, H, W")[count - 1]
+    if x.ndim not in (count + 1, count + 2):
+        raise ValueError(f"{name}: x: expected shape (N, C, {beside}) or (C, {beside}), got {x.shape}")
+    if 0 in x.shape[-count - 1 :]:
+        raise ValueError(f"{name}: x: only N may be 0, got shape {x.shape}")
+    given: tuple[Any, ...] = (
+        tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * count
+    )
+    if len(given) != count or not all(one is None or is_int(one) for one in given):
+        raise TypeError(
+            f"{name}: output_size: expected an int or None, or {count} of them, got {output_size!r}"
+        )
+    sizes = tuple(n if one is None else int(one) for n, one in zip(x.shape[-count:], given, strict=True))
+    if min(sizes) < 1:
+        raise ValueError(f"{name}: output_size: expected at least 1, got {output_size!r}")
+    return x, sizes
+
+
+def _divided(x: Array, sizes: Sequence[int]) -> list[int] | None:
+    """The sizes of windows that have no element in common; None if they are not all equal."""
+    given = x.shape[-len(sizes) :]
+    return (
+        None
+        if any(n % out for n, out in zip(given, sizes, strict=True))
+        else [n // out for n, out in zip(given, sizes, strict=True)]
+    )
+
+
+def _average(name: str, x: Array, output_size: Output, count: int) -> Array:
+    x, sizes = _checked(name, x, output_size, count)
+    if max(sizes) == 1:
+        return ops.mean(x, axis=tuple(range(-count, 0)), keepdims=True)
+    kernel = _divided(x, sizes)
+    return area(x, sizes) if kernel is None or count == 3 else _AVERAGE[count](x, kernel)
+
+
+def _largest(name: str, x: Array, output_size: Output, count: int) -> Array:
+    x, sizes = _checked(name, x, output_size, count)
+    kernel = _divided(x, sizes)
+    if kernel is not None:
+        return _LARGEST[count](x, kernel)
+    # Along one axis after another, from the last: of equal elements the first wins.
+    for axis, out in zip(range(-1, -count - 1, -1), reversed(sizes), strict=True):
+        x = _largest_along(x, x.ndim + axis, out)
+    return x
+
+
+def _largest_along(x: Array, axis: int, out: int) -> Array:
+    """The largest element of each window along an axis; windows shorter than others repeat their last."""
+    first, last = (np.asarray(one) for one in bands.adaptive(x.shape[axis], out))
+    places = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
+    taken = ops.take(x, asarray(places.reshape(-1), device=x.device), axis=axis)
+    values = ops.reshape(taken, (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]))
+    winners = ops.argmax(values, axis=axis + 1, keepdims=True)
+    return ops.squeeze(ops.take_along_axis(values, winners, axis=axis + 1), axis=axis + 1)
+
+
+def adaptive_avg_pool1d(x: Array, output_size: Output) -> Array:
+    """The mean of each of as many windows of every line as are wanted.
+
+    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
+    For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``.
+
+    Args:
+        x: shape (N, C, L) or (C, L), a floating dtype.
+        output_size: the number of windows; None keeps the size of ``x``.
+
+    Returns:
+        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
+        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+
+    >>> import cukern as ck
+    >>> ck.nn.adaptive_avg_pool1d(ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2).tolist()
+    [[2.0, 4.0]]
+    """
+    return _average("adaptive_avg_pool1d", x, output_size, 1)
+
+
+def adaptive_avg_pool2d(x: Array, output_size: Output) -> Array:
+    """The mean of each of as many windows of every plane as are wanted.
+
+    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
+    For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``.
+
+    Args:
+        x: shape (N, C, H, W) or (C, H, W), a floating dtype.
+        output_size: the number of windows along each axis; an int for all; None keeps the size of ``x``.
+
+    Returns:
+        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
+        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+
+    >>> import cukern as ck
+    >>> ck.nn.adaptive_avg_pool2d(ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)).tolist()
+    [[[2.0, 3.0]]]
+    """
+    return _average("adaptive_avg_pool2d", x, output_size, 2)
+
+
+def adaptive_avg_pool3d(x: Array, output_size: Output) -> Array:
+    """The mean of each of as many windows of every volume as are wanted.
+
+    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
+    For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``.
+
+    Args:
+        x: shape (N, C, D, H, W) or (C, D, H, W), a floating dtype.
+        output_size: the number of windows along each axis; an int for all; None keeps the size of ``x``.
+
+    Returns:
+        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
+        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+
+    >>> import cukern as ck
+    >>> ck.nn.adaptive_avg_pool3d(ck.asarray([[[[1.0, 3.0]]]]), 1).tolist()
+    [[[[2.0]]]]
+    """
+    return _average("adaptive_avg_pool3d", x, output_size, 3)
+
+
+def adaptive_max_pool1d(x: Array, output_size: Output) -> Array:
+    """The largest element of each of as many windows of every line as are wanted.
+
+    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
+    NaN if the window contains NaN. The gradient goes to the first of equal elements.
+
+    Args:
+        x: shape (N, C, L) or (C, L), a floating dtype.
+        output_size: the number of windows; None keeps the size of ``x``.
+
+    Returns:
+        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
+        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+
+    >>> import cukern as ck
+    >>> ck.nn.adaptive_max_pool1d(ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2).tolist()
+    [[3.0, 5.0]]
+    """
+    return _largest("adaptive_max_pool1d", x, output_size, 1)
+
+
+def adaptive_max_pool2d(x: Array, output_size: Output) -> Array:
+    """The largest element of each of as many windows of every plane as are wanted.
+
+    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
+    NaN if the window contains NaN. The gradient goes to the first of equal elements.
+
+    Args:
+        x: shape (N, C, H, W) or (C, H, W), a floating dtype.
+        output_size: the number of windows along each axis; an int for all; None keeps the size of ``x``.
+
+    Returns:
+        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
+        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+
+    >>> import cukern as ck
+    >>> ck.nn.adaptive_max_pool2d(ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)).tolist()
+    [[[3.0, 4.0]]]
+    """
+    return _largest("adaptive_max_pool2d", x, output_size, 2)
+
+
+def adaptive_max_pool3d(x: Array, output_size: Output) -> Array:
+    """The largest element of each of as many windows of every volume as are wanted.
+
+    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
+    NaN if the window contains NaN. The gradient goes to the first of equal elements.
+
+    Args:
+        x: shape (N, C, D, H, W) or (C, D, H, W), a floating dtype.
+        output_size: the number of windows along each axis; an int for all; None keeps the size of ``x``.
+
+    Returns:
+        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
+        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+
+    >>> import cukern as ck
+    >>> ck.nn.adaptive_max_pool3d(ck.asarray([[[[1.0, 3.0]]]]), 1).tolist()
+    [[[[3.0]]]]
+    """
+    return _largest("adaptive_max_pool3d", x, output_size, 3)

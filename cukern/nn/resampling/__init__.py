@@ -1,0 +1,1 @@
+"""Sums along axes with given weights: interpolation and averages."""

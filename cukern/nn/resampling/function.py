@@ -1,0 +1,232 @@
+"""Resampling of trailing axes, with derivatives of any order, and interpolation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import Any
+
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import empty
+from ...array.layout import address
+from ...elementwise.operands import require_array
+from ...function import Function
+from ...kernel import Kernel
+from ...kernel.sizes import ACCESS, divide_up, index_type
+from ..fused import common_dtype, is_int
+from ..module import Module
+from . import bands
+from .bands import Band
+
+_BLOCK = 256
+_KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
+#: The most weights, and sums along a row, that a thread keeps; the rows of a thread, and threads per multiprocessor
+#: below which it has fewer.
+_HELD, _ROWS, _BUSY = 32, 16, 2048
+
+_MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
+#: PyTorch's names of modes, with the number of axes that they say.
+_OTHER_NAMES = {"bilinear": ("linear", 2), "trilinear": ("linear", 3), "bicubic": ("cubic", 2)}
+
+
+def _work(x: Array, planes: int, axes: Sequence[Band]) -> tuple[int, int, bool]:
+    """Elements of a row and rows that a thread owns, and whether it keeps sums."""
+    items = ACCESS // x.itemsize
+    depth, across, along = axes
+    while items > 1 and (items * max(across.taps, along.taps) > _HELD or items >= 2 * along.out):
+        items //= 2
+    if items * max(across.taps, along.taps) > _HELD or depth.taps > 16:
+        return 1, 1, False
+    rows, enough = _ROWS, _BUSY * x.device.properties.multiprocessors
+    while (
+        rows > 1 and planes * depth.out * divide_up(across.out, rows) * divide_up(along.out, items) < enough
+    ):
+        rows //= 2
+    return items, rows, True
+
+
+def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
+    """The last three axes of ``x`` multiplied by one matrix each."""
+    x = x.contiguous()
+    shape = (*x.shape[:-3], *(one.out for one in axes))
+    y = empty(shape, x.dtype, x.device)
+    if not y.size:
+        return y
+    planes = math.prod(x.shape[:-3])
+    items, rows, held = _work(x, planes, axes)
+    aligned = axes[2].out % items == 0 and address(y._data) % ACCESS == 0
+    bound = _KERNEL.bind(
+        x.device,
+        elem=x.dtype,
+        index=index_type(x.size, y.size),
+        items=items,
+        rows=rows,
+        held=held,
+        store=items if aligned else 1,
+        taps=tuple(one.taps for one in axes),
+    )
+    tables = [array for one in axes for array in one.on(x.device, x.dtype)]
+    threads = planes * axes[0].out * divide_up(axes[1].out, rows) * divide_up(axes[2].out, items)
+    bound((x, y, *tables, planes, *x.shape[-3:], *shape[-3:]), divide_up(threads, _BLOCK))
+    return y
+
+
+class _Resampled(Function):
+    """Linear, and its vjp is that of the transposed matrices."""
+
+    _only_reads = True
+
+    @staticmethod
+    def forward(ctx: Any, x: Array, axes: tuple[Band, Band, Band]) -> Array:
+        ctx.axes = axes
+        return _launch(x, axes)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
+        first, second, third = ctx.axes
+        return _Resampled.apply(dy, (first.transposed, second.transposed, third.transposed)), None
+
+
+def resampled(x: Array, axes: Sequence[Band]) -> Array:
+    """The last one to three axes of ``x`` multiplied by one matrix each."""
+    outer = x.shape[: x.ndim - len(axes)]
+    whole = (*(bands.same(1) for _ in range(3 - len(axes))), *axes)
+    made: Array = _Resampled.apply(ops.reshape(x, (*outer, *(one.n for one in whole))), whole)
+    return ops.reshape(made, (*outer, *(one.out for one in axes)))
+
+
+def sizes_of(name: str, argument: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """A size for each of ``count`` axes.
+
+    Raises:
+        TypeError: ``value`` is neither an int nor as many.
+        ValueError: one is less than 1.
+    """
+    sizes: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    if len(sizes) != count or not all(map(is_int, sizes)):
+        raise TypeError(f"{name}: {argument}: expected an int or {count} of them, got {value!r}")
+    if min(sizes) < 1:
+        raise ValueError(f"{name}: {argument}: expected at least 1, got {value!r}")
+    return tuple(map(int, sizes))
+
+
+def area(x: Array, sizes: Sequence[int]) -> Array:
+    """The averages of the windows of adaptive pooling along the last axes."""
+    axes = []
+    for n, out in zip(x.shape[x.ndim - len(sizes) :], sizes, strict=True):
+        first, last = bands.adaptive(n, out)
+        axes.append(bands.windows(n, first, last, tuple(b - a for a, b in zip(first, last, strict=True))))
+    return resampled(x, axes)
+
+
+def _targets(
+    name: str, given: Sequence[int], size: Any, scale_factor: Any
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The sizes of the result, and the distance of its elements in those of ``x``."""
+    if (size is None) == (scale_factor is None):
+        raise ValueError(f"{name}: size, scale_factor: expected one of them")
+    if size is not None:
+        sizes = sizes_of(name, "size", size, len(given))
+        return sizes, tuple(n / out for n, out in zip(given, sizes, strict=True))
+    several = isinstance(scale_factor, (tuple, list))
+    factors = tuple(scale_factor) if several else (scale_factor,) * len(given)
+    real = all(isinstance(one, Real) and not isinstance(one, bool) for one in factors)
+    if len(factors) != len(given) or not real:
+        raise TypeError(
+            f"{name}: scale_factor: expected a number or {len(given)} of them, got {scale_factor!r}"
+        )
+    if not all(one > 0 and math.isfinite(one) for one in factors):
+        raise ValueError(f"{name}: scale_factor: expected positive numbers, got {scale_factor!r}")
+    sizes = tuple(math.floor(n * float(one)) for n, one in zip(given, factors, strict=True))
+    if min(sizes) < 1:
+        raise ValueError(f"{name}: scale_factor: {scale_factor!r} leaves nothing of {tuple(given)}")
+    return sizes, tuple(1 / float(one) for one in factors)
+
+
+def interpolate(
+    x: Array,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool = False,
+) -> Array:
+    """``x`` with other sizes of the axes after the second: upsampling or downsampling, without smoothing.
+
+    Values are PyTorch's. Each element of the result is computed in one pass, and so is each of the gradient, which is
+    the same in every run.
+
+    Args:
+        x: shape (N, C, L), (N, C, H, W) or (N, C, D, H, W), a floating dtype.
+        size: the sizes of the result's axes after the second; an int for all.
+        scale_factor: instead of ``size``, the factors by which they grow, rounded down; a number for all. Coordinates
+            are scaled by exactly this.
+        mode: ``"nearest"``, at the place rounded down; ``"nearest-exact"``, at the nearest center; ``"linear"``,
+            between two elements along each axis, also called ``"bilinear"`` and ``"trilinear"``; ``"cubic"``, by Keys'
+            kernel with a = -0.75 along each axis, also called ``"bicubic"``; ``"area"``, the average of
+            :func:`adaptive_avg_pool2d`.
+        align_corners: for linear and cubic, whether the centers of the outermost elements coincide rather than their
+            outer edges.
+
+    Returns:
+        Shape (N, C, *size), in the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or a size or factor is not a number.
+        ValueError: there is no such mode, sizes do not fit, or an axis of ``x`` after the second is empty.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([[[1.0, 3.0]]])
+    >>> ck.nn.interpolate(x, scale_factor=2).tolist()
+    [[[1.0, 1.0, 3.0, 3.0]]]
+    >>> ck.nn.interpolate(x, 4, mode="linear").tolist()
+    [[[1.0, 1.5, 2.5, 3.0]]]
+    """
+    name = "interpolate"
+    x = require_array(x, name)
+    common_dtype(name, {"x": x})
+    given = x.shape[2:]
+    if not 1 <= len(given) <= 3 or not all(given):
+        raise ValueError(
+            f"{name}: x: expected shape (N, C, ...) with one to three further axes, got {x.shape}"
+        )
+    kind, count = _OTHER_NAMES.get(mode, (mode, len(given)))
+    if kind not in _MODES or count != len(given):
+        names = (*_MODES, *_OTHER_NAMES)
+        raise ValueError(f"{name}: mode: expected one of {names} for {len(given)} axes, got {mode!r}")
+    sizes, scales = _targets(name, given, size, scale_factor)
+    if kind == "area":
+        return area(x, sizes)
+    make: Callable[..., Band] = bands.linear if kind == "linear" else bands.cubic
+    option = bool(align_corners)
+    if kind.startswith("nearest"):
+        make, option = bands.nearest, kind == "nearest-exact"
+    if align_corners and make is bands.nearest:
+        raise ValueError(f"{name}: align_corners: expected False for mode {mode!r}")
+    return resampled(x, [make(*one, option) for one in zip(given, sizes, scales, strict=True)])
+
+
+class Upsample(Module):
+    """:func:`interpolate` as a module; its arguments are those of the function.
+
+    >>> import cukern as ck
+    >>> ck.nn.Upsample(scale_factor=2)(ck.ones((1, 1, 3))).shape
+    (1, 1, 6)
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int] | None = None,
+        scale_factor: float | Sequence[float] | None = None,
+        mode: str = "nearest",
+        align_corners: bool = False,
+    ) -> None:
+        self.options = (size, scale_factor, mode, align_corners)
+
+    def forward(self, x: Array) -> Array:
+        """``x`` with other sizes."""
+        return interpolate(x, *self.options)
+
+
+__all__ = ["Upsample", "interpolate"]

@@ -1,0 +1,237 @@
+"""Rotary position embedding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array
+from ..array.creation import asarray, empty
+from ..autodiff import tape
+from ..elementwise.operands import require_array
+from ..function import Function
+from ..kernel import Kernel
+from ..kernel.sizes import ACCESS, divide_up, index_type
+from ..kernel.strides import broadcast_shapes
+from .fused import common_dtype, is_int
+
+_BLOCK = 256
+_KERNEL = Kernel("nn/rotary.cu", block=_BLOCK)
+#: Rows for which a thread computes an angle once.
+_TURN = 8
+
+
+class _Rows(NamedTuple):
+    """Rows of ``x`` as (outer, places, inner), where only the place says which angles a row has."""
+
+    outer: int
+    places: int
+    inner: int
+
+
+class _Options(NamedTuple):
+    """What a launch needs to know besides its arrays; ``first`` is the first position where there are none."""
+
+    rows: _Rows
+    size: int
+    interleaved: bool
+    base: float
+    first: float
+    inverse: bool = False
+
+
+def _rows(shape: Sequence[int], given: Sequence[int]) -> _Rows | None:
+    """How angles of shape ``given`` lie along rows of ``shape``; None where a broadcast repeats them otherwise."""
+    given = (1,) * (len(shape) - len(given)) + tuple(given)
+    first = next((i for i, n in enumerate(given) if n != 1), len(given))
+    last = len(given) - next((i for i, n in enumerate(reversed(given)) if n != 1), 0)
+    if first == len(given):
+        return _Rows(math.prod(shape), 1, 1)
+    if tuple(given[first:last]) != tuple(shape[first:last]):
+        return None
+    return _Rows(math.prod(shape[:first]), math.prod(given), math.prod(shape[last:]))
+
+
+def _launch(x: Array, options: _Options, tables: Sequence[Array]) -> Array:
+    x = x.contiguous()
+    y = empty(x.shape, x.dtype, x.device)
+    features, half = x.shape[-1], options.size // 2
+    if not y.size:
+        return y
+    kind = ("first", "positions", "tables")[len(tables)]
+    width = math.gcd(ACCESS // x.itemsize, half, features - 2 * half) if x._planned().aligned else 1
+    rows = options.rows
+    turn = min(_TURN, rows.outer * rows.inner)
+    bound = _KERNEL.bind(
+        x.device,
+        elem=x.dtype,
+        index=index_type(x.size),
+        kind=kind,
+        place=dtypes.info(tables[0].dtype).cxx if kind == "positions" else "",
+        width=width,
+        turn=turn,
+        count=half,
+        features=features,
+        interleaved=options.interleaved,
+        inverse=options.inverse,
+        slope=-math.log2(options.base) / half,
+    )
+    slots = half // width + divide_up(features - 2 * half, 2 * width)
+    threads = slots * rows.places * divide_up(rows.outer * rows.inner, turn)
+    bound((x, y, *(tables or (options.first,)), *rows), divide_up(threads, _BLOCK))
+    return y
+
+
+class _Rotary(Function):
+    """Linear in ``x``; its transpose turns back."""
+
+    _only_reads = True
+
+    @staticmethod
+    def forward(ctx: Any, x: Array, options: _Options, *tables: Array) -> Array:
+        ctx.save_for_backward(*tables)
+        ctx.options = options
+        return _launch(x, options, tables)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
+        back = ctx.options._replace(inverse=not ctx.options.inverse)
+        tables = ctx.saved_arrays
+        return _Rotary.apply(dy, back, *tables), None, *(None for _ in tables)
+
+
+def _angles(positions: Array, size: int, base: float) -> tuple[Array, Array]:
+    """Cosines and sines of the angles at these positions as a composition, for derivatives by the positions."""
+    powers = base ** (-2 / size * np.arange(size // 2))
+    turned = ops.expand_dims(positions, axis=-1) * asarray(
+        powers.astype(positions.dtype), device=positions.device
+    )
+    return ops.cos(turned), ops.sin(turned)
+
+
+def rotary_reference(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    """Pairs of ``x`` turned by angles of these cosines and sines as a composition: for their derivatives, and tests."""
+    half = cos.shape[-1]
+    if interleaved:
+        pairs = ops.reshape(x[..., : 2 * half], (*x.shape[:-1], half, 2))
+        a, b = pairs[..., 0], pairs[..., 1]
+    else:
+        a, b = x[..., :half], x[..., half : 2 * half]
+    turned = [a * cos - b * sin, a * sin + b * cos]
+    made = ops.stack(turned, axis=-1) if interleaved else ops.concat(turned, axis=-1)
+    made = ops.reshape(made, (*x.shape[:-1], 2 * half))
+    return ops.astype(ops.concat([made, x[..., 2 * half :]], axis=-1), x.dtype)
+
+
+def _require_tables(name: str, x: Array, cos: Array | None, sin: Array | None, size: int) -> list[Array]:
+    """Cosines and sines in the dtype in which ``x`` is computed."""
+    tables = []
+    for argument, one in (("cos", cos), ("sin", sin)):
+        if one is None:
+            raise ValueError(f"{name}: cos, sin: expected both or neither")
+        one = require_array(one, name, argument, x)
+        common_dtype(name, {"x": x, argument: one})
+        if one.ndim < 1 or one.shape[-1] != size // 2:
+            raise ValueError(
+                f"{name}: {argument}: expected {size // 2} numbers along the last axis, got {one.shape}"
+            )
+        tables.append(ops.astype(one, dtypes.info(x.dtype).acc, copy=False))
+    return tables
+
+
+def _require_broadcast(name: str, argument: str, given: Sequence[int], shape: Sequence[int]) -> None:
+    """Raise unless ``given`` broadcasts to the rows of ``x``."""
+    beside = shape[len(shape) - len(given) :] if len(given) <= len(shape) else ()
+    if len(given) > len(shape) or any(n not in (1, m) for n, m in zip(given, beside, strict=True)):
+        raise ValueError(
+            f"{name}: {argument}: shape {tuple(given)} does not broadcast to {tuple(shape)}, the rows of x"
+        )
+
+
+def rotary_embedding(
+    x: Array,
+    positions: Array | float = 0,
+    *,
+    cos: Array | None = None,
+    sin: Array | None = None,
+    interleaved: bool = False,
+    base: float = 10000.0,
+    size: int | None = None,
+) -> Array:
+    """Turn pairs of features by angles that grow with the position: the product of two rows depends on their distance.
+
+    Pair i of the row at position p becomes ``(a * cos - b * sin, a * sin + b * cos)`` for the angle
+    ``p * base ** (-2 * i / size)``, which is computed in double precision. Forward and gradient are a launch each.
+
+    Args:
+        x: queries or keys, shape (..., length, features), a floating dtype.
+        positions: the position of each row, numbers of a shape that broadcasts to ``x.shape[:-1]``: (length,), or
+            (batch, 1, length) for x of shape (batch, heads, length, features), or (length, 1) for (batch, length,
+            heads, features). A Python number is the position of the first along the last axis but one of ``x``; the
+            others follow by 1.
+        cos, sin: the cosines and sines instead of positions, shapes that broadcast to (*x.shape[:-1], size / 2).
+        interleaved: whether a pair is two neighbours, ``x[..., 2 * i]`` and ``x[..., 2 * i + 1]`` (GPT-J), rather than
+            ``x[..., i]`` and ``x[..., size / 2 + i]`` (GPT-NeoX, Llama).
+        base: the base of the angles.
+        size: the number of features that are turned, the first ones; all when None.
+
+    Returns:
+        The shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` is not a floating array, or ``positions`` holds no real numbers.
+        ValueError: ``size`` is odd or too large, ``base`` is not positive, or shapes do not fit.
+
+    Source: Su and others, "RoFormer: enhanced transformer with rotary position embedding", 2021.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([[1.0, 0.0], [1.0, 0.0]])
+    >>> [[round(v, 3) for v in row] for row in ck.nn.rotary_embedding(x).tolist()]
+    [[1.0, 0.0], [0.54, 0.841]]
+    """
+    name = "rotary_embedding"
+    x = require_array(x, name)
+    common_dtype(name, {"x": x})
+    if x.ndim < 2:
+        raise ValueError(f"{name}: x: expected shape (..., length, features), got {x.shape}")
+    size = x.shape[-1] if size is None else size
+    if not is_int(size) or size % 2 or not 0 < size <= x.shape[-1]:
+        raise ValueError(f"{name}: size: expected an even number up to {x.shape[-1]}, got {size!r}")
+    if not isinstance(base, Real) or not base > 0:
+        raise ValueError(f"{name}: base: expected a positive number, got {base!r}")
+    shape, tables, first = x.shape[:-1], [], 0.0
+    given: tuple[int, ...] = (x.shape[-2],)
+    if cos is not None or sin is not None:
+        tables = _require_tables(name, x, cos, sin, size)
+        for argument, one in zip(("cos", "sin"), tables, strict=True):
+            _require_broadcast(name, argument, one.shape[:-1], shape)
+        if tape.recording(tables):
+            return rotary_reference(x, *tables, bool(interleaved))
+        given = broadcast_shapes(name, [one.shape[:-1] for one in tables])
+    elif isinstance(positions, Real) and not isinstance(positions, bool):
+        first = float(positions)
+    else:
+        places = require_array(positions, name, "positions", x)
+        if dtypes.info(places.dtype).kind not in "iuf":
+            raise TypeError(f"{name}: positions: expected real numbers, got {places.dtype}")
+        _require_broadcast(name, "positions", places.shape, shape)
+        if tape.recording([places]):
+            return rotary_reference(x, *_angles(places, size, float(base)), bool(interleaved))
+        tables, given = [places], places.shape
+    rows = _rows(shape, given)
+    if rows is None:
+        rows, given = _Rows(1, math.prod(shape), 1), shape
+    ends = ((), (), (size // 2,))[len(tables)]
+    tables = [ops.broadcast_to(one, (*given, *ends)).contiguous() for one in tables]
+    options = _Options(rows, int(size), bool(interleaved), float(base), first)
+    y: Array = _Rotary.apply(x, options, *tables)
+    return y
+
+
+__all__ = ["rotary_embedding"]

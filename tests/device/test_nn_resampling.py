@@ -1,0 +1,173 @@
+"""Interpolation against PyTorch's values, its matrices' transposes, and derivatives."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.nn.resampling import bands, function
+from cukern.testing import gradcheck
+
+
+def dense(band: bands.Band) -> np.ndarray:
+    made = np.zeros((band.out, band.n))
+    for o, (start, weights) in enumerate(zip(band.starts, band.weights, strict=True)):
+        made[o, start : start + band.taps] = weights
+    return made
+
+
+def matrices(n: int, out: int) -> list[bands.Band]:
+    corners = [make(n, out, n / out, one) for make in (bands.linear, bands.cubic) for one in (False, True)]
+    return [*corners, bands.nearest(n, out, n / out, False), bands.nearest(n, out, n / out, True)]
+
+
+@pytest.mark.parametrize("n, out", [(1, 5), (5, 1), (4, 8), (7, 11), (11, 4), (6, 6)])
+def test_matrices(n: int, out: int) -> None:
+    """Rows sum to 1, also of places beyond the ends; a transpose has the entries; starts ascend."""
+    first, last = bands.adaptive(n, out)
+    average = bands.windows(n, first, last, tuple(b - a for a, b in zip(first, last, strict=True)))
+    for band in (*matrices(n, out), average):
+        np.testing.assert_allclose(dense(band).sum(1), 1)
+        np.testing.assert_array_equal(dense(band.transposed), dense(band).T)
+        assert band.transposed.transposed is band
+        for one in (band, band.transposed):
+            assert (np.diff(one.starts) >= 0).all() and one.starts.min() >= 0
+            assert one.starts.max() + one.taps <= one.n
+
+
+def test_values(device: ck.Device) -> None:
+    """As of PyTorch 2.11: a row, and what a number of each mode stands for."""
+    x = ck.asarray([[[1.0, 2.0, 4.0]]])
+    for options, expected in (
+        ({"size": 5}, [1, 1, 2, 2, 4]),
+        ({"size": 5, "mode": "nearest-exact"}, [1, 1, 2, 4, 4]),
+        ({"size": 5, "mode": "linear"}, [1.0, 1.4, 2.0, 3.2, 4.0]),
+        ({"size": 5, "mode": "linear", "align_corners": True}, [1, 1.5, 2, 3, 4]),
+        ({"scale_factor": 1.9, "mode": "linear"}, [1.0, 1.289474, 1.815789, 2.684211, 3.736842]),
+        ({"size": 2, "mode": "area"}, [1.5, 3.0]),
+        ({"size": 5, "mode": "cubic"}, [0.904, 1.244, 2.0, 3.296, 4.192]),
+    ):
+        np.testing.assert_allclose(nn.interpolate(x, **options).numpy()[0, 0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_each_axis_is_a_product(device: ck.Device, dtype: str) -> None:
+    """Of rows in packs and not, several bands of rows, few and many weights; and the transposed product."""
+    for shape, out in (
+        ((2, 3, 40), (80,)),
+        ((1, 2, 9, 16), (18, 32)),
+        ((2, 1, 3, 5, 6), (4, 3, 7)),
+        ((1, 1, 70, 3), (2, 5)),
+    ):
+        x, dy = random(0, shape, dtype), random(1, (*shape[:2], *out), dtype)
+        y, pull = ck.vjp(lambda x, out=out: nn.interpolate(x, out, mode="linear"), x)
+        wanted, back = (one.numpy().astype(np.float64) for one in (x, dy))
+        for axis, (n, m) in enumerate(zip(shape[2:], out, strict=True), start=2):
+            matrix = dense(bands.linear(n, m, n / m, False))
+            wanted = np.moveaxis(np.tensordot(matrix, wanted, (1, axis)), 0, axis)
+            back = np.moveaxis(np.tensordot(matrix.T, back, (1, axis)), 0, axis)
+        assert y.dtype == dtype
+        close(y, wanted, 2 if dtype == "bfloat16" else 4)
+        close(pull(dy)[0], back, 2 if dtype == "bfloat16" else 16)
+
+
+def test_a_window_alone_takes_what_is_in_it(device: ck.Device) -> None:
+    """Not what a matrix of more weights a row has zeros for; nor where the work is an element a thread."""
+    x = np.ones((1, 1, 5), np.float32)
+    x[..., 4] = np.nan
+    made = nn.interpolate(ck.asarray(x), 3, mode="area").numpy()
+    assert np.isfinite(made[..., :2]).all() and np.isnan(made[..., 2:]).all()
+    long = np.ones((1, 1, 201), np.float32)
+    long[..., 200] = np.inf
+    assert np.isfinite(nn.interpolate(ck.asarray(long), 2, mode="area").numpy()[..., 0]).all()
+
+
+def test_other_layouts(device: ck.Device) -> None:
+    x = random(0, (6, 8, 3), "float32")
+    view = ck.permute_dims(x, (2, 0, 1))[None]
+    expected = nn.interpolate(view.copy(), scale_factor=2, mode="bilinear")
+    assert nn.interpolate(view, scale_factor=2, mode="bilinear").tolist() == expected.tolist()
+    misaligned = random(1, (2 * 64 + 1,), "float32")[1:].reshape(1, 2, 64)
+    assert nn.interpolate(misaligned, 64).tolist() == misaligned.tolist()
+    assert nn.interpolate(ck.zeros((0, 3, 4)), 8).shape == (0, 3, 8)
+    y, pull = ck.vjp(lambda x: nn.interpolate(x, 8), ck.ones((1, 1, 4)))
+    assert pull(ck.broadcast_to(ck.asarray(1.0), y.shape))[0].tolist() == [[[2.0] * 4]]
+
+
+def test_derivatives(device: ck.Device) -> None:
+    x = random(0, (1, 2, 3, 4))
+    assert gradcheck(lambda x: nn.interpolate(x * x, (5, 6), mode="bicubic"), [x], order=2)
+    assert gradcheck(lambda x: nn.interpolate(x * x, (2, 3), mode="area"), [x], order=2)
+
+
+@pytest.mark.thorough
+def test_as_pytorch(device: ck.Device) -> None:
+    torch = pytest.importorskip("torch")
+    options = ({"size": 11}, {"size": 2}, {"scale_factor": 2.0}, {"scale_factor": 1.7}, {"scale_factor": 0.6})
+    modes = {1: ("linear",), 2: ("bilinear", "bicubic"), 3: ("trilinear",)}
+    for shape in ((2, 3, 7), (2, 3, 5, 6), (1, 2, 3, 4, 5)):
+        smooth = modes[len(shape) - 2]
+        every: list[tuple[str, dict[str, Any]]] = [
+            (mode, {}) for mode in ("nearest", "nearest-exact", "area")
+        ]
+        every += [(mode, {"align_corners": one}) for mode in smooth for one in (False, True)]
+        for (mode, more), given in itertools.product(every, options):
+            x = np.random.default_rng(0).normal(size=shape)
+            there = torch.tensor(x, requires_grad=True)
+            want = torch.nn.functional.interpolate(there, mode=mode, **given, **more)
+            y, pull = ck.vjp(
+                lambda x, o={**given, **more}, m=mode: nn.interpolate(x, mode=m, **o), ck.asarray(x)
+            )
+            dy = np.random.default_rng(1).normal(size=y.shape)
+            (dx,) = torch.autograd.grad(want, there, torch.tensor(dy))
+            np.testing.assert_allclose(y.numpy(), want.detach().numpy(), atol=1e-6)
+            np.testing.assert_allclose(pull(ck.asarray(dy))[0].numpy(), dx.numpy(), atol=1e-6)
+
+
+def test_refused(device: ck.Device) -> None:
+    x = ck.zeros((1, 2, 3, 4))
+    for call, error, message in (
+        (lambda: nn.interpolate(x), ValueError, "size, scale_factor: expected one of them"),
+        (lambda: nn.interpolate(x, 2, 2.0), ValueError, "size, scale_factor: expected one of them"),
+        (lambda: nn.interpolate(x, 0), ValueError, "size: expected at least 1, got 0"),
+        (
+            lambda: nn.interpolate(x, (2, 3, 4)),
+            TypeError,
+            "size: expected an int or 2 of them, got (2, 3, 4)",
+        ),
+        (lambda: nn.interpolate(x, scale_factor=-1.0), ValueError, "scale_factor: expected positive numbers"),
+        (
+            lambda: nn.interpolate(x, scale_factor="2"),
+            TypeError,
+            "scale_factor: expected a number or 2 of them",
+        ),
+        (
+            lambda: nn.interpolate(x, scale_factor=0.1),
+            ValueError,
+            "scale_factor: 0.1 leaves nothing of (3, 4)",
+        ),
+        (lambda: nn.interpolate(x, 2, mode="trilinear"), ValueError, "mode: expected one of"),
+        (
+            lambda: nn.interpolate(x, 2, align_corners=True),
+            ValueError,
+            "align_corners: expected False for mode",
+        ),
+        (lambda: nn.interpolate(x[0, 0], 2), ValueError, "x: expected shape (N, C, ...) with one to three"),
+    ):
+        with pytest.raises(error, match=re.escape(message)):
+            call()
+
+
+def test_the_work_of_a_thread(device: ck.Device) -> None:
+    x = ck.zeros((1, 1), "float32")
+    one, two = bands.same(1), bands.linear(100, 200, 0.5, False)
+    assert function._work(x, 10**6, (one, two, two)) == (4, 16, True)
+    wide = bands.windows(100, (0,), (100,), (100,))
+    assert function._work(x, 10**6, (one, one, wide)) == (1, 1, False)

@@ -1,0 +1,107 @@
+"""Rotary position embedding against NumPy in float64, and its derivatives."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import check_equal, close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.nn.rotary import rotary_reference
+from cukern.testing import gradcheck
+
+
+def turned(x: np.ndarray, positions: Any, size: int, interleaved: bool, base: float = 10000.0) -> np.ndarray:
+    """By complex numbers."""
+    half = size // 2
+    angle = np.asarray(positions, np.float64)[..., None] * base ** (-2 * np.arange(half) / size)
+    first, second = (
+        (slice(0, size, 2), slice(1, size, 2)) if interleaved else (slice(half), slice(half, size))
+    )
+    made = x.astype(np.float64).copy()
+    pairs = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angle)
+    made[..., first], made[..., second] = pairs.real, pairs.imag
+    return made
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_positions(device: ck.Device, dtype: str) -> None:
+    """Counted, of each row, of each example, along another axis; far from 0; more rows than a thread has."""
+    x = random(0, (3, 5, 4, 32), dtype)
+    values, ulps = x.numpy().astype(np.float64), 2 if dtype == "bfloat16" else 8
+    far = np.array([0, 1, 131_071, 7])
+    each = np.array([[[3, 1, 4, 1]], [[5, 9, 2, 6]], [[0, 0, 1, 0]]])
+    along = np.array([4, 3, 2, 1, 0])[:, None]
+    for interleaved, size in ((False, None), (True, 16)):
+        options: dict[str, Any] = {"interleaved": interleaved, "size": size}
+        width = size or 32
+        for positions, given in (
+            (np.arange(4), 0),
+            (np.arange(4) + 7, 7),
+            (far, far),
+            (each, each),
+            (along, along),
+        ):
+            made = nn.rotary_embedding(x, given if isinstance(given, int) else ck.asarray(given), **options)
+            assert made.dtype == dtype
+            close(made, turned(values, positions, width, interleaved), ulps)
+
+
+def test_other_sizes_and_layouts(device: ck.Device) -> None:
+    x = random(0, (3, 7), "float32")
+    close(nn.rotary_embedding(x, size=6, base=100.0), turned(x.numpy(), np.arange(3), 6, False, 100.0), 8)
+    close(nn.rotary_embedding(x[:, 1:], 0.5), turned(x.numpy()[:, 1:], np.arange(3) + 0.5, 6, False), 8)
+    view = random(1, (8, 3), "float32").T
+    close(nn.rotary_embedding(view), turned(view.numpy(), np.arange(3), 8, False), 8)
+    assert nn.rotary_embedding(ck.zeros((0, 4))).shape == (0, 4)
+    assert nn.rotary_embedding(ck.zeros((2, 0, 4)), ck.zeros((0,), "int64")).shape == (2, 0, 4)
+
+
+def test_tables(device: ck.Device) -> None:
+    """Of cosines and sines, whose derivatives a composition gives."""
+    x, cos, sin = random(0, (2, 3, 6)), random(1, (3, 2)), random(2, (2, 1, 2))
+    for interleaved in (False, True):
+        check_equal(
+            lambda x, i=interleaved: nn.rotary_embedding(x, cos=cos, sin=sin, size=4, interleaved=i),
+            lambda x, i=interleaved: rotary_reference(x, cos, sin, i),
+            [x],
+            4,
+            cotangents=[ck.broadcast_to(ck.asarray(np.float64(0.7)), x.shape)],
+        )
+    assert gradcheck(lambda *own: nn.rotary_embedding(own[0], cos=own[1], sin=own[2], size=4), [x, cos, sin])
+
+
+def test_derivatives(device: ck.Device) -> None:
+    x, positions = random(0, (2, 3, 6)), ck.asarray([2, 0, 9])
+    assert gradcheck(lambda x: nn.rotary_embedding(x * x, positions, size=4), [x], order=2)
+
+
+def test_refused(device: ck.Device) -> None:
+    x = ck.zeros((2, 3, 6))
+    for call, error, message in (
+        (lambda: nn.rotary_embedding(x, size=5), ValueError, "size: expected an even number up to 6, got 5"),
+        (lambda: nn.rotary_embedding(x, base=0), ValueError, "base: expected a positive number, got 0"),
+        (
+            lambda: nn.rotary_embedding(x, ck.zeros(4)),
+            ValueError,
+            "positions: shape (4,) does not broadcast to (2, 3)",
+        ),
+        (
+            lambda: nn.rotary_embedding(x, ck.zeros(3, "bool")),
+            TypeError,
+            "positions: expected real numbers, got bool",
+        ),
+        (lambda: nn.rotary_embedding(x, cos=x), ValueError, "cos: expected 3 numbers along the last axis"),
+        (lambda: nn.rotary_embedding(x, cos=x[..., :3]), ValueError, "cos, sin: expected both or neither"),
+        (
+            lambda: nn.rotary_embedding(x[0, 0]),
+            ValueError,
+            "x: expected shape (..., length, features), got (6,)",
+        ),
+    ):
+        with pytest.raises(error, match=re.escape(message)):
+            call()

@@ -21,10 +21,10 @@ _ACTIVATIONS = Kernel("quant/activations.cu", block=256)
 _ACTIVATIONS_SERIAL = Kernel("quant/activations_serial.cu", block=1)
 #: Rows of activations that a launch takes at most.
 MOST_ROWS = 8
-#: Elements of activations at most that each block quantises itself; of more a kernel makes planes.
-_DIRECT = 1 << 15
-#: Activations in a block of Q8_1, and the bytes of its scale and sums.
-_BLOCK, _SCALE = 32, 8
+#: Packs of eight activations at most that a thread quantises; of more a kernel makes planes.
+_MOST_PACKS, _PACK = 4, 8
+#: Activations in a block of Q8_1, and the bytes of what the product takes of a scale.
+_BLOCK, _FACTOR = 32, 8
 #: Bytes on their way to a multiprocessor at most.
 _IN_FLIGHT = 144 * 1024
 #: Rows that a thread of the host multiplies.
@@ -38,13 +38,13 @@ class Shape(NamedTuple):
         rows: of weights that a warp multiplies at a time.
         warps: of a block.
         stages: slices of its rows that a warp holds, all but one on their way.
-        direct: whether each block quantises the activations.
+        packs: of eight activations that a thread quantises; if 0, they are given as planes.
     """
 
     rows: int
     warps: int
     stages: int
-    direct: bool
+    packs: int
 
     def shared(self, kind: Kind, columns: int, inputs: int) -> int:
         """Bytes of shared memory of a block."""
@@ -56,7 +56,7 @@ class Shape(NamedTuple):
 def _of_activations(kind: Kind, columns: int, inputs: int) -> int:
     """Bytes of the activations in shared memory: of whole slices."""
     slices = divide_up(inputs, kind.slice)
-    return columns * slices * (kind.slice + 8 * kind.slice // kind.scaled)
+    return columns * slices * (kind.slice + _FACTOR * kind.slice // kind.scaled)
 
 
 def _chunks(kind: Kind, inputs: int) -> int:
@@ -75,7 +75,8 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
     """
     limits = device.properties
     room = limits.max_shared_memory_per_block - _of_activations(kind, columns, inputs)
-    direct, warps = columns * inputs <= _DIRECT, 8
+    warps = 16
+    packs = divide_up(columns * inputs, _PACK * 32 * warps)
     rows = next(
         n for n in (4, 2, 1) if n == 1 or divide_up(outputs, n) >= limits.multiprocessors * warps // 2
     )
@@ -84,7 +85,7 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
     while stages < 2 and rows > 1:
         rows //= 2
         stages = min(8, room // (warps * rows * _chunks(kind, inputs)))
-    return Shape(rows, warps, stages, direct) if stages >= 2 else None
+    return Shape(rows, warps, stages, packs if packs <= _MOST_PACKS else 0) if stages >= 2 else None
 
 
 def _is_serial(device: Device) -> bool:
@@ -120,9 +121,9 @@ def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = N
                 made[part] = product(x[part], w, bias)._data
             return Array._wrap(made, device)
         name = f"{kind.header}_{dtypes.info(x.dtype).name}_{columns}"
-        numbers = scales = None
-        if not shape.direct:
-            numbers, scales = activations(x)
+        numbers = factors = None
+        if not shape.packs:
+            numbers, factors = activations(x, kind)
         function = _bound(
             _ROWS,
             device,
@@ -137,7 +138,7 @@ def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = N
         )
         outputs = w.shape[0]
         grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
-        values = (w.blocks._data, x._data, numbers, scales, None if bias is None else bias._data, made)
+        values = (w.blocks._data, x._data, numbers, factors, None if bias is None else bias._data, made)
         launch(
             device, function, grid, 32 * shape.warps, (*values, outputs, inputs),
             shape.shared(kind, columns, inputs),
@@ -145,25 +146,30 @@ def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = N
     return Array._wrap(made, device)
 
 
-def activations(x: Array) -> tuple[Any, Any]:
-    """``x`` in 8 bits: ndarrays of the numbers, int8, and of each 32 numbers the scale and the sums of halves."""
+def activations(x: Array, kind: Kind) -> tuple[Any, Any]:
+    """``x`` in 8 bits: ndarrays of the numbers, int8, and of what products with a kind take of the scales."""
     device, count = x.device, x.size
     assert count <= LARGEST_INDEX
     numbers = allocate(device, x.shape, dtypes.int8)
-    scales = allocate(device, (count // _BLOCK, _SCALE), dtypes.uint8)
-    name = f"activations_{dtypes.info(x.dtype).name}"
+    factors = allocate(device, (count // kind.scaled, _FACTOR), dtypes.uint8)
+    variables = {
+        "name": f"activations_{kind.header}_{dtypes.info(x.dtype).name}",
+        "elem": x.dtype,
+        "kind": kind.header,
+    }
     if _is_serial(device):
-        function = _bound(_ACTIVATIONS_SERIAL, device, name=name, elem=x.dtype)
-        launch(device, function, 1, 1, (x._data, numbers, scales, count // _BLOCK))
+        function = _bound(_ACTIVATIONS_SERIAL, device, **variables)
+        launch(device, function, 1, 1, (x._data, numbers, factors, count // _BLOCK))
     else:
-        function = _bound(_ACTIVATIONS, device, name=name, elem=x.dtype)
-        launch(device, function, divide_up(count // 4, 256), 256, (x._data, numbers, scales, count // 4))
-    return numbers, scales
+        function = _bound(_ACTIVATIONS, device, **variables)
+        lanes = count // _PACK
+        launch(device, function, divide_up(lanes, 256), 256, (x._data, numbers, factors, lanes))
+    return numbers, factors
 
 
 def _serial(x: Array, w: QuantArray, bias: Array | None, made: Any) -> None:
     device, kind, (outputs, inputs) = x.device, w._row, w.shape
-    numbers, scales = activations(x)
+    numbers, factors = activations(x, kind)
     function = _bound(
         _SERIAL,
         device,
@@ -172,6 +178,6 @@ def _serial(x: Array, w: QuantArray, bias: Array | None, made: Any) -> None:
         kind=kind.header,
         biased=bias is not None,
     )
-    values = (w.blocks._data, numbers, scales, None if bias is None else bias._data, made)
+    values = (w.blocks._data, numbers, factors, None if bias is None else bias._data, made)
     grid = divide_up(outputs, _HOST_ROWS)
     launch(device, function, grid, 1, (*values, outputs, x.shape[0], inputs, _HOST_ROWS))

@@ -406,7 +406,7 @@ def _quantised(dtype: Any) -> None:
             for rows in (1, 8) if kind.name in ("Q4_0", "Q4_K") else (1,):
                 x, bias = _zeros(dtype, (rows, 9 * 256), (5,))
                 few_rows.product(x, w, bias)
-            few_rows.product(x, w, None, few_rows.Shape(2, 8, 2, False))
+            few_rows.product(x, w, None, few_rows.Shape(2, 8, 2, 0))
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(few_rows, "_is_serial", lambda device: True)
                 few_rows.product(x, w, bias)

@@ -16,6 +16,9 @@ from ..linear.tensor_cores import Tile, tile_for
 from .array import QuantArray
 from .kinds import Kind
 
+#: Rows of the left factor at most: for more, cuBLAS and a copy of the weights in 16 bits take less time on an H200.
+_MOST_ROWS = 256
+
 
 @cache
 def _ended(dtype: dtypes.DType, biased: bool) -> Program:
@@ -27,19 +30,30 @@ def _ended(dtype: dtypes.DType, biased: bool) -> Program:
     return program("quantised_product", (cast(made.node, dtype),), (dtypes.float32, dtype))
 
 
-def task_of(x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool) -> Task | None:
-    """The product of ``x`` (rows, k) with weights of a shape; None if no kernel takes it.
+def are_quicker(x: Array, w: QuantArray, transposed: bool) -> bool:
+    """Whether tiles multiply ``x`` (rows, k) by weights, or rows of these, sooner than a copy of all weights is made.
 
     Args:
-        x: contiguous and aligned.
-        kind: that of the weights.
-        shape: theirs, (outputs, inputs).
-        biased: whether a bias is added.
-        transposed: whether their rows are summed over, and not their columns.
+        x: has the depth of the product.
+        w: of two axes.
+        transposed: whether its rows are summed over, and not its columns.
     """
-    m, k = x.shape
-    if x.dtype.itemsize != 2 or kind.dtype is not None or k % 8 or not m * k:
-        return None
+    if (
+        x.device.style == "serial"
+        or x.device.properties.compute_capability < (8, 0)
+        or x.shape[0] > _MOST_ROWS
+    ):
+        return False
+    return _takes(x.shape, x.dtype, w._row, w.size)
+
+
+def _takes(shape: tuple[int, ...], dtype: dtypes.DType, kind: Kind, weights: int) -> bool:
+    m, k = shape
+    return bool(dtype.itemsize == 2 and kind.dtype is None and k % 8 == 0 and m * k * weights)
+
+
+def _task(m: int, k: int, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool) -> Task:
+    """The product of rows with weights of a kind and a shape, whose rows have bytes in place of elements."""
     right = Factor(0, kind.row_bytes(shape[1]), not transposed)
     return Task(1, m, shape[int(transposed)], k, Factor(0, k, True), right, ((0, 0, 1),) if biased else ())
 
@@ -48,8 +62,9 @@ def task_of(x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transpo
 def _planned(
     x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool, tile: Tile | None
 ) -> tuple[Layout, Prepared]:
-    task = task_of(x, kind, shape, biased, transposed)
-    assert task is not None
+    assert _takes(x.shape, x.dtype, kind, shape[0] * shape[1])
+    m, k = x.shape
+    task = _task(m, k, kind, shape, biased, transposed)
     tile = tile or tile_for(task, x.device, (1,))
     made = _ended(x.dtype, biased)
     variables = tile.variables(made, x.dtype, task)
@@ -65,7 +80,15 @@ def _planned(
 def product(
     x: Array, w: QuantArray, bias: Array | None = None, transposed: bool = False, tile: Tile | None = None
 ) -> Array:
-    """``x @ W.T + bias``, or ``x @ W`` if ``transposed``, for arguments that :func:`task_of` takes."""
+    """``x @ W.T + bias``, or ``x @ W`` if ``transposed``, of weights rounded to the dtype of ``x``.
+
+    Args:
+        x: shape (rows, k), float16 or bfloat16, contiguous and aligned; k is a multiple of 8.
+        w: its kind is one of blocks.
+        bias: contiguous, of the dtype of ``x``.
+        transposed: whether the rows of W are summed over.
+        tile: the form; the quickest by its measure when None.
+    """
     layout, launch = _planned(x._planned(), w._row, w.shape, bias is not None, transposed, tile)
     arrays = [x, w.blocks, *([] if bias is None else [bias])]
     for one in arrays:

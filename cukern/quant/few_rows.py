@@ -10,7 +10,7 @@ from ..array import Array
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on
+from ..kernel.plan import allocate, launch, on, raw
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from .array import QuantArray
 from .kinds import Kind
@@ -21,6 +21,8 @@ _ACTIVATIONS = Kernel("quant/activations.cu", block=256)
 _ACTIVATIONS_SERIAL = Kernel("quant/activations_serial.cu", block=1)
 #: Rows of activations that a launch takes at most.
 MOST_ROWS = 8
+#: Dtypes of activations that are rounded to 8 bits.
+_DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 #: Packs of eight activations at most that a thread quantises; of more a kernel makes planes.
 _MOST_PACKS, _PACK = 4, 8
 #: Activations in a block of Q8_1, and the bytes of what the product takes of a scale.
@@ -93,56 +95,92 @@ def _is_serial(device: Device) -> bool:
     return device.style == "serial"
 
 
+def takes(x: Array, w: QuantArray) -> bool:
+    """Whether :func:`product` takes these rows; not many, and no rows of which one does not fit the shared memory."""
+    if not 0 < x.shape[0] <= MOST_ROWS or x.dtype not in _DTYPES or w._row.dtype is not None or not w.size:
+        return False
+    outputs, inputs = w.shape
+    return _is_serial(x.device) or shape_for(w._row, 1, outputs, inputs, x.device) is not None
+
+
 @cache
 def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction:
     return kernel.bind(device, **variables).function
 
 
+class _Plan(NamedTuple):
+    """The launch for sizes and dtypes.
+
+    Attributes:
+        function: the kernel.
+        shape: how the work is divided.
+        grid: blocks.
+        shared: bytes of shared memory of a block.
+    """
+
+    function: CompiledFunction
+    shape: Shape
+    grid: int
+    shared: int
+
+
+@cache
+def _planned(
+    device: Device,
+    kind: Kind,
+    dtype: dtypes.DType,
+    sizes: tuple[int, int, int],
+    biased: bool,
+    shape: Shape | None,
+) -> _Plan | None:
+    """The launch for ``sizes``, which are rows of activations, outputs and inputs; None if the rows do not fit."""
+    columns, outputs, inputs = sizes
+    shape = shape or shape_for(kind, columns, outputs, inputs, device)
+    if shape is None:
+        return None
+    name = f"{kind.header}_{dtypes.info(dtype).name}_{columns}_{shape.rows}_{shape.warps}_{shape.stages}"
+    function = _bound(
+        _ROWS,
+        device,
+        name=f"quantised_rows_{name}",
+        elem=dtype,
+        kind=kind.header,
+        columns=columns,
+        block=32 * shape.warps,
+        **shape._asdict(),
+        aligned=_is_aligned(kind, inputs),
+        biased=biased,
+    )
+    grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
+    return _Plan(function, shape, grid, shape.shared(kind, columns, inputs))
+
+
 def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = None) -> Array:
-    """``x @ W.T + bias`` for checked arguments: ``x`` (rows, inputs), of at most :data:`MOST_ROWS` rows.
+    """``x @ W.T + bias`` for arguments that :func:`takes` takes.
 
     Args:
-        x: contiguous and aligned, float16, bfloat16 or float32.
-        w: its kind is one of blocks.
-        bias: of the dtype of ``x``.
+        x: shape (rows, inputs), contiguous and aligned.
+        w: shape (outputs, inputs).
+        bias: contiguous, of the dtype of ``x``.
         shape: how to divide the work on a GPU.
     """
-    columns, inputs = x.shape
+    (columns, inputs), outputs = x.shape, w.shape[0]
     device, kind = x.device, w._row
     with on(device):
-        made = allocate(device, (columns, w.shape[0]), x.dtype)
+        made = allocate(device, (columns, outputs), x.dtype)
         if shape is None and _is_serial(device):
             _serial(x, w, bias, made)
             return Array._wrap(made, device)
-        shape = shape or shape_for(kind, columns, w.shape[0], inputs, device)
-        if shape is None:
+        plan = _planned(device, kind, x.dtype, (columns, outputs, inputs), bias is not None, shape)
+        if plan is None:
             half = divide_up(columns, 2)
             for part in (slice(None, half), slice(half, None)):
-                made[part] = product(x[part], w, bias)._data
+                raw(made)[part] = raw(product(x[part], w, bias)._data)
             return Array._wrap(made, device)
-        name = f"{kind.header}_{dtypes.info(x.dtype).name}_{columns}"
-        numbers = factors = None
-        if not shape.packs:
-            numbers, factors = activations(x, kind)
-        function = _bound(
-            _ROWS,
-            device,
-            name=f"quantised_rows_{name}_{shape.rows}_{shape.warps}_{shape.stages}",
-            elem=x.dtype,
-            kind=kind.header,
-            columns=columns,
-            block=32 * shape.warps,
-            **shape._asdict(),
-            aligned=_is_aligned(kind, inputs),
-            biased=bias is not None,
-        )
-        outputs = w.shape[0]
-        grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
-        values = (w.blocks._data, x._data, numbers, factors, None if bias is None else bias._data, made)
-        launch(
-            device, function, grid, 32 * shape.warps, (*values, outputs, inputs),
-            shape.shared(kind, columns, inputs),
-        )  # fmt: skip
+        planes = (None, None) if plan.shape.packs else activations(x, kind)
+        values = (w.blocks._data, x._data, *planes, None if bias is None else bias._data, made)
+        threads = 32 * plan.shape.warps
+        launch(device, plan.function, plan.grid, threads, (*values, outputs, inputs), plan.shared)
     return Array._wrap(made, device)
 
 

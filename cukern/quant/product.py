@@ -16,9 +16,6 @@ from . import few_rows, tiles
 from .array import QuantArray, require_weights
 from .blocks import dequantized
 
-#: Dtypes of activations that few rows are rounded from.
-_FEW = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
-
 
 class _Linear(Function):
     _only_reads = True
@@ -26,8 +23,7 @@ class _Linear(Function):
     @staticmethod
     def forward(ctx: Any, x: Array, w: QuantArray, bias: Array | None, exact: bool) -> Array:
         ctx.w = w
-        blocks = w._row.dtype is None
-        if x.size and x.shape[0] <= few_rows.MOST_ROWS and not exact and blocks and x.dtype in _FEW:
+        if not exact and few_rows.takes(x, w):
             return few_rows.product(_aligned(x), w, None if bias is None else bias.contiguous())
         if tiles.are_quicker(x, w, False):
             return tiles.product(_aligned(x), w, None if bias is None else bias.contiguous())

@@ -9,6 +9,7 @@
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
 <% include "prelude/issue_loads.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
 <% include "lib/pack.cuh" %>
 <% include "quant/activations_warp.cuh" %>
 using T = << elem >>;
@@ -208,6 +209,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         commit_copies();
         ahead.next(slices);
     }
+    allow_next_kernel();
     if (packs) own.store(activations, k);
     wait_copies<stages - 1>();
     __syncthreads();

@@ -32,6 +32,7 @@ ORDER = """
     namespace tree
     linalg fft io capture random
     nn
+    quant
     optim testing
     __init__
     bench demo

@@ -30,6 +30,19 @@ struct Loader {
     }
 };
 
+<% if kind is defined %>
+<% include "quant/kind.cuh" %>
+<% include "lib/pack.cuh" %>
+<% include "quant/loader.cuh" %>
+using Right = unsigned char;
+template <int SIZE, bool BY_DEPTH>
+using LoaderOfRight = QuantisedLoader<SIZE, BY_DEPTH>;
+<% else %>
+using Right = T;
+template <int SIZE, bool BY_DEPTH>
+using LoaderOfRight = Loader<SIZE, BY_DEPTH>;
+<% endif %>
+
 // The part of the depth that is this block's: where it begins, and its slabs. Blocks along z share the depth.
 struct Depth {
     int first, left, slabs;
@@ -45,10 +58,10 @@ struct Depth {
 // Copies slab after slab of both factors to stages of shared memory.
 struct Feed {
     Loader<tile_m, a_by_depth> of_a;
-    Loader<tile_n, b_by_depth> of_b;
+    LoaderOfRight<tile_n, b_by_depth> of_b;
     int slabs;
 
-    __device__ __forceinline__ Feed(const T* a, const T* b, const Sizes& sizes, const Place& at, const Depth& along)
+    __device__ __forceinline__ Feed(const T* a, const Right* b, const Sizes& sizes, const Place& at, const Depth& along)
         : of_a(a + (at.batch * sizes.batch_a + along.first * (a_by_depth ? 1 : sizes.row_a)), sizes.row_a, at.m0, sizes.m, along.left),
           of_b(b + (at.batch * sizes.batch_b + along.first * (b_by_depth ? 1 : sizes.row_b)), sizes.row_b, at.n0, sizes.n, along.left),
           slabs(along.slabs) {}

@@ -20,6 +20,8 @@ from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
+from cukern.quant import few_rows, tiles
+from cukern.quant.kinds import KINDS
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
 from cukern.reduction import softmax
@@ -408,6 +410,29 @@ def _products_of_other_forms(dtype: Any) -> None:
     ended(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
 
 
+def _quantised(dtype: Any) -> None:
+    """Every kind in bfloat16; of one all launches: planes, rows that are taken, tiles, what the host's threads run."""
+    every = [kind for kind in KINDS.values() if kind.dtype is None]
+    inputs = 9 * 256
+    for kind in every if dtype == ck.bfloat16 else every[:1]:
+        w = ck.quant.from_blocks(ck.zeros((5, kind.row_bytes(inputs)), "uint8"), (5, inputs), kind.name)
+        x, wide, bias = _zeros(dtype, (1, inputs), (9, inputs), (5,))
+        if dtype == ck.float64:
+            w.dequantize(dtype)
+        else:
+            few_rows.product(x, w, None)
+        if dtype == ck.bfloat16 and kind.name in ("Q4_0", "Q6_K"):
+            for tile in (tensor_cores.TILES[1], tensor_cores.TILES[-1]):
+                tiles.product(wide, w, bias, tile=tile)
+    if dtype == ck.float32:
+        ck.quant.take(w, [1], dtype)
+        ck.quant.quantize(x, "Q4_0")
+        few_rows.product(wide[:8], w, bias)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(few_rows, "_is_serial", lambda device: True)
+            few_rows.product(x, w, bias)
+
+
 def _clip(dtype: Any) -> None:
     ck.optim.clip_by_global_norm(_zeros(dtype, (3,), (4,)), 1.0)
 
@@ -442,6 +467,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _random,
     _softmax,
     _product,
+    _quantised,
 )
 #: Dtypes whose kernels are those of another integer but for the type's name.
 ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32")]

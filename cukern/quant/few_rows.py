@@ -1,0 +1,221 @@
+"""Products of a few rows with quantised weights, which are read once: by integer dot products."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..array import Array
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..kernel import Kernel
+from ..kernel.plan import allocate, launch, on, raw
+from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
+from .array import QuantArray
+from .kinds import Kind
+
+_ROWS = Kernel("quant/rows.cu")
+_SERIAL = Kernel("quant/rows_serial.cu", block=1)
+_ACTIVATIONS = Kernel("quant/activations.cu", block=256)
+_ACTIVATIONS_SERIAL = Kernel("quant/activations_serial.cu", block=1)
+#: Rows of activations that a launch takes at most.
+MOST_ROWS = 8
+#: Dtypes of activations that are rounded to 8 bits.
+_DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
+#: Packs of eight activations at most that a thread quantises; of more a kernel makes planes.
+_MOST_PACKS, _PACK = 4, 8
+#: Activations in a block of Q8_1, and the bytes of what the product takes of a scale.
+_BLOCK, _FACTOR = 32, 8
+#: Bytes on their way to a multiprocessor at most.
+_IN_FLIGHT = 144 * 1024
+#: Rows that a thread of the host multiplies.
+_HOST_ROWS = 16
+
+
+class Shape(NamedTuple):
+    """How the work is divided.
+
+    Attributes:
+        rows: of weights that a warp multiplies at a time.
+        warps: of a block.
+        stages: slices of its rows that a warp holds, all but one on their way.
+        packs: of eight activations that a thread quantises; if 0, they are given as planes.
+    """
+
+    rows: int
+    warps: int
+    stages: int
+    packs: int
+
+    def shared(self, kind: Kind, columns: int, inputs: int) -> int:
+        """Bytes of shared memory of a block."""
+        return _of_activations(kind, columns, inputs) + self.warps * self.stages * self.rows * _chunks(
+            kind, inputs
+        )
+
+
+def _of_activations(kind: Kind, columns: int, inputs: int) -> int:
+    """Bytes of the activations in shared memory: of whole slices."""
+    slices = divide_up(inputs, kind.slice)
+    return columns * slices * (kind.slice + _FACTOR * kind.slice // kind.scaled)
+
+
+def _chunks(kind: Kind, inputs: int) -> int:
+    """Bytes of a slice of a row in shared memory."""
+    return kind.row_bytes(kind.slice) + (0 if _is_aligned(kind, inputs) else ACCESS)
+
+
+def _is_aligned(kind: Kind, inputs: int) -> bool:
+    return kind.row_bytes(inputs) % ACCESS == 0
+
+
+def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Device) -> Shape | None:
+    """The division of the work; None if the activations do not fit the shared memory.
+
+    As many rows at a time as leave each warp some, and stages up to the bytes in flight that hide the memory's latency.
+    """
+    limits = device.properties
+    room = limits.max_shared_memory_per_block - _of_activations(kind, columns, inputs)
+    warps = 16
+    packs = divide_up(columns * inputs, _PACK * 32 * warps)
+    rows = next(
+        n for n in (4, 2, 1) if n == 1 or divide_up(outputs, n) >= limits.multiprocessors * warps // 2
+    )
+    stage = warps * rows * _chunks(kind, inputs)
+    stages = min(8, min(room, _IN_FLIGHT) // stage)
+    while stages < 2 and rows > 1:
+        rows //= 2
+        stages = min(8, room // (warps * rows * _chunks(kind, inputs)))
+    return Shape(rows, warps, stages, packs if packs <= _MOST_PACKS else 0) if stages >= 2 else None
+
+
+def _is_serial(device: Device) -> bool:
+    """Whether a thread works alone, as on the host."""
+    return device.style == "serial"
+
+
+def takes(x: Array, w: QuantArray) -> bool:
+    """Whether :func:`product` takes these rows; not many, and no rows of which one does not fit the shared memory."""
+    if not 0 < x.shape[0] <= MOST_ROWS or x.dtype not in _DTYPES or w._row.dtype is not None or not w.size:
+        return False
+    outputs, inputs = w.shape
+    return _is_serial(x.device) or shape_for(w._row, 1, outputs, inputs, x.device) is not None
+
+
+@cache
+def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction:
+    return kernel.bind(device, **variables).function
+
+
+class _Plan(NamedTuple):
+    """The launch for sizes and dtypes.
+
+    Attributes:
+        function: the kernel.
+        shape: how the work is divided.
+        grid: blocks.
+        shared: bytes of shared memory of a block.
+    """
+
+    function: CompiledFunction
+    shape: Shape
+    grid: int
+    shared: int
+
+
+@cache
+def _planned(
+    device: Device,
+    kind: Kind,
+    dtype: dtypes.DType,
+    sizes: tuple[int, int, int],
+    biased: bool,
+    shape: Shape | None,
+) -> _Plan | None:
+    """The launch for ``sizes``, which are rows of activations, outputs and inputs; None if the rows do not fit."""
+    columns, outputs, inputs = sizes
+    shape = shape or shape_for(kind, columns, outputs, inputs, device)
+    if shape is None:
+        return None
+    name = f"{kind.header}_{dtypes.info(dtype).name}_{columns}_{shape.rows}_{shape.warps}_{shape.stages}"
+    function = _bound(
+        _ROWS,
+        device,
+        name=f"quantised_rows_{name}",
+        elem=dtype,
+        kind=kind.header,
+        columns=columns,
+        block=32 * shape.warps,
+        **shape._asdict(),
+        aligned=_is_aligned(kind, inputs),
+        biased=biased,
+    )
+    grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
+    return _Plan(function, shape, grid, shape.shared(kind, columns, inputs))
+
+
+def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = None) -> Array:
+    """``x @ W.T + bias`` for arguments that :func:`takes` takes.
+
+    Args:
+        x: shape (rows, inputs), contiguous and aligned.
+        w: shape (outputs, inputs).
+        bias: contiguous, of the dtype of ``x``.
+        shape: how to divide the work on a GPU.
+    """
+    (columns, inputs), outputs = x.shape, w.shape[0]
+    device, kind = x.device, w._row
+    with on(device):
+        made = allocate(device, (columns, outputs), x.dtype)
+        if shape is None and _is_serial(device):
+            _serial(x, w, bias, made)
+            return Array._wrap(made, device)
+        plan = _planned(device, kind, x.dtype, (columns, outputs, inputs), bias is not None, shape)
+        if plan is None:
+            half = divide_up(columns, 2)
+            for part in (slice(None, half), slice(half, None)):
+                raw(made)[part] = raw(product(x[part], w, bias)._data)
+            return Array._wrap(made, device)
+        planes = (None, None) if plan.shape.packs else activations(x, kind)
+        values = (w.blocks._data, x._data, *planes, None if bias is None else bias._data, made)
+        threads = 32 * plan.shape.warps
+        launch(device, plan.function, plan.grid, threads, (*values, outputs, inputs), plan.shared)
+    return Array._wrap(made, device)
+
+
+def activations(x: Array, kind: Kind) -> tuple[Any, Any]:
+    """``x`` in 8 bits: ndarrays of the numbers, int8, and of what products with a kind take of the scales."""
+    device, count = x.device, x.size
+    assert count <= LARGEST_INDEX
+    numbers = allocate(device, x.shape, dtypes.int8)
+    factors = allocate(device, (count // kind.scaled, _FACTOR), dtypes.uint8)
+    variables = {
+        "name": f"activations_{kind.header}_{dtypes.info(x.dtype).name}",
+        "elem": x.dtype,
+        "kind": kind.header,
+    }
+    if _is_serial(device):
+        function = _bound(_ACTIVATIONS_SERIAL, device, **variables)
+        launch(device, function, 1, 1, (x._data, numbers, factors, count // _BLOCK))
+    else:
+        function = _bound(_ACTIVATIONS, device, **variables)
+        lanes = count // _PACK
+        launch(device, function, divide_up(lanes, 256), 256, (x._data, numbers, factors, lanes))
+    return numbers, factors
+
+
+def _serial(x: Array, w: QuantArray, bias: Array | None, made: Any) -> None:
+    device, kind, (outputs, inputs) = x.device, w._row, w.shape
+    numbers, factors = activations(x, kind)
+    function = _bound(
+        _SERIAL,
+        device,
+        name=f"quantised_rows_{kind.header}_{dtypes.info(x.dtype).name}",
+        elem=x.dtype,
+        kind=kind.header,
+        biased=bias is not None,
+    )
+    values = (w.blocks._data, numbers, factors, None if bias is None else bias._data, made)
+    grid = divide_up(outputs, _HOST_ROWS)
+    launch(device, function, grid, 1, (*values, outputs, x.shape[0], inputs, _HOST_ROWS))

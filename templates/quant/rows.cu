@@ -1,0 +1,231 @@
+// y = x @ W.T + bias for a few rows of x and blocks of W, which is read once, at the speed of memory: integer dot products with x
+// in 8 bits. Inputs: W (outputs, row_units units), x (columns, k): of T, of which each thread quantises `packs` packs of eight, or,
+// if these are 0, as the planes of activations.cuh.
+// Launch: a warp takes `rows` rows of W at a time, those with numbers blockIdx.x + gridDim.x * (warp + i * warps), slice by slice
+// of 32 units, of which each lane has one.
+// Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
+// slices itself and waits for no other.
+<% include "quant/kind.cuh" %>
+<% include "quant/activations.cuh" %>
+<% include "prelude/copy_async.cuh" %>
+<% include "prelude/issue_loads.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
+<% include "lib/pack.cuh" %>
+<% include "quant/activations_warp.cuh" %>
+using T = << elem >>;
+constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, stages = << stages >>;
+constexpr int packs = << packs >>;
+constexpr bool biased = << "true" if biased else "false" >>;
+constexpr bool aligned = << "true" if aligned else "false" >>;  // rows of W begin at multiples of 16 bytes
+constexpr int threads = 32 * warps, groups = Kind::groups;
+constexpr int slice_bytes = 32 / Kind::units * Kind::bytes, chunks = slice_bytes / 16 + (aligned ? 0 : 1);
+constexpr int stage_bytes = rows * chunks * 16;
+static_assert(slice_bytes % 16 == 0, "slices begin where rows do");
+// x in shared memory: of each slice its groups of 16 bytes, lane by lane, so that lanes do not meet in the banks; then factors.
+struct Activations {
+    unsigned char* memory;
+    int slices;
+
+    __device__ __forceinline__ int4* group(int column, int slice, int i) const {
+        return (int4*)memory + ((column * slices + slice) * groups + i) * 32;
+    }
+    __device__ __forceinline__ Factor* factor(int column, int slice, int i) const {
+        return (Factor*)(memory + columns * slices * groups * 512) + ((column * slices + slice) * scales + i) * 32;
+    }
+    __device__ __forceinline__ unsigned char* end() const {
+        return memory + columns * slices * (groups * 512 + scales * 256);
+    }
+    // Where half of the 16 numbers of a row's group go, and where the factor does.
+    __device__ __forceinline__ uint2* at(int column, int number, int half) const {
+        const InUnit<Kind> in(number);
+        const int unit = in.block * Kind::units + in.unit;
+        return (uint2*)(group(column, unit / 32, in.group) + unit % 32) + half;
+    }
+    __device__ __forceinline__ Factor* factor_at(int column, int number) const {
+        const InUnit<Kind> in(number);
+        const int unit = in.block * Kind::units + in.unit;
+        return factor(column, unit / 32, in.group / together) + unit % 32;
+    }
+    // Sends the planes of x, of which rows have k elements, to shared memory, by all threads.
+    __device__ __forceinline__ void send(const int4* numbers, const Factor* factors, int k) const {
+        const int of_row = k / 16, scales_of_row = of_row / together;
+        for (int i = threadIdx.x; i < columns * of_row; i += threads)
+            copy_async((int4*)at(i / of_row, i % of_row, 0), numbers + i);
+        for (int i = threadIdx.x; i < columns * scales_of_row; i += threads)
+            copy_async((uint2*)factor_at(i / scales_of_row, i % scales_of_row * together), (const uint2*)factors + i);
+    }
+};
+// A thread's part of x, where each block quantises all of it.
+struct Packs {
+    Pack<T, 8> of[packs > 0 ? packs : 1];
+
+    __device__ __forceinline__ void load(const T* x, int k) {
+#pragma unroll
+        for (int p = 0; p < packs; ++p) {
+            const int i = threadIdx.x + p * threads;
+            of[p] = 8 * i < columns * k ? load_pack<8>(x + 8 * i) : Pack<T, 8>{};
+        }
+        issue_loads();
+    }
+    __device__ __forceinline__ void store(const Activations& to, int k) const {
+#pragma unroll
+        for (int p = 0; p < packs; ++p) {
+            const int i = threadIdx.x + p * threads;
+            Factor factor;
+            const uint2 bytes = quantize_eight(of[p], factor);
+            if (8 * i >= columns * k) continue;
+            const int column = 8 * i / k, number = 8 * i % k / 16;
+            *to.at(column, number, i % 2) = bytes;
+            if (i % (2 * together) == 0) *to.factor_at(column, number) = factor;
+        }
+    }
+};
+
+// The place of a warp in its rows of W.
+struct Cursor {
+    int item, slice;
+
+    __device__ __forceinline__ void next(int slices) {
+        if (++slice == slices) slice = 0, item += warps * gridDim.x;
+    }
+};
+
+struct Weights {
+    const unsigned char* blocks;
+    int row_bytes, outputs, items, slices, row_units;
+
+    // Sends a slice of rows to shared memory.
+    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at) const {
+        if (at.item >= items) return;
+        const bool whole = outputs - at.item * rows >= rows && (at.slice + 1) * slice_bytes <= row_bytes;
+        if (aligned && whole) send<true>(stage, at);
+        else send<false>(stage, at);
+    }
+
+private:
+    template <bool WHOLE>
+    __device__ __forceinline__ void send(unsigned char* stage, const Cursor& at) const {
+        const long long first = (long long)at.item * rows * row_bytes;
+        const int left = outputs - at.item * rows, before = at.slice * slice_bytes;
+        const unsigned char* const from = blocks + first + before;
+#pragma unroll
+        for (int i = 0; i < rows * chunks; i += 32) {
+            const int c = i + threadIdx.x % 32;
+            if (i + 32 > rows * chunks && c >= rows * chunks) continue;
+            const int row = rows == 1 ? 0 : c / chunks, chunk = 16 * (rows == 1 ? c : c % chunks);
+            if constexpr (WHOLE) {
+                copy_async((uint4*)(stage + 16 * c), (const uint4*)(from + (row * row_bytes + chunk)));
+            } else {
+                const int start = row * row_bytes + chunk - (aligned ? 0 : int((first + row * row_bytes) % 16));
+                const int bytes = row < left ? minimum((row + 1) * row_bytes - before - start, 16) : 0;
+                copy_async_or_zeros(stage + 16 * c, from + start, maximum(bytes, 0));
+            }
+        }
+    }
+};
+
+// What a warp adds up: for each of its rows and each column.
+struct Sums {
+    float of[rows][columns] = {};
+
+    __device__ __forceinline__ void add(const unsigned char* stage, const Activations& x, const Weights& w, const Cursor& at) {
+        const int lane = threadIdx.x % 32;
+        if (at.slice * 32 + lane >= w.row_units) return;
+        int q[rows][4 * groups];
+        float scale[rows][scales], least[rows][scales];
+#pragma unroll
+        for (int row = 0; row < rows; ++row) {
+            const int before = aligned ? 0 : int(((long long)at.item * rows + row) * w.row_bytes % 16);
+            const unsigned char* const slice = stage + row * chunks * 16 + before;
+            const Kind::Unit unit(slice + lane / Kind::units * Kind::bytes, lane % Kind::units);
+#pragma unroll
+            for (int i = 0; i < groups; ++i) {
+                const Group group = unit.decode(i);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) q[row][4 * i + j] = int(group.q[j]);
+                scale[row][i / together] = group.scale, least[row][i / together] = group.least;
+            }
+        }
+#pragma unroll
+        for (int column = 0; column < columns; ++column) {
+#pragma unroll
+            for (int s = 0; s < scales; ++s) {
+                const Factor factor = x.factor(column, at.slice, s)[lane];
+                int own[4 * together];
+#pragma unroll
+                for (int i = 0; i < together; ++i) {
+                    const int4 four = x.group(column, at.slice, s * together + i)[lane];
+                    own[4 * i] = four.x, own[4 * i + 1] = four.y, own[4 * i + 2] = four.z, own[4 * i + 3] = four.w;
+                }
+#pragma unroll
+                for (int row = 0; row < rows; ++row) {
+                    int sum = Kind::shifted ? magic_bits : factor.start;
+#pragma unroll
+                    for (int j = 0; j < 4 * together; ++j) sum = __dp4a(q[row][4 * together * s + j], own[j], sum);
+                    const float product = __int_as_float(sum) - magic;
+                    float& total = of[row][column];
+                    total = fmaf(scale[row][s] * factor.d, product, total);
+                    if (Kind::shifted) total = fmaf(least[row][s], __int_as_float(factor.start), total);
+                }
+            }
+        }
+    }
+    // Adds up the lanes' sums, stores them, and starts from zero again.
+    __device__ __forceinline__ void store(T* y, const T* bias, int first, int outputs) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int column = 0; column < columns; ++column) {
+#pragma unroll
+            for (int row = 0; row < rows; ++row) {
+                float& sum = of[row][column];
+#pragma unroll
+                for (int apart = 16; apart; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+                const int output = first + row;
+                if (lane == (column * rows + row) % 32 && output < outputs)
+                    y[(long long)column * outputs + output] = cast<T>(biased ? sum + cast<float>(bias[output]) : sum);
+                sum = 0;
+            }
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(threads) << name >>(
+    const unsigned char* blocks, const T* x, const int4* numbers, const Factor* factors, const T* bias, T* y, int outputs, int k)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    const int row_units = k / (16 * groups), slices = divide_up(row_units, 32);
+    const Weights w{blocks, k / Kind::weights * Kind::bytes, outputs, divide_up(outputs, rows), slices, row_units};
+    const Activations activations{shared, slices};
+    const int warp = threadIdx.x / 32;
+    unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
+    Cursor ahead{int(blockIdx.x + gridDim.x * warp), 0}, at = ahead;
+    // What is asked for first comes first: x, which everything waits for.
+    Packs own;
+    if (packs) own.load(x, k);
+    else activations.send(numbers, factors, k);
+    commit_copies();
+    for (int i = 0; i < stages - 1; ++i) {
+        w.load(ring + i * stage_bytes, ahead);
+        commit_copies();
+        ahead.next(slices);
+    }
+    allow_next_kernel();
+    if (packs) own.store(activations, k);
+    wait_copies<stages - 1>();
+    __syncthreads();
+    Sums sums;
+    int stage = 0, next_stage = stages - 1;
+    while (at.item < w.items) {
+        wait_copies<stages - 2>();
+        __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
+        w.load(ring + next_stage * stage_bytes, ahead);
+        commit_copies();
+        ahead.next(slices);
+        sums.add(ring + stage * stage_bytes, activations, w, at);
+        if (at.slice == slices - 1) sums.store(y, bias, at.item * rows, outputs);
+        at.next(slices);
+        stage = stage + 1 == stages ? 0 : stage + 1;
+        next_stage = next_stage + 1 == stages ? 0 : next_stage + 1;
+    }
+    wait_copies<0>();
+}

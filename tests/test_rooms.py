@@ -30,8 +30,9 @@ ORDER = """
     ops
     function transforms
     namespace tree
-    linalg fft io gguf capture random
+    linalg fft io capture random
     nn
+    gguf generate
     optim testing
     __init__
     bench demo

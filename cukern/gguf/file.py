@@ -60,7 +60,7 @@ class Mapped:
         # Writes to arrays of the host stay out of the file: pages are copied when written.
         self._data: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "c") if size else np.zeros(0, np.uint8)
         try:
-            self.metadata, self.places = read_header(memoryview(self._data))
+            self.metadata, self.places = read_header(memoryview(self._data.view(np.ndarray)))
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
 

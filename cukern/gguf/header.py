@@ -215,7 +215,7 @@ def read_header(data: memoryview) -> Header:
             field.
     """
     cursor = _Cursor(data)
-    if data[:4] != b"GGUF":
+    if bytes(data[:4]) != b"GGUF":
         raise ValueError(f"expected a GGUF file, which begins with b'GGUF', got {bytes(data[:4])!r}")
     cursor.at = 4
     version = cursor.number("I")

@@ -32,6 +32,7 @@ ORDER = """
     namespace tree
     linalg fft io capture random
     nn
+    quant
     gguf generate
     optim testing
     __init__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from .. import dtypes
 from ..array import Array
 from ..device import Device, current
 from ..device.transfer import unstaged
+from ..quant import QuantArray, from_blocks
+from ..quant.kinds import KINDS
 from .header import ALIGNMENT, AXES, SCALARS, Place, read_header, require_alignment
 
 #: The dtypes of tensors that are not quantised.
@@ -37,11 +39,11 @@ class GGUFFile:
     Attributes:
         metadata: values by name, of the types that the file states: NumPy's scalars and one-dimensional arrays of
             numbers, ``bool``, ``str``, and lists of these.
-        tensors: the arrays by name.
+        tensors: by name, an array, or a quantised one where the file has blocks.
     """
 
     metadata: dict[str, Any]
-    tensors: dict[str, Any]
+    tensors: dict[str, Array | QuantArray]
 
 
 class Mapped:
@@ -71,11 +73,45 @@ class Mapped:
             TypeError: cukern lacks the tensor's type.
         """
         place = self.places[name]
-        data = self._data[place.start : place.start + place.nbytes]
-        if place.kind in DENSE:
-            made = data.view(DENSE[place.kind]).reshape(place.shape)
-            return Array._wrap(unstaged(made, device), device)
-        raise TypeError(f"{self.name}: {name!r}: cukern does not have the type {place.kind}")
+        self._require_kind(name)
+        data = unstaged(self._bytes(name), device)
+        return _made(Array._wrap(data, device), place.kind, place.shape)
+
+    def joined(self, names: Sequence[str], device: Device) -> list[Any]:
+        """Matrices with as many columns, as one if they are of one type and go to a GPU, which they take no memory twice.
+
+        Raises:
+            TypeError: as :meth:`array`.
+        """
+        places = [self.places[name] for name in names]
+        kinds = {place.kind for place in places}
+        if device.addressable or len(kinds) > 1:
+            return [self.array(name, device) for name in names]
+        self._require_kind(names[0])
+        with device.activate():
+            whole = device.xp.empty(sum(place.nbytes for place in places), np.uint8)
+            start = 0
+            for name, place in zip(names, places, strict=True):
+                whole[start : start + place.nbytes].set(self._bytes(name))
+                start += place.nbytes
+        shape = (sum(place.shape[0] for place in places), places[0].shape[1])
+        return [_made(Array._wrap(whole, device), kinds.pop(), shape)]
+
+    def _bytes(self, name: str) -> npt.NDArray[np.uint8]:
+        place = self.places[name]
+        return self._data[place.start : place.start + place.nbytes]
+
+    def _require_kind(self, name: str) -> None:
+        kind = self.places[name].kind
+        if kind not in DENSE and kind not in KINDS:
+            raise TypeError(f"{self.name}: {name!r}: cukern does not have the type {kind}")
+
+
+def _made(data: Array, kind: str, shape: tuple[int, ...]) -> Any:
+    """The array of a type whose bytes are ``data``."""
+    if kind not in DENSE:
+        return from_blocks(data, shape, kind)
+    return Array._wrap(data._data.view(DENSE[kind]).reshape(shape), data.device)
 
 
 def open_gguf(path: str | os.PathLike[str]) -> Mapped:
@@ -127,7 +163,7 @@ def save_gguf(
 
     Args:
         path: the file.
-        tensors: arrays by name, with at most four axes: floating ones, or signed integers.
+        tensors: arrays by name, with at most four axes: floating ones, signed integers or quantised arrays.
         metadata: values by name. NumPy's scalars and arrays keep their types. Python's ints become uint32, or int32,
             uint64 or int64 if they need it, and floats float32. Lists have strings or numbers of one type.
             ``general.alignment`` is the alignment of the tensors, 32 by default.
@@ -167,17 +203,20 @@ def _form(name: str, x: Any) -> Place:
     """The type, shape and size of a tensor to be written."""
     if not isinstance(name, str):
         raise TypeError(f"save_gguf: tensors: expected names that are strings, got {name!r:.60}")
-    if not isinstance(x, Array):
+    if not isinstance(x, (Array, QuantArray)):
         raise TypeError(f"save_gguf: {name!r}: expected a cukern array, got {type(x).__name__}")
-    if x.dtype not in _KINDS:
-        raise TypeError(f"save_gguf: {name!r}: the format has no {x.dtype}; cast it to one of {[*_KINDS]}")
     if x.ndim > AXES:
         raise ValueError(f"save_gguf: {name!r}: expected at most {AXES} axes, got shape {x.shape}")
+    if isinstance(x, QuantArray):
+        return Place(x.kind, x.shape, 0, x.nbytes)
+    if x.dtype not in _KINDS:
+        raise TypeError(f"save_gguf: {name!r}: the format has no {x.dtype}; cast it to one of {[*_KINDS]}")
     return Place(_KINDS[x.dtype], x.shape, 0, x.nbytes)
 
 
 def _bytes(x: Any) -> npt.NDArray[np.uint8]:
-    return np.ascontiguousarray(x.numpy()).reshape(-1).view(np.uint8)
+    data = x.blocks if isinstance(x, QuantArray) else x
+    return np.ascontiguousarray(data.numpy()).reshape(-1).view(np.uint8)
 
 
 _CODES = {scalar: code for code, scalar in SCALARS.items()}

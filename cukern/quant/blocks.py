@@ -1,0 +1,96 @@
+"""Launches that quantise to blocks, and that dequantise all rows of blocks or those at given places."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..kernel import Kernel
+from ..kernel.plan import allocate, launch, on
+from ..kernel.sizes import divide_up, index_type
+from .kinds import Kind
+
+_DEQUANTIZE = Kernel("quant/dequantize.cu")
+_QUANTIZE = Kernel("quant/quantize.cu")
+#: Threads of a block, and what a thread of the host does in sequence.
+_THREADS, _HOST_PIECE = 256, 512
+
+
+def _work(device: Device, count: int) -> tuple[int, int, int]:
+    """Threads of a block, pieces of a thread, and blocks."""
+    block, piece = (1, _HOST_PIECE) if device.style == "serial" else (_THREADS, 1)
+    return block, piece, divide_up(count, block * piece)
+
+
+@cache
+def _bound(kernel: Kernel, device: Device, name: str, block: int, **variables: Any) -> CompiledFunction:
+    return kernel.bind(device, name=f"{name}_{block}", block=block, **variables).function
+
+
+def dequantized(
+    blocks: Array, kind: Kind, shape: tuple[int, ...], dtype: dtypes.DType, places: Any = None
+) -> Array:
+    """The weights of rows of blocks as an array of ``shape``.
+
+    Args:
+        blocks: uint8, shape (rows, bytes of a row), contiguous.
+        kind: that of the blocks, which are no plain numbers.
+        shape: of the result; its last axis is that of a row.
+        dtype: of the result, floating.
+        places: the rows that are made: an ndarray of indices, settled or to be clipped; all rows if None.
+    """
+    device = blocks.device
+    row_blocks = shape[-1] // kind.weights
+    with on(device):
+        made = allocate(device, shape, dtype)
+        units = made.size // kind.weights * (max(1, kind.weights // 64))
+        if units:
+            block, piece, grid = _work(device, units)
+            function = _bound(
+                _DEQUANTIZE,
+                device,
+                f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if places is None else '_rows'}",
+                block,
+                kind=kind.header,
+                elem=dtype,
+                index=index_type(units + block * piece),
+                place="int" if places is None else dtypes.info(places.dtype).cxx,
+                placed=places is not None,
+                clip=device.style != "serial",
+            )
+            values = (blocks._data, places, made, units, piece, row_blocks, blocks.shape[0])
+            launch(device, function, grid, block, values)
+    return Array._wrap(made, device)
+
+
+def quantized(x: Array, kind: Kind) -> Array:
+    """The blocks of an array, uint8: shape (rows, bytes of a row).
+
+    Args:
+        x: float32, contiguous; its last axis is a multiple of a block.
+        kind: has levels.
+    """
+    device, count = x.device, x.size // kind.weights
+    rows = math.prod(x.shape[:-1])
+    with on(device):
+        made = allocate(device, (rows, kind.row_bytes(x.shape[-1])), dtypes.uint8)
+        if count:
+            block, piece, grid = _work(device, count)
+            function = _bound(
+                _QUANTIZE,
+                device,
+                f"quantize_{kind.header}",
+                block,
+                kind=kind.name,
+                levels=kind.levels,
+                bytes=kind.bytes,
+                shifted=kind.shifted,
+                index=index_type(count + block * piece),
+            )
+            launch(device, function, grid, block, (x._data, made, count, piece))
+    return Array._wrap(made, device)

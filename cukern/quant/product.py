@@ -1,0 +1,131 @@
+"""Products of arrays with quantised weights, and rows of quantised tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array
+from ..elementwise.operands import require_array
+from ..errors import DeviceError
+from ..function import Function
+from ..index.take import integers, settled_in
+from .array import QuantArray, require_weights
+from .blocks import dequantized
+
+
+class _Linear(Function):
+    _only_reads = True
+
+    @staticmethod
+    def forward(ctx: Any, x: Array, w: QuantArray) -> Array:
+        ctx.w = w
+        return ops.matmul(x, ops.matrix_transpose(w.dequantize(x.dtype)))
+
+    @staticmethod
+    def backward(ctx: Any, dy: Array) -> tuple[Array, None]:
+        return transposed(dy, ctx.w), None
+
+
+class _Transposed(Function):
+    _only_reads = True
+
+    @staticmethod
+    def forward(ctx: Any, dy: Array, w: QuantArray) -> Array:
+        ctx.w = w
+        return ops.matmul(dy, w.dequantize(dy.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, g: Array) -> tuple[Array, None]:
+        return _Linear.apply(g, ctx.w), None
+
+
+def transposed(dy: Array, w: QuantArray) -> Array:
+    """``dy @ W`` for cotangents (rows, outputs): the cotangents (rows, inputs) of the activations."""
+    made: Array = _Transposed.apply(dy, w)
+    return made
+
+
+def linear(x: Any, w: QuantArray, bias: Any = None) -> Array:
+    """``x @ W.T + bias`` for quantised weights.
+
+    Args:
+        x: shape (..., inputs), a floating dtype.
+        w: shape (outputs, inputs).
+        bias: shape (outputs,), a floating dtype; none is added when None.
+
+    Returns:
+        Shape (..., outputs), the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` or ``bias`` is not a real floating array, or ``w`` no quantised one.
+        ValueError: the shapes do not fit.
+        DeviceError: they are on different devices.
+
+    >>> import cukern as ck
+    >>> w = ck.quant.quantize(ck.ones((3, 32)), "Q8_0")
+    >>> ck.quant.linear(ck.ones((2, 32)), w).tolist()
+    [[32.0, 32.0, 32.0], [32.0, 32.0, 32.0]]
+    """
+    w = require_weights(w, "linear")
+    x = _require_floats(x, "x")
+    outputs, inputs = w.shape
+    if not x.ndim or x.shape[-1] != inputs:
+        raise ValueError(f"linear: x: expected shape (..., {inputs}) for w {w.shape}, got {x.shape}")
+    _require_device("linear", "x", x, w)
+    rows = ops.reshape(x, (math.prod(x.shape[:-1]), inputs))
+    y = ops.reshape(_Linear.apply(rows, w), (*x.shape[:-1], outputs))
+    if bias is None:
+        return y
+    bias = _require_floats(bias, "bias")
+    if bias.shape != (outputs,):
+        raise ValueError(f"linear: bias: expected shape ({outputs},), got {bias.shape}")
+    _require_device("linear", "bias", bias, w)
+    return ops.add(y, ops.astype(bias, y.dtype, copy=False))
+
+
+def take(w: QuantArray, rows: Any, dtype: Any = None) -> Array:
+    """The weights of some rows, of which only those are dequantised.
+
+    Args:
+        w: shape (count, n).
+        rows: integers of any shape, such as the ids of tokens; negative ones count from the end.
+        dtype: of the result, a floating dtype; float32 when None.
+
+    Returns:
+        Shape (*rows.shape, n).
+
+    Raises:
+        TypeError: ``w`` is no quantised array, or ``dtype`` not a real floating one.
+        ValueError: ``w`` does not have two axes.
+        IndexError: ``rows`` are not integers; one is out of range (on the host; on a GPU it is clipped).
+
+    >>> import cukern as ck
+    >>> w = ck.quant.quantize(ck.arange(64.0).reshape(2, 32), "Q8_0")
+    >>> ck.quant.take(w, [1, 0]).shape
+    (2, 32)
+    """
+    w = require_weights(w, "take")
+    wanted = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
+    if wanted not in dtypes.FLOATS:
+        raise TypeError(f"take: dtype: expected a real floating dtype, got {wanted}")
+    if w._row.dtype is not None:
+        return ops.astype(ops.take(w._numbers(), rows, axis=0), wanted)
+    with w.device.activate():
+        data = integers(rows, w.blocks, "take")
+        places = settled_in(data.reshape(-1), w.shape[0], w.blocks, "take")
+        return dequantized(w.blocks, w._row, (*data.shape, w.shape[1]), wanted, places)
+
+
+def _require_floats(x: Any, argument: str) -> Array:
+    x = require_array(x, "linear", argument)
+    if x.dtype not in dtypes.FLOATS:
+        raise TypeError(f"linear: {argument}: expected a real floating array, got {x.dtype}")
+    return x
+
+
+def _require_device(name: str, argument: str, x: Array, w: QuantArray) -> None:
+    if x.device is not w.device:
+        raise DeviceError(f"{name}: {argument}: expected an array on {w.device} beside w, got {x.device}")

@@ -1,0 +1,23 @@
+// 16 bytes, each with the scale and, in the high half, the minimum of 16 weights; 64 bytes; d, dmin. Of 128 weights, byte j of
+// 32 has weights j, j + 32, j + 64 and j + 96, the first in the lowest bits. d * scale * q - dmin * minimum.
+struct Kind {
+    static constexpr int weights = 256, bytes = 84, align = 4, units = 4, groups = 4, zero = 0;
+    static constexpr bool shifted = true;
+    static __device__ __forceinline__ int group(int unit, int i) { return unit / 2 * 8 + unit % 2 + 2 * i; }
+    struct Unit {
+        unsigned words[4], scales[4];
+        float d, dmin;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int unit) : d(half_at(block + 80)), dmin(half_at(block + 82)) {
+            load_words<align>(words, block + 16 + 16 * unit);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) scales[i] = block[group(unit, i)];
+        }
+        __device__ __forceinline__ Group decode(int i) const {
+            Group made{{}, d * float(scales[i] & 15), -(dmin * float(scales[i] >> 4))};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) made.q[j] = words[j] >> 2 * i & 0x03030303u;
+            return made;
+        }
+    };
+};

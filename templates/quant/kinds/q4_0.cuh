@@ -1,0 +1,18 @@
+// d, then nibbles of 32 weights: byte j has weight j in its low half and weight j + 16 in its high one. d * (q - 8).
+struct Kind {
+    static constexpr int weights = 32, bytes = 18, align = 2, units = 1, groups = 2, zero = 8;
+    static constexpr bool shifted = false;
+    static __device__ __forceinline__ int group(int, int i) { return i; }
+    struct Unit {
+        unsigned words[4];
+        float d;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)) { load_words<align>(words, block + 2); }
+        __device__ __forceinline__ Group decode(int i) const {
+            Group made{{}, d, 0};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) made.q[j] = words[j] >> 4 * i & 0x0f0f0f0fu;
+            return made;
+        }
+    };
+};

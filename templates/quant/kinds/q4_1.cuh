@@ -1,0 +1,20 @@
+// d, m, then nibbles of 32 weights as in Q4_0. d * q + m.
+struct Kind {
+    static constexpr int weights = 32, bytes = 20, align = 4, units = 1, groups = 2, zero = 0;
+    static constexpr bool shifted = true;
+    static __device__ __forceinline__ int group(int, int i) { return i; }
+    struct Unit {
+        unsigned words[4];
+        float d, m;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)), m(half_at(block + 2)) {
+            load_words<align>(words, block + 4);
+        }
+        __device__ __forceinline__ Group decode(int i) const {
+            Group made{{}, d, m};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) made.q[j] = words[j] >> 4 * i & 0x0f0f0f0fu;
+            return made;
+        }
+    };
+};

@@ -1,0 +1,22 @@
+// d, dmin, 8 scales and 8 minimums of 6 bits in 12 bytes, 128 bytes: of 64 weights, byte j of 32 has weight j in its low half
+// and weight j + 32 in its high one. d * scale * q - dmin * minimum, one of each for 32 weights.
+<% include "quant/kinds/scales_k.cuh" %>
+struct Kind {
+    static constexpr int weights = 256, bytes = 144, align = 16, units = 4, groups = 4, zero = 0;
+    static constexpr bool shifted = true;
+    static __device__ __forceinline__ int group(int unit, int i) { return 4 * unit + i; }
+    struct Unit {
+        unsigned words[8];
+        ScalesK of;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int unit) : of(block, unit) {
+            load_words<align>(words, block + 16 + 32 * unit);
+        }
+        __device__ __forceinline__ Group decode(int i) const {
+            Group made{{}, of.scale[i / 2], of.least[i / 2]};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) made.q[j] = words[i % 2 * 4 + j] >> i / 2 * 4 & 0x0f0f0f0fu;
+            return made;
+        }
+    };
+};

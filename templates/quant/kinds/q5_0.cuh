@@ -1,0 +1,19 @@
+// d, 32 fifth bits, weight j's in bit j, then nibbles of 32 weights as in Q4_0. d * (q - 16).
+struct Kind {
+    static constexpr int weights = 32, bytes = 22, align = 2, units = 1, groups = 2, zero = 16;
+    static constexpr bool shifted = false;
+    static __device__ __forceinline__ int group(int, int i) { return i; }
+    struct Unit {
+        unsigned words[5];
+        float d;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)) { load_words<align>(words, block + 2); }
+        __device__ __forceinline__ Group decode(int i) const {
+            Group made{{}, d, 0};
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                made.q[j] = (words[1 + j] >> 4 * i & 0x0f0f0f0fu) | 16 * spread_bits(words[0] >> (16 * i + 4 * j) & 15);
+            return made;
+        }
+    };
+};

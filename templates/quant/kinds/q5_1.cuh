@@ -1,0 +1,21 @@
+// d, m, then fifth bits and nibbles of 32 weights as in Q5_0. d * q + m.
+struct Kind {
+    static constexpr int weights = 32, bytes = 24, align = 4, units = 1, groups = 2, zero = 0;
+    static constexpr bool shifted = true;
+    static __device__ __forceinline__ int group(int, int i) { return i; }
+    struct Unit {
+        unsigned words[5];
+        float d, m;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)), m(half_at(block + 2)) {
+            load_words<align>(words, block + 4);
+        }
+        __device__ __forceinline__ Group decode(int i) const {
+            Group made{{}, d, m};
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                made.q[j] = (words[1 + j] >> 4 * i & 0x0f0f0f0fu) | 16 * spread_bits(words[0] >> (16 * i + 4 * j) & 15);
+            return made;
+        }
+    };
+};

@@ -1,0 +1,26 @@
+// d, dmin, scales and minimums as in Q4_K; 32 bytes of fifth bits, bit n of byte j that of weight 32 * n + j; 128 bytes of
+// nibbles as in Q4_K. d * scale * q - dmin * minimum.
+<% include "quant/kinds/scales_k.cuh" %>
+struct Kind {
+    static constexpr int weights = 256, bytes = 176, align = 16, units = 4, groups = 4, zero = 0;
+    static constexpr bool shifted = true;
+    static __device__ __forceinline__ int group(int unit, int i) { return 4 * unit + i; }
+    struct Unit {
+        unsigned words[8], high[8];
+        ScalesK of;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int unit) : of(block, unit) {
+            load_words<align>(words, block + 48 + 32 * unit);
+            load_words<align>(high, block + 16);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) high[i] >>= 2 * unit;
+        }
+        __device__ __forceinline__ Group decode(int i) const {
+            Group made{{}, of.scale[i / 2], of.least[i / 2]};
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                made.q[j] = (words[i % 2 * 4 + j] >> i / 2 * 4 & 0x0f0f0f0fu) | (high[i % 2 * 4 + j] >> i / 2 & 0x01010101u) * 16;
+            return made;
+        }
+    };
+};

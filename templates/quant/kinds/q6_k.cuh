@@ -1,0 +1,31 @@
+// 128 bytes of low halves, 64 of two high bits, 16 signed scales of 16 weights, d. Of 128 weights, byte j of 64 has the low half
+// of weight j, and in its high half that of weight j + 64; byte j of 32 has the high bits of weights j, j + 32, j + 64 and
+// j + 96, the first in the lowest bits. d * scale * (q - 32).
+struct Kind {
+    static constexpr int weights = 256, bytes = 210, align = 2, units = 4, groups = 4, zero = 32;
+    static constexpr bool shifted = false;
+    static __device__ __forceinline__ int group(int unit, int i) { return unit / 2 * 8 + unit % 2 + 2 * i; }
+    struct Unit {
+        unsigned first[4], second[4], high[4];
+        int scales[4];
+        float d;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int unit) : d(half_at(block + 208)) {
+            const unsigned char* const low = block + unit / 2 * 64 + unit % 2 * 16;
+            load_words<align>(first, low);
+            load_words<align>(second, low + 32);
+            load_words<align>(high, block + 128 + 16 * unit);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) scales[i] = ((const signed char*)block)[192 + group(unit, i)];
+        }
+        __device__ __forceinline__ Group decode(int i) const {
+            Group made{{}, d * float(scales[i]), 0};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const unsigned low = (i % 2 ? second : first)[j] >> i / 2 * 4 & 0x0f0f0f0fu;
+                made.q[j] = low | (i < 2 ? shl(high[j], 4 - 2 * i) : high[j] >> (2 * i - 4)) & 0x30303030u;
+            }
+            return made;
+        }
+    };
+};

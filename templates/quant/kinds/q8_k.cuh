@@ -1,0 +1,17 @@
+// d as a float, 256 weights of 8 bits, the sums of each 16, which are not read. d * q.
+struct Kind {
+    static constexpr int weights = 256, bytes = 292, align = 4, units = 4, groups = 4, zero = 0;
+    static constexpr bool shifted = false;
+    static __device__ __forceinline__ int group(int unit, int i) { return 4 * unit + i; }
+    struct Unit {
+        unsigned words[16];
+        float d;
+
+        __device__ __forceinline__ Unit(const unsigned char* block, int unit) : d(*(const float*)block) {
+            load_words<align>(words, block + 4 + 64 * unit);
+        }
+        __device__ __forceinline__ Group decode(int i) const {
+            return {{words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]}, d, 0};
+        }
+    };
+};

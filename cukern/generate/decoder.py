@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import functools
+import os
 from typing import Any
 
 from .. import dtypes, nn, quant

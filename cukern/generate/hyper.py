@@ -111,7 +111,9 @@ class _Entries:
         self.metadata = metadata
         found = metadata.get("general.architecture")
         if not isinstance(found, str) or found not in ARCHITECTURES:
-            raise ValueError(f"'general.architecture': expected one of {', '.join(ARCHITECTURES)}, got {found!r}")
+            raise ValueError(
+                f"'general.architecture': expected one of {', '.join(ARCHITECTURES)}, got {found!r}"
+            )
         self.architecture = found
 
     def _get(self, name: str, kinds: Any, default: Any, wanted: str) -> Any:
@@ -150,7 +152,9 @@ class _Entries:
 
 def _read(entries: _Entries, vocabulary: int) -> HyperParameters:
     architecture = entries.architecture
-    layers, features, heads = (entries.size(n) for n in ("block_count", "embedding_length", "attention.head_count"))
+    layers, features, heads = (
+        entries.size(n) for n in ("block_count", "embedding_length", "attention.head_count")
+    )
     key_heads = entries.size("attention.head_count_kv", heads)
     if heads % key_heads:
         raise ValueError(
@@ -159,7 +163,9 @@ def _read(entries: _Entries, vocabulary: int) -> HyperParameters:
     head_features = entries.size("attention.key_length", max(1, features // heads))
     turned = entries.size("rope.dimension_count", head_features)
     if entries.size("attention.value_length", head_features) != head_features:
-        raise ValueError(f"'{architecture}.attention.value_length': expected {head_features}, that of the keys")
+        raise ValueError(
+            f"'{architecture}.attention.value_length': expected {head_features}, that of the keys"
+        )
     if turned > head_features or turned % 2 or head_features % 2:
         raise ValueError(
             f"'{architecture}.rope.dimension_count': expected an even number up to the {head_features} of a head, "
@@ -203,11 +209,15 @@ def _windows(entries: _Entries, layers: int) -> tuple[int | None, ...]:
     return tuple(window if i % period < period - 1 else None for i in range(layers))
 
 
-def _angles(entries: _Entries, windows: tuple[int | None, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _angles(
+    entries: _Entries, windows: tuple[int | None, ...]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The bases of the angles, and what positions are divided by, for each layer."""
     kind = entries.text("rope.scaling.type", "linear")
     if kind not in ("none", "linear"):
-        raise ValueError(f"'{entries.architecture}.rope.scaling.type': expected 'none' or 'linear', got {kind!r}")
+        raise ValueError(
+            f"'{entries.architecture}.rope.scaling.type': expected 'none' or 'linear', got {kind!r}"
+        )
     old = entries.real("rope.scale_linear", 1.0)  # as older files name it
     stretch = entries.real("rope.scaling.factor", old) if kind == "linear" else 1.0
     base = entries.real("rope.freq_base", 10000.0)

@@ -55,7 +55,9 @@ class Sampling(NamedTuple):
             return ops.argmax(logits, axis=-1, keepdims=True)
         count = min(self.top_k or logits.shape[-1], logits.shape[-1])
         if count == logits.shape[-1] and self.top_p == 1:
-            return ops.argmax(_noisy(logits, self.temperature, rng.gumbel(size=logits.shape)), -1, keepdims=True)
+            return ops.argmax(
+                _noisy(logits, self.temperature, rng.gumbel(size=logits.shape)), -1, keepdims=True
+            )
         values, places = ops.topk(logits, count)
         values = values / self.temperature
         if self.top_p < 1:

@@ -81,7 +81,9 @@ class _Source:
         return name
 
     def vector(self, name: str, size: int) -> Array:
-        made: Array = ops.astype(self.file.array(self.take(name, size), self.device), dtypes.float32, copy=False)
+        made: Array = ops.astype(
+            self.file.array(self.take(name, size), self.device), dtypes.float32, copy=False
+        )
         return made
 
     def optional(self, name: str, size: int) -> Array | None:
@@ -121,7 +123,9 @@ def read_weights(file: Mapped, hyper: HyperParameters, device: Device, positions
         key = hyper.bases[i], hyper.stretches[i]
         if key not in tables:
             tables[key] = _table(hyper.frequencies(i, factors), positions, device)
-    layers = [_layer(source, hyper, i, tables[hyper.bases[i], hyper.stretches[i]]) for i in range(hyper.layers)]
+    layers = [
+        _layer(source, hyper, i, tables[hyper.bases[i], hyper.stretches[i]]) for i in range(hyper.layers)
+    ]
     norm = source.vector("output_norm.weight", hyper.features)
     if source.has("output.weight"):
         out = source.matrix("output.weight", *tokens_size)
@@ -153,10 +157,14 @@ def _layer(source: _Source, hyper: HyperParameters, i: int, table: Array) -> Lay
         network_norm=source.vector(f"{at}.ffn_norm.weight", features),
         post=source.optional(f"{at}.post_attention_norm.weight", features),
         network_post=source.optional(f"{at}.post_ffw_norm.weight", features),
-        projections=source.matrices([f"{at}.attn_{name}.weight" for name in rows], list(rows.values()), features),
+        projections=source.matrices(
+            [f"{at}.attn_{name}.weight" for name in rows], list(rows.values()), features
+        ),
         heads=heads,
         out=source.matrix(f"{at}.attn_output.weight", features, width),
-        networks=source.matrices([f"{at}.ffn_{n}.weight" for n in ("gate", "up")], [hidden, hidden], features),
+        networks=source.matrices(
+            [f"{at}.ffn_{n}.weight" for n in ("gate", "up")], [hidden, hidden], features
+        ),
         down=source.matrix(f"{at}.ffn_down.weight", features, hidden),
         table=table,
     )

@@ -62,7 +62,7 @@ class Mapped:
         # Writes to arrays of the host stay out of the file: pages are copied when written.
         self._data: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "c") if size else np.zeros(0, np.uint8)
         try:
-            self.metadata, self.places = read_header(memoryview(self._data.view(np.ndarray)))
+            self.metadata, self.places = read_header(self._data.data)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
 
@@ -78,7 +78,7 @@ class Mapped:
         return _made(Array._wrap(data, device), place.kind, place.shape)
 
     def joined(self, names: Sequence[str], device: Device) -> list[Any]:
-        """Matrices with as many columns, as one if they are of one type and go to a GPU, which they take no memory twice.
+        """Matrices with as many columns, as one if they have one type and go to a GPU.
 
         Raises:
             TypeError: as :meth:`array`.

@@ -84,7 +84,9 @@ FORMS = {
     "qwen2": Form("qwen2"),
     "qwen3": Form("qwen3"),
     "gemma": Form("gemma"),
-    "gemma2": Form("gemma2", attention__sliding_window=4, attn_logit_softcapping=3.0, final_logit_softcapping=5.0),
+    "gemma2": Form(
+        "gemma2", attention__sliding_window=4, attn_logit_softcapping=3.0, final_logit_softcapping=5.0
+    ),
     "gemma3": Form("gemma3", layers=6, attention__sliding_window=4, rope__scaling__factor=8.0),
 }
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ..device import Device, current, device
 from ..generate import Model, Sampling
-from ..generate.write import read_vocabulary, trained_positions
+from ..generate.decoder import read_hyper
+from ..generate.write import read_vocabulary
 from ..gguf.file import open_gguf
 
 
@@ -54,7 +55,7 @@ def _write(options: argparse.Namespace) -> None:
     vocabulary = read_vocabulary(file)
     prompt = vocabulary.encode(options.prompt)
     # No more room for keys and values than this text needs.
-    room = min(trained_positions(file), len(prompt) + max(1, options.max_tokens))
+    room = min(read_hyper(file).positions, len(prompt) + max(1, options.max_tokens))
     model = Model(file, room, vocabulary=vocabulary)
     loaded = time.perf_counter()
     print(options.prompt, end="", flush=True)

@@ -81,13 +81,7 @@ class Decoder:
     ) -> None:
         where = current() if device is None else Device(device)
         mapped = file if isinstance(file, Mapped) else open_gguf(file)
-        tokens = mapped.places.get("token_embd.weight")
-        if tokens is None or len(tokens.shape) != 2:
-            raise ValueError(f"{mapped.name}: 'token_embd.weight': the file lacks this matrix")
-        try:
-            self.hyper = hyper = HyperParameters.of(mapped.metadata, tokens.shape[0])
-        except ValueError as error:
-            raise ValueError(f"{mapped.name}: {error}") from None
+        self.hyper = hyper = read_hyper(mapped)
         count = hyper.positions if positions is None else positions
         self.weights = read_weights(mapped, hyper, where, count)
         self.nbytes = self.weights.nbytes
@@ -185,6 +179,19 @@ class Decoder:
             f"Decoder({hyper.architecture}, {hyper.layers} layers of {hyper.features} features, "
             f"{hyper.vocabulary} tokens, {self.positions} positions, {self.device})"
         )
+
+
+def read_hyper(file: Mapped) -> HyperParameters:
+    """The hyper-parameters of a file.
+
+    Raises:
+        ValueError: as :meth:`HyperParameters.of`, with the file's name; or it has no embeddings.
+    """
+    try:
+        tokens = file.places.get("token_embd.weight")
+        return HyperParameters.of(file.metadata, tokens.shape[0] if tokens and len(tokens.shape) == 2 else 0)
+    except ValueError as error:
+        raise ValueError(f"{file.name}: {error}") from None
 
 
 @functools.cache

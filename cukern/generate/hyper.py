@@ -86,7 +86,8 @@ class HyperParameters:
             vocabulary: the number of tokens, the rows of the embeddings.
 
         Raises:
-            ValueError: the architecture is not known, or an entry is missing or impossible; the message names it.
+            ValueError: the architecture is not known, an entry is missing or impossible, or ``vocabulary`` is 0; the
+                message names it.
         """
         return _read(_Entries(metadata), vocabulary)
 
@@ -152,6 +153,8 @@ class _Entries:
 
 def _read(entries: _Entries, vocabulary: int) -> HyperParameters:
     architecture = entries.architecture
+    if not vocabulary:
+        raise ValueError("'token_embd.weight': the file lacks this matrix")
     layers, features, heads = (
         entries.size(n) for n in ("block_count", "embedding_length", "attention.head_count")
     )

@@ -15,7 +15,7 @@ from ..capture import capture
 from ..device import Device
 from ..gguf.file import Mapped, open_gguf
 from ..random import Generator, default_rng
-from .decoder import Decoder
+from .decoder import Decoder, read_hyper
 from .sampling import Sampling
 from .vocabulary import Vocabulary
 
@@ -55,8 +55,7 @@ class Model:
     ) -> None:
         mapped = file if isinstance(file, Mapped) else open_gguf(file)
         self.vocabulary = read_vocabulary(mapped) if vocabulary is None else vocabulary
-        trained = trained_positions(mapped)
-        count = min(trained, 4096) if positions is None else positions
+        count = min(read_hyper(mapped).positions, 4096) if positions is None else positions
         self.decoder = Decoder(mapped, count, 1, dtype, device)
         if len(self.vocabulary) > self.decoder.hyper.vocabulary:
             raise ValueError(
@@ -152,16 +151,3 @@ def read_vocabulary(file: Mapped) -> Vocabulary:
         return Vocabulary(file.metadata)
     except ValueError as error:
         raise ValueError(f"{file.name}: {error}") from None
-
-
-def trained_positions(file: Mapped) -> int:
-    """The positions for which a file's model was trained.
-
-    Raises:
-        ValueError: the file does not state them.
-    """
-    name = f"{file.metadata.get('general.architecture')}.context_length"
-    found = file.metadata.get(name)
-    if not isinstance(found, (int, np.integer)) or found < 1:
-        raise ValueError(f"{file.name}: {name!r}: expected a number above 0, got {found!r:.60}")
-    return int(found)

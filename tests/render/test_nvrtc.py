@@ -19,6 +19,7 @@ from cukern.array.operators import FUNCTIONS
 from cukern.device import nvrtc
 from cukern.device.interface import CompilerFailure
 from cukern.elementwise.function import Elementwise
+from cukern.generate.kernels import HeadWeights, add_norm, append_heads
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.linear import epilogue, measured, tensor_cores
@@ -390,6 +391,17 @@ def _products_of_other_forms(dtype: Any) -> None:
     ended(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
 
 
+def _generate(dtype: Any) -> None:
+    """A step of a decoder: the norms of its stream, and heads, whose cache has the dtype."""
+    x, weight = _zeros("float32", (2, 3, 192), (192,))
+    for post in (None, weight):
+        add_norm(x, x + 1, weight, 1e-5, post, dtype)
+    cache, lengths = ck.nn.KeyValueCache(2, 2, 8, 32, dtype=dtype), ck.zeros((2,), "int32")
+    q, k, table = x[..., :128], x[..., 128:], ck.zeros((8, 12, 2))
+    for neighbours in (True, False):
+        append_heads((q, k, k), HeadWeights(), table, cache, lengths, neighbours, 1e-5)
+
+
 def _clip(dtype: Any) -> None:
     ck.optim.clip_by_global_norm(_zeros(dtype, (3,), (4,)), 1.0)
 
@@ -415,6 +427,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _lltm,
     _pool2d,
     _optimizers,
+    _generate,
     _clip,
     _compact,
     _random,

@@ -44,6 +44,11 @@ class QuantArray:
 
     __slots__ = ("_row", "blocks", "kind", "shape")
 
+    blocks: Array
+    kind: str
+    shape: tuple[int, ...]
+    _row: Kind
+
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise TypeError("a QuantArray is made by cukern.quant.quantize or cukern.quant.from_blocks")
 
@@ -101,7 +106,9 @@ class QuantArray:
 
     def _rows(self) -> Array:
         """The blocks as a matrix."""
-        return Array._wrap(self.blocks._data.reshape(math.prod(self.shape[:-1]), -1), self.device)
+        return Array._wrap(
+            self.blocks._data.reshape(math.prod(self.shape[:-1]), self.blocks.shape[-1]), self.device
+        )
 
     def to_device(self, device: Device | str, /) -> QuantArray:
         """This array on ``device``: itself if it is there already, else a copy."""

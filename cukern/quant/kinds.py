@@ -34,6 +34,16 @@ class Kind(NamedTuple):
         """The name of the template in `templates/quant/kinds/` that decodes a block."""
         return self.name.lower()
 
+    @property
+    def scaled(self) -> int:
+        """Weights that share a scale, as products take them."""
+        return 16 if self.name in ("Q2_K", "Q3_K", "Q6_K") else 32
+
+    @property
+    def slice(self) -> int:
+        """Weights of a row that a warp takes at a time: 32 units of the header's."""
+        return 32 * (64 if self.weights == 256 else 32)
+
     def row_bytes(self, weights: int) -> int:
         """The bytes of a row of as many weights, a multiple of those of a block."""
         return weights // self.weights * self.bytes

@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
         for (int g = 0; g < Kind::groups; ++g) {
             const Group group = unit.decode(g);
-            T* const at = to + 16 * Kind::group(part, g);
+            T* const at = to + 16 * group_of<Kind>(part, g);
 #pragma unroll
             for (int j = 0; j < 16; j += width) {
                 Pack<T, width> made;

@@ -2,8 +2,7 @@
 // 32 has weights j, j + 32, j + 64 and j + 96, the first in the lowest bits. d * scale * q - dmin * minimum.
 struct Kind {
     static constexpr int weights = 256, bytes = 84, align = 4, units = 4, groups = 4, zero = 0;
-    static constexpr bool shifted = true;
-    static __device__ __forceinline__ int group(int unit, int i) { return unit / 2 * 8 + unit % 2 + 2 * i; }
+    static constexpr bool shifted = true, interleaved = true;
     struct Unit {
         unsigned words[4], scales[4];
         float d, dmin;
@@ -11,7 +10,7 @@ struct Kind {
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : d(half_at(block + 80)), dmin(half_at(block + 82)) {
             load_words<align>(words, block + 16 + 16 * unit);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) scales[i] = block[group(unit, i)];
+            for (int i = 0; i < 4; ++i) scales[i] = block[group_of<Kind>(unit, i)];
         }
         __device__ __forceinline__ Group decode(int i) const {
             Group made{{}, d * float(scales[i] & 15), -(dmin * float(scales[i] >> 4))};

@@ -3,8 +3,7 @@
 // d * (scale - 32) * (q - 4).
 struct Kind {
     static constexpr int weights = 256, bytes = 110, align = 2, units = 4, groups = 4, zero = 4;
-    static constexpr bool shifted = false;
-    static __device__ __forceinline__ int group(int unit, int i) { return unit / 2 * 8 + unit % 2 + 2 * i; }
+    static constexpr bool shifted = false, interleaved = true;
     struct Unit {
         unsigned words[4], high[4];
         int scales[4];
@@ -15,7 +14,7 @@ struct Kind {
             load_words<align>(high, block + 16 * (unit % 2));
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int n = group(unit, i);
+                const int n = group_of<Kind>(unit, i);
                 high[i] >>= unit / 2 * 4;
                 scales[i] = (block[96 + n % 8] >> n / 8 * 4 & 15) + (block[104 + n % 4] >> n / 4 * 2 & 3) * 16 - 32;
             }

@@ -1,8 +1,7 @@
 // d, then nibbles of 32 weights: byte j has weight j in its low half and weight j + 16 in its high one. d * (q - 8).
 struct Kind {
     static constexpr int weights = 32, bytes = 18, align = 2, units = 1, groups = 2, zero = 8;
-    static constexpr bool shifted = false;
-    static __device__ __forceinline__ int group(int, int i) { return i; }
+    static constexpr bool shifted = false, interleaved = false;
     struct Unit {
         unsigned words[4];
         float d;

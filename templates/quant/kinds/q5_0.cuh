@@ -1,8 +1,7 @@
 // d, 32 fifth bits, weight j's in bit j, then nibbles of 32 weights as in Q4_0. d * (q - 16).
 struct Kind {
     static constexpr int weights = 32, bytes = 22, align = 2, units = 1, groups = 2, zero = 16;
-    static constexpr bool shifted = false;
-    static __device__ __forceinline__ int group(int, int i) { return i; }
+    static constexpr bool shifted = false, interleaved = false;
     struct Unit {
         unsigned words[5];
         float d;

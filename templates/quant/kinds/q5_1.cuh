@@ -1,8 +1,7 @@
 // d, m, then fifth bits and nibbles of 32 weights as in Q5_0. d * q + m.
 struct Kind {
     static constexpr int weights = 32, bytes = 24, align = 4, units = 1, groups = 2, zero = 0;
-    static constexpr bool shifted = true;
-    static __device__ __forceinline__ int group(int, int i) { return i; }
+    static constexpr bool shifted = true, interleaved = false;
     struct Unit {
         unsigned words[5];
         float d, m;

@@ -3,8 +3,7 @@
 <% include "quant/kinds/scales_k.cuh" %>
 struct Kind {
     static constexpr int weights = 256, bytes = 176, align = 16, units = 4, groups = 4, zero = 0;
-    static constexpr bool shifted = true;
-    static __device__ __forceinline__ int group(int unit, int i) { return 4 * unit + i; }
+    static constexpr bool shifted = true, interleaved = false;
     struct Unit {
         unsigned words[8], high[8];
         ScalesK of;

@@ -3,8 +3,7 @@
 // j + 96, the first in the lowest bits. d * scale * (q - 32).
 struct Kind {
     static constexpr int weights = 256, bytes = 210, align = 2, units = 4, groups = 4, zero = 32;
-    static constexpr bool shifted = false;
-    static __device__ __forceinline__ int group(int unit, int i) { return unit / 2 * 8 + unit % 2 + 2 * i; }
+    static constexpr bool shifted = false, interleaved = true;
     struct Unit {
         unsigned first[4], second[4], high[4];
         int scales[4];
@@ -16,7 +15,7 @@ struct Kind {
             load_words<align>(second, low + 32);
             load_words<align>(high, block + 128 + 16 * unit);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) scales[i] = ((const signed char*)block)[192 + group(unit, i)];
+            for (int i = 0; i < 4; ++i) scales[i] = ((const signed char*)block)[192 + group_of<Kind>(unit, i)];
         }
         __device__ __forceinline__ Group decode(int i) const {
             Group made{{}, d * float(scales[i]), 0};

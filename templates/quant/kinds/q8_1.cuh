@@ -1,8 +1,7 @@
 // d, d times the sum of the weights, which is not read, then 32 weights of 8 bits. d * q.
 struct Kind {
     static constexpr int weights = 32, bytes = 36, align = 4, units = 1, groups = 2, zero = 0;
-    static constexpr bool shifted = false;
-    static __device__ __forceinline__ int group(int, int i) { return i; }
+    static constexpr bool shifted = false, interleaved = false;
     struct Unit {
         unsigned words[8];
         float d;

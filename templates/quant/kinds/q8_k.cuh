@@ -1,8 +1,7 @@
 // d as a float, 256 weights of 8 bits, the sums of each 16, which are not read. d * q.
 struct Kind {
     static constexpr int weights = 256, bytes = 292, align = 4, units = 4, groups = 4, zero = 0;
-    static constexpr bool shifted = false;
-    static __device__ __forceinline__ int group(int unit, int i) { return 4 * unit + i; }
+    static constexpr bool shifted = false, interleaved = false;
     struct Unit {
         unsigned words[16];
         float d;

@@ -5,17 +5,13 @@ struct ScalesK {
     float scale[2], least[2];
 
     __device__ __forceinline__ ScalesK(const unsigned char* block, int unit) {
-        const float d = half_at(block), dmin = half_at(block + 2);
-        const unsigned short* const pairs = (const unsigned short*)(block + 4);
-        const int at = unit % 2;
-        unsigned scales = pairs[at], minimums = pairs[2 + at];
-        if (unit < 2) {
-            scales &= 0x3f3f, minimums &= 0x3f3f;
-        } else {
-            const unsigned low = pairs[4 + at];
-            scales = (scales >> 2 & 0x3030) | (low & 0x0f0f);
-            minimums = (minimums >> 2 & 0x3030) | (low >> 4 & 0x0f0f);
-        }
+        unsigned head[4];
+        load_words<16>(head, block);
+        const float d = half_bits((unsigned short)head[0]), dmin = half_bits((unsigned short)(head[0] >> 16));
+        const int shift = unit % 2 * 16;
+        const unsigned first = head[1] >> shift, second = head[2] >> shift, low = head[3] >> shift;
+        const unsigned scales = unit < 2 ? first & 0x3f3f : (first >> 2 & 0x3030) | (low & 0x0f0f);
+        const unsigned minimums = unit < 2 ? second & 0x3f3f : (second >> 2 & 0x3030) | (low >> 4 & 0x0f0f);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             scale[i] = d * float(scales >> 8 * i & 255);

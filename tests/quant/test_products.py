@@ -1,0 +1,160 @@
+"""Products with quantised weights: of few rows against the same rounding in NumPy, others against dense weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from blocks import BLOCKS, random_blocks
+
+import cukern as ck
+from cukern.quant import few_rows
+from cukern.quant.few_rows import Shape
+from cukern.quant.kinds import KINDS
+from cukern.testing import asynchrony, gradcheck
+
+
+def weights(kind: str, outputs: int, inputs: int) -> ck.quant.QuantArray:
+    return ck.quant.from_blocks(random_blocks(kind, outputs, inputs), (outputs, inputs), kind)
+
+
+def random(*shape: int, dtype: str = "float32") -> ck.Array:
+    return ck.asarray(np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)).astype(dtype)
+
+
+def rounded(x: ck.Array) -> np.ndarray:
+    """Each 32 neighbours as multiples of 1/127 of the largest."""
+    x32 = x.astype("float32").numpy().reshape(x.shape[0], -1, 32)
+    largest = np.abs(x32).max(-1, keepdims=True)
+    with np.errstate(all="ignore"):
+        inverse = np.where(largest > 0, np.float32(127) / largest, 0).astype(np.float32)
+    made: np.ndarray = (np.rint(x32 * inverse) * (largest / np.float32(127)).astype(np.float64)).reshape(
+        x.shape
+    )
+    return made
+
+
+def check(
+    x: ck.Array, w: ck.quant.QuantArray, bias: ck.Array | None = None, shape: Shape | None = None
+) -> None:
+    dense, own = w.dequantize().numpy().astype(np.float64), rounded(x)
+    want, size = own @ dense.T, np.abs(own) @ np.abs(dense).T
+    if bias is not None:
+        want = want + bias.astype("float64").numpy()
+    got = few_rows.product(x, w, bias, shape)
+    assert (got.dtype, got.shape) == (x.dtype, want.shape)
+    exact = 2**-20 if x.dtype == ck.float32 else 0
+    error = np.abs(got.astype("float64").numpy() - want)
+    assert (error <= exact * size + (0 if exact else 2**-8) * np.abs(want) + 1e-6 * size).all()
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_few_rows_of_every_kind(device: ck.Device, kind: str) -> None:
+    """Rows that end within a slice, and whose blocks begin at any multiple of the kind's alignment."""
+    inputs = 9 * 256 if KINDS[kind].weights == 256 else 33 * 32
+    check(random(2, inputs), weights(kind, 11, inputs))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [("Q4_0", Shape(4, 2, 3, True)), ("Q6_K", Shape(2, 1, 2, False)), ("Q4_K", Shape(1, 2, 4, True))],
+)
+def test_shapes_of_the_kernel(device: ck.Device, kind: str, shape: Shape) -> None:
+    """The kernel of GPUs, on the host too: the last rows are cut, and warps have several items."""
+    for inputs in (2048, 2048 + 256):
+        bias = random(9, dtype="bfloat16")
+        check(random(1, inputs, dtype="bfloat16"), weights(kind, 9, inputs), bias, shape)
+
+
+def test_copies_that_come_at_any_time() -> None:
+    with ck.device("host"):
+        x, w = random(1, 1056), weights("Q5_1", 7, 1056)
+        for seed in range(2):
+            with asynchrony("random", seed):
+                check(x, w, shape=Shape(2, 2, 3, False))
+
+
+@pytest.mark.parametrize("rows", [3, 8])
+def test_numbers_of_rows(device: ck.Device, rows: int) -> None:
+    check(random(rows, 320), weights("Q8_0", 5, 320), random(5))
+
+
+def test_many_inputs_take_several_launches(device: ck.Device) -> None:
+    """Activations that do not fit the shared memory are multiplied in halves."""
+    if device.style == "serial":
+        pytest.skip("the host's threads read activations where they are")
+    inputs = 32 * 1024
+    check(random(8, inputs), weights("Q4_0", 40, inputs))
+
+
+def test_linear_takes_the_way_that_fits(device: ck.Device) -> None:
+    w = weights("Q4_0", 6, 64)
+    dense = w.dequantize().numpy().astype(np.float64)
+    x, bias = random(2, 3, 64), random(6)
+    few = ck.quant.linear(x, w, bias)
+    own = rounded(x.reshape(6, 64)).reshape(2, 3, 64)
+    np.testing.assert_allclose(few.numpy(), own @ dense.T + bias.numpy(), rtol=1e-5, atol=1e-5)
+    exact = x.numpy().astype(np.float64) @ dense.T + bias.numpy()
+    for made in (
+        ck.quant.linear(x, w, bias, exact=True),
+        ck.quant.linear(ck.broadcast_to(x, (4, 2, 3, 64)), w, bias)[1],
+        ck.quant.linear(x.astype("float64"), w, bias),
+    ):
+        np.testing.assert_allclose(made.numpy(), exact, rtol=1e-5, atol=1e-5)
+    assert ck.quant.linear(ck.zeros((0, 64)), w, bias).shape == (0, 6)
+    assert ck.quant.linear(x[0, 0], w).shape == (6,)
+    strided = ck.asarray(np.repeat(x.numpy(), 2, axis=-1))[..., ::2]
+    np.testing.assert_array_equal(ck.quant.linear(strided, w, bias).numpy(), few.numpy())
+    plain = ck.quant.quantize(ck.asarray(dense.astype(np.float32)), "F32")
+    np.testing.assert_allclose(ck.quant.linear(x, plain, bias).numpy(), exact, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_not_finite_stays_in_its_row(device: ck.Device) -> None:
+    w = weights("Q4_1", 6, 64)
+    for value in (np.nan, np.inf):
+        x = np.ones((2, 64), np.float32)
+        x[1, 40] = value
+        y = ck.quant.linear(ck.asarray(x), w).numpy()
+        assert np.isfinite(y[0]).all()
+        assert not np.isfinite(y[1]).any()
+    assert not ck.quant.linear(ck.zeros((1, 64)), w).numpy().any()
+
+
+def test_gradients(device: ck.Device) -> None:
+    """Of float64 by finite differences to second order; of few rows that of the exact product."""
+    w = weights("Q4_0", 4, 32)
+    x, bias = random(2, 32).astype("float64"), random(4).astype("float64")
+    assert gradcheck(lambda x, b: ck.quant.linear(x, w, b) ** 2, [x, bias], order=2)
+    g = ck.grad(lambda x: ck.quant.linear(x, w).sum())(x.astype("float32"))
+    np.testing.assert_allclose(g.numpy(), np.tile(w.dequantize().numpy().sum(0), (2, 1)), rtol=1e-5)
+    with pytest.raises(TypeError, match="QuantArray"):
+        ck.grad(lambda w: ck.quant.linear(x, w).sum())(w)
+
+
+def test_module(device: ck.Device, tmp_path: Any) -> None:
+    x = random(2, 64)
+    layer = ck.quant.Linear(weights("Q8_0", 3, 64), ck.nn.Parameter(ck.ones(3)))
+    want = layer(x).numpy()
+    np.testing.assert_array_equal(want, ck.quant.linear(x, layer.weight, layer.bias).numpy())
+    assert repr(layer) == "Linear(blocks: uint8[3, 68] buffer, bias: float32[3], Q8_0[3, 64])"
+    layer.save(tmp_path / "layer.safetensors")
+    other = ck.quant.Linear(ck.quant.quantize(ck.zeros((3, 64)), "Q8_0"), ck.nn.Parameter(ck.zeros(3)))
+    np.testing.assert_array_equal(other.load(tmp_path / "layer.safetensors")(x).numpy(), want)
+    with ck.Tape() as tape:
+        loss = layer(x).sum()
+    assert tape.gradient(loss, layer).bias.tolist() == [2.0] * 3
+
+
+def test_captured(device: ck.Device) -> None:
+    w, table = weights("Q4_K", 8, 256), weights("Q6_K", 5, 256)
+
+    @ck.capture
+    def step(ids: ck.Array) -> ck.Array:
+        return ck.quant.linear(ck.quant.take(table, ids), w)
+
+    for ids in ([0, 3], [4, 1]):
+        places = ck.asarray(ids)
+        want = ck.quant.linear(table.dequantize()[places], w).numpy()
+        for _ in range(2):
+            np.testing.assert_array_equal(step(places).numpy(), want)

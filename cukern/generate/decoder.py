@@ -29,17 +29,17 @@ def _capped(x: Any, cap: float) -> Any:
     return ops.tanh(x / cap) * cap
 
 
-def _product(x: Array, w: Any) -> Array:
+def _product(x: Array, w: Any, exact: bool) -> Array:
     """``x @ w.T`` in float32, of activations in float32 and weights as they are stored."""
     if isinstance(w, quant.QuantArray):
-        return quant.linear(x, w)
+        return quant.linear(x, w, exact=exact)
     made: Array = nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
     return made
 
 
-def _products(x: Array, matrices: list[Any], rows: list[int]) -> list[Array]:
+def _products(x: Array, matrices: list[Any], rows: list[int], exact: bool) -> list[Array]:
     """The products with matrices of so many rows, of which some are joined."""
-    made = [_product(x, w) for w in matrices]
+    made = [_product(x, w, exact) for w in matrices]
     if len(made) == len(rows):
         return made
     starts = [sum(rows[:i]) for i in range(len(rows))]
@@ -49,8 +49,9 @@ def _products(x: Array, matrices: list[Any], rows: list[int]) -> list[Array]:
 class Decoder:
     """A decoder with the weights of a GGUF file, and the keys and values of the positions so far.
 
-    The stream between blocks is float32. Matrices stay as the file has them: quantised ones are multiplied as they
-    are, by activations in float32, others by activations in their dtype.
+    The stream between blocks is float32. Matrices stay as the file has them: quantised ones are multiplied by
+    :func:`cukern.quant.linear`, which rounds the activations of up to eight positions to 8 bits; others by activations
+    in their dtype.
 
     Attributes:
         hyper: what describes it.
@@ -63,6 +64,7 @@ class Decoder:
         batch: the number of sequences.
         dtype: that of keys and values; float32 on the host and float16 elsewhere when None.
         device: where the weights go; the current device when None.
+        exact: whether no activations are rounded to 8 bits, which takes longer.
 
     Raises:
         ValueError: the file is damaged, its architecture is not known, or a tensor is missing or has another shape;
@@ -78,10 +80,12 @@ class Decoder:
         batch: int = 1,
         dtype: Any = None,
         device: Device | str | None = None,
+        exact: bool = False,
     ) -> None:
         where = current() if device is None else Device(device)
         mapped = file if isinstance(file, Mapped) else open_gguf(file)
         self.hyper = hyper = read_hyper(mapped)
+        self._exact = exact
         count = hyper.positions if positions is None else positions
         self.weights = read_weights(mapped, hyper, where, count)
         self.nbytes = self.weights.nbytes
@@ -136,11 +140,14 @@ class Decoder:
                 y = add_norm(x, delta, layer.norm, hyper.eps, post, dtypes.float32)
                 delta, post = self._attended(y, layer, i), layer.post
                 y = add_norm(x, delta, layer.network_norm, hyper.eps, post, dtypes.float32)
-                gate, up = _products(y, layer.networks, [hyper.hidden] * 2)
-                delta, post = _product(_gated(gate, up, hyper.activation), layer.down), layer.network_post
+                gate, up = _products(y, layer.networks, [hyper.hidden] * 2, self._exact)
+                delta, post = (
+                    _product(_gated(gate, up, hyper.activation), layer.down, self._exact),
+                    layer.network_post,
+                )
             last = x[:, -1].contiguous(), None if delta is None else delta[:, -1].contiguous()
             y = add_norm(*last, weights.norm, hyper.eps, post, dtypes.float32)
-            logits = _product(y, weights.out)
+            logits = _product(y, weights.out, self._exact)
             return logits if hyper.logit_cap is None else _capped(logits, hyper.logit_cap)
 
     def _embedded(self, tokens: Array) -> Array:
@@ -154,7 +161,7 @@ class Decoder:
     def _attended(self, y: Array, layer: Layer, i: int) -> Array:
         hyper, cache = self.hyper, self.caches[i]
         rows = [count * hyper.head_features for count in (hyper.heads, hyper.key_heads, hyper.key_heads)]
-        q, k, v = _products(y, layer.projections, rows)
+        q, k, v = _products(y, layer.projections, rows, self._exact)
         queries = append_heads(
             (q, k, v), layer.heads, layer.table, cache, self._lengths, hyper.neighbours, hyper.eps
         )
@@ -171,7 +178,7 @@ class Decoder:
             score=None if cap is None else _capping(cap),
         )
         joined = ops.reshape(ops.swapaxes(made, 1, 2), (*y.shape[:2], rows[0]))
-        return _product(joined.astype(dtypes.float32, copy=False), layer.out)
+        return _product(joined.astype(dtypes.float32, copy=False), layer.out, self._exact)
 
     def __repr__(self) -> str:
         hyper = self.hyper

@@ -37,6 +37,7 @@ class Model:
         dtype: that of keys and values, see :class:`Decoder`.
         device: where the model is; the current device when None.
         vocabulary: that of the file, if it has been read; read from it when None.
+        exact: see :class:`Decoder`.
 
     Raises:
         ValueError: the file is damaged, or has no model that is known; the message names the file and the entry.
@@ -52,11 +53,12 @@ class Model:
         dtype: Any = None,
         device: Device | str | None = None,
         vocabulary: Vocabulary | None = None,
+        exact: bool = False,
     ) -> None:
         mapped = file if isinstance(file, Mapped) else open_gguf(file)
         self.vocabulary = read_vocabulary(mapped) if vocabulary is None else vocabulary
         count = min(read_hyper(mapped).positions, 4096) if positions is None else positions
-        self.decoder = Decoder(mapped, count, 1, dtype, device)
+        self.decoder = Decoder(mapped, count, 1, dtype, device, exact)
         if len(self.vocabulary) > self.decoder.hyper.vocabulary:
             raise ValueError(
                 f"{mapped.name}: 'tokenizer.ggml.tokens': expected at most {self.decoder.hyper.vocabulary} tokens, the "

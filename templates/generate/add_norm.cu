@@ -5,6 +5,7 @@
 <% set cluster, acc = 1, "float" %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
+<% include "prelude/overlap.cuh" %>
 using T = << elem >>;
 constexpr int threads = << threads >>, columns = << columns >>, chunks = (columns + threads - 1) / threads;
 constexpr bool posted = << posted | lower >>;
@@ -15,6 +16,8 @@ __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     float* x, const float* delta, const float* post, const float* weight, T* y, float eps)
 {
+    let_next_kernel_begin();
+    wait_for_earlier_kernels();
     const long long start = (long long)row_team() * columns;
     int phase = 0;
     float factor = 1, sum = 0, held[chunks];

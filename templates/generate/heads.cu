@@ -8,6 +8,7 @@
 <% set cluster, acc = 1, "float" %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
+<% include "prelude/overlap.cuh" %>
 using T = << elem >>;
 constexpr int features = << features >>, turned = << turned >>, threads = << threads >>;
 constexpr int chunks = (features / 2 + threads - 1) / threads;
@@ -73,6 +74,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const float* v_bias, const float* q_weight, const float* k_weight, const float* table, const int* lengths, T* to,
     View<T, 4> keys, View<T, 4> values, int heads, long long rows, float eps)
 {
+    let_next_kernel_begin();
+    wait_for_earlier_kernels();
     const int key_heads = keys.shape[1], length = q.shape[1], all = heads + 2 * key_heads;
     const long long given = (long long)row_team() * row_groups + row_group(), row = given < rows ? given : rows - 1;
     const int head = row % all, at = row / all % length, batch = row / all / length, place = lengths[batch] - length + at;

@@ -12,7 +12,7 @@ from cukern.function import Context
 
 MODULES = [
     "cukern",
-    *(f"cukern.{name}" for name in ("fft", "linalg", "nn", "nn.functional", "optim", "random", "testing")),
+    *(f"cukern.{name}" for name in ("fft", "linalg", "nn", "nn.functional", "optim", "quant", "random", "testing")),
 ]
 
 

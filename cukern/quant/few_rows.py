@@ -87,6 +87,11 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
     return Shape(rows, warps, stages, direct) if stages >= 2 else None
 
 
+def _is_serial(device: Device) -> bool:
+    """Whether a thread works alone, as on the host."""
+    return device.style == "serial"
+
+
 @cache
 def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction:
     return kernel.bind(device, **variables).function
@@ -105,7 +110,7 @@ def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = N
     device, kind = x.device, w._row
     with on(device):
         made = allocate(device, (columns, w.shape[0]), x.dtype)
-        if device.style == "serial" and shape is None:
+        if shape is None and _is_serial(device):
             _serial(x, w, bias, made)
             return Array._wrap(made, device)
         shape = shape or shape_for(kind, columns, w.shape[0], inputs, device)
@@ -147,7 +152,7 @@ def activations(x: Array) -> tuple[Any, Any]:
     numbers = allocate(device, x.shape, dtypes.int8)
     scales = allocate(device, (count // _BLOCK, _SCALE), dtypes.uint8)
     name = f"activations_{dtypes.info(x.dtype).name}"
-    if device.style == "serial":
+    if _is_serial(device):
         function = _bound(_ACTIVATIONS_SERIAL, device, name=name, elem=x.dtype)
         launch(device, function, 1, 1, (x._data, numbers, scales, count // _BLOCK))
     else:

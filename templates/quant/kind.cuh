@@ -14,10 +14,25 @@ template <class K>
 __device__ __forceinline__ int group_of(int unit, int i) {
     return K::interleaved ? unit / 2 * (2 * K::groups) + unit % 2 + 2 * i : unit * K::groups + i;
 }
+// Which unit has a group of a row, and as which of its groups.
+template <class K>
+struct InUnit {
+    int block, unit, group;
+
+    __device__ __forceinline__ explicit InUnit(int number) {
+        constexpr int all = K::weights / 16;
+        block = number / all;
+        const int within = number % all;
+        unit = K::interleaved ? within / (2 * K::groups) * 2 + within % 2 : within / K::groups;
+        group = K::interleaved ? within % (2 * K::groups) / 2 : within % K::groups;
+    }
+};
 <% include "quant/kinds/" ~ kind ~ ".cuh" %>
-// Weight j of a group.
+// Weight j of a group. Its bits become the low ones of 2^23 as a float, of which 2^23 is subtracted.
 __device__ __forceinline__ float weight(const Group& group, int j) {
-    const int q = (signed char)(group.q[j / 4] >> 8 * (j % 4));
-    const float product = group.scale * float(q - Kind::zero);
+    constexpr int shift = Kind::bits == 8 ? 128 : 0;
+    const unsigned four = Kind::bits == 8 ? group.q[j / 4] ^ 0x80808080u : group.q[j / 4];
+    const float q = __int_as_float(int(__byte_perm(four, 0x4b000000u, 0x7540 + j % 4))) - (8388608.0f + shift + Kind::zero);
+    const float product = group.scale * q;
     return Kind::shifted ? product + group.least : product;
 }

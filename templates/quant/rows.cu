@@ -44,22 +44,20 @@ struct Activations {
     // Puts 16 numbers of x, or four of them at `word`, in their place; number `group` of a row.
     template <class W>
     __device__ __forceinline__ void put(int column, int group, int word, W words) const {
-        constexpr int of_pair = Kind::interleaved ? 2 * groups : groups;
-        const int first = group / of_pair * (of_pair / groups), within = group % of_pair;
-        const int unit = first + (Kind::interleaved ? within % 2 : 0), i = Kind::interleaved ? within / 2 : within;
-        ((W*)(this->group(column, unit / 32, i) + unit % 32))[word] = words;
+        const InUnit<Kind> in(group);
+        const int unit = in.block * Kind::units + in.unit;
+        ((W*)(this->group(column, unit / 32, in.group) + unit % 32))[word] = words;
     }
     // Puts the factors of the 32 numbers with number `block` of a row.
     __device__ __forceinline__ void put(int column, int block, const Scale& scale) const {
         const int sums[2] = {short(scale.sums), short(scale.sums >> 16)};
 #pragma unroll
         for (int half = 0; half < 2; half += together) {
-            constexpr int of_pair = Kind::interleaved ? 2 * groups : groups;
-            const int group = 2 * block + half, first = group / of_pair * (of_pair / groups), within = group % of_pair;
-            const int unit = first + (Kind::interleaved ? within % 2 : 0), i = Kind::interleaved ? within / 2 : within / 2;
+            const InUnit<Kind> in(2 * block + half);
+            const int unit = in.block * Kind::units + in.unit;
             const int sum = together == 2 ? sums[0] + sums[1] : sums[half];
             const int start = Kind::shifted ? __float_as_int(scale.d * float(sum)) : magic_bits - Kind::zero * sum;
-            factor(column, unit / 32, i)[unit % 32] = {scale.d, start};
+            factor(column, unit / 32, in.group / together)[unit % 32] = {scale.d, start};
         }
     }
 };

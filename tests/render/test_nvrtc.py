@@ -26,6 +26,8 @@ from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
+from cukern.quant import few_rows
+from cukern.quant.kinds import KINDS
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
 from cukern.reduction import softmax
@@ -400,6 +402,24 @@ def _generate(dtype: Any) -> None:
     q, k, table = x[..., :128], x[..., 128:], ck.zeros((8, 12, 2))
     for neighbours in (True, False):
         append_heads((q, k, k), HeadWeights(), table, cache, lengths, neighbours, 1e-5)
+def _quantised(dtype: Any) -> None:
+    """Every kind in one dtype; x that each block quantises or that planes hold; and what the host's threads run."""
+    kinds = [kind for kind in KINDS.values() if kind.dtype is None]
+    for kind in kinds if dtype == ck.bfloat16 else kinds[:1]:
+        blocks = ck.zeros((5, kind.row_bytes(9 * 256)), "uint8")
+        w = ck.quant.from_blocks(blocks, (5, 9 * 256), kind.name)
+        w.dequantize(dtype)
+        ck.quant.take(w, [1], dtype)
+        if kind.levels:
+            ck.quant.quantize(ck.zeros((1, 32), dtype), kind.name)
+        if dtype != ck.float64:
+            for rows in (1, 8) if kind.name in ("Q4_0", "Q4_K") else (1,):
+                x, bias = _zeros(dtype, (rows, 9 * 256), (5,))
+                few_rows.product(x, w, bias)
+            few_rows.product(x, w, None, few_rows.Shape(2, 8, 2, False))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(few_rows, "_is_serial", lambda device: True)
+                few_rows.product(x, w, bias)
 
 
 def _clip(dtype: Any) -> None:
@@ -433,6 +453,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _random,
     _softmax,
     _product,
+    _quantised,
 )
 #: Dtypes whose kernels are those of another integer but for the type's name.
 ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32")]

@@ -1,12 +1,13 @@
 // 16 bytes, each with the scale and, in the high half, the minimum of 16 weights; 64 bytes; d, dmin. Of 128 weights, byte j of
 // 32 has weights j, j + 32, j + 64 and j + 96, the first in the lowest bits. d * scale * q - dmin * minimum.
 struct Kind {
-    static constexpr int weights = 256, bytes = 84, align = 4, units = 4, groups = 4, zero = 0;
+    static constexpr int bits = 2, weights = 256, bytes = 84, align = 4, units = 4, groups = 4, zero = 0;
     static constexpr bool shifted = true, interleaved = true;
     struct Unit {
         unsigned words[4], scales[4];
         float d, dmin;
 
+        Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : d(half_at(block + 80)), dmin(half_at(block + 82)) {
             load_words<align>(words, block + 16 + 16 * unit);
 #pragma unroll

@@ -2,13 +2,14 @@
 // bits in 12 bytes: of scale n the low 4 bits in a half of byte n % 8, the high 2 in byte 8 + n % 4; d.
 // d * (scale - 32) * (q - 4).
 struct Kind {
-    static constexpr int weights = 256, bytes = 110, align = 2, units = 4, groups = 4, zero = 4;
+    static constexpr int bits = 3, weights = 256, bytes = 110, align = 2, units = 4, groups = 4, zero = 4;
     static constexpr bool shifted = false, interleaved = true;
     struct Unit {
         unsigned words[4], high[4];
         int scales[4];
         float d;
 
+        Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : d(half_at(block + 108)) {
             load_words<align>(words, block + 32 + 16 * unit);
             load_words<align>(high, block + 16 * (unit % 2));

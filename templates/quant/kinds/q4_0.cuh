@@ -1,11 +1,12 @@
 // d, then nibbles of 32 weights: byte j has weight j in its low half and weight j + 16 in its high one. d * (q - 8).
 struct Kind {
-    static constexpr int weights = 32, bytes = 18, align = 2, units = 1, groups = 2, zero = 8;
+    static constexpr int bits = 4, weights = 32, bytes = 18, align = 2, units = 1, groups = 2, zero = 8;
     static constexpr bool shifted = false, interleaved = false;
     struct Unit {
         unsigned words[4];
         float d;
 
+        Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)) { load_words<align>(words, block + 2); }
         __device__ __forceinline__ Group decode(int i) const {
             Group made{{}, d, 0};

@@ -2,12 +2,13 @@
 // and weight j + 32 in its high one. d * scale * q - dmin * minimum, one of each for 32 weights.
 <% include "quant/kinds/scales_k.cuh" %>
 struct Kind {
-    static constexpr int weights = 256, bytes = 144, align = 16, units = 4, groups = 4, zero = 0;
+    static constexpr int bits = 4, weights = 256, bytes = 144, align = 16, units = 4, groups = 4, zero = 0;
     static constexpr bool shifted = true, interleaved = false;
     struct Unit {
         unsigned words[8];
         ScalesK of;
 
+        Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : of(block, unit) {
             load_words<align>(words, block + 16 + 32 * unit);
         }

@@ -1,11 +1,12 @@
 // d, 32 fifth bits, weight j's in bit j, then nibbles of 32 weights as in Q4_0. d * (q - 16).
 struct Kind {
-    static constexpr int weights = 32, bytes = 22, align = 2, units = 1, groups = 2, zero = 16;
+    static constexpr int bits = 5, weights = 32, bytes = 22, align = 2, units = 1, groups = 2, zero = 16;
     static constexpr bool shifted = false, interleaved = false;
     struct Unit {
         unsigned words[5];
         float d;
 
+        Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)) { load_words<align>(words, block + 2); }
         __device__ __forceinline__ Group decode(int i) const {
             Group made{{}, d, 0};

@@ -1,11 +1,12 @@
 // d, m, then fifth bits and nibbles of 32 weights as in Q5_0. d * q + m.
 struct Kind {
-    static constexpr int weights = 32, bytes = 24, align = 4, units = 1, groups = 2, zero = 0;
+    static constexpr int bits = 5, weights = 32, bytes = 24, align = 4, units = 1, groups = 2, zero = 0;
     static constexpr bool shifted = true, interleaved = false;
     struct Unit {
         unsigned words[5];
         float d, m;
 
+        Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)), m(half_at(block + 2)) {
             load_words<align>(words, block + 4);
         }

@@ -2,12 +2,13 @@
 // nibbles as in Q4_K. d * scale * q - dmin * minimum.
 <% include "quant/kinds/scales_k.cuh" %>
 struct Kind {
-    static constexpr int weights = 256, bytes = 176, align = 16, units = 4, groups = 4, zero = 0;
+    static constexpr int bits = 5, weights = 256, bytes = 176, align = 16, units = 4, groups = 4, zero = 0;
     static constexpr bool shifted = true, interleaved = false;
     struct Unit {
         unsigned words[8], high[8];
         ScalesK of;
 
+        Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : of(block, unit) {
             load_words<align>(words, block + 48 + 32 * unit);
             load_words<align>(high, block + 16);

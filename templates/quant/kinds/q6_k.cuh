@@ -2,13 +2,14 @@
 // of weight j, and in its high half that of weight j + 64; byte j of 32 has the high bits of weights j, j + 32, j + 64 and
 // j + 96, the first in the lowest bits. d * scale * (q - 32).
 struct Kind {
-    static constexpr int weights = 256, bytes = 210, align = 2, units = 4, groups = 4, zero = 32;
+    static constexpr int bits = 6, weights = 256, bytes = 210, align = 2, units = 4, groups = 4, zero = 32;
     static constexpr bool shifted = false, interleaved = true;
     struct Unit {
         unsigned first[4], second[4], high[4];
         int scales[4];
         float d;
 
+        Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : d(half_at(block + 208)) {
             const unsigned char* const low = block + unit / 2 * 64 + unit % 2 * 16;
             load_words<align>(first, low);

@@ -4,6 +4,7 @@
 struct ScalesK {
     float scale[2], least[2];
 
+    ScalesK() = default;
     __device__ __forceinline__ ScalesK(const unsigned char* block, int unit) {
         unsigned head[4];
         load_words<16>(head, block);

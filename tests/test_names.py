@@ -12,7 +12,10 @@ from cukern.function import Context
 
 MODULES = [
     "cukern",
-    *(f"cukern.{name}" for name in ("fft", "linalg", "nn", "nn.functional", "optim", "quant", "random", "testing")),
+    *(
+        f"cukern.{name}"
+        for name in ("fft", "linalg", "nn", "nn.functional", "optim", "quant", "random", "testing")
+    ),
 ]
 
 

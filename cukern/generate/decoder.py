@@ -14,8 +14,9 @@ from ..autodiff import tape
 from ..device import Device, current
 from ..elementwise.fuse import fuse
 from ..gguf.file import Mapped, open_gguf
+from ..quant.few_rows import Planes, activations, product_of_planes, takes_planes
 from .hyper import HyperParameters
-from .kernels import add_norm, append_heads
+from .kernels import add_norm, append_heads, gated_planes, is_serial
 from .weights import Layer, read_weights
 
 
@@ -29,21 +30,15 @@ def _capped(x: Any, cap: float) -> Any:
     return ops.tanh(x / cap) * cap
 
 
-def _product(x: Array, w: Any, exact: bool) -> Array:
-    """``x @ w.T`` in float32, of activations in float32 and weights as they are stored."""
+def _product(x: Array | Planes, w: Any, exact: bool = False) -> Array:
+    """``x @ w.T`` in float32, of activations in float32 or 8 bits and weights as they are stored."""
+    if isinstance(x, Planes):
+        # All weights were written before the first kernel of the step began.
+        return product_of_planes(x, w, settled=True)
     if isinstance(w, quant.QuantArray):
         return quant.linear(x, w, exact=exact)
     made: Array = nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
     return made
-
-
-def _products(x: Array, matrices: list[Any], rows: list[int], exact: bool) -> list[Array]:
-    """The products with matrices of so many rows, of which some are joined."""
-    made = [_product(x, w, exact) for w in matrices]
-    if len(made) == len(rows):
-        return made
-    starts = [sum(rows[:i]) for i in range(len(rows))]
-    return [made[0][..., start : start + count] for start, count in zip(starts, rows, strict=True)]
 
 
 class Decoder:
@@ -125,7 +120,7 @@ class Decoder:
             ValueError: there is no room, which is checked only on the host; on a GPU the result is then undefined.
         """
         hyper, weights = self.hyper, self.weights
-        length = tokens.shape[1]
+        self._shape, length = tokens.shape, tokens.shape[1]
         if self.device.addressable and (self._lengths.numpy() + length > self.positions).any():
             raise ValueError(
                 f"Decoder: tokens: expected room for {length} positions of {self.positions}, "
@@ -133,22 +128,38 @@ class Decoder:
             )
         with tape.stop_recording():
             self._lengths += length
-            x = self._embedded(tokens)
-            delta: Array | None = None
-            post: Array | None = None
-            for i, layer in enumerate(weights.layers):
-                y = add_norm(x, delta, layer.norm, hyper.eps, post, dtypes.float32)
-                delta, post = self._attended(y, layer, i), layer.post
-                y = add_norm(x, delta, layer.network_norm, hyper.eps, post, dtypes.float32)
-                gate, up = _products(y, layer.networks, [hyper.hidden] * 2, self._exact)
-                delta, post = (
-                    _product(_gated(gate, up, hyper.activation), layer.down, self._exact),
-                    layer.network_post,
-                )
-            last = x[:, -1].contiguous(), None if delta is None else delta[:, -1].contiguous()
-            y = add_norm(*last, weights.norm, hyper.eps, post, dtypes.float32)
-            logits = _product(y, weights.out, self._exact)
+            x, delta, post = self._embedded(tokens), None, None
+            for layer, cache, window in zip(weights.layers, self.caches, hyper.windows, strict=True):
+                y = self._normed(x, delta, layer.norm, post, layer.projections)
+                delta, post = self._attended(y, layer, cache, window), layer.post
+                y = self._normed(x, delta, layer.network_norm, post, layer.networks)
+                delta, post = self._network(y, layer), layer.network_post
+            assert delta is not None
+            last = x[:, -1].contiguous(), ops.reshape(delta, x.shape)[:, -1].contiguous()
+            logits = _product(
+                self._normed(*last, weights.norm, post, [weights.out]), weights.out, self._exact
+            )
             return logits if hyper.logit_cap is None else _capped(logits, hyper.logit_cap)
+
+    def _takes_planes(self, rows: int, matrices: list[Any]) -> bool:
+        """Whether products with so many rows round them to 8 bits anyway, so that what makes them may do so."""
+        return not (self._exact or is_serial(self.device)) and all(takes_planes(w, rows) for w in matrices)
+
+    def _normed(
+        self, x: Array, delta: Array | None, weight: Array, post: Array | None, matrices: list[Any]
+    ) -> Any:
+        """The normalised stream with ``delta`` added, as the products with ``matrices`` take it."""
+        planes = self._takes_planes(x.size // x.shape[-1], matrices)
+        return add_norm(x, delta, weight, self.hyper.eps, post, planes)
+
+    def _products(self, x: Array | Planes, matrices: list[Any], rows: list[int]) -> list[Array]:
+        """The products with matrices of so many rows, of which some are joined: shape (batch, length, rows)."""
+        made = [_product(x, w, self._exact) for w in matrices]
+        made = [ops.reshape(one, (*self._shape, one.shape[-1])) for one in made]
+        if len(made) == len(rows):
+            return made
+        starts = [sum(rows[:i]) for i in range(len(rows))]
+        return [made[0][..., start : start + count] for start, count in zip(starts, rows, strict=True)]
 
     def _embedded(self, tokens: Array) -> Array:
         table = self.weights.tokens
@@ -158,14 +169,16 @@ class Decoder:
             x = nn.embedding(tokens, table).astype(dtypes.float32, copy=False)
         return x if self.hyper.embedding_scale == 1 else x * self.hyper.embedding_scale
 
-    def _attended(self, y: Array, layer: Layer, i: int) -> Array:
-        hyper, cache = self.hyper, self.caches[i]
+    def _attended(
+        self, y: Array | Planes, layer: Layer, cache: nn.KeyValueCache, window: int | None
+    ) -> Array:
+        """The result of a block's attention, as many numbers as the stream."""
+        hyper, cap = self.hyper, self.hyper.score_cap
         rows = [count * hyper.head_features for count in (hyper.heads, hyper.key_heads, hyper.key_heads)]
-        q, k, v = _products(y, layer.projections, rows, self._exact)
+        q, k, v = self._products(y, layer.projections, rows)
         queries = append_heads(
             (q, k, v), layer.heads, layer.table, cache, self._lengths, hyper.neighbours, hyper.eps
         )
-        window, cap = hyper.windows[i], hyper.score_cap
         made = nn.attention(
             queries,
             cache.keys,
@@ -177,8 +190,18 @@ class Decoder:
             scale=hyper.scale,
             score=None if cap is None else _capping(cap),
         )
-        joined = ops.reshape(ops.swapaxes(made, 1, 2), (*y.shape[:2], rows[0]))
+        joined = ops.reshape(ops.swapaxes(made, 1, 2), (-1, rows[0]))
+        if self._takes_planes(joined.shape[0], [layer.out]):
+            return _product(activations(joined.contiguous()), layer.out)
         return _product(joined.astype(dtypes.float32, copy=False), layer.out, self._exact)
+
+    def _network(self, y: Array | Planes, layer: Layer) -> Array:
+        """The result of a block's network, as many numbers as the stream."""
+        hyper = self.hyper
+        gate, up = self._products(y, layer.networks, [hyper.hidden] * 2)
+        if self._takes_planes(gate.shape[0] * gate.shape[1], [layer.down]):
+            return _product(gated_planes(gate, up, hyper.activation), layer.down)
+        return _product(_gated(gate, up, hyper.activation), layer.down, self._exact)
 
     def __repr__(self) -> str:
         hyper = self.hyper

@@ -97,6 +97,53 @@ def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction
     return kernel.bind(device, **variables).function
 
 
+class Planes(NamedTuple):
+    """Activations in 8 bits, as ``activations.cuh`` has them.
+
+    Attributes:
+        numbers: an ndarray of int8, shape (rows, inputs).
+        scales: an ndarray of uint8: of each 32 numbers the scale and the sums of halves.
+        shape: (rows, inputs).
+    """
+
+    numbers: Any
+    scales: Any
+    shape: tuple[int, int]
+
+
+def planes_like(rows: int, inputs: int, device: Device) -> Planes:
+    """Memory for activations in 8 bits; its device must be the current one."""
+    numbers = allocate(device, (rows, inputs), dtypes.int8)
+    return Planes(numbers, allocate(device, (rows * inputs // _BLOCK, _SCALE), dtypes.uint8), (rows, inputs))
+
+
+def takes_planes(w: object, rows: int) -> bool:
+    """Whether :func:`product_of_planes` multiplies so many rows with ``w``."""
+    if not isinstance(w, QuantArray) or w._row.dtype is not None or not 0 < rows <= MOST_ROWS:
+        return False
+    outputs, inputs = w.shape
+    return shape_for(w._row, rows, outputs, inputs, w.device) is not None
+
+
+def product_of_planes(planes: Planes, w: QuantArray, settled: bool = False) -> Array:
+    """``x @ W.T`` in float32 of activations that are in 8 bits.
+
+    Args:
+        planes: on the device of ``w``.
+        w: as :func:`takes_planes` demands.
+        settled: whether the weights were written before the kernel launched last could begin, so that they may be
+            read before it has ended.
+    """
+    (columns, inputs), device = planes.shape, w.device
+    shape = shape_for(w._row, columns, w.shape[0], inputs, device)
+    assert shape is not None
+    with on(device):
+        made = allocate(device, (columns, w.shape[0]), dtypes.float32)
+        shape = shape._replace(direct=False)
+        _launch(None, planes, w, None, made, shape, settled)
+    return Array._wrap(made, device)
+
+
 def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = None) -> Array:
     """``x @ W.T + bias`` for checked arguments: ``x`` (rows, inputs), of at most :data:`MOST_ROWS` rows.
 
@@ -119,38 +166,53 @@ def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = N
             for part in (slice(None, half), slice(half, None)):
                 made[part] = product(x[part], w, bias)._data
             return Array._wrap(made, device)
-        name = f"{kind.header}_{dtypes.info(x.dtype).name}_{columns}"
-        numbers = scales = None
-        if not shape.direct:
-            numbers, scales = activations(x)
+        _launch(x, None if shape.direct else activations(x), w, bias, made, shape)
+    return Array._wrap(made, device)
+
+
+def _launch(
+    x: Array | None,
+    planes: Planes | None,
+    w: QuantArray,
+    bias: Array | None,
+    made: Any,
+    shape: Shape,
+    settled: bool = False,
+) -> None:
+    """Multiply what is in the planes, or ``x``."""
+    device, kind, (outputs, inputs), columns = w.device, w._row, w.shape, made.shape[0]
+    row = dtypes.info(dtypes.as_dtype(made.dtype))
+    name = f"{kind.header}_{row.name}_{columns}"
+    with on(device):
         function = _bound(
             _ROWS,
             device,
             name=f"quantised_rows_{name}_{shape.rows}_{shape.warps}_{shape.stages}",
-            elem=x.dtype,
+            elem=row.dtype,
             kind=kind.header,
             columns=columns,
             block=32 * shape.warps,
             **shape._asdict(),
             aligned=_is_aligned(kind, inputs),
             biased=bias is not None,
+            settled=settled,
         )
-        outputs = w.shape[0]
         grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
-        values = (w.blocks._data, x._data, numbers, scales, None if bias is None else bias._data, made)
+        numbers, scales = (None, None) if planes is None else planes[:2]
+        given = (None if x is None else x._data, numbers, scales, None if bias is None else bias._data, made)
         launch(
-            device, function, grid, 32 * shape.warps, (*values, outputs, inputs),
+            device, function, grid, 32 * shape.warps, (w.blocks._data, *given, outputs, inputs),
             shape.shared(kind, columns, inputs),
         )  # fmt: skip
-    return Array._wrap(made, device)
 
 
-def activations(x: Array) -> tuple[Any, Any]:
-    """``x`` in 8 bits: ndarrays of the numbers, int8, and of each 32 numbers the scale and the sums of halves."""
+def activations(x: Array) -> Planes:
+    """``x``, of two axes, in 8 bits."""
     device, count = x.device, x.size
     assert count <= LARGEST_INDEX
-    numbers = allocate(device, x.shape, dtypes.int8)
-    scales = allocate(device, (count // _BLOCK, _SCALE), dtypes.uint8)
+    with on(device):
+        made = planes_like(x.shape[0], x.shape[1], device)
+    numbers, scales, _ = made
     name = f"activations_{dtypes.info(x.dtype).name}"
     if _is_serial(device):
         function = _bound(_ACTIVATIONS_SERIAL, device, name=name, elem=x.dtype)
@@ -158,12 +220,12 @@ def activations(x: Array) -> tuple[Any, Any]:
     else:
         function = _bound(_ACTIVATIONS, device, name=name, elem=x.dtype)
         launch(device, function, divide_up(count // 4, 256), 256, (x._data, numbers, scales, count // 4))
-    return numbers, scales
+    return made
 
 
 def _serial(x: Array, w: QuantArray, bias: Array | None, made: Any) -> None:
     device, kind, (outputs, inputs) = x.device, w._row, w.shape
-    numbers, scales = activations(x)
+    numbers, scales, _ = activations(x)
     function = _bound(
         _SERIAL,
         device,

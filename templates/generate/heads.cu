@@ -1,9 +1,9 @@
 // Queries, keys and values of new positions, from projections to what attention reads: a bias is added; each head of queries
 // and keys is divided by its root mean square and multiplied by a weight; their first `turned` features are rotated. Queries
 // go to `to`, keys and values behind those of a cache.
-// q, k, v (batch, length, heads * features), in float; to (batch, heads, length, features) in C order; keys, values (batch,
-// heads of keys, capacity, features); lengths (batch): the positions with the new ones; biases and weights: or null; table
-// (positions, turned / 2, 2): the cosine and sine of each pair's angle.
+// q, k, v (batch * length, heads * features) in float, rows q_step, k_step and v_step apart; to (batch, heads, length,
+// features), keys, values (batch, heads of keys, capacity, features) in C order; lengths (batch): the positions with the new
+// ones; biases and weights: or null; table (positions, turned / 2, 2): the cosine and sine of each pair's angle.
 // Launch: a row for each position and head of q, k and v, of threads / block threads.
 <% set cluster, acc = 1, "float" %>
 <% include "prelude/math.cuh" %>
@@ -70,32 +70,31 @@ struct Head {
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    View<const float, 3> q, View<const float, 3> k, View<const float, 3> v, const float* q_bias, const float* k_bias,
-    const float* v_bias, const float* q_weight, const float* k_weight, const float* table, const int* lengths, T* to,
-    View<T, 4> keys, View<T, 4> values, int heads, long long rows, float eps)
+    const float* q, const float* k, const float* v, const float* q_bias, const float* k_bias, const float* v_bias,
+    const float* q_weight, const float* k_weight, const float* table, const int* lengths, T* to, T* keys, T* values,
+    long long q_step, long long k_step, long long v_step, int heads, int key_heads, int length, int capacity,
+    long long rows, float eps)
 {
     let_next_kernel_begin();
     wait_for_earlier_kernels();
-    const int key_heads = keys.shape[1], length = q.shape[1], all = heads + 2 * key_heads;
+    const int all = heads + 2 * key_heads;
     const long long given = (long long)row_team() * row_groups + row_group(), row = given < rows ? given : rows - 1;
-    const int head = row % all, at = row / all % length, batch = row / all / length, place = lengths[batch] - length + at;
-    int phase = 0;
+    const long long position = row / all, batch = position / length;
+    const int at = position % length, place = lengths[batch] - length + at;
+    int head = row % all, phase = 0;
+    // Which of q, k and v, and the number of the head in it.
+    const int which = head < heads ? 0 : head < heads + key_heads ? 1 : 2;
+    head -= which == 0 ? 0 : which == 1 ? heads : heads + key_heads;
+    const float* const from = which == 0 ? q + position * q_step : which == 1 ? k + position * k_step : v + position * v_step;
+    const float* const bias = which == 0 ? q_bias : which == 1 ? k_bias : v_bias;
+    const float* const weight = which == 0 ? q_weight : which == 1 ? k_weight : nullptr;
     Head found;
-    if (head < heads) {
-        found.read(&q(batch, at, (long long)head * features), q_bias ? q_bias + head * features : nullptr);
-        if (q_weight) found.normalize(q_weight, eps, phase);
-    } else if (head < heads + key_heads) {
-        const int own = head - heads;
-        found.read(&k(batch, at, (long long)own * features), k_bias ? k_bias + own * features : nullptr);
-        if (k_weight) found.normalize(k_weight, eps, phase);
-    } else {
-        const int own = head - heads - key_heads;
-        found.read(&v(batch, at, (long long)own * features), v_bias ? v_bias + own * features : nullptr);
-    }
+    found.read(from + head * features, bias ? bias + head * features : nullptr);
+    if (weight) found.normalize(weight, eps, phase);
     row_end();
-    if (given >= rows || place < 0 || place >= keys.shape[2]) return;
-    if (head < heads + key_heads) found.turn(table + (long long)place * turned);
-    if (head < heads) found.write(to + (((long long)batch * heads + head) * length + at) * features);
-    else if (head < heads + key_heads) found.write(&keys(batch, head - heads, place, 0));
-    else found.write(&values(batch, head - heads - key_heads, place, 0));
+    if (given >= rows || place < 0 || place >= capacity) return;
+    if (which < 2) found.turn(table + (long long)place * turned);
+    const long long cached = ((batch * key_heads + head) * capacity + place) * features;
+    if (which == 0) found.write(to + ((batch * heads + head) * length + at) * features);
+    else found.write((which == 1 ? keys : values) + cached);
 }

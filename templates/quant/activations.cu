@@ -2,10 +2,13 @@
 // Launch: eight lanes quantise 32 elements, four each. No shared memory.
 <% include "quant/activations.cuh" %>
 <% include "lib/pack.cuh" %>
+<% include "prelude/overlap.cuh" %>
 using T = << elem >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(const T* x, unsigned* numbers, Scale* scales, int count)
 {
+    let_next_kernel_begin();
+    wait_for_earlier_kernels();
     const int i = blockIdx.x * << block >> + threadIdx.x;
     float four[4] = {};
     if (i < count) {

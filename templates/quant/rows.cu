@@ -8,10 +8,12 @@
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
 <% include "lib/pack.cuh" %>
+<% include "prelude/overlap.cuh" %>
 using T = << elem >>;
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, stages = << stages >>;
 constexpr bool direct = << "true" if direct else "false" >>, biased = << "true" if biased else "false" >>;
 constexpr bool aligned = << "true" if aligned else "false" >>;  // rows of W begin at multiples of 16 bytes
+constexpr bool settled = << "true" if settled else "false" >>;  // W was written before the kernel before this one began
 constexpr int threads = 32 * warps, groups = Kind::groups;
 constexpr int together = Kind::interleaved ? 1 : 2, scales = groups / together;  // groups that share a scale
 constexpr int slice_bytes = 32 / Kind::units * Kind::bytes, chunks = slice_bytes / 16 + (aligned ? 0 : 1);
@@ -204,11 +206,14 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int warp = threadIdx.x / 32;
     unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
     Cursor ahead{int(blockIdx.x + gridDim.x * warp), 0}, at = ahead;
+    if (!settled) wait_for_earlier_kernels();
+    let_next_kernel_begin();
     for (int i = 0; i < stages - 1; ++i) {
         w.load(ring + i * stage_bytes, ahead);
         commit_copies();
         ahead.next(slices);
     }
+    if (settled) wait_for_earlier_kernels();
     stage_activations(activations, x, numbers, given, k);
     __syncthreads();
     Sums sums;

@@ -19,7 +19,7 @@ from cukern.array.operators import FUNCTIONS
 from cukern.device import nvrtc
 from cukern.device.interface import CompilerFailure
 from cukern.elementwise.function import Elementwise
-from cukern.generate.kernels import HeadWeights, add_norm, append_heads
+from cukern.generate.kernels import HeadWeights, add_norm, append_heads, gated_planes
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.linear import epilogue, measured, tensor_cores
@@ -394,14 +394,21 @@ def _products_of_other_forms(dtype: Any) -> None:
 
 
 def _generate(dtype: Any) -> None:
-    """A step of a decoder: the norms of its stream, and heads, whose cache has the dtype."""
+    """A step of a decoder: the norms of its stream, gates, and heads, whose cache has the dtype."""
     x, weight = _zeros("float32", (2, 3, 192), (192,))
     for post in (None, weight):
-        add_norm(x, x + 1, weight, 1e-5, post, dtype)
+        for planes in (False, True):
+            add_norm(x, x + 1, weight, 1e-5, post, planes)
+    for activation in ("silu", "gelu_tanh"):
+        made = gated_planes(x, x, activation)
+    w = ck.quant.from_blocks(ck.zeros((5, KINDS["Q8_0"].row_bytes(192)), "uint8"), (5, 192), "Q8_0")
+    few_rows.product_of_planes(made, w, settled=True)
     cache, lengths = ck.nn.KeyValueCache(2, 2, 8, 32, dtype=dtype), ck.zeros((2,), "int32")
     q, k, table = x[..., :128], x[..., 128:], ck.zeros((8, 12, 2))
     for neighbours in (True, False):
         append_heads((q, k, k), HeadWeights(), table, cache, lengths, neighbours, 1e-5)
+
+
 def _quantised(dtype: Any) -> None:
     """Every kind in one dtype; x that each block quantises or that planes hold; and what the host's threads run."""
     kinds = [kind for kind in KINDS.values() if kind.dtype is None]

@@ -129,10 +129,15 @@ _LAUNCH, _PART = 40_000.0, 0.04
 Form = Tile | TmaTile | FewRows
 
 
-def tile_for(task: Task, device: Device) -> Tile:
+def tile_for(task: Task, device: Device, parts: Sequence[int] = _PARTS) -> Tile:
     """The tile of the least time: that of the busiest multiprocessor, and of adding up parts.
 
     Floats are rounded to tf32.
+
+    Args:
+        task: the product.
+        device: where it runs.
+        parts: into how many the depth may be cut.
     """
     limits = device.properties
     slabs = divide_up(task.k * task.itemsize, _SLAB)
@@ -149,7 +154,7 @@ def tile_for(task: Task, device: Device) -> Tile:
         tile._replace(parts=number)
         for tile in (TILES if task.itemsize == 2 else TF32_TILES)
         if tile.shared <= limits.max_shared_memory_per_block and grouped >= tile.grouped
-        for number in _PARTS
+        for number in parts
         if number == 1 or (slabs >= _FEWEST_SLABS * number and number * size <= LARGEST_INDEX)
     ]
     return min(fits, key=cost)

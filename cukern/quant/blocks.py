@@ -19,6 +19,8 @@ _DEQUANTIZE = Kernel("quant/dequantize.cu")
 _QUANTIZE = Kernel("quant/quantize.cu")
 #: Threads of a block, and what a thread of the host does in sequence.
 _THREADS, _HOST_PIECE = 256, 512
+#: Weights of a group, as headers decode them.
+_GROUP = 16
 
 
 def _work(device: Device, count: int) -> tuple[int, int, int]:
@@ -48,9 +50,10 @@ def dequantized(
     row_blocks = shape[-1] // kind.weights
     with on(device):
         made = allocate(device, shape, dtype)
-        units = made.size // kind.weights * (max(1, kind.weights // 64))
-        if units:
-            block, piece, grid = _work(device, units)
+        serial = device.style == "serial"
+        count = made.size // (kind.unit if serial else _GROUP)
+        if count:
+            block, piece, grid = _work(device, count)
             function = _bound(
                 _DEQUANTIZE,
                 device,
@@ -58,12 +61,13 @@ def dequantized(
                 block,
                 kind=kind.header,
                 elem=dtype,
-                index=index_type(units + block * piece),
+                index=index_type(made.size + block * piece),
                 place="int" if places is None else dtypes.info(places.dtype).cxx,
                 placed=places is not None,
-                clip=device.style != "serial",
+                clip=not serial,
+                serial=serial,
             )
-            values = (blocks._data, places, made, units, piece, row_blocks, blocks.shape[0])
+            values = (blocks._data, places, made, count, piece, row_blocks, blocks.shape[0])
             launch(device, function, grid, block, values)
     return Array._wrap(made, device)
 

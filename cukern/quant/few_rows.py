@@ -10,7 +10,7 @@ from ..array import Array
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on
+from ..kernel.plan import allocate, launch, on, raw
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from .array import QuantArray
 from .kinds import Kind
@@ -21,10 +21,12 @@ _ACTIVATIONS = Kernel("quant/activations.cu", block=256)
 _ACTIVATIONS_SERIAL = Kernel("quant/activations_serial.cu", block=1)
 #: Rows of activations that a launch takes at most.
 MOST_ROWS = 8
-#: Elements of activations at most that each block quantises itself; of more a kernel makes planes.
-_DIRECT = 1 << 15
-#: Activations in a block of Q8_1, and the bytes of its scale and sums.
-_BLOCK, _SCALE = 32, 8
+#: Dtypes of activations that are rounded to 8 bits.
+_DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
+#: Packs of eight activations at most that a thread quantises; of more a kernel makes planes.
+_MOST_PACKS, _PACK = 4, 8
+#: Activations in a block of Q8_1, and the bytes of what the product takes of a scale.
+_BLOCK, _FACTOR = 32, 8
 #: Bytes on their way to a multiprocessor at most.
 _IN_FLIGHT = 144 * 1024
 #: Rows that a thread of the host multiplies.
@@ -38,13 +40,13 @@ class Shape(NamedTuple):
         rows: of weights that a warp multiplies at a time.
         warps: of a block.
         stages: slices of its rows that a warp holds, all but one on their way.
-        direct: whether each block quantises the activations.
+        packs: of eight activations that a thread quantises; if 0, they are given as planes.
     """
 
     rows: int
     warps: int
     stages: int
-    direct: bool
+    packs: int
 
     def shared(self, kind: Kind, columns: int, inputs: int) -> int:
         """Bytes of shared memory of a block."""
@@ -56,7 +58,7 @@ class Shape(NamedTuple):
 def _of_activations(kind: Kind, columns: int, inputs: int) -> int:
     """Bytes of the activations in shared memory: of whole slices."""
     slices = divide_up(inputs, kind.slice)
-    return columns * slices * (kind.slice + 8 * kind.slice // kind.scaled)
+    return columns * slices * (kind.slice + _FACTOR * kind.slice // kind.scaled)
 
 
 def _chunks(kind: Kind, inputs: int) -> int:
@@ -75,7 +77,8 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
     """
     limits = device.properties
     room = limits.max_shared_memory_per_block - _of_activations(kind, columns, inputs)
-    direct, warps = columns * inputs <= _DIRECT, 8
+    warps = 16
+    packs = divide_up(columns * inputs, _PACK * 32 * warps)
     rows = next(
         n for n in (4, 2, 1) if n == 1 or divide_up(outputs, n) >= limits.multiprocessors * warps // 2
     )
@@ -84,7 +87,7 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
     while stages < 2 and rows > 1:
         rows //= 2
         stages = min(8, room // (warps * rows * _chunks(kind, inputs)))
-    return Shape(rows, warps, stages, direct) if stages >= 2 else None
+    return Shape(rows, warps, stages, packs if packs <= _MOST_PACKS else 0) if stages >= 2 else None
 
 
 def _is_serial(device: Device) -> bool:
@@ -92,140 +95,119 @@ def _is_serial(device: Device) -> bool:
     return device.style == "serial"
 
 
+def takes(x: Array, w: QuantArray) -> bool:
+    """Whether :func:`product` takes these rows; not many, and no rows of which one does not fit the shared memory."""
+    if not 0 < x.shape[0] <= MOST_ROWS or x.dtype not in _DTYPES or w._row.dtype is not None or not w.size:
+        return False
+    outputs, inputs = w.shape
+    return _is_serial(x.device) or shape_for(w._row, 1, outputs, inputs, x.device) is not None
+
+
 @cache
 def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction:
     return kernel.bind(device, **variables).function
 
 
-class Planes(NamedTuple):
-    """Activations in 8 bits, as ``activations.cuh`` has them.
+class _Plan(NamedTuple):
+    """The launch for sizes and dtypes.
 
     Attributes:
-        numbers: an ndarray of int8, shape (rows, inputs).
-        scales: an ndarray of uint8: of each 32 numbers the scale and the sums of halves.
-        shape: (rows, inputs).
+        function: the kernel.
+        shape: how the work is divided.
+        grid: blocks.
+        shared: bytes of shared memory of a block.
     """
 
-    numbers: Any
-    scales: Any
-    shape: tuple[int, int]
+    function: CompiledFunction
+    shape: Shape
+    grid: int
+    shared: int
 
 
-def planes_like(rows: int, inputs: int, device: Device) -> Planes:
-    """Memory for activations in 8 bits; its device must be the current one."""
-    numbers = allocate(device, (rows, inputs), dtypes.int8)
-    return Planes(numbers, allocate(device, (rows * inputs // _BLOCK, _SCALE), dtypes.uint8), (rows, inputs))
-
-
-def takes_planes(w: object, rows: int) -> bool:
-    """Whether :func:`product_of_planes` multiplies so many rows with ``w``."""
-    if not isinstance(w, QuantArray) or w._row.dtype is not None or not 0 < rows <= MOST_ROWS:
-        return False
-    outputs, inputs = w.shape
-    return shape_for(w._row, rows, outputs, inputs, w.device) is not None
-
-
-def product_of_planes(planes: Planes, w: QuantArray, settled: bool = False) -> Array:
-    """``x @ W.T`` in float32 of activations that are in 8 bits.
-
-    Args:
-        planes: on the device of ``w``.
-        w: as :func:`takes_planes` demands.
-        settled: whether the weights were written before the kernel launched last could begin, so that they may be
-            read before it has ended.
-    """
-    (columns, inputs), device = planes.shape, w.device
-    shape = shape_for(w._row, columns, w.shape[0], inputs, device)
-    assert shape is not None
-    with on(device):
-        made = allocate(device, (columns, w.shape[0]), dtypes.float32)
-        shape = shape._replace(direct=False)
-        _launch(None, planes, w, None, made, shape, settled)
-    return Array._wrap(made, device)
+@cache
+def _planned(
+    device: Device,
+    kind: Kind,
+    dtype: dtypes.DType,
+    sizes: tuple[int, int, int],
+    biased: bool,
+    shape: Shape | None,
+) -> _Plan | None:
+    """The launch for ``sizes``, which are rows of activations, outputs and inputs; None if the rows do not fit."""
+    columns, outputs, inputs = sizes
+    shape = shape or shape_for(kind, columns, outputs, inputs, device)
+    if shape is None:
+        return None
+    name = f"{kind.header}_{dtypes.info(dtype).name}_{columns}_{shape.rows}_{shape.warps}_{shape.stages}"
+    function = _bound(
+        _ROWS,
+        device,
+        name=f"quantised_rows_{name}",
+        elem=dtype,
+        kind=kind.header,
+        columns=columns,
+        block=32 * shape.warps,
+        **shape._asdict(),
+        aligned=_is_aligned(kind, inputs),
+        biased=biased,
+    )
+    grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
+    return _Plan(function, shape, grid, shape.shared(kind, columns, inputs))
 
 
 def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = None) -> Array:
-    """``x @ W.T + bias`` for checked arguments: ``x`` (rows, inputs), of at most :data:`MOST_ROWS` rows.
+    """``x @ W.T + bias`` for arguments that :func:`takes` takes.
 
     Args:
-        x: contiguous and aligned, float16, bfloat16 or float32.
-        w: its kind is one of blocks.
-        bias: of the dtype of ``x``.
+        x: shape (rows, inputs), contiguous and aligned.
+        w: shape (outputs, inputs).
+        bias: contiguous, of the dtype of ``x``.
         shape: how to divide the work on a GPU.
     """
-    columns, inputs = x.shape
+    (columns, inputs), outputs = x.shape, w.shape[0]
     device, kind = x.device, w._row
     with on(device):
-        made = allocate(device, (columns, w.shape[0]), x.dtype)
+        made = allocate(device, (columns, outputs), x.dtype)
         if shape is None and _is_serial(device):
             _serial(x, w, bias, made)
             return Array._wrap(made, device)
-        shape = shape or shape_for(kind, columns, w.shape[0], inputs, device)
-        if shape is None:
+        plan = _planned(device, kind, x.dtype, (columns, outputs, inputs), bias is not None, shape)
+        if plan is None:
             half = divide_up(columns, 2)
             for part in (slice(None, half), slice(half, None)):
-                made[part] = product(x[part], w, bias)._data
+                raw(made)[part] = raw(product(x[part], w, bias)._data)
             return Array._wrap(made, device)
-        _launch(x, None if shape.direct else activations(x), w, bias, made, shape)
+        planes = (None, None) if plan.shape.packs else activations(x, kind)
+        values = (w.blocks._data, x._data, *planes, None if bias is None else bias._data, made)
+        threads = 32 * plan.shape.warps
+        launch(device, plan.function, plan.grid, threads, (*values, outputs, inputs), plan.shared)
     return Array._wrap(made, device)
 
 
-def _launch(
-    x: Array | None,
-    planes: Planes | None,
-    w: QuantArray,
-    bias: Array | None,
-    made: Any,
-    shape: Shape,
-    settled: bool = False,
-) -> None:
-    """Multiply what is in the planes, or ``x``."""
-    device, kind, (outputs, inputs), columns = w.device, w._row, w.shape, made.shape[0]
-    row = dtypes.info(dtypes.as_dtype(made.dtype))
-    name = f"{kind.header}_{row.name}_{columns}"
-    with on(device):
-        function = _bound(
-            _ROWS,
-            device,
-            name=f"quantised_rows_{name}_{shape.rows}_{shape.warps}_{shape.stages}",
-            elem=row.dtype,
-            kind=kind.header,
-            columns=columns,
-            block=32 * shape.warps,
-            **shape._asdict(),
-            aligned=_is_aligned(kind, inputs),
-            biased=bias is not None,
-            settled=settled,
-        )
-        grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
-        numbers, scales = (None, None) if planes is None else planes[:2]
-        given = (None if x is None else x._data, numbers, scales, None if bias is None else bias._data, made)
-        launch(
-            device, function, grid, 32 * shape.warps, (w.blocks._data, *given, outputs, inputs),
-            shape.shared(kind, columns, inputs),
-        )  # fmt: skip
-
-
-def activations(x: Array) -> Planes:
-    """``x``, of two axes, in 8 bits."""
+def activations(x: Array, kind: Kind) -> tuple[Any, Any]:
+    """``x`` in 8 bits: ndarrays of the numbers, int8, and of what products with a kind take of the scales."""
     device, count = x.device, x.size
     assert count <= LARGEST_INDEX
-    with on(device):
-        made = planes_like(x.shape[0], x.shape[1], device)
-    numbers, scales, _ = made
-    name = f"activations_{dtypes.info(x.dtype).name}"
+    numbers = allocate(device, x.shape, dtypes.int8)
+    factors = allocate(device, (count // kind.scaled, _FACTOR), dtypes.uint8)
+    variables = {
+        "name": f"activations_{kind.header}_{dtypes.info(x.dtype).name}",
+        "elem": x.dtype,
+        "kind": kind.header,
+    }
     if _is_serial(device):
-        function = _bound(_ACTIVATIONS_SERIAL, device, name=name, elem=x.dtype)
-        launch(device, function, 1, 1, (x._data, numbers, scales, count // _BLOCK))
+        function = _bound(_ACTIVATIONS_SERIAL, device, **variables)
+        launch(device, function, 1, 1, (x._data, numbers, factors, count // _BLOCK))
     else:
-        function = _bound(_ACTIVATIONS, device, name=name, elem=x.dtype)
-        launch(device, function, divide_up(count // 4, 256), 256, (x._data, numbers, scales, count // 4))
-    return made
+        function = _bound(_ACTIVATIONS, device, **variables)
+        lanes = count // _PACK
+        launch(device, function, divide_up(lanes, 256), 256, (x._data, numbers, factors, lanes))
+    return numbers, factors
 
 
 def _serial(x: Array, w: QuantArray, bias: Array | None, made: Any) -> None:
     device, kind, (outputs, inputs) = x.device, w._row, w.shape
-    numbers, scales, _ = activations(x)
+    numbers, factors = activations(x, kind)
     function = _bound(
         _SERIAL,
         device,
@@ -234,6 +216,6 @@ def _serial(x: Array, w: QuantArray, bias: Array | None, made: Any) -> None:
         kind=kind.header,
         biased=bias is not None,
     )
-    values = (w.blocks._data, numbers, scales, None if bias is None else bias._data, made)
+    values = (w.blocks._data, numbers, factors, None if bias is None else bias._data, made)
     grid = divide_up(outputs, _HOST_ROWS)
     launch(device, function, grid, 1, (*values, outputs, x.shape[0], inputs, _HOST_ROWS))

@@ -40,9 +40,14 @@ class Kind(NamedTuple):
         return 16 if self.name in ("Q2_K", "Q3_K", "Q6_K") else 32
 
     @property
+    def unit(self) -> int:
+        """Weights that a thread reads at once, as the header says."""
+        return 64 if self.weights == 256 else 32
+
+    @property
     def slice(self) -> int:
-        """Weights of a row that a warp takes at a time: 32 units of the header's."""
-        return 32 * (64 if self.weights == 256 else 32)
+        """Weights of a row that a warp takes at a time."""
+        return 32 * self.unit
 
     def row_bytes(self, weights: int) -> int:
         """The bytes of a row of as many weights, a multiple of those of a block."""

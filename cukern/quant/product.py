@@ -12,12 +12,9 @@ from ..elementwise.operands import require_array
 from ..errors import DeviceError
 from ..function import Function
 from ..index.take import integers, settled_in
+from . import few_rows, tiles
 from .array import QuantArray, require_weights
 from .blocks import dequantized
-from .few_rows import MOST_ROWS, product
-
-#: Dtypes of activations that few rows are rounded from.
-_FEW = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 
 
 class _Linear(Function):
@@ -26,8 +23,10 @@ class _Linear(Function):
     @staticmethod
     def forward(ctx: Any, x: Array, w: QuantArray, bias: Array | None, exact: bool) -> Array:
         ctx.w = w
-        if x.size and x.shape[0] <= MOST_ROWS and not exact and w._row.dtype is None and x.dtype in _FEW:
-            return product(_aligned(x), w, None if bias is None else bias.contiguous())
+        if not exact and few_rows.takes(x, w):
+            return few_rows.product(_aligned(x), w, None if bias is None else bias.contiguous())
+        if tiles.are_quicker(x, w, False):
+            return tiles.product(_aligned(x), w, None if bias is None else bias.contiguous())
         y = ops.matmul(x, ops.matrix_transpose(w.dequantize(x.dtype)))
         return y if bias is None else ops.add(y, bias)
 
@@ -43,6 +42,8 @@ class _Transposed(Function):
     @staticmethod
     def forward(ctx: Any, dy: Array, w: QuantArray) -> Array:
         ctx.w = w
+        if tiles.are_quicker(dy, w, True):
+            return tiles.product(_aligned(dy), w, transposed=True)
         return ops.matmul(dy, w.dequantize(dy.dtype))
 
     @staticmethod

@@ -127,10 +127,22 @@ struct Loader {
         (BY_DEPTH ? elements : left) -= depth;
     }
 };
+<% if kind is defined %>
+<% include "quant/kind.cuh" %>
+<% include "lib/pack.cuh" %>
+<% include "quant/loader.cuh" %>
+using Right = unsigned char;
+template <int SIZE, bool BY_DEPTH>
+using LoaderOfRight = QuantisedLoader<SIZE, BY_DEPTH>;
+<% else %>
+using Right = T;
+template <int SIZE, bool BY_DEPTH>
+using LoaderOfRight = Loader<SIZE, BY_DEPTH>;
+<% endif %>
 using SlabA = Slab<tile_m, a_by_depth>;
 using SlabB = Slab<tile_n, b_by_depth>;
 using LoaderA = Loader<tile_m, a_by_depth>;
-using LoaderB = Loader<tile_n, b_by_depth>;
+using LoaderB = LoaderOfRight<tile_n, b_by_depth>;
 constexpr int stage_size = (tile_m + tile_n) * depth;
 
 // The part of the depth that is this block's: where it begins, and its slabs. Blocks along z share the depth.

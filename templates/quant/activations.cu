@@ -1,24 +1,21 @@
 // The planes of activations.cuh of x, whose rows are multiples of 32.
-// Launch: eight lanes quantise 32 elements, four each. No shared memory.
+// Launch: a lane quantises eight elements. No shared memory.
+<% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
 <% include "lib/pack.cuh" %>
-<% include "prelude/overlap.cuh" %>
+<% include "quant/activations_warp.cuh" %>
 using T = << elem >>;
 
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(const T* x, unsigned* numbers, Scale* scales, int count)
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(const T* x, uint2* numbers, Factor* factors, int count)
 {
     let_next_kernel_begin();
     wait_for_earlier_kernels();
     const int i = blockIdx.x * << block >> + threadIdx.x;
-    float four[4] = {};
-    if (i < count) {
-        const Pack<T, 4> pack = load_pack<4>(x + 4ll * i);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) four[j] = cast<float>(pack.at[j]);
-    }
-    Scale scale;
-    const unsigned bytes = quantize_four(four, scale);
+    Pack<T, 8> eight = {};
+    if (i < count) eight = load_pack<8>(x + 8ll * i);
+    Factor factor;
+    const uint2 bytes = quantize_eight(eight, factor);
     if (i >= count) return;
     numbers[i] = bytes;
-    if (i % 8 == 0) scales[i / 8] = scale;
+    if (i % (2 * together) == 0) factors[i / (2 * together)] = factor;
 }

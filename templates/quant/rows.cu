@@ -1,5 +1,6 @@
 // y = x @ W.T + bias for a few rows of x and blocks of W, which is read once, at the speed of memory: integer dot products with x
-// in 8 bits. Inputs: W (outputs, row_units units), x (columns, k), of T if `direct`, else as the planes of activations.cuh.
+// in 8 bits. Inputs: W (outputs, row_units units), x (columns, k): of T, of which each thread quantises `packs` packs of eight, or,
+// if these are 0, as the planes of activations.cuh.
 // Launch: a warp takes `rows` rows of W at a time, those with numbers blockIdx.x + gridDim.x * (warp + i * warps), slice by slice
 // of 32 units, of which each lane has one.
 // Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
@@ -7,28 +8,20 @@
 <% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
+<% include "prelude/issue_loads.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
 <% include "lib/pack.cuh" %>
-<% include "prelude/overlap.cuh" %>
+<% include "quant/activations_warp.cuh" %>
 using T = << elem >>;
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, stages = << stages >>;
-constexpr bool direct = << "true" if direct else "false" >>, biased = << "true" if biased else "false" >>;
+constexpr int packs = << packs >>;
+constexpr bool biased = << "true" if biased else "false" >>;
 constexpr bool aligned = << "true" if aligned else "false" >>;  // rows of W begin at multiples of 16 bytes
 constexpr bool settled = << "true" if settled else "false" >>;  // W was written before the kernel before this one began
 constexpr int threads = 32 * warps, groups = Kind::groups;
-constexpr int together = Kind::interleaved ? 1 : 2, scales = groups / together;  // groups that share a scale
 constexpr int slice_bytes = 32 / Kind::units * Kind::bytes, chunks = slice_bytes / 16 + (aligned ? 0 : 1);
 constexpr int stage_bytes = rows * chunks * 16;
 static_assert(slice_bytes % 16 == 0, "slices begin where rows do");
-// The float 1.5 * 2^23: a small integer that is added to its bits is added to its value.
-constexpr int magic_bits = 0x4b400000;
-constexpr float magic = 12582912.0f;
-
-// What a group is multiplied by: the scale d of x; and what the sum of products starts from, or d * the sum of x if the kind
-// is shifted.
-struct Factor {
-    float d;
-    int start;
-};
 // x in shared memory: of each slice its groups of 16 bytes, lane by lane, so that lanes do not meet in the banks; then factors.
 struct Activations {
     unsigned char* memory;
@@ -43,23 +36,48 @@ struct Activations {
     __device__ __forceinline__ unsigned char* end() const {
         return memory + columns * slices * (groups * 512 + scales * 256);
     }
-    // Puts 16 numbers of x, or four of them at `word`, in their place; number `group` of a row.
-    template <class W>
-    __device__ __forceinline__ void put(int column, int group, int word, W words) const {
-        const InUnit<Kind> in(group);
+    // Where half of the 16 numbers of a row's group go, and where the factor does.
+    __device__ __forceinline__ uint2* at(int column, int number, int half) const {
+        const InUnit<Kind> in(number);
         const int unit = in.block * Kind::units + in.unit;
-        ((W*)(this->group(column, unit / 32, in.group) + unit % 32))[word] = words;
+        return (uint2*)(group(column, unit / 32, in.group) + unit % 32) + half;
     }
-    // Puts the factors of the 32 numbers with number `block` of a row.
-    __device__ __forceinline__ void put(int column, int block, const Scale& scale) const {
-        const int sums[2] = {short(scale.sums), short(scale.sums >> 16)};
+    __device__ __forceinline__ Factor* factor_at(int column, int number) const {
+        const InUnit<Kind> in(number);
+        const int unit = in.block * Kind::units + in.unit;
+        return factor(column, unit / 32, in.group / together) + unit % 32;
+    }
+    // Sends the planes of x, of which rows have k elements, to shared memory, by all threads.
+    __device__ __forceinline__ void send(const int4* numbers, const Factor* factors, int k) const {
+        const int of_row = k / 16, scales_of_row = of_row / together;
+        for (int i = threadIdx.x; i < columns * of_row; i += threads)
+            copy_async((int4*)at(i / of_row, i % of_row, 0), numbers + i);
+        for (int i = threadIdx.x; i < columns * scales_of_row; i += threads)
+            copy_async((uint2*)factor_at(i / scales_of_row, i % scales_of_row * together), (const uint2*)factors + i);
+    }
+};
+// A thread's part of x, where each block quantises all of it.
+struct Packs {
+    Pack<T, 8> of[packs > 0 ? packs : 1];
+
+    __device__ __forceinline__ void load(const T* x, int k) {
 #pragma unroll
-        for (int half = 0; half < 2; half += together) {
-            const InUnit<Kind> in(2 * block + half);
-            const int unit = in.block * Kind::units + in.unit;
-            const int sum = together == 2 ? sums[0] + sums[1] : sums[half];
-            const int start = Kind::shifted ? __float_as_int(scale.d * float(sum)) : magic_bits - Kind::zero * sum;
-            factor(column, unit / 32, in.group / together)[unit % 32] = {scale.d, start};
+        for (int p = 0; p < packs; ++p) {
+            const int i = threadIdx.x + p * threads;
+            of[p] = 8 * i < columns * k ? load_pack<8>(x + 8 * i) : Pack<T, 8>{};
+        }
+        issue_loads();
+    }
+    __device__ __forceinline__ void store(const Activations& to, int k) const {
+#pragma unroll
+        for (int p = 0; p < packs; ++p) {
+            const int i = threadIdx.x + p * threads;
+            Factor factor;
+            const uint2 bytes = quantize_eight(of[p], factor);
+            if (8 * i >= columns * k) continue;
+            const int column = 8 * i / k, number = 8 * i % k / 16;
+            *to.at(column, number, i % 2) = bytes;
+            if (i % (2 * together) == 0) *to.factor_at(column, number) = factor;
         }
     }
 };
@@ -172,32 +190,8 @@ struct Sums {
     }
 };
 
-// Puts x in shared memory, by all threads; k is a multiple of 32.
-__device__ __forceinline__ void stage_activations(const Activations& to, const T* x, const int4* numbers, const Scale* given, int k) {
-    if constexpr (direct) {
-        const int four = columns * k / 4;
-        for (int i = threadIdx.x; i < divide_up(four, 32) * 32; i += threads) {
-            float own[4] = {};
-            if (i < four) {
-                const Pack<T, 4> pack = load_pack<4>(x + 4 * i);
-#pragma unroll
-                for (int j = 0; j < 4; ++j) own[j] = cast<float>(pack.at[j]);
-            }
-            Scale scale;
-            const unsigned bytes = quantize_four(own, scale);
-            if (i >= four) continue;
-            const int column = 4 * i / k, element = 4 * i % k;
-            to.put(column, element / 16, element / 4 % 4, bytes);
-            if (i % 8 == 0) to.put(column, element / 32, scale);
-        }
-    } else {
-        for (int i = threadIdx.x; i < columns * (k / 16); i += threads) to.put(i / (k / 16), i % (k / 16), 0, numbers[i]);
-        for (int i = threadIdx.x; i < columns * (k / 32); i += threads) to.put(i / (k / 32), i % (k / 32), given[i]);
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const unsigned char* blocks, const T* x, const int4* numbers, const Scale* given, const T* bias, T* y, int outputs, int k)
+    const unsigned char* blocks, const T* x, const int4* numbers, const Factor* factors, const T* bias, T* y, int outputs, int k)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     const int row_units = k / (16 * groups), slices = divide_up(row_units, 32);
@@ -206,15 +200,19 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int warp = threadIdx.x / 32;
     unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
     Cursor ahead{int(blockIdx.x + gridDim.x * warp), 0}, at = ahead;
-    if (!settled) wait_for_earlier_kernels();
-    let_next_kernel_begin();
+    // What is asked for first comes first: x, which everything waits for.
+    Packs own;
+    if (packs) own.load(x, k);
+    else activations.send(numbers, factors, k);
+    commit_copies();
     for (int i = 0; i < stages - 1; ++i) {
         w.load(ring + i * stage_bytes, ahead);
         commit_copies();
         ahead.next(slices);
     }
-    if (settled) wait_for_earlier_kernels();
-    stage_activations(activations, x, numbers, given, k);
+    allow_next_kernel();
+    if (packs) own.store(activations, k);
+    wait_copies<stages - 1>();
     __syncthreads();
     Sums sums;
     int stage = 0, next_stage = stages - 1;

@@ -5,26 +5,25 @@ using T = << elem >>;
 constexpr bool biased = << "true" if biased else "false" >>;
 
 // The product of a unit with 8-bit numbers of x from the block's first on.
-__device__ __forceinline__ float product(const Kind::Unit& unit, int part, const signed char* numbers, const Scale* scales) {
+__device__ __forceinline__ float product(const Kind::Unit& unit, int part, const signed char* numbers, const Factor* factors) {
     float total = 0;
 #pragma unroll
     for (int i = 0; i < Kind::groups; ++i) {
         const Group group = unit.decode(i);
         const int number = group_of<Kind>(part, i);
         const signed char *const q = (const signed char*)group.q, *const x = numbers + 16 * number;
-        int sum = 0;
+        const Factor& factor = factors[number / together];
+        int sum = Kind::shifted || number % together ? 0 : factor.start - magic_bits;
 #pragma unroll
         for (int j = 0; j < 16; ++j) sum += int(q[j]) * int(x[j]);
-        const Scale& scale = scales[number / 2];
-        const int of_x = short(scale.sums >> 16 * (number % 2));
-        total += group.scale * scale.d * float(sum - Kind::zero * of_x);
-        if (Kind::shifted) total += group.least * scale.d * float(of_x);
+        total += group.scale * factor.d * float(sum);
+        if (Kind::shifted && number % together == 0) total += group.least * __int_as_float(factor.start);
     }
     return total;
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const unsigned char* blocks, const signed char* numbers, const Scale* scales, const T* bias, T* y,
+    const unsigned char* blocks, const signed char* numbers, const Factor* factors, const T* bias, T* y,
     int outputs, int columns, int k, int each)
 {
     const int row_blocks = k / Kind::weights, first = blockIdx.x * each, end = minimum(outputs, first + each);
@@ -32,13 +31,13 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         float sums[8] = {};
         for (int block = 0; block < row_blocks; ++block) {
             const unsigned char* const from = blocks + ((long long)row * row_blocks + block) * Kind::bytes;
-            const int before = block * Kind::weights;
 #pragma unroll
             for (int part = 0; part < Kind::units; ++part) {
                 const Kind::Unit unit(from, part);
-                for (int column = 0; column < columns; ++column)
-                    sums[column] += product(unit, part, numbers + (long long)column * k + before,
-                                            scales + ((long long)column * k + before) / 32);
+                for (int column = 0; column < columns; ++column) {
+                    const long long before = (long long)column * k + block * Kind::weights;
+                    sums[column] += product(unit, part, numbers + before, factors + before / (16 * together));
+                }
             }
         }
         for (int column = 0; column < columns; ++column)

@@ -9,7 +9,8 @@ import pytest
 from blocks import BLOCKS, random_blocks
 
 import cukern as ck
-from cukern.quant import few_rows
+from cukern.linear import tensor_cores
+from cukern.quant import few_rows, tiles
 from cukern.quant.few_rows import Shape
 from cukern.quant.kinds import KINDS
 from cukern.testing import asynchrony, gradcheck
@@ -58,7 +59,7 @@ def test_few_rows_of_every_kind(device: ck.Device, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "shape"),
-    [("Q4_0", Shape(4, 2, 3, True)), ("Q6_K", Shape(2, 1, 2, False)), ("Q4_K", Shape(1, 2, 4, True))],
+    [("Q4_0", Shape(4, 2, 3, 5)), ("Q6_K", Shape(2, 1, 2, 0)), ("Q4_K", Shape(1, 2, 4, 5))],
 )
 def test_shapes_of_the_kernel(device: ck.Device, kind: str, shape: Shape) -> None:
     """The kernel of GPUs, on the host too: the last rows are cut, and warps have several items."""
@@ -72,7 +73,7 @@ def test_copies_that_come_at_any_time() -> None:
         x, w = random(1, 1056), weights("Q5_1", 7, 1056)
         for seed in range(2):
             with asynchrony("random", seed):
-                check(x, w, shape=Shape(2, 2, 3, False))
+                check(x, w, shape=Shape(2, 2, 3, 0))
 
 
 @pytest.mark.parametrize("rows", [3, 8])
@@ -86,6 +87,29 @@ def test_many_inputs_take_several_launches(device: ck.Device) -> None:
         pytest.skip("the host's threads read activations where they are")
     inputs = 32 * 1024
     check(random(8, inputs), weights("Q4_0", 40, inputs))
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q6_K"])
+@pytest.mark.parametrize("tile", [tensor_cores.TILES[-1], tensor_cores.TILES[1]], ids=["warps", "warpgroups"])
+def test_tiles_that_dequantise(device: ck.Device, kind: str, tile: tensor_cores.Tile) -> None:
+    """Both ways round; rows, columns and the depth are cut."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9 and tile.grouped:
+        pytest.skip("has no warpgroups")
+    inputs = 96 if kind == "Q4_0" else 768
+    w, bias = weights(kind, 72, inputs), random(72, dtype="bfloat16")
+    dense = w.dequantize("bfloat16").astype("float64").numpy()
+    x, dy = random(70, inputs, dtype="bfloat16"), random(70, 72, dtype="bfloat16")
+    for made, want in (
+        (
+            tiles.product(x, w, bias, tile=tile),
+            x.astype("float64").numpy() @ dense.T + bias.astype("float64").numpy(),
+        ),
+        (tiles.product(dy, w, transposed=True, tile=tile), dy.astype("float64").numpy() @ dense),
+    ):
+        assert made.shape == want.shape
+        np.testing.assert_allclose(
+            made.astype("float64").numpy(), want, rtol=2**-8, atol=1e-4 * np.abs(want).max()
+        )
 
 
 def test_linear_takes_the_way_that_fits(device: ck.Device) -> None:

@@ -26,7 +26,7 @@ from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
-from cukern.quant import few_rows
+from cukern.quant import few_rows, tiles
 from cukern.quant.kinds import KINDS
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
@@ -423,7 +423,10 @@ def _quantised(dtype: Any) -> None:
             for rows in (1, 8) if kind.name in ("Q4_0", "Q4_K") else (1,):
                 x, bias = _zeros(dtype, (rows, 9 * 256), (5,))
                 few_rows.product(x, w, bias)
-            few_rows.product(x, w, None, few_rows.Shape(2, 8, 2, False))
+            few_rows.product(x, w, None, few_rows.Shape(2, 8, 2, 0))
+            if dtypes.info(dtype).narrow:
+                for tile in tensor_cores.TILES[1::4] if kind.name in ("Q4_0", "Q6_K") else ():
+                    tiles.product(ck.zeros((9, 9 * 256), dtype), w, bias, tile=tile)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(few_rows, "_is_serial", lambda device: True)
                 few_rows.product(x, w, bias)

@@ -14,7 +14,9 @@ from ..autodiff import tape
 from ..device import Device, current
 from ..elementwise.fuse import fuse
 from ..gguf.file import Mapped, open_gguf
-from ..quant.few_rows import Planes, activations, product_of_planes, takes_planes
+from ..quant import planes
+from ..quant.kinds import Kind
+from ..quant.planes import Planes
 from .hyper import HyperParameters
 from .kernels import add_norm, append_heads, gated_planes, is_serial
 from .weights import Layer, read_weights
@@ -34,7 +36,7 @@ def _product(x: Array | Planes, w: Any, exact: bool = False) -> Array:
     """``x @ w.T`` in float32, of activations in float32 or 8 bits and weights as they are stored."""
     if isinstance(x, Planes):
         # All weights were written before the first kernel of the step began.
-        return product_of_planes(x, w, settled=True)
+        return planes.product(x, w)
     if isinstance(w, quant.QuantArray):
         return quant.linear(x, w, exact=exact)
     made: Array = nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
@@ -141,16 +143,16 @@ class Decoder:
             )
             return logits if hyper.logit_cap is None else _capped(logits, hyper.logit_cap)
 
-    def _takes_planes(self, rows: int, matrices: list[Any]) -> bool:
-        """Whether products with so many rows round them to 8 bits anyway, so that what makes them may do so."""
-        return not (self._exact or is_serial(self.device)) and all(takes_planes(w, rows) for w in matrices)
+    def _kind(self, rows: int, matrices: list[Any]) -> Kind | None:
+        """The kind of matrices whose products round so many rows to 8 bits, which may then be made so."""
+        return None if self._exact or is_serial(self.device) else planes.common_kind(matrices, rows)
 
     def _normed(
         self, x: Array, delta: Array | None, weight: Array, post: Array | None, matrices: list[Any]
     ) -> Any:
         """The normalised stream with ``delta`` added, as the products with ``matrices`` take it."""
-        planes = self._takes_planes(x.size // x.shape[-1], matrices)
-        return add_norm(x, delta, weight, self.hyper.eps, post, planes)
+        kind = self._kind(x.size // x.shape[-1], matrices)
+        return add_norm(x, delta, weight, self.hyper.eps, post, kind)
 
     def _products(self, x: Array | Planes, matrices: list[Any], rows: list[int]) -> list[Array]:
         """The products with matrices of so many rows, of which some are joined: shape (batch, length, rows)."""
@@ -191,16 +193,18 @@ class Decoder:
             score=None if cap is None else _capping(cap),
         )
         joined = ops.reshape(ops.swapaxes(made, 1, 2), (-1, rows[0]))
-        if self._takes_planes(joined.shape[0], [layer.out]):
-            return _product(activations(joined.contiguous()), layer.out)
+        kind = self._kind(joined.shape[0], [layer.out])
+        if kind is not None:
+            return _product(planes.rounded(joined.contiguous(), kind), layer.out)
         return _product(joined.astype(dtypes.float32, copy=False), layer.out, self._exact)
 
     def _network(self, y: Array | Planes, layer: Layer) -> Array:
         """The result of a block's network, as many numbers as the stream."""
         hyper = self.hyper
         gate, up = self._products(y, layer.networks, [hyper.hidden] * 2)
-        if self._takes_planes(gate.shape[0] * gate.shape[1], [layer.down]):
-            return _product(gated_planes(gate, up, hyper.activation), layer.down)
+        kind = self._kind(gate.shape[0] * gate.shape[1], [layer.down])
+        if kind is not None:
+            return _product(gated_planes(gate, up, hyper.activation, kind), layer.down)
         return _product(_gated(gate, up, hyper.activation), layer.down, self._exact)
 
     def __repr__(self) -> str:

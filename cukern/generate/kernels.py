@@ -17,15 +17,16 @@ from ..kernel import Kernel
 from ..kernel.plan import launch, on
 from ..kernel.sizes import divide_up, power_of_two
 from ..nn import KeyValueCache
-from ..quant.few_rows import Planes, planes_like
+from ..quant.kinds import Kind
+from ..quant.planes import Planes, planes_like
 
 _ADD_NORM = Kernel("generate/add_norm.cu", name="add_norm")
 _HEADS = Kernel("generate/heads.cu", name="heads")
 _GATED = Kernel("generate/gated.cu", name="gated")
 #: Threads of a block: at most of a row of the stream; of heads, each of a warp; and of gates.
 _ROW_THREADS, _HEADS_THREADS, _GATED_THREADS = 1024, 128, 128
-#: What packs of the stream are read by.
-_PACK = 4
+#: Elements that a thread reads together where it can, and where it rounds them to 8 bits.
+_PACK, _ROUNDED = 4, 8
 
 
 def is_serial(device: Device) -> bool:
@@ -39,7 +40,7 @@ def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction
 
 
 def add_norm(
-    x: Array, delta: Array | None, weight: Array, eps: float, post: Array | None, planes: bool = False
+    x: Array, delta: Array | None, weight: Array, eps: float, post: Array | None, kind: Kind | None = None
 ) -> Any:
     """Add ``delta``, normalised if there is ``post``, to the stream ``x`` in place; return the normalised stream.
 
@@ -49,15 +50,19 @@ def add_norm(
         weight: shape (features,), float32.
         eps: added to mean squares.
         post: the weight of the norm of ``delta``, which is added as it is when None.
-        planes: whether the result is :class:`Planes` instead of an array like ``x``.
+        kind: that of the weights for which the result is :class:`Planes`; it is an array like ``x`` when None.
     """
     device, columns = x.device, x.shape[-1]
-    width = _PACK if columns % _PACK == 0 else 1
+    width = _ROUNDED if kind is not None else _PACK if columns % _PACK == 0 else 1
     most = max(32, power_of_two(divide_up(columns, width)))
     threads = 1 if is_serial(device) else min(_ROW_THREADS, most)
     rows = x.size // columns
     with on(device):
-        y = planes_like(rows, columns, device) if planes else empty(x.shape, dtypes.float32, device)
+        y = (
+            planes_like(rows, columns, kind, device)
+            if kind is not None
+            else empty(x.shape, dtypes.float32, device)
+        )
         function = _bound(
             _ADD_NORM,
             device,
@@ -67,7 +72,8 @@ def add_norm(
             columns=columns,
             width=width,
             posted=post is not None,
-            planes=planes,
+            planes=kind is not None,
+            kind=None if kind is None else kind.header,
         )
         given = (x, delta, post, weight)
         made = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
@@ -141,19 +147,20 @@ def append_heads(
     return made
 
 
-def gated_planes(gate: Array, up: Array, activation: str) -> Planes:
+def gated_planes(gate: Array, up: Array, activation: str, kind: Kind) -> Planes:
     """``silu(gate) * up`` or ``gelu_tanh(gate) * up`` in 8 bits.
 
     Args:
         gate, up: shape (..., columns), float32, of rows that are equally far apart; columns are a multiple of 32.
         activation: ``"silu"`` or ``"gelu_tanh"``.
+        kind: that of the weights.
     """
     device, columns = gate.device, gate.shape[-1]
-    packs = gate.size // _PACK
-    function = _bound(_GATED, device, block=_GATED_THREADS, silu=activation == "silu")
+    packs = gate.size // _ROUNDED
+    function = _bound(_GATED, device, block=_GATED_THREADS, silu=activation == "silu", kind=kind.header)
     step = gate._data.strides[-2] // gate.itemsize
     with on(device):
-        made = planes_like(gate.size // columns, columns, device)
+        made = planes_like(gate.size // columns, columns, kind, device)
         if packs:
             values = (gate._data, up._data, *made[:2], step, columns, packs)
             launch(device, function, divide_up(packs, _GATED_THREADS), _GATED_THREADS, values)

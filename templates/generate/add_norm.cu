@@ -1,7 +1,7 @@
 // x += delta, or with `posted` x += delta / rms(delta) * post; then y = x / rms(x) * weight, where rms is the root of the mean
 // square plus eps along a row.
 // x, delta (rows, columns) in float, in C order; delta: null for nothing to add; post, weight (columns). y (rows, columns) in
-// T; with `planes` in 8 bits, as numbers and scales of activations.cuh.
+// T; with `planes` in 8 bits, as numbers and factors of activations.cuh.
 // Launch: a row a block. A thread has every `threads`-th pack of `width` elements.
 <% set cluster, acc = 1, "float" %>
 <% include "prelude/math.cuh" %>
@@ -9,9 +9,11 @@
 <% include "prelude/packs.cuh" %>
 <% include "prelude/overlap.cuh" %>
 <% if planes %>
+<% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
+<% include "quant/activations_warp.cuh" %>
 <% else %>
-struct Scale;
+struct Factor;
 <% endif %>
 using T = << elem >>;
 constexpr int threads = << threads >>, columns = << columns >>, width = << width >>;
@@ -29,9 +31,9 @@ __device__ __forceinline__ float rms_factor(float sum, float eps, int& phase) {
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    float* x, const float* delta, const float* post, const float* weight, T* y, unsigned* numbers, Scale* scales, float eps)
+    float* x, const float* delta, const float* post, const float* weight, T* y, uint2* numbers, Factor* factors, float eps)
 {
-    let_next_kernel_begin();
+    allow_next_kernel();
     Held held[chunks], weights[chunks];
 #pragma unroll
     for (int i = 0; i < chunks; ++i)
@@ -65,12 +67,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     for (int i = 0; i < chunks; ++i) {
         for (int j = 0; j < width; ++j) held[i].at[j] *= factor * weights[i].at[j];
 <% if planes %>
-        Scale scale;
-        const unsigned bytes = quantize_four(held[i].at, scale);  // by whole warps: packs beyond the row's have no place
+        Factor factor;
+        const uint2 bytes = quantize_eight(held[i], factor);  // by whole warps: packs beyond the row's have no place
         const long long pack = start / width + pack_of(i);
         if (pack_of(i) >= packs) continue;
         numbers[pack] = bytes;
-        if (pack % 8 == 0) scales[pack / 8] = scale;
+        if (pack % (2 * together) == 0) factors[pack / (2 * together)] = factor;
 <% else %>
         if (pack_of(i) >= packs) continue;
         for (int j = 0; j < width; ++j) y[start + pack_of(i) * width + j] = cast<T>(held[i].at[j]);

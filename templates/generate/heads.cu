@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     long long q_step, long long k_step, long long v_step, int heads, int key_heads, int length, int capacity,
     long long rows, float eps)
 {
-    let_next_kernel_begin();
+    allow_next_kernel();
     wait_for_earlier_kernels();
     const int all = heads + 2 * key_heads;
     const long long given = (long long)row_team() * row_groups + row_group(), row = given < rows ? given : rows - 1;

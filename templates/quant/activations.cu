@@ -8,8 +8,6 @@ using T = << elem >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(const T* x, uint2* numbers, Factor* factors, int count)
 {
-    let_next_kernel_begin();
-    wait_for_earlier_kernels();
     const int i = blockIdx.x * << block >> + threadIdx.x;
     Pack<T, 8> eight = {};
     if (i < count) eight = load_pack<8>(x + 8ll * i);

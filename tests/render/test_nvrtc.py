@@ -26,7 +26,7 @@ from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
-from cukern.quant import few_rows, tiles
+from cukern.quant import few_rows, planes, tiles
 from cukern.quant.kinds import KINDS
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
@@ -397,12 +397,12 @@ def _generate(dtype: Any) -> None:
     """A step of a decoder: the norms of its stream, gates, and heads, whose cache has the dtype."""
     x, weight = _zeros("float32", (2, 3, 192), (192,))
     for post in (None, weight):
-        for planes in (False, True):
-            add_norm(x, x + 1, weight, 1e-5, post, planes)
-    for activation in ("silu", "gelu_tanh"):
-        made = gated_planes(x, x, activation)
+        for kind in (None, KINDS["Q8_0"]):
+            add_norm(x, x + 1, weight, 1e-5, post, kind)
+    for kind, activation in (("Q4_0", "silu"), ("Q6_K", "gelu_tanh")):
+        made = gated_planes(x, x, activation, KINDS[kind])
     w = ck.quant.from_blocks(ck.zeros((5, KINDS["Q8_0"].row_bytes(192)), "uint8"), (5, 192), "Q8_0")
-    few_rows.product_of_planes(made, w, settled=True)
+    planes.product(made._replace(kind=KINDS["Q8_0"]), w)
     cache, lengths = ck.nn.KeyValueCache(2, 2, 8, 32, dtype=dtype), ck.zeros((2,), "int32")
     q, k, table = x[..., :128], x[..., 128:], ck.zeros((8, 12, 2))
     for neighbours in (True, False):

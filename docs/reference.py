@@ -33,11 +33,7 @@ _OWN = {
     "GradientError CaptureError",
 }
 #: Modules with a page of their own.
-<<<<<<< HEAD
-_MODULES = ("nn", "nn.functional", "nn.init", "optim", "random", "testing", "tree", "generate")
-=======
-_MODULES = ("nn", "nn.functional", "nn.init", "optim", "quant", "random", "testing", "tree")
->>>>>>> quant
+_MODULES = ("nn", "nn.functional", "nn.init", "optim", "quant", "generate", "random", "testing", "tree")
 _FOLDER = "api/"
 #: What a page of functions begins with.
 _FUNCTIONS = """Functions run on the device of their arrays; what is made of none is made on the current device. In the

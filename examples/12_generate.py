@@ -1,4 +1,4 @@
-"""A small Llama: trained on the source of Python's own library, written to a GGUF file in 8 bits, read again to write text.
+"""A small Llama: trained on the source of Python's own library, written to a GGUF file in 8 bits, and writing.
 
     python examples/12_generate.py
     python examples/12_generate.py --steps 2000 --features 256 --layers 6 --keep llama.gguf   # with a GPU
@@ -24,7 +24,7 @@ EPS, BASE = 1e-5, 10000.0
 
 
 def turned(x):
-    """Heads (batch, heads, length, features), with each pair of neighbours turned by an angle that grows with its place."""
+    """Heads (batch, heads, length, features), each pair of neighbours turned by an angle."""
     length, features = x.shape[-2:]
     angles = np.arange(length)[:, None] * BASE ** (-np.arange(0, features, 2) / features)
     cosine, sine = (ck.asarray(f(angles), dtype="float32", device=x.device) for f in (np.cos, np.sin))

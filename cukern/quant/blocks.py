@@ -12,15 +12,13 @@ from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
-from ..kernel.sizes import divide_up, index_type
+from ..kernel.sizes import ACCESS, divide_up, index_type
 from .kinds import Kind
 
 _DEQUANTIZE = Kernel("quant/dequantize.cu")
 _QUANTIZE = Kernel("quant/quantize.cu")
 #: Threads of a block, and what a thread of the host does in sequence.
 _THREADS, _HOST_PIECE = 256, 512
-#: Weights of a group, as headers decode them.
-_GROUP = 16
 
 
 def _work(device: Device, count: int) -> tuple[int, int, int]:
@@ -51,7 +49,7 @@ def dequantized(
     with on(device):
         made = allocate(device, shape, dtype)
         serial = device.style == "serial"
-        count = made.size // (kind.unit if serial else _GROUP)
+        count = made.size // (kind.unit if serial else max(4, ACCESS // dtype.itemsize))
         if count:
             block, piece, grid = _work(device, count)
             function = _bound(

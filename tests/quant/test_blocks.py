@@ -83,6 +83,19 @@ def test_quantised_bytes(device: ck.Device, kind: str) -> None:
         assert_bits(cube.dequantize().numpy(), w.dequantize().numpy().reshape(3, 3, 96))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_the_kernel_of_gpus(device: ck.Device, dtype: str) -> None:
+    """Each thread has a part of a group."""
+    w = ck.quant.from_blocks(random_blocks("Q6_K", 3, 768), (3, 768), "Q6_K")
+    made = ck.empty((3, 768), dtype)
+    count = made.nbytes // 16
+    kernel = ck.Kernel("quant/dequantize.cu", block=32, kind="q6_k", place="int", serial=False, placed=False)
+    kernel(w.blocks, None, made, count, 1, 3, 3, grid=-(-count // 32), elem=made.dtype, clip=True)
+    np.testing.assert_array_equal(
+        made.astype("float32").numpy(), w.dequantize(dtype).astype("float32").numpy()
+    )
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 def test_other_dtypes_are_rounded_once(device: ck.Device, dtype: str) -> None:
     w = ck.quant.from_blocks(random_blocks("Q6_K", 2, 256), (2, 256), "Q6_K")

@@ -23,6 +23,8 @@ ARCHITECTURES = {
     "gemma2": False,
     "gemma3": False,
 }
+#: Layers at most, far more than there are.
+_MOST_LAYERS = 2**16
 #: Of how many layers the last one attends to all positions, where the others have a window.
 _PERIODS = {"gemma2": 2, "gemma3": 6}
 #: The layers of the two Gemmas of 27 billion parameters, whose scores are scaled by other numbers than their features.
@@ -126,10 +128,10 @@ class _Entries:
             raise ValueError(f"{key!r}: expected {wanted}, got {value!r:.60}")
         return value
 
-    def size(self, name: str, default: int | None = None) -> int:
+    def size(self, name: str, default: int | None = None, most: int = 2**31 - 1) -> int:
         value = self._get(name, (int, np.integer), default, "an integer")
-        if not 0 < value < 2**31:
-            raise ValueError(f"'{self.architecture}.{name}': expected a number above 0, got {value}")
+        if not 0 < value <= most:
+            raise ValueError(f"'{self.architecture}.{name}': expected a number from 1 to {most}, got {value}")
         return int(value)
 
     def real(self, name: str, default: float | None = None) -> float:
@@ -155,9 +157,8 @@ def _read(entries: _Entries, vocabulary: int) -> HyperParameters:
     architecture = entries.architecture
     if not vocabulary:
         raise ValueError("'token_embd.weight': the file lacks this matrix")
-    layers, features, heads = (
-        entries.size(n) for n in ("block_count", "embedding_length", "attention.head_count")
-    )
+    layers = entries.size("block_count", most=_MOST_LAYERS)
+    features, heads = entries.size("embedding_length"), entries.size("attention.head_count")
     key_heads = entries.size("attention.head_count_kv", heads)
     if heads % key_heads:
         raise ValueError(

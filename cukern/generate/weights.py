@@ -115,6 +115,9 @@ def read_weights(file: Mapped, hyper: HyperParameters, device: Device, positions
     """
     source = _Source(file, device)
     tokens_size = (hyper.vocabulary, hyper.features)
+    # What is made below has sizes that the file's own tensors have.
+    source.take("token_embd.weight", *tokens_size)
+    source.take("blk.0.attn_q.weight", hyper.heads * hyper.head_features, hyper.features)
     factors = None
     if source.has("rope_freqs.weight"):
         factors = source.vector("rope_freqs.weight", hyper.turned // 2).numpy()

@@ -183,7 +183,9 @@ def changed(name: str, value: Any) -> tuple[Any, Any]:
         ("blk.0.attn_q_norm2.weight", (32,), "'blk.0.attn_q_norm2.weight': llama has no such tensor"),
         ("general.architecture", "falcon", "'general.architecture': expected one of llama, qwen2"),
         ("llama.block_count", None, "'llama.block_count': the file lacks this entry"),
-        ("llama.block_count", -1, "'llama.block_count': expected a number above 0, got -1"),
+        ("llama.block_count", -1, "'llama.block_count': expected a number from 1 to 65536, got -1"),
+        ("llama.block_count", 2**31 - 1, "'llama.block_count': expected a number from 1 to 65536"),
+        ("llama.attention.key_length", 2**30, "'llama.attention.value_length': expected 1073741824"),
         ("llama.embedding_length", "many", "'llama.embedding_length': expected an integer, got 'many'"),
         (
             "llama.attention.head_count_kv",

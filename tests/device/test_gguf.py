@@ -82,6 +82,19 @@ def test_the_package_reads_the_same(path: Path, device: ck.Device) -> None:
     assert read.fields["strings"].contents() == METADATA["strings"]
 
 
+def test_the_host_shares_the_files_pages(tmp_path: Path) -> None:
+    path = tmp_path / "shared.gguf"
+    with ck.device("host"):
+        x = ck.ones((4, 32))
+        ck.save_gguf(path, {"dense": x, "blocks": ck.quant.quantize(x, "Q8_0")})
+    read = ck.load_gguf(path, device="host").tensors
+    for one in (read["dense"], read["blocks"].blocks):
+        base = one._data
+        while not isinstance(base, np.memmap):
+            base = base.base
+        assert base.filename == path
+
+
 def test_writes_to_arrays_leave_the_file(path: Path, device: ck.Device) -> None:
     before = path.read_bytes()
     read = ck.load_gguf(path, device=device)

@@ -11,13 +11,13 @@ __device__ __forceinline__ void load_words(unsigned (&to)[N], const unsigned cha
 #pragma unroll
         for (int i = 0; i < N; ++i) to[i] = ((const unsigned*)from)[i];
     } else {
-        // The words that hold them, the last of which is needed only if the address is between two.
+        // The words that hold them; if the address is between two, also half of the one behind.
         const bool between = (unsigned long long)from % 4;
         const unsigned* const first = (const unsigned*)(from - (between ? 2 : 0));
         unsigned held[N + 1];
 #pragma unroll
         for (int i = 0; i < N; ++i) held[i] = first[i];
-        held[N] = between ? first[N] : 0;
+        held[N] = between ? *(const unsigned short*)(first + N) : 0;
 #pragma unroll
         for (int i = 0; i < N; ++i) to[i] = __funnelshift_r(held[i], held[i + 1], between ? 16 : 0);
     }

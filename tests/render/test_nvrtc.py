@@ -394,19 +394,19 @@ def _products_of_other_forms(dtype: Any) -> None:
 
 
 def _generate(dtype: Any) -> None:
-    """A step of a decoder: the norms of its stream, gates, and heads, whose cache has the dtype."""
+    """A step of a decoder: heads, whose cache has the dtype; and the norms of its stream, and gates."""
     x, weight = _zeros("float32", (2, 3, 192), (192,))
-    for post in (None, weight):
-        for kind in (None, KINDS["Q8_0"]):
-            add_norm(x, x + 1, weight, 1e-5, post, kind)
-    for kind, activation in (("Q4_0", "silu"), ("Q6_K", "gelu_tanh")):
-        made = gated_planes(x, x, activation, KINDS[kind])
-    w = ck.quant.from_blocks(ck.zeros((5, KINDS["Q8_0"].row_bytes(192)), "uint8"), (5, 192), "Q8_0")
-    planes.product(made._replace(kind=KINDS["Q8_0"]), w)
     cache, lengths = ck.nn.KeyValueCache(2, 2, 8, 32, dtype=dtype), ck.zeros((2,), "int32")
     q, k, table = x[..., :128], x[..., 128:], ck.zeros((8, 12, 2))
-    for neighbours in (True, False):
-        append_heads((q, k, k), HeadWeights(), table, cache, lengths, neighbours, 1e-5)
+    append_heads((q, k, k), HeadWeights(), table, cache, lengths, dtype == ck.float16, 1e-5)
+    if dtype != ck.float32:
+        return
+    for post, kind in ((None, None), (weight, KINDS["Q8_0"])):
+        add_norm(x, x + 1, weight, 1e-5, post, kind)
+    for name, activation in (("Q4_0", "silu"), ("Q6_K", "gelu_tanh")):
+        made = gated_planes(x, x, activation, KINDS[name])
+    w = ck.quant.from_blocks(ck.zeros((5, KINDS["Q8_0"].row_bytes(192)), "uint8"), (5, 192), "Q8_0")
+    planes.product(made._replace(kind=KINDS["Q8_0"]), w)
 
 
 def _quantised(dtype: Any) -> None:

@@ -52,7 +52,10 @@ class Block(nn.Module):
 
     def forward(self, x):
         y = self.attn_norm(x)
-        q, k = turned(self.apart(self.attn_q(y), self.heads)), turned(self.apart(self.attn_k(y), self.key_heads))
+        q, k = (
+            turned(self.apart(self.attn_q(y), self.heads)),
+            turned(self.apart(self.attn_k(y), self.key_heads)),
+        )
         y = nn.attention(q, k, self.apart(self.attn_v(y), self.key_heads), causal=True)
         x = x + self.attn_output(ck.reshape(ck.swapaxes(y, 1, 2), x.shape))
         y = self.ffn_norm(x)

@@ -23,6 +23,7 @@ _PRE: dict[str, tuple[str, bool]] = {
     "llama3": (_LLAMA3, True),
     "llama-v3": (_LLAMA3, True),
     "qwen2": (_QWEN2, False),
+    "deepseek-r1-qwen": (_QWEN2, False),
 }
 #: The types of tokens: plain ones are all others but unused ones.
 _UNKNOWN, _CONTROL, _USER, _BYTE = 2, 3, 4, 6

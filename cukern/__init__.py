@@ -7,6 +7,8 @@ from . import (
     errors,
     fft,
     function,
+    generate,
+    gguf,
     io,
     linalg,
     namespace,
@@ -29,6 +31,7 @@ from .device.precision import get_matmul_precision, matmul_precision, set_matmul
 from .dtypes import default_dtype, get_default_dtype, result_type, set_default_dtype
 from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
+from .gguf import *  # noqa: F403
 from .io import *  # noqa: F403
 from .kernel import Kernel, TensorMap
 from .namespace import *  # noqa: F403
@@ -82,6 +85,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "generate",
     "get_default_dtype",
     "get_matmul_precision",
     "int8",
@@ -110,6 +114,7 @@ __all__ += aliases.__all__
 __all__ += creation.__all__
 __all__ += errors.__all__
 __all__ += function.__all__
+__all__ += gguf.__all__
 __all__ += grids.__all__
 __all__ += info.__all__
 __all__ += io.__all__

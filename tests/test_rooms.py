@@ -33,6 +33,7 @@ ORDER = """
     linalg fft io capture random
     nn
     quant
+    gguf generate
     optim testing
     __init__
     bench demo

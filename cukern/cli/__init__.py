@@ -1,4 +1,4 @@
-"""The command line: ``python -m cukern info | render | build | demo | bench | functions``."""
+"""The command line: ``python -m cukern info | render | build | demo | bench | generate | functions``."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_build(commands.add_parser("build", help="compile a program's kernels ahead of time"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
     _add_bench(commands.add_parser("bench", help="time every kernel family and other libraries"))
+    _add_generate(
+        commands.add_parser("generate", help="continue a text by the language model of a GGUF file")
+    )
     commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
     own, program = _divided(list(sys.argv[1:] if argv is None else argv))
     options = parser.parse_args(own)
@@ -71,6 +74,13 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
 
     add_arguments(parser)
     parser.set_defaults(run=_build)
+
+
+def _add_generate(parser: argparse.ArgumentParser) -> None:
+    from . import generate
+
+    generate.add_arguments(parser)
+    parser.set_defaults(run=generate.run)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

@@ -35,3 +35,13 @@ def carried(data: Any, home: Device, where: Device) -> Any:
     with home.activate():  # the source's memory may be reused after the copy
         source.wait_event(after)
     return made
+
+
+def unstaged(data: Any, where: Device) -> Any:
+    """:func:`uploaded` without a copy in pinned memory, which CuPy makes and keeps: for what takes much of it."""
+    if where.addressable:
+        return data
+    with where.activate():
+        made = where.xp.empty(data.shape, data.dtype)
+        made.set(data)
+    return made

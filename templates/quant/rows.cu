@@ -9,12 +9,18 @@
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
 <% include "prelude/issue_loads.cuh" %>
+<% if settled | default(false) %>
+<% include "prelude/overlap.cuh" %>
+<% else %>
 <% include "prelude/next_kernel.cuh" %>
+<% endif %>
 <% include "lib/pack.cuh" %>
 <% include "quant/activations_warp.cuh" %>
 using T = << elem >>;
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, stages = << stages >>;
 constexpr int packs = << packs >>;
+// Whether W was written before the kernel before this one began, so that it is read while that one ends.
+constexpr bool settled = << settled | default(false) | lower >>;
 constexpr bool biased = << "true" if biased else "false" >>;
 constexpr bool aligned = << "true" if aligned else "false" >>;  // rows of W begin at multiples of 16 bytes
 constexpr int threads = 32 * warps, groups = Kind::groups;
@@ -53,6 +59,13 @@ struct Activations {
             copy_async((int4*)at(i / of_row, i % of_row, 0), numbers + i);
         for (int i = threadIdx.x; i < columns * scales_of_row; i += threads)
             copy_async((uint2*)factor_at(i / scales_of_row, i % scales_of_row * together), (const uint2*)factors + i);
+    }
+    // The same at once: what was sent before is waited for later.
+    __device__ __forceinline__ void copy(const int4* numbers, const Factor* factors, int k) const {
+        const int of_row = k / 16, scales_of_row = of_row / together;
+        for (int i = threadIdx.x; i < columns * of_row; i += threads) *(int4*)at(i / of_row, i % of_row, 0) = numbers[i];
+        for (int i = threadIdx.x; i < columns * scales_of_row; i += threads)
+            *factor_at(i / scales_of_row, i % scales_of_row * together) = factors[i];
     }
 };
 // A thread's part of x, where each block quantises all of it.
@@ -201,17 +214,24 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     Cursor ahead{int(blockIdx.x + gridDim.x * warp), 0}, at = ahead;
     // What is asked for first comes first: x, which everything waits for.
     Packs own;
-    if (packs) own.load(x, k);
-    else activations.send(numbers, factors, k);
-    commit_copies();
+    if (!settled) {
+        if (packs) own.load(x, k);
+        else activations.send(numbers, factors, k);
+        commit_copies();
+    }
     for (int i = 0; i < stages - 1; ++i) {
         w.load(ring + i * stage_bytes, ahead);
         commit_copies();
         ahead.next(slices);
     }
     allow_next_kernel();
+<% if settled | default(false) %>
+    wait_for_earlier_kernels();
+    activations.copy(numbers, factors, k);
+<% else %>
     if (packs) own.store(activations, k);
     wait_copies<stages - 1>();
+<% endif %>
     __syncthreads();
     Sums sums;
     int stage = 0, next_stage = stages - 1;

@@ -24,12 +24,14 @@ SAYS = {
     "07_gpt": "saved and loaded: step 3",
     "08_vae": "drawn by the model:",
     "10_gpt2": "with the cache as without it",
+    "12_generate": "logits of the file's model differ by",
     "09_tensor_cores": "given back too early: wrong numbers",
 }
 #: Sizes that take seconds, for scripts that train longer.
 SMALL = {
     "07_gpt": "--steps 3 --batch 2 --length 8 --features 8 --layers 1 --write 10",
     "08_vae": "--steps 3 --batch 4 --hidden 8 --latent 2",
+    "12_generate": "--steps 3 --batch 2 --length 8 --features 32 --layers 1 --write 10",
     "10_gpt2": "--steps 10 --batch 1 --write 8 --chunks 2 --checkpoint",
 }
 

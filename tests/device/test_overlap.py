@@ -88,6 +88,16 @@ def test_the_wait_is_the_first_statement(head: str, body: str) -> None:
     assert made.count("\n") == text.count("\n")
 
 
+def test_a_kernel_with_its_own_wait_gets_no_other() -> None:
+    kernel = ck.Kernel(
+        """<% include "prelude/overlap.cuh" %>
+extern "C" __global__ void << name >>(int* x) { wait_for_earlier_kernels(); x[0] = 1; }""",
+        name="waits",
+    )
+    text = kernel.source(ck.zeros(1, "int32"))
+    assert driver.waiting(signature.parse(text)) == text
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

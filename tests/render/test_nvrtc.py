@@ -14,13 +14,14 @@ import cukern as ck
 from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
 from cukern.elementwise.function import Elementwise
+from cukern.generate.kernels import HeadWeights, add_norm, append_heads, gated_planes
 from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TMA_TILES
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
-from cukern.quant import few_rows, tiles
+from cukern.quant import few_rows, planes, tiles
 from cukern.quant.kinds import KINDS
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
@@ -410,6 +411,22 @@ def _products_of_other_forms(dtype: Any) -> None:
     ended(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
 
 
+def _generate(dtype: Any) -> None:
+    """A step of a decoder: heads, whose cache has the dtype; and the norms of its stream, and gates."""
+    x, weight = _zeros("float32", (2, 3, 192), (192,))
+    cache, lengths = ck.nn.KeyValueCache(2, 2, 8, 32, dtype=dtype), ck.zeros((2,), "int32")
+    q, k, table = x[..., :128], x[..., 128:], ck.zeros((8, 12, 2))
+    append_heads((q, k, k), HeadWeights(), table, cache, lengths, dtype == ck.float16, 1e-5)
+    if dtype != ck.float32:
+        return
+    for post, kind in ((None, None), (weight, KINDS["Q8_0"])):
+        add_norm(x, x + 1, weight, 1e-5, post, kind)
+    for name, activation in (("Q4_0", "silu"), ("Q6_K", "gelu_tanh")):
+        made = gated_planes(x, x, activation, KINDS[name])
+    w = ck.quant.from_blocks(ck.zeros((5, KINDS["Q8_0"].row_bytes(192)), "uint8"), (5, 192), "Q8_0")
+    planes.product(made._replace(kind=KINDS["Q8_0"]), w)
+
+
 def _quantised(dtype: Any) -> None:
     """Every kind in bfloat16; of one all launches: planes, rows that are taken, tiles, what the host's threads run."""
     every = [kind for kind in KINDS.values() if kind.dtype is None]
@@ -462,6 +479,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _lltm,
     _pool2d,
     _optimizers,
+    _generate,
     _clip,
     _compact,
     _random,

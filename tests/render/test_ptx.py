@@ -35,6 +35,27 @@ def test_a_kernel_of_sm_90_waits_before_it_reads():
     assert 0 < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
 
 
+def test_settled_weights_are_asked_for_before_the_wait():
+    """And what the kernel before wrote, the planes of activations, after it."""
+    ptx = ck.Kernel("quant/rows.cu", name="rows").ptx(
+        elem="float32",
+        kind="q4_k",
+        columns=1,
+        rows=2,
+        warps=8,
+        stages=4,
+        packs=0,
+        block=256,
+        aligned=True,
+        biased=False,
+        settled=True,
+        arch="sm_90",
+    )
+    wait = ptx.index("griddepcontrol.wait")
+    assert 0 < ptx.index("cp.async") < wait < ptx.index("ld.global")
+    assert ptx.count("griddepcontrol.wait") == 1
+
+
 def packs_read(ptx):
     """How many there are before the barrier that keeps loads together, and after it."""
     return [len(re.findall(r"ld\.global\S*\.v4", part)) for part in ptx.split("bar.warp.sync")]

@@ -30,6 +30,8 @@ _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 _CONSTANT_LOADS = re.compile(r"\b__restrict(__)?\b|\b__ldg\b|\bld\.global[\w.:]*\.nc\b")
 #: The first instruction of a kernel that may begin early.
 WAIT = ' asm volatile("griddepcontrol.wait;" ::: "memory");'
+#: What a text has whose kernel waits itself: see ``templates/prelude/overlap.cuh``.
+OWN_WAIT = "void wait_for_earlier_kernels()"
 #: CUDA_ERROR_NOT_INITIALIZED and CUDA_ERROR_INVALID_CONTEXT.
 _NO_CONTEXT = (3, 201)
 
@@ -51,7 +53,9 @@ def may_overlap(unit: Unit) -> bool:
 
 
 def waiting(unit: Unit) -> str:
-    """The unit's text with a wait for earlier kernels' writes at the start of its kernel."""
+    """The unit's text with a wait for earlier kernels' writes at the start of its kernel, unless it has its own."""
+    if OWN_WAIT in unit.text:
+        return unit.text
     text = unit.text.encode()
     return (text[: unit.body] + WAIT.encode() + text[unit.body :]).decode()
 

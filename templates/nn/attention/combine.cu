@@ -2,6 +2,7 @@
 // of_lse has the logarithms. A part without keys has -inf there. of_parts and of_lse have an axis of parts before the others.
 // Launch: a block for each query, head and batch, in x; << lanes >> lanes share the features, << teams >> teams the parts.
 <% include "prelude/exponential.cuh" %>
+<% include "prelude/overlap.cuh" %>
 using T = << elem >>;
 using A = << acc >>;
 using index = << index >>;
@@ -33,6 +34,8 @@ struct Mean {
 extern "C" __global__ void __launch_bounds__(lanes * teams) << name >>(
     const A* of_parts, const A* of_lse, T* o, A* lse, Results results)
 {
+    allow_next_kernel();
+    wait_for_earlier_kernels();
     const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes;
     const index row = blockIdx.x, rows = gridDim.x;
     Mean mean;

@@ -2,6 +2,7 @@
 // multiplied the next keys are.
 // Launch: a block for each tile of rows, head of keys and batch, in x; a warp for 16 rows. Shared, dynamic: tiles of q, k and v.
 <% include "nn/attention/tensor_cores.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
 constexpr bool fixed = << fixed | lower >>;  // the fragments of q stay in registers
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
@@ -9,6 +10,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     Result* o, float* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>
+    allow_next_kernel();
     T *const of_q = (T*)shared, *const of_k = of_q + tile_m * head_step, *const of_v = of_k + tile_n * head_step;
     const Place at(sizes, starts_q, starts_k, false);
     float* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);

@@ -1,0 +1,12 @@
+"""Language models from GGUF files: their hyper-parameters, vocabulary and layers, and the text that they write."""
+
+from ..namespace.hints import missing as _missing
+from .decoder import Decoder
+from .hyper import HyperParameters
+from .sampling import Sampling
+from .vocabulary import Vocabulary
+from .write import Model
+
+__all__ = ["Decoder", "HyperParameters", "Model", "Sampling", "Vocabulary"]
+
+__getattr__, __dir__ = _missing(__name__, __all__)

@@ -1,0 +1,238 @@
+"""A decoder of the family of Llama: blocks of attention and a gated network, with norms before them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from .. import dtypes, nn, quant
+from .. import namespace as ops
+from ..array import Array
+from ..array.creation import zeros
+from ..autodiff import tape
+from ..device import Device, current
+from ..elementwise.fuse import fuse
+from ..gguf.file import Mapped, open_gguf
+from ..quant import planes
+from ..quant.kinds import Kind
+from ..quant.planes import Planes
+from .hyper import HyperParameters
+from .kernels import add_norm, append_heads, gated_planes, is_serial
+from .weights import Layer, read_weights
+
+
+@fuse(static=("activation",))
+def _gated(gate: Any, up: Any, activation: str) -> Any:
+    return (ops.silu(gate) if activation == "silu" else ops.gelu_tanh(gate)) * up
+
+
+@fuse
+def _capped(x: Any, cap: float) -> Any:
+    return ops.tanh(x / cap) * cap
+
+
+def _product(x: Array | Planes, w: Any, exact: bool = False) -> Array:
+    """``x @ w.T`` in float32, of activations in float32 or 8 bits and weights as they are stored."""
+    if isinstance(x, Planes):
+        # All weights were written before the first kernel of the step began.
+        return planes.product(x, w)
+    if isinstance(w, quant.QuantArray):
+        return quant.linear(x, w, exact=exact)
+    made: Array = nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
+    return made
+
+
+class Decoder:
+    """A decoder with the weights of a GGUF file, and the keys and values of the positions so far.
+
+    The stream between blocks is float32. Matrices stay as the file has them: quantised ones are multiplied by
+    :func:`cukern.quant.linear`, which rounds the activations of up to eight positions to 8 bits; others by activations
+    in their dtype.
+
+    Attributes:
+        hyper: what describes it.
+        caches: keys and values, one :class:`cukern.nn.KeyValueCache` a block, all with the same lengths.
+        nbytes: bytes of the matrices that a step of one token reads.
+
+    Args:
+        file: the path of a GGUF file.
+        positions: the most positions of a sequence; those that the model was trained for when None.
+        batch: the number of sequences.
+        dtype: that of keys and values; float32 on the host and float16 elsewhere when None.
+        device: where the weights go; the current device when None.
+        exact: whether no activations are rounded to 8 bits, which takes longer.
+
+    Raises:
+        ValueError: the file is damaged, its architecture is not known, or a tensor is missing or has another shape;
+            the message names the file and the entry.
+        TypeError: a tensor has a type that cukern lacks.
+        OSError: the file cannot be read.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str] | Mapped,
+        positions: int | None = None,
+        batch: int = 1,
+        dtype: Any = None,
+        device: Device | str | None = None,
+        exact: bool = False,
+    ) -> None:
+        where = current() if device is None else Device(device)
+        mapped = file if isinstance(file, Mapped) else open_gguf(file)
+        self.hyper = hyper = read_hyper(mapped)
+        self._exact = exact
+        count = hyper.positions if positions is None else positions
+        self.weights = read_weights(mapped, hyper, where, count)
+        self.nbytes = self.weights.nbytes
+        made = dtype if dtype is not None else dtypes.float32 if where.addressable else dtypes.float16
+        self._lengths = zeros((batch,), dtypes.int32, where)
+        self.caches = [
+            nn.KeyValueCache(batch, hyper.key_heads, count, hyper.head_features, dtype=made, device=where)
+            for _ in range(hyper.layers)
+        ]
+        for cache in self.caches:
+            cache.lengths = self._lengths
+
+    @property
+    def device(self) -> Device:
+        """Where the weights are."""
+        return self._lengths.device
+
+    @property
+    def positions(self) -> int:
+        """The most positions of a sequence."""
+        return self.caches[0].capacity
+
+    def reset(self) -> None:
+        """Forget all positions."""
+        self._lengths[...] = 0
+
+    def __call__(self, tokens: Array) -> Array:
+        """The logits of what follows the last of some tokens, which come behind those of earlier calls.
+
+        Args:
+            tokens: their numbers, shape (batch, length).
+
+        Returns:
+            Shape (batch, vocabulary), float32.
+
+        Raises:
+            ValueError: there is no room, which is checked only on the host; on a GPU the result is then undefined.
+        """
+        hyper, weights = self.hyper, self.weights
+        self._shape, length = tokens.shape, tokens.shape[1]
+        if self.device.addressable and (self._lengths.numpy() + length > self.positions).any():
+            raise ValueError(
+                f"Decoder: tokens: expected room for {length} positions of {self.positions}, "
+                f"and {self._lengths.tolist()} are taken"
+            )
+        with tape.stop_recording():
+            self._lengths += length
+            x, delta, post = self._embedded(tokens), None, None
+            for layer, cache, window in zip(weights.layers, self.caches, hyper.windows, strict=True):
+                y = self._normed(x, delta, layer.norm, post, layer.projections)
+                delta, post = self._attended(y, layer, cache, window), layer.post
+                y = self._normed(x, delta, layer.network_norm, post, layer.networks)
+                delta, post = self._network(y, layer), layer.network_post
+            assert delta is not None
+            last = x[:, -1].contiguous(), ops.reshape(delta, x.shape)[:, -1].contiguous()
+            logits = _product(
+                self._normed(*last, weights.norm, post, [weights.out]), weights.out, self._exact
+            )
+            return logits if hyper.logit_cap is None else _capped(logits, hyper.logit_cap)
+
+    def _kind(self, rows: int, matrices: list[Any]) -> Kind | None:
+        """The kind of matrices whose products round so many rows to 8 bits, which may then be made so."""
+        return None if self._exact or is_serial(self.device) else planes.common_kind(matrices, rows)
+
+    def _normed(
+        self, x: Array, delta: Array | None, weight: Array, post: Array | None, matrices: list[Any]
+    ) -> Any:
+        """The normalised stream with ``delta`` added, as the products with ``matrices`` take it."""
+        kind = self._kind(x.size // x.shape[-1], matrices)
+        return add_norm(x, delta, weight, self.hyper.eps, post, kind)
+
+    def _products(self, x: Array | Planes, matrices: list[Any], rows: list[int]) -> list[Array]:
+        """The products with matrices of so many rows, of which some are joined: shape (batch, length, rows)."""
+        made = [_product(x, w, self._exact) for w in matrices]
+        made = [ops.reshape(one, (*self._shape, one.shape[-1])) for one in made]
+        if len(made) == len(rows):
+            return made
+        starts = [sum(rows[:i]) for i in range(len(rows))]
+        return [made[0][..., start : start + count] for start, count in zip(starts, rows, strict=True)]
+
+    def _embedded(self, tokens: Array) -> Array:
+        table = self.weights.tokens
+        if isinstance(table, quant.QuantArray):
+            x = quant.take(table, tokens)
+        else:
+            x = nn.embedding(tokens, table).astype(dtypes.float32, copy=False)
+        return x if self.hyper.embedding_scale == 1 else x * self.hyper.embedding_scale
+
+    def _attended(
+        self, y: Array | Planes, layer: Layer, cache: nn.KeyValueCache, window: int | None
+    ) -> Array:
+        """The result of a block's attention, as many numbers as the stream."""
+        hyper, cap = self.hyper, self.hyper.score_cap
+        rows = [count * hyper.head_features for count in (hyper.heads, hyper.key_heads, hyper.key_heads)]
+        q, k, v = self._products(y, layer.projections, rows)
+        queries = append_heads(
+            (q, k, v), layer.heads, layer.table, cache, self._lengths, hyper.neighbours, hyper.eps
+        )
+        made = nn.attention(
+            queries,
+            cache.keys,
+            cache.values,
+            causal=True,
+            offset="end",
+            key_lengths=self._lengths,
+            window=None if window is None else window - 1,
+            scale=hyper.scale,
+            score=None if cap is None else _capping(cap),
+        )
+        joined = ops.reshape(ops.swapaxes(made, 1, 2), (-1, rows[0]))
+        kind = self._kind(joined.shape[0], [layer.out])
+        if kind is not None:
+            return _product(planes.rounded(joined.contiguous(), kind), layer.out)
+        return _product(joined.astype(dtypes.float32, copy=False), layer.out, self._exact)
+
+    def _network(self, y: Array | Planes, layer: Layer) -> Array:
+        """The result of a block's network, as many numbers as the stream."""
+        hyper = self.hyper
+        gate, up = self._products(y, layer.networks, [hyper.hidden] * 2)
+        kind = self._kind(gate.shape[0] * gate.shape[1], [layer.down])
+        if kind is not None:
+            return _product(gated_planes(gate, up, hyper.activation, kind), layer.down)
+        return _product(_gated(gate, up, hyper.activation), layer.down, self._exact)
+
+    def __repr__(self) -> str:
+        hyper = self.hyper
+        return (
+            f"Decoder({hyper.architecture}, {hyper.layers} layers of {hyper.features} features, "
+            f"{hyper.vocabulary} tokens, {self.positions} positions, {self.device})"
+        )
+
+
+def read_hyper(file: Mapped) -> HyperParameters:
+    """The hyper-parameters of a file.
+
+    Raises:
+        ValueError: as :meth:`HyperParameters.of`, with the file's name; or it has no embeddings.
+    """
+    try:
+        tokens = file.places.get("token_embd.weight")
+        return HyperParameters.of(file.metadata, tokens.shape[0] if tokens and len(tokens.shape) == 2 else 0)
+    except ValueError as error:
+        raise ValueError(f"{file.name}: {error}") from None
+
+
+@functools.cache
+def _capping(cap: float) -> Any:
+    """The bound of scores, as a function that attention traces."""
+
+    def capped(s: Any, batch: Any, head: Any, i: Any, j: Any) -> Any:
+        return ops.tanh(s / cap) * cap
+
+    return capped

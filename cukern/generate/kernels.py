@@ -1,0 +1,167 @@
+"""Kernels of one step of a decoder: norms of the stream, heads from projections to the cache, and gates.
+
+On GPUs they let the next kernel begin at once, and make activations in 8 bits for products that read them so.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import empty
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..kernel import Kernel
+from ..kernel.plan import launch, on
+from ..kernel.sizes import divide_up, power_of_two
+from ..nn import KeyValueCache
+from ..quant.kinds import Kind
+from ..quant.planes import Planes, planes_like
+
+_ADD_NORM = Kernel("generate/add_norm.cu", name="add_norm")
+_HEADS = Kernel("generate/heads.cu", name="heads")
+_GATED = Kernel("generate/gated.cu", name="gated")
+#: Threads of a block: at most of a row of the stream; of heads, each of a warp; and of gates.
+_ROW_THREADS, _HEADS_THREADS, _GATED_THREADS = 1024, 128, 128
+#: Elements that a thread reads together where it can, and where it rounds them to 8 bits.
+_PACK, _ROUNDED = 4, 8
+
+
+def is_serial(device: Device) -> bool:
+    """Whether a thread works alone, as on the host: then there are no activations in 8 bits."""
+    return device.style == "serial"
+
+
+@cache
+def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction:
+    return kernel.bind(device, **variables).function
+
+
+def add_norm(
+    x: Array, delta: Array | None, weight: Array, eps: float, post: Array | None, kind: Kind | None = None
+) -> Any:
+    """Add ``delta``, normalised if there is ``post``, to the stream ``x`` in place; return the normalised stream.
+
+    Args:
+        x: shape (..., features), float32, in C order.
+        delta: as many numbers as ``x``, float32, in C order; nothing is added when None.
+        weight: shape (features,), float32.
+        eps: added to mean squares.
+        post: the weight of the norm of ``delta``, which is added as it is when None.
+        kind: that of the weights for which the result is :class:`Planes`; it is an array like ``x`` when None.
+    """
+    device, columns = x.device, x.shape[-1]
+    width = _ROUNDED if kind is not None else _PACK if columns % _PACK == 0 else 1
+    most = max(32, power_of_two(divide_up(columns, width)))
+    threads = 1 if is_serial(device) else min(_ROW_THREADS, most)
+    rows = x.size // columns
+    with on(device):
+        y = (
+            planes_like(rows, columns, kind, device)
+            if kind is not None
+            else empty(x.shape, dtypes.float32, device)
+        )
+        function = _bound(
+            _ADD_NORM,
+            device,
+            elem=dtypes.float32,
+            block=threads,
+            threads=threads,
+            columns=columns,
+            width=width,
+            posted=post is not None,
+            planes=kind is not None,
+            kind=None if kind is None else kind.header,
+        )
+        given = (x, delta, post, weight)
+        made = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
+        if rows:
+            launch(device, function, rows, threads, (*map(_data, given), *made, eps))
+    x._bump("add_norm")
+    return y
+
+
+def _data(x: Array | None) -> Any:
+    return None if x is None else x._data
+
+
+class HeadWeights(NamedTuple):
+    """What is applied to the heads of queries, keys and values besides the projections; None for nothing."""
+
+    q_bias: Array | None = None
+    k_bias: Array | None = None
+    v_bias: Array | None = None
+    q_norm: Array | None = None
+    k_norm: Array | None = None
+
+
+def append_heads(
+    projected: tuple[Array, Array, Array],
+    weights: HeadWeights,
+    table: Array,
+    cache: KeyValueCache,
+    lengths: Array,
+    neighbours: bool,
+    eps: float,
+) -> Array:
+    """The rotated queries of new positions; their keys and values are written to the cache.
+
+    Args:
+        projected: queries, keys and values, float32: shape (batch, length, heads * features), of rows that are equally
+            far apart.
+        weights: biases and norms.
+        table: the cosine and sine of each angle, float32: shape (positions, turned / 2, 2).
+        cache: its lengths are not used.
+        lengths: shape (batch,), int32: the number of positions with the new ones.
+        neighbours: whether a rotated pair lies side by side.
+        eps: added to mean squares.
+
+    Returns:
+        Shape (batch, heads, length, features), in the dtype of the cache.
+    """
+    device, features = cache.keys.device, cache.keys.shape[3]
+    (batch, length, width), key_heads = projected[0].shape, cache.keys.shape[1]
+    heads = width // features
+    rows = batch * length * (heads + 2 * key_heads)
+    threads, block = (1, 1) if is_serial(device) else (32, _HEADS_THREADS)
+    made = empty((batch, heads, length, features), cache.keys.dtype, device)
+    function = _bound(
+        _HEADS,
+        device,
+        elem=cache.keys.dtype,
+        block=block,
+        threads=threads,
+        features=features,
+        turned=2 * table.shape[1],
+        neighbours=neighbours,
+    )
+    arrays = (*projected, *weights, table, lengths, made, cache.keys, cache.values)
+    steps = (one._data.strides[1] // one.itemsize for one in projected)
+    numbers = (*steps, heads, key_heads, length, cache.capacity, rows, eps)
+    if rows:
+        launch(device, function, divide_up(rows, block // threads), block, (*map(_data, arrays), *numbers))
+        for one in (cache.keys, cache.values):
+            one._bump("append_heads")
+    return made
+
+
+def gated_planes(gate: Array, up: Array, activation: str, kind: Kind) -> Planes:
+    """``silu(gate) * up`` or ``gelu_tanh(gate) * up`` in 8 bits.
+
+    Args:
+        gate, up: shape (..., columns), float32, of rows that are equally far apart; columns are a multiple of 32.
+        activation: ``"silu"`` or ``"gelu_tanh"``.
+        kind: that of the weights.
+    """
+    device, columns = gate.device, gate.shape[-1]
+    packs = gate.size // _ROUNDED
+    function = _bound(_GATED, device, block=_GATED_THREADS, silu=activation == "silu", kind=kind.header)
+    step = gate._data.strides[-2] // gate.itemsize
+    with on(device):
+        made = planes_like(gate.size // columns, columns, kind, device)
+        if packs:
+            values = (gate._data, up._data, *made[:2], step, columns, packs)
+            launch(device, function, divide_up(packs, _GATED_THREADS), _GATED_THREADS, values)
+    return made

@@ -1,0 +1,155 @@
+"""Text from a GGUF file: the prompt at once, then token by token, in steps that a GPU replays."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..array import Array
+from ..array.creation import asarray
+from ..capture import capture
+from ..device import Device
+from ..gguf.file import Mapped, open_gguf
+from ..random import Generator, default_rng
+from .decoder import Decoder, read_hyper
+from .sampling import Sampling
+from .vocabulary import Vocabulary
+
+#: Tokens of a prompt that are computed together, which bounds the memory that they take.
+_TOGETHER = 512
+
+
+class Model:
+    """A decoder and its vocabulary, which write text.
+
+    Attributes:
+        decoder: the :class:`Decoder`.
+        vocabulary: the :class:`Vocabulary`.
+
+    Args:
+        file: the path of a GGUF file.
+        positions: the most tokens of a prompt and its text; those that the model was trained for, at most 4096,
+            when None.
+        dtype: that of keys and values, see :class:`Decoder`.
+        device: where the model is; the current device when None.
+        vocabulary: that of the file, if it has been read; read from it when None.
+        exact: see :class:`Decoder`.
+
+    Raises:
+        ValueError: the file is damaged, or has no model that is known; the message names the file and the entry.
+        TypeError: a tensor has a type that cukern lacks.
+        OSError: the file cannot be read.
+        ImportError: the package ``gguf`` or ``tokenizers`` is not installed.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str] | Mapped,
+        positions: int | None = None,
+        dtype: Any = None,
+        device: Device | str | None = None,
+        vocabulary: Vocabulary | None = None,
+        exact: bool = False,
+    ) -> None:
+        mapped = file if isinstance(file, Mapped) else open_gguf(file)
+        self.vocabulary = read_vocabulary(mapped) if vocabulary is None else vocabulary
+        count = min(read_hyper(mapped).positions, 4096) if positions is None else positions
+        self.decoder = Decoder(mapped, count, 1, dtype, device, exact)
+        if len(self.vocabulary) > self.decoder.hyper.vocabulary:
+            raise ValueError(
+                f"{mapped.name}: 'tokenizer.ggml.tokens': expected at most {self.decoder.hyper.vocabulary} tokens, the "
+                f"rows of 'token_embd.weight', got {len(self.vocabulary)}"
+            )
+        self._rng: Generator | None = None
+        self._steps: dict[Sampling, Callable[[Array], Array]] = {}
+
+    def write(
+        self, prompt: str, max_tokens: int = 128, sampling: Sampling | None = None, seed: int | None = None
+    ) -> Iterator[str]:
+        """The text that follows a prompt, in parts as they are computed. It ends at a token that ends texts.
+
+        Args:
+            prompt: the text before, in which the texts of control tokens stand for these.
+            max_tokens: the most tokens to write.
+            sampling: how tokens are drawn; as :class:`Sampling` does by default when None.
+            seed: of the random numbers; fresh entropy when None.
+
+        Raises:
+            ValueError: the prompt is empty, or has no room; or ``max_tokens`` or ``sampling`` is out of range.
+        """
+        return self.text(self.tokens(self.vocabulary.encode(prompt), max_tokens, sampling, seed))
+
+    def text(self, tokens: Iterable[int]) -> Iterator[str]:
+        """The texts of tokens, whole characters as soon as their last token is there."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for token in tokens:
+            if text := decoder.decode(self.vocabulary.piece(token)):
+                yield text
+        if text := decoder.decode(b"", final=True):
+            yield text
+
+    def tokens(
+        self,
+        prompt: Sequence[int],
+        max_tokens: int = 128,
+        sampling: Sampling | None = None,
+        seed: int | None = None,
+    ) -> Iterator[int]:
+        """The tokens that follow those of a prompt; see :meth:`write`. Those that end a text are left out."""
+        chosen = (Sampling() if sampling is None else sampling).require()
+        room = self.decoder.positions
+        if max_tokens < 0:
+            raise ValueError(f"max_tokens: expected at least 0, got {max_tokens}")
+        if not prompt:
+            raise ValueError("prompt: expected at least one token, got none")
+        if len(prompt) >= room:
+            raise ValueError(f"prompt: expected fewer than {room} tokens, the positions, got {len(prompt)}")
+        return self._following(list(prompt), min(max_tokens, room - len(prompt)), chosen, seed)
+
+    def _following(
+        self, prompt: list[int], count: int, sampling: Sampling, seed: int | None
+    ) -> Iterator[int]:
+        device = self.decoder.device
+        if self._rng is None or seed is not None:
+            self._rng = default_rng(seed, device)
+            self._steps.clear()
+        step = self._steps.setdefault(sampling, self._step(sampling, self._rng))
+        self.decoder.reset()
+        for start in range(0, len(prompt), _TOGETHER):
+            part = np.asarray([prompt[start : start + _TOGETHER]], np.int64)
+            logits = self.decoder(asarray(part, device=device))
+        following = sampling.draw(logits, self._rng) if count else None
+        for left in range(count, 0, -1):
+            token = following
+            assert token is not None
+            # On a GPU the next step runs while this token is read.
+            following = step(token) if left > 1 else None
+            number = int(token.numpy()[0, 0])
+            if number in self.vocabulary.ends or number >= len(self.vocabulary):
+                return
+            yield number
+
+    def _step(self, sampling: Sampling, rng: Generator) -> Callable[[Array], Array]:
+        def step(token: Array) -> Array:
+            return sampling.draw(self.decoder(token), rng)
+
+        return capture(step)
+
+    def __repr__(self) -> str:
+        return f"Model({self.decoder!r}, {self.vocabulary!r})"
+
+
+def read_vocabulary(file: Mapped) -> Vocabulary:
+    """The vocabulary of a file.
+
+    Raises:
+        ValueError: as :class:`Vocabulary`, with the file's name.
+    """
+    try:
+        return Vocabulary(file.metadata)
+    except ValueError as error:
+        raise ValueError(f"{file.name}: {error}") from None

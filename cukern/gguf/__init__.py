@@ -1,0 +1,8 @@
+"""GGUF files: named arrays, dense or quantised, with typed metadata, as language models are handed out."""
+
+from .file import GGUFFile as GGUFFile
+from .file import load_gguf as load_gguf
+from .file import open_gguf as open_gguf
+from .file import save_gguf as save_gguf
+
+__all__ = ["GGUFFile", "load_gguf", "save_gguf"]

@@ -73,9 +73,7 @@ KINDS = {
 #: The layouts in which states other than those of float32 are tried; in the rest they are thorough.
 _USUAL = ("short rows", "rows between packs", "inner axis", "few columns")
 _WAYS = [
-    pytest.param(
-        layout, dtype, marks=() if dtype == "float32" or layout in _USUAL else pytest.mark.thorough
-    )
+    pytest.param(layout, dtype, marks=() if dtype == "float32" or layout in _USUAL else pytest.mark.thorough)
     for layout in SPREAD
     for dtype in KINDS
 ]

@@ -47,6 +47,24 @@ class _Function:
         return lambda *values: None
 
 
+#: Less optimisation, for texts that are only to be accepted: NVRTC compiles them in a third of the time.
+_HASTE = ("--Ofast-compile=max",)
+#: The length of texts in which optimised machine code takes most of the time.
+_LONG = 40_000
+
+
+def _accepted(text: str, arch: str) -> None:
+    nvrtc.compile(text, arch, options=_HASTE if nvrtc.version() >= (12, 9) else ())
+
+
+def _compiled(text: str, arch: str) -> str:
+    """The PTX of a text that compiles for ``arch``, optimised; the machine code of a long one is not."""
+    if len(text) < _LONG or nvrtc.version() < (12, 9):
+        return nvrtc.compile(text, arch).ptx
+    _accepted(text, arch)
+    return nvrtc.compile(text, arch.replace("sm_", "compute_")).ptx
+
+
 class Gpu:
     """Compiles units by NVRTC, if it ``compiles`` at all; ``templates`` names those that they came from."""
 
@@ -78,13 +96,13 @@ class Gpu:
         if self._compiles:
             overlap = driver.may_overlap(unit)
             own = "sm_90a" if is_for_90a(unit) else "sm_90"
-            made = nvrtc.compile(driver.waiting(unit) if overlap else unit.text, own)
+            ptx = _compiled(driver.waiting(unit) if overlap else unit.text, own)
             # Loads of what is said to be constant may come before the wait; CUDA's own tables are.
-            assert not overlap or "ld.global.nc" not in made.ptx or "__cudart_" in made.ptx
+            assert not overlap or "ld.global.nc" not in ptx or "__cudart_" in ptx
             # Clusters of blocks and mbarriers came with sm_90, and no older device is given a kernel of them.
             later = "__cluster_dims__" in unit.text or "mbarrier." in unit.text
             if own == "sm_90" and not later and self._says_something_new(unit):
-                nvrtc.compile(unit.text, "sm_80")
+                _accepted(unit.text, "sm_80")
         return _Function()
 
     def _says_something_new(self, unit: Unit) -> bool:

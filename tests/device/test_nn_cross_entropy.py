@@ -45,18 +45,28 @@ def check(logits: ck.Array, targets: ck.Array) -> None:
     close(tape.gradient(loss, logits), expected.reshape(logits.shape), 64)
 
 
-@pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize(
-    ("rows", "columns", "target"),
-    [
-        (5, 1, "int8"),
-        (5, 300, "uint8"),
-        (70, 13, "int64"),
-        (37, 1024, "int32"),
-        (3, 4096, "int32"),
-        (2, 20_000, "int64"),
-    ],
-)
+_SHAPES = [
+    (5, 1, "int8"),
+    (5, 300, "uint8"),
+    (70, 13, "int64"),
+    (37, 1024, "int32"),
+    (3, 4096, "int32"),
+    (2, 20_000, "int64"),
+]
+#: Every shape in float32, and those of packs and of a block in a half type; float64 and the other half type in two.
+_USUAL = {("bfloat16", 300), ("bfloat16", 20_000), ("bfloat16", 13), ("float16", 1024), ("float64", 1024)}
+_CASES = [
+    pytest.param(
+        *shape,
+        dtype,
+        marks=() if dtype == "float32" or (dtype, shape[1]) in _USUAL else pytest.mark.thorough,
+    )
+    for shape in _SHAPES
+    for dtype in DTYPE_NAMES
+]
+
+
+@pytest.mark.parametrize(("rows", "columns", "target", "dtype"), _CASES)
 def test_loss_and_gradient(
     as_a_gpu: pytest.MonkeyPatch, dtype: str, rows: int, columns: int, target: str
 ) -> None:

@@ -73,8 +73,20 @@ def test_each_launch_shape(device: ck.Device, shape: Shape) -> None:
     check_a_launch(shape, 19, 100)
 
 
-@pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize("columns", [8, 104, 1000, 1280, 2048, 2560])
+#: Every length in float32, and of each other size of element part of a warp, a warp or a block.
+_USUAL = {(8, "bfloat16"), (104, "float16"), (1000, "float64"), (2560, "bfloat16")}
+_PACKED = [
+    pytest.param(
+        columns,
+        dtype,
+        marks=() if dtype == "float32" or (columns, dtype) in _USUAL else pytest.mark.thorough,
+    )
+    for columns in (8, 104, 1000, 1280, 2048, 2560)
+    for dtype in DTYPE_NAMES
+]
+
+
+@pytest.mark.parametrize("columns, dtype", _PACKED)
 def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
     """Rows of part of a warp, of a warp and of a block, taken in turn, with and without weight and bias."""
     rows = 67

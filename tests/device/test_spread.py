@@ -114,8 +114,21 @@ def test_a_matrix_and_its_transpose(like_a_gpu: list[spread.Work], side: int) ->
     assert like_a_gpu[-1].variables["paired"]
 
 
-@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: dtypes.info(d).name)
-@pytest.mark.parametrize("shape", [(9001,), (17, 1024), (256, 192)])
+#: Every dtype in a line; one of each size of element in the other shapes, in which the rest is thorough.
+_USUAL = ("bool", "bfloat16", "float32", "int64", "complex128")
+_SHAPED = [
+    pytest.param(
+        shape,
+        dtype,
+        marks=() if len(shape) == 1 or dtypes.info(dtype).name in _USUAL else pytest.mark.thorough,
+        id=f"{shape}-{dtypes.info(dtype).name}",
+    )
+    for shape in ((9001,), (17, 1024), (256, 192))
+    for dtype in dtypes.ALL
+]
+
+
+@pytest.mark.parametrize("shape, dtype", _SHAPED)
 def test_dtypes(like_a_gpu: list[spread.Work], dtype: Any, shape: tuple[int, ...]) -> None:
     a = _values(shape, dtype)
     np.testing.assert_array_equal(_run(lambda x: ck.minimum(x, x), a), a)
@@ -212,8 +225,17 @@ def test_copies_keep_what_nan_carries(device: ck.Device) -> None:
     np.testing.assert_array_equal(made.view(np.uint16), bits)
 
 
-@pytest.mark.parametrize("into", [True, False])
-@pytest.mark.parametrize("count", [1, 3, 70])
+@pytest.mark.parametrize(
+    "count, into",
+    [
+        (1, True),
+        (1, False),
+        (3, True),
+        (3, False),
+        (70, True),
+        pytest.param(70, False, marks=pytest.mark.thorough),
+    ],
+)
 def test_many_copies_in_one_launch(device: ck.Device, count: int, into: bool) -> None:
     """Bytes of aligned and misaligned arrays, of all sizes to beyond a block's share, and none."""
     flat = ck.asarray(np.random.default_rng(count).integers(0, 255, 70000 + count, np.uint8), copy=True)

@@ -489,6 +489,8 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
 )
 #: Dtypes whose kernels are those of another integer but for the type's name.
 ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32")]
+#: Those whose kernels are optimised, which shows the loads that they get; of the others it is thorough.
+OPTIMISED = [ck.float32, ck.bfloat16]
 #: What computes real numbers alone.
 REAL = (_convolve, _histogram)
 CASES = [
@@ -503,8 +505,25 @@ CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]
 @pytest.mark.parametrize(
     ("launch", "dtype"), CASES, ids=[f"{launch.__name__[1:]}-{dtype}" for launch, dtype in CASES]
 )
-def test_kernels_compile(gpu: Gpu, launch: Callable[[Any], None], dtype: Any) -> None:
+def test_kernels_compile(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, launch: Callable[[Any], None], dtype: Any
+) -> None:
+    monkeypatch.setattr(gpu, "optimises", dtype in OPTIMISED)
     launch(dtype)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("launch", "dtype"),
+    [
+        pytest.param(*case, id=f"{case[0].__name__[1:]}-{case[1]}")
+        for case in CASES
+        if case[1] not in OPTIMISED
+    ],
+)
+def test_kernels_compile_when_optimised(launch: Callable[[Any], None], dtype: Any) -> None:
+    with gpu_without_one():
+        launch(dtype)
 
 
 @pytest.mark.thorough

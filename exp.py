@@ -1,0 +1,1 @@
+"""time compile of sources under variants: exp.py level n"""

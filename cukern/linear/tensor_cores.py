@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -13,8 +12,8 @@ from ..device import Device
 from ..device.interface import Prepared, Tiles
 from ..device.precision import allows_tf32
 from ..elementwise.graph import cast, input_node
+from ..elementwise.plan import converter
 from ..elementwise.program import Program, program
-from ..elementwise.row import convert_scalar
 from ..kernel import BoundKernel, Kernel
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import on, remember
@@ -165,7 +164,7 @@ class Plan(kernel_plan.Plan):
     __slots__ = ("_known", "_maps", "_multiply", "_sums", "bound", "converters")
 
     def __init__(self, made: Program, task: Task, form: Form, out: Layout) -> None:
-        self.converters = tuple(partial(convert_scalar, dtype=dtype) for dtype in made.scalars)
+        self.converters = tuple(map(converter, made.scalars))
         self._maps = form.maps(task, out.dtype) if isinstance(form, TmaTile) else ()
         #: The maps of arrays at addresses that came before.
         self._known: dict[tuple[int, int], bytes] = {}

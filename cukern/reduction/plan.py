@@ -106,7 +106,7 @@ class Plan(kernel_plan.Plan):
         left = self.kept if keepdims else tuple(n for i, n in enumerate(shape) if i not in axes)
         super().__init__(operands[0].device, [fresh_layout(operands[0].device, result, left)])
         self.program, self.operands, self.parameter = program, tuple(operands), reduction.parameter
-        self.converters = tuple(converter(dtype) for dtype in program.scalars)
+        self.converters = tuple(map(converter, program.scalars))
         self.parts: Layout | None = None
         self.final: Prepared | None = None
         self.axes = tuple(sorted(axes))

@@ -1,5 +1,6 @@
 // What the kernels of D = epilogue(A @ B) share: sizes, stores of D, and slabs of the factors in shared memory.
 <% include "linear/epilogue.cuh" %>
+<% include "lib/transpose.cuh" %>
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, stages = << stages >>, band = << band >>;
 constexpr int threads = << block >>;
 constexpr int chunk = 16 / sizeof(T), line = 8 * chunk;  // elements of an access, and of eight, which have 128 bytes
@@ -10,21 +11,6 @@ struct Sizes {
     index batch_a, batch_b, row_a, row_b;
     int batches, m, n, k, tiles_m, tiles_n;
 };
-// Transposes 4 by 4 words among four neighbouring lanes: lane i gets word i of each.
-__device__ __forceinline__ void transpose(unsigned (&word)[4]) {
-    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const unsigned got = __shfl_xor_sync(0xffffffffu, odd ? word[i] : word[i + 1], 1);
-        (odd ? word[i] : word[i + 1]) = got;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const unsigned got = __shfl_xor_sync(0xffffffffu, upper ? word[i] : word[i + 2], 2);
-        (upper ? word[i] : word[i + 2]) = got;
-    }
-}
-
 // Makes the 16 rows and COLUMNS columns of a warp from (row, column) on, and hands them on: put(half, x, made) gets elements of
 // row 8 * half + g, the pairs from columns x + 2 * q, x + 2 * q + 8 and so on. Lane 4 * g + q has the sums of rows g and g + 8,
 // for each eight columns those of columns 2 * q and 2 * q + 1: of the first row, then of the second.

@@ -92,6 +92,12 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[N]) {
         for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
     }
 }
+// After a wait for all but later groups: d, of a group before those, may be read from here on.
+template <int N>
+__device__ __forceinline__ void wgmma_made(float (&d)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
 
 #else
 
@@ -211,5 +217,7 @@ template <int LEFT, int N>
 inline void wgmma_wait(float (&)[N]) {
     cukern::runtime->finish(cukern::product_groups, LEFT, false);
 }
+template <int N>
+inline void wgmma_made(float (&)[N]) {}
 
 #endif

@@ -23,6 +23,7 @@ from ...kernel.strides import broadcast_steps
 from ..dropout import Draw
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
 from .scores import PLACES, Lookup, printed
+from .tma import MAP_BYTES, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
@@ -30,6 +31,10 @@ _KERNELS = {
 }
 _COMBINE = Kernel("nn/attention/combine.cu", name="attention_combine")
 _MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
+_TMA = {"forward": Kernel("nn/attention/forward_tma.cu", name="attention_forward")}
+#: From so many queries on there is enough to do for warpgroups.
+_MANY = 64
+AnyTile = Tile | MmaTile | TmaTile
 #: The matrices that the kernels make.
 _MADE = {
     "forward": ("o",),
@@ -120,10 +125,15 @@ def _vectors(arrays: Sequence[Array]) -> bool:
     )
 
 
-def _tile(call: Call, kind: str, rows: Sequence[Array]) -> Tile | MmaTile:
-    q = call.q
+def _tile(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
+    q, options = call.q, call.options
     few = kind == "forward" and call.rows <= FEW
     if dtypes.info(q.dtype).narrow and _vectors(rows):
+        counted = options.packed or options.counted
+        if kind in _TMA and q.shape[2] >= _MANY and not counted and describable([x._planned() for x in rows]):
+            fed = tma_tile_for(call.head, q.device)
+            if fed is not None:
+                return fed
         made = mma_tile_for(call.head, q.device, "few" if few else kind)
         if made is not None:
             return made
@@ -141,8 +151,10 @@ def can_run(q: Array, v: Array) -> bool:
     return 0 < min(head) <= max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
 
 
-def _shared(call: Call, tile: Tile | MmaTile, kind: str) -> int:
+def _shared(call: Call, tile: AnyTile, kind: str) -> int:
     """Bytes of shared memory of a block."""
+    if isinstance(tile, TmaTile):
+        return tile.shared(call.head)
     if isinstance(tile, MmaTile):
         return tile.shared(call.head, kind)
     return tile.shared(call.head, call.q.dtype, kind != "forward")
@@ -152,7 +164,7 @@ def _steps(x: Array) -> tuple[int, ...]:
     return tuple(step // x.itemsize for step in x._planned().strides[:3])
 
 
-_prepared: dict[Any, Prepared] = {}
+_prepared: dict[Any, Prepared | Mapped] = {}
 
 
 class _Sum(NamedTuple):
@@ -167,7 +179,7 @@ def _launch(
     kind: str,
     given: Sequence[Array],
     made: Sequence[Array | None],
-    tile: Tile | MmaTile,
+    tile: AnyTile,
     summed: _Sum | None = None,
     parts: int = 1,
 ) -> None:
@@ -193,19 +205,23 @@ def _launch(
     if launch is None:
         launch = remember(_prepared, key, _prepare(call, kind, matrices, tile, layouts, summed, parts))
     null = device.backend.operand(None)
+    values = [null if one is None else one._operand for one in arrays]
     with on(device):
-        launch(*[null if one is None else one._operand for one in arrays], call.draw.at if call.draw else 0)
+        if isinstance(launch, Mapped):
+            launch((q, call.k, call.v), *values[3:], call.draw.at if call.draw else 0)
+        else:
+            launch(*values, call.draw.at if call.draw else 0)
 
 
 def _prepare(
     call: Call,
     kind: str,
     matrices: dict[str, Array],
-    tile: Tile | MmaTile,
+    tile: AnyTile,
     layouts: Sequence[Layout | None],
     summed: _Sum | None,
     parts: int,
-) -> Prepared:
+) -> Prepared | Mapped:
     q, k, options = call.q, call.k, call.options
     device = q.device
     (batch, heads, length, _), (_, key_heads, keys, _) = q.shape, k.shape
@@ -215,6 +231,8 @@ def _prepare(
         batch, shape = 1, (call.starts[0].size - 1, heads, 1, 1)
     of_keys = kind == "backward_keys"
     size, extent = (tile.keys, keys) if of_keys else (tile.rows, length * heads // key_heads)
+    if isinstance(tile, TmaTile):
+        extent, key_heads = length, heads
     tiles = divide_up(extent, size) + (shape[0] if options.packed else 0)
     steps = [broadcast_steps(layout, shape) for layout in layouts[3 : 3 + len(call.operands)] if layout]
     spans = [sum(abs(s) * n for s, n in zip(one, shape, strict=True)) for one in steps]
@@ -232,16 +250,27 @@ def _prepare(
         blocks *= (batch if summed.kept[0] else 1) * (heads if summed.kept[1] else 1)
     else:
         blocks = tiles * key_heads * batch
-    tail = _tail(call, matrices, steps, tiles, wide, summed)
-    kernels = _MMA if isinstance(tile, MmaTile) else _KERNELS
+    tail: tuple[Any, ...] = _tail(call, matrices, steps, tiles, wide, _heads_apart(tile, summed))
     threads = variables["block"]
     with on(device):
-        function = kernels[kind].bind(device, **variables).function
+        if isinstance(tile, TmaTile):
+            function = _TMA[kind].bind(device, **variables).function
+            tail += (order(call.head, batch, heads, heads // k.shape[1], keys),)
+            grid = min(blocks, tile.blocks), 1, 1
+            maps = [tiles_of(one, rows) for one, rows in zip(layouts, (tile.rows, tile.keys, tile.keys)) if one]
+            shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
+            return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
+        function = (_MMA if isinstance(tile, MmaTile) else _KERNELS)[kind].bind(device, **variables).function
         return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
 
 
+def _heads_apart(tile: AnyTile, summed: _Sum | None) -> bool:
+    """Whether each head of queries is for itself, though heads share one of keys."""
+    return isinstance(tile, TmaTile) or summed is not None
+
+
 def _variables(
-    call: Call, kind: str, tile: Tile | MmaTile, wide: bool, summed: _Sum | None
+    call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | None
 ) -> dict[str, Any]:
     """The template variables of a kernel."""
     options = call.options
@@ -250,15 +279,16 @@ def _variables(
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
         lines = printed(program, options.lookups, None if kind == "forward" else wanted)
-    grouped = call.q.shape[1] // call.k.shape[1]
+    grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
     variables = {
         "elem": call.q.dtype,
         "half": dtypes.info(call.q.dtype).narrow,
         "index": "long long" if wide else "int",
         "head_size": call.head.size,
         "value_size": call.head.value,
-        "group": grouped if summed is None else 1,
-        "sharing": 1 if summed is None else grouped,
+        "group": 1 if apart else grouped,
+        "sharing": grouped if apart else 1,
+        "fed": isinstance(tile, TmaTile),
         "summing": summed is not None,
         "tile_m": tile.rows,
         "tile_n": tile.keys,
@@ -280,6 +310,9 @@ def _variables(
     if summed is not None:
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")
         variables |= dict(zip(names, summed.kept, strict=True))
+    if isinstance(tile, TmaTile):
+        own = {"block": tile.threads, "workers": tile.workers}
+        return variables | own | {"stages": tile.stages, "by_turns": tile.by_turns}
     if isinstance(tile, MmaTile):
         along = tile.keys if kind == "backward_keys" else tile.rows
         return variables | {"block": along // 16 * 32, "fixed": tile.fixed}
@@ -292,7 +325,7 @@ def _tail(
     steps: Sequence[tuple[int, ...]],
     tiles: int,
     wide: bool,
-    summed: _Sum | None,
+    apart: bool,
 ) -> tuple[bytes, bytes]:
     """The kernel's structs: sizes, and the strides of the score's arrays."""
     options, code = call.options, "q" if wide else "i"
@@ -309,7 +342,7 @@ def _tail(
         *strides,
         options.scale,
         1 / (1 - p),
-        call.k.shape[1] if summed is None else call.q.shape[1],
+        (call.q if apart else call.k).shape[1],
         call.q.shape[2],
         call.k.shape[2],
         tiles,
@@ -344,7 +377,7 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
     return made, lse
 
 
-def _parts(call: Call, tile: Tile | MmaTile) -> int:
+def _parts(call: Call, tile: AnyTile) -> int:
     """How many blocks share the keys of a head, of which a tile has all queries."""
     if call.options.packed or call.rows > tile.rows:
         return 1

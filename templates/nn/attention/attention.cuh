@@ -16,7 +16,7 @@ constexpr int head_size = << head_size >>, value_size = << value_size >>, group 
 constexpr int sharing = << sharing >>;  // heads of a launch that share a head of keys
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>;  // rows and keys of a tile
 constexpr bool bounded_left = << bounded_left | lower >>, bounded_right = << bounded_right | lower >>;
-constexpr bool packed = << packed | lower >>, counted = << counted | lower >>, at_end = << at_end | lower >>;
+constexpr bool sequenced = << packed | lower >>, counted = << counted | lower >>, at_end = << at_end | lower >>;
 constexpr bool dropping = << dropping | lower >>, plain = << plain | lower >>;
 constexpr bool split = << split | lower >>;  // the blocks along y share the keys
 constexpr double log2_e = 1.4426950408889634;
@@ -120,7 +120,7 @@ struct Place {
         tile = block % sizes.tiles;
         block /= sizes.tiles;
         head = block % sizes.heads;
-        if constexpr (packed) {
+        if constexpr (sequenced) {
             const int size = of_keys ? tile_n : tile_m;
             rows = keys = 0;
             // Places out of range are clipped, so that nothing beyond the arrays is touched.
@@ -154,21 +154,21 @@ struct Place {
     }
     // Work that takes longest is begun first: late queries have the most keys before them.
     __device__ __forceinline__ int first_row(const Sizes& sizes) const {
-        return (bounded_right && !packed ? sizes.tiles - 1 - tile : tile) * tile_m;
+        return (bounded_right && !sequenced ? sizes.tiles - 1 - tile : tile) * tile_m;
     }
     template <typename P>
     __device__ __forceinline__ Rows<group, P> of_rows(P* base, const Steps& steps) const {
-        const index batches = packed ? 0 : batch;
+        const index batches = sequenced ? 0 : batch;
         return {base + batches * steps.batch + (index)head * group * steps.head + before_q * steps.row, steps.head, steps.row, rows};
     }
     template <typename P>
     __device__ __forceinline__ Rows<1, P> of_keys(P* base, const Steps& steps, int end) const {
-        const index batches = packed ? 0 : batch;
+        const index batches = sequenced ? 0 : batch;
         return {base + batches * steps.batch + (index)(head / sharing) * steps.head + before_k * steps.row, 0, steps.row, end};
     }
     // The place of a row in an array of one number for each query, (batch, head, query) or (head, query).
     __device__ __forceinline__ index statistic(const Sizes& sizes, int row) const {
-        const index heads = (index)(packed ? 0 : batch) * sizes.heads * group + (index)head * group + row % group;
+        const index heads = (index)(sequenced ? 0 : batch) * sizes.heads * group + (index)head * group + row % group;
         return heads * sizes.queries + before_q + row / group;
     }
 
@@ -211,7 +211,7 @@ struct Place {
 
     // The element of the matrix of scores that dropout counts.
     __device__ __forceinline__ unsigned long long element(const Sizes& sizes, int row, int key) const {
-        const unsigned long long matrix = (packed ? 0ull : (unsigned long long)batch * sizes.heads * group) + head * group + row % group;
+        const unsigned long long matrix = (sequenced ? 0ull : (unsigned long long)batch * sizes.heads * group) + head * group + row % group;
         return (matrix * sizes.queries + before_q + row / group) * sizes.keys + before_k + key;
     }
 };

@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         if constexpr (makes_v) multiply<tile_m>(of_v, tiles.weights, 1, score_step, tiles.d, 1, value_step, value_size);
         if constexpr (makes_k) multiply<tile_m>(of_k, tiles.dscores, 1, score_step, tiles.q, 1, head_step, head_size);
     }
-    const int stored = packed ? at.keys : sizes.keys;
+    const int stored = sequenced ? at.keys : sizes.keys;
     if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, stored), key, of_k, A(1));
     if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, stored), key, of_v, A(1));
 }

@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
     }
     wait_copies<0>();
-    const int stored = packed ? at.keys : sizes.keys;
+    const int stored = sequenced ? at.keys : sizes.keys;
     if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, stored), key + warp_key, sums_k, 1.0f, 1.0f);
     if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, stored), key + warp_key, sums_v, 1.0f, 1.0f);
 }

@@ -1,5 +1,8 @@
 <# The first parameters of every kernel of attention. live: see Draw. #>
-    const T* q, const T* k, const T* v, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+    <% if fed %>const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v,
+    <% else %>const T* q, const T* k, const T* v, <% endif %>
+
+    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
 
     <% for x in tables %>const << x.type >>* t<< x.k >>, <% endfor %>
 

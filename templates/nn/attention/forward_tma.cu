@@ -1,0 +1,224 @@
+// forward.cu on the tensor cores of sm_90a, fed by the hardware's copies. Each warpgroup that multiplies has 64 rows of a tile and
+// walks back along its keys. While the scores of one tile of keys become weights, those of the one after it multiply their values.
+// Launch: blocks, of which each makes every gridDim.x-th tile of rows of a head. One thread of the last warpgroup brings tiles of
+// keys and values to a ring of stages each, and the rows. `full`: a tile has come. `empty`: all warps are done with it.
+// Shared, dynamic: the rows, the stages of keys, those of values; 1024 bytes before for alignment.
+<% set wgmma_columns = [tile_n, (value_size + 15) // 16 * 16] | unique | list %>
+<% include "nn/attention/warpgroups.cuh" %>
+constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v = tile_n * value_lines;
+constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
+
+// The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
+struct Walk {
+    int first, count;
+
+    __device__ __forceinline__ Walk(const Place& at, int row) {
+        const Range range = at.keys_of(row);
+        first = range.first;
+        count = divide_up(maximum(range.end - first, 0), tile_n);
+    }
+    __device__ __forceinline__ int key(int i) const { return first + i * tile_n; }
+    // The tiles to whose keys 64 rows attend, all to all.
+    __device__ __forceinline__ Range whole(const Place& at, int row) const {
+        int begin = 0, end = at.keys;
+        if constexpr (bounded_left) begin = divide_up(maximum(row + 63 + at.offset - at.left - first, 0), tile_n);
+        if constexpr (bounded_right) end = minimum(end, row + at.offset + at.right + 1);
+        return {begin, maximum(end - first, 0) / tile_n};
+    }
+};
+// Of a lane's two rows: the largest score, and the lane's share of the sum of weights.
+struct Statistics {
+    float largest[2], total[2];
+};
+// Where scores are: a warp's rows, and what becomes of them.
+struct Task {
+    const Place& at;
+    const Sizes& sizes;
+    const Scores& scores;
+    const Draw& draw;
+    int row;     // the lane's first
+    float unit;  // scores are compared before they are scaled, if the factor is all that is between
+
+    // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink`.
+    template <bool MASKED>
+    __device__ __forceinline__ void weigh(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key) const {
+        const int q = threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int own = row + 8 * half, place = own + at.offset - key - q;
+            int end = at.keys - key - q;
+            if constexpr (bounded_right) end = minimum(end, place + at.right + 1);
+            float most[2] = {of.largest[half], -limits<float>::infinity()};
+#pragma unroll
+            for (int i = 0; i < tile_n / 4; ++i) {
+                const int column = i / 2 * 8 + i % 2;
+                float& x = s[i / 2 * 4 + 2 * half + i % 2];
+                if constexpr (!plain)  // of what is not attended to, too: for a row and a key that there are
+                    x = scores(x * float(sizes.scale), at.batch, at.head, minimum(own, at.rows - 1),
+                               minimum(key + q + column, at.keys - 1)).value;
+                if constexpr (MASKED)
+                    if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
+                most[i % 2] = maximum(most[i % 2], x);
+            }
+            float largest = maximum(most[0], most[1]);
+            largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+            largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+            const float from = (MASKED || !plain) && largest == -limits<float>::infinity() ? 0.0f : largest * unit;
+            shrink[half] = power_of_two(of.largest[half] * unit - from);
+            of.largest[half] = largest;
+            float total[2] = {of.total[half] * shrink[half], 0.0f};
+#pragma unroll
+            for (int i = 0; i < tile_n / 4; ++i) {
+                float& x = s[i / 2 * 4 + 2 * half + i % 2];
+                x = power_of_two(x * unit - from);
+                total[i % 2] += x;
+                if constexpr (dropping)
+                    x *= draw.factor(sizes, at.element(sizes, own, key + q + i / 2 * 8 + i % 2));
+            }
+            of.total[half] = total[0] + total[1];
+        }
+    }
+};
+// Tiles of keys or of values in shared memory, and how many of them a warpgroup has had.
+struct Stages {
+    T* memory;
+    MBarrier *full, *empty;
+    int size, number;
+
+    __device__ __forceinline__ int stage() const { return number % stages; }
+    __device__ __forceinline__ T* tile() const { return memory + stage() * size; }
+    __device__ __forceinline__ void wait_full() const { mbarrier_wait(&full[stage()], number / stages % 2); }
+    __device__ __forceinline__ void wait_empty() const { mbarrier_wait(&empty[stage()], number / stages % 2 ^ 1); }
+    __device__ __forceinline__ void release() {
+        arrive(&empty[stage()]);
+        ++number;
+    }
+};
+// The scores of a tile of keys become weights in `words`, whose values are multiplied next; meanwhile the values are that
+// belong to the weights before them.
+template <bool MASKED>
+__device__ __forceinline__ void advance(
+    const Task& task, Stages& of_k, Stages& of_v, const T* rows, int key, float (&sums)[value_width / 2],
+    unsigned (&words)[tile_n / 16][4], Statistics& of)
+{
+    const int group = threadIdx.x / 128;
+    float s[tile_n / 2], shrink[2];
+    of_k.wait_full();
+    if constexpr (by_turns) barrier_sync(1 + group, 256);
+    wgmma_fence();
+    multiply_rows<head_width, tile_m, tile_n>(s, rows, of_k.tile());
+    of_v.wait_full();
+    wgmma_fence();
+    multiply_weights<tile_n, value_width>(sums, words, of_v.tile());
+    if constexpr (by_turns) barrier_arrive(1 + (group + 1) % workers, 256);
+    wgmma_wait<1>(sums);
+    wgmma_made(s);
+    of_k.release();
+    task.weigh<MASKED>(s, shrink, of, key);
+    wgmma_wait<0>(sums);
+    of_v.release();
+#pragma unroll
+    for (int i = 0; i < value_width / 2; ++i) sums[i] *= shrink[i / 2 % 2];
+    round<tile_n>(words, s);
+}
+
+extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
+    <% include "nn/attention/inputs.cuh" %>
+    T* o, float* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
+{
+    <% include "nn/attention/opening.cuh" %>
+    T* const of_q = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
+    __shared__ MBarrier full_q, empty_q, full[2][stages], empty[2][stages];
+    if (threadIdx.x == 0) {
+        mbarrier_init(&full_q, 1);
+        mbarrier_init(&empty_q, 4 * workers);
+        for (int i = 0; i < 2 * stages; ++i) {
+            mbarrier_init(&full[i / stages][i % stages], 1);
+            mbarrier_init(&empty[i / stages][i % stages], 4 * workers);
+        }
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    Stages keys{of_q + size_q, full[0], empty[0], size_k, 0}, values{of_q + size_q + stages * size_k, full[1], empty[1], size_v, 0};
+    const int group_number = threadIdx.x / 128;
+    int made = 0;  // tiles of rows with keys
+    if (group_number == workers) {
+        give_registers< << 24 if workers == 2 else 32 >> >();
+        for (int turn = 0; threadIdx.x == 128 * workers && Turn(turn).there(sizes, order); ++turn) {
+            const Place at = Turn(turn).place(sizes, order);
+            const int row = at.first_row(sizes), key_head = at.head / sharing;
+            const Walk walk(at, row);
+            if (!walk.count) continue;
+            mbarrier_wait(&empty_q, made++ % 2 ^ 1);
+            mbarrier_arrive_expecting(&full_q, size_q * sizeof(T));
+            bring<tile_m, head_lines>(of_q, q, at.batch, at.head, row, &full_q);
+            for (int i = walk.count; i-- > -1;) {  // the values come after the keys of the tile before them
+                if (i >= 0) {
+                    keys.wait_empty();
+                    MBarrier* const here = &keys.full[keys.stage()];
+                    mbarrier_arrive_expecting(here, size_k * sizeof(T));
+                    bring<tile_n, head_lines>(keys.tile(), k, at.batch, key_head, walk.key(i), here);
+                    ++keys.number;
+                }
+                if (i + 1 < walk.count) {
+                    values.wait_empty();
+                    MBarrier* const here = &values.full[values.stage()];
+                    mbarrier_arrive_expecting(here, size_v * sizeof(T));
+                    bring<tile_n, value_lines>(values.tile(), v, at.batch, key_head, walk.key(i + 1), here);
+                    ++values.number;
+                }
+            }
+        }
+        return;
+    }
+    take_registers< << 240 if workers == 2 else 160 >> >();
+    if constexpr (by_turns)
+        if (group_number == workers - 1) barrier_arrive(1, 256);
+    const float unit = float(plain ? sizes.scale * log2_e : log2_e);
+    const T* const rows = of_q + group_number * 64 * line;
+    for (int turn = 0; Turn(turn).there(sizes, order); ++turn) {
+        const Place at = Turn(turn).place(sizes, order);
+        const int row = at.first_row(sizes), group_row = row + 64 * group_number;
+        const int own_row = group_row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+        const Walk walk(at, row);
+        const Task task{at, sizes, scores, draw, own_row, unit};
+        Statistics of{{-limits<float>::infinity(), -limits<float>::infinity()}, {0.0f, 0.0f}};
+        float sums[value_width / 2] = {};
+        if (walk.count) {
+            const Range whole = walk.whole(at, group_row);
+            unsigned words[tile_n / 16][4];
+            float s[tile_n / 2], shrink[2];
+            int i = walk.count - 1;
+            mbarrier_wait(&full_q, made++ % 2);
+            keys.wait_full();
+            wgmma_fence();
+            multiply_rows<head_width, tile_m, tile_n>(s, rows, keys.tile());
+            wgmma_wait<0>(s);
+            keys.release();
+            task.weigh<true>(s, shrink, of, walk.key(i));
+            round<tile_n>(words, s);
+            for (; i > maximum(whole.end, 0); --i) advance<true>(task, keys, values, rows, walk.key(i - 1), sums, words, of);
+            for (; i > maximum(whole.first, 0); --i) advance<false>(task, keys, values, rows, walk.key(i - 1), sums, words, of);
+            if constexpr (bounded_left)
+                for (; i > 0; --i) advance<true>(task, keys, values, rows, walk.key(i - 1), sums, words, of);
+            arrive(&empty_q);
+            values.wait_full();
+            wgmma_fence();
+            multiply_weights<tile_n, value_width>(sums, words, values.tile());
+            wgmma_wait<0>(sums);
+            values.release();
+        }
+        float factor[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float total = of.total[half];
+            total += __shfl_xor_sync(0xffffffffu, total, 1);
+            total += __shfl_xor_sync(0xffffffffu, total, 2);
+            if (threadIdx.x % 4 == 0 && own_row + 8 * half < at.rows)
+                lse[at.statistic(sizes, own_row + 8 * half)] =
+                    total == 0.0f ? -limits<float>::infinity() : (of.largest[half] * unit + log2(total)) * float(1 / log2_e);
+            factor[half] = total == 0.0f ? 0.0f : 1 / total;
+        }
+        store<value_size>(at.of_rows(o, sizes.o), own_row - threadIdx.x % 32 / 4, sums, factor);
+    }
+}

@@ -131,7 +131,7 @@ def _tile(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
     if dtypes.info(q.dtype).narrow and _vectors(rows):
         counted = options.packed or options.counted
         if kind in _TMA and q.shape[2] >= _MANY and not counted and describable([x._planned() for x in rows]):
-            fed = tma_tile_for(call.head, q.device)
+            fed = tma_tile_for(call.head, q.device, options.program is None and not options.dropout)
             if fed is not None:
                 return fed
         made = mma_tile_for(call.head, q.device, "few" if few else kind)

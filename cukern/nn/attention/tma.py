@@ -61,12 +61,26 @@ TMA_TILES = {
 }
 
 
-def tma_tile_for(head: Head, device: Device) -> TmaTile | None:
-    """The tile of a launch; None if the device has no warpgroups' instructions or too little shared memory."""
+#: Where a function of the score takes registers.
+SCORED_TILES = {
+    64: TmaTile(128, 128, 2, True),
+    128: TmaTile(128, 128, 2, True),
+    256: TmaTile(128, 80, 2, False),
+}
+
+
+def tma_tile_for(head: Head, device: Device, plain: bool) -> TmaTile | None:
+    """The tile of a launch; None if the device has no warpgroups' instructions or too little shared memory.
+
+    Args:
+        head: the features of a head.
+        device: where it runs.
+        plain: whether scores are weighed as they are, without a function of them or dropout.
+    """
     limits = device.properties
     if limits.compute_capability[0] != 9:
         return None
-    tile = next(tile for most, tile in TMA_TILES.items() if max(head) <= most)
+    tile = next(tile for most, tile in (TMA_TILES if plain else SCORED_TILES).items() if max(head) <= most)
     if tile.shared(head) + 1024 > limits.max_shared_memory_per_block:
         return None
     return tile._replace(blocks=limits.multiprocessors)

@@ -1,0 +1,89 @@
+"""Attention fed by tensor maps, on the host and on GPUs of compute capability 9.0, against NumPy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import close
+from test_nn_attention_kernels import attended, given
+
+import cukern as ck
+from cukern import nn
+from cukern.nn.attention import plan
+from cukern.nn.attention.geometry import Head
+from cukern.nn.attention.tma import SCORED_TILES, TMA_TILES
+from cukern.testing import asynchrony
+
+
+@pytest.fixture(autouse=True)
+def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches of two blocks, so that each makes several tiles and stages go round."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+
+    def tile(head: Head, device: ck.Device, plain: bool) -> Any:
+        tiles = TMA_TILES if plain else SCORED_TILES
+        return next(one for most, one in tiles.items() if max(head) <= most)._replace(blocks=2)
+
+    monkeypatch.setattr(plan, "tma_tile_for", tile)
+
+
+def check(dtype: str, shapes: Any, allowed: Any, f: Any = None, **options: Any) -> None:
+    arrays, exact = given(dtype, *shapes)
+    made, lse = nn.attention(*arrays, return_lse=True, **options)
+    scale = shapes[0][-1] ** -0.5
+    close(made, attended(*exact, scale, allowed, f), 4)
+    q, k = exact[0], np.repeat(exact[1], shapes[0][1] // shapes[1][1], axis=1)
+    scores = q @ k.swapaxes(-1, -2) * scale
+    i, j = np.arange(q.shape[-2])[:, None], np.arange(k.shape[-2])
+    scores = np.where(allowed, scores if f is None else f(scores, i, j), -np.inf)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(lse.numpy(), np.log(np.exp(scores).sum(-1)), rtol=1e-5, atol=1e-5)
+
+
+def test_a_window_and_heads_that_share_keys() -> None:
+    """Three warpgroups; the first queries attend to nothing, and no tile divides a length."""
+    i, j = np.arange(230)[:, None], np.arange(400)
+    allowed = (j <= i - 40) & (j >= i - 190)
+    shapes = (2, 2, 230, 64), (2, 1, 400, 64), (2, 1, 400, 64)
+    check("bfloat16", shapes, allowed, causal=True, window=150, offset=-40)
+
+
+def test_a_function_of_a_score_and_features_that_fill_no_line() -> None:
+    i, j = np.arange(150)[:, None], np.arange(300)
+    slope = ck.asarray([0.5, 0.25], dtype="float16").reshape(2, 1, 1)
+
+    def bent(s: Any, i: Any, j: Any) -> Any:
+        return 2 * np.tanh(s / 2) + slope.numpy().astype(float) * (i - j)
+
+    check(
+        "float16",
+        [(1, 2, 150, 96), (1, 2, 300, 96), (1, 2, 300, 72)],
+        j <= i + 150,
+        bent,
+        causal=True,
+        offset="end",
+        score=lambda s, b, h, i, j, x: 2 * ck.tanh(s / 2) + x * (i - j),
+        arrays=[slope],
+    )
+
+
+def test_what_lies_beyond_the_keys_has_no_part(device: ck.Device) -> None:
+    """Values beyond the last key are NaN, in an array of which keys and values are a part; rows are views too."""
+    (x,), (exact,) = given("bfloat16", (1, 250, 2, 3 * 64))
+    x[:, 100:] = ck.nan
+    q, k, v = (ck.permute_dims(one, (0, 2, 1, 3)) for one in ck.split(x, 3, axis=-1))
+    wanted = [one.swapaxes(1, 2)[:, :, :100] for one in np.split(exact, 3, axis=-1)]
+    made = nn.attention(q[:, :, :100], k[:, :, :100], v[:, :, :100])
+    close(made, attended(*wanted, 0.125), 4)
+
+
+def test_copies_and_products_at_any_time() -> None:
+    i, j = np.arange(260)[:, None], np.arange(260)
+    shapes = [(1, 2, 260, 64)] * 3
+    with ck.device("host"):
+        for when, seed in (("at_once", 0), ("random", 1), ("random", 2), ("late", 0)):
+            with asynchrony(when, seed):
+                check("bfloat16", shapes, j <= i, causal=True)

@@ -13,7 +13,7 @@ import cukern as ck
 from cukern import nn
 from cukern.nn.attention import plan
 from cukern.nn.attention.geometry import Head
-from cukern.nn.attention.tma import SCORED_TILES, TMA_TILES
+from cukern.nn.attention.tma import TMA_TILES
 from cukern.testing import asynchrony
 
 
@@ -23,8 +23,8 @@ def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("no GPU of compute capability 9.0")
 
-    def tile(head: Head, device: ck.Device, plain: bool) -> Any:
-        tiles = TMA_TILES if plain else SCORED_TILES
+    def tile(head: Head, device: ck.Device, kind: str, plain: bool) -> Any:
+        tiles = TMA_TILES["scored" if kind == "forward" and not plain else kind]
         return next(one for most, one in tiles.items() if max(head) <= most)._replace(blocks=2)
 
     monkeypatch.setattr(plan, "tma_tile_for", tile)

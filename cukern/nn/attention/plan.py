@@ -31,7 +31,7 @@ _KERNELS = {
 }
 _COMBINE = Kernel("nn/attention/combine.cu", name="attention_combine")
 _MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
-_TMA = {"forward": Kernel("nn/attention/forward_tma.cu", name="attention_forward")}
+_TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") for kind in _KINDS}
 #: From so many queries on there is enough to do for warpgroups.
 _MANY = 64
 AnyTile = Tile | MmaTile | TmaTile
@@ -130,8 +130,9 @@ def _tile(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
     few = kind == "forward" and call.rows <= FEW
     if dtypes.info(q.dtype).narrow and _vectors(rows):
         counted = options.packed or options.counted
-        if kind in _TMA and q.shape[2] >= _MANY and not counted and describable([x._planned() for x in rows]):
-            fed = tma_tile_for(call.head, q.device, options.program is None and not options.dropout)
+        if q.shape[2] >= _MANY and not counted and describable([x._planned() for x in rows]):
+            plain = options.program is None and not options.dropout
+            fed = tma_tile_for(call.head, q.device, kind, plain)
             if fed is not None:
                 return fed
         made = mma_tile_for(call.head, q.device, "few" if few else kind)
@@ -154,7 +155,7 @@ def can_run(q: Array, v: Array) -> bool:
 def _shared(call: Call, tile: AnyTile, kind: str) -> int:
     """Bytes of shared memory of a block."""
     if isinstance(tile, TmaTile):
-        return tile.shared(call.head)
+        return tile.shared(call.head, kind)
     if isinstance(tile, MmaTile):
         return tile.shared(call.head, kind)
     return tile.shared(call.head, call.q.dtype, kind != "forward")
@@ -207,10 +208,11 @@ def _launch(
     null = device.backend.operand(None)
     values = [null if one is None else one._operand for one in arrays]
     with on(device):
+        at = call.draw.at if call.draw else 0
         if isinstance(launch, Mapped):
-            launch((q, call.k, call.v), *values[3:], call.draw.at if call.draw else 0)
+            launch(arrays, *values, at)
         else:
-            launch(*values, call.draw.at if call.draw else 0)
+            launch(*values, at)
 
 
 def _prepare(
@@ -231,7 +233,7 @@ def _prepare(
         batch, shape = 1, (call.starts[0].size - 1, heads, 1, 1)
     of_keys = kind == "backward_keys"
     size, extent = (tile.keys, keys) if of_keys else (tile.rows, length * heads // key_heads)
-    if isinstance(tile, TmaTile):
+    if isinstance(tile, TmaTile) and not of_keys:
         extent, key_heads = length, heads
     tiles = divide_up(extent, size) + (shape[0] if options.packed else 0)
     steps = [broadcast_steps(layout, shape) for layout in layouts[3 : 3 + len(call.operands)] if layout]
@@ -255,9 +257,13 @@ def _prepare(
     with on(device):
         if isinstance(tile, TmaTile):
             function = _TMA[kind].bind(device, **variables).function
-            tail += (order(call.head, batch, heads, heads // k.shape[1], keys),)
+            sharing, along = heads // k.shape[1], length if of_keys else keys
+            tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along),)
             grid = min(blocks, tile.blocks), 1, 1
-            maps = [tiles_of(one, rows) for one, rows in zip(layouts, (tile.rows, tile.keys, tile.keys)) if one]
+            sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
+            if "o" in matrices and kind != "forward":
+                sizes[6 + len(call.operands) + len(call.tables)] = tile.rows
+            maps = {i: tiles_of(layouts[i], rows) for i, rows in sizes.items()}
             shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
         function = (_MMA if isinstance(tile, MmaTile) else _KERNELS)[kind].bind(device, **variables).function
@@ -311,7 +317,8 @@ def _variables(
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")
         variables |= dict(zip(names, summed.kept, strict=True))
     if isinstance(tile, TmaTile):
-        own = {"block": tile.threads, "workers": tile.workers}
+        workers = tile.workers(kind)
+        own = {"block": 128 * (workers + 1), "workers": workers}
         return variables | own | {"stages": tile.stages, "by_turns": tile.by_turns}
     if isinstance(tile, MmaTile):
         along = tile.keys if kind == "backward_keys" else tile.rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...array import Array
@@ -22,11 +22,11 @@ _SECTION = 24 * 2**20
 
 
 class TmaTile(NamedTuple):
-    """What the warpgroups of a block make at a time: each that multiplies has 64 of the rows.
+    """What the warpgroups of a block make at a time: each that multiplies has 64 of the rows, or of the keys.
 
     Attributes:
         rows, keys: the sizes of a tile of the scores.
-        stages: tiles of keys, and of values, in shared memory.
+        stages: tiles of what the block walks along in shared memory.
         by_turns: whether one warpgroup multiplies while the others make weights.
         blocks: at most, which take tiles by turns.
     """
@@ -37,51 +37,58 @@ class TmaTile(NamedTuple):
     by_turns: bool
     blocks: int = 2**31 - 1
 
-    @property
-    def workers(self) -> int:
-        """The warpgroups that multiply."""
-        return self.rows // 64
+    def workers(self, kind: str) -> int:
+        """The warpgroups that multiply; another one brings tiles."""
+        return (self.keys if kind == "backward_keys" else self.rows) // 64
 
-    @property
-    def threads(self) -> int:
-        """Threads of a block, of which the last warpgroup brings tiles."""
-        return 128 * (self.workers + 1)
-
-    def shared(self, head: Head) -> int:
+    def shared(self, head: Head, kind: str) -> int:
         """Bytes of shared memory of a block."""
         size, value = (2 * _LINE * divide_up(n, _LINE) for n in head)
-        return self.rows * size + self.stages * self.keys * (size + value) + 1024
+        both = size + value
+        if kind == "backward_keys":
+            return self.keys * both + self.stages * self.rows * (both + 8) + 1024
+        first = size if kind == "forward" else both
+        return self.rows * first + self.stages * self.keys * both + 1024
 
 
-#: By the most features of a head.
-TMA_TILES = {
-    64: TmaTile(192, 128, 2, True),
-    128: TmaTile(128, 128, 2, True),
-    256: TmaTile(128, 80, 2, False),
+#: For each kernel, by the most features of a head. "scored": forward, where a function of the score takes registers.
+TMA_TILES: dict[str, dict[int, TmaTile]] = {
+    "forward": {
+        64: TmaTile(192, 128, 2, True),
+        128: TmaTile(128, 128, 2, True),
+        256: TmaTile(128, 80, 2, False),
+    },
+    "scored": {
+        64: TmaTile(128, 128, 2, True),
+        128: TmaTile(128, 128, 2, True),
+        256: TmaTile(128, 80, 2, False),
+    },
+    "backward_keys": {
+        64: TmaTile(128, 128, 2, False),
+        128: TmaTile(64, 128, 2, False),
+    },
+    "backward_queries": {
+        64: TmaTile(128, 128, 2, False),
+        128: TmaTile(128, 96, 2, False),
+    },
 }
 
 
-#: Where a function of the score takes registers.
-SCORED_TILES = {
-    64: TmaTile(128, 128, 2, True),
-    128: TmaTile(128, 128, 2, True),
-    256: TmaTile(128, 80, 2, False),
-}
-
-
-def tma_tile_for(head: Head, device: Device, plain: bool) -> TmaTile | None:
+def tma_tile_for(head: Head, device: Device, kind: str, plain: bool) -> TmaTile | None:
     """The tile of a launch; None if the device has no warpgroups' instructions or too little shared memory.
 
     Args:
         head: the features of a head.
         device: where it runs.
+        kind: the kernel.
         plain: whether scores are weighed as they are, without a function of them or dropout.
     """
     limits = device.properties
-    if limits.compute_capability[0] != 9:
+    tiles = TMA_TILES["scored" if kind == "forward" and not plain else kind]
+    tile = next((tile for most, tile in tiles.items() if max(head) <= most), None)
+    if tile is None or limits.compute_capability[0] != 9:
         return None
-    tile = next(tile for most, tile in (TMA_TILES if plain else SCORED_TILES).items() if max(head) <= most)
-    if tile.shared(head) + 1024 > limits.max_shared_memory_per_block:
+    if tile.shared(head, kind) + 1024 > limits.max_shared_memory_per_block:
         return None
     return tile._replace(blocks=limits.multiprocessors)
 
@@ -96,24 +103,32 @@ def describable(layouts: Sequence[Layout]) -> bool:
     )
 
 
-def order(head: Head, batch: int, heads: int, sharing: int, keys: int) -> bytes:
-    """The kernel's struct of the order of its tiles."""
-    bytes_of_head = max(1, 2 * keys * (head.size + head.value))
-    section = max(1, _SECTION // bytes_of_head) * sharing
-    return struct.pack("2i", batch * heads, min(section, batch * heads))
+def order(head: Head, heads: int, sharing: int, length: int) -> bytes:
+    """The kernel's struct of the order of its tiles.
+
+    Args:
+        head: the features of a head.
+        heads: the heads of all batches whose tiles are made.
+        sharing: how many of them read the same rows, of which they walk along ``length``.
+    """
+    bytes_of_head = max(1, 2 * length * (head.size + head.value))
+    return struct.pack("2i", heads, min(max(1, _SECTION // bytes_of_head) * sharing, heads))
 
 
 class Mapped:
-    """A prepared launch whose first arguments are maps of arrays, which depend on their addresses alone."""
+    """A prepared launch of which some arguments are maps of arrays, which depend on their addresses alone."""
 
     __slots__ = ("_device", "_known", "_launch", "_maps")
 
-    def __init__(self, launch: Prepared, device: Device, maps: Sequence[Tiles]) -> None:
+    def __init__(self, launch: Prepared, device: Device, maps: Mapping[int, Tiles]) -> None:
         self._launch, self._device, self._maps = launch, device, maps
         self._known: dict[tuple[int, int], bytes] = {}
 
-    def __call__(self, arrays: Sequence[Array], *values: Any) -> None:
-        self._launch(*(self._map(i, one) for i, one in enumerate(arrays)), *values)
+    def __call__(self, arrays: Sequence[Any], *values: Any) -> None:
+        own = list(values)
+        for place in self._maps:
+            own[place] = self._map(place, arrays[place])
+        self._launch(*own)
 
     def _map(self, place: int, array: Array) -> bytes:
         at = address(array._data) if self._device.addressable else array._operand

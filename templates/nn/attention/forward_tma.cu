@@ -79,21 +79,6 @@ struct Task {
         }
     }
 };
-// Tiles of keys or of values in shared memory, and how many of them a warpgroup has had.
-struct Stages {
-    T* memory;
-    MBarrier *full, *empty;
-    int size, number;
-
-    __device__ __forceinline__ int stage() const { return number % stages; }
-    __device__ __forceinline__ T* tile() const { return memory + stage() * size; }
-    __device__ __forceinline__ void wait_full() const { mbarrier_wait(&full[stage()], number / stages % 2); }
-    __device__ __forceinline__ void wait_empty() const { mbarrier_wait(&empty[stage()], number / stages % 2 ^ 1); }
-    __device__ __forceinline__ void release() {
-        arrive(&empty[stage()]);
-        ++number;
-    }
-};
 // The scores of a tile of keys become weights in `words`, whose values are multiplied next; meanwhile the values are that
 // belong to the weights before them.
 template <bool MASKED>
@@ -145,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     if (group_number == workers) {
         give_registers< << 24 if workers == 2 else 32 >> >();
         for (int turn = 0; threadIdx.x == 128 * workers && Turn(turn).there(sizes, order); ++turn) {
-            const Place at = Turn(turn).place(sizes, order);
+            const Place at = Turn(turn).place<1>(sizes, order);
             const int row = at.first_row(sizes), key_head = at.head / sharing;
             const Walk walk(at, row);
             if (!walk.count) continue;
@@ -177,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const float unit = float(plain ? sizes.scale * log2_e : log2_e);
     const T* const rows = of_q + group_number * 64 * line;
     for (int turn = 0; Turn(turn).there(sizes, order); ++turn) {
-        const Place at = Turn(turn).place(sizes, order);
+        const Place at = Turn(turn).place<1>(sizes, order);
         const int row = at.first_row(sizes), group_row = row + 64 * group_number;
         const int own_row = group_row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
         const Walk walk(at, row);

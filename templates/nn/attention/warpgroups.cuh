@@ -28,11 +28,13 @@ struct Turn {
     __device__ __forceinline__ bool there(const Sizes& sizes, const Order& order) const {
         return number < (long long)order.heads * sizes.tiles;
     }
+    // Of the first head among every so many.
+    template <int HEADS>
     __device__ __forceinline__ Place place(const Sizes& sizes, const Order& order) const {
         const int section = int(number / ((long long)order.section * sizes.tiles)) * order.section;
-        const int width = minimum(order.section, order.heads - section);
+        const int width = minimum(order.section, order.heads - section), heads = sizes.heads / HEADS;
         const int rest = int(number - (long long)section * sizes.tiles), head = section + rest % width;
-        Place at(sizes, nullptr, head / sizes.heads, head % sizes.heads);
+        Place at(sizes, nullptr, head / heads, head % heads * HEADS);
         at.tile = rest / width;
         return at;
     }
@@ -50,6 +52,21 @@ __device__ __forceinline__ void arrive(MBarrier* barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
 }
+// Tiles in shared memory, and how many of them a warpgroup has had.
+struct Stages {
+    T* memory;
+    MBarrier *full, *empty;
+    int size, number;
+
+    __device__ __forceinline__ int stage() const { return number % stages; }
+    __device__ __forceinline__ T* tile() const { return memory + stage() * size; }
+    __device__ __forceinline__ void wait_full() const { mbarrier_wait(&full[stage()], number / stages % 2); }
+    __device__ __forceinline__ void wait_empty() const { mbarrier_wait(&empty[stage()], number / stages % 2 ^ 1); }
+    __device__ __forceinline__ void release() {
+        arrive(&empty[stage()]);
+        ++number;
+    }
+};
 // Starts d = a @ b.T, for 64 rows of a tile of ROWS from `a` on, and the rows of a tile of COLUMNS.
 template <int DEPTH, int ROWS, int COLUMNS>
 __device__ __forceinline__ void multiply_rows(float (&d)[COLUMNS / 2], const T* a, const T* b) {

@@ -1,0 +1,38 @@
+// What the backward kernels on sm_90a share: the cotangents of a tile of scores, by lanes' elements.
+<% include "nn/attention/warpgroups.cuh" %>
+constexpr bool early = plain && !dropping;  // weights are made before their cotangents are there
+
+// The cotangents of the scores of a launch.
+struct Cotangents {
+    const Sizes& sizes;
+    const Scores& scores;
+    const Draw& draw;
+    float unit;  // of scores, for powers of two
+
+    __device__ __forceinline__ Cotangents(const Sizes& sizes, const Scores& scores, const Draw& draw)
+        : sizes(sizes), scores(scores), draw(draw), unit(float(sizes.scale * log2_e)) {}
+    __device__ __forceinline__ float weight(float product, float lse, bool attends) const {
+        return attends ? power_of_two(product * unit - lse) : 0.0f;
+    }
+    // From products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the
+    // score but for its factor.
+    __device__ __forceinline__ void finish(float& s, float& d, const Place& at, float lse, float delta, int row, int key, bool attends) const {
+        if constexpr (early) {
+            d = s * (d - delta);
+        } else {
+            Score score{s * float(sizes.scale), 1.0f};
+            const int in_row = minimum(row, at.rows - 1), in_key = minimum(key, at.keys - 1);
+            if constexpr (!plain) score = scores(score.value, at.batch, at.head, in_row, in_key);
+            const float p = attends ? power_of_two(score.value * float(log2_e) - lse) : 0.0f;
+            float factor = 1.0f;
+            if constexpr (dropping) factor = draw.factor(sizes, at.element(sizes, row, key));
+            const float ds = p * (d * factor - delta);
+            d = p == 0.0f ? 0.0f : ds * score.slope;  // not 0 times a derivative that is infinite there
+            s = p * factor;
+        }
+    }
+};
+// The logarithm of a row's sum to base 2; without a sum, +inf, with which its weights are 0.
+__device__ __forceinline__ float exponent(float lse) {
+    return lse == -limits<float>::infinity() ? -lse : lse * float(log2_e);
+}

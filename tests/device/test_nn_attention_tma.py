@@ -30,6 +30,16 @@ def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "tma_tile_for", tile)
 
 
+def check_gradients(dtype: str, shapes: Any, **options: Any) -> None:
+    """Against those in float64, which other kernels make and whose tests compare them with finite differences."""
+    arrays, exact = given(dtype, *shapes)
+    made, pull = ck.vjp(lambda *own: nn.attention(*own, **options), *arrays)
+    _, pull_exact = ck.vjp(lambda *own: nn.attention(*own, **options), *map(ck.asarray, exact))
+    cotangent = ck.ones_like(made) * ck.arange(made.shape[-1], dtype=dtype) / 8 - 3
+    for found, wanted in zip(pull(cotangent), pull_exact(cotangent.astype("float64")), strict=True):
+        close(found, wanted.numpy(), 8)
+
+
 def check(dtype: str, shapes: Any, allowed: Any, f: Any = None, **options: Any) -> None:
     arrays, exact = given(dtype, *shapes)
     made, lse = nn.attention(*arrays, return_lse=True, **options)
@@ -67,6 +77,19 @@ def test_a_function_of_a_score_and_features_that_fill_no_line() -> None:
         offset="end",
         score=lambda s, b, h, i, j, x: 2 * ck.tanh(s / 2) + x * (i - j),
         arrays=[slope],
+    )
+
+
+def test_gradients() -> None:
+    """Heads that share keys, windows that leave out rows and keys; features that fill no line, and a function of a score."""
+    shapes = [(1, 4, 130, 64), (1, 2, 300, 64), (1, 2, 300, 64)]
+    check_gradients("bfloat16", shapes, causal=True, window=100, offset=60)
+    check_gradients(
+        "float16",
+        [(1, 2, 150, 96), (1, 2, 200, 96), (1, 2, 200, 72)],
+        score=lambda s, b, h, i, j: 2 * ck.tanh(s / 2) + h,
+        offset="end",
+        causal=True,
     )
 
 

@@ -27,7 +27,8 @@ class TmaTile(NamedTuple):
     Attributes:
         rows, keys: the sizes of a tile of the scores.
         stages: tiles of what the block walks along in shared memory.
-        by_turns: whether one warpgroup multiplies while the others make weights.
+        by_turns: whether one warpgroup multiplies while the others make weights. Of the gradients of keys: whether
+            scores are made while those before them multiply the queries.
         blocks: at most, which take tiles by turns.
     """
 
@@ -64,7 +65,7 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
         256: TmaTile(128, 80, 2, False),
     },
     "backward_keys": {
-        64: TmaTile(128, 128, 2, False),
+        64: TmaTile(96, 128, 2, True),
         128: TmaTile(64, 128, 2, False),
     },
     "backward_queries": {

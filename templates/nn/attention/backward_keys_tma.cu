@@ -6,9 +6,12 @@
 // Shared, dynamic: keys, values, the stages of queries, those of the cotangent, statistics; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_m, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
+constexpr bool ahead = << by_turns | lower >>;  // scores are made while those before them multiply the queries
 constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>;
 constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
 constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
+
+static_assert(tile_m % 32 == 0, "a lane of a warp brings statistics of every 32nd row");
 
 // The tiles of rows that attend to a tile of keys, of each head.
 struct Walk {
@@ -107,8 +110,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
                 wgmma_fence();
                 multiply_rows<head_width, tile_n, tile_m>(s, own_k, of_q + stage * size_q);
                 if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, own_v, of_d + stage * size_d);
-                wgmma_wait<makes_k ? 2 : 1>(s);  // what the tile before was multiplied for has been made
-                if (n > 0) arrive(&empty[(rows.number - 1) % stages]);
+                if constexpr (ahead && makes_k) {
+                    wgmma_wait<2>(s);
+                    if (n > 0) arrive(&empty[(rows.number - 1) % stages]);
+                }
                 wgmma_wait<makes_k ? 1 : 0>(s);
                 wgmma_made(s);
                 const bool whole = walk.whole(at, row, group_key);
@@ -151,12 +156,18 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
                     wgmma_fence();
                     multiply_weights<tile_m, head_width>(sums_k, dscores, of_q + stage * size_q);
                 }
-                ++rows.number;
+                if constexpr (ahead && makes_k) {
+                    wgmma_wait<1>(s);
+                    ++rows.number;
+                } else {
+                    wgmma_wait<0>(s);
+                    rows.release();
+                }
                 if (++i == walk.count) i = 0, ++at.head;
             }
             wgmma_wait<0>(sums_k);
             wgmma_wait<0>(sums_v);
-            arrive(&empty[(rows.number - 1) % stages]);
+            if (ahead && makes_k) arrive(&empty[(rows.number - 1) % stages]);
             arrive(&empty_k);
             at.head = first_head;
         }

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
@@ -152,6 +154,26 @@ def can_run(q: Array, v: Array) -> bool:
     return 0 < min(head) <= max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
 
 
+def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
+    """Whether a kernel was measured to be faster than products and softmax of these matrices, forward and backward.
+
+    Args:
+        q: shape (..., L, E).
+        k: shape (..., S, E), of the dtype of q.
+        v: shape (..., S, V), likewise.
+        causal: whether half of the scores count.
+    """
+    if not dtypes.info(q.dtype).narrow or not 3 <= q.ndim == k.ndim == v.ndim or not q.size * k.size * v.size:
+        return False
+    head = Head(q.shape[-1], v.shape[-1])
+    if q.shape[:-2] != k.shape[:-2] or k.shape[:-2] != v.shape[:-2] or any(n % 8 for n in head):
+        return False
+    if mma_tile_for(head, q.device, "forward") is None:
+        return False
+    # The composed form makes all scores; without warpgroups it makes them faster.
+    return causal or (q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys", True) is not None)
+
+
 def _shared(call: Call, tile: AnyTile, kind: str) -> int:
     """Bytes of shared memory of a block."""
     if isinstance(tile, TmaTile):
@@ -258,8 +280,9 @@ def _prepare(
         if isinstance(tile, TmaTile):
             function = _TMA[kind].bind(device, **variables).function
             sharing, along = heads // k.shape[1], length if of_keys else keys
-            tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along),)
             grid = min(blocks, tile.blocks), 1, 1
+            work = _work(call, tile, of_keys)
+            tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
                 sizes[6 + len(call.operands) + len(call.tables)] = tile.rows
@@ -268,6 +291,23 @@ def _prepare(
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
         function = (_MMA if isinstance(tile, MmaTile) else _KERNELS)[kind].bind(device, **variables).function
         return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
+
+
+def _work(call: Call, tile: TmaTile, of_keys: bool) -> np.ndarray:
+    """How many tiles each tile of a head walks along, in the order in which the kernel begins them."""
+    options, length, keys = call.options, call.q.shape[2], call.k.shape[2]
+    offset = keys - length if options.offset is None else options.offset
+    size, along, total, end = tile.rows, tile.keys, length, keys
+    before, after = options.left, options.right
+    if of_keys:
+        size, along, total, end, offset = tile.keys, tile.rows, keys, length, -offset
+        before, after = after, before
+    first = np.arange(divide_up(total, size)) * size + offset
+    last = np.minimum(first + size, total + offset)
+    begin = np.zeros_like(first) if before is None else np.clip(first - before, 0, end)
+    stop = np.full_like(first, end) if after is None else np.clip(last + after, 0, end)
+    found = np.maximum(-(-stop // along) - begin // along, 0)
+    return found if of_keys or options.right is None else found[::-1]
 
 
 def _heads_apart(tile: AnyTile, summed: _Sum | None) -> bool:
@@ -306,8 +346,14 @@ def _variables(
         "dropping": bool(options.dropout),
         "plain": program is None and options.scale > 0,
         "operands": [
-            {"k": k, "type": dtypes.info(one.dtype).cxx, "compute": compute_type(one.dtype)}
-            for k, one in enumerate(call.operands, PLACES)
+            {
+                "k": PLACES + i,
+                "number": i,
+                "type": dtypes.info(one.dtype).cxx,
+                "compute": compute_type(one.dtype),
+                "axes": [axis for axis, n in enumerate(one.shape, 4 - one.ndim) if n > 1],
+            }
+            for i, one in enumerate(call.operands)
         ],
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines[0],

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...array import Array
 from ...array.layout import Layout, address
 from ...device import Device
@@ -18,7 +20,9 @@ from .geometry import Head
 _MAP, _LINE = 128, 64
 _LONGEST_STRIDE = 2**40
 #: Bytes of keys and values that stay in the L2 while the heads of a section are made.
-_SECTION = 24 * 2**20
+_SECTION = 32 * 2**20
+#: What it takes to begin a tile, in tiles that it walks along; and of how many tiles at most orders are tried.
+_BEGUN, _TRIED = 1.0, 2**16
 
 
 class TmaTile(NamedTuple):
@@ -60,7 +64,7 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
         256: TmaTile(128, 80, 2, False),
     },
     "scored": {
-        64: TmaTile(128, 128, 2, True),
+        64: TmaTile(192, 112, 2, True),
         128: TmaTile(128, 128, 2, True),
         256: TmaTile(128, 80, 2, False),
     },
@@ -104,16 +108,39 @@ def describable(layouts: Sequence[Layout]) -> bool:
     )
 
 
-def order(head: Head, heads: int, sharing: int, length: int) -> bytes:
-    """The kernel's struct of the order of its tiles.
+def order(head: Head, heads: int, sharing: int, length: int, work: np.ndarray, blocks: int) -> bytes:
+    """The kernel's struct of the order of its tiles: of those that were tried, that with the least work of any block.
 
     Args:
         head: the features of a head.
         heads: the heads of all batches whose tiles are made.
         sharing: how many of them read the same rows, of which they walk along ``length``.
+        work: of each tile of a head.
+        blocks: those of the launch.
     """
     bytes_of_head = max(1, 2 * length * (head.size + head.value))
-    return struct.pack("2i", heads, min(max(1, _SECTION // bytes_of_head) * sharing, heads))
+    most = min(max(1, _SECTION // bytes_of_head) * sharing, heads)
+    if heads * work.size > _TRIED:
+        return struct.pack("4i", heads, most, divide_up(most * work.size, blocks), 0)
+    sections = {most, *(n for n in (most // 2, most * 3 // 4) if n >= sharing and n % sharing == 0)}
+    best = min(
+        (_longest(heads, section, rotation, work + _BEGUN, blocks), -section, rotation)
+        for section in sections
+        for rotation in {0, blocks // 4, blocks // 3}
+    )
+    section = -best[1]
+    return struct.pack("4i", heads, section, divide_up(section * work.size, blocks), best[2])
+
+
+def _longest(heads: int, section: int, rotation: int, work: np.ndarray, blocks: int) -> float:
+    """The work of the block that has most."""
+    load = np.zeros(blocks)
+    for number, first in enumerate(range(0, heads, section)):
+        own = np.repeat(work, min(section, heads - first))
+        own = np.pad(own, (0, -own.size % blocks)).reshape(-1, blocks)
+        for turn, row in enumerate(own):
+            load += np.roll(row[::-1] if (turn + number) % 2 else row, number * rotation)
+    return float(load.max())
 
 
 class Mapped:

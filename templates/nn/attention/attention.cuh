@@ -34,7 +34,7 @@ struct Sizes {
     unsigned threshold;  // a weight is kept if its random word is not below this
     unsigned key0, key1;
 };
-// Strides of the score's arrays through batch, head, queries and keys.
+// Strides of the score's arrays through batch, head, queries and keys; an array is broadcast along the others.
 struct ScoreSteps {
     index of[<< [operands | length, 1] | max >>][4];
 };
@@ -79,9 +79,11 @@ struct Scores {
 
     __device__ __forceinline__ Score operator()(A a0, int a1, int a2, int a3, int a4) const {
 <% for x in operands %>
-        const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[
-            a1 * steps.of[<< loop.index0 >>][0] + a2 * steps.of[<< loop.index0 >>][1] + a3 * steps.of[<< loop.index0 >>][2]
-            + a4 * steps.of[<< loop.index0 >>][3]]);
+        const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[0
+<% for axis in x.axes %>
+            + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]
+<% endfor %>
+        ]);
 <% endfor %>
 <% for line in body %>
         const << line.type >> << line.name >> = << line.code >>;

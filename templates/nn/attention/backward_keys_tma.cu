@@ -1,9 +1,9 @@
 // backward_keys.cu on the tensor cores of sm_90a, fed by the hardware's copies: scores are made transposed, so that they stay in
 // registers for the products with rows. Each warpgroup that multiplies has 64 keys of a tile and walks along the rows that attend
 // to it, of all heads that share the keys.
-// Launch: blocks, of which each makes every gridDim.x-th tile of keys of a head. A warp of the last warpgroup brings tiles of
+// Launch: blocks, of which each makes tiles of keys of a head. A warp of the last warpgroup brings tiles of
 // queries and of the result's cotangent to a ring of stages with the rows' statistics, and before them the keys and values.
-// Shared, dynamic: keys, values, the stages of queries, those of the cotangent, statistics; 1024 bytes before for alignment.
+// Shared, dynamic: keys, values, the stages of queries and of the cotangent, statistics; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_m, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
 constexpr bool ahead = << by_turns | lower >>;  // scores are made while those before them multiply the queries
@@ -24,9 +24,118 @@ struct Walk {
     }
     // Whether all rows of a tile attend to all of 64 keys that there are.
     __device__ __forceinline__ bool whole(const Place& at, int row, int key) const {
-        return (!bounded_left || key >= row + tile_m - 1 + at.offset - at.left) && (!bounded_right || key + 63 <= row + at.offset + at.right);
+        const int place = row + at.offset;
+        return (!bounded_left || key >= place + tile_m - 1 - at.left) && (!bounded_right || key + 63 <= place + at.right);
     }
 };
+// Brings what the warpgroups that multiply go through, with the rows' statistics behind each stage; by one warp.
+__device__ __forceinline__ void supply(
+    const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const float* lse, const float* delta,
+    const Sizes& sizes, const Order& order, Stages keys, Stages rows, float* statistics)
+{
+    const int lane = threadIdx.x % 32;
+    for (Turns turns(sizes, order); turns.next();) {
+        Place at = turns.place<sharing>();
+        const int key = at.tile * tile_n, key_head = at.head / sharing;
+        const Walk walk(at, key);
+        if (!walk.count) continue;
+        if (lane == 0) {
+            MBarrier* const full = keys.open(keys.size * sizeof(T));
+            bring<tile_n, head_lines>(keys.memory, k, at.batch, key_head, key, full);
+            bring<tile_n, value_lines>(keys.memory + size_k, v, at.batch, key_head, key, full);
+        }
+        ++keys.number;
+        for (int n = 0, i = 0; n < sharing * walk.count; ++n, ++rows.number) {
+            const int row = walk.first + i * tile_m;
+            float* const to = statistics + 2 * rows.stage() * tile_m + lane;
+            float of_lse[tile_m / 32], of_delta[tile_m / 32];
+#pragma unroll
+            for (int r = 0; r < tile_m / 32; ++r) {
+                const int own = row + 32 * r + lane;
+                of_lse[r] = own < at.rows ? exponent(lse[at.statistic(sizes, own)]) : limits<float>::infinity();
+                of_delta[r] = own < at.rows ? delta[at.statistic(sizes, own)] : 0.0f;
+            }
+            rows.wait_empty();
+#pragma unroll
+            for (int r = 0; r < tile_m / 32; ++r) to[32 * r] = of_lse[r], to[tile_m + 32 * r] = of_delta[r];
+            mbarrier_arrive(&rows.full[rows.stage()]);
+            if (lane == 0) {
+                MBarrier* const full = rows.open(rows.size * sizeof(T));
+                bring<tile_m, head_lines>(rows.tile(), q, at.batch, at.head, row, full);
+                bring<tile_m, value_lines>(rows.tile() + size_q, d, at.batch, at.head, row, full);
+            }
+            if (++i == walk.count) i = 0, ++at.head;
+        }
+    }
+}
+// The products of a tile of rows with a warpgroup's keys are on their way to the sums when this returns.
+__device__ __forceinline__ void advance(
+    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, int row, int key, bool first,
+    bool whole, float (&sums_k)[makes_k ? head_width / 2 : 1], float (&sums_v)[makes_v ? value_width / 2 : 1])
+{
+    float s[tile_m / 2], ds[tile_m / 2];
+    unsigned weights[tile_m / 16][4], dscores[tile_m / 16][4];
+    const T *const of_q = rows.tile(), *const of_d = of_q + size_q;
+    const int lane_row = row + threadIdx.x % 4 * 2;
+    const float* const of_lse = statistics + 2 * rows.stage() * tile_m + threadIdx.x % 4 * 2;
+    const auto attends = [&](int i) {
+        const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
+        return whole || ((!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right));
+    };
+    rows.wait_full();
+    wgmma_fence();
+    multiply_rows<head_width, tile_n, tile_m>(s, keys, of_q);
+    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, keys + size_k, of_d);
+    if constexpr (ahead && makes_k) {
+        wgmma_wait<2>(s);  // the tile before this one has been multiplied
+        if (!first) arrive(&rows.empty[(rows.number - 1) % rows.count]);
+    }
+    wgmma_wait<makes_k ? 1 : 0>(s);
+    wgmma_made(s);
+    if constexpr (early) {
+#pragma unroll
+        for (int i = 0; i < tile_m / 2; ++i) s[i] = cotangents.weight(s[i], of_lse[i / 4 * 8 + i % 2]);
+        if ((bounded_left || bounded_right) && !whole) {
+#pragma unroll
+            for (int i = 0; i < tile_m / 2; ++i)
+                if (!attends(i)) s[i] = 0.0f;
+        }
+        if constexpr (makes_v) {
+            round<tile_m>(weights, s);
+            wgmma_fence();
+            multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
+        }
+    }
+    if constexpr (makes_k) {
+        wgmma_wait<early && makes_v ? 1 : 0>(s);
+        wgmma_made(ds);
+    }
+    if constexpr (makes_k || !early) {
+#pragma unroll
+        for (int i = 0; i < tile_m / 2; ++i) {
+            const int column = i / 4 * 8 + i % 2;
+            cotangents.finish(s[i], ds[i], at, of_lse[column], of_lse[tile_m + column], lane_row + column, key + i % 4 / 2 * 8,
+                              early || attends(i));
+        }
+    }
+    if constexpr (makes_v && !early) {
+        round<tile_m>(weights, s);
+        wgmma_fence();
+        multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
+    }
+    if constexpr (makes_k) {
+        round<tile_m>(dscores, ds);
+        wgmma_fence();
+        multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
+    }
+    if constexpr (ahead && makes_k) {
+        wgmma_wait<1>(s);
+        ++rows.number;
+    } else {
+        wgmma_wait<0>(s);
+        rows.release();
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
@@ -35,145 +144,47 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_k = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    T *const of_v = of_k + size_k, *const of_q = of_v + size_v, *const of_d = of_q + stages * size_q;
-    float* const statistics = (float*)(of_d + stages * size_d);
-    __shared__ MBarrier full_k, empty_k, full[stages], empty[stages];
+    T* const of_rows = of_k + size_k + size_v;
+    float* const statistics = (float*)(of_rows + stages * (size_q + size_d));
+    __shared__ MBarrier full[stages + 1], empty[stages + 1];
     if (threadIdx.x == 0) {
-        mbarrier_init(&full_k, 1);
-        mbarrier_init(&empty_k, 4 * workers);
-        for (int i = 0; i < stages; ++i) {
-            mbarrier_init(&full[i], 32);
-            mbarrier_init(&empty[i], 4 * workers);
-        }
+        prepare(full, empty, stages, 32);
+        prepare(full + stages, empty + stages, 1, 0);
         fence_mbarrier_init();
     }
     __syncthreads();
-    Stages rows{of_q, full, empty, size_q, 0};
-    const int group_number = threadIdx.x / 128, lane = threadIdx.x % 32;
-    int made = 0;  // tiles of keys with rows
+    Stages keys{of_k, full + stages, empty + stages, size_k + size_v, 1, 0};
+    Stages rows{of_rows, full, empty, size_q + size_d, stages, 0};
+    const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
-        give_registers<24>();
-        for (int turn = 0; threadIdx.x < 128 * workers + 32 && Turn(turn).there(sizes, order); ++turn) {
-            Place at = Turn(turn).place<sharing>(sizes, order);
-            const int key = at.tile * tile_n, key_head = at.head / sharing;
-            const Walk walk(at, key);
-            if (!walk.count) continue;
-            mbarrier_wait(&empty_k, made++ % 2 ^ 1);
-            if (lane == 0) {
-                mbarrier_arrive_expecting(&full_k, (size_k + size_v) * sizeof(T));
-                bring<tile_n, head_lines>(of_k, k, at.batch, key_head, key, &full_k);
-                bring<tile_n, value_lines>(of_v, v, at.batch, key_head, key, &full_k);
-            }
-            for (int head = 0; head < sharing; ++head, ++at.head)
-                for (int i = 0; i < walk.count; ++i, ++rows.number) {
-                    const int row = walk.first + i * tile_m, stage = rows.stage();
-                    float of_lse[tile_m / 32], of_delta[tile_m / 32];
-#pragma unroll
-                    for (int r = 0; r < tile_m / 32; ++r) {
-                        const int own = row + 32 * r + lane;
-                        of_lse[r] = own < at.rows ? exponent(lse[at.statistic(sizes, own)]) : limits<float>::infinity();
-                        of_delta[r] = own < at.rows ? delta[at.statistic(sizes, own)] : 0.0f;
-                    }
-                    rows.wait_empty();
-                    if (lane == 0) {
-                        mbarrier_arrive_expecting(&full[stage], (size_q + size_d) * sizeof(T));
-                        bring<tile_m, head_lines>(of_q + stage * size_q, q, at.batch, at.head, row, &full[stage]);
-                        bring<tile_m, value_lines>(of_d + stage * size_d, d, at.batch, at.head, row, &full[stage]);
-                    }
-#pragma unroll
-                    for (int r = 0; r < tile_m / 32; ++r) {
-                        statistics[2 * stage * tile_m + 32 * r + lane] = of_lse[r];
-                        statistics[(2 * stage + 1) * tile_m + 32 * r + lane] = of_delta[r];
-                    }
-                    if (lane > 0) mbarrier_arrive(&full[stage]);
-                }
-        }
+        give_registers<kept_registers>();
+        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, sizes, order, keys, rows, statistics);
         return;
     }
-    take_registers<240>();
+    take_registers<taken_registers>();
     const Cotangents cotangents(sizes, scores, draw);
-    const T *const own_k = of_k + group_number * 64 * line, *const own_v = of_v + group_number * 64 * line;
-    for (int turn = 0; Turn(turn).there(sizes, order); ++turn) {
-        Place at = Turn(turn).place<sharing>(sizes, order);
-        const int key = at.tile * tile_n, group_key = key + 64 * group_number;
-        const int own_key = group_key + threadIdx.x % 128 / 32 * 16 + lane / 4;
-        const Walk walk(at, key);
+    for (Turns turns(sizes, order); turns.next();) {
+        Place at = turns.place<sharing>();
+        const int group_key = at.tile * tile_n + 64 * group_number, warp_key = group_key + threadIdx.x % 128 / 32 * 16;
+        const int first_head = at.head;
+        const Walk walk(at, at.tile * tile_n);
         float sums_k[makes_k ? head_width / 2 : 1] = {}, sums_v[makes_v ? value_width / 2 : 1] = {};
         if (walk.count) {
-            mbarrier_wait(&full_k, made++ % 2);
-            const int first_head = at.head;
+            keys.wait_full();
             for (int n = 0, i = 0; n < sharing * walk.count; ++n) {
-                const int row = walk.first + i * tile_m, stage = rows.stage();
-                float s[tile_m / 2], ds[tile_m / 2];
-                unsigned weights[tile_m / 16][4], dscores[tile_m / 16][4];
-                rows.wait_full();
-                wgmma_fence();
-                multiply_rows<head_width, tile_n, tile_m>(s, own_k, of_q + stage * size_q);
-                if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, own_v, of_d + stage * size_d);
-                if constexpr (ahead && makes_k) {
-                    wgmma_wait<2>(s);
-                    if (n > 0) arrive(&empty[(rows.number - 1) % stages]);
-                }
-                wgmma_wait<makes_k ? 1 : 0>(s);
-                wgmma_made(s);
-                const bool whole = walk.whole(at, row, group_key);
-                const float* const of_lse = statistics + 2 * stage * tile_m + threadIdx.x % 4 * 2;
-                const auto attends = [&](int i) {
-                    const int place = row + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 + at.offset, own = own_key + i % 4 / 2 * 8;
-                    return whole || ((!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right));
-                };
-                if constexpr (early) {
-#pragma unroll
-                    for (int i = 0; i < tile_m / 2; ++i) s[i] = cotangents.weight(s[i], of_lse[i / 4 * 8 + i % 2], true);
-                    if ((bounded_left || bounded_right) && !whole) {
-#pragma unroll
-                        for (int i = 0; i < tile_m / 2; ++i)
-                            if (!attends(i)) s[i] = 0.0f;
-                    }
-                    if constexpr (makes_v) {
-                        round<tile_m>(weights, s);
-                        wgmma_fence();
-                        multiply_weights<tile_m, value_width>(sums_v, weights, of_d + stage * size_d);
-                    }
-                }
-                if constexpr (makes_k) {
-                    wgmma_wait<early && makes_v ? 1 : 0>(s);
-                    wgmma_made(ds);
-                }
-                if constexpr (makes_k || !early) {
-#pragma unroll
-                    for (int i = 0; i < tile_m / 2; ++i)
-                        cotangents.finish(s[i], ds[i], at, of_lse[i / 4 * 8 + i % 2], of_lse[tile_m + i / 4 * 8 + i % 2],
-                                          row + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2, own_key + i % 4 / 2 * 8, early || attends(i));
-                }
-                if constexpr (makes_v && !early) {
-                    round<tile_m>(weights, s);
-                    wgmma_fence();
-                    multiply_weights<tile_m, value_width>(sums_v, weights, of_d + stage * size_d);
-                }
-                if constexpr (makes_k) {
-                    round<tile_m>(dscores, ds);
-                    wgmma_fence();
-                    multiply_weights<tile_m, head_width>(sums_k, dscores, of_q + stage * size_q);
-                }
-                if constexpr (ahead && makes_k) {
-                    wgmma_wait<1>(s);
-                    ++rows.number;
-                } else {
-                    wgmma_wait<0>(s);
-                    rows.release();
-                }
+                const int row = walk.first + i * tile_m;
+                advance(cotangents, at, of_k + group_number * 64 * line, rows, statistics, row, warp_key + threadIdx.x % 32 / 4, n == 0,
+                        walk.whole(at, row, group_key), sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
             wgmma_wait<0>(sums_k);
             wgmma_wait<0>(sums_v);
-            if (ahead && makes_k) arrive(&empty[(rows.number - 1) % stages]);
-            arrive(&empty_k);
+            if (ahead && makes_k) arrive(&rows.empty[(rows.number - 1) % stages]);
+            keys.release();
             at.head = first_head;
         }
         const float scale = float(sizes.scale), of_dk[2] = {scale, scale}, of_dv[2] = {1.0f, 1.0f};
-        const int first = own_key - lane / 4;
-        if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, sizes.keys), first, sums_k, of_dk);
-        if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, sizes.keys), first, sums_v, of_dv);
+        if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, sizes.keys), warp_key, sums_k, of_dk);
+        if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, sizes.keys), warp_key, sums_v, of_dv);
     }
 }

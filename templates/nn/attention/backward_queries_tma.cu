@@ -1,12 +1,92 @@
 // backward_queries.cu on the tensor cores of sm_90a, fed by the hardware's copies. Each warpgroup that multiplies has 64 rows of a
 // tile and walks along the keys to which the tile attends.
-// Launch: blocks, of which each makes every gridDim.x-th tile of rows of a head. One thread of the last warpgroup brings tiles of
+// Launch: blocks, of which each makes tiles of rows of a head. One thread of the last warpgroup brings tiles of
 // keys and values to a ring of stages, and before them the rows of the queries and of the result's cotangent.
-// Shared, dynamic: queries, the cotangent, the stages of keys, those of values; 1024 bytes before for alignment.
+// Shared, dynamic: queries, the cotangent, the stages of keys and values; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_n, (head_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
 constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
 constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
+
+// Brings what the warpgroups that multiply go through; by one thread.
+__device__ __forceinline__ void supply(
+    const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const Sizes& sizes, const Order& order,
+    Stages rows, Stages keys)
+{
+    for (Turns turns(sizes, order); turns.next();) {
+        const Place at = turns.place<1>();
+        const int row = at.first_row(sizes), key_head = at.head / sharing;
+        const Range range = at.keys_of(row);
+        if (range.first >= range.end) continue;
+        MBarrier* const of_rows = rows.open(rows.size * sizeof(T));
+        bring<tile_m, head_lines>(rows.memory, q, at.batch, at.head, row, of_rows);
+        bring<tile_m, value_lines>(rows.memory + size_q, d, at.batch, at.head, row, of_rows);
+        ++rows.number;
+        for (int key = range.first; key < range.end; key += tile_n, ++keys.number) {
+            MBarrier* const full = keys.open(keys.size * sizeof(T));
+            bring<tile_n, head_lines>(keys.tile(), k, at.batch, key_head, key, full);
+            bring<tile_n, value_lines>(keys.tile() + size_k, v, at.batch, key_head, key, full);
+        }
+    }
+}
+// What a lane knows of its two rows, and which keys they attend to.
+struct Own {
+    const Place& at;
+    int row;
+    float lse[2], delta[2];
+
+    __device__ __forceinline__ Own(const Place& at, const Sizes& sizes, int row, const float* of_lse, const float* of_delta)
+        : at(at), row(row) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const bool there = row + 8 * half < at.rows;
+            lse[half] = there ? exponent(of_lse[at.statistic(sizes, row + 8 * half)]) : limits<float>::infinity();
+            delta[half] = there ? of_delta[at.statistic(sizes, row + 8 * half)] : 0.0f;
+        }
+    }
+    __device__ __forceinline__ bool attends(int half, int key) const {
+        const int place = row + 8 * half + at.offset;
+        return key < at.keys && (!bounded_left || key >= place - at.left) && (!bounded_right || key <= place + at.right);
+    }
+};
+// The cotangents of the scores of a tile of keys, multiplied by its keys, are on their way to `sums` when this returns.
+__device__ __forceinline__ void advance(
+    const Cotangents& cotangents, const Own& own, const T* rows, Stages& keys, int key, bool first, bool whole,
+    float (&sums)[head_width / 2])
+{
+    float s[tile_n / 2], ds[tile_n / 2];
+    unsigned dscores[tile_n / 16][4];
+    keys.wait_full();
+    wgmma_fence();
+    multiply_rows<head_width, tile_m, tile_n>(s, rows, keys.tile());
+    multiply_rows<value_width, tile_m, tile_n>(ds, rows + size_q, keys.tile() + size_k);
+    wgmma_wait<2>(s);  // the tile before this one has been multiplied
+    if (!first) arrive(&keys.empty[(keys.number - 1) % keys.count]);
+    wgmma_wait<1>(s);
+    wgmma_made(s);
+    const int lane_key = key + threadIdx.x % 4 * 2;
+    if constexpr (early) {
+#pragma unroll
+        for (int i = 0; i < tile_n / 2; ++i) s[i] = cotangents.weight(s[i], own.lse[i / 2 % 2]);
+        if (!whole) {
+#pragma unroll
+            for (int i = 0; i < tile_n / 2; ++i)
+                if (!own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2)) s[i] = 0.0f;
+        }
+    }
+    wgmma_wait<0>(s);
+    wgmma_made(ds);
+#pragma unroll
+    for (int i = 0; i < tile_n / 2; ++i) {
+        const int half = i / 2 % 2, in_key = lane_key + i / 4 * 8 + i % 2;
+        const bool attends = early || whole || own.attends(half, in_key);
+        cotangents.finish(s[i], ds[i], own.at, own.lse[half], own.delta[half], own.row + 8 * half, in_key, attends);
+    }
+    round<tile_n>(dscores, ds);
+    wgmma_fence();
+    multiply_weights<tile_n, head_width>(sums, dscores, keys.tile());
+    ++keys.number;
+}
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
@@ -15,102 +95,39 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_q = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    T *const of_d = of_q + size_q, *const of_k = of_d + size_d, *const of_v = of_k + stages * size_k;
-    __shared__ MBarrier full_q, empty_q, full[stages], empty[stages];
+    __shared__ MBarrier full[stages + 1], empty[stages + 1];
     if (threadIdx.x == 0) {
-        mbarrier_init(&full_q, 1);
-        mbarrier_init(&empty_q, 4 * workers);
-        for (int i = 0; i < stages; ++i) {
-            mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], 4 * workers);
-        }
+        prepare(full, empty, stages + 1, 0);
         fence_mbarrier_init();
     }
     __syncthreads();
-    Stages keys{of_k, full, empty, size_k, 0};
-    const int group_number = threadIdx.x / 128, lane = threadIdx.x % 32;
-    int made = 0;  // tiles of rows with keys
+    Stages rows{of_q, full + stages, empty + stages, size_q + size_d, 1, 0};
+    Stages keys{of_q + size_q + size_d, full, empty, size_k + size_v, stages, 0};
+    const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
-        give_registers<24>();
-        for (int turn = 0; threadIdx.x == 128 * workers && Turn(turn).there(sizes, order); ++turn) {
-            const Place at = Turn(turn).place<1>(sizes, order);
-            const int row = at.first_row(sizes), key_head = at.head / sharing;
-            const Range range = at.keys_of(row);
-            if (range.first >= range.end) continue;
-            mbarrier_wait(&empty_q, made++ % 2 ^ 1);
-            mbarrier_arrive_expecting(&full_q, (size_q + size_d) * sizeof(T));
-            bring<tile_m, head_lines>(of_q, q, at.batch, at.head, row, &full_q);
-            bring<tile_m, value_lines>(of_d, d, at.batch, at.head, row, &full_q);
-            for (int key = range.first; key < range.end; key += tile_n, ++keys.number) {
-                const int stage = keys.stage();
-                keys.wait_empty();
-                mbarrier_arrive_expecting(&full[stage], (size_k + size_v) * sizeof(T));
-                bring<tile_n, head_lines>(of_k + stage * size_k, k, at.batch, key_head, key, &full[stage]);
-                bring<tile_n, value_lines>(of_v + stage * size_v, v, at.batch, key_head, key, &full[stage]);
-            }
-        }
+        give_registers<kept_registers>();
+        if (threadIdx.x == 128 * workers) supply(q, k, v, d, sizes, order, rows, keys);
         return;
     }
-    take_registers<240>();
+    take_registers<taken_registers>();
     const Cotangents cotangents(sizes, scores, draw);
-    const T *const own_q = of_q + group_number * 64 * line, *const own_d = of_d + group_number * 64 * line;
-    for (int turn = 0; Turn(turn).there(sizes, order); ++turn) {
-        const Place at = Turn(turn).place<1>(sizes, order);
-        const int row = at.first_row(sizes), group_row = row + 64 * group_number;
-        const int own_row = group_row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+    for (Turns turns(sizes, order); turns.next();) {
+        const Place at = turns.place<1>();
+        const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
         const Range range = at.keys_of(row);
+        const Own own(at, sizes, warp_row + threadIdx.x % 32 / 4, lse, delta);
         float sums[head_width / 2] = {};
         if (range.first < range.end) {
-            float of_lse[2], of_delta[2];
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int own = own_row + 8 * half;
-                of_lse[half] = own < at.rows ? exponent(lse[at.statistic(sizes, own)]) : limits<float>::infinity();
-                of_delta[half] = own < at.rows ? delta[at.statistic(sizes, own)] : 0.0f;
-            }
-            mbarrier_wait(&full_q, made++ % 2);
-            for (int key = range.first; key < range.end; key += tile_n) {
-                const int stage = keys.stage();
-                float s[tile_n / 2], ds[tile_n / 2];
-                unsigned dscores[tile_n / 16][4];
-                keys.wait_full();
-                wgmma_fence();
-                multiply_rows<head_width, tile_m, tile_n>(s, own_q, of_k + stage * size_k);
-                multiply_rows<value_width, tile_m, tile_n>(ds, own_d, of_v + stage * size_v);
-                wgmma_wait<2>(s);  // what the tile before was multiplied for has been made
-                if (key > range.first) arrive(&empty[(keys.number - 1) % stages]);
-                wgmma_wait<1>(s);
-                wgmma_made(s);
-                const bool whole = at.attends_to_all(minimum(group_row, at.rows), minimum(group_row + 64, at.rows), key, key + tile_n);
-                const auto attends = [&](int i) {
-                    const int own = key + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2, place = own_row + i % 4 / 2 * 8 + at.offset;
-                    return whole || (own < at.keys && (!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right));
-                };
-                if constexpr (early) {
-#pragma unroll
-                    for (int i = 0; i < tile_n / 2; ++i) s[i] = cotangents.weight(s[i], of_lse[i / 2 % 2], true);
-                    if (!whole) {
-#pragma unroll
-                        for (int i = 0; i < tile_n / 2; ++i)
-                            if (!attends(i)) s[i] = 0.0f;
-                    }
-                }
-                wgmma_wait<0>(s);
-                wgmma_made(ds);
-#pragma unroll
-                for (int i = 0; i < tile_n / 2; ++i)
-                    cotangents.finish(s[i], ds[i], at, of_lse[i / 2 % 2], of_delta[i / 2 % 2], own_row + i % 4 / 2 * 8,
-                                      key + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2, early || attends(i));
-                round<tile_n>(dscores, ds);
-                wgmma_fence();
-                multiply_weights<tile_n, head_width>(sums, dscores, of_k + stage * size_k);
-                ++keys.number;
-            }
+            const int rows_end = minimum(group_row + 64, at.rows);
+            rows.wait_full();
+            for (int key = range.first; key < range.end; key += tile_n)
+                advance(cotangents, own, of_q + group_number * 64 * line, keys, key, key == range.first,
+                        at.attends_to_all(minimum(group_row, at.rows), rows_end, key, key + tile_n), sums);
             wgmma_wait<0>(sums);
-            arrive(&empty[(keys.number - 1) % stages]);
-            arrive(&empty_q);
+            arrive(&keys.empty[(keys.number - 1) % stages]);
+            rows.release();
         }
         const float scale = float(sizes.scale), factor[2] = {scale, scale};
-        store<head_size>(at.of_rows(dq, sizes.dq), own_row - lane / 4, sums, factor);
+        store<head_size>(at.of_rows(dq, sizes.dq), warp_row, sums, factor);
     }
 }

@@ -11,12 +11,12 @@ struct Cotangents {
 
     __device__ __forceinline__ Cotangents(const Sizes& sizes, const Scores& scores, const Draw& draw)
         : sizes(sizes), scores(scores), draw(draw), unit(float(sizes.scale * log2_e)) {}
-    __device__ __forceinline__ float weight(float product, float lse, bool attends) const {
-        return attends ? power_of_two(product * unit - lse) : 0.0f;
-    }
+    __device__ __forceinline__ float weight(float product, float lse) const { return power_of_two(product * unit - lse); }
     // From products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the
     // score but for its factor.
-    __device__ __forceinline__ void finish(float& s, float& d, const Place& at, float lse, float delta, int row, int key, bool attends) const {
+    __device__ __forceinline__ void finish(
+        float& s, float& d, const Place& at, float lse, float delta, int row, int key, bool attends) const
+    {
         if constexpr (early) {
             d = s * (d - delta);
         } else {

@@ -1,6 +1,6 @@
 // forward.cu on the tensor cores of sm_90a, fed by the hardware's copies. Each warpgroup that multiplies has 64 rows of a tile and
 // walks back along its keys. While the scores of one tile of keys become weights, those of the one after it multiply their values.
-// Launch: blocks, of which each makes every gridDim.x-th tile of rows of a head. One thread of the last warpgroup brings tiles of
+// Launch: blocks, of which each makes tiles of rows of a head. One thread of the last warpgroup brings tiles of
 // keys and values to a ring of stages each, and the rows. `full`: a tile has come. `empty`: all warps are done with it.
 // Shared, dynamic: the rows, the stages of keys, those of values; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_n, (value_size + 15) // 16 * 16] | unique | list %>
@@ -55,7 +55,7 @@ struct Task {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
                 if constexpr (!plain)  // of what is not attended to, too: for a row and a key that there are
                     x = scores(x * float(sizes.scale), at.batch, at.head, minimum(own, at.rows - 1),
-                               minimum(key + q + column, at.keys - 1)).value;
+                               MASKED ? minimum(key + q + column, at.keys - 1) : key + q + column).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
                 most[i % 2] = maximum(most[i % 2], x);
@@ -107,93 +107,94 @@ __device__ __forceinline__ void advance(
     round<tile_n>(words, s);
 }
 
+// Brings what the warpgroups that multiply go through; by one thread.
+__device__ __forceinline__ void supply(
+    const TensorMap& q, const TensorMap& k, const TensorMap& v, const Sizes& sizes, const Order& order, Stages rows, Stages keys,
+    Stages values)
+{
+    for (Turns turns(sizes, order); turns.next();) {
+        const Place at = turns.place<1>();
+        const int row = at.first_row(sizes), key_head = at.head / sharing;
+        const Walk walk(at, row);
+        if (!walk.count) continue;
+        bring<tile_m, head_lines>(rows.memory, q, at.batch, at.head, row, rows.open(size_q * sizeof(T)));
+        ++rows.number;
+        for (int i = walk.count; i-- > -1;) {  // values come after the keys of the tile before them
+            if (i >= 0) {
+                MBarrier* const full = keys.open(size_k * sizeof(T));
+                bring<tile_n, head_lines>(keys.tile(), k, at.batch, key_head, walk.key(i), full);
+                ++keys.number;
+            }
+            if (i + 1 < walk.count) {
+                MBarrier* const full = values.open(size_v * sizeof(T));
+                bring<tile_n, value_lines>(values.tile(), v, at.batch, key_head, walk.key(i + 1), full);
+                ++values.number;
+            }
+        }
+    }
+}
+// The sums of weights and values of a warpgroup's rows, which are the first of a tile of `rows`.
+__device__ __forceinline__ void attend(
+    const Task& task, const Walk& walk, const Range& whole, Stages& rows, Stages& keys, Stages& values, Statistics& of,
+    float (&sums)[value_width / 2])
+{
+    const T* const own = rows.memory + threadIdx.x / 128 * 64 * line;
+    unsigned words[tile_n / 16][4];
+    float s[tile_n / 2], shrink[2];
+    int i = walk.count - 1;
+    rows.wait_full();
+    keys.wait_full();
+    wgmma_fence();
+    multiply_rows<head_width, tile_m, tile_n>(s, own, keys.tile());
+    wgmma_wait<0>(s);
+    keys.release();
+    task.weigh<true>(s, shrink, of, walk.key(i));
+    round<tile_n>(words, s);
+    for (; i > maximum(whole.end, 0); --i) advance<true>(task, keys, values, own, walk.key(i - 1), sums, words, of);
+    for (; i > maximum(whole.first, 0); --i) advance<false>(task, keys, values, own, walk.key(i - 1), sums, words, of);
+    if constexpr (bounded_left)
+        for (; i > 0; --i) advance<true>(task, keys, values, own, walk.key(i - 1), sums, words, of);
+    rows.release();
+    values.wait_full();
+    wgmma_fence();
+    multiply_weights<tile_n, value_width>(sums, words, values.tile());
+    wgmma_wait<0>(sums);
+    values.release();
+}
+
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
     T* o, float* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_q = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    __shared__ MBarrier full_q, empty_q, full[2][stages], empty[2][stages];
+    T *const of_k = of_q + size_q, *const of_v = of_k + stages * size_k;
+    __shared__ MBarrier full[2 * stages + 1], empty[2 * stages + 1];
     if (threadIdx.x == 0) {
-        mbarrier_init(&full_q, 1);
-        mbarrier_init(&empty_q, 4 * workers);
-        for (int i = 0; i < 2 * stages; ++i) {
-            mbarrier_init(&full[i / stages][i % stages], 1);
-            mbarrier_init(&empty[i / stages][i % stages], 4 * workers);
-        }
+        prepare(full, empty, 2 * stages + 1, 0);
         fence_mbarrier_init();
     }
     __syncthreads();
-    Stages keys{of_q + size_q, full[0], empty[0], size_k, 0}, values{of_q + size_q + stages * size_k, full[1], empty[1], size_v, 0};
+    Stages keys{of_k, full, empty, size_k, stages, 0}, values{of_v, full + stages, empty + stages, size_v, stages, 0};
+    Stages rows{of_q, full + 2 * stages, empty + 2 * stages, size_q, 1, 0};
     const int group_number = threadIdx.x / 128;
-    int made = 0;  // tiles of rows with keys
     if (group_number == workers) {
-        give_registers< << 24 if workers == 2 else 32 >> >();
-        for (int turn = 0; threadIdx.x == 128 * workers && Turn(turn).there(sizes, order); ++turn) {
-            const Place at = Turn(turn).place<1>(sizes, order);
-            const int row = at.first_row(sizes), key_head = at.head / sharing;
-            const Walk walk(at, row);
-            if (!walk.count) continue;
-            mbarrier_wait(&empty_q, made++ % 2 ^ 1);
-            mbarrier_arrive_expecting(&full_q, size_q * sizeof(T));
-            bring<tile_m, head_lines>(of_q, q, at.batch, at.head, row, &full_q);
-            for (int i = walk.count; i-- > -1;) {  // the values come after the keys of the tile before them
-                if (i >= 0) {
-                    keys.wait_empty();
-                    MBarrier* const here = &keys.full[keys.stage()];
-                    mbarrier_arrive_expecting(here, size_k * sizeof(T));
-                    bring<tile_n, head_lines>(keys.tile(), k, at.batch, key_head, walk.key(i), here);
-                    ++keys.number;
-                }
-                if (i + 1 < walk.count) {
-                    values.wait_empty();
-                    MBarrier* const here = &values.full[values.stage()];
-                    mbarrier_arrive_expecting(here, size_v * sizeof(T));
-                    bring<tile_n, value_lines>(values.tile(), v, at.batch, key_head, walk.key(i + 1), here);
-                    ++values.number;
-                }
-            }
-        }
+        give_registers<kept_registers>();
+        if (threadIdx.x == 128 * workers) supply(q, k, v, sizes, order, rows, keys, values);
         return;
     }
-    take_registers< << 240 if workers == 2 else 160 >> >();
-    if constexpr (by_turns)
-        if (group_number == workers - 1) barrier_arrive(1, 256);
+    take_registers<taken_registers>();
+    if (by_turns && group_number == workers - 1) barrier_arrive(1, 256);
     const float unit = float(plain ? sizes.scale * log2_e : log2_e);
-    const T* const rows = of_q + group_number * 64 * line;
-    for (int turn = 0; Turn(turn).there(sizes, order); ++turn) {
-        const Place at = Turn(turn).place<1>(sizes, order);
-        const int row = at.first_row(sizes), group_row = row + 64 * group_number;
-        const int own_row = group_row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    for (Turns turns(sizes, order); turns.next();) {
+        const Place at = turns.place<1>();
+        const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
+        const int own_row = warp_row + threadIdx.x % 32 / 4;
         const Walk walk(at, row);
-        const Task task{at, sizes, scores, draw, own_row, unit};
         Statistics of{{-limits<float>::infinity(), -limits<float>::infinity()}, {0.0f, 0.0f}};
-        float sums[value_width / 2] = {};
-        if (walk.count) {
-            const Range whole = walk.whole(at, group_row);
-            unsigned words[tile_n / 16][4];
-            float s[tile_n / 2], shrink[2];
-            int i = walk.count - 1;
-            mbarrier_wait(&full_q, made++ % 2);
-            keys.wait_full();
-            wgmma_fence();
-            multiply_rows<head_width, tile_m, tile_n>(s, rows, keys.tile());
-            wgmma_wait<0>(s);
-            keys.release();
-            task.weigh<true>(s, shrink, of, walk.key(i));
-            round<tile_n>(words, s);
-            for (; i > maximum(whole.end, 0); --i) advance<true>(task, keys, values, rows, walk.key(i - 1), sums, words, of);
-            for (; i > maximum(whole.first, 0); --i) advance<false>(task, keys, values, rows, walk.key(i - 1), sums, words, of);
-            if constexpr (bounded_left)
-                for (; i > 0; --i) advance<true>(task, keys, values, rows, walk.key(i - 1), sums, words, of);
-            arrive(&empty_q);
-            values.wait_full();
-            wgmma_fence();
-            multiply_weights<tile_n, value_width>(sums, words, values.tile());
-            wgmma_wait<0>(sums);
-            values.release();
-        }
-        float factor[2];
+        float sums[value_width / 2] = {}, factor[2];
+        const Task task{at, sizes, scores, draw, own_row, unit};
+        if (walk.count) attend(task, walk, walk.whole(at, group_row), rows, keys, values, of, sums);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float total = of.total[half];
@@ -204,6 +205,6 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
                     total == 0.0f ? -limits<float>::infinity() : (of.largest[half] * unit + log2(total)) * float(1 / log2_e);
             factor[half] = total == 0.0f ? 0.0f : 1 / total;
         }
-        store<value_size>(at.of_rows(o, sizes.o), own_row - threadIdx.x % 32 / 4, sums, factor);
+        store<value_size>(at.of_rows(o, sizes.o), warp_row, sums, factor);
     }
 }

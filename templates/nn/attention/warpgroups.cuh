@@ -10,32 +10,42 @@
 static_assert(group == 1, "the heads of queries are apart");
 constexpr int line = 64;  // elements of 128 bytes
 constexpr int stages = << stages >>, workers = << workers >>;  // warpgroups that multiply
+constexpr int kept_registers = workers == 2 ? 24 : 32, taken_registers = workers == 2 ? 240 : 160;
 // Features that are multiplied; a tile has whole lines of them, with zeros beyond those of a head.
 constexpr int head_width = (head_size + 15) / 16 * 16, value_width = (value_size + 15) / 16 * 16;
 constexpr int head_lines = (head_size + line - 1) / line * line, value_lines = (value_size + line - 1) / line * line;
 
 // The order in which tiles are begun, so that the keys of the heads at work stay in the L2: heads in sections, in each tile
-// after tile.
+// after tile, those first that take longest. Blocks take tiles to and fro, from another one on in each section.
 struct Order {
     int heads, section;  // heads of all batches, and those of a section
+    int turns, rotation;  // of a block in a section, and how many blocks further the next section begins
 };
-// Tile `turn` of this block, whose blocks go to and fro, as tiles that are begun first take longest.
-struct Turn {
-    long long number;
+// The tiles that a block makes.
+struct Turns {
+    const Sizes& sizes;
+    const Order& order;
+    int turn, first, number;  // the first head of the section, and the number of the tile in it
 
-    __device__ __forceinline__ explicit Turn(int turn)
-        : number((long long)turn * gridDim.x + (turn % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x)) {}
-    __device__ __forceinline__ bool there(const Sizes& sizes, const Order& order) const {
-        return number < (long long)order.heads * sizes.tiles;
+    __device__ __forceinline__ Turns(const Sizes& sizes, const Order& order) : sizes(sizes), order(order), turn(-1) {}
+    __device__ __forceinline__ int width() const { return minimum(order.section, order.heads - first); }
+    __device__ __forceinline__ bool next() {
+        const int blocks = gridDim.x;
+        do {
+            const int section = ++turn / order.turns, own = turn % order.turns;
+            const int at = int((blockIdx.x + (unsigned long long)section * (blocks - order.rotation)) % blocks);
+            first = section * order.section;
+            number = own * blocks + ((own + section) % 2 ? blocks - 1 - at : at);
+            if (first >= order.heads) return false;
+        } while (number >= width() * sizes.tiles);
+        return true;
     }
     // Of the first head among every so many.
     template <int HEADS>
-    __device__ __forceinline__ Place place(const Sizes& sizes, const Order& order) const {
-        const int section = int(number / ((long long)order.section * sizes.tiles)) * order.section;
-        const int width = minimum(order.section, order.heads - section), heads = sizes.heads / HEADS;
-        const int rest = int(number - (long long)section * sizes.tiles), head = section + rest % width;
+    __device__ __forceinline__ Place place() const {
+        const int head = first + number % width(), heads = sizes.heads / HEADS;
         Place at(sizes, nullptr, head / heads, head % heads * HEADS);
-        at.tile = rest / width;
+        at.tile = number / width();
         return at;
     }
 };
@@ -56,17 +66,30 @@ __device__ __forceinline__ void arrive(MBarrier* barrier) {
 struct Stages {
     T* memory;
     MBarrier *full, *empty;
-    int size, number;
+    int size, count, number;
 
-    __device__ __forceinline__ int stage() const { return number % stages; }
+    __device__ __forceinline__ int stage() const { return number % count; }
     __device__ __forceinline__ T* tile() const { return memory + stage() * size; }
-    __device__ __forceinline__ void wait_full() const { mbarrier_wait(&full[stage()], number / stages % 2); }
-    __device__ __forceinline__ void wait_empty() const { mbarrier_wait(&empty[stage()], number / stages % 2 ^ 1); }
+    __device__ __forceinline__ void wait_full() const { mbarrier_wait(&full[stage()], number / count % 2); }
+    __device__ __forceinline__ void wait_empty() const { mbarrier_wait(&empty[stage()], number / count % 2 ^ 1); }
     __device__ __forceinline__ void release() {
         arrive(&empty[stage()]);
         ++number;
     }
+    // Waits for an empty stage, of which `bytes` are expected. By one thread, which then asks for them.
+    __device__ __forceinline__ MBarrier* open(int bytes) const {
+        wait_empty();
+        mbarrier_arrive_expecting(&full[stage()], bytes);
+        return &full[stage()];
+    }
 };
+// Makes `count` barriers ready for tiles: of one thread's copies and `arrivals` more, and of all warps that multiply.
+__device__ __forceinline__ void prepare(MBarrier* full, MBarrier* empty, int count, int arrivals) {
+    for (int i = 0; i < count; ++i) {
+        mbarrier_init(&full[i], 1 + arrivals);
+        mbarrier_init(&empty[i], 4 * workers);
+    }
+}
 // Starts d = a @ b.T, for 64 rows of a tile of ROWS from `a` on, and the rows of a tile of COLUMNS.
 template <int DEPTH, int ROWS, int COLUMNS>
 __device__ __forceinline__ void multiply_rows(float (&d)[COLUMNS / 2], const T* a, const T* b) {

@@ -365,7 +365,7 @@ def _variables(
     if isinstance(tile, TmaTile):
         workers = tile.workers(kind)
         own = {"block": 128 * (workers + 1), "workers": workers}
-        return variables | own | {"stages": tile.stages, "by_turns": tile.by_turns}
+        return variables | own | {"stages": tile.stages, "overlap": tile.overlap}
     if isinstance(tile, MmaTile):
         along = tile.keys if kind == "backward_keys" else tile.rows
         return variables | {"block": along // 16 * 32, "fixed": tile.fixed}

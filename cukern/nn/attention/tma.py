@@ -31,15 +31,16 @@ class TmaTile(NamedTuple):
     Attributes:
         rows, keys: the sizes of a tile of the scores.
         stages: tiles of what the block walks along in shared memory.
-        by_turns: whether one warpgroup multiplies while the others make weights. Of the gradients of keys: whether
-            scores are made while those before them multiply the queries.
+        overlap: of the forward kernel 1 if one warpgroup multiplies while the others make weights. Of the gradients of
+            keys 1 if weights are multiplied while their cotangents are made, and 2 if these are multiplied while the
+            next scores are made. Of registers it takes more.
         blocks: at most, which take tiles by turns.
     """
 
     rows: int
     keys: int
     stages: int
-    by_turns: bool
+    overlap: int
     blocks: int = 2**31 - 1
 
     def workers(self, kind: str) -> int:
@@ -59,22 +60,22 @@ class TmaTile(NamedTuple):
 #: For each kernel, by the most features of a head. "scored": forward, where a function of the score takes registers.
 TMA_TILES: dict[str, dict[int, TmaTile]] = {
     "forward": {
-        64: TmaTile(192, 128, 2, True),
-        128: TmaTile(128, 128, 2, True),
-        256: TmaTile(128, 80, 2, False),
+        64: TmaTile(192, 128, 2, 1),
+        128: TmaTile(128, 128, 2, 1),
+        256: TmaTile(128, 80, 2, 0),
     },
     "scored": {
-        64: TmaTile(192, 112, 2, True),
-        128: TmaTile(128, 128, 2, True),
-        256: TmaTile(128, 80, 2, False),
+        64: TmaTile(192, 112, 2, 1),
+        128: TmaTile(128, 128, 2, 1),
+        256: TmaTile(128, 80, 2, 0),
     },
     "backward_keys": {
-        64: TmaTile(96, 128, 2, True),
-        128: TmaTile(64, 128, 2, False),
+        64: TmaTile(96, 128, 2, 2),
+        128: TmaTile(64, 128, 2, 1),
     },
     "backward_queries": {
-        64: TmaTile(128, 128, 2, False),
-        128: TmaTile(128, 96, 2, False),
+        64: TmaTile(128, 128, 2, 0),
+        128: TmaTile(128, 96, 2, 0),
     },
 }
 

@@ -6,12 +6,11 @@
 // Shared, dynamic: keys, values, the stages of queries and of the cotangent, statistics; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_m, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
-constexpr bool ahead = << by_turns | lower >>;  // scores are made while those before them multiply the queries
 constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>;
+// Weights are multiplied while their cotangents are made, and these while the next scores are; each takes registers.
+constexpr bool eager = << overlap >> > 0 && early, ahead = << overlap >> > 1 && makes_k;
 constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
 constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
-
-static_assert(tile_m % 32 == 0, "a lane of a warp brings statistics of every 32nd row");
 
 // The tiles of rows that attend to a tile of keys, of each head.
 struct Walk {
@@ -33,6 +32,7 @@ __device__ __forceinline__ void supply(
     const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const float* lse, const float* delta,
     const Sizes& sizes, const Order& order, Stages keys, Stages rows, float* statistics)
 {
+    constexpr int own_rows = (tile_m + 31) / 32;  // of a lane
     const int lane = threadIdx.x % 32;
     for (Turns turns(sizes, order); turns.next();) {
         Place at = turns.place<sharing>();
@@ -48,16 +48,17 @@ __device__ __forceinline__ void supply(
         for (int n = 0, i = 0; n < sharing * walk.count; ++n, ++rows.number) {
             const int row = walk.first + i * tile_m;
             float* const to = statistics + 2 * rows.stage() * tile_m + lane;
-            float of_lse[tile_m / 32], of_delta[tile_m / 32];
+            float of_lse[own_rows], of_delta[own_rows];
 #pragma unroll
-            for (int r = 0; r < tile_m / 32; ++r) {
+            for (int r = 0; r < own_rows; ++r) {
                 const int own = row + 32 * r + lane;
                 of_lse[r] = own < at.rows ? exponent(lse[at.statistic(sizes, own)]) : limits<float>::infinity();
                 of_delta[r] = own < at.rows ? delta[at.statistic(sizes, own)] : 0.0f;
             }
             rows.wait_empty();
 #pragma unroll
-            for (int r = 0; r < tile_m / 32; ++r) to[32 * r] = of_lse[r], to[tile_m + 32 * r] = of_delta[r];
+            for (int r = 0; r < own_rows; ++r)
+                if (32 * r + lane < tile_m) to[32 * r] = of_lse[r], to[tile_m + 32 * r] = of_delta[r];
             mbarrier_arrive(&rows.full[rows.stage()]);
             if (lane == 0) {
                 MBarrier* const full = rows.open(rows.size * sizeof(T));
@@ -86,7 +87,7 @@ __device__ __forceinline__ void advance(
     wgmma_fence();
     multiply_rows<head_width, tile_n, tile_m>(s, keys, of_q);
     if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, keys + size_k, of_d);
-    if constexpr (ahead && makes_k) {
+    if constexpr (ahead) {
         wgmma_wait<2>(s);  // the tile before this one has been multiplied
         if (!first) arrive(&rows.empty[(rows.number - 1) % rows.count]);
     }
@@ -100,14 +101,14 @@ __device__ __forceinline__ void advance(
             for (int i = 0; i < tile_m / 2; ++i)
                 if (!attends(i)) s[i] = 0.0f;
         }
-        if constexpr (makes_v) {
+        if constexpr (makes_v && eager) {
             round<tile_m>(weights, s);
             wgmma_fence();
             multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
         }
     }
     if constexpr (makes_k) {
-        wgmma_wait<early && makes_v ? 1 : 0>(s);
+        wgmma_wait<eager && makes_v ? 1 : 0>(s);
         wgmma_made(ds);
     }
     if constexpr (makes_k || !early) {
@@ -118,17 +119,14 @@ __device__ __forceinline__ void advance(
                               early || attends(i));
         }
     }
-    if constexpr (makes_v && !early) {
-        round<tile_m>(weights, s);
-        wgmma_fence();
-        multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
-    }
+    if constexpr (makes_v && !eager) round<tile_m>(weights, s);
+    if constexpr (makes_k) round<tile_m>(dscores, ds);
+    wgmma_fence();
+    if constexpr (makes_v && !eager) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
     if constexpr (makes_k) {
-        round<tile_m>(dscores, ds);
-        wgmma_fence();
         multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
     }
-    if constexpr (ahead && makes_k) {
+    if constexpr (ahead) {
         wgmma_wait<1>(s);
         ++rows.number;
     } else {
@@ -179,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             }
             wgmma_wait<0>(sums_k);
             wgmma_wait<0>(sums_v);
-            if (ahead && makes_k) arrive(&rows.empty[(rows.number - 1) % stages]);
+            if (ahead) arrive(&rows.empty[(rows.number - 1) % stages]);
             keys.release();
             at.head = first_head;
         }

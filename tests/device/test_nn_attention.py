@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from nn_support import close, random
 
 import cukern as ck
 from cukern import nn
+from cukern.device.interface import Properties
+from cukern.nn.attention import module, plan
 from cukern.testing import gradcheck
 
 attention = nn.scaled_dot_product_attention
@@ -136,6 +139,62 @@ def test_refused(device: ck.Device) -> None:
     ):
         with pytest.raises(error, match=re.escape(message)):
             call()
+
+
+def test_half_types_without_a_mask_are_left_to_the_kernels(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where these are quicker: with the same values, gradients and factor."""
+    rng = np.random.default_rng(0)
+    q, k, v = (ck.asarray(rng.normal(size=(2, 3, 9, 8))).astype("float16") for _ in range(3))
+
+    def both() -> list[np.ndarray]:
+        made, pull = ck.vjp(lambda *own: attention(*own, is_causal=True, scale=0.5), q, k, v)
+        return [one.numpy().astype(float) for one in (made, *pull(made))]
+
+    monkeypatch.setattr(module, "quickest", lambda *given: False)
+    composed = both()
+    monkeypatch.setattr(module, "quickest", lambda q, k, v, causal: causal)
+    kernels = both()
+    assert any((one != other).any() for one, other in zip(kernels, composed, strict=True))
+    for one, other in zip(kernels, composed, strict=True):
+        np.testing.assert_allclose(one, other, rtol=4e-3, atol=4e-3)
+
+
+def test_which_calls_are_left_to_the_kernels() -> None:
+    class Gpu:
+        style = "simt"
+        capability = (9, 0)
+
+        @property
+        def properties(self) -> Properties:
+            return Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, 232448, 32, 132, 8, self.capability)
+
+    gpu = Gpu()
+
+    def quick(shape: tuple[int, ...], causal: bool = False, dtype: str = "bfloat16") -> bool:
+        like = types.SimpleNamespace(
+            shape=shape,
+            ndim=len(shape),
+            size=math.prod(shape),
+            dtype=np.dtype(dtype) if dtype[0] != "b" else ck.bfloat16,
+            device=gpu,
+        )
+        return plan.quickest(like, like, like, causal)  # type: ignore[arg-type]
+
+    assert quick((2, 3, 64, 64))
+    assert not quick((2, 3, 63, 64))
+    assert quick((2, 3, 63, 64), causal=True)
+    assert not quick((2, 3, 64, 60), causal=True)
+    assert not quick((2, 3, 64, 256))  # whose gradients warpgroups do not make
+    assert not quick((64, 64), causal=True)
+    assert not quick((2, 0, 64, 64), causal=True)
+    assert not quick((2, 3, 64, 64), dtype="float32")
+    gpu.capability = (8, 0)
+    assert quick((2, 3, 64, 64), causal=True)
+    assert not quick((2, 3, 64, 64))
+    gpu.capability = (7, 5)
+    assert not quick((2, 3, 64, 64), causal=True)
 
 
 def test_half_types_are_scaled_before_they_are_multiplied(device: ck.Device) -> None:

@@ -66,9 +66,15 @@ def _accepted(text: str, arch: str) -> str:
 
 
 def _optimised(text: str, arch: str) -> str:
-    """The PTX of a text that compiles for ``arch``, optimised; the machine code of a long one is not."""
-    if len(text) < _LONG:
-        return nvrtc.compile(text, arch).ptx
+    """The PTX of a text that compiles for ``arch``, optimised; the machine code of a long one is not.
+
+    Raises:
+        AssertionError: products of warpgroups wait for each other, as they do if there are too few registers.
+    """
+    if len(text) < _LONG or "wgmma.mma_async" in text:
+        made = nvrtc.compile(text, arch)
+        assert "serialized" not in made.log, made.log
+        return made.ptx
     _accepted(text, arch)
     return nvrtc.compile(text, arch.replace("sm_", "compute_")).ptx
 

@@ -312,8 +312,24 @@ def _attention(dtype: Any) -> None:
     odd = ck.zeros((2, 9, 5), dtype)
     _derivatives(lambda *own: ck.nn.attention(*own, starts=(starts, starts)), odd, odd, odd)
     if dtypes.info(dtype).narrow:
-        wide = ck.zeros((1, 64, 256), dtype)
+        wide = ck.zeros((1, 32, 256), dtype)
         _derivatives(ck.nn.attention, wide, wide, wide)
+    if dtype == ck.bfloat16:
+        # Queries enough for warpgroups: a plain call, the widest heads, and functions of a score.
+        _derivatives(lambda *own: ck.nn.attention(*own, causal=True), *_zeros(dtype, *[(2, 2, 64, 64)] * 3))
+        ck.nn.attention(*_zeros(dtype, *[(1, 64, 256)] * 3))
+        _derivatives(
+            lambda *own: ck.nn.attention(
+                *own[:3],
+                window=9,
+                offset="end",
+                score=lambda s, b, h, i, j, x: ck.tanh(s) * x - h * j + i,
+                arrays=own[3:],
+                dropout=0.5,
+                rng=drop,
+            ),
+            *_zeros(dtype, (2, 4, 64, 128), (2, 2, 64, 128), (2, 2, 64, 128), (4, 1, 1)),
+        )
 
 
 def _linear(dtype: Any) -> None:

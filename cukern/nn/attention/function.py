@@ -20,7 +20,8 @@ from ...random import Generator
 from ...transforms import vjp
 from ..dropout import Draw, drawn, require_probability
 from ..fused import common_dtype, fused_vjp, is_int
-from .plan import Call, Options, can_run, dense, launch_backward, launch_forward
+from .call import Call, Options
+from .plan import can_run, dense, launch_backward, launch_forward
 from .reference import composed
 from .scores import traced
 

@@ -85,8 +85,8 @@ def scaled_dot_product_attention(
 ) -> Array:
     """``softmax(query @ key.T * scale) @ value`` for each of the leading axes.
 
-    Without a mask and dropout, half types on GPUs with tensor cores are left to :func:`attention`, where it was measured
-    to be faster. Elsewhere the matrix of scores is in memory.
+    Without a mask and dropout, half types on GPUs with tensor cores are left to :func:`attention` where it was
+    measured to be faster. Elsewhere the matrix of scores is in memory.
 
     Args:
         query: shape (..., L, E), a floating dtype.

@@ -17,14 +17,13 @@ from ...array.layout import Layout
 from ...device.interface import Prepared
 from ...elementwise.fuse import fuse
 from ...elementwise.print_cxx import compute_type
-from ...elementwise.program import Program
 from ...kernel import Kernel
 from ...kernel.plan import on, remember
 from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
 from ...kernel.strides import broadcast_steps
-from ..dropout import Draw
+from .call import Call
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
-from .scores import PLACES, Lookup, printed
+from .scores import PLACES, printed
 from .tma import MAP_BYTES, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
@@ -45,61 +44,6 @@ _MADE = {
     "backward_arrays": (),
 }
 _WORDS = 2**32
-
-
-class Options(NamedTuple):
-    """What a call asks for besides its arrays.
-
-    Attributes:
-        scale: the factor of the scores.
-        left, right: how many keys before and after its position a query attends to; None for all.
-        offset: the position of the first query among the keys; None if the last query is at the last key.
-        program: the function of a score.
-        lookups: what it reads of tables.
-        dropout: the probability of dropping a weight.
-        packed: whether sequences lie behind one another along the axes of queries and keys.
-        counted: whether each batch has its own number of keys.
-    """
-
-    scale: float
-    left: int | None = None
-    right: int | None = None
-    offset: int | None = 0
-    program: Program | None = None
-    lookups: tuple[Lookup, ...] = ()
-    dropout: float = 0.0
-    packed: bool = False
-    counted: bool = False
-
-
-class Call(NamedTuple):
-    """The arrays of a call: q (batch, heads, L, E), k and v (batch, heads of keys, S, E or V), and those of the score.
-
-    Attributes:
-        operands: broadcast to the scores.
-        tables: contiguous; the function of a score indexes them.
-        starts: where the packed sequences begin along the queries and the keys, and end: (sequences + 1,) each; or
-            None and the number of keys of each batch.
-    """
-
-    q: Array
-    k: Array
-    v: Array
-    operands: tuple[Array, ...]
-    tables: tuple[Array, ...]
-    starts: tuple[Array | None, Array | None]
-    options: Options
-    draw: Draw | None
-
-    @property
-    def head(self) -> Head:
-        """The features of a head."""
-        return Head(self.q.shape[3], self.v.shape[3])
-
-    @property
-    def rows(self) -> int:
-        """The queries that share a head of keys."""
-        return self.q.shape[2] * self.q.shape[1] // self.k.shape[1]
 
 
 def _like(x: Array, features: int, blank: bool) -> Array:
@@ -171,7 +115,9 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
     if mma_tile_for(head, q.device, "forward") is None:
         return False
     # The composed form makes all scores; without warpgroups it makes them faster.
-    return causal or (q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys", True) is not None)
+    return causal or (
+        q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys", True) is not None
+    )
 
 
 def _shared(call: Call, tile: AnyTile, kind: str) -> int:
@@ -286,7 +232,7 @@ def _prepare(
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
                 sizes[6 + len(call.operands) + len(call.tables)] = tile.rows
-            maps = {i: tiles_of(layouts[i], rows) for i, rows in sizes.items()}
+            maps = {i: tiles_of(one, sizes[i]) for i, one in enumerate(layouts) if one and i in sizes}
             shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
         function = (_MMA if isinstance(tile, MmaTile) else _KERNELS)[kind].bind(device, **variables).function
@@ -306,7 +252,7 @@ def _work(call: Call, tile: TmaTile, of_keys: bool) -> np.ndarray:
     last = np.minimum(first + size, total + offset)
     begin = np.zeros_like(first) if before is None else np.clip(first - before, 0, end)
     stop = np.full_like(first, end) if after is None else np.clip(last + after, 0, end)
-    found = np.maximum(-(-stop // along) - begin // along, 0)
+    found: np.ndarray = np.maximum(-(-stop // along) - begin // along, 0)
     return found if of_keys or options.right is None else found[::-1]
 
 
@@ -315,9 +261,7 @@ def _heads_apart(tile: AnyTile, summed: _Sum | None) -> bool:
     return isinstance(tile, TmaTile) or summed is not None
 
 
-def _variables(
-    call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | None
-) -> dict[str, Any]:
+def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | None) -> dict[str, Any]:
     """The template variables of a kernel."""
     options = call.options
     program = options.program

@@ -11,7 +11,7 @@ from ... import namespace as ops
 from ...array import Array
 from ...array.creation import arange
 from ...random import Generator
-from .plan import Call
+from .call import Call
 from .scores import Table, changed
 
 

@@ -138,8 +138,8 @@ def _longest(heads: int, section: int, rotation: int, work: np.ndarray, blocks: 
     load = np.zeros(blocks)
     for number, first in enumerate(range(0, heads, section)):
         own = np.repeat(work, min(section, heads - first))
-        own = np.pad(own, (0, -own.size % blocks)).reshape(-1, blocks)
-        for turn, row in enumerate(own):
+        turns = np.pad(own, (0, -own.size % blocks)).reshape(-1, blocks)
+        for turn, row in enumerate(turns):
             load += np.roll(row[::-1] if (turn + number) % 2 else row, number * rotation)
     return float(load.max())
 

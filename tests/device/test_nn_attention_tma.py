@@ -15,6 +15,7 @@ from cukern.nn.attention import plan
 from cukern.nn.attention.geometry import Head
 from cukern.nn.attention.tma import TMA_TILES
 from cukern.testing import asynchrony
+from cukern.text.render import TEMPLATES
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +111,37 @@ def test_copies_and_products_at_any_time() -> None:
         for when, seed in (("at_once", 0), ("random", 1), ("random", 2), ("late", 0)):
             with asynchrony(when, seed):
                 check("bfloat16", shapes, j <= i, causal=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [
+        ("forward", "    wgmma_wait<1>(sums);\n", ""),
+        pytest.param(
+            "forward",
+            "    wgmma_wait<0>(sums);\n    of_v.release();\n",
+            "    of_v.release();\n    wgmma_wait<0>(sums);\n",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            "backward_keys",
+            "        wgmma_wait<eager && makes_v ? 1 : 0>(s);\n",
+            "",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            "backward_queries",
+            "    wgmma_wait<2>(s);  // the tile before this one has been multiplied\n",
+            "",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+    ids=["scores", "values given back", "cotangents of weights", "keys given back"],
+)
+def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, kind: str, right: str, wrong: str) -> None:
+    """Without one of them the host shows wrong numbers, or a fault."""
+    text = (TEMPLATES / "nn" / "attention" / f"{kind}_tma.cu").read_text()
+    assert text.count(right) == 1
+    monkeypatch.setitem(plan._TMA, kind, ck.Kernel(text.replace(right, wrong), name=f"attention_{kind}"))
+    with ck.device("host"), asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
+        check_gradients("bfloat16", [(1, 1, 200, 64), (1, 1, 600, 64), (1, 1, 600, 64)])

@@ -1,4 +1,4 @@
-// exp and exp2 of the accumulator's type; of half types by the device's own instruction, which flushes
+// exp, exp2 and tanh of the accumulator's type; of half types by the device's own instruction, which flushes
 // subnormals to 0.
 using acc = << acc >>;
 __device__ __forceinline__ acc power_of_two(acc x) {
@@ -10,6 +10,17 @@ __device__ __forceinline__ acc power_of_two(acc x) {
 #endif
 <% endif %>
     return exp2(x);
+}
+// The hyperbolic tangent; of half types to within 2e-7, not of the value.
+__device__ __forceinline__ acc tanh_of(acc x) {
+<% if half %>
+#ifdef __CUDA_ARCH__
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power_of_two(x * acc(2 * 1.44269504)) + acc(1)));
+    return acc(1) - acc(2) * inverse;
+#endif
+<% endif %>
+    return tanh(x);
 }
 __device__ __forceinline__ acc exp_of(acc x) {
     return << "power_of_two(x * acc(1.44269504))" if half else "exp(x)" >>;

@@ -317,13 +317,11 @@ def attention(
         lse = full(result[:-1], -math.inf, dtypes.info(dtype).acc, q.device)
         return (made, lse) if return_lse else made
     given = (bias is not None, mask is not None)
-    program, lookups = traced(score, [one.dtype for one in operands], given, dtypes.info(dtype).acc, tables)
-    options = options._replace(
-        program=program,
-        lookups=lookups,
-        packed=where[0] is not None,
-        counted=key_lengths is not None,
-    )
+    options = options._replace(packed=where[0] is not None, counted=key_lengths is not None)
+    if score is not None or any(given):
+        kinds = [one.dtype for one in operands]
+        program, lookups = traced(score, kinds, given, dtypes.info(dtype).acc, tables)
+        options = options._replace(program=program, lookups=lookups)
     matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
     if not can_run(*matrices[1:]):
         raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")

@@ -77,8 +77,7 @@ def _tile(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
     if dtypes.info(q.dtype).narrow and _vectors(rows):
         counted = options.packed or options.counted
         if q.shape[2] >= _MANY and not counted and describable([x._planned() for x in rows]):
-            plain = options.program is None and not options.dropout
-            fed = tma_tile_for(call.head, q.device, kind, plain)
+            fed = tma_tile_for(call.head, q.device, kind)
             if fed is not None:
                 return fed
         made = mma_tile_for(call.head, q.device, "few" if few else kind)
@@ -115,9 +114,7 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
     if mma_tile_for(head, q.device, "forward") is None:
         return False
     # The composed form makes all scores; without warpgroups it makes them faster.
-    return causal or (
-        q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys", True) is not None
-    )
+    return causal or (q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys") is not None)
 
 
 def _shared(call: Call, tile: AnyTile, kind: str) -> int:
@@ -309,7 +306,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | 
     if isinstance(tile, TmaTile):
         workers = tile.workers(kind)
         own = {"block": 128 * (workers + 1), "workers": workers}
-        return variables | own | {"stages": tile.stages, "overlap": tile.overlap}
+        return variables | own | {"stages": tile.stages, "by_turns": tile.by_turns}
     if isinstance(tile, MmaTile):
         along = tile.keys if kind == "backward_keys" else tile.rows
         return variables | {"block": along // 16 * 32, "fixed": tile.fixed}

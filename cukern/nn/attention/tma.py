@@ -31,16 +31,14 @@ class TmaTile(NamedTuple):
     Attributes:
         rows, keys: the sizes of a tile of the scores.
         stages: tiles of what the block walks along in shared memory.
-        overlap: of the forward kernel 1 if one warpgroup multiplies while the others make weights. Of the gradients of
-            keys 1 if weights are multiplied while their cotangents are made, and 2 if these are multiplied while the
-            next scores are made. Of registers it takes more.
+        by_turns: of the forward kernel, whether one warpgroup multiplies while the others make weights.
         blocks: at most, which take tiles by turns.
     """
 
     rows: int
     keys: int
     stages: int
-    overlap: int
+    by_turns: bool = False
     blocks: int = 2**31 - 1
 
     def workers(self, kind: str) -> int:
@@ -57,41 +55,34 @@ class TmaTile(NamedTuple):
         return self.rows * first + self.stages * self.keys * both + 1024
 
 
-#: For each kernel, by the most features of a head. "scored": forward, where a function of the score takes registers.
+#: For each kernel, by the most features of a head: measured on an H200.
 TMA_TILES: dict[str, dict[int, TmaTile]] = {
     "forward": {
-        64: TmaTile(192, 128, 2, 1),
-        128: TmaTile(128, 128, 2, 1),
-        256: TmaTile(128, 80, 2, 0),
-    },
-    "scored": {
-        64: TmaTile(192, 112, 2, 1),
-        128: TmaTile(128, 128, 2, 1),
-        256: TmaTile(128, 80, 2, 0),
+        64: TmaTile(192, 128, 2, by_turns=True),
+        128: TmaTile(128, 128, 2, by_turns=True),
+        256: TmaTile(128, 80, 2),
     },
     "backward_keys": {
-        64: TmaTile(96, 128, 2, 2),
-        128: TmaTile(64, 128, 2, 1),
+        64: TmaTile(128, 128, 2),
+        128: TmaTile(80, 128, 2),
     },
     "backward_queries": {
-        64: TmaTile(128, 128, 2, 0),
-        128: TmaTile(128, 96, 2, 0),
+        64: TmaTile(128, 128, 2),
+        128: TmaTile(128, 96, 2),
     },
 }
 
 
-def tma_tile_for(head: Head, device: Device, kind: str, plain: bool) -> TmaTile | None:
+def tma_tile_for(head: Head, device: Device, kind: str) -> TmaTile | None:
     """The tile of a launch; None if the device has no warpgroups' instructions or too little shared memory.
 
     Args:
         head: the features of a head.
         device: where it runs.
         kind: the kernel.
-        plain: whether scores are weighed as they are, without a function of them or dropout.
     """
     limits = device.properties
-    tiles = TMA_TILES["scored" if kind == "forward" and not plain else kind]
-    tile = next((tile for most, tile in tiles.items() if max(head) <= most), None)
+    tile = next((tile for most, tile in TMA_TILES[kind].items() if max(head) <= most), None)
     if tile is None or limits.compute_capability[0] != 9:
         return None
     if tile.shared(head, kind) + 1024 > limits.max_shared_memory_per_block:

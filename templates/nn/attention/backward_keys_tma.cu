@@ -7,8 +7,6 @@
 <% set wgmma_columns = [tile_m, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
 constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>;
-// Weights are multiplied while their cotangents are made, and these while the next scores are; each takes registers.
-constexpr bool eager = << overlap >> > 0 && early, ahead = << overlap >> > 1 && makes_k;
 constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
 constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
 
@@ -69,10 +67,9 @@ __device__ __forceinline__ void supply(
         }
     }
 }
-// The products of a tile of rows with a warpgroup's keys are on their way to the sums when this returns.
+// Adds the products of a tile of rows with a warpgroup's keys. While one warpgroup makes weights, others multiply.
 __device__ __forceinline__ void advance(
-    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, int row, int key, bool first,
-    bool whole, float (&sums_k)[makes_k ? head_width / 2 : 1], float (&sums_v)[makes_v ? value_width / 2 : 1])
+    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, int row, int key, bool whole, float (&sums_k)[makes_k ? head_width / 2 : 1], float (&sums_v)[makes_v ? value_width / 2 : 1])
 {
     float s[tile_m / 2], ds[tile_m / 2];
     unsigned weights[tile_m / 16][4], dscores[tile_m / 16][4];
@@ -87,10 +84,6 @@ __device__ __forceinline__ void advance(
     wgmma_fence();
     multiply_rows<head_width, tile_n, tile_m>(s, keys, of_q);
     if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, keys + size_k, of_d);
-    if constexpr (ahead) {
-        wgmma_wait<2>(s);  // the tile before this one has been multiplied
-        if (!first) arrive(&rows.empty[(rows.number - 1) % rows.count]);
-    }
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
@@ -101,14 +94,9 @@ __device__ __forceinline__ void advance(
             for (int i = 0; i < tile_m / 2; ++i)
                 if (!attends(i)) s[i] = 0.0f;
         }
-        if constexpr (makes_v && eager) {
-            round<tile_m>(weights, s);
-            wgmma_fence();
-            multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
-        }
     }
     if constexpr (makes_k) {
-        wgmma_wait<eager && makes_v ? 1 : 0>(s);
+        wgmma_wait<0>(s);
         wgmma_made(ds);
     }
     if constexpr (makes_k || !early) {
@@ -119,20 +107,14 @@ __device__ __forceinline__ void advance(
                               early || attends(i));
         }
     }
-    if constexpr (makes_v && !eager) round<tile_m>(weights, s);
+    if constexpr (makes_v) round<tile_m>(weights, s);
     if constexpr (makes_k) round<tile_m>(dscores, ds);
     wgmma_fence();
-    if constexpr (makes_v && !eager) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
-    if constexpr (makes_k) {
-        multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
-    }
-    if constexpr (ahead) {
-        wgmma_wait<1>(s);
-        ++rows.number;
-    } else {
-        wgmma_wait<0>(s);
-        rows.release();
-    }
+    if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
+    if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
+    if constexpr (makes_k) wgmma_wait<0>(sums_k);
+    if constexpr (makes_v) wgmma_wait<0>(sums_v);
+    rows.release();
 }
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
@@ -171,13 +153,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             keys.wait_full();
             for (int n = 0, i = 0; n < sharing * walk.count; ++n) {
                 const int row = walk.first + i * tile_m;
-                advance(cotangents, at, of_k + group_number * 64 * line, rows, statistics, row, warp_key + threadIdx.x % 32 / 4, n == 0,
+                advance(cotangents, at, of_k + group_number * 64 * line, rows, statistics, row, warp_key + threadIdx.x % 32 / 4,
                         walk.whole(at, row, group_key), sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
-            wgmma_wait<0>(sums_k);
-            wgmma_wait<0>(sums_v);
-            if (ahead) arrive(&rows.empty[(rows.number - 1) % stages]);
             keys.release();
             at.head = first_head;
         }

@@ -6,7 +6,7 @@
 <% set wgmma_columns = [tile_n, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/warpgroups.cuh" %>
 constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v = tile_n * value_lines;
-constexpr bool by_turns = << overlap >> > 0;  // one warpgroup multiplies while the others make weights
+constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
 struct Walk {

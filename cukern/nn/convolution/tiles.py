@@ -1,0 +1,158 @@
+"""Tiles of a convolution's product, which threads multiply by plain arithmetic."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from ... import dtypes
+from ...device import Device
+from ...device.interface import Prepared
+from ...elementwise.print_cxx import compute_type, statements
+from ...elementwise.program import Program
+from ...kernel import Kernel
+from ...kernel.sizes import divide_up
+from .geometry import Task
+
+_KERNEL = Kernel("nn/convolution/tiles.cu")
+#: Blocks that share the depth of a product, at most, and the pixels that each has at least.
+_MOST_PARTS, _FEWEST_PIXELS = 256, 256
+
+
+class Tile(NamedTuple):
+    """A block's part of a product.
+
+    Attributes:
+        m, n: rows and columns.
+        items_m, items_n: those of a thread.
+        depth: of a slab in shared memory.
+    """
+
+    m: int
+    n: int
+    items_m: int
+    items_n: int
+    depth: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.m * self.n // self.items_m // self.items_n
+
+    def count(self, task: Task) -> tuple[int, int]:
+        """The tiles of a group's product, down and across."""
+        m, n, _ = task.product
+        return divide_up(m, self.m), divide_up(n, self.n)
+
+
+#: A GPU's tiles, from the one that reads least to the one of which there are most; and the host's, which one thread makes.
+TILES = (Tile(128, 128, 8, 8, 16), Tile(128, 64, 8, 4, 16), Tile(64, 64, 4, 4, 16))
+WIDE_TILES = (Tile(64, 64, 4, 4, 16),)
+HOST = Tile(32, 32, 32, 32, 32)
+
+
+def tile_for(task: Task, elem: dtypes.DType, device: Device) -> Tile:
+    """The tile of the least work for the busiest multiprocessor."""
+    if device.style == "serial":
+        return HOST
+    limits = device.properties
+
+    def cost(tile: Tile) -> float:
+        down, across = tile.count(task)
+        blocks = down * across * task.groups * (_MOST_PARTS if task.of_weights else 1)
+        # A thread that has few elements reads more of shared memory for each.
+        reads = 1 + (tile.items_m + tile.items_n) / (tile.items_m * tile.items_n)
+        return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n * reads
+
+    return min(WIDE_TILES if dtypes.info(elem).acc == dtypes.float64 else TILES, key=cost)
+
+
+def parts_for(task: Task, elem: dtypes.DType, device: Device) -> int:
+    """Into how many parts the pixels are cut, each of which several blocks sum up, so that none is idle."""
+    tile, limits = tile_for(task, elem, device), device.properties
+    down, across = tile.count(task)
+    wanted = 4 * limits.multiprocessors // max(1, down * across * task.groups)
+    if device.style == "serial":
+        return 1
+    parts = max(1, min(wanted, task.pixels // _FEWEST_PIXELS, _MOST_PARTS))
+    each = _each(task, tile, parts)
+    return max(1, divide_up(task.pixels, each))
+
+
+def _each(task: Task, tile: Tile, parts: int) -> int:
+    """The depth for a block: whole slabs."""
+    return max(1, divide_up(divide_up(task.product[2], parts), tile.depth)) * tile.depth
+
+
+def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType, parts: int) -> Prepared:
+    """The launch of a product, for the operands of image and weights, or output and image, and of the result.
+
+    Args:
+        task: whose result has elements.
+        made: makes an element of a sum, and of operands that have one number a filter.
+        device: where it runs.
+        elem: of image, weights and output.
+        parts: of the depth.
+    """
+    tile = tile_for(task, elem, device)
+    tiles = tile.count(task)
+    bound = _KERNEL.bind(device, **_variables(task, made, elem, tile))
+    geometry = task.packed(tiles, _each(task, tile, parts), _taps_inside(task))
+    operands = max(1, len(made.inputs) - 1)
+    steps = struct.pack(f"{3 * operands}{'q' if task.wide else 'i'}", *(task.filters, 0, 1) * operands)
+    grid = (tiles[0] * tiles[1] * task.groups, parts, 1)
+    return bound.function.prepare(grid, (tile.threads, 1, 1), 0, (geometry, steps))
+
+
+def _taps_inside(task: Task) -> bool:
+    """Whether taps count faster than channels along the depth: as one of the factors lies in memory."""
+    return not task.image.last
+
+
+def _variables(task: Task, made: Program, elem: dtypes.DType, tile: Tile) -> dict[str, Any]:
+    """The template variables."""
+    body, (value,) = statements(made.outputs)
+    return {
+        "name": f"{made.name}_{dtypes.info(elem).name}_{tile.m}x{tile.n}",
+        "block": tile.threads,
+        "elem": elem,
+        "out": dtypes.info(made.outputs[0].dtype).cxx,
+        "index": "long long" if task.wide else "int",
+        "operands": [
+            {
+                "k": i,
+                "type": dtypes.info(dtype).cxx,
+                "compute": compute_type(dtype),
+                "row": "zero",
+                "column": "unit",
+            }
+            for i, dtype in enumerate(made.inputs[1:], 1)
+        ],
+        "scalars": [],
+        "body": body,
+        "value": value,
+        "tile_m": tile.m,
+        "tile_n": tile.n,
+        "items_m": tile.items_m,
+        "items_n": tile.items_n,
+        "depth": tile.depth,
+        "of_weights": task.of_weights,
+        "taps_inside": _taps_inside(task),
+        **_directions(task),
+    }
+
+
+def _directions(task: Task) -> dict[str, bool]:
+    """Along which of its axes each matrix of the product is contiguous."""
+    by_channels, output_by_channels = task.image.last, task.output.last
+    if task.of_weights:
+        return {
+            "a_by_depth": not output_by_channels,
+            "b_by_depth": not by_channels,
+            "d_by_column": True,
+        }
+    return {
+        "a_by_depth": by_channels,
+        "b_by_depth": task.weights[0] >= task.weights[1],
+        "d_by_column": not output_by_channels,
+    }

@@ -8,16 +8,18 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.layout import Layout, fresh_layout, layout
+from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...device.interface import Prepared
+from ...device.precision import allows_tf32
 from ...elementwise.fuse import fuse
 from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
+from . import tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
-from .tiles import launch_of, parts_for
+from .tensor import Arranged, arranged, last_layout, takes
 
 
 class Call(NamedTuple):
@@ -31,6 +33,7 @@ class Call(NamedTuple):
         turned: whether the image's gradient is computed, of that of the output.
         last: whether the channels of the result lie innermost in memory.
         made: the program that makes an element of one, rounded, and of operands, which are one number a channel.
+        tf32: whether floats may be rounded.
     """
 
     x: Layout
@@ -40,43 +43,56 @@ class Call(NamedTuple):
     turned: bool
     last: bool
     made: Program | None
+    tf32: bool
 
 
 class Plan:
     """Launches that write one new array, in turns.
 
     Attributes:
-        out: the layout of the result.
-        launches: those that write it.
+        out: the layout of what is written, without copies after that.
+        launches: those that write it, of the arrays that ``arrange`` gives.
+        arrange: for each array, how it has to lie.
     """
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: dtypes.DType, last: bool) -> None:
         memory = (shape[0], *shape[2:], shape[1]) if last else shape
         self.device, self._dtype, self._parts = device, dtype, 1
         self._axes = (0, len(shape) - 1, *range(1, len(shape) - 1)) if last else None
-        self._fresh = self.out = fresh_layout(device, dtype, memory)
-        if self._axes is not None:
-            strides = tuple(self._fresh.strides[axis] for axis in self._axes)
-            self.out = layout(device, dtype, shape, strides, True)
+        self._fresh = fresh_layout(device, dtype, memory)
+        self.out = last_layout(device, dtype, shape) if last else self._fresh
         self.launches: list[Prepared] = []
+        self.arrange: tuple[Arranged, ...] = ()
+        #: The channels of the result, and whether it is to be copied to C order.
+        self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
 
     def share(self, parts: int) -> None:
         """Have the launches write ``parts`` results behind one another, which are then added up in order."""
         self._parts, memory = parts, self._fresh.shape
         self._fresh = fresh_layout(self.device, dtypes.info(self._dtype).acc, (parts, *memory))
 
+    def then(self, sizes: tuple[int, int], ordered: bool) -> None:
+        """Have the result cut to so many elements along its first two axes, and copied to C order if ``ordered``."""
+        self._wanted = (None if sizes == self.out.shape[:2] else sizes), ordered
+
     def __call__(self, *arrays: Array) -> Array:
         """Launch with the arrays' memory and return the result."""
         with on(self.device):
+            if self.arrange:
+                given = zip(self.arrange, arrays, strict=False)
+                arrays = (*(arrange(one) for arrange, one in given), *arrays[len(self.arrange) :])
             made = Array._made(self._fresh)
             operands = [one._operand for one in arrays]
             for launch in self.launches:
                 launch(*operands, made._operand)
             if self._parts > 1:
                 made = _total(made, self._dtype)
-            if self._axes is None:
-                return made
-            return Array._wrap(made._data.transpose(self._axes), self.device, made._storage)
+            if self._axes is not None:
+                made = Array._wrap(made._data.transpose(self._axes), self.device, made._storage)
+            sizes, ordered = self._wanted
+            if sizes is not None:
+                made = made[: sizes[0], : sizes[1]]
+            return made.contiguous() if ordered else made
 
 
 @fuse(static=["dtype"])
@@ -107,7 +123,7 @@ def convolve(
     """The convolution of an image, or if ``turned`` the gradient of a convolution's image: see :class:`Call`."""
     device = one_device("convolution", (x, weights, *operands))
     layouts = [one._layout or one._planned() for one in (x, weights)]
-    key = Call(*layouts, windows, size, turned, last, made)
+    key = Call(*layouts, windows, size, turned, last, made, allows_tf32())
     plan = _plans.get(key)
     if plan is None:
         with on(device):
@@ -119,25 +135,26 @@ def convolve(
 
 
 def _plan(call: Call) -> Plan:
-    x, weights, windows = call.x, call.weights, call.windows
-    filters, channels = weights.shape[0] // windows.groups, weights.shape[1]
+    x, weights, windows, turned = call.x, call.weights, call.windows, call.turned
+    groups, device = windows.groups, x.device
+    outputs = (weights.shape[1] if turned else weights.shape[0] // groups) * groups
+    on_tensor_cores = takes(x.dtype, device, groups, weights.shape[0] // groups, weights.shape[1])
+    plan = Plan(device, (x.shape[0], outputs, *call.size), x.dtype, call.last or on_tensor_cores)
+    if on_tensor_cores:
+        plan.arrange = arranged(x), arranged(weights, turned)
+        x, weights = (one.layout for one in plan.arrange)
+        plan.then(plan.out.shape[:2], not call.last)
     kernel, size = three(weights.shape[2:], 1), three(call.size, 1)
     strides = place_of(weights).steps
-    outputs = channels * windows.groups if call.turned else filters * windows.groups
-    plan = Plan(x.device, (x.shape[0], outputs, *call.size), x.dtype, call.last)
-    if call.turned:
+    if turned and not on_tensor_cores:
         strides = (strides[1], strides[0], *strides[2:])
-        grids = list(turned_axes(windows, kernel, size))
-        filters, channels = channels, filters
-    else:
-        grids = [forward_axes(windows, kernel, size)]
-    group = place_of(weights).steps[0] * weights.shape[0] // windows.groups
-    for axes in grids:
-        task = Task(
-            *(place_of(x), place_of(plan.out), strides, filters, channels, windows.groups, axes, False, group)
-        )
+    channels, filters = x.shape[1] // groups, outputs // groups
+    group = strides[1] * channels if turned else strides[0] * filters
+    for axes in turned_axes(windows, kernel, size) if turned else [forward_axes(windows, kernel, size)]:
+        task = Task(place_of(x), place_of(plan.out), strides, filters, channels, groups, axes, False, group)
         if task.output.elements and task.pixels:
-            plan.launches.append(launch_of(task, _of_sum(call.made, x.dtype), x.device, x.dtype, 1))
+            launch_of = tensor.launch_of if on_tensor_cores else tiles.launch_of
+            plan.launches.append(launch_of(task, _of_sum(call.made, x.dtype), device, x.dtype, 1))
     return plan
 
 
@@ -155,7 +172,7 @@ def weights_gradient(
     """
     device = one_device("convolution", (output, image))
     layouts = [one._layout or one._planned() for one in (output, image)]
-    key = (*layouts, windows, kernel, last)
+    key = (*layouts, windows, kernel, last, allows_tf32())
     plan = _plans.get(key)
     if plan is None:
         with on(device):
@@ -166,21 +183,28 @@ def weights_gradient(
 def _plan_weights(
     output: Layout, image: Layout, windows: Windows, kernel: tuple[int, ...], last: bool
 ) -> Plan:
-    filters, channels = output.shape[1], image.shape[1] // windows.groups
-    shape, elem = (filters, channels, *kernel), output.dtype
-    size, of_output, of_image = three(kernel, 1), place_of(output), place_of(image)
-    plan = Plan(output.device, shape, elem, last)
-    axes = forward_axes(windows, size, of_output.size)
+    groups, elem, device = windows.groups, output.dtype, output.device
+    sizes = output.shape[1], image.shape[1] // groups
+    on_tensor_cores = takes(elem, device, groups, sizes[0] // groups, sizes[1])
+    arrange: tuple[Arranged, ...] = ()
+    if on_tensor_cores:
+        arrange = arranged(output), arranged(image)
+        output, image = (one.layout for one in arrange)
+    filters, channels = output.shape[1], image.shape[1] // groups
+    plan = Plan(device, (filters, channels, *kernel), elem, last or on_tensor_cores)
+    plan.arrange = arrange
+    plan.then(sizes, on_tensor_cores and not last)
+    axes = forward_axes(windows, three(kernel, 1), place_of(output).size)
     strides = place_of(plan.out).steps
-    task = Task(
-        *(of_image, of_output, strides, filters // windows.groups, channels, windows.groups, axes, True),
-        filters // windows.groups * strides[0],
-    )
-    parts, made = parts_for(task, elem, output.device), _of_sum(None, elem)
+    places = place_of(image), place_of(output)
+    own = filters // groups
+    task = Task(*places, strides, own, channels, groups, axes, True, own * strides[0])
+    form: Any = tensor if on_tensor_cores else tiles
+    parts, made = form.parts_for(task, elem, device), _of_sum(None, elem)
     if parts > 1:
         plan.share(parts)
         acc = dtypes.info(elem).acc
         made = program("convolution_parts", (input_node(0, acc),), (acc,))
     if plan.out.size:
-        plan.launches.append(launch_of(task, made, output.device, elem, parts))
+        plan.launches.append(form.launch_of(task, made, device, elem, parts))
     return plan

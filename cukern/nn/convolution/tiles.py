@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple
 
 from ... import dtypes
 from ...device import Device
 from ...device.interface import Prepared
-from ...elementwise.print_cxx import compute_type, statements
 from ...elementwise.program import Program
 from ...kernel import Kernel
 from ...kernel.sizes import divide_up
+from .epilogue import steps, variables
 from .geometry import Task
 
 _KERNEL = Kernel("nn/convolution/tiles.cu")
@@ -98,10 +97,8 @@ def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType, par
     tiles = tile.count(task)
     bound = _KERNEL.bind(device, **_variables(task, made, elem, tile))
     geometry = task.packed(tiles, _each(task, tile, parts), _taps_inside(task))
-    operands = max(1, len(made.inputs) - 1)
-    steps = struct.pack(f"{3 * operands}{'q' if task.wide else 'i'}", *(task.filters, 0, 1) * operands)
     grid = (tiles[0] * tiles[1] * task.groups, parts, 1)
-    return bound.function.prepare(grid, (tile.threads, 1, 1), 0, (geometry, steps))
+    return bound.function.prepare(grid, (tile.threads, 1, 1), 0, (geometry, steps(task, made)))
 
 
 def _taps_inside(task: Task) -> bool:
@@ -111,32 +108,15 @@ def _taps_inside(task: Task) -> bool:
 
 def _variables(task: Task, made: Program, elem: dtypes.DType, tile: Tile) -> dict[str, Any]:
     """The template variables."""
-    body, (value,) = statements(made.outputs)
     return {
+        **variables(task, made, elem),
         "name": f"{made.name}_{dtypes.info(elem).name}_{tile.m}x{tile.n}",
         "block": tile.threads,
-        "elem": elem,
-        "out": dtypes.info(made.outputs[0].dtype).cxx,
-        "index": "long long" if task.wide else "int",
-        "operands": [
-            {
-                "k": i,
-                "type": dtypes.info(dtype).cxx,
-                "compute": compute_type(dtype),
-                "row": "zero",
-                "column": "unit",
-            }
-            for i, dtype in enumerate(made.inputs[1:], 1)
-        ],
-        "scalars": [],
-        "body": body,
-        "value": value,
         "tile_m": tile.m,
         "tile_n": tile.n,
         "items_m": tile.items_m,
         "items_n": tile.items_n,
         "depth": tile.depth,
-        "of_weights": task.of_weights,
         "taps_inside": _taps_inside(task),
         **_directions(task),
     }

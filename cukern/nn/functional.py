@@ -26,6 +26,14 @@ from .classification import (
     kl_div,
     nll_loss,
 )
+from .convolution.function import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from .dropout import dropout
 from .embedding import embedding, one_hot
 from .layer_norm.function import layer_norm
@@ -63,6 +71,12 @@ __all__ = [
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cross_entropy",
     "dropout",
     "elu",

@@ -1,147 +1,21 @@
-"""Convolutions and transposed convolutions of images, with derivatives of any order."""
+"""Convolutions and transposed convolutions over one to three axes, with derivatives of any order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
-from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...autodiff import tape
-from ...elementwise.function import pulled
-from ...elementwise.graph import Expr, input_node
 from ...elementwise.operands import require_array, require_arrays
-from ...elementwise.program import Program, program
-from ...function import Function
 from ..fused import common_dtype, is_int
-from . import plan as launch
-from .geometry import Windows, place_of
+from .geometry import Windows
+from .operation import Activation, applied
 
-Activation = Callable[[Array], Array]
+#: An int, or one for each axis.
+Sizes = int | tuple[int, ...]
 #: Modes of padding, and the name by which :func:`cukern.pad` knows each.
 PADDING_MODES = {"zeros": "constant", "reflect": "reflect", "circular": "wrap", "replicate": "edge"}
 _AXES = {1: "length", 2: "rows, columns", 3: "planes, rows, columns"}
-
-
-class _Convolution(Function):
-    """A convolution, or if ``turned`` the gradient of one's image, and an elementwise expression of it and a bias.
-
-    Each is bilinear, and the derivative of the other one and of :class:`_Weights`.
-    """
-
-    _only_reads = True
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Array,
-        weight: Array,
-        bias: Array | None,
-        windows: Windows,
-        size: tuple[int, ...],
-        turned: bool,
-        last: bool,
-        made: Program | None = None,
-    ) -> Array:
-        operands = () if bias is None else (bias,)
-        y = launch.convolve(x, weight, operands, windows, size, turned, last, made)
-        needs = ctx.needs_input_grad
-        ctx.windows, ctx.turned, ctx.back = windows, turned, None
-        ctx.lasts = _last(x), _last(weight)
-        ctx.sizes = x.shape[2:], weight.shape[2:]
-        then: tuple[Array, ...] = ()
-        if made is not None and any(needs):
-            wide = (False,) if bias is None else (False, True)
-            ctx.back = made.backward((needs[0] or needs[1], needs[2])[: len(wide)], wide)
-            then = tuple([operands[k - 1] for k in ctx.back.saved("input")])
-            then += (y,) * len(ctx.back.saved("output"))
-        ctx.save_for_backward(x if needs[1] else None, weight if needs[0] else None, *then)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, dy: Array) -> tuple[Any, ...]:
-        x, weight, *then = ctx.saved_arrays
-        windows, turned = ctx.windows, ctx.turned
-        parts = [dy, None] if ctx.back is None else [*pulled(ctx.back, (), (dy,), then, None), None]
-        g = parts[0]
-        dx = dweight = None
-        if g is not None and weight is not None:
-            dx = _Convolution.apply(g, weight, None, windows, ctx.sizes[0], not turned, ctx.lasts[0])
-        if g is not None and x is not None:
-            dweight = _Weights.apply(*((x, g) if turned else (g, x)), windows, ctx.sizes[1], ctx.lasts[1])
-        return dx, dweight, parts[1], None, None, None, None, None
-
-
-class _Weights(Function):
-    """The gradient of a convolution's weights: bilinear in that of the output, and in the image."""
-
-    _only_reads = True
-
-    @staticmethod
-    def forward(
-        ctx: Any, output: Array, image: Array, windows: Windows, kernel: tuple[int, ...], last: bool
-    ) -> Array:
-        ctx.windows = windows
-        ctx.lasts, ctx.sizes = (_last(output), _last(image)), (output.shape[2:], image.shape[2:])
-        ctx.save_for_backward(output, image)
-        return launch.weights_gradient(output, image, windows, kernel, last)
-
-    @staticmethod
-    def backward(ctx: Any, second: Array) -> tuple[Any, ...]:
-        output, image = ctx.saved_arrays
-        windows, needs = ctx.windows, ctx.needs_input_grad
-        d_output = d_image = None
-        if needs[0]:
-            d_output = _Convolution.apply(image, second, None, windows, ctx.sizes[0], False, ctx.lasts[0])
-        if needs[1]:
-            d_image = _Convolution.apply(output, second, None, windows, ctx.sizes[1], True, ctx.lasts[1])
-        return d_output, d_image, None, None, None
-
-
-def _last(x: Array) -> bool:
-    """Whether channels lie innermost in memory."""
-    return place_of(x._layout or x._planned()).last
-
-
-@lru_cache(maxsize=1024)
-def _program(activation: Activation | None, dtype: dtypes.DType, biased: bool) -> Program:
-    """The program of an element: the activation of the sum of a convolution and a bias."""
-    y: Any = Expr(input_node(0, dtype))
-    if biased:
-        y = y + Expr(input_node(1, dtype))
-    if activation is not None:
-        y = activation(y)
-    if not isinstance(y, Expr) or y.dtype != dtype:
-        raise TypeError(f"activation: expected an elementwise function of {dtype} to {dtype}, got {activation}")
-    return program("convolution", (y.node,), (dtype, dtype)[: 1 + biased])
-
-
-def applied(
-    x: Array,
-    weight: Array,
-    bias: Array | None,
-    windows: Windows,
-    size: tuple[int, ...],
-    turned: bool,
-    activation: Activation | None,
-) -> Array:
-    """The activation of a convolution with a bias, where all arrays have one dtype.
-
-    It is one launch, unless a tape needs what the activation was applied to.
-    """
-    if bias is not None:
-        bias = ops.reshape(bias, (bias.shape[0], *(1,) * len(size)))
-    args: Sequence[Any] = (windows, size, turned, _last(x))
-    if bias is None and activation is None:
-        return _Convolution.apply(x, weight, None, *args)  # type: ignore[no-any-return]
-    made = _program(activation, x.dtype, bias is not None)
-    if activation is not None and tape.tracked((x, weight, *(() if bias is None else (bias,)))) is not None:
-        needs = (True, True)[: 1 + (bias is not None)]
-        if 0 in made.backward(needs, (False, True)[: len(needs)]).saved("input"):
-            return activation(applied(x, weight, bias, windows, size, turned, None))
-    return _Convolution.apply(x, weight, bias, *args, made)  # type: ignore[no-any-return]
 
 
 def several(value: Any, count: int, name: str, argument: str, least: int) -> tuple[int, ...]:
@@ -210,7 +84,9 @@ def _convolve(
     strides = several(stride, axes, name, "stride", 1)
     dilations = several(dilation, axes, name, "dilation", 1)
     if padding_mode not in PADDING_MODES:
-        raise ValueError(f"{name}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {padding_mode!r}")
+        raise ValueError(
+            f"{name}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {padding_mode!r}"
+        )
     spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
     if padding == "same":
         if max(strides) > 1:
@@ -275,3 +151,195 @@ def _transpose(
     windows = Windows(strides, pads, dilations, int(groups))
     y = applied(_batched(x, axes), weight, bias, windows, size, True, activation)
     return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
+
+
+def conv1d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    padding_mode: str = "zeros",
+    activation: Activation | None = None,
+) -> Array:
+    """The convolution over one axis: ``x`` (N, C, L) or (C, L), ``weight`` (filters, C / groups, length).
+
+    The other arguments, errors and the layout of the result are those of :func:`conv2d`.
+
+    >>> import cukern as ck
+    >>> x, weight = ck.asarray([[1.0, 2.0, 4.0]]), ck.asarray([[[-1.0, 1.0]]])
+    >>> ck.nn.conv1d(x, weight, padding="same").tolist()
+    [[1.0, 2.0, -4.0]]
+    """
+    options = (stride, padding, dilation, groups, padding_mode, activation)
+    return _convolve("conv1d", 1, x, weight, bias, *options)
+
+
+def conv2d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    padding_mode: str = "zeros",
+    activation: Activation | None = None,
+) -> Array:
+    """The sums of products of windows of ``x`` with each filter, plus ``bias``: a cross-correlation.
+
+    Half types are summed in float32, and float32 is not rounded unless :func:`cukern.matmul_precision` allows it. An
+    image whose channels lie innermost in memory, as in a view of shape (N, C, H, W) of an array (N, H, W, C), gives
+    such a result, and is what tensor cores read without a copy; so are weights that lie likewise. Gradients are the
+    same in each run.
+
+    Args:
+        x: shape (N, C, H, W), or (C, H, W) without a batch; a floating dtype.
+        weight: shape (filters, C / groups, rows, columns).
+        bias: shape (filters,); none is added when None.
+        stride: from one window to the next; an int or one for each axis.
+        padding: elements around the image along each axis; ``"valid"`` for none, ``"same"`` for as many as give the
+            result the size of the image (of an odd number the larger half comes after it).
+        dilation: from one element of a window to the next.
+        groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
+        padding_mode: what the padding is: ``"zeros"``, ``"reflect"``, ``"circular"`` or ``"replicate"``.
+        activation: an elementwise function of the sums, such as :func:`cukern.relu`, in the same launch; see
+            :func:`linear`.
+
+    Returns:
+        Shape (N, filters, rows, columns) or (filters, rows, columns), in the promoted dtype of the arguments; along
+        each axis ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``.
+
+    Raises:
+        TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
+        ValueError: the shapes do not fit, a size is out of range, or no window fits.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
+    >>> ck.nn.conv2d(x, ck.ones((1, 1, 2, 2)), ck.asarray([0.5])).tolist()
+    [[[12.5, 16.5]]]
+    """
+    options = (stride, padding, dilation, groups, padding_mode, activation)
+    return _convolve("conv2d", 2, x, weight, bias, *options)
+
+
+def conv3d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    padding_mode: str = "zeros",
+    activation: Activation | None = None,
+) -> Array:
+    """The convolution over three axes: ``x`` (N, C, D, H, W) or (C, D, H, W).
+
+    ``weight`` has shape (filters, C / groups, planes, rows, columns). The other arguments, errors and the layout of the
+    result are those of :func:`conv2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.conv3d(ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))).tolist()
+    [[[[8.0, 8.0]]]]
+    """
+    options = (stride, padding, dilation, groups, padding_mode, activation)
+    return _convolve("conv3d", 3, x, weight, bias, *options)
+
+
+def conv_transpose1d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    activation: Activation | None = None,
+) -> Array:
+    """The transpose of :func:`conv1d`: ``x`` (N, C, L) or (C, L), ``weight`` (C, filters / groups, length).
+
+    The other arguments and errors are those of :func:`conv_transpose2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.conv_transpose1d(ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))).tolist()
+    [[1.0, 3.0, 2.0]]
+    """
+    options = (stride, padding, output_padding, groups, dilation, activation)
+    return _transpose("conv_transpose1d", 1, x, weight, bias, *options)
+
+
+def conv_transpose2d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    activation: Activation | None = None,
+) -> Array:
+    """The transpose of :func:`conv2d`, as its image's gradient: each element of ``x`` adds a multiple of a window.
+
+    Args:
+        x: shape (N, C, H, W), or (C, H, W) without a batch; a floating dtype.
+        weight: shape (C, filters / groups, rows, columns).
+        bias: shape (filters,); none is added when None.
+        stride: from one window to the next; an int or one for each axis.
+        padding: rows and columns cut off around the result.
+        output_padding: rows and columns of the result after those, of which the convolution with this stride leaves
+            the number open; less than ``stride`` or ``dilation``.
+        groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
+        dilation: from one element of a window to the next.
+        activation: an elementwise function of the sums, as in :func:`conv2d`.
+
+    Returns:
+        Shape (N, filters, rows, columns) or (filters, rows, columns), in the promoted dtype of the arguments; along
+        each axis ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1``. It lies in
+        memory as ``x``, see :func:`conv2d`.
+
+    Raises:
+        TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
+        ValueError: the shapes do not fit, or a size is out of range.
+
+    >>> import cukern as ck
+    >>> x, weight = ck.asarray([[[1.0, 2.0]]]), ck.asarray([[[[1.0, 1.0], [0.0, 1.0]]]])
+    >>> ck.nn.conv_transpose2d(x, weight, stride=2).tolist()
+    [[[1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 2.0]]]
+    """
+    options = (stride, padding, output_padding, groups, dilation, activation)
+    return _transpose("conv_transpose2d", 2, x, weight, bias, *options)
+
+
+def conv_transpose3d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    activation: Activation | None = None,
+) -> Array:
+    """The transpose of :func:`conv3d`: ``x`` (N, C, D, H, W) or (C, D, H, W).
+
+    ``weight`` has shape (C, filters / groups, planes, rows, columns). The other arguments and errors are those of
+    :func:`conv_transpose2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.conv_transpose3d(ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))).tolist()
+    [[[[1.0, 2.0, 1.0]]]]
+    """
+    options = (stride, padding, output_padding, groups, dilation, activation)
+    return _transpose("conv_transpose3d", 3, x, weight, bias, *options)

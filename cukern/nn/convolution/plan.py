@@ -104,7 +104,7 @@ _plans: dict[Call | tuple[Any, ...], Plan] = {}
 
 
 def _of_sum(made: Program | None, dtype: dtypes.DType) -> Program:
-    """The program that takes sums as they are, of one that takes them rounded to ``dtype``; by default it rounds them."""
+    """The program of sums, of one that takes them rounded to ``dtype``; by default it rounds them."""
     same = program("convolution", (input_node(0, dtype),), (dtype,))
     found = of_sum(made or same, 0)
     return program(found.name, (cast(found.outputs[0], dtype),), found.inputs)

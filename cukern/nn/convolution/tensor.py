@@ -122,7 +122,9 @@ def arranged(given: Layout, turned: bool = False) -> Arranged:
     first, second, *size = given.shape
     if turned:
         first, second = second, first
-    return Arranged(last_layout(given.device, given.dtype, (first, padded(second, given.dtype), *size)), True, turned)
+    return Arranged(
+        last_layout(given.device, given.dtype, (first, padded(second, given.dtype), *size)), True, turned
+    )
 
 
 def last_layout(device: Device, dtype: dtypes.DType, shape: tuple[int, ...]) -> Layout:
@@ -143,7 +145,7 @@ def tile_for(task: Task, elem: dtypes.DType, device: Device) -> Tile:
             return blocks * tile.m * tile.n / tile.rate
         return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n / tile.rate
 
-    grouped = limits.compute_capability[0] == 9
+    grouped = limits.compute_capability[0] == 9 and task.product[2] > 0  # they do not sum up nothing
     found = TILES if elem.itemsize == 2 else TF32_TILES
     return min(
         (one for one in found if grouped >= one.grouped and one.shared <= limits.max_shared_memory_per_block),

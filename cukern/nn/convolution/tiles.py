@@ -44,7 +44,7 @@ class Tile(NamedTuple):
         return divide_up(m, self.m), divide_up(n, self.n)
 
 
-#: A GPU's tiles, from the one that reads least to the one of which there are most; and the host's, which one thread makes.
+#: A GPU's tiles, from the one that reads least to the one of which there are most; the host's, by one thread.
 TILES = (Tile(128, 128, 8, 8, 16), Tile(128, 64, 8, 4, 16), Tile(64, 64, 4, 4, 16))
 WIDE_TILES = (Tile(64, 64, 4, 4, 16),)
 HOST = Tile(32, 32, 32, 32, 32)

@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 <% endif %>
     const int slabs = divide_up(end - from, depth);
 <% if grouped %>
-    float sums[tile_n / 2] = {};
+    float sums[tile_n / 2];  // there is at least one slab: zeros here would part the instructions
     multiply(sums, shared, slabs, warp / 4, bring);
     store<tile_n>(epilogue, d, g, group, m0 + 16 * warp, n0, sums);
 <% else %>

@@ -140,6 +140,25 @@ def test_is_the_definition(
     check(x, w, last=last, **options)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "w", "options"),
+    [
+        ((2, 8, 6, 11), (8, 1, 3, 3), {"padding": 1}),
+        ((2, 16, 7, 10), (16, 1, 3, 2), {"stride": 2, "dilation": (2, 1), "padding": (0, 1)}),
+        ((2, 6, 5, 9), (12, 1, 3, 3), {"padding": 1, "stride": (2, 3)}),
+        ((2, 6, 5, 4), (6, 2, 2, 3), {"transposed": True, "stride": (1, 2)}),
+        ((1, 8, 4, 3, 5), (8, 1, 2, 2, 2), {"stride": (1, 1, 3)}),
+    ],
+    ids=str,
+)
+def test_few_channels_a_group(
+    device: ck.Device, shape: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any], last: bool
+) -> None:
+    groups = shape[1]
+    check(shape, w, "float32" if shape[1] < 16 else "bfloat16", last=last, groups=groups, **options)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(device: ck.Device, dtype: str) -> None:
     check((2, 3, 7, 6), (4, 3, 3, 3), dtype, padding=1)

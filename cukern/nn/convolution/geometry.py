@@ -178,13 +178,16 @@ class Task(NamedTuple):
         weights = self.filters * self.channels * self.groups * self.taps
         return max(item.span + outside, self.output.span, weights) > LARGEST_INDEX
 
-    def packed(self, tiles: tuple[int, int], each: int, taps_inside: bool) -> bytes:
+    def packed(
+        self, tiles: tuple[int, int], each: int, taps_inside: bool, product: Three | None = None
+    ) -> bytes:
         """The kernels' struct Geometry.
 
         Args:
             tiles: of a group's product, down and across.
             each: the depth for a block.
             taps_inside: whether taps count faster than channels.
+            product: sizes in place of those of the product.
         """
         image, output, axes = self.image.steps, self.output.steps, self.axes
         at = [step * axis.every for step, axis in zip(output[2:], axes, strict=True)]
@@ -201,7 +204,7 @@ class Task(NamedTuple):
             *(axis.base for axis in axes),
             *(axis.step for axis in axes),
             *(axis.tap_step for axis in axes),
-            *self.product,
+            *(product or self.product),
             *tiles,
             each,
         )

@@ -17,7 +17,7 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import tensor, tiles
+from . import direct, tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -137,24 +137,35 @@ def convolve(
 def _plan(call: Call) -> Plan:
     x, weights, windows, turned = call.x, call.weights, call.windows, call.turned
     groups, device = windows.groups, x.device
-    outputs = (weights.shape[1] if turned else weights.shape[0] // groups) * groups
-    on_tensor_cores = takes(x.dtype, device, groups, weights.shape[0] // groups, weights.shape[1])
+    filters, channels = weights.shape[0] // groups, weights.shape[1]
+    by_threads = direct.takes(groups, filters, channels, weights.shape[2:])
+    on_tensor_cores = not by_threads and takes(x.dtype, device, groups, filters, channels)
+    width = direct.width_for(x, filters, channels, call.last) if by_threads else 1
+    outputs = (channels if turned else filters) * groups
     plan = Plan(device, (x.shape[0], outputs, *call.size), x.dtype, call.last or on_tensor_cores)
     if on_tensor_cores:
         plan.arrange = arranged(x), arranged(weights, turned)
-        x, weights = (one.layout for one in plan.arrange)
         plan.then(plan.out.shape[:2], not call.last)
-    kernel, size = three(weights.shape[2:], 1), three(call.size, 1)
+    elif width > 1:
+        plan.arrange = arranged(x), arranged(weights, True)
+    if plan.arrange:
+        x, weights = (one.layout for one in plan.arrange)
     strides = place_of(weights).steps
-    if turned and not on_tensor_cores:
+    if turned and not plan.arrange:
         strides = (strides[1], strides[0], *strides[2:])
     channels, filters = x.shape[1] // groups, outputs // groups
-    group = strides[1] * channels if turned else strides[0] * filters
+    group = strides[1] * channels if turned or width > 1 else strides[0] * filters
+    kernel, size = three(weights.shape[2:], 1), three(call.size, 1)
     for axes in turned_axes(windows, kernel, size) if turned else [forward_axes(windows, kernel, size)]:
         task = Task(place_of(x), place_of(plan.out), strides, filters, channels, groups, axes, False, group)
-        if task.output.elements and task.pixels:
-            launch_of = tensor.launch_of if on_tensor_cores else tiles.launch_of
-            plan.launches.append(launch_of(task, _of_sum(call.made, x.dtype), device, x.dtype, 1))
+        if not task.output.elements or not task.pixels:
+            continue
+        made = _of_sum(call.made, x.dtype)
+        if by_threads:
+            plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
+        else:
+            form: Any = tensor if on_tensor_cores else tiles
+            plan.launches.append(form.launch_of(task, made, device, x.dtype, 1))
     return plan
 
 

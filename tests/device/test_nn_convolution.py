@@ -13,7 +13,7 @@ from nn_support import close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.convolution import plan, tensor, tiles
+from cukern.nn.convolution import direct, plan, tensor, tiles
 from cukern.testing import gradcheck
 
 
@@ -157,6 +157,13 @@ def test_few_channels_a_group(
 ) -> None:
     groups = shape[1]
     check(shape, w, "float32" if shape[1] < 16 else "bfloat16", last=last, groups=groups, **options)
+
+
+def test_threads_share_a_gradient_of_weights(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(direct, "share_of", lambda task, of, width: direct.Share(width, 2, 64, 3))
+    check((2, 24, 7, 10), (24, 1, 3, 2), "bfloat16", last=True, groups=24, stride=2, padding=1)
+    check((2, 3, 6, 9), (6, 1, 3, 3), groups=3, padding=1)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import dtypes
 from ...array.layout import Layout
@@ -11,15 +11,18 @@ from ...device import Device
 from ...device.interface import Prepared
 from ...elementwise.program import Program
 from ...kernel import Kernel
-from ...kernel.sizes import ACCESS, divide_up
+from ...kernel.sizes import ACCESS, divide_up, power_of_two
 from .epilogue import steps, variables
 from .geometry import Task, place_of
 
 _KERNEL = Kernel("nn/convolution/direct.cu")
+_WEIGHTS = Kernel("nn/convolution/direct_weights.cu")
 #: Products of channels and filters of a group up to which each thread sums by itself.
 _FEW = 4
 #: Outputs of a thread along a row, threads of a block, and taps of a row up to which its columns stay in registers.
 _ITEMS, _BLOCK, _TAPS, _COLUMNS = 4, 256, 16, 24
+#: Threads of a warp, pixels that each thread sums up at least for weights, and parts of them at most.
+_WARP, _FEWEST_PIXELS, _MOST_PARTS = 32, 16, 256
 
 
 def takes(groups: int, filters: int, channels: int, kernel: tuple[int, ...]) -> bool:
@@ -70,3 +73,65 @@ def _variables(task: Task, made: Program, elem: dtypes.DType, width: int, items:
         "channels_first": not task.output.last,
         "taps_inside": False,
     }
+
+
+class Share(NamedTuple):
+    """How the sums of a gradient of weights are shared.
+
+    Attributes:
+        width: channels of a thread.
+        across: neighbouring threads that have the same pixels.
+        block: threads of a block.
+        parts: of the pixels.
+    """
+
+    width: int
+    across: int
+    block: int
+    parts: int
+
+
+def share_of(task: Task, device: Device, width: int) -> Share:
+    """How threads share the gradient of ``width`` channels each."""
+    pairs = task.groups * task.filters * task.channels
+    if device.style == "serial":
+        return Share(width, 1, 1, 1)
+    by_channels = task.image.last and task.output.last
+    across = min(_WARP, power_of_two(divide_up(pairs, width))) if by_channels else 1
+    z, y, _ = task.axes
+    blocks = divide_up(pairs, across * width) * z.taps * y.taps
+    wanted = 8 * device.properties.multiprocessors // blocks
+    parts = max(1, min(wanted, task.pixels * across // (_BLOCK * _FEWEST_PIXELS), _MOST_PARTS))
+    return Share(width, across, _BLOCK, divide_up(task.pixels, max(1, divide_up(task.pixels, parts))) or 1)
+
+
+def launch_of_weights(
+    task: Task, out: dtypes.DType, device: Device, elem: dtypes.DType, share: Share
+) -> Prepared:
+    """The launch of a gradient of weights, for the operands of output, image and result.
+
+    Args:
+        task: whose result has elements.
+        out: the dtype of the result, or of sums of parts.
+        device: where it runs.
+        elem: of output and image.
+        share: how threads share it.
+    """
+    z, y, x = task.axes
+    bound = _WEIGHTS.bind(
+        device,
+        name=f"convolution_weights_{dtypes.info(elem).name}_{share.width}x{x.taps}",
+        block=share.block,
+        elem=elem,
+        out=dtypes.info(out).cxx,
+        index="long long" if task.wide else "int",
+        across=share.across,
+        width=share.width,
+        taps_x=x.taps,
+        taps_inside=False,
+    )
+    pairs, each = task.groups * task.filters * task.channels, max(1, divide_up(task.pixels, share.parts))
+    sizes = task.filters, task.channels, task.pixels
+    tail = (task.packed((pairs, y.taps), each, False, sizes),)
+    grid = (divide_up(pairs, share.across * share.width), share.parts, z.taps * y.taps)
+    return bound.function.prepare(grid, (share.block, 1, 1), 0, tail)

@@ -196,7 +196,8 @@ def _plan_weights(
 ) -> Plan:
     groups, elem, device = windows.groups, output.dtype, output.device
     sizes = output.shape[1], image.shape[1] // groups
-    on_tensor_cores = takes(elem, device, groups, sizes[0] // groups, sizes[1])
+    by_threads = direct.takes(groups, sizes[0] // groups, sizes[1], kernel)
+    on_tensor_cores = not by_threads and takes(elem, device, groups, sizes[0] // groups, sizes[1])
     arrange: tuple[Arranged, ...] = ()
     if on_tensor_cores:
         arrange = arranged(output), arranged(image)
@@ -210,12 +211,24 @@ def _plan_weights(
     places = place_of(image), place_of(output)
     own = filters // groups
     task = Task(*places, strides, own, channels, groups, axes, True, own * strides[0])
+    if not plan.out.size:
+        return plan
+    acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
+    if by_threads:
+        widths = (
+            direct.width_for(one, own, channels, one_place.last)
+            for one, one_place in zip((output, image), places[::-1], strict=True)
+        )
+        share = direct.share_of(task, device, min(widths))
+        if share.parts > 1:
+            plan.share(share.parts)
+        out = acc if share.parts > 1 else elem
+        plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))
+        return plan
     form: Any = tensor if on_tensor_cores else tiles
-    parts, made = form.parts_for(task, elem, device), _of_sum(None, elem)
+    parts = form.parts_for(task, elem, device)
     if parts > 1:
         plan.share(parts)
-        acc = dtypes.info(elem).acc
         made = program("convolution_parts", (input_node(0, acc),), (acc,))
-    if plan.out.size:
-        plan.launches.append(form.launch_of(task, made, device, elem, parts))
+    plan.launches.append(form.launch_of(task, made, device, elem, parts))
     return plan

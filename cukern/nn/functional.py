@@ -26,6 +26,7 @@ from .classification import (
     kl_div,
     nll_loss,
 )
+from .convolution.fold import fold, unfold
 from .convolution.function import (
     conv1d,
     conv2d,
@@ -81,6 +82,7 @@ __all__ = [
     "dropout",
     "elu",
     "embedding",
+    "fold",
     "gelu",
     "gelu_tanh",
     "group_norm",
@@ -117,6 +119,7 @@ __all__ = [
     "softplus",
     "softsign",
     "tanh",
+    "unfold",
 ]
 
 __getattr__, __dir__ = _missing(__name__, __all__, _MODULES["nn.functional"])

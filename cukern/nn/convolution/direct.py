@@ -21,6 +21,8 @@ _WEIGHTS = Kernel("nn/convolution/direct_weights.cu")
 _FEW = 4
 #: Outputs of a thread along a row, threads of a block, and taps of a row up to which its columns stay in registers.
 _ITEMS, _BLOCK, _TAPS, _COLUMNS = 4, 256, 16, 24
+#: Rows that are made at a time where channels lie innermost.
+_BAND = 8
 #: Threads of a warp, pixels that each thread sums up at least for weights, and parts of them at most.
 _WARP, _FEWEST_PIXELS, _MOST_PARTS = 32, 16, 256
 
@@ -52,6 +54,7 @@ def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType, wid
     bound = _KERNEL.bind(device, **_variables(task, made, elem, width, items))
     sizes = rows, task.filters, task.channels if task.taps else 0
     tail = (task.packed((runs, packs), 0, False, sizes), steps(task, made))
+    rows = divide_up(rows, _BAND) * _BAND if task.output.last else rows
     grid = (divide_up(math.prod((runs, packs, rows)), _BLOCK), 1, 1)
     return bound.function.prepare(grid, (_BLOCK, 1, 1), 0, tail)
 
@@ -64,6 +67,7 @@ def _variables(task: Task, made: Program, elem: dtypes.DType, width: int, items:
         "name": f"{made.name}_{dtypes.info(elem).name}_{width}x{items}",
         "block": _BLOCK,
         "items": items,
+        "band": _BAND,
         "width": width,
         "taps_z": max(1, z.taps),
         "taps_y": max(1, y.taps),

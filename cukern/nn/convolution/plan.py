@@ -17,7 +17,7 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import direct, tensor, tiles
+from . import direct, pointwise, tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -122,6 +122,8 @@ def convolve(
 ) -> Array:
     """The convolution of an image, or if ``turned`` the gradient of a convolution's image: see :class:`Call`."""
     device = one_device("convolution", (x, weights, *operands))
+    if pointwise.takes(windows, weights.shape[2:]):
+        return pointwise.convolve(x, weights, operands, turned, last, made)
     layouts = [one._layout or one._planned() for one in (x, weights)]
     key = Call(*layouts, windows, size, turned, last, made, allows_tf32())
     plan = _plans.get(key)
@@ -182,6 +184,12 @@ def weights_gradient(
         last: whether the channels of the result lie innermost in memory.
     """
     device = one_device("convolution", (output, image))
+    if (
+        pointwise.takes(windows, kernel)
+        and place_of(image._planned()).last
+        and place_of(output._planned()).last
+    ):
+        return pointwise.weights_gradient(output, image)
     layouts = [one._layout or one._planned() for one in (output, image)]
     key = (*layouts, windows, kernel, last, allows_tf32())
     plan = _plans.get(key)

@@ -62,6 +62,7 @@ TILES = (
     Tile(256, 128, 16, 1, 4, 2.0, grouped=True),
     Tile(128, 128, 8, 1, 3, 1.6, grouped=True),
     Tile(128, 64, 8, 1, 4, 1.2, grouped=True),
+    Tile(64, 128, 4, 1, 4, 1.0, grouped=True),
     Tile(128, 128, 2, 4, 3, 0.9),
     Tile(128, 64, 4, 1, 3, 0.7),
     Tile(64, 64, 2, 2, 4, 0.5),
@@ -194,4 +195,5 @@ def _variables(task: Task, made: Program, elem: dtypes.DType, tile: Tile) -> dic
         "a_by_depth": not task.of_weights,
         "b_by_depth": not task.of_weights,
         "taps_inside": False,
+        "flat": task.axes[0][:2] == (1, 1) and task.axes[0].base == 0 and task.image.size[0] == 1,
     }

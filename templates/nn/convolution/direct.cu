@@ -9,7 +9,7 @@
 using acc = << acc >>;
 using size = unsigned << index >>;
 constexpr int block = << block >>, items = << items >>, width = << width >>, taps_x = << taps_x >>;
-constexpr int step_x = << step_x >>, tap_step_x = << tap_step_x >>;
+constexpr int band = << band >>, step_x = << step_x >>, tap_step_x = << tap_step_x >>;
 constexpr bool channels_first = << channels_first | lower >>;
 // The columns that the windows of a thread's outputs span, from the first one on.
 constexpr int low = tap_step_x < 0 ? (taps_x - 1) * tap_step_x : 0;
@@ -21,21 +21,24 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* y, Geometry g, Steps steps)
 {
     const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %><% for one in scalars %>s<< loop.index0 >>, <% endfor %>steps};
-    // tiles_m: runs of items in a row; tiles_n: groups of `width` filters, of all groups; m: rows of the whole batch.
+    // tiles_m: runs of items in a row; tiles_n: packs of `width` filters, of all groups; m: rows of the whole batch.
     size rest = size(blockIdx.x) * block + threadIdx.x;
-    const int inner = channels_first ? g.tiles_m : g.tiles_n, first = rest % inner;
-    rest /= inner;
-    const int outer = channels_first ? g.tiles_n : g.tiles_m;
-    int run = first, pack = first, row;
-    if constexpr (channels_first) {  // rows of a plane follow one another
+    int run, pack, row;
+    if constexpr (channels_first) {  // runs of a row, rows of a plane
         const int rows = g.pixels[0].by * g.pixels[1].by;
+        run = rest % g.tiles_m;
+        rest /= g.tiles_m;
         row = rest % rows;
         rest /= rows;
-        pack = rest % outer;
-        row += int(rest / outer) * rows;
-    } else {
-        run = rest % outer;
-        row = rest / outer;
+        pack = rest % g.tiles_n;
+        row += int(rest / g.tiles_n) * rows;
+    } else {  // a few rows one below the other, which share what their windows read
+        pack = rest % g.tiles_n;
+        rest /= g.tiles_n;
+        row = rest % band;
+        rest /= band;
+        run = rest % g.tiles_m;
+        row += int(rest / g.tiles_m) * band;
     }
     if (row >= g.m) return;
     const int out = pack * width, group = out / g.n, filter = out - group * g.n, column = run * items;
@@ -58,6 +61,9 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
                 if (unsigned(at_y) >= unsigned(g.size[1])) continue;
                 const T* const line = x + channel * g.image.channel + at_z * g.image.at[0] + at_y * g.image.at[1];
                 const T* const of_line = w + channel * g.weight_channel + a * g.weight_at[0] + b * g.weight_at[1];
+                acc factors[taps_x][width];
+#pragma unroll unroll
+                for (int c = 0; c < taps_x; ++c) unpack(load_pack<width>(of_line + c * g.weight_at[2]), factors[c]);
                 Pack<T, width> given[span];
 #pragma unroll unroll
                 for (int i = 0; i < span; ++i) {
@@ -65,15 +71,15 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
                     given[i] = unsigned(at_x) < unsigned(g.size[2]) ? load_pack<width>(line + at_x * g.image.at[2]) : Pack<T, width>{};
                 }
 #pragma unroll unroll
-                for (int c = 0; c < taps_x; ++c) {
-                    acc factors[width];
-                    unpack(load_pack<width>(of_line + c * g.weight_at[2]), factors);
+                for (int i = 0; i < span; ++i) {
+                    acc values[width];
+                    unpack(given[i], values);
 #pragma unroll unroll
-                    for (int i = 0; i < items; ++i) {
-                        acc values[width];
-                        unpack(given[i * step_x + c * tap_step_x - low], values);
+                    for (int c = 0; c < taps_x; ++c) {
+                        const int from_first = i + low - c * tap_step_x, item = from_first / step_x;
+                        if (from_first < 0 || from_first % step_x || item >= items) continue;
 #pragma unroll
-                        for (int v = 0; v < width; ++v) sums[i][v] += values[v] * factors[v];
+                        for (int v = 0; v < width; ++v) sums[item][v] += values[v] * factors[c][v];
                     }
                 }
             }

@@ -38,14 +38,14 @@ struct Geometry {
 };
 
 // What a row, a column or a place along the depth adds to an element's offset, and to its place in the image. A place that is
-// far outside tells that the array does not have it.
+// far outside along the second axis tells that the array does not have it.
 struct Line {
     index offset;
     int z, y, x;
 };
 constexpr int far_outside = -(1 << "<<" >> 30);
 __device__ __forceinline__ Line there(bool is, index offset, int z = 0, int y = 0, int x = 0) {
-    return {is ? offset : index(0), is ? z : far_outside, y, x};
+    return {is ? offset : index(0), z, is ? y : far_outside, x};
 }
 
 constexpr bool taps_inside = << taps_inside | lower >>;  // taps count faster than channels

@@ -3,6 +3,7 @@
 <% include "linear/tile.cuh" %>
 <% include "nn/convolution/geometry.cuh" %>
 constexpr bool of_weights = << of_weights | lower >>;
+constexpr bool flat = << flat | lower >>;  // the first axis has size 1, without padding
 
 struct Sizes : Geometry {
     __device__ __forceinline__ index row(int of_d) const {
@@ -11,7 +12,7 @@ struct Sizes : Geometry {
 };
 // Where a place of the window and of the grid meet in the image: an offset that is read only if `inside`.
 __device__ __forceinline__ bool inside(const Sizes& g, const Line& a, const Line& b) {
-    return unsigned(a.z + b.z) < unsigned(g.size[0]) && unsigned(a.y + b.y) < unsigned(g.size[1]) &&
+    return (flat || unsigned(a.z + b.z) < unsigned(g.size[0])) && unsigned(a.y + b.y) < unsigned(g.size[1]) &&
            unsigned(a.x + b.x) < unsigned(g.size[2]);
 }
 

@@ -1,4 +1,4 @@
-"""The examples' GPT, autoencoder and residual network against PyTorch: the same losses, step by step, from the same weights."""
+"""The examples' models against PyTorch: the same losses, step by step, from the same weights."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel import BoundKernel, Kernel
 from ...kernel.sizes import divide_up, index_type
+from ...shape.views import expand_dims
 from ..fused import common_dtype
 from .function import Sizes, several
 
@@ -114,7 +115,7 @@ def _batched(x: Any, name: str, axes: int, wanted: str) -> Array:
     common_dtype(name, {"x": x})
     if x.ndim not in (axes, axes + 1):
         raise ValueError(f"{name}: x: expected shape {wanted}, or without the batch, got {x.shape}")
-    return x if x.ndim > axes else x[None]
+    return x if x.ndim > axes else expand_dims(x, 0)
 
 
 def unfold(x: Array, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Array:

@@ -103,7 +103,12 @@ class _Conv(_Layer):
 
 
 class Conv1d(_Conv):
-    """:func:`conv1d` with trained weight and bias; its arguments are those of :class:`Conv2d`."""
+    """:func:`conv1d` with trained weight and bias; its arguments are those of :class:`Conv2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.Conv1d(3, 8, 3, padding="same", rng=0)(ck.zeros((2, 3, 6))).shape
+    (2, 8, 6)
+    """
 
     _axes = 1
 
@@ -145,7 +150,12 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """:func:`conv3d` with trained weight and bias; its arguments are those of :class:`Conv2d`."""
+    """:func:`conv3d` with trained weight and bias; its arguments are those of :class:`Conv2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.Conv3d(3, 8, 3, padding="same", rng=0)(ck.zeros((2, 3, 4, 4, 4))).shape
+    (2, 8, 4, 4, 4)
+    """
 
     _axes = 3
 
@@ -179,7 +189,12 @@ class _ConvTranspose(_Layer):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """:func:`conv_transpose1d` with trained weight and bias; its arguments are those of :class:`ConvTranspose2d`."""
+    """:func:`conv_transpose1d` with trained weight and bias; its arguments are those of :class:`ConvTranspose2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.ConvTranspose1d(3, 8, 3, rng=0)(ck.zeros((2, 3, 6))).shape
+    (2, 8, 8)
+    """
 
     _axes = 1
 
@@ -219,7 +234,12 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """:func:`conv_transpose3d` with trained weight and bias; its arguments are those of :class:`ConvTranspose2d`."""
+    """:func:`conv_transpose3d` with trained weight and bias; its arguments are those of :class:`ConvTranspose2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.ConvTranspose3d(3, 8, 3, rng=0)(ck.zeros((2, 3, 4, 4, 4))).shape
+    (2, 8, 6, 6, 6)
+    """
 
     _axes = 3
 

@@ -124,8 +124,8 @@ def convolve(
     device = one_device("convolution", (x, weights, *operands))
     if pointwise.takes(windows, weights.shape[2:]):
         return pointwise.convolve(x, weights, operands, turned, last, made)
-    layouts = [one._layout or one._planned() for one in (x, weights)]
-    key = Call(*layouts, windows, size, turned, last, made, allows_tf32())
+    image, filters = (one._layout or one._planned() for one in (x, weights))
+    key = Call(image, filters, windows, size, turned, last, made, allows_tf32())
     plan = _plans.get(key)
     if plan is None:
         with on(device):
@@ -147,7 +147,7 @@ def _plan(call: Call) -> Plan:
     plan = Plan(device, (x.shape[0], outputs, *call.size), x.dtype, call.last or on_tensor_cores)
     if on_tensor_cores:
         plan.arrange = arranged(x), arranged(weights, turned)
-        plan.then(plan.out.shape[:2], not call.last)
+        plan.then((x.shape[0], outputs), not call.last)
     elif width > 1:
         plan.arrange = arranged(x), arranged(weights, True)
     if plan.arrange:
@@ -190,12 +190,12 @@ def weights_gradient(
         and place_of(output._planned()).last
     ):
         return pointwise.weights_gradient(output, image)
-    layouts = [one._layout or one._planned() for one in (output, image)]
-    key = (*layouts, windows, kernel, last, allows_tf32())
+    of_output, of_image = (one._layout or one._planned() for one in (output, image))
+    key = (of_output, of_image, windows, kernel, last, allows_tf32())
     plan = _plans.get(key)
     if plan is None:
         with on(device):
-            plan = remember(_plans, key, _plan_weights(*layouts, windows, kernel, last))
+            plan = remember(_plans, key, _plan_weights(of_output, of_image, windows, kernel, last))
     return plan(output, image)
 
 

@@ -51,7 +51,7 @@ class Tile(NamedTuple):
         """Bytes of dynamic shared memory of a block."""
         return self.stages * _SLAB * (self.m + self.n) + (1024 if self.grouped else 0)
 
-    def count(self, task: Task) -> tuple[int, int]:
+    def across(self, task: Task) -> tuple[int, int]:
         """The tiles of a group's product, down and across."""
         m, n, _ = task.product
         return divide_up(m, self.m), divide_up(n, self.n)
@@ -140,7 +140,7 @@ def tile_for(task: Task, elem: dtypes.DType, device: Device) -> Tile:
     limits = device.properties
 
     def cost(tile: Tile) -> float:
-        down, across = tile.count(task)
+        down, across = tile.across(task)
         blocks = down * across * task.groups
         if task.of_weights:  # the depth is shared, so that none is idle
             return blocks * tile.m * tile.n / tile.rate
@@ -157,7 +157,7 @@ def tile_for(task: Task, elem: dtypes.DType, device: Device) -> Tile:
 def parts_for(task: Task, elem: dtypes.DType, device: Device) -> int:
     """Into how many parts the pixels are cut."""
     tile = tile_for(task, elem, device)
-    down, across = tile.count(task)
+    down, across = tile.across(task)
     slabs = divide_up(task.pixels * elem.itemsize, _SLAB)
     wanted = 2 * device.properties.multiprocessors // (down * across * task.groups)
     parts = max(1, min(wanted, slabs // _FEWEST_SLABS, _MOST_PARTS))
@@ -167,7 +167,7 @@ def parts_for(task: Task, elem: dtypes.DType, device: Device) -> int:
 def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType, parts: int) -> Prepared:
     """The launch of a product, as :func:`.tiles.launch_of`, of arrays that are arranged."""
     tile, depth = tile_for(task, elem, device), _SLAB // elem.itemsize
-    tiles = tile.count(task)
+    tiles = tile.across(task)
     bound = _KERNEL.bind(device, **_variables(task, made, elem, tile))
     each = max(1, divide_up(divide_up(task.product[2], depth), parts)) * depth
     tail = (task.packed(tiles, each, False), steps(task, made))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from ... import dtypes
@@ -38,38 +39,45 @@ class Tile(NamedTuple):
         """Threads of a block."""
         return self.m * self.n // self.items_m // self.items_n
 
-    def count(self, task: Task) -> tuple[int, int]:
+    def across(self, task: Task) -> tuple[int, int]:
         """The tiles of a group's product, down and across."""
         m, n, _ = task.product
         return divide_up(m, self.m), divide_up(n, self.n)
 
 
 #: A GPU's tiles, from the one that reads least to the one of which there are most; the host's, by one thread.
-TILES = (Tile(128, 128, 8, 8, 16), Tile(128, 64, 8, 4, 16), Tile(64, 64, 4, 4, 16))
-WIDE_TILES = (Tile(64, 64, 4, 4, 16),)
-HOST = Tile(32, 32, 32, 32, 32)
+TILES = (
+    Tile(128, 128, 8, 8, 16),
+    Tile(128, 64, 8, 4, 16),
+    Tile(64, 64, 4, 4, 16),
+    Tile(128, 16, 4, 4, 16),
+    Tile(16, 128, 4, 4, 16),
+)
+#: Of float64, of which a thread holds fewer.
+DOUBLE_TILES = (Tile(64, 64, 4, 4, 16), Tile(128, 16, 4, 4, 16), Tile(16, 128, 4, 4, 16))
+HOST_TILES = (Tile(32, 32, 32, 32, 32), Tile(64, 8, 64, 8, 32), Tile(8, 64, 8, 64, 32))
 
 
 def tile_for(task: Task, elem: dtypes.DType, device: Device) -> Tile:
     """The tile of the least work for the busiest multiprocessor."""
     if device.style == "serial":
-        return HOST
+        return min(HOST_TILES, key=lambda tile: math.prod(tile.across(task)) * tile.m * tile.n)
     limits = device.properties
 
     def cost(tile: Tile) -> float:
-        down, across = tile.count(task)
+        down, across = tile.across(task)
         blocks = down * across * task.groups * (_MOST_PARTS if task.of_weights else 1)
         # A thread that has few elements reads more of shared memory for each.
         reads = 1 + (tile.items_m + tile.items_n) / (tile.items_m * tile.items_n)
         return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n * reads
 
-    return min(WIDE_TILES if dtypes.info(elem).acc == dtypes.float64 else TILES, key=cost)
+    return min(DOUBLE_TILES if dtypes.info(elem).acc == dtypes.float64 else TILES, key=cost)
 
 
 def parts_for(task: Task, elem: dtypes.DType, device: Device) -> int:
     """Into how many parts the pixels are cut, each of which several blocks sum up, so that none is idle."""
     tile, limits = tile_for(task, elem, device), device.properties
-    down, across = tile.count(task)
+    down, across = tile.across(task)
     wanted = 4 * limits.multiprocessors // max(1, down * across * task.groups)
     if device.style == "serial":
         return 1
@@ -94,7 +102,7 @@ def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType, par
         parts: of the depth.
     """
     tile = tile_for(task, elem, device)
-    tiles = tile.count(task)
+    tiles = tile.across(task)
     bound = _KERNEL.bind(device, **_variables(task, made, elem, tile))
     geometry = task.packed(tiles, _each(task, tile, parts), _taps_inside(task))
     grid = (tiles[0] * tiles[1] * task.groups, parts, 1)

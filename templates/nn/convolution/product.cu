@@ -20,14 +20,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int tiles = g.tiles_m * g.tiles_n, group = blockIdx.x / tiles, tile = blockIdx.x - group * tiles;
     const int m0 = tile / g.tiles_n * tile_m, n0 = tile % g.tiles_n * tile_n;
     const int from = blockIdx.y * g.each, end = min(from + g.each, g.k), warp = threadIdx.x / 32;
-<% if of_weights %>
     __shared__ Slabs::Table tables[stages];
     Slabs bring(g, a, b, group, m0, n0, from, end, tables);
-    d += ((index)blockIdx.y * (gridDim.x / tiles) + group) * g.m * g.n;
-<% else %>
-    Slabs bring(g, a, b, group, m0, n0, from, end);
-    d += group * g.output.group + g.output_first;
-<% endif %>
+    d += of_weights ? ((index)blockIdx.y * (gridDim.x / tiles) + group) * g.m * g.n : group * g.output.group + g.output_first;
     const int slabs = divide_up(end - from, depth);
 <% if grouped %>
     float sums[tile_n / 2];  // there is at least one slab: zeros here would part the instructions

@@ -81,13 +81,15 @@ struct Slabs {
 // channels of some pixels and filters.
 struct Slabs {
     static constexpr int chunks = depth / chunk, apart = threads / chunks;
+    struct Table {};  // none is needed
     static_assert(apart % 8 == 0 && tile_m % apart == 0 && tile_n % apart == 0, "lines are shared evenly");
     const Sizes& g;
     const T *image, *weights;
     Line pixels[tile_m / apart];
     int filter, place, end;
 
-    __device__ __forceinline__ Slabs(const Sizes& g, const T* a, const T* b, int group, int m0, int n0, int from, int end)
+    __device__ __forceinline__ Slabs(
+        const Sizes& g, const T* a, const T* b, int group, int m0, int n0, int from, int end, Table (&)[stages])
         : g(g), image(a + group * g.image.group), weights(b + group * g.weight_group + g.weight_first),
           filter(n0 + threadIdx.x / chunks), place(from + threadIdx.x % chunks * chunk), end(end)
     {

@@ -181,7 +181,14 @@ ALIGNED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(tensor.TILES)))
+#: The tiles of tests that are always run: the smallest of warpgroups, and of warps.
+QUICK = (3, len(tensor.TILES) - 1)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(i, marks=() if i in QUICK else pytest.mark.thorough) for i in range(len(tensor.TILES))],
+)
 def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Every tile, with parts of the pixels whose sums are added up."""
     tile = tensor.TILES[number]
@@ -192,7 +199,7 @@ def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number
     monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: groups == 1 or n[0] % 8 == n[1] % 8 == 0)
     monkeypatch.setattr(tensor, "tile_for", lambda task, *_: tile if task.product[2] else others)
     monkeypatch.setattr(tensor, "parts_for", lambda task, *_: 2 if task.pixels > 64 else 1)
-    few = ALIGNED if number == 3 or device.kind == "cuda" else ALIGNED[number % 4 :][:1]
+    few = ALIGNED if number == QUICK[1] or device.kind == "cuda" else ALIGNED[:1]
     for i, (x, w, options) in enumerate(few):
         check(x, w, "bfloat16", last=i % 2 == 0, **options)
 

@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             fetch(k + depth);
             note(k + 2 * depth);
         }
-#pragma unroll unroll
+#pragma unroll threads > 1 ? 4 : 1
         for (int i = 0; i < depth; ++i) {
             acc left[items_m], right[items_n];
             load_items<threads_m>(left, slabs_a[now][i], thread_m);

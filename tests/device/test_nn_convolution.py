@@ -13,7 +13,7 @@ from nn_support import close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.convolution import direct, plan, tensor, tiles
+from cukern.nn.convolution import direct, geometry, plan, tensor, tiles
 from cukern.testing import gradcheck
 
 
@@ -220,6 +220,16 @@ def test_tiles_of_many_threads(device: ck.Device, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tiles, "parts_for", lambda task, *_: 2)
     for last in (False, True):
         check((2, 5, 9, 8), (20, 5, 3, 2), last=last, padding=(2, 1), stride=(1, 2))
+
+
+def test_offsets_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of arrays with more than 2**31 elements."""
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(geometry, "LARGEST_INDEX", 100)
+    check((2, 3, 5, 6), (4, 3, 3, 2), padding=1, stride=2)
+    check((2, 4, 5, 6), (4, 1, 3, 2), padding=1, groups=4)
+    with pytest.raises(ValueError, match="at most 100 pixels, got 120"):
+        check((4, 3, 5, 6), (4, 3, 1, 3), padding=(0, 1))
 
 
 @pytest.mark.parametrize("transposed", [False, True])

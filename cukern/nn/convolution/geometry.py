@@ -155,6 +155,18 @@ class Task(NamedTuple):
         """Pixels of the grids of the whole batch."""
         return self.image.batch * math.prod(axis.pixels for axis in self.axes)
 
+    def check(self) -> None:
+        """Raise unless kernels can count the pixels.
+
+        Raises:
+            ValueError: they are too many.
+        """
+        most = max(self.pixels, self.image.batch * math.prod(self.image.size))
+        if most > LARGEST_INDEX:
+            raise ValueError(
+                f"convolution: expected at most {LARGEST_INDEX} pixels, got {most}: use parts of the batch"
+            )
+
     @property
     def taps(self) -> int:
         """Taps of a window."""

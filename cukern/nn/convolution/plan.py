@@ -162,6 +162,7 @@ def _plan(call: Call) -> Plan:
         task = Task(place_of(x), place_of(plan.out), strides, filters, channels, groups, axes, False, group)
         if not task.output.elements or not task.pixels:
             continue
+        task.check()
         made = _of_sum(call.made, x.dtype)
         if by_threads:
             plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
@@ -221,6 +222,7 @@ def _plan_weights(
     task = Task(*places, strides, own, channels, groups, axes, True, own * strides[0])
     if not plan.out.size:
         return plan
+    task.check()
     acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
     if by_threads:
         widths = (

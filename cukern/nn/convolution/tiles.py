@@ -55,7 +55,7 @@ TILES = (
 )
 #: Of float64, of which a thread holds fewer.
 DOUBLE_TILES = (Tile(64, 64, 4, 4, 16), Tile(128, 16, 4, 4, 16), Tile(16, 128, 4, 4, 16))
-HOST_TILES = (Tile(32, 32, 32, 32, 32), Tile(64, 8, 64, 8, 32), Tile(8, 64, 8, 64, 32))
+HOST_TILES = (Tile(64, 64, 64, 64, 16), Tile(64, 16, 64, 16, 16), Tile(16, 64, 16, 64, 16))
 
 
 def tile_for(task: Task, elem: dtypes.DType, device: Device) -> Tile:

@@ -67,7 +67,7 @@ __device__ __forceinline__ void load_items(acc (&to)[ITEMS], const acc* row, int
     }
 }
 
-extern "C" __global__ void __launch_bounds__(threads) << name >>(
+extern "C" __global__ void __launch_bounds__(threads, threads == 256 ? 2 : 1) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Geometry g, Steps steps)
 {

@@ -21,17 +21,16 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int m0 = tile / g.tiles_n * tile_m, n0 = tile % g.tiles_n * tile_n;
     const int from = blockIdx.y * g.each, end = min(from + g.each, g.k), warp = threadIdx.x / 32;
     __shared__ Slabs::Table tables[stages];
-    Slabs bring(g, a, b, group, m0, n0, from, end, tables);
+    Slabs feed(g, a, b, group, m0, n0, from, end, tables);
     d += of_weights ? ((index)blockIdx.y * (gridDim.x / tiles) + group) * g.m * g.n : group * g.output.group + g.output_first;
-    const int slabs = divide_up(end - from, depth);
 <% if grouped %>
     float sums[tile_n / 2];  // there is at least one slab: zeros here would part the instructions
-    multiply(sums, shared, slabs, warp / 4, bring);
+    multiply(sums, shared, feed, warp / 4);
     store<tile_n>(epilogue, d, g, group, m0 + 16 * warp, n0, sums);
 <% else %>
     const int row = warp / warps_n * warp_m, column = warp % warps_n * warp_n;
     float sums[warp_m / 16][warp_n / 2] = {};
-    multiply(sums, (T*)shared, slabs, row, column, bring);
+    multiply(sums, (T*)shared, feed, row, column);
 #pragma unroll
     for (int x = 0; x < warp_m / 16; ++x) store<warp_n>(epilogue, d, g, group, m0 + row + 16 * x, n0 + column, sums[x]);
 <% endif %>

@@ -1,6 +1,7 @@
 // What the kernels on tensor cores share: copies of slabs of a convolution's factors to shared memory, 16 bytes at a time. In all
 // arrays channels lie innermost, in multiples of 16 bytes.
 <% include "linear/tile.cuh" %>
+<% include "prelude/copy_async.cuh" %>
 <% include "nn/convolution/geometry.cuh" %>
 constexpr bool of_weights = << of_weights | lower >>;
 constexpr bool flat = << flat | lower >>;  // the first axis has size 1, without padding
@@ -33,11 +34,11 @@ struct Slabs {
     Table* tables;
     Line tap;
     bool filters;
-    int from, end, slab = 0;
+    int from, end, slabs;
 
     __device__ __forceinline__ Slabs(
         const Sizes& g, const T* a, const T* b, int group, int m0, int n0, int from, int end, Table (&tables)[stages])
-        : g(g), output(a + group * g.output.group + g.output_first), image(b + group * g.image.group), tables(tables), from(from), end(end)
+        : g(g), output(a + group * g.output.group + g.output_first), image(b + group * g.image.group), tables(tables), from(from), end(end), slabs(divide_up(end - from, depth))
     {
         const int own = m0 + int(threadIdx.x) % chunks_a * chunk;
         output += own;
@@ -52,7 +53,12 @@ struct Slabs {
         to.image[i] = pixel_of_image(g, pixel, end);
         to.output[i] = pixel < end ? pixel_of_output(g, pixel, end).offset : index(-1);
     }
-    __device__ __forceinline__ void operator()(T* stage) {
+    // Brings slab i, if there is one; the copies are a group in any case.
+    __device__ __forceinline__ void bring(int i, T* stage) {
+        if (i < slabs) copy(i, stage);
+        commit_copies();
+    }
+    __device__ __forceinline__ void copy(int slab, T* stage) {
         const Table& table = tables[slab % stages];
         {
             const int row = threadIdx.x / chunks_a;
@@ -72,8 +78,7 @@ struct Slabs {
             const bool is = inside(g, one, tap);
             copy_async_or_zeros(to + j * apart_b * line, image + (is ? one.offset + tap.offset : index(0)), is ? 16 : 0);
         }
-        ++slab;
-        if (slab >= stages && threadIdx.x < depth) note(slab, threadIdx.x);
+        if (slab + 1 >= stages && threadIdx.x < depth) note(slab + 1, threadIdx.x);
     }
 };
 <% else %>
@@ -86,19 +91,25 @@ struct Slabs {
     const Sizes& g;
     const T *image, *weights;
     Line pixels[tile_m / apart];
-    int filter, place, end;
+    int filter, place, end, slabs;
 
     __device__ __forceinline__ Slabs(
         const Sizes& g, const T* a, const T* b, int group, int m0, int n0, int from, int end, Table (&)[stages])
         : g(g), image(a + group * g.image.group), weights(b + group * g.weight_group + g.weight_first),
-          filter(n0 + threadIdx.x / chunks), place(from + threadIdx.x % chunks * chunk), end(end)
+          filter(n0 + threadIdx.x / chunks), place(from + threadIdx.x % chunks * chunk), end(end),
+          slabs(divide_up(end - from, depth))
     {
 #pragma unroll
         for (int j = 0; j < tile_m / apart; ++j)
             pixels[j] = pixel_of_image(g, m0 + int(threadIdx.x) / chunks + j * apart, g.m);
         weights += filter * g.weight_filter;
     }
-    __device__ __forceinline__ void operator()(T* stage) {
+    // Brings the next slab, number i, if there is one; the copies are a group in any case.
+    __device__ __forceinline__ void bring(int i, T* stage) {
+        if (i < slabs) copy(stage);
+        commit_copies();
+    }
+    __device__ __forceinline__ void copy(T* stage) {
         const Line of_image = tap_of_image(g, place, end), of_filter = tap_of_weights(g, place, end);
         T* const to = SlabA{stage}.at(threadIdx.x / chunks, threadIdx.x % chunks);
 #pragma unroll

@@ -182,16 +182,17 @@ ALIGNED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 
 
 #: The tiles of tests that are always run: the smallest of warpgroups, and of warps.
+ALL = (*tensor.TILES, tensor.WEIGHT_TILES[0])
 QUICK = (3, len(tensor.TILES) - 1)
 
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(i, marks=() if i in QUICK else pytest.mark.thorough) for i in range(len(tensor.TILES))],
+    [pytest.param(i, marks=() if i in QUICK else pytest.mark.thorough) for i in range(len(ALL))],
 )
 def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Every tile, with parts of the pixels whose sums are added up."""
-    tile = tensor.TILES[number]
+    tile = ALL[number]
     if tile.grouped and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("the instructions of sm_90a")
     others = tensor.TILES[-1]

@@ -29,7 +29,8 @@ class Tile(NamedTuple):
         m, n: rows and columns, multiples of 64.
         warps_m, warps_n: warps that share its rows, and its columns.
         stages: slabs of the factors in shared memory, all but one of them on their way.
-        rate: about which share of the tensor cores' arithmetic it reaches.
+        slab: microseconds of a slab on an H200, measured.
+        resident: blocks that a multiprocessor has at a time.
         grouped: whether four warps multiply 64 rows together by the instructions of sm_90a.
     """
 
@@ -38,7 +39,8 @@ class Tile(NamedTuple):
     warps_m: int
     warps_n: int
     stages: int
-    rate: float
+    slab: float
+    resident: int
     grouped: bool = False
 
     @property
@@ -57,18 +59,27 @@ class Tile(NamedTuple):
         return divide_up(m, self.m), divide_up(n, self.n)
 
 
-#: Rates are estimates.
+#: Of convolutions, and of gradients of weights, whose copies take more of the threads' time.
 TILES = (
-    Tile(256, 128, 16, 1, 4, 2.0, grouped=True),
-    Tile(128, 128, 8, 1, 3, 1.6, grouped=True),
-    Tile(128, 64, 8, 1, 4, 1.2, grouped=True),
-    Tile(64, 128, 4, 1, 4, 1.0, grouped=True),
-    Tile(128, 128, 2, 4, 3, 0.9),
-    Tile(128, 64, 4, 1, 3, 0.7),
-    Tile(64, 64, 2, 2, 4, 0.5),
+    Tile(128, 256, 8, 1, 4, 0.8, 1, grouped=True),
+    Tile(128, 128, 8, 1, 6, 0.56, 1, grouped=True),
+    Tile(128, 64, 8, 1, 4, 0.6, 2, grouped=True),
+    Tile(64, 128, 4, 1, 4, 0.62, 2, grouped=True),
+    Tile(128, 128, 2, 4, 3, 1.75, 2),
+    Tile(128, 64, 4, 1, 3, 0.75, 2),
+    Tile(64, 64, 2, 2, 4, 0.64, 3),
+)
+WEIGHT_TILES = (
+    Tile(256, 128, 16, 1, 4, 2.3, 1, grouped=True),
+    Tile(128, 128, 8, 1, 3, 1.3, 1, grouped=True),
+    Tile(64, 128, 4, 1, 4, 1.0, 1, grouped=True),
+    Tile(128, 128, 2, 4, 3, 2.0, 1),
+    Tile(64, 64, 2, 2, 4, 0.7, 1),
 )
 #: Of floats rounded to tf32.
-TF32_TILES = (Tile(128, 128, 2, 4, 3, 1.0), Tile(64, 64, 2, 2, 4, 0.6))
+TF32_TILES = (Tile(128, 128, 2, 4, 3, 3.5, 2), Tile(64, 64, 2, 2, 4, 1.3, 3))
+#: Microseconds of a block besides its slabs.
+_BLOCK = 2.3
 
 
 def takes(elem: dtypes.DType, device: Device, groups: int, *channels: int) -> bool:
@@ -117,7 +128,9 @@ def arranged(given: Layout, turned: bool = False) -> Arranged:
     """How an array is arranged."""
     place, chunk = place_of(given), ACCESS // given.dtype.itemsize
     others = (place.steps[0], *place.steps[2:])
-    fits = place.steps[1] == 1 and place.channels % chunk == 0 and all(n % chunk == 0 for n in others)
+    fits = (
+        place.steps[1] == 1 and place.channels % chunk == 0 and all(n >= 0 and n % chunk == 0 for n in others)
+    )
     if fits and given.aligned and not turned:
         return Arranged(given, False)
     first, second, *size = given.shape
@@ -138,16 +151,18 @@ def last_layout(device: Device, dtype: dtypes.DType, shape: tuple[int, ...]) -> 
 def tile_for(task: Task, elem: dtypes.DType, device: Device) -> Tile:
     """The tile of the least time, that of the busiest multiprocessor."""
     limits = device.properties
+    slabs = divide_up(task.product[2] * elem.itemsize, _SLAB)
 
     def cost(tile: Tile) -> float:
         down, across = tile.across(task)
         blocks = down * across * task.groups
         if task.of_weights:  # the depth is shared, so that none is idle
-            return blocks * tile.m * tile.n / tile.rate
-        return divide_up(blocks, limits.multiprocessors) * tile.m * tile.n / tile.rate
+            return blocks * tile.slab
+        return divide_up(blocks, limits.multiprocessors * tile.resident) * (slabs * tile.slab + _BLOCK)
 
-    grouped = limits.compute_capability[0] == 9 and task.product[2] > 0  # they do not sum up nothing
-    found = TILES if elem.itemsize == 2 else TF32_TILES
+    grouped = limits.compute_capability[0] == 9 and slabs > 0  # they do not sum up nothing
+    of_halves = WEIGHT_TILES if task.of_weights else TILES
+    found = of_halves if elem.itemsize == 2 else TF32_TILES
     return min(
         (one for one in found if grouped >= one.grouped and one.shared <= limits.max_shared_memory_per_block),
         key=cost,

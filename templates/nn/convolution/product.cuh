@@ -25,6 +25,7 @@ struct Slabs {
     static constexpr int chunks_a = tile_m / chunk, chunks_b = tile_n / chunk;
     static constexpr int apart_a = threads / chunks_a, apart_b = threads / chunks_b;
     static_assert(apart_a % 8 == 0 && apart_b % 8 == 0 && depth % apart_a == 0 && depth % apart_b == 0, "lines are shared evenly");
+    static_assert(2 * depth <= threads, "a thread finds one place of a table");
     struct Table {
         Line image[depth];
         index output[depth];  // -1 beyond the last pixel
@@ -38,20 +39,22 @@ struct Slabs {
 
     __device__ __forceinline__ Slabs(
         const Sizes& g, const T* a, const T* b, int group, int m0, int n0, int from, int end, Table (&tables)[stages])
-        : g(g), output(a + group * g.output.group + g.output_first), image(b + group * g.image.group), tables(tables), from(from), end(end), slabs(divide_up(end - from, depth))
+        : g(g), output(a + group * g.output.group + g.output_first), image(b + group * g.image.group), tables(tables), from(from),
+          end(end), slabs(divide_up(end - from, depth))
     {
         const int own = m0 + int(threadIdx.x) % chunks_a * chunk;
         output += own;
         filters = own < g.m;
         tap = tap_of_image(g, n0 + int(threadIdx.x) % chunks_b * chunk, g.n);
-        for (int i = threadIdx.x; i < stages * depth; i += threads) note(i / depth, i % depth);
+        for (int i = threadIdx.x; i < 2 * stages * depth; i += threads) note(i / depth / 2, i % (2 * depth));
         __syncthreads();
     }
+    // Half of the threads that make a table find places in the image, the others in the output.
     __device__ __forceinline__ void note(int of_slab, int i) {
-        const int pixel = from + of_slab * depth + i;
+        const int place = i % depth, pixel = from + of_slab * depth + place;
         Table& to = tables[of_slab % stages];
-        to.image[i] = pixel_of_image(g, pixel, end);
-        to.output[i] = pixel < end ? pixel_of_output(g, pixel, end).offset : index(-1);
+        if (i < depth) to.image[place] = pixel_of_image(g, pixel, end);
+        else to.output[place] = pixel < end ? pixel_of_output(g, pixel, end).offset : index(-1);
     }
     // Brings slab i, if there is one; the copies are a group in any case.
     __device__ __forceinline__ void bring(int i, T* stage) {
@@ -78,7 +81,7 @@ struct Slabs {
             const bool is = inside(g, one, tap);
             copy_async_or_zeros(to + j * apart_b * line, image + (is ? one.offset + tap.offset : index(0)), is ? 16 : 0);
         }
-        if (slab + 1 >= stages && threadIdx.x < depth) note(slab + 1, threadIdx.x);
+        if (slab + 1 >= stages && threadIdx.x < 2 * depth) note(slab + 1, threadIdx.x);
     }
 };
 <% else %>

@@ -31,15 +31,15 @@ struct Side {
         const unsigned at = threadIdx.x + unsigned(i) * threads;
         return BY_DEPTH ? at % depth : at / SIZE;
     }
-    template <bool IMAGE>
-    __device__ __forceinline__ void fetch(const T* memory, const Line (&lines)[SIZE], const Line (&depths)[depth], const int (&size)[3]) {
+    template <bool IMAGE, class Deep>
+    __device__ __forceinline__ void fetch(const T* memory, const Line (&lines)[SIZE], const int (&size)[3], Deep deep_of) {
 #pragma unroll unroll
         for (int i = 0; i < own; ++i) {
-            const Line one = lines[line(i)], other = depths[deep(i)];
+            const Line one = lines[line(i)], other = deep_of(deep(i));
             const int y = one.y + other.y;
             bool inside = y >= 0;
             if constexpr (IMAGE)
-                inside = unsigned(y) < unsigned(size[1]) && unsigned(one.z + other.z) < unsigned(size[0]) &&
+                inside = unsigned(one.z + other.z) < unsigned(size[0]) && unsigned(y) < unsigned(size[1]) &&
                          unsigned(one.x + other.x) < unsigned(size[2]);
             got[i] = inside ? cast<acc>(memory[one.offset + other.offset]) : acc(0);
         }
@@ -67,13 +67,13 @@ __device__ __forceinline__ void load_items(acc (&to)[ITEMS], const acc* row, int
     }
 }
 
-extern "C" __global__ void __launch_bounds__(threads, threads == 256 ? 2 : 1) << name >>(
+extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Geometry g, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     __shared__ __align__(16) acc slabs_a[2][depth][SideA::row], slabs_b[2][depth][SideB::row];
-    __shared__ Line lines_a[tile_m], lines_b[tile_n], depths_a[2][depth], depths_b[2][depth];
+    __shared__ Line lines_a[tile_m], lines_b[tile_n];
     const int tiles = g.tiles_m * g.tiles_n, group = blockIdx.x / tiles, tile = blockIdx.x - group * tiles;
     const int m0 = tile / g.tiles_n * tile_m, n0 = tile % g.tiles_n * tile_n;
     const int from = blockIdx.y * g.each, end = min(from + g.each, g.k);
@@ -90,39 +90,29 @@ extern "C" __global__ void __launch_bounds__(threads, threads == 256 ? 2 : 1) <<
         for (int i = threadIdx.x; i < tile_m; i += threads) lines_a[i] = pixel_of_image(g, m0 + i, g.m);
         for (int i = threadIdx.x; i < tile_n; i += threads) lines_b[i] = filter_of_weights(g, n0 + i, g.n);
     }
-    // Places along the depth of one slab, while the others are read.
-    const auto note = [&](int first) {
-        Line(&to_a)[depth] = depths_a[(first - from) / depth % 2], (&to_b)[depth] = depths_b[(first - from) / depth % 2];
-        for (int i = threadIdx.x; i < depth; i += threads)
-            to_a[i] = of_weights ? pixel_of_output(g, first + i, end) : tap_of_image(g, first + i, end);
-        for (int i = threads - 1 - threadIdx.x; i < depth; i += threads)
-            to_b[i] = of_weights ? pixel_of_image(g, first + i, end) : tap_of_weights(g, first + i, end);
-    };
-    note(from);
     << "__syncthreads();" if block > 1 >>
 
     SideA of_a;
     SideB of_b;
     const auto fetch = [&](int first) {
-        const int slot = (first - from) / depth % 2;
-        of_a.template fetch<!of_weights>(a, lines_a, depths_a[slot], g.size);
-        of_b.template fetch<of_weights>(b, lines_b, depths_b[slot], g.size);
+        of_a.template fetch<!of_weights>(a, lines_a, g.size, [&](int k) {
+            return of_weights ? pixel_of_output(g, first + k, end) : tap_of_image(g, first + k, end);
+        });
+        of_b.template fetch<of_weights>(b, lines_b, g.size, [&](int k) {
+            return of_weights ? pixel_of_image(g, first + k, end) : tap_of_weights(g, first + k, end);
+        });
     };
     const int thread_m = d_by_column ? threadIdx.x % threads_m : threadIdx.x / threads_n;
     const int thread_n = d_by_column ? threadIdx.x / threads_m : threadIdx.x % threads_n;
     acc sums[items_m][items_n] = {};
     fetch(from);
-    note(from + depth);
     int now = 0;
     for (int k = from; k < end; k += depth, now ^= 1) {
         of_a.put(slabs_a[now]);
         of_b.put(slabs_b[now]);
         << "__syncthreads();" if block > 1 >>
-        if (k + depth < end) {
-            fetch(k + depth);
-            note(k + 2 * depth);
-        }
-#pragma unroll threads > 1 ? 4 : 1
+        if (k + depth < end) fetch(k + depth);
+#pragma unroll unroll
         for (int i = 0; i < depth; ++i) {
             acc left[items_m], right[items_n];
             load_items<threads_m>(left, slabs_a[now][i], thread_m);

@@ -38,10 +38,10 @@ def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
 
 def _made(made: Program, at: int, layouts: Sequence[Layout]) -> Plan | None:
     a, b, *others = layouts
-    return make_plan(_of_sum(made, at), a, b, others) if a.ndim > 1 and b.ndim > 1 else None
+    return make_plan(of_sum(made, at), a, b, others) if a.ndim > 1 and b.ndim > 1 else None
 
 
-def _of_sum(made: Program, at: int) -> Program:
+def of_sum(made: Program, at: int) -> Program:
     """The program that takes the product first, as a sum that is not rounded yet."""
     elem = made.inputs[at]
     others = [k for k in range(len(made.inputs)) if k != at]

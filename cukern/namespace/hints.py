@@ -98,7 +98,6 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "BatchNorm2d": "write cukern.nn.BatchNorm, for any number of axes",
         "Buffer": "an array that is an attribute of a module is a buffer",
         "Identity": "write lambda x: x",
-        "Conv2d": "cukern has no convolution of two axes: write a kernel and a cukern.Function",
         "CrossEntropyLoss": "write cukern.nn.cross_entropy(logits, targets)",
         "Flatten": "write lambda x: x.reshape(x.shape[0], -1)",
         "ModuleDict": "a dict of modules is an attribute like any other",

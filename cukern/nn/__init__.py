@@ -19,6 +19,14 @@ from .activations import (
 )
 from .attention.cache import KeyValueCache
 from .attention.module import MultiHeadAttention
+from .convolution.module import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from .dropout import Dropout
 from .embedding import Embedding
 from .functional import *  # noqa: F403
@@ -63,6 +71,12 @@ __all__ = [
     "AvgPool2d",
     "AvgPool3d",
     "BatchNorm",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "Dropout",
     "Embedding",
     "GroupNorm",

@@ -26,6 +26,15 @@ from .classification import (
     kl_div,
     nll_loss,
 )
+from .convolution.fold import fold, unfold
+from .convolution.function import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from .dropout import dropout
 from .embedding import embedding, one_hot
 from .layer_norm.function import layer_norm
@@ -63,10 +72,17 @@ __all__ = [
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cross_entropy",
     "dropout",
     "elu",
     "embedding",
+    "fold",
     "gelu",
     "gelu_tanh",
     "group_norm",
@@ -103,6 +119,7 @@ __all__ = [
     "softplus",
     "softsign",
     "tanh",
+    "unfold",
 ]
 
 __getattr__, __dir__ = _missing(__name__, __all__, _MODULES["nn.functional"])

@@ -28,7 +28,7 @@ struct Epilogue {
             << {"zero": "", "unit": "+ row", "any": "+ row * steps.of[%d][1]" % (x.k - 1)}[x.row] >>
             << {"zero": "", "unit": "+ column", "any": "+ column * steps.of[%d][2]" % (x.k - 1)}[x.column] >>]), <% endfor %>};
     }
-    __device__ __forceinline__ Out operator()(float a0, const Operands& of) const {
+    __device__ __forceinline__ Out operator()(<< acc >> a0, const Operands& of) const {
 <% for x in operands %>
         const << x.compute >> a<< x.k >> = of.a<< x.k >>;
 <% endfor %>

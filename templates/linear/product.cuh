@@ -1,91 +1,12 @@
-// What the kernels of D = epilogue(A @ B) share: sizes, stores of D, and slabs of the factors in shared memory.
-<% include "linear/epilogue.cuh" %>
-<% include "lib/transpose.cuh" %>
-constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, stages = << stages >>, band = << band >>;
-constexpr int threads = << block >>;
-constexpr int chunk = 16 / sizeof(T), line = 8 * chunk;  // elements of an access, and of eight, which have 128 bytes
-constexpr bool wide = << "true" if wide else "false" >>;  // rows of D begin at multiples of 16 bytes
-constexpr bool a_by_depth = << "true" if a_by_depth else "false" >>, b_by_depth = << "true" if b_by_depth else "false" >>;
+// What the kernels of D = epilogue(A @ B) share: sizes, and the order of tiles.
+<% include "linear/tile.cuh" %>
 // The sizes of the product; strides of the factors in elements, through the batch and between their contiguous rows.
 struct Sizes {
     index batch_a, batch_b, row_a, row_b;
     int batches, m, n, k, tiles_m, tiles_n;
+
+    __device__ __forceinline__ index row(int of_d) const { return (index)of_d * n; }
 };
-// Makes the 16 rows and COLUMNS columns of a warp from (row, column) on, and hands them on: put(half, x, made) gets elements of
-// row 8 * half + g, the pairs from columns x + 2 * q, x + 2 * q + 8 and so on. Lane 4 * g + q has the sums of rows g and g + 8,
-// for each eight columns those of columns 2 * q and 2 * q + 1: of the first row, then of the second.
-template <int COLUMNS, class Put>
-__device__ __forceinline__ void finish(
-    const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2], Put put)
-{
-    const int q = threadIdx.x % 4;
-#pragma unroll
-    for (int x = 0; x < COLUMNS; x += 32) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int in_row = minimum(row + 8 * half + int(threadIdx.x) % 32 / 4, sizes.m - 1);
-            Operands of[4][2];  // all are loaded before anything is stored
-#pragma unroll
-            for (int i = 0; i < 8; ++i)
-                of[i / 2][i % 2] = epilogue.load(batch, in_row, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, sizes.n - 1));
-            alignas(8) Out made[4][2];
-#pragma unroll
-            for (int i = 0; i < 8; ++i)
-                made[i / 2][i % 2] = epilogue(sums[(x / 8 + i / 2) * 4 + 2 * half + i % 2], of[i / 2][i % 2]);
-            put(half, x, made);
-        }
-    }
-}
-// The same, stored to D.
-template <int COLUMNS>
-__device__ __forceinline__ void store(
-    const Epilogue& epilogue, Out* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
-{
-    const int q = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
-    finish<COLUMNS>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const Out(&made)[4][2]) {
-        const int own = row + 8 * half + g;
-        Out* const to = d + (index)own * sizes.n;
-        if constexpr (wide && sizeof(Out) == 4) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int first = column + x + i * 8 + 2 * q;
-                if (own < sizes.m && first < sizes.n) *(uint2*)(to + first) = *(const uint2*)made[i];
-            }
-        } else if constexpr (wide) {
-            uint4 pack;
-            unsigned(&words)[4] = (unsigned(&)[4])pack;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) words[i] = *(const unsigned*)made[i];
-            transpose(words);
-            const int first = column + x + 8 * q;
-            if (own < sizes.m && first < sizes.n) *(uint4*)(to + first) = pack;
-        } else {
-#pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                const int there = column + x + i / 2 * 8 + 2 * q + i % 2;
-                if (own < sizes.m && there < sizes.n) to[there] = made[i / 2][i % 2];
-            }
-        }
-    });
-}
-
-// A slab of a factor in shared memory: SIZE rows or columns of the product, `depth` deep, contiguous along the depth if
-// BY_DEPTH. It consists of blocks of 128-byte lines. Chunk c of line l lies at c ^ (l % 8), so that eight neighbouring lines
-// are read at the same chunk without bank conflicts.
-template <int SIZE, bool BY_DEPTH>
-struct Slab {
-    static constexpr int lines = BY_DEPTH ? SIZE : depth, chunks = (BY_DEPTH ? depth : SIZE) / chunk;
-    static constexpr int block = lines * line;
-    T* memory;
-
-    __device__ __forceinline__ T* at(int row, int place) const {
-        return memory + place / 8 * block + row * line + (place % 8 ^ row % 8) * chunk;
-    }
-};
-
-using SlabA = Slab<tile_m, a_by_depth>;
-using SlabB = Slab<tile_n, b_by_depth>;
-constexpr int stage_size = (tile_m + tile_n) * depth;
 
 // The tile of a matrix with a number. Tiles are made in bands of rows of them, so that those that are made at a time share
 // factors in the L2.

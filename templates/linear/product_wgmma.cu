@@ -7,8 +7,7 @@
 // the previous one may still be in work, and copies of the next ones are in flight.
 <% include "linear/product.cuh" %>
 <% include "linear/feed.cuh" %>
-<% include "linear/warpgroup.cuh" %>
-static_assert(stages >= 3 && threads == 2 * tile_m, "a warpgroup for 64 rows");
+<% include "linear/warpgroups.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const Right* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
@@ -16,39 +15,12 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
-    // Chunks change places by the address: slabs begin at multiples of 1024 bytes.
-    T* const first_stage = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    T* const last_stage = first_stage + (stages - 1) * stage_size;
     const Place at(sizes, blockIdx.y, blockIdx.x);
     const Depth along(sizes);
     d += ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m * sizes.n;
     Feed feed(a, b, sizes, at, along);
-    for (int i = 0; i < stages - 2; ++i) feed.bring(i, first_stage + i * stage_size);
-
-    const int warp = threadIdx.x / 32, group = warp / 4;
+    const int warp = threadIdx.x / 32;
     float sums[tile_n / 2];
-    T *stage = first_stage, *free_stage = first_stage + (stages - 2) * stage_size;
-    const auto next = [&](T* one) { return one == last_stage ? first_stage : one + stage_size; };
-    for (int i = 0; i < along.slabs; ++i) {
-        wait_copies<stages - 3>();
-        fence_to_async();
-        __syncthreads();
-        SharedMatrix left = part(SlabA{stage}, 64 * group), right = part(SlabB{stage + tile_m * depth}, 0);
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < depth; k += 16) {
-            wgmma<T, tile_n, a_by_depth, b_by_depth>(sums, left, right, i + k > 0);
-            left += step_a;
-            right += step_b;
-        }
-        wgmma_commit();
-        // The slab there has been multiplied: before the barrier every thread waited for all but the last slab.
-        feed.bring(i + stages - 2, free_stage);
-        wgmma_wait<1>(sums);
-        stage = next(stage);
-        free_stage = next(free_stage);
-    }
-    wgmma_wait<0>(sums);
-    wait_copies<0>();
+    multiply(sums, shared, feed, warp / 4);
     store<tile_n>(epilogue, d, sizes, at.batch, at.m0 + 16 * warp, at.n0, sums);
 }

@@ -1,4 +1,4 @@
-"""The examples' GPT and autoencoder against PyTorch: the same losses, step by step, from the same weights."""
+"""The examples' models against PyTorch: the same losses, step by step, from the same weights."""
 
 from __future__ import annotations
 
@@ -110,6 +110,46 @@ def test_vae(device: ck.Device, dtype: str) -> None:
         (error + apart).backward()
         theirs.step()
         losses[1].append((error + apart).item())
+    found = differences(*losses)
+    assert found < TOLERANCE[dtype], found
+    assert losses[0][-1] < losses[0][0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_cnn(device: ck.Device, dtype: str) -> None:
+    cnn = script("examples/11_cnn.py")
+    model = cnn.ResNet(channels=4).astype(dtype)
+    state = parameters(model)
+    step = cnn.make_step(model, ck.optim.Adam(model, lr=1e-3))
+    theirs = torch.optim.Adam(list(state.values()), lr=1e-3)
+    rng = np.random.default_rng(0)
+    f = torch.nn.functional
+
+    def normed(x: Any, name: str) -> Any:
+        weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
+        return f.batch_norm(x, None, None, weight, bias, training=True)
+
+    def network(x: Any) -> Any:
+        x = f.relu(f.conv2d(x, state["start.weight"], state["start.bias"], padding=1))
+        for i, stride in enumerate((1, 2, 2)):
+            name = f"blocks.layers.{i}"
+            y = f.conv2d(x, state[f"{name}.first.weight"], stride=stride, padding=1)
+            y = f.conv2d(f.relu(normed(y, f"{name}.norms.0")), state[f"{name}.second.weight"], padding=1)
+            past = f"{name}.past"
+            if i:
+                x = f.conv2d(x, state[f"{past}.weight"], state[f"{past}.bias"], stride=stride)
+            x = f.relu(normed(y, f"{name}.norms.1") + x)
+        return f.linear(x.mean((2, 3)), state["end.weight"], state["end.bias"])
+
+    losses: tuple[list[float], list[float]] = ([], [])
+    images, labels = rng.random((6, 1, 8, 8)).astype(dtype), rng.integers(0, 10, 6)
+    for _ in range(5):
+        losses[0].append(step(ck.asarray(images), ck.asarray(labels)).item())
+        loss = f.cross_entropy(network(torch.tensor(images)), torch.tensor(labels))
+        theirs.zero_grad()
+        loss.backward()
+        theirs.step()
+        losses[1].append(loss.item())
     found = differences(*losses)
     assert found < TOLERANCE[dtype], found
     assert losses[0][-1] < losses[0][0]

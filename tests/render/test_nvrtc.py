@@ -19,6 +19,8 @@ from cukern.index import search, sort
 from cukern.index.scan import recurrence
 from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TMA_TILES
+from cukern.nn.convolution import plan as convolutions
+from cukern.nn.convolution import tensor as convolution
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.quant import few_rows, planes, tiles
@@ -372,6 +374,23 @@ def _pool2d_as_it_is(dtype: Any) -> None:
     _derivatives(lambda x: ck.nn.max_pool2d(x, (2, 3), dilation=(1, 2)), x)
 
 
+def _convolution(dtype: Any) -> None:
+    """Products of plain tiles and those of tensor cores, of an order of axes each, and sums by threads."""
+    first, last, weight = _zeros(dtype, (2, 16, 9, 8), (2, 9, 8, 16), (32, 16, 3, 3))
+    image = ck.moveaxis(last, -1, 1) if dtype in (ck.float16, ck.bfloat16) else first
+    _derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
+    if dtype not in (ck.float32, ck.bfloat16):
+        return
+    bias, alone = _zeros(dtype, (16,), (16, 1, 3, 3))
+    _derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
+    _derivatives(lambda x: ck.nn.unfold(x, 2), first)
+    form = convolution.TF32_TILES[-1] if dtype == ck.float32 else convolution.TILES[-1]
+    with pytest.MonkeyPatch.context() as patch, ck.matmul_precision("tf32"):
+        patch.setattr(convolutions, "_plans", {})
+        patch.setattr(convolution, "tile_for", lambda *given: form)
+        _derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
+
+
 def _optimizers(dtype: Any) -> None:
     """A step of each kind; one of more parameters than a small launch takes; masters; gradients of another dtype."""
     x, g = _zeros(dtype, (3,), (3,))
@@ -494,6 +513,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     _linear,
     _lltm,
     _pool2d,
+    _convolution,
     _optimizers,
     _generate,
     _clip,

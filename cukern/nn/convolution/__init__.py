@@ -1,0 +1,1 @@
+"""Convolutions over one to three axes, and their windows as rows."""

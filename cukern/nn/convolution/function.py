@@ -1,0 +1,345 @@
+"""Convolutions and transposed convolutions over one to three axes, with derivatives of any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import namespace as ops
+from ...array import Array
+from ...elementwise.operands import require_array, require_arrays
+from ..fused import common_dtype, is_int
+from .geometry import Windows
+from .operation import Activation, applied
+
+#: An int, or one for each axis.
+Sizes = int | tuple[int, ...]
+#: Modes of padding, and the name by which :func:`cukern.pad` knows each.
+PADDING_MODES = {"zeros": "constant", "reflect": "reflect", "circular": "wrap", "replicate": "edge"}
+_AXES = {1: "length", 2: "rows, columns", 3: "planes, rows, columns"}
+
+
+def several(value: Any, count: int, name: str, argument: str, least: int) -> tuple[int, ...]:
+    """An int, or one for each of ``count`` axes, as a tuple.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: one is less than ``least``.
+    """
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    if len(sizes) != count or not all(map(is_int, sizes)):
+        raise TypeError(f"{name}: {argument}: expected an int or {count} of them, got {value!r}")
+    if min(sizes) < least:
+        raise ValueError(f"{name}: {argument}: expected at least {least}, got {value!r}")
+    return tuple(map(int, sizes))
+
+
+def _given(
+    name: str, x: Any, weight: Any, bias: Any, axes: int, groups: Any, transposed: bool
+) -> tuple[Array, Array, Array | None]:
+    """The arrays of a call, in their common dtype."""
+    x, weight = require_arrays((x, weight), name, ("x", "weight"))
+    bias = None if bias is None else require_array(bias, name, "bias", x)
+    dtype = common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
+    if not is_int(groups):
+        raise TypeError(f"{name}: groups: expected an int, got {groups!r}")
+    if groups < 1:
+        raise ValueError(f"{name}: groups: expected at least 1, got {groups}")
+    if x.ndim not in (axes + 1, axes + 2):
+        raise ValueError(
+            f"{name}: x: expected shape (batch, channels, {_AXES[axes]}) or without the batch, got {x.shape}"
+        )
+    first, second = ("channels", "filters / groups") if transposed else ("filters", "channels / groups")
+    if weight.ndim != axes + 2 or 0 in weight.shape[2:]:
+        raise ValueError(
+            f"{name}: weight: expected shape ({first}, {second}, {_AXES[axes]} of a window), got {weight.shape}"
+        )
+    channels = weight.shape[0] if transposed else weight.shape[1] * groups
+    if weight.shape[0] % groups or x.shape[-axes - 1] != channels:
+        raise ValueError(
+            f"{name}: x of shape {x.shape} and weight of shape {weight.shape} do not fit for {groups} groups: "
+            f"expected weight of shape ({first}, {second}, ...)"
+        )
+    filters = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and bias.shape != (filters,):
+        raise ValueError(f"{name}: bias: expected shape ({filters},), got {bias.shape}")
+    arrays = (x, weight, bias)
+    x, weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in arrays)
+    return x, weight, bias
+
+
+def _convolve(
+    name: str,
+    axes: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    padding_mode: str,
+    activation: Activation | None,
+) -> Array:
+    x, weight, bias = _given(name, x, weight, bias, axes, groups, transposed=False)
+    strides = several(stride, axes, name, "stride", 1)
+    dilations = several(dilation, axes, name, "dilation", 1)
+    if padding_mode not in PADDING_MODES:
+        raise ValueError(
+            f"{name}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {padding_mode!r}"
+        )
+    spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
+    if padding == "same":
+        if max(strides) > 1:
+            raise ValueError(f'{name}: padding: "same" is for windows of stride 1, got stride {stride!r}')
+        pads = [(span // 2, span - span // 2) for span in spans]
+    else:
+        sizes = several(0 if padding == "valid" else padding, axes, name, "padding", 0)
+        pads = [(n, n) for n in sizes]
+    shape = x.shape[-axes:]
+    if padding_mode != "zeros":
+        x = ops.pad(x, [(0, 0)] * (x.ndim - axes) + pads, PADDING_MODES[padding_mode])
+    size = tuple(
+        (n + sum(pad) - span - 1) // step + 1
+        for n, pad, span, step in zip(shape, pads, spans, strides, strict=True)
+    )
+    if min(size) < 1:
+        raise ValueError(
+            f"{name}: weight: no window of shape {weight.shape[2:]}, dilation {dilation!r}, fits x of shape {x.shape} "
+            f"with padding {padding!r}"
+        )
+    before = tuple(pad[0] for pad in pads) if padding_mode == "zeros" else (0,) * axes
+    windows = Windows(strides, before, dilations, int(groups))
+    y = applied(_batched(x, axes), weight, bias, windows, size, False, activation)
+    return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
+
+
+def _batched(x: Array, axes: int) -> Array:
+    return x if x.ndim == axes + 2 else ops.expand_dims(x, 0)
+
+
+def _transpose(
+    name: str,
+    axes: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+    activation: Activation | None,
+) -> Array:
+    x, weight, bias = _given(name, x, weight, bias, axes, groups, transposed=True)
+    strides = several(stride, axes, name, "stride", 1)
+    dilations = several(dilation, axes, name, "dilation", 1)
+    pads = several(padding, axes, name, "padding", 0)
+    more = several(output_padding, axes, name, "output_padding", 0)
+    if any(n >= max(s, d) for n, s, d in zip(more, strides, dilations, strict=True)):
+        raise ValueError(
+            f"{name}: output_padding: expected less than stride {stride!r} or dilation {dilation!r}, "
+            f"got {output_padding!r}"
+        )
+    size = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + o + 1
+        for n, s, p, d, k, o in zip(
+            x.shape[-axes:], strides, pads, dilations, weight.shape[2:], more, strict=True
+        )
+    )
+    if min(size) < 1 or 0 in x.shape[-axes:]:
+        raise ValueError(f"{name}: x: shape {x.shape} gives no output, of size {size}")
+    windows = Windows(strides, pads, dilations, int(groups))
+    y = applied(_batched(x, axes), weight, bias, windows, size, True, activation)
+    return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
+
+
+def conv1d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    padding_mode: str = "zeros",
+    activation: Activation | None = None,
+) -> Array:
+    """The convolution over one axis: ``x`` (N, C, L) or (C, L), ``weight`` (filters, C / groups, length).
+
+    The other arguments, errors and the layout of the result are those of :func:`conv2d`.
+
+    >>> import cukern as ck
+    >>> x, weight = ck.asarray([[1.0, 2.0, 4.0]]), ck.asarray([[[-1.0, 1.0]]])
+    >>> ck.nn.conv1d(x, weight, padding="same").tolist()
+    [[1.0, 2.0, -4.0]]
+    """
+    options = (stride, padding, dilation, groups, padding_mode, activation)
+    return _convolve("conv1d", 1, x, weight, bias, *options)
+
+
+def conv2d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    padding_mode: str = "zeros",
+    activation: Activation | None = None,
+) -> Array:
+    """The sums of products of windows of ``x`` with each filter, plus ``bias``: a cross-correlation.
+
+    Half types are summed in float32, and float32 is not rounded unless :func:`cukern.matmul_precision` allows it. An
+    image whose channels lie innermost in memory, as in a view of shape (N, C, H, W) of an array (N, H, W, C), gives
+    such a result, and is what tensor cores read without a copy; so are weights that lie likewise. Gradients are the
+    same in each run.
+
+    Args:
+        x: shape (N, C, H, W), or (C, H, W) without a batch; a floating dtype.
+        weight: shape (filters, C / groups, rows, columns).
+        bias: shape (filters,); none is added when None.
+        stride: from one window to the next; an int or one for each axis.
+        padding: elements around the image along each axis; ``"valid"`` for none, ``"same"`` for as many as give the
+            result the size of the image (of an odd number the larger half comes after it).
+        dilation: from one element of a window to the next.
+        groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
+        padding_mode: what the padding is: ``"zeros"``, ``"reflect"``, ``"circular"`` or ``"replicate"``.
+        activation: an elementwise function of the sums, such as :func:`cukern.relu`, in the same launch; see
+            :func:`linear`.
+
+    Returns:
+        Shape (N, filters, rows, columns) or (filters, rows, columns), in the promoted dtype of the arguments; along
+        each axis ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``.
+
+    Raises:
+        TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
+        ValueError: the shapes do not fit, a size is out of range, or no window fits.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
+    >>> ck.nn.conv2d(x, ck.ones((1, 1, 2, 2)), ck.asarray([0.5])).tolist()
+    [[[12.5, 16.5]]]
+    """
+    options = (stride, padding, dilation, groups, padding_mode, activation)
+    return _convolve("conv2d", 2, x, weight, bias, *options)
+
+
+def conv3d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    padding_mode: str = "zeros",
+    activation: Activation | None = None,
+) -> Array:
+    """The convolution over three axes: ``x`` (N, C, D, H, W) or (C, D, H, W).
+
+    ``weight`` has shape (filters, C / groups, planes, rows, columns). The other arguments, errors and the layout of the
+    result are those of :func:`conv2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.conv3d(ck.ones((1, 2, 2, 3)), ck.ones((1, 1, 2, 2, 2))).tolist()
+    [[[[8.0, 8.0]]]]
+    """
+    options = (stride, padding, dilation, groups, padding_mode, activation)
+    return _convolve("conv3d", 3, x, weight, bias, *options)
+
+
+def conv_transpose1d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    activation: Activation | None = None,
+) -> Array:
+    """The transpose of :func:`conv1d`: ``x`` (N, C, L) or (C, L), ``weight`` (C, filters / groups, length).
+
+    The other arguments and errors are those of :func:`conv_transpose2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.conv_transpose1d(ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))).tolist()
+    [[1.0, 3.0, 2.0]]
+    """
+    options = (stride, padding, output_padding, groups, dilation, activation)
+    return _transpose("conv_transpose1d", 1, x, weight, bias, *options)
+
+
+def conv_transpose2d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    activation: Activation | None = None,
+) -> Array:
+    """The transpose of :func:`conv2d`, as its image's gradient: each element of ``x`` adds a multiple of a window.
+
+    Args:
+        x: shape (N, C, H, W), or (C, H, W) without a batch; a floating dtype.
+        weight: shape (C, filters / groups, rows, columns).
+        bias: shape (filters,); none is added when None.
+        stride: from one window to the next; an int or one for each axis.
+        padding: rows and columns cut off around the result.
+        output_padding: rows and columns of the result after those, of which the convolution with this stride leaves
+            the number open; less than ``stride`` or ``dilation``.
+        groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
+        dilation: from one element of a window to the next.
+        activation: an elementwise function of the sums, as in :func:`conv2d`.
+
+    Returns:
+        Shape (N, filters, rows, columns) or (filters, rows, columns), in the promoted dtype of the arguments; along
+        each axis ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1``. It lies in
+        memory as ``x``, see :func:`conv2d`.
+
+    Raises:
+        TypeError: an argument is not a floating array, or a size is not an int or one for each axis.
+        ValueError: the shapes do not fit, or a size is out of range.
+
+    >>> import cukern as ck
+    >>> x, weight = ck.asarray([[[1.0, 2.0]]]), ck.asarray([[[[1.0, 1.0], [0.0, 1.0]]]])
+    >>> ck.nn.conv_transpose2d(x, weight, stride=2).tolist()
+    [[[1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 2.0]]]
+    """
+    options = (stride, padding, output_padding, groups, dilation, activation)
+    return _transpose("conv_transpose2d", 2, x, weight, bias, *options)
+
+
+def conv_transpose3d(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    activation: Activation | None = None,
+) -> Array:
+    """The transpose of :func:`conv3d`: ``x`` (N, C, D, H, W) or (C, D, H, W).
+
+    ``weight`` has shape (C, filters / groups, planes, rows, columns). The other arguments and errors are those of
+    :func:`conv_transpose2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.conv_transpose3d(ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))).tolist()
+    [[[[1.0, 2.0, 1.0]]]]
+    """
+    options = (stride, padding, output_padding, groups, dilation, activation)
+    return _transpose("conv_transpose3d", 3, x, weight, bias, *options)

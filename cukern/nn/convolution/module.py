@@ -1,0 +1,248 @@
+"""Convolutions with trained weights, as modules."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...array import Array
+from ...device import Device
+from .. import init
+from ..fused import require_sizes
+from ..module import Module, Parameter
+from .function import (
+    PADDING_MODES,
+    Sizes,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    several,
+)
+from .operation import Activation
+
+
+class _Layer(Module):
+    """What all convolutions have: weight and bias, initially uniform in ±1 / sqrt(numbers of a window)."""
+
+    #: The axes over which the windows move.
+    _axes = 0
+
+    def _start(
+        self,
+        shape: tuple[int, int],
+        filters: int,
+        kernel_size: Sizes,
+        bias: bool,
+        dtype: Any,
+        device: Device | str | None,
+        rng: init.Rng,
+    ) -> None:
+        """Make the parameters.
+
+        Args:
+            shape: of the weight, without the window.
+            filters: elements of the bias.
+            kernel_size: of the window.
+            bias: whether there is one.
+            dtype: that of the parameters.
+            device: that of the parameters.
+            rng: the source of the initial parameters.
+        """
+        name = type(self).__name__
+        kernel = several(kernel_size, self._axes, name, "kernel_size", 1)
+        generator, inputs = init.generator(rng), shape[1] * math.prod(kernel)
+        bound = 1 / math.sqrt(inputs) if inputs else 0.0
+        self.weight = Parameter(init.uniform((*shape, *kernel), -bound, bound, dtype, device, generator))
+        self.bias = (
+            Parameter(init.uniform((filters,), -bound, bound, dtype, device, generator)) if bias else None
+        )
+
+    def _parts(self, inputs: int, outputs: int, groups: int) -> None:
+        """Check the numbers of channels.
+
+        Raises:
+            TypeError: one is not an int.
+            ValueError: one is negative, or no multiple of ``groups``.
+        """
+        name = type(self).__name__
+        require_sizes(name, inputs=inputs, outputs=outputs, groups=groups)
+        if groups < 1 or inputs % groups or outputs % groups:
+            raise ValueError(
+                f"{name}: groups: expected a divisor of inputs {inputs} and outputs {outputs}, got {groups}"
+            )
+
+
+class _Conv(_Layer):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        dtype: Any = None,
+        device: Device | str | None = None,
+        rng: init.Rng = None,
+        activation: Activation | None = None,
+    ) -> None:
+        self._parts(inputs, outputs, groups)
+        if padding_mode not in PADDING_MODES:
+            raise ValueError(
+                f"{type(self).__name__}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {padding_mode!r}"
+            )
+        self.options = (stride, padding, dilation, groups)
+        self.padding_mode, self.activation = padding_mode, activation
+        self._start((outputs, inputs // groups), outputs, kernel_size, bias, dtype, device, rng)
+
+
+class Conv1d(_Conv):
+    """:func:`conv1d` with trained weight and bias; its arguments are those of :class:`Conv2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.Conv1d(3, 8, 3, padding="same", rng=0)(ck.zeros((2, 3, 6))).shape
+    (2, 8, 6)
+    """
+
+    _axes = 1
+
+    def forward(self, x: Array) -> Array:
+        """The outputs (N, outputs, ...) of ``x`` (N, inputs, L); N may be missing."""
+        more = {"padding_mode": self.padding_mode, "activation": self.activation}
+        return conv1d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
+
+
+class Conv2d(_Conv):
+    """:func:`conv2d` with trained weight and bias, initially uniform in ±1 / sqrt(numbers of a window).
+
+    Args:
+        inputs: channels of the image.
+        outputs: filters, channels of the result.
+        kernel_size: rows and columns of a window; an int for both.
+        stride: see :func:`conv2d`, as the next three and ``padding_mode``.
+        padding: a number, one for each axis, ``"same"`` or ``"valid"``.
+        dilation: from one element of a window to the next.
+        groups: a divisor of ``inputs`` and ``outputs``; equal to ``inputs``, each channel has its own filters.
+        bias: whether there is a bias.
+        padding_mode: what the padding is.
+        dtype: that of the parameters; the default floating dtype when None.
+        device: that of the parameters; the current one when None.
+        rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
+        activation: an elementwise function that is applied to the outputs.
+
+    >>> import cukern as ck
+    >>> ck.nn.Conv2d(3, 8, 3, padding=1, rng=0)(ck.zeros((2, 3, 6, 5))).shape
+    (2, 8, 6, 5)
+    """
+
+    _axes = 2
+
+    def forward(self, x: Array) -> Array:
+        """The outputs (N, outputs, ...) of ``x`` (N, inputs, H, W); N may be missing."""
+        more = {"padding_mode": self.padding_mode, "activation": self.activation}
+        return conv2d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
+
+
+class Conv3d(_Conv):
+    """:func:`conv3d` with trained weight and bias; its arguments are those of :class:`Conv2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.Conv3d(3, 8, 3, padding="same", rng=0)(ck.zeros((2, 3, 4, 4, 4))).shape
+    (2, 8, 4, 4, 4)
+    """
+
+    _axes = 3
+
+    def forward(self, x: Array) -> Array:
+        """The outputs (N, outputs, ...) of ``x`` (N, inputs, D, H, W); N may be missing."""
+        more = {"padding_mode": self.padding_mode, "activation": self.activation}
+        return conv3d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
+
+
+class _ConvTranspose(_Layer):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        dtype: Any = None,
+        device: Device | str | None = None,
+        rng: init.Rng = None,
+        activation: Activation | None = None,
+    ) -> None:
+        self._parts(inputs, outputs, groups)
+        self.options = (stride, padding, output_padding, groups, dilation)
+        self.activation = activation
+        self._start((inputs, outputs // groups), outputs, kernel_size, bias, dtype, device, rng)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """:func:`conv_transpose1d` with trained weight and bias; its arguments are those of :class:`ConvTranspose2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.ConvTranspose1d(3, 8, 3, rng=0)(ck.zeros((2, 3, 6))).shape
+    (2, 8, 8)
+    """
+
+    _axes = 1
+
+    def forward(self, x: Array) -> Array:
+        """The outputs (N, outputs, ...) of ``x`` (N, inputs, L); N may be missing."""
+        return conv_transpose1d(x, self.weight, self.bias, *self.options, activation=self.activation)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """:func:`conv_transpose2d` with trained weight and bias, initially uniform in ±1 / sqrt(numbers of a window).
+
+    Args:
+        inputs: channels of the image.
+        outputs: filters, channels of the result.
+        kernel_size: rows and columns of a window; an int for both.
+        stride: see :func:`conv_transpose2d`, as the next three and ``dilation``.
+        padding: rows and columns cut off around the result.
+        output_padding: rows and columns of the result after those.
+        groups: a divisor of ``inputs`` and ``outputs``.
+        bias: whether there is a bias.
+        dilation: from one element of a window to the next.
+        dtype: that of the parameters; the default floating dtype when None.
+        device: that of the parameters; the current one when None.
+        rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
+        activation: an elementwise function that is applied to the outputs.
+
+    >>> import cukern as ck
+    >>> ck.nn.ConvTranspose2d(3, 8, 4, stride=2, padding=1, rng=0)(ck.zeros((2, 3, 6, 5))).shape
+    (2, 8, 12, 10)
+    """
+
+    _axes = 2
+
+    def forward(self, x: Array) -> Array:
+        """The outputs (N, outputs, ...) of ``x`` (N, inputs, H, W); N may be missing."""
+        return conv_transpose2d(x, self.weight, self.bias, *self.options, activation=self.activation)
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """:func:`conv_transpose3d` with trained weight and bias; its arguments are those of :class:`ConvTranspose2d`.
+
+    >>> import cukern as ck
+    >>> ck.nn.ConvTranspose3d(3, 8, 3, rng=0)(ck.zeros((2, 3, 4, 4, 4))).shape
+    (2, 8, 6, 6, 6)
+    """
+
+    _axes = 3
+
+    def forward(self, x: Array) -> Array:
+        """The outputs (N, outputs, ...) of ``x`` (N, inputs, D, H, W); N may be missing."""
+        return conv_transpose3d(x, self.weight, self.bias, *self.options, activation=self.activation)

@@ -1,0 +1,145 @@
+"""A convolution, its transpose and the gradient of its weights, each the derivative of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...autodiff import tape
+from ...elementwise.function import pulled
+from ...elementwise.graph import Expr, input_node
+from ...elementwise.program import Program, program
+from ...function import Function
+from . import plan as launch
+from .geometry import Windows, place_of
+
+Activation = Callable[[Array], Array]
+
+
+class _Convolution(Function):
+    """A convolution, or if ``turned`` the gradient of one's image, and an elementwise expression of it and a bias.
+
+    Each is bilinear, and the derivative of the other one and of :class:`_Weights`.
+    """
+
+    _only_reads = True
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Array,
+        weight: Array,
+        bias: Array | None,
+        windows: Windows,
+        size: tuple[int, ...],
+        turned: bool,
+        last: bool,
+        made: Program | None,
+    ) -> Array:
+        operands = () if bias is None else (bias,)
+        y = launch.convolve(x, weight, operands, windows, size, turned, last, made)
+        needs = ctx.needs_input_grad
+        ctx.windows, ctx.turned, ctx.back = windows, turned, None
+        ctx.lasts = _last(x), _last(weight)
+        ctx.sizes = x.shape[2:], weight.shape[2:]
+        then: tuple[Array, ...] = ()
+        if made is not None and any(needs):
+            wide = (False,) if bias is None else (False, True)
+            ctx.back = made.backward((needs[0] or needs[1], needs[2])[: len(wide)], wide)
+            then = tuple([operands[k - 1] for k in ctx.back.saved("input")])
+            then += (y,) * len(ctx.back.saved("output"))
+        ctx.save_for_backward(x if needs[1] else None, weight if needs[0] else None, *then)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Array) -> tuple[Any, ...]:
+        x, weight, *then = ctx.saved_arrays
+        windows, turned = ctx.windows, ctx.turned
+        parts = [dy, None] if ctx.back is None else [*pulled(ctx.back, (), (dy,), then, None), None]
+        g = parts[0]
+        dx = dweight = None
+        if g is not None and weight is not None:
+            dx = _Convolution.apply(g, weight, None, windows, ctx.sizes[0], not turned, ctx.lasts[0], None)
+        if g is not None and x is not None:
+            dweight = _Weights.apply(*((x, g) if turned else (g, x)), windows, ctx.sizes[1], ctx.lasts[1])
+        return dx, dweight, parts[1], None, None, None, None, None
+
+
+class _Weights(Function):
+    """The gradient of a convolution's weights: bilinear in that of the output, and in the image."""
+
+    _only_reads = True
+
+    @staticmethod
+    def forward(
+        ctx: Any, output: Array, image: Array, windows: Windows, kernel: tuple[int, ...], last: bool
+    ) -> Array:
+        ctx.windows = windows
+        ctx.lasts, ctx.sizes = (_last(output), _last(image)), (output.shape[2:], image.shape[2:])
+        ctx.save_for_backward(output, image)
+        return launch.weights_gradient(output, image, windows, kernel, last)
+
+    @staticmethod
+    def backward(ctx: Any, second: Array) -> tuple[Any, ...]:
+        output, image = ctx.saved_arrays
+        windows, needs = ctx.windows, ctx.needs_input_grad
+        d_output = d_image = None
+        if needs[0]:
+            d_output = _Convolution.apply(
+                image, second, None, windows, ctx.sizes[0], False, ctx.lasts[0], None
+            )
+        if needs[1]:
+            d_image = _Convolution.apply(
+                output, second, None, windows, ctx.sizes[1], True, ctx.lasts[1], None
+            )
+        return d_output, d_image, None, None, None
+
+
+def _last(x: Array) -> bool:
+    """Whether channels lie innermost in memory."""
+    return place_of(x._layout or x._planned()).last
+
+
+@lru_cache(maxsize=1024)
+def _program(activation: Activation | None, dtype: dtypes.DType, biased: bool) -> Program:
+    """The program of an element: the activation of the sum of a convolution and a bias."""
+    y: Any = Expr(input_node(0, dtype))
+    if biased:
+        y = y + Expr(input_node(1, dtype))
+    if activation is not None:
+        y = activation(y)
+    if not isinstance(y, Expr) or y.dtype != dtype:
+        raise TypeError(
+            f"activation: expected an elementwise function of {dtype} to {dtype}, got {activation}"
+        )
+    return program("convolution", (y.node,), (dtype, dtype)[: 1 + biased])
+
+
+def applied(
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    windows: Windows,
+    size: tuple[int, ...],
+    turned: bool,
+    activation: Activation | None,
+) -> Array:
+    """The activation of a convolution with a bias, where all arrays have one dtype.
+
+    It is one launch, unless a tape needs what the activation was applied to.
+    """
+    if bias is not None:
+        bias = ops.reshape(bias, (bias.shape[0], *(1,) * len(size)))
+    args: Sequence[Any] = (windows, size, turned, _last(x))
+    if bias is None and activation is None:
+        return _Convolution.apply(x, weight, None, *args, None)  # type: ignore[no-any-return]
+    made = _program(activation, x.dtype, bias is not None)
+    if activation is not None and tape.tracked((x, weight, *(() if bias is None else (bias,)))) is not None:
+        needs = (True, True)[: 1 + (bias is not None)]
+        if 0 in made.backward(needs, (False, True)[: len(needs)]).saved("input"):
+            return activation(applied(x, weight, bias, windows, size, turned, None))
+    return _Convolution.apply(x, weight, bias, *args, made)  # type: ignore[no-any-return]

@@ -1,0 +1,244 @@
+"""The launches of convolutions, and of the gradients of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...array.layout import Layout, fresh_layout
+from ...device import Device
+from ...device.interface import Prepared
+from ...device.precision import allows_tf32
+from ...elementwise.fuse import fuse
+from ...elementwise.graph import cast, input_node
+from ...elementwise.program import Program, program
+from ...kernel.plan import on, one_device, remember
+from ...linear.epilogue import of_sum
+from . import direct, pointwise, tensor, tiles
+from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
+from .tensor import Arranged, arranged, last_layout, takes
+
+
+class Call(NamedTuple):
+    """A convolution of arrays of given layouts.
+
+    Attributes:
+        x: that of the image, or of the output if ``turned``.
+        weights: that of the weights.
+        windows: how the windows lie.
+        size: of the result, along its one to three axes.
+        turned: whether the image's gradient is computed, of that of the output.
+        last: whether the channels of the result lie innermost in memory.
+        made: the program that makes an element of one, rounded, and of operands, which are one number a channel.
+        tf32: whether floats may be rounded.
+    """
+
+    x: Layout
+    weights: Layout
+    windows: Windows
+    size: tuple[int, ...]
+    turned: bool
+    last: bool
+    made: Program | None
+    tf32: bool
+
+
+class Plan:
+    """Launches that write one new array, in turns.
+
+    Attributes:
+        out: the layout of what is written, without copies after that.
+        launches: those that write it, of the arrays that ``arrange`` gives.
+        arrange: for each array, how it has to lie.
+    """
+
+    def __init__(self, device: Device, shape: tuple[int, ...], dtype: dtypes.DType, last: bool) -> None:
+        memory = (shape[0], *shape[2:], shape[1]) if last else shape
+        self.device, self._dtype, self._parts = device, dtype, 1
+        self._axes = (0, len(shape) - 1, *range(1, len(shape) - 1)) if last else None
+        self._fresh = fresh_layout(device, dtype, memory)
+        self.out = last_layout(device, dtype, shape) if last else self._fresh
+        self.launches: list[Prepared] = []
+        self.arrange: tuple[Arranged, ...] = ()
+        #: The channels of the result, and whether it is to be copied to C order.
+        self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
+
+    def share(self, parts: int) -> None:
+        """Have the launches write ``parts`` results behind one another, which are then added up in order."""
+        self._parts, memory = parts, self._fresh.shape
+        self._fresh = fresh_layout(self.device, dtypes.info(self._dtype).acc, (parts, *memory))
+
+    def then(self, sizes: tuple[int, int], ordered: bool) -> None:
+        """Have the result cut to so many elements along its first two axes, and copied to C order if ``ordered``."""
+        self._wanted = (None if sizes == self.out.shape[:2] else sizes), ordered
+
+    def __call__(self, *arrays: Array) -> Array:
+        """Launch with the arrays' memory and return the result."""
+        with on(self.device):
+            if self.arrange:
+                given = zip(self.arrange, arrays, strict=False)
+                arrays = (*(arrange(one) for arrange, one in given), *arrays[len(self.arrange) :])
+            made = Array._made(self._fresh)
+            operands = [one._operand for one in arrays]
+            for launch in self.launches:
+                launch(*operands, made._operand)
+            if self._parts > 1:
+                made = _total(made, self._dtype)
+            if self._axes is not None:
+                made = Array._wrap(made._data.transpose(self._axes), self.device, made._storage)
+            sizes, ordered = self._wanted
+            if sizes is not None:
+                made = made[: sizes[0], : sizes[1]]
+            return made.contiguous() if ordered else made
+
+
+@fuse(static=["dtype"])
+def _total(parts: Array, dtype: dtypes.DType) -> Array:
+    return ops.sum(parts, 0, dtype=dtype)
+
+
+_plans: dict[Call | tuple[Any, ...], Plan] = {}
+
+
+def _of_sum(made: Program | None, dtype: dtypes.DType) -> Program:
+    """The program of sums, of one that takes them rounded to ``dtype``; by default it rounds them."""
+    same = program("convolution", (input_node(0, dtype),), (dtype,))
+    found = of_sum(made or same, 0)
+    return program(found.name, (cast(found.outputs[0], dtype),), found.inputs)
+
+
+def convolve(
+    x: Array,
+    weights: Array,
+    operands: Sequence[Array],
+    windows: Windows,
+    size: tuple[int, ...],
+    turned: bool,
+    last: bool,
+    made: Program | None = None,
+) -> Array:
+    """The convolution of an image, or if ``turned`` the gradient of a convolution's image: see :class:`Call`."""
+    device = one_device("convolution", (x, weights, *operands))
+    if pointwise.takes(windows, weights.shape[2:]):
+        return pointwise.convolve(x, weights, operands, turned, last, made)
+    image, filters = (one._layout or one._planned() for one in (x, weights))
+    key = Call(image, filters, windows, size, turned, last, made, allows_tf32())
+    plan = _plans.get(key)
+    if plan is None:
+        with on(device):
+            plan = remember(_plans, key, _plan(key))
+    dense = [one.contiguous() for one in operands]
+    for one in dense:
+        one._planned()
+    return plan(x, weights, *dense)
+
+
+def _plan(call: Call) -> Plan:
+    x, weights, windows, turned = call.x, call.weights, call.windows, call.turned
+    groups, device = windows.groups, x.device
+    filters, channels = weights.shape[0] // groups, weights.shape[1]
+    by_threads = direct.takes(groups, filters, channels, weights.shape[2:])
+    on_tensor_cores = not by_threads and takes(x.dtype, device, groups, filters, channels)
+    width = direct.width_for(x, filters, channels, call.last) if by_threads else 1
+    outputs = (channels if turned else filters) * groups
+    plan = Plan(device, (x.shape[0], outputs, *call.size), x.dtype, call.last or on_tensor_cores)
+    if on_tensor_cores:
+        plan.arrange = arranged(x), arranged(weights, turned)
+        plan.then((x.shape[0], outputs), not call.last)
+    elif width > 1:
+        plan.arrange = arranged(x), arranged(weights, True)
+    if plan.arrange:
+        x, weights = (one.layout for one in plan.arrange)
+    strides = place_of(weights).steps
+    if turned and not plan.arrange:
+        strides = (strides[1], strides[0], *strides[2:])
+    channels, filters = x.shape[1] // groups, outputs // groups
+    group = strides[1] * channels if turned or width > 1 else strides[0] * filters
+    kernel, size = three(weights.shape[2:], 1), three(call.size, 1)
+    for axes in turned_axes(windows, kernel, size) if turned else [forward_axes(windows, kernel, size)]:
+        task = Task(place_of(x), place_of(plan.out), strides, filters, channels, groups, axes, False, group)
+        if not task.output.elements or not task.pixels:
+            continue
+        task.check()
+        made = _of_sum(call.made, x.dtype)
+        if by_threads:
+            plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
+        else:
+            form: Any = tensor if on_tensor_cores else tiles
+            plan.launches.append(form.launch_of(task, made, device, x.dtype, 1))
+    return plan
+
+
+def weights_gradient(
+    output: Array, image: Array, windows: Windows, kernel: tuple[int, ...], last: bool
+) -> Array:
+    """The gradient of the weights of a convolution, of that of the output.
+
+    Args:
+        output: the output's gradient, shape (batch, filters, ...).
+        image: shape (batch, channels, ...).
+        windows: how the windows lie.
+        kernel: the sizes of a window.
+        last: whether the channels of the result lie innermost in memory.
+    """
+    device = one_device("convolution", (output, image))
+    if (
+        pointwise.takes(windows, kernel)
+        and place_of(image._planned()).last
+        and place_of(output._planned()).last
+    ):
+        return pointwise.weights_gradient(output, image)
+    of_output, of_image = (one._layout or one._planned() for one in (output, image))
+    key = (of_output, of_image, windows, kernel, last, allows_tf32())
+    plan = _plans.get(key)
+    if plan is None:
+        with on(device):
+            plan = remember(_plans, key, _plan_weights(of_output, of_image, windows, kernel, last))
+    return plan(output, image)
+
+
+def _plan_weights(
+    output: Layout, image: Layout, windows: Windows, kernel: tuple[int, ...], last: bool
+) -> Plan:
+    groups, elem, device = windows.groups, output.dtype, output.device
+    sizes = output.shape[1], image.shape[1] // groups
+    by_threads = direct.takes(groups, sizes[0] // groups, sizes[1], kernel)
+    on_tensor_cores = not by_threads and takes(elem, device, groups, sizes[0] // groups, sizes[1])
+    arrange: tuple[Arranged, ...] = ()
+    if on_tensor_cores:
+        arrange = arranged(output), arranged(image)
+        output, image = (one.layout for one in arrange)
+    filters, channels = output.shape[1], image.shape[1] // groups
+    plan = Plan(device, (filters, channels, *kernel), elem, last or on_tensor_cores)
+    plan.arrange = arrange
+    plan.then(sizes, on_tensor_cores and not last)
+    axes = forward_axes(windows, three(kernel, 1), place_of(output).size)
+    strides = place_of(plan.out).steps
+    places = place_of(image), place_of(output)
+    own = filters // groups
+    task = Task(*places, strides, own, channels, groups, axes, True, own * strides[0])
+    if not plan.out.size:
+        return plan
+    task.check()
+    acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
+    if by_threads:
+        widths = (
+            direct.width_for(one, own, channels, one_place.last)
+            for one, one_place in zip((output, image), places[::-1], strict=True)
+        )
+        share = direct.share_of(task, device, min(widths))
+        if share.parts > 1:
+            plan.share(share.parts)
+        out = acc if share.parts > 1 else elem
+        plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))
+        return plan
+    form: Any = tensor if on_tensor_cores else tiles
+    parts = form.parts_for(task, elem, device)
+    if parts > 1:
+        plan.share(parts)
+        made = program("convolution_parts", (input_node(0, acc),), (acc,))
+    plan.launches.append(form.launch_of(task, made, device, elem, parts))
+    return plan

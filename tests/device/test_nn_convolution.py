@@ -1,0 +1,327 @@
+"""Convolutions against their definition in NumPy, in float64, and their gradients."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import close, random
+
+import cukern as ck
+from cukern import nn
+from cukern.nn.convolution import direct, geometry, plan, tensor, tiles
+from cukern.testing import gradcheck
+
+
+def several(value: Any, axes: int) -> tuple[int, ...]:
+    return (value,) * axes if isinstance(value, int) else tuple(value)
+
+
+class Definition:
+    """A convolution of an image (N, C, ...) with weights, tap by tap."""
+
+    def __init__(
+        self, axes: int, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1, **_: Any
+    ) -> None:
+        self.groups = groups
+        self.stride, self.dilation = several(stride, axes), several(dilation, axes)
+        pairs = padding if isinstance(padding, list) else [(p, p) for p in several(padding, axes)]
+        self.padding = [(0, 0), (0, 0), *pairs]
+
+    def output(self, size: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+        given = zip(size, kernel, self.stride, self.padding[2:], self.dilation, strict=True)
+        return tuple((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in given)
+
+    def taps(self, kernel: Sequence[int], output: Sequence[int]) -> Any:
+        """Each tap, and the elements of the padded image that it reads."""
+        for tap in itertools.product(*map(range, kernel)):
+            starts = [t * d for t, d in zip(tap, self.dilation, strict=True)]
+            given = zip(starts, output, self.stride, strict=True)
+            yield (..., *tap), (..., *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in given))
+
+    def forward(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        output = self.output(x.shape[2:], w.shape[2:])
+        x = self.grouped(np.pad(x, self.padding), 1)
+        y = np.zeros((x.shape[0], self.groups, w.shape[0] // self.groups, *output))
+        for tap, read in self.taps(w.shape[2:], output):
+            y += np.einsum("ngc...,gfc->ngf...", x[read], self.grouped(w[tap], 0))
+        return y.reshape(x.shape[0], w.shape[0], *output)
+
+    def image(self, dy: np.ndarray, w: np.ndarray, size: Sequence[int]) -> np.ndarray:
+        """The image's gradient, and the transposed convolution."""
+        whole = [n + sum(p) for n, p in zip(size, self.padding[2:], strict=True)]
+        dx = np.zeros((dy.shape[0], self.groups, w.shape[1], *whole))
+        for tap, read in self.taps(w.shape[2:], dy.shape[2:]):
+            dx[read] += np.einsum("ngf...,gfc->ngc...", self.grouped(dy, 1), self.grouped(w[tap], 0))
+        inner = tuple(slice(p[0], p[0] + n) for p, n in zip(self.padding[2:], size, strict=True))
+        return dx.reshape(dy.shape[0], self.groups * w.shape[1], *whole)[(..., *inner)]
+
+    def weights(self, dy: np.ndarray, x: np.ndarray, kernel: Sequence[int]) -> np.ndarray:
+        x, dy = self.grouped(np.pad(x, self.padding), 1), self.grouped(dy, 1)
+        dw = np.zeros((self.groups, dy.shape[2], x.shape[2], *kernel))
+        axes = "xyz"[: len(kernel)]
+        for tap, read in self.taps(kernel, dy.shape[3:]):
+            dw[tap] = np.einsum(f"ngf{axes},ngc{axes}->gfc", dy, x[read])
+        return dw.reshape(-1, *dw.shape[2:])
+
+    def grouped(self, x: np.ndarray, axis: int) -> np.ndarray:
+        return x.reshape(*x.shape[:axis], self.groups, x.shape[axis] // self.groups, *x.shape[axis + 1 :])
+
+
+def innermost(x: ck.Array) -> ck.Array:
+    """The same array with channels innermost in memory."""
+    return ck.moveaxis(ck.moveaxis(x, 1, -1).contiguous(), -1, 1)
+
+
+def check(
+    x_shape: tuple[int, ...],
+    w_shape: tuple[int, ...],
+    dtype: str = "float32",
+    last: bool = False,
+    transposed: bool = False,
+    ulps: float = 16,
+    output_padding: Any = 0,
+    **options: Any,
+) -> None:
+    """Value and gradients of a convolution with a bias, in the memory order of ``x``."""
+    axes = len(w_shape) - 2
+    x, w = random(0, x_shape, dtype), random(1, w_shape, dtype)
+    filters = w_shape[1] * options.get("groups", 1) if transposed else w_shape[0]
+    bias = random(2, (filters,), dtype)
+    if last:
+        x, w = innermost(x), innermost(w)
+    if transposed:
+        function = getattr(nn, f"conv_transpose{axes}d")
+        options["output_padding"] = output_padding
+    else:
+        function = getattr(nn, f"conv{axes}d")
+    y, pull = ck.vjp(lambda x, w, bias: function(x, w, bias, **options), x, w, bias)
+    dy = random(3, y.shape, dtype)
+    found = (y, *pull(innermost(dy) if last else dy))
+    a, b, c, d = (one.numpy().astype(np.float64) for one in (x, w, bias, dy))
+    of = Definition(axes, **options)
+    if transposed:
+        wanted = of.image(a, b, y.shape[2:]), of.forward(d, b), of.weights(a, d, w_shape[2:])
+    else:
+        wanted = of.forward(a, b), of.image(d, b, x_shape[2:]), of.weights(d, a, w_shape[2:])
+    value = wanted[0] + c.reshape(-1, *(1,) * axes)
+    for one, want in zip(found, (value, *wanted[1:], d.sum((0, *range(2, 2 + axes)))), strict=True):
+        assert one.dtype == x.dtype
+        close(one, want, ulps)
+    for one in found[:2]:
+        assert not last or one.shape[1] == 1 or not one.size or one.strides[1] == one.itemsize
+
+
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 7, 6), (4, 3, 3, 3), {"padding": 1}),
+    ((2, 3, 9, 8), (5, 3, 3, 2), {"padding": (2, 1), "stride": (2, 3), "dilation": (1, 2)}),
+    ((2, 6, 9, 8), (4, 3, 3, 2), {"groups": 2, "stride": 2}),
+    ((1, 3, 5, 6), (2, 3, 1, 1), {"stride": 3}),
+    ((2, 6, 11), (6, 1, 3), {"groups": 6, "padding": 1}),
+    ((2, 3, 6), (2, 3, 3), {"padding": 5, "dilation": 4}),
+    ((2, 2, 5, 6, 4), (3, 2, 2, 3, 2), {"stride": (1, 2, 1), "padding": 1}),
+    ((2, 4, 5, 6), (4, 3, 3, 2), {"transposed": True, "stride": 2, "padding": 1, "output_padding": 1}),
+    ((2, 4, 5, 6), (4, 3, 1, 2), {"transposed": True, "stride": (3, 2), "groups": 2, "dilation": 2}),
+    ((2, 4, 5), (4, 3, 3), {"transposed": True, "stride": 3, "output_padding": 2}),
+    ((1, 4, 3, 2, 3), (4, 3, 2, 2, 3), {"transposed": True, "stride": 2, "padding": 1}),
+    ((0, 3, 7, 6), (4, 3, 3, 3), {}),
+]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("x", "w", "options"), CASES, ids=str)
+def test_is_the_definition(
+    device: ck.Device, x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any], last: bool
+) -> None:
+    check(x, w, last=last, **options)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "w", "options"),
+    [
+        ((2, 8, 6, 11), (8, 1, 3, 3), {"padding": 1}),
+        ((2, 16, 7, 10), (16, 1, 3, 2), {"stride": 2, "dilation": (2, 1), "padding": (0, 1)}),
+        ((2, 6, 5, 9), (12, 1, 3, 3), {"padding": 1, "stride": (2, 3)}),
+        ((2, 6, 5, 4), (6, 2, 2, 3), {"transposed": True, "stride": (1, 2)}),
+        ((1, 8, 4, 3, 5), (8, 1, 2, 2, 2), {"stride": (1, 1, 3)}),
+    ],
+    ids=str,
+)
+def test_few_channels_a_group(
+    device: ck.Device, shape: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any], last: bool
+) -> None:
+    groups = shape[1]
+    check(shape, w, "float32" if shape[1] < 16 else "bfloat16", last=last, groups=groups, **options)
+
+
+def test_threads_share_a_gradient_of_weights(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(direct, "share_of", lambda task, of, width: direct.Share(width, 2, 64, 3))
+    check((2, 24, 7, 10), (24, 1, 3, 2), "bfloat16", last=True, groups=24, stride=2, padding=1)
+    check((2, 3, 6, 9), (6, 1, 3, 3), groups=3, padding=1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_dtypes(device: ck.Device, dtype: str) -> None:
+    check((2, 3, 7, 6), (4, 3, 3, 3), dtype, padding=1)
+
+
+#: Of 16-bit floats: channels that fill 16 bytes, that do not and are padded, and groups.
+ALIGNED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 8, 9, 8), (16, 8, 3, 3), {"padding": 1}),
+    ((3, 3, 9, 8), (20, 3, 3, 3), {"padding": 1, "stride": 2}),
+    ((2, 16, 6, 7), (32, 8, 3, 2), {"groups": 2, "padding": 1, "dilation": 2}),
+    ((2, 16, 5, 6), (16, 8, 3, 3), {"groups": 2, "transposed": True, "stride": 2, "output_padding": 1}),
+    ((1, 16, 3, 4, 5), (24, 16, 1, 1, 1), {"stride": 2}),
+]
+
+
+#: The tiles of tests that are always run: the smallest of warpgroups, and of warps.
+ALL = (*tensor.TILES, tensor.WEIGHT_TILES[0])
+QUICK = (3, len(tensor.TILES) - 1)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(i, marks=() if i in QUICK else pytest.mark.thorough) for i in range(len(ALL))],
+)
+def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Every tile, with parts of the pixels whose sums are added up."""
+    tile = ALL[number]
+    if tile.grouped and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the instructions of sm_90a")
+    others = tensor.TILES[-1]
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: groups == 1 or n[0] % 8 == n[1] % 8 == 0)
+    monkeypatch.setattr(tensor, "tile_for", lambda task, *_: tile if task.product[2] else others)
+    monkeypatch.setattr(tensor, "parts_for", lambda task, *_: 2 if task.pixels > 64 else 1)
+    few = ALIGNED if number == QUICK[1] or device.kind == "cuda" else ALIGNED[:1]
+    for i, (x, w, options) in enumerate(few):
+        check(x, w, "bfloat16", last=i % 2 == 0, **options)
+
+
+def test_rounded_to_tf32(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda *_: True)
+    monkeypatch.setattr(tensor, "tile_for", lambda *_: tensor.TF32_TILES[-1])
+    check((2, 8, 5, 6), (12, 8, 3, 3), last=True, padding=1, ulps=2**13)
+
+
+@pytest.mark.parametrize("tile", [tiles.TILES[1], tiles.TILES[2]], ids=str)
+def test_tiles_of_many_threads(device: ck.Device, monkeypatch: pytest.MonkeyPatch, tile: Any) -> None:
+    """Those of a GPU, with parts of the pixels."""
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda *_: False)
+    monkeypatch.setattr(tiles, "tile_for", lambda *_: tile)
+    monkeypatch.setattr(tiles, "parts_for", lambda task, *_: 2)
+    for last in (False, True):
+        check((2, 5, 9, 8), (20, 5, 3, 2), last=last, padding=(2, 1), stride=(1, 2))
+
+
+def test_offsets_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of arrays with more than 2**31 elements."""
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(geometry, "LARGEST_INDEX", 100)
+    check((2, 3, 5, 6), (4, 3, 3, 2), padding=1, stride=2)
+    check((2, 4, 5, 6), (4, 1, 3, 2), padding=1, groups=4)
+    with pytest.raises(ValueError, match="at most 100 pixels, got 120"):
+        check((4, 3, 5, 6), (4, 3, 1, 3), padding=(0, 1))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_derivatives_of_second_order(device: ck.Device, transposed: bool) -> None:
+    x, w, bias = random(0, (2, 4, 4, 3)), random(1, (4, 2, 2, 2)), random(2, (4,))
+    function = nn.conv_transpose2d if transposed else nn.conv2d
+    gradcheck(lambda x, w, b: function(x, w, b, stride=(2, 1), groups=2, padding=1), (x, w, bias), order=2)
+
+
+@pytest.mark.parametrize("activation", [ck.relu, ck.gelu, None])
+def test_activation_is_part_of_the_launch(device: ck.Device, activation: Any) -> None:
+    x, w, bias = random(0, (1, 2, 4, 4)), random(1, (3, 2, 3, 3)), random(2, (3,))
+
+    def apart(x: ck.Array, w: ck.Array, b: ck.Array) -> ck.Array:
+        y = nn.conv2d(x, w, padding=1) + ck.reshape(b, (3, 1, 1))
+        return y if activation is None else activation(y)
+
+    def whole(x: ck.Array, w: ck.Array, b: ck.Array) -> ck.Array:
+        return nn.conv2d(x, w, b, padding=1, activation=activation)
+
+    close(whole(x, w, bias), apart(x, w, bias).numpy(), 8)
+    (y, pull), (want, pull_apart) = ck.vjp(whole, x, w, bias), ck.vjp(apart, x, w, bias)
+    close(y, want.numpy(), 8)
+    dy = random(3, y.shape)
+    for one, other in zip(pull(dy), pull_apart(dy), strict=True):
+        close(one, other.numpy(), 16)
+
+
+@pytest.mark.parametrize(
+    ("mode", "of_numpy"), [("reflect", "reflect"), ("circular", "wrap"), ("replicate", "edge")]
+)
+def test_modes_of_padding(device: ck.Device, mode: str, of_numpy: str) -> None:
+    x, w = random(0, (2, 3, 6, 5)), random(1, (4, 3, 3, 2))
+    whole = np.pad(x.numpy(), [(0, 0), (0, 0), (2, 2), (1, 1)], of_numpy)  # type: ignore[call-overload]
+    wanted = Definition(2).forward(whole, w.numpy())
+    close(nn.conv2d(x, w, padding=(2, 1), padding_mode=mode), wanted, 16)
+
+
+def test_same_padding_is_longer_after_the_image(device: ck.Device) -> None:
+    x, w = random(0, (2, 3, 6, 5)), random(1, (4, 3, 4, 3))
+    wanted = Definition(2, padding=[(1, 2), (2, 2)], dilation=(1, 2)).forward(x.numpy(), w.numpy())
+    close(nn.conv2d(x, w, padding="same", dilation=(1, 2)), wanted, 16)
+
+
+def test_image_without_a_batch_and_views(device: ck.Device) -> None:
+    x, w = random(0, (8, 3, 14)), random(1, (2, 4, 3))
+    part = ck.flip(x[::2, 1, ::2], axis=-1)
+    wanted = Definition(1).forward(part.numpy()[None], w.numpy())[0]
+    close(nn.conv1d(part, w), wanted, 8)
+    wide = ck.broadcast_to(x[:4, :1, :1], (4, 3, 5))
+    close(nn.conv1d(wide[:, 0], w), Definition(1).forward(wide.numpy()[None, :, 0], w.numpy())[0], 8)
+
+
+def test_not_a_number_stays_where_windows_read_it(device: ck.Device) -> None:
+    x = np.zeros((1, 1, 5, 5))
+    x[0, 0, 0, 0] = np.nan
+    y = nn.conv2d(ck.asarray(x), ck.zeros((1, 1, 3, 3), "float64"), padding=1).numpy()
+    assert np.array_equal(np.argwhere(np.isnan(y[0, 0])), [[0, 0], [0, 1], [1, 0], [1, 1]])
+
+
+def test_modules_start_as_those_of_pytorch(device: ck.Device) -> None:
+    layer = nn.Conv2d(6, 8, (3, 2), groups=2, rng=0)
+    assert layer.weight.shape == (8, 3, 3, 2)
+    bound = 1 / math.sqrt(18)
+    assert 0.9 * bound < float(ck.max(ck.abs(layer.weight))) <= bound
+    transposed = nn.ConvTranspose2d(6, 8, 3, stride=2, groups=2, rng=0)
+    assert transposed.weight.shape == (6, 4, 3, 3)
+    assert transposed.bias is not None
+    assert float(ck.max(ck.abs(transposed.bias))) <= 1 / 6
+    x = random(0, (2, 6, 5, 4), "float32")
+    close(layer(x), nn.conv2d(x, layer.weight, layer.bias, groups=2).numpy(), 1)
+    assert transposed(x).shape == (2, 8, 11, 9)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options", "message"),
+    [
+        ((2, 3, 5), (4, 3, 3, 3), {}, "x and weight|do not fit|x of shape"),
+        ((2, 3, 5, 5), (4, 2, 3, 3), {}, "x of shape .* do not fit for 1 groups"),
+        ((2, 3, 5, 5), (4, 3, 6, 3), {}, "no window of shape"),
+        ((2, 3, 5, 5), (4, 3, 3), {}, "weight: expected shape"),
+        ((2, 3, 5, 5), (4, 3, 3, 3), {"stride": 0}, "stride: expected at least 1"),
+        ((2, 3, 5, 5), (4, 3, 3, 3), {"stride": 2, "padding": "same"}, "windows of stride 1"),
+        ((2, 3, 5, 5), (4, 3, 3, 3), {"padding_mode": "mirror"}, "padding_mode: expected one of"),
+        ((2, 3, 5, 5), (4, 3, 3, 3), {"groups": 0}, "groups: expected at least 1"),
+    ],
+)
+def test_refused(
+    device: ck.Device, x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"conv2d: .*({message})"):
+        nn.conv2d(ck.zeros(x), ck.zeros(w), **options)
+    with pytest.raises(TypeError, match="conv2d: dilation: expected an int or 2"):
+        nn.conv2d(ck.zeros((1, 1, 3, 3)), ck.zeros((1, 1, 2, 2)), dilation=(1, 2, 3))

@@ -43,17 +43,29 @@ def _normalized(
     return (y if bias is None else y + bias).astype(dtype)
 
 
-@fuse
+@fuse(static=("of_channel",))
 def _derivative(
-    dy: Any, x: Any, mean: Any, variance: Any, weight: Any, total: Any, product: Any, eps: float, scale: float
+    dy: Any,
+    x: Any,
+    mean: Any,
+    variance: Any,
+    weight: Any,
+    total: Any,
+    product: Any,
+    eps: float,
+    scale: float,
+    of_channel: bool,
 ) -> Any:
     """The gradient of ``x``, from the sums over what was normalized together of ``g = dy * weight`` and of
-    ``g * (x - mean)``, and one divided by its size. Without sums, mean and variance were constants.
+    ``g * (x - mean)``, those of ``dy`` if it is a channel, and one divided by its size. Without sums, mean and
+    variance were constants.
     """
     rstd = ops.rsqrt(variance + eps)
     g = dy.astype(mean.dtype)
     g = g if weight is None else g * weight
     if total is not None:
+        if of_channel and weight is not None:
+            total, product = total * weight, product * weight
         g = g - total * scale - (x.astype(mean.dtype) - mean) * (rstd * rstd * product * scale)
     return (g * rstd).astype(x.dtype)
 
@@ -187,8 +199,10 @@ def _gradients(
         else:
             assert total is not None and product is not None
             rest = tuple(i for i in axes.together if i not in axes.apart)
-            total, product = (_weighted(one, weight, rest) for one in (total, product))
-        dx = _derivative(dy, x, mean, variance, weight, total, product, eps, 1 / axes.size)
+            if rest:
+                total, product = (_weighted(one, weight, rest) for one in (total, product))
+        of_channel = axes.apart == axes.together
+        dx = _derivative(dy, x, mean, variance, weight, total, product, eps, 1 / axes.size, of_channel)
     return [dx, dweight, dbias]
 
 
@@ -203,7 +217,7 @@ def _weight_gradient(
 @fuse(static=("over",))
 def _weighted(one: Any, weight: Any, over: tuple[int, ...]) -> Any:
     made = one if weight is None else one * weight.astype(one.dtype)
-    return ops.sum(made, axis=over, keepdims=True) if over else made
+    return ops.sum(made, axis=over, keepdims=True)
 
 
 def normalized_of(

@@ -3,14 +3,13 @@
 // x (planes, depth, height, width), y (planes, out_depth, out_height, out_width), contiguous; of each axis starts (out), in
 // ascending order, and weights (out, taps), of which one that is 0 takes nothing, not even NaN. Along the height the starts
 // are of bands of `rows` rows of y, with weights (bands * rows, reach) for the rows of x from there on.
-// Launch: a thread owns `items` neighbours in each row of a band; `held`: it first sums each row of x along the others,
-// in registers. << block >> threads a block. Shared: none. No atomics.
-<% include "nn/pooling/segment.cuh" %>
+// Launch: a thread owns `items` elements of each row of a band, next to which lie those of the next thread; `held`: it first
+// sums each row of x along the others, in registers. << block >> threads a block. Shared: none. No atomics.
 using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
 using size = unsigned << index >>;
-constexpr int block = << block >>, items = << items >>, rows = << rows >>, store = << store >>;
+constexpr int block = << block >>, items = << items >>, rows = << rows >>;
 constexpr int taps_d = << taps[0] >>, reach = << taps[1] >>, taps_w = << taps[2] >>;
 // Whether there is no first axis.
 constexpr bool flat = << flat | lower >>;
@@ -29,10 +28,10 @@ struct Source {
         acc sum = acc(0);
 #pragma unroll << 4 if held else 1 >>
         for (int a = 0; a < taps_d; ++a) {
-            const T* line = from + a * slice + row * width;
+            const T* line = from + a * slice + row * width + column;
             acc part = acc(0);
 #pragma unroll << 16 if held else 1 >>
-            for (int c = 0; c < taps_w; ++c) add(part, along[c], cast<acc>(line[column + c]));
+            for (int c = 0; c < taps_w; ++c) add(part, along[c], cast<acc>(line[c]));
             if (flat) return part;
             add(sum, weights[a], part);
         }
@@ -49,18 +48,18 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const size groups = divide_up(out_width, index(items)), bands = divide_up(out_height, index(rows));
     const size thread = size(blockIdx.x) * block + size(threadIdx.x), line = thread / groups, slab = line / bands;
     if (slab >= size(planes) * size(out_depth)) return;
-    const index first = (thread - line * groups) * items, band = line - slab * bands;
+    const index first = thread - line * groups, band = line - slab * bands;
     const index plane = slab / size(out_depth), d = slab - plane * size(out_depth);
     const Source source = {
         x + (plane * depth + starts_d[d]) * height * width, weights_d + d * taps_d, height * width, width};
-    T* target = y + (index(slab) * out_height + band * rows) * out_width + first;
+    T* target = y + (index(slab) * out_height + band * rows) * out_width;
     const index top = starts_h[band];
     const acc* down = weights_h + band * (rows * reach);
 <% if held %>
     acc sums[reach][items];
 #pragma unroll
     for (int item = 0; item < items; ++item) {
-        const index column = minimum(first + item, out_width - 1);
+        const index column = minimum(first + item * index(groups), out_width - 1);
         const size from = starts_w[column];
         acc across[taps_w];
 #pragma unroll
@@ -71,6 +70,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
         if (band * rows + r >= out_height) break;
+        T* to = target + r * out_width + first;
         acc made[items] = {};
 #pragma unroll
         for (int b = 0; b < reach; ++b) {
@@ -78,12 +78,15 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
             for (int item = 0; item < items; ++item) add(made[item], weight, sums[b][item]);
         }
-        store_segment<store>(target + r * out_width, made, out_width - first);
+#pragma unroll
+        for (int item = 0; item < items; ++item) {
+            if (first + item * index(groups) < out_width) to[item * groups] = cast<T>(made[item]);
+        }
     }
 <% else %>
-    acc made[1] = {};
+    acc made = acc(0);
     for (int b = 0; b < reach; ++b)
-        add(made[0], down[b], source.at(top + b, starts_w[first], weights_w + first * taps_w));
-    store_segment<1>(target, made, index(1));
+        add(made, down[b], source.at(top + b, starts_w[first], weights_w + first * taps_w));
+    target[first] = cast<T>(made);
 <% endif %>
 }

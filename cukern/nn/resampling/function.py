@@ -10,11 +10,10 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import empty
-from ...array.layout import address
 from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel import Kernel
-from ...kernel.sizes import ACCESS, divide_up, index_type
+from ...kernel.sizes import divide_up, index_type
 from ..fused import common_dtype, is_int
 from ..module import Module
 from . import bands
@@ -22,10 +21,9 @@ from .bands import Band
 
 _BLOCK = 256
 _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
-#: The bytes that a thread writes to a row, its rows, the most sums along a row and weights that it keeps, and the
-#: threads per multiprocessor below which it has fewer rows. If a thread wrote 16 bytes, neighbouring threads would read
-#: elements that lie far apart, and each read of a warp take many lines of the cache.
-_BYTES, _ROWS, _HELD, _BUSY = 4, 4, 64, 2048
+#: The elements of a row that a thread owns, its rows, the most sums along a row that it keeps, and the threads per
+#: multiprocessor below which it has fewer rows.
+_ITEMS, _ROWS, _HELD, _BUSY = 4, 4, 64, 2048
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
@@ -34,18 +32,20 @@ _OTHER_NAMES = {"bilinear": ("linear", 2), "trilinear": ("linear", 3), "bicubic"
 
 def _work(x: Array, planes: int, axes: Sequence[Band]) -> tuple[int, int]:
     """Elements of a row and rows that a thread owns; none where it cannot keep their sums."""
-    items = max(1, _BYTES // x.itemsize)
     depth, across, along = axes
-    if depth.taps > 8 or along.taps > _HELD // 4:
-        return 0, 0
-    rows, enough = _ROWS, _BUSY * x.device.properties.multiprocessors
+    items, rows, enough = _ITEMS, _ROWS, _BUSY * x.device.properties.multiprocessors
 
     def threads() -> int:
         return planes * depth.out * divide_up(across.out, rows) * divide_up(along.out, items)
 
+    while items > 1 and items > along.out:
+        items //= 2
     while rows > 1 and (threads() < enough or across.banded(rows).taps * items > _HELD):
         rows //= 2
-    return (items, rows) if across.banded(rows).taps * items <= _HELD else (0, 0)
+    while items > 1 and (threads() < enough or across.banded(rows).taps * items > _HELD):
+        items //= 2
+    fits = depth.taps <= 8 and along.taps <= 16 and across.banded(rows).taps * items <= _HELD
+    return (items, rows) if fits else (0, 0)
 
 
 def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
@@ -59,7 +59,6 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
     owned = _work(x, planes, axes)
     items, rows = (max(1, n) for n in owned)
     depth, across, along = axes[0], axes[1].banded(rows), axes[2]
-    aligned = along.out % items == 0 and address(y._data) % ACCESS == 0
     bound = _KERNEL.bind(
         x.device,
         elem=x.dtype,
@@ -68,7 +67,6 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
         rows=rows,
         held=any(owned),
         flat=depth.n == depth.out == 1,
-        store=items if aligned else 1,
         taps=(depth.taps, across.taps, along.taps),
     )
     tables = [array for one in (depth, across, along) for array in one.on(x.device, x.dtype)]

@@ -40,7 +40,7 @@ def test_matrices(n: int, out: int) -> None:
         for one in (band, band.transposed):
             assert (np.diff(one.starts) >= 0).all() and one.starts.min() >= 0
             assert one.starts.max() + one.taps <= one.n
-            for rows in (2, 4):
+            for rows in (2, 8):
                 several = one.banded(rows)
                 assert several.starts.min() >= 0 and several.starts.max() + several.taps <= one.n
                 each = bands.Band(one.n, np.repeat(several.starts, rows), several.weights)
@@ -175,7 +175,7 @@ def test_refused(device: ck.Device) -> None:
 def test_the_work_of_a_thread(device: ck.Device) -> None:
     x = ck.zeros((1, 1), "float32")
     one, two = bands.same(1), bands.linear(100, 200, 0.5, False)
-    assert function._work(x, 10**6, (one, two, two)) == (4, 4)
+    assert function._work(x, 10**6, (one, two, two)) == (4, 8)
     wide = bands.windows(100, (0,), (100,), (100,))
     assert function._work(x, 10**6, (one, one, wide)) == (0, 0)
     assert function._work(x, 10**6, (one, wide, one)) == (0, 0)

@@ -23,7 +23,7 @@ _BLOCK = 256
 _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
 #: The elements of a row that a thread owns, its rows, the most sums along a row that it keeps, and the threads per
 #: multiprocessor below which it has fewer rows.
-_ITEMS, _ROWS, _HELD, _BUSY = 4, 4, 64, 2048
+_ITEMS, _ROWS, _HELD, _BUSY = 4, 8, 56, 2048
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.

@@ -1,6 +1,6 @@
 """Norms, dropout, rotary embeddings and upsampling, forward and backward, as a share of a copy's bandwidth.
 
-Usage: python benchmarks/layers.py [--scale N] [--only WORD] [--out FILE]
+Usage: python benchmarks/layers.py [--scale N] [--out FILE]
 
 Each byte of input and output counts once: forward x and y, backward x, dy and dx where the gradient needs x. Calls take
 turns on as much memory as no cache holds. With PyTorch, whose times stand beside, results and gradients are compared
@@ -9,23 +9,19 @@ with its own of float64. `--scale` divides the first size, for a try without a G
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from measure import Benchmark, torch
 
 import cukern as ck
 from cukern import nn
-from cukern.bench.timing import DeviceClock, HostClock, median_seconds
 
-try:
-    import torch
+if torch is not None:
     from torch.nn import functional as F
-except ImportError:
-    torch = None  # type: ignore[assignment]
 
-#: Bytes of inputs and outputs of the calls that take turns.
+#: Bytes of inputs and outputs of the calls that take turns; eight times as many are those of the copy.
 _MEMORY = 256 * 2**20
 
 
@@ -193,70 +189,53 @@ def check(case: Case, arrays: Sequence[ck.Array], given: ck.Array, run: _Run) ->
     return worst
 
 
-def measured(case: Case, dtype: str, clock: Any, device: ck.Device, copy: float) -> str:
-    """A line of the table."""
-    rng = ck.random.default_rng(0, device=device)
+def measured(case: Case, dtype: str, bench: Benchmark, copy: float) -> None:
+    """Add a line to the table; ``copy`` is the bytes that a large copy moves in a microsecond."""
+    rng = ck.random.default_rng(0, device=bench.device)
 
     def drawn(shape: tuple[int, ...]) -> ck.Array:
         return rng.normal(size=shape, dtype="float32").astype(dtype)
 
-    result = case.own(*(drawn(shape) for shape in (case.shape, *case.parameters)))
-    x_bytes = result.nbytes if not case.shape else drawn(case.shape).nbytes
-    moved = x_bytes + result.nbytes
-    sets = []
-    for _ in range(max(1, min(8, _MEMORY // moved)) if not device.addressable else 1):
-        sets.append(([drawn(shape) for shape in (case.shape, *case.parameters)], drawn(result.shape)))
-    own = [_own(case, *one) for one in sets]
-    sides = [[one.forward for one in own], [one.backward for one in own]]
-    error = ""
+    shapes = (case.shape, *case.parameters)
+    x = drawn(case.shape)
+    result = case.own(x, *map(drawn, case.parameters))
+    moved = x.nbytes + result.nbytes
+    turns = 1 if bench.device.addressable else max(1, min(8, _MEMORY // moved))
+    sets = [([drawn(shape) for shape in shapes], drawn(result.shape)) for _ in range(turns)]
+    own, peers, error = [_own(case, *one) for one in sets], [], None
     if torch is not None:
-        if not case.random:
-            error = f"{check(case, *sets[0], own[0]):.1f}"
+        error = None if case.random else check(case, *sets[0], own[0])
         peers = [_peer(case, *one) for one in sets]
-        sides += [[one.forward for one in peers], [one.backward for one in peers]]
-    seconds = median_seconds(clock, sides)
-    backward = moved + (x_bytes if case.reads_x else 0)
-    columns = [case.name, " x ".join(map(str, case.shape)), dtype]
+    several = [
+        [getattr(one, way) for one in runs] or None
+        for runs in (own, peers)
+        for way in ("forward", "backward")
+    ]
+    times = bench.microseconds(*several)
+    backward = moved + (x.nbytes if case.reads_x else 0)
+    cells: list[object] = []
     for i, one in enumerate((moved, backward)):
-        columns += [f"{1e6 * seconds[i]:.1f}", f"{100 * one / seconds[i] / copy:.0f} %"]
-        columns.append(f"{seconds[2 + i] / seconds[i]:.2f}x" if torch is not None else "")
-    return f"| {' | '.join([*columns, error])} |"
-
-
-def copy_rate(clock: Any, device: ck.Device) -> float:
-    """Bytes per second of a large copy within the device, counting those read and those written."""
-    xp = device.xp
-    source = xp.zeros(2**28 if not device.addressable else 2**22, xp.float32)
-    target = xp.zeros_like(source)
-    (seconds,) = median_seconds(clock, [[partial(xp.copyto, target, source)]])
-    return 2 * float(source.nbytes) / seconds
+        mine, theirs = times[i], times[2 + i]
+        assert mine is not None
+        cells += [
+            mine,
+            f"{100 * one / mine / copy:.0f} %",
+            None if theirs is None else f"{theirs / mine:.2f}x",
+        ]
+    bench.row(case.name, " x ".join(map(str, case.shape)), dtype, *cells, error)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    device = ck.zeros(1).device
-    clock: Any = HostClock() if device.addressable else DeviceClock(device)
-    copy = copy_rate(clock, device)
-    lines = [
-        f"{device.properties.name}, a copy moves {1e-9 * copy:.0f} GB/s; times in us",
-        "",
-        "| layer | x | dtype | forward | of a copy | PyTorch's | backward | of a copy | PyTorch's | error |",
-        "| --- " * 10 + "|",
-    ]
-    print(*lines, sep="\n")
+    heads = "layer | x | dtype | forward | of a copy | PyTorch's | backward | of a copy | PyTorch's | error"
+    bench = Benchmark(__doc__, "device times in us", heads.split(" | "))
+    moved = 8 * _MEMORY // bench.scale
+    (taken,) = bench.microseconds(bench.copy_of(moved))
+    assert taken is not None
     for case in cases():
-        if arguments.only not in case.name:
-            continue
-        case = case._replace(shape=(max(1, case.shape[0] // arguments.scale), *case.shape[1:]))
+        case = case._replace(shape=(max(1, case.shape[0] // bench.scale), *case.shape[1:]))
         for dtype in ("float32", "bfloat16"):
-            lines.append(measured(case, dtype, clock, device, copy))
-            print(lines[-1], flush=True)
-    if arguments.out:
-        arguments.out.write_text("\n".join(lines) + "\n")
+            measured(case, dtype, bench, moved / taken)
+    bench.end(f"A copy moves {1e-3 * moved / taken:.0f} GB/s.")
 
 
 if __name__ == "__main__":

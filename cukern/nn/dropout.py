@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from .. import random
 from ..array import Array
 from ..array.creation import empty, zeros_like
+from ..array.layout import address
 from ..device import device
 from ..function import Function
 from ..kernel import Kernel
@@ -69,7 +70,7 @@ def _launch(x: Array, p: float, draw: Draw) -> Array:
         elem=x.dtype,
         index=index_type(x.size),
         width=width,
-        aligned=x._planned().aligned,
+        aligned=address(x._data) % ACCESS == 0,
         live=draw.live is not None,
     )
     threshold = min(round(p * _WORDS), _WORDS - 1)

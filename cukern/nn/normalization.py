@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from .. import dtypes
 from .. import namespace as ops
@@ -13,200 +11,19 @@ from ..array import Array
 from ..array.creation import ones, zeros
 from ..autodiff import tape
 from ..device import Device
-from ..elementwise.complex_rows import from_parts
-from ..elementwise.fuse import fuse
-from ..function import Function, stop_gradient
-from ..reduction.function import Reduce, load
-from ..reduction.rows import var
-from .fused import common_dtype, fused_vjp, is_int, require_eps, require_sizes
-from .module import Module, Parameter
-
-#: Mean and variance, as the parts of a complex number.
-_MOMENTS = Reduce(
-    replace(var.row, name="moments", finish="complex<A>(a.mean, a.squares / n)", parameter=False),
-    "same",
-    public=False,
+from ..function import stop_gradient
+from .channel_norms import (
+    Axes,
+    Normalized,
+    moved,
+    normalized_of,
+    of_rows,
+    reference,
+    rows_of_groups,
+    statistics,
 )
-
-
-@fuse(static=("axes",))
-def _sums(dy: Any, x: Any, mean: Any, axes: tuple[int, ...]) -> Any:
-    """The sums of ``dy`` and of ``dy * (x - mean)``, as the parts of complex numbers."""
-    dy = dy.astype(mean.dtype)
-    return ops.sum(from_parts(dy, dy * (x.astype(mean.dtype) - mean)), axis=axes, keepdims=True)
-
-
-@fuse(static=("dtype",))
-def _normalized(
-    x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float, dtype: dtypes.DType
-) -> Any:
-    y = (x.astype(variance.dtype) - mean) * ops.rsqrt(variance + eps)
-    y = y if weight is None else y * weight
-    return (y if bias is None else y + bias).astype(dtype)
-
-
-@fuse
-def _derivative(
-    dy: Any, x: Any, mean: Any, variance: Any, weight: Any, total: Any, product: Any, eps: float, scale: float
-) -> Any:
-    """The gradient of ``x``, from the sums over what was normalized together of ``g = dy * weight`` and of
-    ``g * (x - mean)``, and one divided by its size. Without sums, mean and variance were constants.
-    """
-    rstd = ops.rsqrt(variance + eps)
-    g = dy.astype(mean.dtype)
-    g = g if weight is None else g * weight
-    if total is not None:
-        g = g - total * scale - (x.astype(mean.dtype) - mean) * (rstd * rstd * product * scale)
-    return (g * rstd).astype(x.dtype)
-
-
-@fuse
-def _moved(running: Any, found: Any, momentum: Any, scale: float) -> Any:
-    return (running + (found * scale - running) * momentum).astype(running.dtype)
-
-
-class _Axes(NamedTuple):
-    """How the axes of an array that is normalized are used, after channels were split into groups.
-
-    Attributes:
-        shape: the sizes, those of groups and of the channels of one included.
-        channels: the axes of a parameter: that of the channels, or those of groups and their channels.
-        together: the axes over which mean and variance are taken.
-        apart: those over which a channel's sums are taken first, where groups of neighbours in memory are short.
-        fixed: whether mean and variance are constants.
-    """
-
-    shape: tuple[int, ...]
-    channels: tuple[int, ...]
-    together: tuple[int, ...]
-    apart: tuple[int, ...]
-    fixed: bool = False
-
-    def beside(self, one: Array | None) -> Array | None:
-        """An array of one number per channel, reshaped to broadcast with the others."""
-        return None if one is None else ops.reshape(one, self.parameter)
-
-    @property
-    def parameter(self) -> tuple[int, ...]:
-        """The shape of a parameter beside the array."""
-        return tuple(n if i in self.channels else 1 for i, n in enumerate(self.shape))
-
-    @property
-    def size(self) -> int:
-        """The size of what is normalized together."""
-        return math.prod(self.shape[i] for i in self.together)
-
-
-def _moments(x: Array, axes: tuple[int, ...]) -> Array:
-    """Mean and variance over the axes, as the parts of complex numbers."""
-    result = dtypes.complex_of(dtypes.info(x.dtype).acc)
-    return _MOMENTS.evaluate(load(x.dtype, x.dtype), (x,), (), axes, True, result)
-
-
-def _statistics(x: Array, axes: _Axes) -> tuple[Array, Array]:
-    """Mean and variance over ``axes.together``."""
-    if axes.apart == axes.together:
-        made = _moments(x, axes.together)
-        return ops.real(made), ops.imag(made)
-    # Parts of equal sizes: the variance is the mean of theirs, and the variance of their means.
-    parts, rest = _moments(x, axes.apart), tuple(i for i in axes.together if i not in axes.apart)
-    made = _moments(ops.real(parts), rest)
-    return ops.real(made), ops.imag(made) + ops.mean(ops.imag(parts), axis=rest, keepdims=True)
-
-
-def _reference(
-    x: Array, weight: Array | None, bias: Array | None, eps: float, axes: _Axes, mean: Array, variance: Array
-) -> Array:
-    """The normalized ``x`` as a composition, for derivatives of higher order."""
-    if not axes.fixed:
-        mean = ops.mean(x, axis=axes.together, keepdims=True)
-        variance = ops.mean(ops.square(ops.subtract(x, mean)), axis=axes.together, keepdims=True)
-    y = ops.divide(ops.subtract(x, mean), ops.sqrt(ops.add(variance, eps)))
-    y = y if weight is None else ops.multiply(y, weight)
-    return y if bias is None else ops.add(y, bias)
-
-
-class _Normalized(Function):
-    """All arguments broadcast with ``x``; ``mean`` and ``variance`` are those of ``x``, or constants."""
-
-    _only_reads = True
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Array,
-        weight: Array | None,
-        bias: Array | None,
-        mean: Array,
-        variance: Array,
-        eps: float,
-        axes: _Axes,
-        dtype: dtypes.DType,
-    ) -> Array:
-        ctx.save_for_backward(x, weight, bias, mean, variance)
-        ctx.eps, ctx.axes = eps, axes
-        y: Array = _normalized(x, mean, variance, weight, bias, eps, dtype)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        *primals, mean, variance = ctx.saved_arrays
-        x, weight, bias = primals
-        wanted = ctx.needs_input_grad[:3]
-
-        def kernels() -> list[Array | None]:
-            return _gradients(dy, x, weight, bias, mean, variance, ctx.eps, ctx.axes, wanted)
-
-        def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
-            return ops.astype(_reference(x, weight, bias, ctx.eps, ctx.axes, mean, variance), dy.dtype)
-
-        return (*fused_vjp(kernels, composed, primals, [dy], wanted), *(None,) * 5)
-
-
-def _gradients(
-    dy: Array,
-    x: Array,
-    weight: Array | None,
-    bias: Array | None,
-    mean: Array,
-    variance: Array,
-    eps: float,
-    axes: _Axes,
-    wanted: Sequence[bool],
-) -> list[Array | None]:
-    """The gradients of ``x``, ``weight`` and ``bias``: one pass over ``x`` and ``dy`` for sums, and one for ``dx``."""
-    dx = dweight = dbias = total = product = None
-    if any(wanted[1:]) or not axes.fixed:
-        sums = _sums(dy, x, mean, axes.apart)
-        total, product = ops.real(sums), ops.imag(sums)
-        over = tuple(i for i in range(x.ndim) if i not in (*axes.channels, *axes.apart))
-        if weight is not None and wanted[1]:
-            dweight = _weight_gradient(product, variance, eps, over, weight.dtype)
-        if bias is not None and wanted[2]:
-            dbias = ops.astype(ops.sum(total, axis=over, keepdims=True) if over else total, bias.dtype)
-    if wanted[0]:
-        if axes.fixed:
-            total = product = None
-        else:
-            assert total is not None and product is not None
-            rest = tuple(i for i in axes.together if i not in axes.apart)
-            total, product = (_weighted(one, weight, rest) for one in (total, product))
-        dx = _derivative(dy, x, mean, variance, weight, total, product, eps, 1 / axes.size)
-    return [dx, dweight, dbias]
-
-
-@fuse(static=("over", "dtype"))
-def _weight_gradient(
-    product: Any, variance: Any, eps: float, over: tuple[int, ...], dtype: dtypes.DType
-) -> Any:
-    made = product * ops.rsqrt(variance + eps)
-    return (ops.sum(made, axis=over, keepdims=True, dtype=dtype)) if over else made.astype(dtype)
-
-
-@fuse(static=("over",))
-def _weighted(one: Any, weight: Any, over: tuple[int, ...]) -> Any:
-    made = one if weight is None else one * weight.astype(one.dtype)
-    return ops.sum(made, axis=over, keepdims=True) if over else made
+from .fused import common_dtype, is_int, require_eps, require_sizes
+from .module import Module, Parameter
 
 
 def _require_channels(name: str, channels: int, **arrays: Array | None) -> None:
@@ -290,32 +107,31 @@ def batch_norm(
     if not training and running_mean is None:
         raise ValueError(f"{name}: running_mean, running_var: expected both where training is false")
     others = tuple(i for i in range(x.ndim) if i != axis)
-    axes = _Axes(x.shape, (axis,), others, others, not training)
+    axes = Axes(x.shape, (axis,), others, others, not training)
     if training:
         if channels and axes.size < 2:
             raise ValueError(
                 f"{name}: x: expected two numbers a channel or more in training, got shape {x.shape}"
             )
-        mean, variance = _statistics(stop_gradient(x), axes)
+        mean, variance = statistics(stop_gradient(x), axes)
         if running_mean is not None and running_var is not None and channels:
             # Running statistics are constants to tapes.
             unbiased = axes.size / (axes.size - 1)
-            running_mean[...] = _moved(running_mean, ops.reshape(mean, (channels,)), momentum, 1.0)
-            running_var[...] = _moved(running_var, ops.reshape(variance, (channels,)), momentum, unbiased)
+            running_mean[...] = moved(running_mean, ops.reshape(mean, (channels,)), momentum, 1.0)
+            running_var[...] = moved(running_var, ops.reshape(variance, (channels,)), momentum, unbiased)
     else:
         assert running_mean is not None and running_var is not None
         if tape.recording([running_mean, running_var]):
             constants = [ops.reshape(one, axes.parameter) for one in (running_mean, running_var)]
-            composed = _reference(x, axes.beside(weight), axes.beside(bias), eps, axes, *constants)
+            composed = reference(x, axes.beside(weight), axes.beside(bias), eps, axes, *constants)
             return ops.astype(composed, result)
         mean, variance = (_constant(one, x, axes) for one in (running_mean, running_var))
-    made: Array = _Normalized.apply(
-        x, axes.beside(weight), axes.beside(bias), mean, variance, eps, axes, result
-    )
+    own = (x, axes.beside(weight), axes.beside(bias), mean, variance, eps, axes)
+    made: Array = Normalized.apply(*own, partial(normalized_of, *own, result))
     return made
 
 
-def _constant(one: Array, x: Array, axes: _Axes) -> Array:
+def _constant(one: Array, x: Array, axes: Axes) -> Array:
     """A running statistic as a constant in the dtype in which ``x`` is computed."""
     acc = dtypes.info(dtypes.result_type(one, x)).acc
     return ops.reshape(ops.astype(stop_gradient(one), acc, copy=False), axes.parameter)
@@ -367,13 +183,23 @@ def group_norm(
     spatial = tuple(i for i in range(1, len(shape)) if i not in (axis, axis + 1))
     together = tuple(sorted((axis + 1, *spatial)))
     # Groups that are one stretch of memory are reduced at once; the sums of a backward are a channel's.
-    axes = _Axes(shape, (axis, axis + 1), together, spatial)
-    grouped = ops.reshape(x, shape)
-    whole = axes if axis > 1 and spatial else axes._replace(apart=together)
-    mean, variance = _statistics(stop_gradient(grouped), whole)
-    made: Array = _Normalized.apply(
-        grouped, axes.beside(weight), axes.beside(bias), mean, variance, eps, axes, result
-    )
+    axes = Axes(shape, (axis, axis + 1), together, spatial)
+    grouped, first = ops.reshape(x, shape), axis == 1
+    found = rows_of_groups(x, groups, weight, bias, eps, result) if first else None
+    if found is not None and not tape.recording([one for one in (x, weight, bias) if one is not None]):
+        return found[0]
+    own = (grouped, axes.beside(weight), axes.beside(bias))
+    if found is not None:
+        whole, kept = (ops.reshape(one, (*shape[:2], -1)) for one in (stop_gradient(x), found[1]))
+        parts = of_rows(whole[..., 0], kept[..., 0], kept[..., 1], eps)
+        mean, variance = (ops.reshape(one, (*shape[:2], *(1,) * (len(shape) - 2))) for one in parts)
+        made: Array = Normalized.apply(*own, mean, variance, eps, axes, lambda: ops.reshape(found[0], shape))
+    else:
+        whole_axes = axes._replace(apart=together) if first or not spatial else axes
+        mean, variance = statistics(stop_gradient(grouped), whole_axes)
+        made = Normalized.apply(
+            *own, mean, variance, eps, axes, partial(normalized_of, *own, mean, variance, eps, axes, result)
+        )
     return ops.reshape(made, x.shape)
 
 

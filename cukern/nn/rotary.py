@@ -13,6 +13,7 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..array.creation import asarray, empty
+from ..array.layout import address
 from ..autodiff import tape
 from ..elementwise.operands import require_array
 from ..function import Function
@@ -65,7 +66,7 @@ def _launch(x: Array, options: _Options, tables: Sequence[Array]) -> Array:
     if not y.size:
         return y
     kind = ("first", "positions", "tables")[len(tables)]
-    width = math.gcd(ACCESS // x.itemsize, half, features - 2 * half) if x._planned().aligned else 1
+    width = math.gcd(ACCESS // x.itemsize, half, features - 2 * half) if address(x._data) % ACCESS == 0 else 1
     rows = options.rows
     turn = min(_TURN, rows.outer * rows.inner)
     bound = _KERNEL.bind(

@@ -1,29 +1,30 @@
 // y[p, d, i, j] = the sum over (a, b, c) of weights_d[d, a] * weights_h[i, b] * weights_w[j, c] *
 // x[p, starts_d[d] + a, starts_h[i] + b, starts_w[j] + c]: interpolation, averages over windows, and their transposes.
 // x (planes, depth, height, width), y (planes, out_depth, out_height, out_width), contiguous; of each axis starts (out), in
-// ascending order, and weights (out, taps), of which one that is 0 takes nothing, not even NaN.
-// `held`: a thread owns `items` neighbours in each of `rows` rows, and keeps the rows of x that it combines across in
-// registers, so that the next row of y reads only those that are new. Else it owns one element. No atomics.
-// Launch: one thread for its elements, << block >> a block. Shared: none.
-<% include "nn/pooling/segment.cuh" %>
+// ascending order, and weights (out, taps), of which one that is 0 takes nothing, not even NaN. Along the height the starts
+// are of bands of `rows` rows of y, with weights (bands * rows, reach) for the rows of x from there on.
+// Launch: a thread owns `items` elements of each row of a band, next to which lie those of the next thread; `held`: it first
+// sums each row of x along the others, in registers. << block >> threads a block. Shared: none. No atomics.
 using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
 using size = unsigned << index >>;
-constexpr int block = << block >>, items = << items >>, rows = << rows >>, store = << store >>;
-constexpr int taps_d = << taps[0] >>, taps_h = << taps[1] >>, taps_w = << taps[2] >>;
+constexpr int block = << block >>, items = << items >>, rows = << rows >>;
+constexpr int taps_d = << taps[0] >>, reach = << taps[1] >>, taps_w = << taps[2] >>;
+// Whether there is no first axis.
+constexpr bool flat = << flat | lower >>;
 
 __device__ __forceinline__ void add(acc& sum, acc weight, acc value) {
     if (weight != acc(0)) sum += weight * value;
 }
-// A plane, and the weights of its place along the outermost axis.
+// Slices of a plane, and their weights.
 struct Source {
     const T* from;
     const acc* weights;
     index slice, width;
 
     // The sum along the first and the last axis at a row, from a column on.
-    __device__ __forceinline__ acc at(index row, index column, const acc* along) const {
+    __device__ __forceinline__ acc at(index row, size column, const acc* along) const {
         acc sum = acc(0);
 #pragma unroll << 4 if held else 1 >>
         for (int a = 0; a < taps_d; ++a) {
@@ -31,6 +32,7 @@ struct Source {
             acc part = acc(0);
 #pragma unroll << 16 if held else 1 >>
             for (int c = 0; c < taps_w; ++c) add(part, along[c], cast<acc>(line[c]));
+            if (flat) return part;
             add(sum, weights[a], part);
         }
         return sum;
@@ -38,56 +40,53 @@ struct Source {
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const T* x, T* y, const int* starts_d, const acc* weights_d, const int* starts_h, const acc* weights_h,
-    const int* starts_w, const acc* weights_w, index planes, index depth, index height, index width,
+    const T* __restrict__ x, T* __restrict__ y, const int* __restrict__ starts_d, const acc* __restrict__ weights_d,
+    const int* __restrict__ starts_h, const acc* __restrict__ weights_h, const int* __restrict__ starts_w,
+    const acc* __restrict__ weights_w, index planes, index depth, index height, index width,
     index out_depth, index out_height, index out_width)
 {
     const size groups = divide_up(out_width, index(items)), bands = divide_up(out_height, index(rows));
     const size thread = size(blockIdx.x) * block + size(threadIdx.x), line = thread / groups, slab = line / bands;
     if (slab >= size(planes) * size(out_depth)) return;
-    const index first = (thread - line * groups) * items, top = (line - slab * bands) * rows;
+    const index first = thread - line * groups, band = line - slab * bands;
     const index plane = slab / size(out_depth), d = slab - plane * size(out_depth);
     const Source source = {
         x + (plane * depth + starts_d[d]) * height * width, weights_d + d * taps_d, height * width, width};
-    T* target = y + (index(slab) * out_height + top) * out_width + first;
+    T* target = y + (index(slab) * out_height + band * rows) * out_width;
+    const index top = starts_h[band];
+    const acc* down = weights_h + band * (rows * reach);
 <% if held %>
-    acc across[items][taps_w], ring[taps_h][items];
-    index columns[items];
+    acc sums[reach][items];
 #pragma unroll
     for (int item = 0; item < items; ++item) {
-        const index column = minimum(first + item, out_width - 1);
-        columns[item] = starts_w[column];
+        const index column = minimum(first + item * index(groups), out_width - 1);
+        const size from = starts_w[column];
+        acc across[taps_w];
 #pragma unroll
-        for (int c = 0; c < taps_w; ++c) across[item][c] = weights_w[column * taps_w + c];
+        for (int c = 0; c < taps_w; ++c) across[c] = weights_w[column * taps_w + c];
+#pragma unroll
+        for (int b = 0; b < reach; ++b) sums[b][item] = source.at(top + b, from, across);
     }
-    // The ring has the rows from `base` on.
-    index base = starts_h[top] - taps_h;
+#pragma unroll
     for (int r = 0; r < rows; ++r) {
-        if (top + r >= out_height) break;
-        const index next = starts_h[top + r];
-        base = maximum(base, next - taps_h);
-        for (; base < next; ++base) {
-#pragma unroll
-            for (int item = 0; item < items; ++item) {
-#pragma unroll
-                for (int b = 0; b + 1 < taps_h; ++b) ring[b][item] = ring[b + 1][item];
-                ring[taps_h - 1][item] = source.at(base + taps_h, columns[item], across[item]);
-            }
-        }
+        if (band * rows + r >= out_height) break;
+        T* to = target + r * out_width + first;
         acc made[items] = {};
 #pragma unroll
-        for (int b = 0; b < taps_h; ++b) {
-            const acc weight = weights_h[(top + r) * taps_h + b];
+        for (int b = 0; b < reach; ++b) {
+            const acc weight = down[r * reach + b];
 #pragma unroll
-            for (int item = 0; item < items; ++item) add(made[item], weight, ring[b][item]);
+            for (int item = 0; item < items; ++item) add(made[item], weight, sums[b][item]);
         }
-        store_segment<store>(target + r * out_width, made, out_width - first);
+#pragma unroll
+        for (int item = 0; item < items; ++item) {
+            if (first + item * index(groups) < out_width) to[item * groups] = cast<T>(made[item]);
+        }
     }
 <% else %>
-    const index row = starts_h[top], column = starts_w[first];
-    acc made[1] = {};
-    for (int b = 0; b < taps_h; ++b)
-        add(made[0], weights_h[top * taps_h + b], source.at(row + b, column, weights_w + first * taps_w));
-    store_segment<1>(target, made, index(1));
+    acc made = acc(0);
+    for (int b = 0; b < reach; ++b)
+        add(made, down[b], source.at(top + b, starts_w[first], weights_w + first * taps_w));
+    target[first] = cast<T>(made);
 <% endif %>
 }

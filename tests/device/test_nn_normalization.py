@@ -11,6 +11,9 @@ from nn_support import close, doubles, random
 
 import cukern as ck
 from cukern import nn
+from cukern.nn import channel_norms
+from cukern.nn.layer_norm.function import launch_groups
+from cukern.nn.layer_norm.geometry import forward_shape
 from cukern.testing import gradcheck
 
 X = np.random.default_rng(0).normal(2, 3, size=(3, 4, 2, 2))
@@ -61,7 +64,7 @@ def test_channels_last(device: ck.Device) -> None:
             close(ck.moveaxis(one, -1, 1) if one.ndim == 4 else one, other.numpy(), 32)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.thorough)])
 def test_gradients_of_long_channels(device: ck.Device, dtype: str) -> None:
     """Against compositions in float64, with parameters of another dtype; the same in every run."""
     x, dy = random(0, (5, 6, 700), dtype), random(1, (5, 6, 700), dtype)
@@ -92,6 +95,32 @@ def test_gradients_of_long_channels(device: ck.Device, dtype: str) -> None:
             close(one, other, 2 if one.itemsize == 2 else 64)
         again = pull(dy.astype("float32"))
         assert all(one.tolist() == other.tolist() for one, other in zip(found, again, strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.thorough)])
+def test_groups_that_registers_hold(device: ck.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel of rows, as on a GPU: packs within a channel and across channels."""
+
+    def launched(x: ck.Array, *args: Any) -> Any:
+        return launch_groups(x, *args, forward_shape(args[4], x.itemsize, 1))
+
+    monkeypatch.setattr(channel_norms, "launch_groups", launched)
+    for sizes in ((8, 8), (7, 8)):
+        x, weight, bias = random(0, (2, 6, *sizes), dtype) + 3, random(1, (6,), dtype), random(2, (6,), dtype)
+        wide, scale, shift = (one.numpy().astype(np.float64) for one in (x, weight, bias))
+        expected = normalized(wide.reshape(2, 3, -1), (2,)).reshape(wide.shape)
+        expected = expected * scale[:, None, None] + shift[:, None, None]
+        ulps = 2 if dtype == "bfloat16" else 16
+        close(nn.group_norm(x, 3, weight, bias), expected, ulps)
+        y, pull = ck.vjp(lambda *own: nn.group_norm(own[0], 3, *own[1:]), x, weight, bias)
+        close(y, expected, ulps)
+        dy = random(3, x.shape, dtype)
+        found = pull(dy)
+        with monkeypatch.context() as patch:
+            patch.setattr(channel_norms, "launch_groups", lambda *args: None)
+            again = ck.vjp(lambda *own: nn.group_norm(own[0], 3, *own[1:]), x, weight, bias)[1](dy)
+        for one, other in zip(found, again, strict=True):
+            close(one, other.numpy(), 2 if dtype == "bfloat16" else 32)
 
 
 def test_running_statistics(device: ck.Device) -> None:
@@ -156,9 +185,17 @@ def test_derivatives(device: ck.Device) -> None:
         lambda *own: nn.batch_norm(own[0], None, None, *own[1:], True), [x, weight, bias], order=2
     )
     mean, variance = ck.asarray(BIAS), ck.asarray(WEIGHT**2)
+    assert gradcheck(lambda x, w, b: nn.batch_norm(x, mean, variance, w, b), [x, weight, bias])
+    assert gradcheck(lambda x, w, b: nn.group_norm(x, 2, w, b), [x, weight, bias])
+    assert gradcheck(lambda x, w: nn.rms_norm(x, (4, 2), w), [x, ck.asarray(X[0, ..., 0])], order=2)
+
+
+@pytest.mark.thorough
+def test_derivatives_to_second_order(device: ck.Device) -> None:
+    x, weight, bias = ck.asarray(X[..., 0]), ck.asarray(WEIGHT), ck.asarray(BIAS)
+    mean, variance = ck.asarray(BIAS), ck.asarray(WEIGHT**2)
     assert gradcheck(lambda x, w, b: nn.batch_norm(x, mean, variance, w, b), [x, weight, bias], order=2)
     assert gradcheck(lambda x, w, b: nn.group_norm(x, 2, w, b), [x, weight, bias], order=2)
-    assert gradcheck(lambda x, w: nn.rms_norm(x, (4, 2), w), [x, ck.asarray(X[0, ..., 0])], order=2)
 
 
 def test_a_large_mean(device: ck.Device) -> None:

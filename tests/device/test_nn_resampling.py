@@ -40,6 +40,12 @@ def test_matrices(n: int, out: int) -> None:
         for one in (band, band.transposed):
             assert (np.diff(one.starts) >= 0).all() and one.starts.min() >= 0
             assert one.starts.max() + one.taps <= one.n
+            for rows in (2, 8):
+                several = one.banded(rows)
+                assert several.starts.min() >= 0 and several.starts.max() + several.taps <= one.n
+                each = bands.Band(one.n, np.repeat(several.starts, rows), several.weights)
+                np.testing.assert_array_equal(dense(each)[: one.out], dense(one))
+                assert not dense(each)[one.out :].any()
 
 
 def test_values(device: ck.Device) -> None:
@@ -58,8 +64,9 @@ def test_values(device: ck.Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_each_axis_is_a_product(device: ck.Device, dtype: str) -> None:
-    """Of rows in packs and not, several bands of rows, few and many weights; and the transposed product."""
+def test_each_axis_is_a_product(device: ck.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of even rows and odd ones, bands of several rows, few and many weights; and the transposed product."""
+    monkeypatch.setattr(function, "_BUSY", 0)
     for shape, out in (
         ((2, 3, 40), (80,)),
         ((1, 2, 9, 16), (18, 32)),
@@ -168,6 +175,7 @@ def test_refused(device: ck.Device) -> None:
 def test_the_work_of_a_thread(device: ck.Device) -> None:
     x = ck.zeros((1, 1), "float32")
     one, two = bands.same(1), bands.linear(100, 200, 0.5, False)
-    assert function._work(x, 10**6, (one, two, two)) == (4, 16, True)
+    assert function._work(x, 10**6, (one, two, two)) == (4, 8)
     wide = bands.windows(100, (0,), (100,), (100,))
-    assert function._work(x, 10**6, (one, one, wide)) == (1, 1, False)
+    assert function._work(x, 10**6, (one, one, wide)) == (0, 0)
+    assert function._work(x, 10**6, (one, wide, one)) == (0, 0)

@@ -74,6 +74,7 @@ def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, item
         weighted=True,
         biased=True,
         centered=True,
+        grouped=False,
     )
     assert packs_read(ptx) == [3 * shape.chunks, 0]
 

@@ -120,19 +120,58 @@ def launch_forward(
     if shape is None and x.device.style != "serial" and _packed((x, weight, bias), columns):
         shape = forward_shape(columns, x.itemsize, x.device.properties.max_blocks_per_cluster)
     shape = shape or _shape((x, weight, bias), columns, registers=32)
+    variables = {"weighted": weight is not None, "biased": bias is not None, "centered": centered}
+    elements = index_type(x.size, 2 * rows)
+    if shape.chunks:
+        bound = _bound(_forward_rows, x.device, x.dtype, elements, columns, shape, grouped=False, **variables)
+    else:
+        bound = _bound(_forward, x.device, x.dtype, elements, columns, shape, **variables)
+    grid = divide_up(rows, shape.groups) * shape.cluster
+    bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
+    return y, statistics
+
+
+def launch_groups(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+    groups: int,
+    columns: int,
+    inner: int,
+    shape: Shape | None = None,
+) -> tuple[Array, Array] | None:
+    """:func:`launch_forward` of rows that are groups of channels; None where no registers hold a row.
+
+    Args:
+        x: contiguous, rows of ``columns`` elements, which take the groups in turn.
+        weight, bias: one number per channel of all groups.
+        inner: neighbouring elements of a channel.
+    """
+    if shape is None:
+        if x.device.style == "serial" or not _packed((x,), columns):
+            return None
+        shape = forward_shape(columns, x.itemsize, x.device.properties.max_blocks_per_cluster)
+    if not shape.chunks:
+        return None
+    rows = x.size // columns
+    y = empty(x.shape, x.dtype, x.device)
+    statistics = empty((rows, 2), dtypes.info(x.dtype).acc, x.device)
     bound = _bound(
-        _forward_rows if shape.chunks else _forward,
+        _forward_rows,
         x.device,
         x.dtype,
         index_type(x.size, 2 * rows),
         columns,
-        shape,
+        shape._replace(ahead=False),
         weighted=weight is not None,
         biased=bias is not None,
-        centered=centered,
+        centered=True,
+        grouped=True,
+        even=inner % shape.width == 0,
     )
-    grid = divide_up(rows, shape.groups) * shape.cluster
-    bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
+    arrays = (x, _dense(weight), _dense(bias), y, statistics)
+    bound((*arrays, rows, columns, eps, groups, inner), divide_up(rows, shape.groups) * shape.cluster)
     return y, statistics
 
 

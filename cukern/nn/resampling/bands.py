@@ -21,6 +21,8 @@ Weights = npt.NDArray[np.float64]
 class Band:
     """A matrix of sizes (out, n), whose row o has ``weights[o]`` from column ``starts[o]`` on, and zeros elsewhere.
 
+    Of :meth:`banded` a start is that of several rows.
+
     Attributes:
         n: elements along the axis that is read.
         starts: shape (out,), in ascending order.
@@ -48,6 +50,22 @@ class Band:
         made = of_entries(self.out, self.n, self.starts[rows] + taps, rows, self.weights[rows, taps])
         made.__dict__["transposed"] = self
         return made
+
+    def banded(self, rows: int) -> Band:
+        """The matrix with one start for each ``rows`` rows, the last of which are zeros."""
+        found: dict[int, Band] = self.__dict__.setdefault("_banded", {})
+        if rows not in found:
+            low = self.starts[::rows]
+            last = np.minimum(np.arange(rows - 1, len(low) * rows, rows), self.out - 1)
+            reach = int((self.starts[last] + self.taps - low).max())
+            starts = np.minimum(low, self.n - reach)
+            places = self.starts - np.repeat(starts, rows)[: self.out]
+            weights = np.zeros((len(low) * rows, reach))
+            np.put_along_axis(
+                weights[: self.out], places[:, None] + np.arange(self.taps), self.weights, axis=1
+            )
+            found[rows] = Band(self.n, starts, weights)
+        return found[rows]
 
     def on(self, device: Device, elem: dtypes.DType) -> tuple[Array, Array]:
         """Starts and weights as arrays."""

@@ -10,11 +10,10 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import empty
-from ...array.layout import address
 from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel import Kernel
-from ...kernel.sizes import ACCESS, divide_up, index_type
+from ...kernel.sizes import divide_up, index_type
 from ..fused import common_dtype, is_int
 from ..module import Module
 from . import bands
@@ -22,29 +21,31 @@ from .bands import Band
 
 _BLOCK = 256
 _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
-#: The most weights, and sums along a row, that a thread keeps; the rows of a thread, and threads per multiprocessor
-#: below which it has fewer.
-_HELD, _ROWS, _BUSY = 32, 16, 2048
+#: The elements of a row that a thread owns, its rows, the most sums along a row that it keeps, and the threads per
+#: multiprocessor below which it has fewer rows.
+_ITEMS, _ROWS, _HELD, _BUSY = 4, 8, 56, 2048
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
 _OTHER_NAMES = {"bilinear": ("linear", 2), "trilinear": ("linear", 3), "bicubic": ("cubic", 2)}
 
 
-def _work(x: Array, planes: int, axes: Sequence[Band]) -> tuple[int, int, bool]:
-    """Elements of a row and rows that a thread owns, and whether it keeps sums."""
-    items = ACCESS // x.itemsize
+def _work(x: Array, planes: int, axes: Sequence[Band]) -> tuple[int, int]:
+    """Elements of a row and rows that a thread owns; none where it cannot keep their sums."""
     depth, across, along = axes
-    while items > 1 and (items * max(across.taps, along.taps) > _HELD or items >= 2 * along.out):
+    items, rows, enough = _ITEMS, _ROWS, _BUSY * x.device.properties.multiprocessors
+
+    def threads() -> int:
+        return planes * depth.out * divide_up(across.out, rows) * divide_up(along.out, items)
+
+    while items > 1 and items > along.out:
         items //= 2
-    if items * max(across.taps, along.taps) > _HELD or depth.taps > 16:
-        return 1, 1, False
-    rows, enough = _ROWS, _BUSY * x.device.properties.multiprocessors
-    while (
-        rows > 1 and planes * depth.out * divide_up(across.out, rows) * divide_up(along.out, items) < enough
-    ):
+    while rows > 1 and (threads() < enough or across.banded(rows).taps * items > _HELD):
         rows //= 2
-    return items, rows, True
+    while items > 1 and (threads() < enough or across.banded(rows).taps * items > _HELD):
+        items //= 2
+    fits = depth.taps <= 8 and along.taps <= 16 and across.banded(rows).taps * items <= _HELD
+    return (items, rows) if fits else (0, 0)
 
 
 def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
@@ -55,20 +56,21 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
     if not y.size:
         return y
     planes = math.prod(x.shape[:-3])
-    items, rows, held = _work(x, planes, axes)
-    aligned = axes[2].out % items == 0 and address(y._data) % ACCESS == 0
+    owned = _work(x, planes, axes)
+    items, rows = (max(1, n) for n in owned)
+    depth, across, along = axes[0], axes[1].banded(rows), axes[2]
     bound = _KERNEL.bind(
         x.device,
         elem=x.dtype,
         index=index_type(x.size, y.size),
         items=items,
         rows=rows,
-        held=held,
-        store=items if aligned else 1,
-        taps=tuple(one.taps for one in axes),
+        held=any(owned),
+        flat=depth.n == depth.out == 1,
+        taps=(depth.taps, across.taps, along.taps),
     )
-    tables = [array for one in axes for array in one.on(x.device, x.dtype)]
-    threads = planes * axes[0].out * divide_up(axes[1].out, rows) * divide_up(axes[2].out, items)
+    tables = [array for one in (depth, across, along) for array in one.on(x.device, x.dtype)]
+    threads = planes * depth.out * len(across.starts) * divide_up(along.out, items)
     bound((x, y, *tables, planes, *x.shape[-3:], *shape[-3:]), divide_up(threads, _BLOCK))
     return y
 

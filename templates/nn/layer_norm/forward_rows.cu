@@ -1,6 +1,8 @@
 // y as forward.cu makes it, for rows that threads hold in registers: x is read once.
 // x, y (rows, columns); weight, bias (columns), or not read; statistics (rows, 2): those of statistics.cuh, with
 // rstd = 1 / sqrt(variance + eps).
+// `grouped`: a row is a group of channels, of `inner` neighbours each; weight and bias (groups * channels) are those of the
+// channels, and rows take the groups in turn.
 // Launch: block / threads rows a block, or a row a cluster of blocks. A thread has `chunks` packs of `width` elements, and
 // with `ahead` those of weight and bias, which it reads together with x. Shared: the states of warps.
 <% include "prelude/reduce.cuh" %>
@@ -13,6 +15,10 @@ constexpr int threads = << threads >>, chunks = << chunks >>, width = << width >
 constexpr bool weighted = << weighted | lower >>, biased = << biased | lower >>;
 constexpr bool narrow = << half | lower >>, exact = << exact | lower >>;
 constexpr bool ahead = << ahead | lower >> && (weighted || biased);
+<% if grouped %>
+// Whether a pack lies in one channel.
+constexpr bool even = << even | lower >>;
+<% endif %>
 using Held = Pack<T, width>;
 <% include "nn/layer_norm/statistics.cuh" %>
 <% if half %>
@@ -38,6 +44,15 @@ __device__ __forceinline__ void over_row(const Held (&held)[chunks], index colum
         for (int v = 0; v < width; ++v) each(v, values[v]);
     }
 }
+
+<% if grouped %>
+// The numbers of the channels of a pack that begins at `start` of its row.
+__device__ __forceinline__ void unpack_channels(const T* channels, index start, index inner, acc (&to)[width]) {
+    if (even) to[0] = cast<acc>(channels[start / inner]);
+#pragma unroll
+    for (int v = 0; v < width; ++v) to[v] = even ? to[0] : cast<acc>(channels[(start + v) / inner]);
+}
+<% endif %>
 
 // The mean of a row is a sum of two numbers, so that one that is large beside the spread costs no digits.
 struct RowMoments {
@@ -85,7 +100,7 @@ __device__ __forceinline__ RowMoments moments(const Held (&held)[chunks], acc fi
 <% endif %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const T* x, const T* weight, const T* bias, T* y, acc* statistics, index rows, index columns, acc eps)
+    const T* x, const T* weight, const T* bias, T* y, acc* statistics, index rows, index columns, acc eps<< ", index groups, index inner" if grouped >>)
 {
     const int lane = row_lane();
     const index row = index(row_team()) * row_groups + row_group();
@@ -111,16 +126,22 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     if (!live) return;
     if (lane == 0) ((Statistics*)statistics)[row] = {narrow || !centered ? of.remainder : (of.mean - first) + of.remainder, rstd};
     const acc above = -of.remainder * rstd;
+    << "const index channel = row % groups * (columns / inner);" if grouped >>
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
         const index start = start_of(chunk);
         if (!exact && start >= columns) continue;
         acc values[width], scaled[width], shifted[width];
         unpack(held[chunk], values);
+<% if grouped %>
+        if (weighted) unpack_channels(weight + channel, start, inner, scaled);
+        if (biased) unpack_channels(bias + channel, start, inner, shifted);
+<% else %>
         if (!ahead && weighted) weights[chunk] = load_pack<width>(weight + start);
         if (!ahead && biased) biases[chunk] = load_pack<width>(bias + start);
         if (weighted) unpack(weights[chunk], scaled);
         if (biased) unpack(biases[chunk], shifted);
+<% endif %>
 #pragma unroll
         for (int v = 0; v < width; ++v) {
             values[v] = centered ? (values[v] - of.mean) * rstd + above : values[v] * rstd;

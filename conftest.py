@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from types import ModuleType
 
 import pytest
+
+# Tests on all cores and the processes that they start: threads of a BLAS that wait for each other would take most of
+# the time of each. Workers of xdist start with these; a variable that is set stays.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 
 def _plugins(manager: pytest.PytestPluginManager) -> set[str]:

@@ -101,7 +101,7 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
     rows = few.m if task.itemsize == 4 else 8 * divide_up(few.m, 8)
     columns, parts = _COLUMNS[few.b.by_depth], 1
     multiprocessors = device.properties.multiprocessors
-    if task.batches * divide_up(few.n, columns) < multiprocessors:
+    if 8 * task.batches * divide_up(few.n, columns) < 7 * multiprocessors:
         columns = min(_COLUMNS.values())
     blocks = task.batches * divide_up(few.n, columns)
     read = columns * task.k * task.itemsize  # bytes of the large factor, by a block

@@ -1,1 +1,0 @@
-"""time compile of sources under variants: exp.py level n"""

@@ -23,16 +23,6 @@ EPS, BASE = 1e-5, 10000.0
 # 1. The model, for training.
 
 
-def turned(x):
-    """Heads (batch, heads, length, features), each pair of neighbours turned by an angle."""
-    length, features = x.shape[-2:]
-    angles = np.arange(length)[:, None] * BASE ** (-np.arange(0, features, 2) / features)
-    cosine, sine = (ck.asarray(f(angles), dtype="float32", device=x.device) for f in (np.cos, np.sin))
-    first, second = x[..., 0::2], x[..., 1::2]
-    pairs = ck.stack([first * cosine - second * sine, first * sine + second * cosine], axis=-1)
-    return ck.reshape(pairs, x.shape)
-
-
 class Block(nn.Module):
     def __init__(self, features, hidden, heads, key_heads, rng):
         self.heads, self.key_heads = heads, key_heads
@@ -52,10 +42,8 @@ class Block(nn.Module):
 
     def forward(self, x):
         y = self.attn_norm(x)
-        q, k = (
-            turned(self.apart(self.attn_q(y), self.heads)),
-            turned(self.apart(self.attn_k(y), self.key_heads)),
-        )
+        q, k = self.apart(self.attn_q(y), self.heads), self.apart(self.attn_k(y), self.key_heads)
+        q, k = (nn.rotary_embedding(one, interleaved=True, base=BASE) for one in (q, k))
         y = nn.attention(q, k, self.apart(self.attn_v(y), self.key_heads), causal=True)
         x = x + self.attn_output(ck.reshape(ck.swapaxes(y, 1, 2), x.shape))
         y = self.ffn_norm(x)

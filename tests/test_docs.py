@@ -62,6 +62,7 @@ def test_a_page_that_is_wrong_is_found(text: str, message: str, tmp_path: Path) 
 def test_examples_of_functions_run(page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     out: list[str] = []
     with ck.device("host"):

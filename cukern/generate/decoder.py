@@ -15,6 +15,7 @@ from ..device import Device, current
 from ..elementwise.fuse import fuse
 from ..gguf.file import Mapped, open_gguf
 from ..quant import planes
+from ..quant.few_rows import MOST_ROWS
 from ..quant.kinds import Kind
 from ..quant.planes import Planes
 from .hyper import HyperParameters
@@ -38,7 +39,12 @@ def _product(x: Array | Planes, w: Any, exact: bool = False) -> Array:
         # All weights were written before the first kernel of the step began.
         return planes.product(x, w)
     if isinstance(w, quant.QuantArray):
-        return quant.linear(x, w, exact=exact)
+        rows = x.size // x.shape[-1]
+        if exact or rows <= MOST_ROWS or is_serial(x.device):
+            return quant.linear(x, w, exact=exact)
+        # Tensor cores multiply the many rows of a prompt; the rounding is about that of fewer rows to 8 bits.
+        half: Array = quant.linear(x.astype(dtypes.bfloat16), w).astype(dtypes.float32)
+        return half
     made: Array = nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
     return made
 
@@ -47,8 +53,8 @@ class Decoder:
     """A decoder with the weights of a GGUF file, and the keys and values of the positions so far.
 
     The stream between blocks is float32. Matrices stay as the file has them: quantised ones are multiplied by
-    :func:`cukern.quant.linear`, which rounds the activations of up to eight positions to 8 bits; others by activations
-    in their dtype.
+    :func:`cukern.quant.linear`, which rounds the activations of up to eight positions to 8 bits, and on a GPU takes
+    those of more in bfloat16; others by activations in their dtype.
 
     Attributes:
         hyper: what describes it.
@@ -61,7 +67,7 @@ class Decoder:
         batch: the number of sequences.
         dtype: that of keys and values; float32 on the host and float16 elsewhere when None.
         device: where the weights go; the current device when None.
-        exact: whether no activations are rounded to 8 bits, which takes longer.
+        exact: whether activations that multiply quantised weights stay in float32, which takes longer.
 
     Raises:
         ValueError: the file is damaged, its architecture is not known, or a tensor is missing or has another shape;

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import namespace as ops
 from ..array import Array
-from ..elementwise.fuse import fuse
+from ..nn import sample_tokens
 from ..random import Generator
 
 
@@ -19,8 +19,6 @@ class Sampling(NamedTuple):
         top_k: how many of the likeliest tokens take part; 0 for all.
         top_p: the fewest of the likeliest tokens take part whose probabilities sum to this, those of ``top_k``
             counted as all; 1 for all.
-
-    Source of ``top_p``: Holtzman and others, "The curious case of neural text degeneration", 2020.
 
     >>> import cukern as ck
     >>> rng = ck.random.default_rng(0)
@@ -47,33 +45,7 @@ class Sampling(NamedTuple):
         return self
 
     def draw(self, logits: Array, rng: Generator) -> Array:
-        """A token for each row of logits (batch, vocabulary): shape (batch, 1), int64.
-
-        The likeliest of logits to which noise of Gumbel's distribution is added is a draw from their softmax.
-        """
-        if self.temperature == 0:
-            return ops.argmax(logits, axis=-1, keepdims=True)
-        count = min(self.top_k or logits.shape[-1], logits.shape[-1])
-        if count == logits.shape[-1] and self.top_p == 1:
-            return ops.argmax(
-                _noisy(logits, self.temperature, rng.gumbel(size=logits.shape)), -1, keepdims=True
-            )
-        values, places = ops.topk(logits, count)
-        values = values / self.temperature
-        if self.top_p < 1:
-            weights = ops.softmax(values, axis=-1)
-            values = _kept(values, weights, ops.cumulative_sum(weights, axis=-1), self.top_p)
-        chosen = ops.argmax(values + rng.gumbel(size=values.shape), axis=-1, keepdims=True)
-        made: Array = ops.take_along_axis(places, chosen, axis=-1)
-        return made
-
-
-@fuse
-def _noisy(logits: Any, temperature: float, noise: Any) -> Any:
-    return logits / temperature + noise
-
-
-@fuse
-def _kept(values: Any, weights: Any, sums: Any, top_p: float) -> Any:
-    # A token takes part if those before it have less than top_p; the first always does.
-    return ops.where(sums - weights < top_p, values, -math.inf)
+        """A token for each row of logits (batch, vocabulary): shape (batch, 1), int64; see :func:`sample_tokens`."""
+        top_p = None if self.top_p == 1 else self.top_p
+        made = sample_tokens(logits, self.temperature, top_k=self.top_k or None, top_p=top_p, rng=rng)
+        return ops.expand_dims(made, axis=-1)

@@ -27,8 +27,9 @@ _DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 _MOST_PACKS, _PACK = 4, 8
 #: Activations in a block of Q8_1, and the bytes of what the product takes of a scale.
 _BLOCK, _FACTOR = 32, 8
-#: Bytes on their way to a multiprocessor at most.
-_IN_FLIGHT = 144 * 1024
+#: Warps of a block, stages of each, at least with several rows and at most, and bytes on their way to a
+#: multiprocessor at most: more of them delay the first ones.
+_WARPS, _STAGES, _IN_FLIGHT = 16, (3, 4), 144 * 1024
 #: Rows that a thread of the host multiplies.
 _HOST_ROWS = 16
 
@@ -73,21 +74,17 @@ def _is_aligned(kind: Kind, inputs: int) -> bool:
 def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Device) -> Shape | None:
     """The division of the work; None if the activations do not fit the shared memory.
 
-    As many rows at a time as leave each warp some, and stages up to the bytes in flight that hide the memory's latency.
+    As many rows at a time as leave half of the warps some or more, and stages up to the bytes in flight that hide the
+    memory's latency.
     """
     limits = device.properties
     room = limits.max_shared_memory_per_block - _of_activations(kind, columns, inputs)
-    warps = 16
-    packs = divide_up(columns * inputs, _PACK * 32 * warps)
-    rows = next(
-        n for n in (4, 2, 1) if n == 1 or divide_up(outputs, n) >= limits.multiprocessors * warps // 2
-    )
-    stage = warps * rows * _chunks(kind, inputs)
-    stages = min(8, min(room, _IN_FLIGHT) // stage)
-    while stages < 2 and rows > 1:
-        rows //= 2
-        stages = min(8, room // (warps * rows * _chunks(kind, inputs)))
-    return Shape(rows, warps, stages, packs if packs <= _MOST_PACKS else 0) if stages >= 2 else None
+    packs = divide_up(columns * inputs, _PACK * 32 * _WARPS)
+    for rows in (4, 2, 1):
+        stages = min(_STAGES[-1], min(room, _IN_FLIGHT) // (_WARPS * rows * _chunks(kind, inputs)))
+        if rows == 1 or (stages >= _STAGES[0] and 2 * outputs >= limits.multiprocessors * _WARPS * rows):
+            break
+    return Shape(rows, _WARPS, stages, packs if packs <= _MOST_PACKS else 0) if stages >= 2 else None
 
 
 def _is_serial(device: Device) -> bool:

@@ -182,3 +182,21 @@ def test_captured(device: ck.Device) -> None:
         want = ck.quant.linear(table.dequantize()[places], w).numpy()
         for _ in range(2):
             np.testing.assert_array_equal(step(places).numpy(), want)
+
+
+def divided(kind: str, rows: int, outputs: int, inputs: int, shared: int = 232448) -> Shape | None:
+    """As on an H200, but for the shared memory."""
+    limits = {"multiprocessors": 132, "max_shared_memory_per_block": shared}
+    device: Any = type("", (), {"properties": type("", (), limits)})
+    return few_rows.shape_for(KINDS[kind], rows, outputs, inputs, device)
+
+
+def test_how_the_work_is_divided() -> None:
+    """Rows at a time if each of half of the warps gets some and slices fit; activations in packs or planes."""
+    assert divided("Q4_0", 1, 14336, 4096) == Shape(4, 16, 4, 1)
+    assert divided("Q4_0", 1, 4096, 14336) == Shape(2, 16, 4, 4)
+    assert divided("Q4_0", 1, 1024, 4096) == Shape(1, 16, 4, 1)
+    assert divided("Q6_K", 1, 14336, 4096) == Shape(1, 16, 4, 1)
+    assert divided("Q4_0", 8, 14336, 4096) == Shape(4, 16, 4, 0)
+    assert divided("Q4_0", 1, 14336, 4096, shared=48 * 1024) == Shape(1, 16, 4, 1)
+    assert divided("Q4_0", 8, 4096, 28672) is None

@@ -1,0 +1,221 @@
+"""Launches of the kernels of arrays, in their variants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import pytest
+
+import cukern as ck
+from cukern import dtypes
+from cukern.array.operators import FUNCTIONS
+from cukern.elementwise.function import Elementwise
+from cukern.index import search, sort
+from cukern.index.scan import recurrence
+from cukern.reduction import plan as reduction
+from cukern.reduction import rows as reduce
+from cukern.reduction import softmax
+from cukern.shape.copy import Copies
+
+
+def arrays(dtype: Any, *shapes: tuple[int, ...]) -> list[ck.Array]:
+    return [ck.zeros(shape, dtype) for shape in shapes]
+
+
+def with_derivatives(f: Callable[..., Any], *args: ck.Array) -> None:
+    """Launch ``f`` and its first derivatives."""
+    result, pullback = ck.vjp(f, *args)
+    pullback(tuple(map(ck.zeros_like, result)) if isinstance(result, tuple) else ck.zeros_like(result))
+
+
+def launch_elementwise(dtype: Any) -> None:
+    """Every row of the table that takes the dtype, in one kernel; then other layouts of operands.
+
+    The kernel of every row is of a line with gaps: packs would repeat each row for every element of one.
+    """
+    rows = []
+    for row in FUNCTIONS.values():
+        if isinstance(row, Elementwise):
+            with suppress(TypeError):
+                row.resolve([dtype] * len(row.operands))
+                rows.append(row)
+    assert len(rows) > 20
+    (line,) = arrays(dtype, (18,))
+    ck.fuse(lambda x: [row(*[x] * len(row.operands)) for row in rows])(line[::2])
+    # Vectors along an axis, a row beside a matrix, and tiles of a transpose.
+    matrix, row = arrays(dtype, (64, 1024), (1024,))
+    ck.equal(matrix, row)
+    ck.equal(matrix[:, :64], matrix[:, :64].T)
+    if dtype in dtypes.INEXACT:
+        smooth = [row for row in rows if row.vjp is not None]
+        with_derivatives(ck.fuse(lambda x: tuple(row(*[x] * len(row.operands)) for row in smooth)), line[::2])
+    others = [other for other in dtypes.ALL if dtype not in dtypes.COMPLEX or other in dtypes.COMPLEX]
+    ck.fuse(lambda x: [ck.astype(x, other) for other in others])(*arrays(dtype, (7,)))
+    x, row, scalar = arrays(dtype, (4, 5, 6), (6,), ())
+    ck.equal(ck.permute_dims(x, (2, 0, 1))[:, ::2], scalar)
+    ck.equal(x, row)
+
+
+def launch_reduce(dtype: Any, everything: bool = False) -> None:
+    """Rows of every reduction; of two dtypes and one of each state also columns, and rows in all their ways.
+
+    Those are within a warp, within a block and cut into pieces.
+    """
+    row: Any = ((3, 300), -1)
+    others = ((3, 4), -1), ((2, 5000), -1), ((2, 1 << 20), -1), ((300, 40), 0), ((4, 5, 6), (0, 2))
+    one_of_each = ("sum", "max", "any", "argmax", "var", "logsumexp")
+    for name in reduce.__all__:
+        more = everything or (dtype in (ck.float32, ck.bfloat16) and name in one_of_each)
+        for shape, axis in (row, *others) if more else (row,):
+            if isinstance(axis, int) or name not in ("argmax", "argmin", "nanargmax", "nanargmin"):
+                refuses = nullcontext() if dtypes.info(dtype).kind == "f" else suppress(TypeError)
+                with refuses:
+                    getattr(ck, name)(*arrays(dtype, shape), axis=axis)
+    with pytest.MonkeyPatch.context() as patch:  # the host's loops
+        patch.setattr(reduction, "_plans", {})
+        patch.setattr(reduction, "_style", lambda device: "serial")
+        for axis in (0, 1):
+            ck.sum(*arrays(dtype, (9, 30)), axis=axis)
+
+
+def launch_index(dtype: Any) -> None:
+    x, places = ck.zeros((4, 5, 6), dtype), ck.zeros((3,), "int64")
+    along = ck.zeros((4, 2, 6), "int64")
+    for inner in (x, ck.zeros((4, 5), dtype)):
+        ck.take(inner, places, axis=1)
+    ck.take_along_axis(x, along, axis=1)
+    line, many = ck.zeros((300,), dtype), ck.zeros((200,), "int64")
+    line.at[many].max(line[:200])
+    x.at[:, many[:9]].set(1)
+    for rows in (x.reshape((4, 30)), line):
+        rows.at[many].add(1)
+        rows[many] = 1
+        rows[places[:1]] = 1
+    if dtypes.info(dtype).kind == "f":
+        with_derivatives(lambda x: ck.take_along_axis(x, many), line)
+        with_derivatives(lambda x: ck.take(x, places, axis=1), x)
+        with_derivatives(lambda x: ck.take_along_axis(x, along, axis=1), x)
+        with_derivatives(lambda x: x[places, places], x)
+
+
+def launch_sorting(dtype: Any) -> None:
+    """A thread a row, a block a row, merges of several tiles; for some both directions, and a thread alone."""
+    for shape in ((3, 20), (2, 5000)):
+        (x,) = arrays(dtype, shape)
+        ck.sort(x)
+        ck.argsort(x, descending=dtype in (ck.float32, ck.int8))
+    line = x[0].contiguous()
+    for side in ("left", "right"):
+        ck.searchsorted(line, line, side=side)
+    ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
+    ck.lexsort((line, line))
+    if dtype in (ck.float32, ck.int8):
+        sort.sorted_rows(line, True, False, sort.Shape(1, 1, 16))
+    if dtypes.info(dtype).kind == "f":
+        with_derivatives(ck.sort, line)
+
+
+def launch_scan(dtype: Any) -> None:
+    """A warp or a block a row, a thread a column, and long ones that are cut into pieces."""
+    shapes = [(3, 300)]
+    if dtype in (ck.float32, ck.int8):
+        shapes += [(3, 8), (3, 30), (2, 2000), (2, 1 << 16), (5000, 3)]
+    for shape in shapes:
+        (x,) = arrays(dtype, shape)
+        ck.cumulative_sum(x, axis=0 if shape[0] > shape[1] else 1)
+        ck.cumulative_prod(x, axis=1, include_initial=True)
+        ck.cummax(x, 1)
+    if dtype == ck.float32:
+        x, z = arrays(dtype, (2, 1 << 16), (2, 1 << 16))
+        recurrence(x, z, 1, True)
+    if dtypes.info(dtype).kind == "f":
+        with_derivatives(lambda x: ck.cumulative_prod(x, axis=1), x)
+        with_derivatives(lambda x: ck.logcumsumexp(x, 1), x)
+
+
+def launch_moving(dtype: Any) -> None:
+    """Elements move by their size: every way beyond the ends for one dtype."""
+    copies = arrays(dtype, (3,), (0,))
+    for into in (True, False):
+        Copies(copies[0].device, copies, into)(copies)
+    modes = ("constant", "edge", "reflect", "symmetric", "wrap") if dtype == ck.float32 else ("constant",)
+    for mode in modes:
+        for x in arrays(dtype, (9,), (3, 4), (3, 4, 5)):
+            ck.pad(x, 1, mode)
+            ck.pad(x[..., ::2], 1, mode)
+
+
+def launch_convolve(dtype: Any) -> None:
+    ck.convolve(*arrays(dtype, (9,), (3,)))
+
+
+def launch_histogram(dtype: Any) -> None:
+    """Counts in the memory of a block and in the whole array's, and weights; bins that are even or not."""
+    (x,) = arrays(dtype, (9,))
+    edges = ck.zeros(4, ck.float64)
+    for bins in (3, 9000) if dtype == ck.float32 else (3,):
+        ck.histogram(x, bins, (0, 1))
+    ck.histogram(x, edges)
+    ck.histogram(x, edges, weights=ck.zeros(9))
+    if dtypes.info(dtype).kind != "f":
+        ck.bincount(x, minlength=2)
+
+
+def launch_compact(dtype: Any) -> None:
+    """The places of what is true; a GPU that runs nothing counts none, so the second stage is compiled by name."""
+    device = ck.nonzero(ck.zeros(9, "bool"))[0].device
+    search._compacting(device, "write", 256)
+
+
+def launch_random(dtype: Any) -> None:
+    rng = ck.random.default_rng(0)
+    for draw in (rng.random, rng.standard_normal, rng.standard_exponential, rng.gumbel):
+        draw(size=9, dtype=dtype)
+    if dtype == ck.float32:
+        for counts in (rng.poisson(3.0, 9), rng.binomial(5, 0.5, 9), rng._log_gamma("gamma", 2.0, 9)):
+            assert counts.shape == (9,)
+        ck.betainc(*arrays(dtype, (9,), (9,), (9,)))
+        ck.y1(*arrays(dtype, (9,)))
+    for integer in ("int8", "uint64"):
+        rng.integers(5, size=9, dtype=integer)
+    rng.bits(9)
+    rng.bits(9, "uint64")
+
+
+def launch_softmax(dtype: Any) -> None:
+    for shape, axis in (((3, 20), -1), ((3, 5000), -1), ((3, 1 << 17), -1), ((30, 4), 0)):
+        (x,) = arrays(dtype, shape)
+        for function in (ck.softmax, ck.log_softmax):
+            with_derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
+    with pytest.MonkeyPatch.context() as patch:  # the host's loops
+        patch.setattr(softmax, "_plans", {})
+        patch.setattr(
+            softmax, "geometry", lambda style, *sizes, real=softmax.geometry: real("serial", *sizes)
+        )
+        for shape, axis in (((3, 21), -1), ((30, 9), 0)):
+            (x,) = arrays(dtype, shape)
+            for function in (ck.softmax, ck.log_softmax):
+                with_derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
+
+
+def launch_at(dtype: Any) -> None:
+    x, places = ck.zeros((4, 5), dtype), ck.zeros((3,), "int64")
+    for method in ("set", "min", "max"):
+        getattr(x.at[places], method)(1)
+    x[places] = 1
+
+
+#: What takes every dtype.
+EVERY: tuple[Callable[[Any], None], ...] = (
+    launch_elementwise,
+    launch_reduce,
+    launch_index,
+    launch_moving,
+    launch_sorting,
+    launch_scan,
+    launch_convolve,
+    launch_histogram,
+    launch_at,
+)

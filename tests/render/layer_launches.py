@@ -1,0 +1,317 @@
+"""Launches of the kernels of layers, products and optimizers, in their variants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from array_launches import arrays, launch_compact, launch_random, launch_softmax, with_derivatives
+
+import cukern as ck
+from cukern import dtypes
+from cukern.generate.kernels import HeadWeights, add_norm, append_heads, gated_planes
+from cukern.linear import epilogue, measured, tensor_cores
+from cukern.linear.tma import TMA_TILES
+from cukern.nn.convolution import plan as convolutions
+from cukern.nn.convolution import tensor as convolution
+from cukern.nn.matmul_add_relu import HOST_TILE, launch
+from cukern.nn.pooling import plan as pool_launch
+from cukern.quant import few_rows, planes, tiles
+from cukern.quant.kinds import KINDS
+
+
+def launch_matmul_add_relu(dtype: Any) -> None:
+    """Tiles that are staged, by axes and layouts; and those that are not."""
+    for lhs, rhs, bias in (
+        ((5, 7), (7, 6), (6,)),
+        ((3, 1, 5, 7), (2, 7, 6), ()),
+        ((2, 2048, 16), (16, 2048), (2048, 1)),
+    ):
+        a, b, c = arrays(dtype, lhs, rhs, bias)
+        with_derivatives(ck.nn.matmul_add_relu, a, b, c)
+        launch(a, b, c, (*np.broadcast_shapes(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1]), HOST_TILE)
+        ck.nn.matmul_add_relu(a, ck.swapaxes(ck.zeros(rhs[:-2] + rhs[:-3:-1], dtype), -1, -2), c)
+
+
+def launch_layer_norm(dtype: Any) -> None:
+    for columns in (5, 64, 1000, 8192, 40_000, 300_000):
+        x, weight, bias = arrays(dtype, (3, columns), (columns,), (columns,))
+        with_derivatives(lambda x, w, b, n=columns: ck.nn.layer_norm(x, n, w, b), x, weight, bias)
+        for given in ((), (weight,), (None, bias)) if columns in (1000, 40_000) else ():
+            with_derivatives(lambda x, n=columns, own=given: ck.nn.layer_norm(x, n, *own), x)
+
+
+def launch_norms(dtype: Any) -> None:
+    """Rows that are not centered, in every kernel of layer norm's; sums over channels first and last."""
+    for columns in (5, 1000, 300_000):
+        x, weight = arrays(dtype, (3, columns), (columns,))
+        with_derivatives(lambda x, w, n=columns: ck.nn.rms_norm(x, n, w), x, weight)
+    x, weight = arrays(dtype, (4, 8, 400), (8,))
+    for axis, one in ((1, x), (-1, ck.zeros((4, 400, 8), dtype))):
+        with_derivatives(
+            lambda x, w, a=axis: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=a), one, weight
+        )
+        with_derivatives(lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a), one, weight)
+
+
+def launch_dropout(dtype: Any) -> None:
+    x = ck.zeros((40,), dtype)
+    for one in (x, x[1:]):
+        ck.nn.dropout(one, 0.5, ck.random.default_rng(0))
+
+
+def launch_rotary(dtype: Any) -> None:
+    x, positions, table = ck.zeros((4, 6, 64), dtype), ck.zeros((6,), "int32"), ck.zeros((6, 16))
+    with_derivatives(ck.nn.rotary_embedding, x)
+    ck.nn.rotary_embedding(x, positions, interleaved=True, size=32)
+    ck.nn.rotary_embedding(x, cos=table, sin=table, size=32)
+
+
+def launch_resample(dtype: Any) -> None:
+    """Few weights an axis, and many."""
+    with_derivatives(lambda x: ck.nn.interpolate(x, (12, 16), mode="linear"), ck.zeros((1, 2, 6, 8), dtype))
+    with_derivatives(lambda x: ck.nn.interpolate(x, 2, mode="area"), ck.zeros((1, 2, 99), dtype))
+
+
+def launch_cross_entropy(dtype: Any) -> None:
+    """Part of a warp, a warp and a block a row, in packs or not."""
+    for columns in (5, 1024, 4096, 4100):
+        logits, targets = ck.zeros((300, columns), dtype), ck.zeros((300,), "int64")
+        with_derivatives(lambda x, targets=targets: ck.nn.cross_entropy(x, targets), logits)
+    with_derivatives(lambda x: ck.nn.cross_entropy(x, targets, ignore_index=-100), logits)
+
+
+def launch_attention(dtype: Any) -> None:
+    """Without tensor cores and with them; every option of the kernels, and a plain call of the widest heads."""
+    q, k, slope, bias, drop = (
+        *arrays(dtype, (2, 4, 40, 16), (2, 2, 48, 16), (4, 1, 1), (40, 48)),
+        ck.random.default_rng(0),
+    )
+    lengths, starts = ck.zeros((2,), "int32"), ck.zeros((3,), "int32")
+
+    def changed(*own: ck.Array) -> ck.Array:
+        return ck.nn.attention(
+            *own[:3],
+            causal=True,
+            window=9,
+            offset="end",
+            score=lambda s, b, h, i, j, x, t: ck.tanh(s) * x + b - h * j + i + t[h, i - j],
+            arrays=[own[3]],
+            tables=[own[4]],
+            bias=own[4],
+            dropout=0.5,
+            rng=drop,
+            key_lengths=lengths,
+        )
+
+    with_derivatives(changed, q, k, k, slope, bias)
+    if dtype in (ck.float32, ck.bfloat16):
+        # Few queries: the keys are split.
+        ck.nn.attention(q[:, :, :1], *arrays(dtype, (2, 2, 4096, 16), (2, 2, 4096, 8)), key_lengths=lengths)
+        ck.nn.KeyValueCache(2, 2, 8, 16, dtype=dtype).append(k[:, :, :1], k[:, :, 1:2])
+    # Rows that are no packs of 16 bytes take no tensor cores.
+    odd = ck.zeros((2, 9, 5), dtype)
+    with_derivatives(lambda *own: ck.nn.attention(*own, starts=(starts, starts)), odd, odd, odd)
+    if dtypes.info(dtype).narrow:
+        wide = ck.zeros((1, 32, 256), dtype)
+        with_derivatives(ck.nn.attention, wide, wide, wide)
+    if dtype == ck.bfloat16:
+        # Queries enough for warpgroups: a plain call, the widest heads, and functions of a score.
+        with_derivatives(
+            lambda *own: ck.nn.attention(*own, causal=True), *arrays(dtype, *[(2, 2, 64, 64)] * 3)
+        )
+        ck.nn.attention(*arrays(dtype, *[(1, 64, 256)] * 3))
+        with_derivatives(
+            lambda *own: ck.nn.attention(
+                *own[:3],
+                window=9,
+                offset="end",
+                score=lambda s, b, h, i, j, x: ck.tanh(s) * x - h * j + i,
+                arrays=own[3:],
+                dropout=0.5,
+                rng=drop,
+            ),
+            *arrays(dtype, (2, 4, 64, 128), (2, 2, 64, 128), (2, 2, 64, 128), (4, 1, 1)),
+        )
+
+
+def launch_linear(dtype: Any) -> None:
+    a, b, bias, y = arrays(dtype, (3, 4), (4, 5), (5,), (3, 5))
+    ck.Kernel("nn/linear_fused.cu", block=(32, 8))(a, b, bias, y, grid=1)
+
+
+def launch_lltm(dtype: Any) -> None:
+    """A sequence; steps that are small, and with products, in packs or not; gradients of the parameters alone."""
+    with_derivatives(ck.nn.lltm, *arrays(dtype, (3, 4, 5), (18, 11), (18,), (4, 6), (4, 6)))
+    for batch, state in ((4, 6), (40, 6), (40, 128)):
+        weights = (3 * state, 5 + state)
+        x, *parameters, h, cell = arrays(
+            dtype, (batch, 5), weights, weights[:1], (batch, state), (batch, state)
+        )
+        with_derivatives(ck.nn.lltm_cell, x, *parameters, h, cell)
+        with ck.Tape() as tape:
+            tape.watch(parameters)
+            total = ck.add(*(ck.sum(one) for one in ck.nn.lltm_cell(x, *parameters, h, cell)))
+        tape.gradient(total, parameters)
+
+
+def launch_pool2d(dtype: Any) -> None:
+    """Tiles of one row, as for so small an array, and those of several; windows taken one by one."""
+    launch_pool2d_as_it_is(dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool_launch, "_BUSY", 0)
+        pool_launch._plan.cache_clear()
+        launch_pool2d_as_it_is(dtype)
+    for pool in (ck.nn.avg_pool2d, ck.nn.max_pool2d):
+        with_derivatives(lambda x, pool=pool: pool(x, (9, 8), stride=17), *arrays(dtype, (2, 3, 9, 8)))
+
+
+def launch_pool2d_as_it_is(dtype: Any) -> None:
+    (x,) = arrays(dtype, (2, 3, 9, 8))
+    for options in ({}, {"stride": 1, "padding": 1}, {"stride": (2, 3), "ceil_mode": True}):
+        with_derivatives(lambda x, given=options: ck.nn.avg_pool2d(x, 3, **given), x)
+        with_derivatives(lambda x, given=options: ck.nn.max_pool2d(x, 3, **given), x)
+    with_derivatives(lambda x: ck.nn.avg_pool2d(x, (2, 3), padding=1, count_include_pad=False), x)
+    with_derivatives(lambda x: ck.nn.max_pool2d(x, (2, 3), dilation=(1, 2)), x)
+
+
+def launch_convolution(dtype: Any) -> None:
+    """Products of plain tiles and those of tensor cores, of an order of axes each, and sums by threads."""
+    first, last, weight = arrays(dtype, (2, 16, 9, 8), (2, 9, 8, 16), (32, 16, 3, 3))
+    image = ck.moveaxis(last, -1, 1) if dtype in (ck.float16, ck.bfloat16) else first
+    with_derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
+    if dtype not in (ck.float32, ck.bfloat16):
+        return
+    bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
+    with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
+    with_derivatives(lambda x: ck.nn.unfold(x, 2), first)
+    form = convolution.TF32_TILES[-1] if dtype == ck.float32 else convolution.TILES[-1]
+    with pytest.MonkeyPatch.context() as patch, ck.matmul_precision("tf32"):
+        patch.setattr(convolutions, "_plans", {})
+        patch.setattr(convolution, "tile_for", lambda *given: form)
+        with_derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
+
+
+def launch_optimizers(dtype: Any) -> None:
+    """A step of each kind; one of more parameters than a small launch takes; masters; gradients of another dtype."""
+    x, g = arrays(dtype, (3,), (3,))
+    options: tuple[dict[str, Any], ...] = ({"momentum": 0.5, "nesterov": True}, {}, {"momentum": 0.5})
+    for given in options if dtype == ck.float32 else options[:1]:
+        ck.optim.SGD([x], lr=1.0, **given).step([g])
+    ck.optim.RMSprop([x], centered=True, momentum=0.5).step([g])
+    ck.optim.AdamW([x]).step([g])
+    if dtype == ck.float32:
+        ck.optim.Adam([x]).step([g])
+        ck.optim.RMSprop([x]).step([g])
+        many = arrays(dtype, *[(3,)] * 20)
+        ck.optim.AdamW(many).step(many)
+    if dtype == ck.bfloat16:
+        ck.optim.AdamW([x]).step([ck.zeros(3)])
+        ck.optim.AdamW([x], masters=False).step([g])
+
+
+def launch_product(dtype: Any) -> None:
+    """A batch that takes two steps."""
+    a, b = (x.transpose(0, 2, 1, 3) for x in arrays(dtype, (2, 3, 4, 5), (2, 5, 4, 3)))
+    ck.matmul(a, b)
+    if dtypes.info(dtype).narrow:
+        c, d, bias = arrays(dtype, (300, 128), (128, 264), (264,))
+        ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
+        for left, fed in ((c, TMA_TILES[0]), (ck.zeros((128, 300), dtype).T, TMA_TILES[2])):
+            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]._replace(parts=2), fed):
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(epilogue, "_plans", {})
+                    patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
+                    ended(left, d, bias, 0.5)
+    if dtype != ck.float64:
+        with pytest.MonkeyPatch.context() as patch:
+            forms = ("tf32", "few rows", "few rows of float32")
+            patch.setattr(
+                measured, "TIMES", [measured.Times(form, 1, 64, 64, 64, True, 1, 2, 3) for form in forms]
+            )
+            patch.setattr(epilogue, "_plans", {})
+            launch_products_of_other_forms(dtype)
+
+
+def launch_products_of_other_forms(dtype: Any) -> None:
+    """Of few rows, and of floats rounded to tf32."""
+    ended = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
+    if dtype == ck.float32:
+        c, d, bias = arrays(dtype, (8, 300, 64), (8, 64, 264), (264,))
+        with ck.matmul_precision("tf32"):
+            ended(c, d, bias)
+            ended(ck.swapaxes(ck.zeros((8, 64, 60), dtype), -1, -2), d, bias)
+    weights, bias = arrays(dtype, (64, 264), (264,))
+    ended(ck.zeros((3, 64), dtype), weights, bias)
+    ended(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)
+    ended(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
+
+
+def launch_generate(dtype: Any) -> None:
+    """A step of a decoder: heads, whose cache has the dtype; and the norms of its stream, and gates."""
+    x, weight = arrays("float32", (2, 3, 192), (192,))
+    cache, lengths = ck.nn.KeyValueCache(2, 2, 8, 32, dtype=dtype), ck.zeros((2,), "int32")
+    q, k, table = x[..., :128], x[..., 128:], ck.zeros((8, 12, 2))
+    append_heads((q, k, k), HeadWeights(), table, cache, lengths, dtype == ck.float16, 1e-5)
+    if dtype != ck.float32:
+        return
+    for post, kind in ((None, None), (weight, KINDS["Q8_0"])):
+        add_norm(x, x + 1, weight, 1e-5, post, kind)
+    for name, activation in (("Q4_0", "silu"), ("Q6_K", "gelu_tanh")):
+        made = gated_planes(x, x, activation, KINDS[name])
+    w = ck.quant.from_blocks(ck.zeros((5, KINDS["Q8_0"].row_bytes(192)), "uint8"), (5, 192), "Q8_0")
+    planes.product(made._replace(kind=KINDS["Q8_0"]), w)
+
+
+def launch_quantised(dtype: Any) -> None:
+    """Every kind in bfloat16; of one all launches: planes, rows that are taken, tiles, what the host's threads run."""
+    every = [kind for kind in KINDS.values() if kind.dtype is None]
+    inputs = 9 * 256
+    for kind in every if dtype == ck.bfloat16 else every[:1]:
+        w = ck.quant.from_blocks(ck.zeros((5, kind.row_bytes(inputs)), "uint8"), (5, inputs), kind.name)
+        x, wide, bias = arrays(dtype, (1, inputs), (9, inputs), (5,))
+        if dtype == ck.float64:
+            w.dequantize(dtype)
+        else:
+            few_rows.product(x, w, None)
+        if dtype == ck.bfloat16 and kind.name in ("Q4_0", "Q6_K"):
+            for tile in (tensor_cores.TILES[1], tensor_cores.TILES[-1]):
+                tiles.product(wide, w, bias, tile=tile)
+    if dtype == ck.float32:
+        ck.quant.take(w, [1], dtype)
+        ck.quant.quantize(x, "Q4_0")
+        few_rows.product(wide[:8], w, bias)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(few_rows, "_is_serial", lambda device: True)
+            few_rows.product(x, w, bias)
+
+
+def launch_clip(dtype: Any) -> None:
+    ck.optim.clip_by_global_norm(arrays(dtype, (3,), (4,)), 1.0)
+
+
+#: What takes floating dtypes alone.
+FLOATING: tuple[Callable[[Any], None], ...] = (
+    launch_matmul_add_relu,
+    launch_layer_norm,
+    launch_norms,
+    launch_dropout,
+    launch_rotary,
+    launch_resample,
+    launch_cross_entropy,
+    launch_attention,
+    launch_linear,
+    launch_lltm,
+    launch_pool2d,
+    launch_convolution,
+    launch_optimizers,
+    launch_generate,
+    launch_clip,
+    launch_compact,
+    launch_random,
+    launch_softmax,
+    launch_product,
+    launch_quantised,
+)

@@ -202,7 +202,9 @@ def _gradients(
             if rest:
                 total, product = (_weighted(one, weight, rest) for one in (total, product))
         of_channel = axes.apart == axes.together
-        dx = _derivative(dy, x, mean, variance, weight, total, product, eps, 1 / axes.size, of_channel)
+        dx = _derivative(
+            dy, x, mean, variance, weight, total, product, eps, 1 / max(axes.size, 1), of_channel
+        )
     return [dx, dweight, dbias]
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from .. import random
 from ..array import Array
-from ..array.creation import empty, zeros_like
+from ..array.creation import empty, zeros
 from ..array.layout import address
 from ..device import device
 from ..function import Function
@@ -60,10 +60,10 @@ def drawn(name: str, argument: str, x: Array, rng: Generator | None, words: int)
 
 
 def _launch(x: Array, p: float, draw: Draw) -> Array:
+    if not x.size or p == 1:
+        return zeros(x.shape, x.dtype, x.device)
     x = x.contiguous()
     y = empty(x.shape, x.dtype, x.device)
-    if not x.size:
-        return y
     width = max(4, ACCESS // x.itemsize)
     bound = _KERNEL.bind(
         x.device,
@@ -126,9 +126,8 @@ def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
     p = require_probability("dropout", p)
     if p == 0:
         return x
-    if p == 1:
-        return zeros_like(x)
-    made: Array = _Dropout.apply(x, p, drawn("dropout", "x", x, rng, x.size))
+    draw = drawn("dropout", "x", x, rng, x.size if p < 1 else 0)
+    made: Array = _Dropout.apply(x, p, draw)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from .. import dtypes
@@ -32,6 +33,11 @@ def _require_channels(name: str, channels: int, **arrays: Array | None) -> None:
             raise ValueError(
                 f"{name}: {argument}: expected shape ({channels},), one a channel, got {one.shape}"
             )
+
+
+def _require_momentum(name: str, momentum: object) -> None:
+    if not isinstance(momentum, Real) or isinstance(momentum, bool):
+        raise TypeError(f"{name}: momentum: expected a number, got {momentum!r}")
 
 
 def _channel_axis(name: str, x: Array, channel_axis: int) -> int:
@@ -85,7 +91,7 @@ def batch_norm(
         The shape of ``x``, in the promoted dtype of ``x``, ``weight`` and ``bias``.
 
     Raises:
-        TypeError: an argument is not a floating array.
+        TypeError: an argument is not a floating array, or ``momentum`` not a number.
         ValueError: the shapes do not fit, statistics are missing, or in training a channel has fewer than two numbers.
 
     Source: Ioffe and Szegedy, "Batch normalization", 2015.
@@ -102,6 +108,8 @@ def batch_norm(
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _require_channels(name, channels, **given)
     eps = require_eps(name, eps)
+    if not isinstance(momentum, Array):
+        _require_momentum(name, momentum)
     if (running_mean is None) != (running_var is None):
         raise ValueError(f"{name}: running_mean, running_var: expected both or neither")
     if not training and running_mean is None:
@@ -135,6 +143,14 @@ def _constant(one: Array, x: Array, axes: Axes) -> Array:
     """A running statistic as a constant in the dtype in which ``x`` is computed."""
     acc = dtypes.info(dtypes.result_type(one, x)).acc
     return ops.reshape(ops.astype(stop_gradient(one), acc, copy=False), axes.parameter)
+
+
+def _empty(x: Array, weight: Array | None, bias: Array | None, axes: Axes, result: dtypes.DType) -> Array:
+    """An empty result, of which the gradients of weight and bias are zeros."""
+    y = x
+    for one in (axes.beside(weight), axes.beside(bias)):
+        y = y if one is None else ops.add(y, one)
+    return ops.astype(y, result)
 
 
 def group_norm(
@@ -178,7 +194,7 @@ def group_norm(
     _require_channels(name, channels, weight=weight, bias=bias)
     eps = require_eps(name, eps)
     if not x.size:
-        return ops.astype(x, result)
+        return _empty(x, weight, bias, Axes(x.shape, (axis,), (), ()), result)
     shape = (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :])
     spatial = tuple(i for i in range(1, len(shape)) if i not in (axis, axis + 1))
     together = tuple(sorted((axis + 1, *spatial)))
@@ -233,6 +249,8 @@ class BatchNorm(Module):
         channel_axis: int = 1,
     ) -> None:
         require_sizes("BatchNorm", features=features)
+        if momentum is not None:
+            _require_momentum("BatchNorm", momentum)
         self.eps, self.momentum = require_eps("BatchNorm", eps), momentum
         self.channel_axis = channel_axis
         self.weight = Parameter(ones(features, dtype, device)) if affine else None
@@ -249,7 +267,8 @@ class BatchNorm(Module):
         if self.training and tracked is not None:
             tracked += 1
             if self.momentum is None:
-                momentum = ops.divide(1.0, ops.astype(tracked, dtypes.float32))
+                assert self.running_mean is not None
+                momentum = ops.divide(1.0, ops.astype(tracked, dtypes.info(self.running_mean.dtype).acc))
         return batch_norm(
             x,
             self.running_mean,

@@ -187,7 +187,7 @@ def rotary_embedding(
 
     Raises:
         TypeError: ``x`` is not a floating array, or ``positions`` holds no real numbers.
-        ValueError: ``size`` is odd or too large, ``base`` is not positive, or shapes do not fit.
+        ValueError: ``size`` is odd or too large, ``base`` is not positive and finite, or shapes do not fit.
 
     Source: Su and others, "RoFormer: enhanced transformer with rotary position embedding", 2021.
 
@@ -204,8 +204,8 @@ def rotary_embedding(
     size = x.shape[-1] if size is None else size
     if not is_int(size) or size % 2 or not 0 < size <= x.shape[-1]:
         raise ValueError(f"{name}: size: expected an even number up to {x.shape[-1]}, got {size!r}")
-    if not isinstance(base, Real) or not base > 0:
-        raise ValueError(f"{name}: base: expected a positive number, got {base!r}")
+    if not isinstance(base, Real) or not 0 < base < math.inf:
+        raise ValueError(f"{name}: base: expected a positive, finite number, got {base!r}")
     shape, tables, first = x.shape[:-1], [], 0.0
     given: tuple[int, ...] = (x.shape[-2],)
     if cos is not None or sin is not None:

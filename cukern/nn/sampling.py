@@ -24,10 +24,11 @@ Number = float | Array
 _HOTTEST = 3.4e38
 
 
-@fuse
-def _scaled(logits: Any, highest: Any, temperature: Any) -> Any:
+@fuse(static=("dtype",))
+def _scaled(logits: Any, highest: Any, temperature: Any, dtype: dtypes.DType) -> Any:
     """Logits less the largest, which a small temperature does not make infinite, over the temperature."""
-    apart = logits.astype(temperature.dtype) - highest.astype(temperature.dtype)
+    # Before anything is rounded to float32, as a float64 may exceed it.
+    apart = (logits.astype(dtype) - highest.astype(dtype)).astype(temperature.dtype)
     return ops.where(logits == highest, 0, apart / ops.where(temperature > 0, temperature, 1))
 
 
@@ -133,7 +134,8 @@ def sample_tokens(
     mass = None if top_p is None else _number(name, "top_p", top_p, logits, 0.0, 1.0)
     if not isinstance(temperature, Array) and temperature == 0:
         return ops.argmax(logits, axis=-1)
-    scaled, places = _scaled(logits, ops.max(logits, axis=-1, keepdims=True), heat), None
+    highest, acc = ops.max(logits, axis=-1, keepdims=True), dtypes.info(logits.dtype).acc
+    scaled, places = _scaled(logits, highest, heat, acc), None
     if mass is not None or (top_k is not None and top_k < logits.shape[-1]):
         scaled, places = ops.topk(scaled, min(top_k or logits.shape[-1], logits.shape[-1]))
     if mass is not None:

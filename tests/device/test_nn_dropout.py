@@ -70,6 +70,16 @@ def test_the_words_are_those_of_the_stream(device: ck.Device, dtype: str) -> Non
         assert rng.state == again.state
 
 
+def test_all_are_dropped(device: ck.Device) -> None:
+    """The gradient is then 0, not missing, and nothing is drawn."""
+    x, rng = ck.ones(5), ck.random.default_rng(0)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = nn.dropout(x, 1.0, rng).sum()
+    assert tape.gradient(y, x).tolist() == [0] * 5
+    assert rng.state == ck.random.default_rng(0).state
+
+
 def test_no_mask_is_kept(device: ck.Device) -> None:
     """A NaN that is dropped is 0, and so is its gradient; a cotangent may be a repeated number."""
     x = ck.asarray(np.where(np.arange(64) % 2, np.nan, 1.0))

@@ -84,7 +84,16 @@ def test_refused(device: ck.Device) -> None:
     x = ck.zeros((2, 3, 6))
     for call, error, message in (
         (lambda: nn.rotary_embedding(x, size=5), ValueError, "size: expected an even number up to 6, got 5"),
-        (lambda: nn.rotary_embedding(x, base=0), ValueError, "base: expected a positive number, got 0"),
+        (
+            lambda: nn.rotary_embedding(x, base=0),
+            ValueError,
+            "base: expected a positive, finite number, got 0",
+        ),
+        (
+            lambda: nn.rotary_embedding(x, base=float("inf")),
+            ValueError,
+            "base: expected a positive, finite number",
+        ),
         (
             lambda: nn.rotary_embedding(x, ck.zeros(4)),
             ValueError,

@@ -48,6 +48,11 @@ def test_what_is_left_is_drawn_in_proportion(device: ck.Device, options: Any, ke
     np.testing.assert_allclose(found, expected, atol=4 * 0.5 / DRAWS**0.5)
 
 
+def test_logits_beyond_float32(device: ck.Device) -> None:
+    logits = ck.asarray(np.array([[1e300, 2e300, -1e300], [-1e300, -np.inf, -2e300]]))
+    assert nn.sample_tokens(logits, rng=ck.random.default_rng(0)).tolist() == [1, 0]
+
+
 def test_temperature(device: ck.Device) -> None:
     expected = PROBABILITIES**2 / (PROBABILITIES**2).sum()
     np.testing.assert_allclose(shares(device, temperature=0.5), expected, atol=0.03)

@@ -284,6 +284,26 @@ def test_image_without_a_batch_and_views(device: ck.Device) -> None:
     close(nn.conv1d(wide[:, 0], w), Definition(1).forward(wide.numpy()[None, :, 0], w.numpy())[0], 8)
 
 
+def test_misaligned_channels(device: ck.Device) -> None:
+    """Channels that lie innermost are read in packs, unless memory is misaligned."""
+    x, w, dy = (
+        random(k, shape, "bfloat16") for k, shape in enumerate([(2, 6, 5, 8), (8, 1, 3, 3), (2, 6, 5, 8)])
+    )
+
+    def call(x: Any, w: Any) -> Any:
+        return nn.conv2d(ck.moveaxis(x, -1, 1), w, padding=1, groups=8)
+
+    def moved(one: Any) -> Any:
+        return ck.concat([one.reshape(-1)[:1], one.reshape(-1)])[1:].reshape(one.shape)
+
+    y, pull = ck.vjp(call, x, w)
+    again, pull_again = ck.vjp(call, moved(x), moved(w))
+    expected = pull(ck.moveaxis(dy, -1, 1))
+    close(again, y.numpy(), 1)
+    for one, other in zip(pull_again(ck.moveaxis(moved(dy), -1, 1)), expected, strict=True):
+        close(one, other.numpy(), 1)
+
+
 def test_not_a_number_stays_where_windows_read_it(device: ck.Device) -> None:
     x = np.zeros((1, 1, 5, 5))
     x[0, 0, 0, 0] = np.nan

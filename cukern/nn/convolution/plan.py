@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.layout import Layout, fresh_layout
+from ...array.layout import ALIGNMENT, Layout, address, fresh_layout, layout
 from ...device import Device
 from ...device.interface import Prepared
 from ...device.precision import allows_tf32
@@ -103,6 +103,14 @@ def _total(parts: Array, dtype: dtypes.DType) -> Array:
 _plans: dict[Call | tuple[Any, ...], Plan] = {}
 
 
+def _layout_of(x: Array) -> Layout:
+    """The layout of an array, of which plans ask on the host too whether its memory is aligned."""
+    own = x._layout or x._planned()
+    if not own.on_host or address(x._data) % ALIGNMENT == 0:
+        return own
+    return layout(own.device, own.dtype, own.shape, own.strides, False)
+
+
 def _of_sum(made: Program | None, dtype: dtypes.DType) -> Program:
     """The program of sums, of one that takes them rounded to ``dtype``; by default it rounds them."""
     same = program("convolution", (input_node(0, dtype),), (dtype,))
@@ -124,7 +132,7 @@ def convolve(
     device = one_device("convolution", (x, weights, *operands))
     if pointwise.takes(windows, weights.shape[2:]):
         return pointwise.convolve(x, weights, operands, turned, last, made)
-    image, filters = (one._layout or one._planned() for one in (x, weights))
+    image, filters = (_layout_of(one) for one in (x, weights))
     key = Call(image, filters, windows, size, turned, last, made, allows_tf32())
     plan = _plans.get(key)
     if plan is None:
@@ -191,7 +199,7 @@ def weights_gradient(
         and place_of(output._planned()).last
     ):
         return pointwise.weights_gradient(output, image)
-    of_output, of_image = (one._layout or one._planned() for one in (output, image))
+    of_output, of_image = (_layout_of(one) for one in (output, image))
     key = (of_output, of_image, windows, kernel, last, allows_tf32())
     plan = _plans.get(key)
     if plan is None:

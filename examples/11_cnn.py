@@ -4,9 +4,6 @@
 
 Blocks of two convolutions are added to what goes past them; some halve the image and double the channels. Source: He
 and others, "Deep residual learning for image recognition", 2015. The images, 8 x 8, are those of scikit-learn.
-
-Images lie with their one channel innermost in memory, which is what tensor cores read: every convolution keeps that
-order, so that nothing is copied between layers.
 """
 
 import argparse
@@ -67,8 +64,8 @@ def main():
     options = parser.parse_args()
 
     digits = load_digits()
-    pixels = ck.asarray(digits.images[..., None] / 16, dtype=ck.float32)  # (images, rows, columns, 1)
-    images, labels = ck.moveaxis(pixels, -1, 1), ck.asarray(digits.target)
+    images = ck.asarray(digits.images[:, None] / 16, dtype=ck.float32)  # (images, 1, rows, columns)
+    labels = ck.asarray(digits.target)
     order = np.random.default_rng(0).permutation(len(digits.target))
     trained, kept = ck.asarray(order[:-297]), ck.asarray(order[-297:])
 

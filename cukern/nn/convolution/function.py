@@ -193,9 +193,9 @@ def conv2d(
     """The sums of products of windows of ``x`` with each filter, plus ``bias``: a cross-correlation.
 
     Half types are summed in float32, and float32 is not rounded unless :func:`cukern.matmul_precision` allows it. An
-    image whose channels lie innermost in memory, as in a view of shape (N, C, H, W) of an array (N, H, W, C), gives
-    such a result, and is what tensor cores read without a copy; so are weights that lie likewise. Gradients are the
-    same in each run.
+    image of several channels that lie innermost in memory, as in a view of shape (N, C, H, W) of an array (N, H, W, C),
+    gives such a result, and is what tensor cores read without a copy; so are weights that lie likewise. Gradients are
+    the same in each run.
 
     Args:
         x: shape (N, C, H, W), or (C, H, W) without a batch; a floating dtype.

@@ -35,6 +35,22 @@ def require_sizes(name: str, **sizes: object) -> None:
             raise ValueError(f"{name}: {argument}: expected at least 0, got {size!r}")
 
 
+def several(value: Any, count: int, name: str, argument: str, least: int) -> tuple[int, ...]:
+    """An int, or one for each of ``count`` axes, as a tuple.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: one is less than ``least``.
+    """
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    if len(sizes) != count or not all(map(is_int, sizes)):
+        each = {1: "one in a tuple", 2: "a pair of ints", 3: "three ints"}[count]
+        raise TypeError(f"{name}: {argument}: expected an int or {each}, got {value!r}")
+    if min(sizes) < least:
+        raise ValueError(f"{name}: {argument}: expected at least {least}, got {value!r}")
+    return tuple(map(int, sizes))
+
+
 def require_eps(name: str, eps: float) -> float:
     """``eps`` as a float.
 

@@ -343,5 +343,5 @@ def test_refused(
 ) -> None:
     with pytest.raises(ValueError, match=f"conv2d: .*({message})"):
         nn.conv2d(ck.zeros(x), ck.zeros(w), **options)
-    with pytest.raises(TypeError, match="conv2d: dilation: expected an int or 2"):
+    with pytest.raises(TypeError, match="conv2d: dilation: expected an int or a pair"):
         nn.conv2d(ck.zeros((1, 1, 3, 3)), ck.zeros((1, 1, 2, 2)), dilation=(1, 2, 3))

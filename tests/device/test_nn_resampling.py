@@ -147,7 +147,7 @@ def test_refused(device: ck.Device) -> None:
         (
             lambda: nn.interpolate(x, (2, 3, 4)),
             TypeError,
-            "size: expected an int or 2 of them, got (2, 3, 4)",
+            "size: expected an int or a pair of ints, got (2, 3, 4)",
         ),
         (lambda: nn.interpolate(x, scale_factor=-1.0), ValueError, "scale_factor: expected positive numbers"),
         (

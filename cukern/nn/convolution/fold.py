@@ -15,8 +15,8 @@ from ...function import Function
 from ...kernel import BoundKernel, Kernel
 from ...kernel.sizes import divide_up, index_type
 from ...shape.views import expand_dims
-from ..fused import common_dtype
-from .function import Sizes, several
+from ..fused import common_dtype, several
+from .function import Sizes
 
 _KERNELS = {False: Kernel("nn/convolution/unfold.cu"), True: Kernel("nn/convolution/fold.cu")}
 _BLOCK = 256

@@ -7,7 +7,7 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...elementwise.operands import require_array, require_arrays
-from ..fused import common_dtype, is_int
+from ..fused import common_dtype, is_int, several
 from .geometry import Windows
 from .operation import Activation, applied
 
@@ -16,21 +16,6 @@ Sizes = int | tuple[int, ...]
 #: Modes of padding, and the name by which :func:`cukern.pad` knows each.
 PADDING_MODES = {"zeros": "constant", "reflect": "reflect", "circular": "wrap", "replicate": "edge"}
 _AXES = {1: "length", 2: "rows, columns", 3: "planes, rows, columns"}
-
-
-def several(value: Any, count: int, name: str, argument: str, least: int) -> tuple[int, ...]:
-    """An int, or one for each of ``count`` axes, as a tuple.
-
-    Raises:
-        TypeError: it is neither.
-        ValueError: one is less than ``least``.
-    """
-    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-    if len(sizes) != count or not all(map(is_int, sizes)):
-        raise TypeError(f"{name}: {argument}: expected an int or {count} of them, got {value!r}")
-    if min(sizes) < least:
-        raise ValueError(f"{name}: {argument}: expected at least {least}, got {value!r}")
-    return tuple(map(int, sizes))
 
 
 def _given(

@@ -8,7 +8,7 @@ from typing import Any
 from ...array import Array
 from ...device import Device
 from .. import init
-from ..fused import require_sizes
+from ..fused import require_sizes, several
 from ..module import Module, Parameter
 from .function import (
     PADDING_MODES,
@@ -19,7 +19,6 @@ from .function import (
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
-    several,
 )
 from .operation import Activation
 

@@ -14,7 +14,7 @@ from ...array import Array
 from ...array.creation import asarray
 from ...elementwise.operands import require_array
 from ...function import Function
-from ..fused import common_dtype, is_int
+from ..fused import common_dtype, several
 from ..resampling import bands
 from ..resampling.function import resampled
 from . import plan as pool_launch
@@ -133,17 +133,6 @@ def _windows(rows: _Axis | None, columns: _Axis | None = None) -> Windows:
     )
 
 
-def _each(value: Sizes, name: str, argument: str, least: int, count: int) -> tuple[int, ...]:
-    """A size for each of ``count`` axes."""
-    sizes: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-    if len(sizes) != count or not all(map(is_int, sizes)):
-        several = {1: "one in a tuple", 2: "a pair of ints", 3: "three ints"}[count]
-        raise TypeError(f"{name}: {argument}: expected an int or {several}, got {value!r}")
-    if min(sizes) < least:
-        raise ValueError(f"{name}: {argument}: expected at least {least}, got {value!r}")
-    return tuple(map(int, sizes))
-
-
 def _axes(
     name: str,
     count: int,
@@ -155,10 +144,10 @@ def _axes(
     count_include_pad: bool = True,
 ) -> list[_Axis]:
     """The checked arguments of a call, for each axis."""
-    kernels = _each(kernel_size, name, "kernel_size", 1, count)
-    strides = kernels if stride is None else _each(stride, name, "stride", 1, count)
-    paddings = _each(padding, name, "padding", 0, count)
-    dilations = _each(dilation, name, "dilation", 1, count)
+    kernels = several(kernel_size, count, name, "kernel_size", 1)
+    strides = kernels if stride is None else several(stride, count, name, "stride", 1)
+    paddings = several(padding, count, name, "padding", 0)
+    dilations = several(dilation, count, name, "dilation", 1)
     each = zip(kernels, strides, paddings, dilations, strict=True)
     return [_Axis(*one, bool(ceil_mode), bool(count_include_pad)) for one in each]
 

@@ -14,7 +14,7 @@ from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel import Kernel
 from ...kernel.sizes import divide_up, index_type
-from ..fused import common_dtype, is_int
+from ..fused import common_dtype, several
 from ..module import Module
 from . import bands
 from .bands import Band
@@ -99,21 +99,6 @@ def resampled(x: Array, axes: Sequence[Band]) -> Array:
     return ops.reshape(made, (*outer, *(one.out for one in axes)))
 
 
-def sizes_of(name: str, argument: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """A size for each of ``count`` axes.
-
-    Raises:
-        TypeError: ``value`` is neither an int nor as many.
-        ValueError: one is less than 1.
-    """
-    sizes: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
-    if len(sizes) != count or not all(map(is_int, sizes)):
-        raise TypeError(f"{name}: {argument}: expected an int or {count} of them, got {value!r}")
-    if min(sizes) < 1:
-        raise ValueError(f"{name}: {argument}: expected at least 1, got {value!r}")
-    return tuple(map(int, sizes))
-
-
 def area(x: Array, sizes: Sequence[int]) -> Array:
     """The averages of the windows of adaptive pooling along the last axes."""
     axes = []
@@ -130,10 +115,10 @@ def _targets(
     if (size is None) == (scale_factor is None):
         raise ValueError(f"{name}: size, scale_factor: expected one of them")
     if size is not None:
-        sizes = sizes_of(name, "size", size, len(given))
+        sizes = several(size, len(given), name, "size", 1)
         return sizes, tuple(n / out for n, out in zip(given, sizes, strict=True))
-    several = isinstance(scale_factor, (tuple, list))
-    factors = tuple(scale_factor) if several else (scale_factor,) * len(given)
+    listed = isinstance(scale_factor, (tuple, list))
+    factors = tuple(scale_factor) if listed else (scale_factor,) * len(given)
     real = all(isinstance(one, Real) and not isinstance(one, bool) for one in factors)
     if len(factors) != len(given) or not real:
         raise TypeError(

@@ -58,6 +58,7 @@ def test_values(device: ck.Device) -> None:
         ({"size": 5, "mode": "linear", "align_corners": True}, [1, 1.5, 2, 3, 4]),
         ({"scale_factor": 1.9, "mode": "linear"}, [1.0, 1.289474, 1.815789, 2.684211, 3.736842]),
         ({"size": 2, "mode": "area"}, [1.5, 3.0]),
+        ({"scale_factor": 1.3}, [1, 1, 2]),
         ({"size": 5, "mode": "cubic"}, [0.904, 1.244, 2.0, 3.296, 4.192]),
     ):
         np.testing.assert_allclose(nn.interpolate(x, **options).numpy()[0, 0], expected, rtol=1e-5)

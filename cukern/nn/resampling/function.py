@@ -148,7 +148,7 @@ def interpolate(
         x: shape (N, C, L), (N, C, H, W) or (N, C, D, H, W), a floating dtype.
         size: the sizes of the result's axes after the second; an int for all.
         scale_factor: instead of ``size``, the factors by which they grow, rounded down; a number for all. Coordinates
-            are scaled by exactly this.
+            are scaled by exactly this, also where rounding leaves a size as it is and PyTorch on a CPU copies.
         mode: ``"nearest"``, at the place rounded down; ``"nearest-exact"``, at the nearest center; ``"linear"``,
             between two elements along each axis, also called ``"bilinear"`` and ``"trilinear"``; ``"cubic"``, by Keys'
             kernel with a = -0.75 along each axis, also called ``"bicubic"``; ``"area"``, the average of

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         with device(current() if options.device is None else Device(options.device)):
             _write(options)
-    except (ImportError, OSError, TypeError, ValueError) as error:
+    except (ImportError, MemoryError, OSError, TypeError, ValueError) as error:
         print(f"generate: {error}", file=sys.stderr)
         return 1
     return 0

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.array.layout import address
 from cukern.cli import generate as command
 from cukern.cli import main
 from cukern.generate import Decoder, Model, Sampling, Vocabulary, kernels
 from cukern.generate import decoder as decoder_module
+from cukern.gguf.file import open_gguf
 from cukern.quant import few_rows
 
 pytest.importorskip("gguf")
@@ -85,6 +87,18 @@ def test_rounded_activations_change_logits_little(
         exact = decoders.logits(form, weights, tokens)[-1]
         found = decoder(codes(tokens, device)).numpy()[0]
         assert 0 < np.std(found - exact) < 0.005 * np.sqrt(9) * np.std(exact)
+
+
+def test_vectors_are_aligned_where_the_file_is_not(tmp_path: Path) -> None:
+    form, starts = decoders.FORMS["qwen2"], set()
+    for pad in ("", "x" * 8):  # one of the two moves all tensors to odd multiples of 8 bytes
+        path = tmp_path / "model.gguf"
+        decoders.write(path, form, extra={"general.alignment": 8, "pad": pad})
+        starts |= {place.start % 16 for place in open_gguf(path).places.values()}
+        weights = Decoder(path, device="host").weights
+        for one in (weights.norm, weights.layers[0].norm, weights.layers[0].network_norm):
+            assert address(one._data) % 16 == 0
+    assert 8 in starts
 
 
 def test_sequences_of_a_batch_are_apart(device: ck.Device, tmp_path: Path) -> None:
@@ -234,7 +248,14 @@ def test_what_cannot_be_written_is_named(model_file: Path) -> None:
         (lambda: model.tokens([]), "prompt: expected at least one token"),
         (lambda: model.write("a", -1), "max_tokens: expected at least 0, got -1"),
         (lambda: model.write("a", sampling=Sampling(-1.0)), "temperature: expected a number of at least 0"),
-        (lambda: model.write("a", sampling=Sampling(top_k=-1)), "top_k: expected at least 0, got -1"),
+        (
+            lambda: model.write("a", sampling=Sampling(top_k=-1)),
+            "top_k: expected an int of at least 0, got -1",
+        ),
+        (
+            lambda: model.write("a", sampling=Sampling(top_k=2.5)),
+            "top_k: expected an int of at least 0, got 2.5",
+        ),
         (lambda: model.write("a", sampling=Sampling(top_p=0.0)), "top_p: expected a number above 0"),
         (lambda: model.tokens([1, 40]), "token: expected a number in 0 to 39, got 40"),
         (lambda: model.write("a\udcff"), "encode: text: expected valid Unicode"),

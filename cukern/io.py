@@ -40,6 +40,18 @@ _SAFETENSORS: dict[str, dtypes.DType | None] = {
 }
 
 
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """The path of a new file, which replaces that at ``path`` atomically if no error is raised."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        yield partial
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def _data(x: object, name: str) -> npt.NDArray[Any]:
     return require_array(x, "save", name).numpy()
 

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         with device(current() if options.device is None else Device(options.device)):
             _write(options)
-    except (ImportError, OSError, TypeError, ValueError) as error:
+    except (ImportError, MemoryError, OSError, TypeError, ValueError) as error:
         print(f"generate: {error}", file=sys.stderr)
         return 1
     return 0
@@ -58,11 +58,13 @@ def _write(options: argparse.Namespace) -> None:
     room = min(read_hyper(file).positions, len(prompt) + max(1, options.max_tokens))
     model = Model(file, room, vocabulary=vocabulary)
     loaded = time.perf_counter()
+    times: list[float] = []
+
+    tokens = model.tokens(prompt, options.max_tokens, sampling, options.seed)
     print(options.prompt, end="", flush=True)
-    times = []
 
     def timed() -> Iterator[int]:
-        for token in model.tokens(prompt, options.max_tokens, sampling, options.seed):
+        for token in tokens:
             times.append(time.perf_counter())
             yield token
 
@@ -76,8 +78,8 @@ def _report(begun: float, loaded: float, times: list[float], prompt: int) -> Non
     if not times:
         print(f"[{loaded - begun:.1f} s to load]", file=sys.stderr)
         return
-    # The first steps compile and record; the others are alike.
-    rest = times[min(3, len(times) - 1) :]
+    # The first steps compile and record, and the last token is there at once: no step runs while it is read.
+    rest = times[3:-1]
     speed = f", {(len(rest) - 1) / (rest[-1] - rest[0]):.1f} tokens/s" if len(rest) > 1 else ""
     print(
         f"[{loaded - begun:.1f} s to load, {times[0] - loaded:.1f} s to the first token after {prompt} of the prompt, "

@@ -14,6 +14,7 @@ from ..autodiff import tape
 from ..device import Device, current
 from ..elementwise.fuse import fuse
 from ..gguf.file import Mapped, open_gguf
+from ..nn.fused import require_ids
 from ..quant import planes
 from ..quant.few_rows import MOST_ROWS
 from ..quant.kinds import Kind
@@ -119,15 +120,19 @@ class Decoder:
         """The logits of what follows the last of some tokens, which come behind those of earlier calls.
 
         Args:
-            tokens: their numbers, shape (batch, length).
+            tokens: their numbers, shape (batch, length), integers; at least one for each sequence.
 
         Returns:
             Shape (batch, vocabulary), float32.
 
         Raises:
-            ValueError: there is no room, which is checked only on the host; on a GPU the result is then undefined.
+            TypeError: ``tokens`` is no array of integers.
+            ValueError: it has another shape; or there is no room, which is checked only on the host: on a GPU the
+                result is then undefined.
+            IndexError: there is no such token (on the host; on a GPU the number is clipped).
         """
         hyper, weights = self.hyper, self.weights
+        self._require_tokens(tokens)
         self._shape, length = tokens.shape, tokens.shape[1]
         if self.device.addressable and (self._lengths.numpy() + length > self.positions).any():
             raise ValueError(
@@ -135,8 +140,8 @@ class Decoder:
                 f"and {self._lengths.tolist()} are taken"
             )
         with tape.stop_recording():
-            self._lengths += length
             x, delta, post = self._embedded(tokens), None, None
+            self._lengths += length
             for layer, cache, window in zip(weights.layers, self.caches, hyper.windows, strict=True):
                 y = self._normed(x, delta, layer.norm, post, layer.projections)
                 delta, post = self._attended(y, layer, cache, window), layer.post
@@ -148,6 +153,14 @@ class Decoder:
                 self._normed(*last, weights.norm, post, [weights.out]), weights.out, self._exact
             )
             return logits if hyper.logit_cap is None else _capped(logits, hyper.logit_cap)
+
+    def _require_tokens(self, tokens: Array) -> None:
+        require_ids("Decoder", "tokens", tokens, self.hyper.vocabulary)
+        batch = self._lengths.size
+        if tokens.ndim != 2 or tokens.shape[0] != batch or not tokens.shape[1]:
+            raise ValueError(
+                f"Decoder: tokens: expected shape ({batch}, length) with a length of at least 1, got {tokens.shape}"
+            )
 
     def _kind(self, rows: int, matrices: list[Any]) -> Kind | None:
         """The kind of matrices whose products round so many rows to 8 bits, which may then be made so."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from .. import namespace as ops
 from ..array import Array
 from ..nn import sample_tokens
+from ..nn.fused import is_int
 from ..random import Generator
 
 
@@ -38,8 +39,8 @@ class Sampling(NamedTuple):
         """
         if not 0 <= self.temperature < math.inf:
             raise ValueError(f"temperature: expected a number of at least 0, got {self.temperature}")
-        if self.top_k < 0:
-            raise ValueError(f"top_k: expected at least 0, got {self.top_k}")
+        if not is_int(self.top_k) or self.top_k < 0:
+            raise ValueError(f"top_k: expected an int of at least 0, got {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p: expected a number above 0 and up to 1, got {self.top_p}")
         return self

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 #: How byte-level vocabularies cut text into words before they merge, by ``tokenizer.ggml.pre``; whether words that are
-#: tokens themselves are not merged from parts; and whether a text
-#: begins with a token of its own unless the file says so.
+#: tokens themselves are not merged from parts and texts begin with a token of their own, unless the file says else.
 #: Source: ``llama-vocab.cpp`` of https://github.com/ggml-org/llama.cpp, and the tokenizer files of the models.
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _ENDS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -72,7 +73,21 @@ class Vocabulary:
         Args:
             text: any.
             begin: whether to put the token that begins a text before the others, if there is one.
+
+        Returns:
+            Their numbers. What the vocabulary has no token for becomes its unknown token, or is left out if there is
+            none.
+
+        Raises:
+            TypeError: ``text`` is no string.
+            ValueError: it is no valid Unicode.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"encode: text: expected a string, got {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"encode: text: expected valid Unicode: {error}") from None
         found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return found if self.begin is None or not begin else [self.begin, *found]
 
@@ -139,8 +154,8 @@ class _Entries:
         """As many numbers as there are tokens."""
         filled = None if default is None else np.full(count, default)
         found = np.asarray(self.get(name, filled))
-        if found.shape != (count,) or found.dtype.kind not in "iuf":
-            raise self.wrong(name, f"expected {count} numbers, one a token, got {found!r:.60}")
+        if found.shape != (count,) or found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+            raise self.wrong(name, f"expected {count} finite numbers, one a token, got {found!r:.60}")
         return found
 
     def flag(self, name: str, default: bool) -> bool:
@@ -176,7 +191,7 @@ def _tokenizer(entries: _Entries, tokens: list[str], types: list[int], pre: str)
         message = f"Vocabulary: it needs the package tokenizers: pip install 'cukern[gguf]' ({error})"
         raise ImportError(message) from None
     for token, kind in zip(tokens, types, strict=True):
-        if kind == _BYTE and not (len(token) == 6 and token[:3] == "<0x" and token[5] == ">"):
+        if kind == _BYTE and not re.fullmatch("<0x[0-9A-Fa-f]{2}>", token):
             raise entries.wrong("tokens", f"expected bytes to be written as <0x0A>, got {token!r:.60}")
     numbers = {token: i for i, token in enumerate(tokens)}
     make = _pieces if pre == "" else _byte_level
@@ -220,8 +235,9 @@ def _splits(tokens: list[str], types: list[int], numbers: dict[str, int]) -> Ite
         (token, kind not in (_UNKNOWN, _CONTROL, _BYTE)) for token, kind in zip(tokens, types, strict=True)
     )
     whole = dict.fromkeys(token for token, is_part in parts if is_part)
+    lengths = sorted({len(token) for token in whole if token})
     for token in whole:
-        for at in range(1, len(token)):
+        for at in itertools.takewhile(len(token).__gt__, lengths):
             if token[:at] in whole and token[at:] in whole:
                 yield token[:at], token[at:], numbers[token]
 

@@ -81,9 +81,8 @@ class _Source:
         return name
 
     def vector(self, name: str, size: int) -> Array:
-        made: Array = ops.astype(
-            self.file.array(self.take(name, size), self.device), dtypes.float32, copy=False
-        )
+        # A copy is aligned, as kernels read it; the file's tensors may begin at any multiple of 8 bytes.
+        made: Array = ops.astype(self.file.array(self.take(name, size), self.device), dtypes.float32)
         return made
 
     def optional(self, name: str, size: int) -> Array | None:

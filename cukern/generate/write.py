@@ -66,11 +66,14 @@ class Model:
             )
         self._rng: Generator | None = None
         self._steps: dict[Sampling, Callable[[Array], Array]] = {}
+        self._begun = 0  # texts so far: the decoder has the positions of the last one
 
     def write(
         self, prompt: str, max_tokens: int = 128, sampling: Sampling | None = None, seed: int | None = None
     ) -> Iterator[str]:
         """The text that follows a prompt, in parts as they are computed. It ends at a token that ends texts.
+
+        A model writes one text at a time: when another one begins, the earlier one cannot be continued.
 
         Args:
             prompt: the text before, in which the texts of control tokens stand for these.
@@ -80,6 +83,8 @@ class Model:
 
         Raises:
             ValueError: the prompt is empty, or has no room; or ``max_tokens`` or ``sampling`` is out of range.
+            TypeError: the prompt is no string.
+            RuntimeError: while it is written: another text has begun.
         """
         return self.text(self.tokens(self.vocabulary.encode(prompt), max_tokens, sampling, seed))
 
@@ -99,13 +104,24 @@ class Model:
         sampling: Sampling | None = None,
         seed: int | None = None,
     ) -> Iterator[int]:
-        """The tokens that follow those of a prompt; see :meth:`write`. Those that end a text are left out."""
+        """The tokens that follow those of a prompt; see :meth:`write`. Those that end a text are left out.
+
+        Args:
+            prompt: numbers of tokens, at least one.
+            max_tokens, sampling, seed: as in :meth:`write`.
+
+        Raises:
+            ValueError: as :meth:`write`; or there is no such token.
+            RuntimeError: as :meth:`write`.
+        """
         chosen = (Sampling() if sampling is None else sampling).require()
         room = self.decoder.positions
         if max_tokens < 0:
             raise ValueError(f"max_tokens: expected at least 0, got {max_tokens}")
-        if not prompt:
+        if not len(prompt):
             raise ValueError("prompt: expected at least one token, got none")
+        for token in prompt:
+            self.vocabulary.piece(token)
         if len(prompt) >= room:
             raise ValueError(f"prompt: expected fewer than {room} tokens, the positions, got {len(prompt)}")
         return self._following(list(prompt), min(max_tokens, room - len(prompt)), chosen, seed)
@@ -118,6 +134,8 @@ class Model:
             self._rng = default_rng(seed, device)
             self._steps.clear()
         step = self._steps.setdefault(sampling, self._step(sampling, self._rng))
+        self._begun += 1
+        text = self._begun
         self.decoder.reset()
         for start in range(0, len(prompt), _TOGETHER):
             part = np.asarray([prompt[start : start + _TOGETHER]], np.int64)
@@ -126,6 +144,8 @@ class Model:
         for left in range(count, 0, -1):
             token = following
             assert token is not None
+            if text != self._begun:
+                raise RuntimeError("Model: another text has begun, so that this one cannot be continued")
             # On a GPU the next step runs while this token is read.
             following = step(token) if left > 1 else None
             number = int(token.numpy()[0, 0])

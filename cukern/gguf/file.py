@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from .. import dtypes
 from ..array import Array
 from ..device import Device, current
 from ..device.transfer import unstaged
+from ..io import replacing
 from ..quant import QuantArray, from_blocks
 from ..quant.kinds import KINDS
 from .header import ALIGNMENT, AXES, SCALARS, Place, read_header, require_alignment
@@ -30,6 +33,8 @@ DENSE: dict[str, dtypes.DType] = {
     "I64": dtypes.int64,
 }
 _KINDS = {dtype: kind for kind, dtype in DENSE.items()}
+#: As Linux has it, which Python's module names from 3.13 on.
+_MAP_NORESERVE = 0x4000
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,7 @@ class Mapped:
         _require_package("load_gguf")
         self.name = os.fspath(path)
         size = os.stat(path).st_size
-        # Writes to arrays of the host stay out of the file: pages are copied when written.
-        self._data: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "c") if size else np.zeros(0, np.uint8)
+        self._data = _mapped(path) if size else np.zeros(0, np.uint8)
         try:
             self.metadata, self.places = read_header(self._data.data)
         except ValueError as error:
@@ -105,6 +109,13 @@ class Mapped:
         kind = self.places[name].kind
         if kind not in DENSE and kind not in KINDS:
             raise TypeError(f"{self.name}: {name!r}: cukern does not have the type {kind}")
+
+
+def _mapped(path: str | os.PathLike[str]) -> npt.NDArray[np.uint8]:
+    """The bytes of a file. Pages are copied when written; no memory is reserved for that, as the file may be larger."""
+    with open(path, "rb") as file:
+        flags, prot = mmap.MAP_PRIVATE | _MAP_NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, flags=flags, prot=prot), np.uint8)
 
 
 def _made(data: Array, kind: str, shape: tuple[int, ...]) -> Any:
@@ -161,6 +172,8 @@ def save_gguf(
 ) -> None:
     """Write tensors and metadata to a GGUF file.
 
+    An existing file is replaced atomically; tensors that are mapped from it keep their values.
+
     Args:
         path: the file.
         tensors: arrays by name, with at most four axes: floating ones, signed integers or quantised arrays.
@@ -170,7 +183,9 @@ def save_gguf(
 
     Raises:
         TypeError: an array's dtype or a value's type is not one of the format's.
-        ValueError: an array has more than four axes, a list is empty, or a number does not fit.
+        ValueError: an array has more than four axes, a list is empty, a number does not fit, or a text is no valid
+            Unicode.
+        OSError: the file cannot be written.
         ImportError: the package ``gguf`` is not installed.
 
     The tensors are in host memory at most one at a time, if they are on a GPU.
@@ -178,7 +193,7 @@ def save_gguf(
     _require_package("save_gguf")
     from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
 
-    writer = GGUFWriter(path, "")
+    writer = GGUFWriter(None, "")
     writer.kv_data[0].clear()  # the writer's own entry of the architecture
     for key, value in (metadata or {}).items():
         code, item, plain = _typed(key, value)
@@ -189,20 +204,22 @@ def save_gguf(
         place = _form(name, x)
         size = np.dtype(np.uint16)  # any but uint8, by which the writer means blocks
         writer.add_tensor_info(name, place.shape, size, place.nbytes, GGMLQuantizationType[place.kind])
-    try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        for x in tensors.values():
-            writer.write_tensor_data(_bytes(x))
-    finally:
-        writer.close()
+    with replacing(path) as partial:
+        try:
+            writer.write_header_to_file(partial)
+            writer.write_kv_data_to_file()
+            writer.write_ti_data_to_file()
+            for x in tensors.values():
+                writer.write_tensor_data(_bytes(x))
+        finally:
+            writer.close()
 
 
 def _form(name: str, x: Any) -> Place:
     """The type, shape and size of a tensor to be written."""
     if not isinstance(name, str):
         raise TypeError(f"save_gguf: tensors: expected names that are strings, got {name!r:.60}")
+    _require_text("save_gguf: tensors", name)
     if not isinstance(x, (Array, QuantArray)):
         raise TypeError(f"save_gguf: {name!r}: expected a cukern array, got {type(x).__name__}")
     if x.ndim > AXES:
@@ -226,7 +243,10 @@ _STRING, _ARRAY, _BOOL = 8, 9, 7
 def _typed(key: str, value: Any) -> tuple[int, int | None, Any]:
     """A value's type, that of its items if it is an array, and the value in Python's types."""
     if not isinstance(key, str) or not key:
-        raise TypeError(f"save_gguf: metadata: expected names that are strings, got {key!r:.60}")
+        raise TypeError(
+            f"save_gguf: metadata: expected names that are strings and not empty, got {key!r:.60}"
+        )
+    _require_text("save_gguf: metadata", key)
     try:
         if isinstance(value, (list, tuple, np.ndarray)):
             return _typed_array(value)
@@ -236,8 +256,17 @@ def _typed(key: str, value: Any) -> tuple[int, int | None, Any]:
     return code, None, plain
 
 
+def _require_text(where: str, text: str) -> None:
+    """Refuse lone surrogates, which UTF-8 does not have."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: {text!r:.60} is no valid Unicode") from None
+
+
 def _typed_scalar(value: Any) -> tuple[int, Any]:
     if isinstance(value, str):
+        _require_text("expected a string", value)
         return _STRING, value
     if isinstance(value, bool):
         return _BOOL, value
@@ -250,6 +279,10 @@ def _typed_scalar(value: Any) -> tuple[int, Any]:
     if isinstance(value, np.generic) and type(value) in _CODES:
         return _CODES[type(value)], value.item()
     if isinstance(value, float):
+        try:
+            struct.pack("<f", value)
+        except OverflowError:
+            raise ValueError(f"expected a number that fits float32, got {value}: write np.float64") from None
         return _CODES[np.float32], value
     raise TypeError(f"expected numbers, bools, strings or lists of them, got {type(value).__name__}")
 
@@ -267,6 +300,8 @@ def _typed_array(value: Any) -> tuple[int, int, list[Any]]:
         # Integers of one list take the type that holds them all.
         kinds = {_typed_scalar(extreme)[0] for extreme in (min(value), max(value))}
         if len(kinds) > 1:
+            if max(value) >= 2**63:
+                raise ValueError(f"expected integers of one type, got {min(value)} beside {max(value)}")
             kinds = {_CODES[np.int32 if max(value) < 2**31 and min(value) >= -(2**31) else np.int64]}
     if len(kinds) > 1:
         raise TypeError("expected a list of items of one type")

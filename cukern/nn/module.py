@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Self, cast
 
 from .. import dtypes, pytree
@@ -13,7 +12,7 @@ from ..array.creation import array, asarray
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..elementwise.operands import on_device
-from ..io import read_safetensors, save_safetensors
+from ..io import read_safetensors, replacing, save_safetensors
 from ..namespace.hints import MODULE, hinting
 from .parameter import Parameter as Parameter
 
@@ -209,13 +208,8 @@ class Module:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state as a safetensors file; an existing file is replaced atomically."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
+        with replacing(path) as partial:
             save_safetensors(partial, self.state_dict())
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
 
     def load(self, path: str | os.PathLike[str], strict: bool = True) -> Self:
         """Read a safetensors file into the parameters and buffers, as :meth:`load_state_dict` does."""

@@ -94,10 +94,14 @@ class QuantArray:
         wanted = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
         if wanted not in dtypes.FLOATS:
             raise TypeError(f"dequantize: dtype: expected a real floating dtype, got {wanted}")
-        if self._row.dtype is not None:
-            with tape.stop_recording():
-                return ops.astype(self._numbers(), wanted)
-        return dequantized(self._rows(), self._row, self.shape, wanted)
+        return self._dense(wanted, copy=True)
+
+    def _dense(self, dtype: dtypes.DType, copy: bool = False) -> Array:
+        """The weights, which share the blocks' memory where they are plain numbers of ``dtype``, unless ``copy``."""
+        if self._row.dtype is None:
+            return dequantized(self._rows(), self._row, self.shape, dtype)
+        with tape.stop_recording():
+            return ops.astype(self._numbers(), dtype, copy=copy)
 
     def _numbers(self) -> Array:
         """Elements that are plain numbers, a view of the blocks."""

@@ -27,7 +27,7 @@ class _Linear(Function):
             return few_rows.product(_aligned(x), w, None if bias is None else bias.contiguous())
         if tiles.are_quicker(x, w, False):
             return tiles.product(_aligned(x), w, None if bias is None else bias.contiguous())
-        y = ops.matmul(x, ops.matrix_transpose(w.dequantize(x.dtype)))
+        y = ops.matmul(x, ops.matrix_transpose(w._dense(x.dtype)))
         return y if bias is None else ops.add(y, bias)
 
     @staticmethod
@@ -44,7 +44,7 @@ class _Transposed(Function):
         ctx.w = w
         if tiles.are_quicker(dy, w, True):
             return tiles.product(_aligned(dy), w, transposed=True)
-        return ops.matmul(dy, w.dequantize(dy.dtype))
+        return ops.matmul(dy, w._dense(dy.dtype))
 
     @staticmethod
     def backward(ctx: Any, g: Array) -> tuple[Array, None]:

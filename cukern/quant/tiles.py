@@ -16,7 +16,7 @@ from ..linear.tensor_cores import Tile, tile_for
 from .array import QuantArray
 from .kinds import Kind
 
-#: Rows of the left factor at most: for more, cuBLAS and a copy of the weights in 16 bits should take less time. Estimated.
+#: Rows of the left factor at most: for more, cuBLAS and a copy of the weights in 16 bits should be quicker. Estimated.
 _MOST_ROWS = 256
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.array.layout import address
+from cukern.cli import generate as command
 from cukern.cli import main
-from cukern.generate import Decoder, Model, Sampling, kernels
+from cukern.generate import Decoder, Model, Sampling, Vocabulary, kernels
 from cukern.generate import decoder as decoder_module
+from cukern.gguf.file import open_gguf
 from cukern.quant import few_rows
 
 pytest.importorskip("gguf")
@@ -83,6 +87,18 @@ def test_rounded_activations_change_logits_little(
         exact = decoders.logits(form, weights, tokens)[-1]
         found = decoder(codes(tokens, device)).numpy()[0]
         assert 0 < np.std(found - exact) < 0.005 * np.sqrt(9) * np.std(exact)
+
+
+def test_vectors_are_aligned_where_the_file_is_not(tmp_path: Path) -> None:
+    form, starts = decoders.FORMS["qwen2"], set()
+    for pad in ("", "x" * 8):  # one of the two moves all tensors to odd multiples of 8 bytes
+        path = tmp_path / "model.gguf"
+        decoders.write(path, form, extra={"general.alignment": 8, "pad": pad})
+        starts |= {place.start % 16 for place in open_gguf(path).places.values()}
+        weights = Decoder(path, device="host").weights
+        for one in (weights.norm, weights.layers[0].norm, weights.layers[0].network_norm):
+            assert address(one._data) % 16 == 0
+    assert 8 in starts
 
 
 def test_sequences_of_a_batch_are_apart(device: ck.Device, tmp_path: Path) -> None:
@@ -232,12 +248,83 @@ def test_what_cannot_be_written_is_named(model_file: Path) -> None:
         (lambda: model.tokens([]), "prompt: expected at least one token"),
         (lambda: model.write("a", -1), "max_tokens: expected at least 0, got -1"),
         (lambda: model.write("a", sampling=Sampling(-1.0)), "temperature: expected a number of at least 0"),
-        (lambda: model.write("a", sampling=Sampling(top_k=-1)), "top_k: expected at least 0, got -1"),
+        (
+            lambda: model.write("a", sampling=Sampling(top_k=-1)),
+            "top_k: expected an int of at least 0, got -1",
+        ),
+        (
+            lambda: model.write("a", sampling=Sampling(top_k=2.5)),
+            "top_k: expected an int of at least 0, got 2.5",
+        ),
         (lambda: model.write("a", sampling=Sampling(top_p=0.0)), "top_p: expected a number above 0"),
+        (lambda: model.tokens([1, 40]), "token: expected a number in 0 to 39, got 40"),
+        (lambda: model.write("a\udcff"), "encode: text: expected valid Unicode"),
         (lambda: model.decoder(codes([1] * 5, model.decoder.device)), "Decoder: tokens: expected room for 5"),
+        (
+            lambda: model.decoder(ck.zeros((2, 1), "int64", "host")),
+            r"tokens: expected shape \(1, length\) .*\(2, 1\)",
+        ),
+        (
+            lambda: model.decoder(ck.zeros((1, 0), "int64", "host")),
+            r"tokens: expected shape \(1, length\) .*\(1, 0\)",
+        ),
+        (
+            lambda: model.decoder(ck.zeros(3, "int64", "host")),
+            r"tokens: expected shape \(1, length\) .*\(3,\)",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_tokens_that_there_are_not_leave_the_positions(model_file: Path) -> None:
+    decoder = Decoder(model_file, device="host", exact=True)
+    first = decoder(codes(PROMPT, decoder.device)).numpy()
+    decoder.reset()
+    for wrong, error in ((codes([99], decoder.device), IndexError), ([[1]], TypeError)):
+        with pytest.raises(error, match=r"tokens: expected"):
+            decoder(wrong)
+    np.testing.assert_array_equal(decoder(codes(PROMPT, decoder.device)).numpy(), first)
+
+
+def test_a_model_writes_one_text_at_a_time(model_file: Path) -> None:
+    model = Model(model_file, device="host")
+    greedy = Sampling(0)
+    first, second = model.tokens([5], 4, greedy), model.tokens([7, 8], 4, greedy)
+    next(first)
+    found = [next(second)]
+    with pytest.raises(RuntimeError, match="another text has begun"):
+        next(first)
+    assert found + list(second) == list(model.tokens([7, 8], 4, greedy))
+
+
+def test_pieces_of_a_vocabulary(model_file: Path) -> None:
+    """Characters that are split over tokens come whole; bytes are hexadecimal; a long token takes no long time."""
+    tokens = ["<unk>", "\u2581", "a", "\u2581a", "<0xE2>", "<0x82>", "<0xAC>"]
+    entries = {"model": "llama", "tokens": tokens, "scores": np.zeros(7), "token_type": [2, 1, 1, 1, 6, 6, 6]}
+
+    def made(**changed: Any) -> Vocabulary:
+        return Vocabulary({f"tokenizer.ggml.{name}": value for name, value in (entries | changed).items()})
+
+    model = Model(model_file, vocabulary=made(), device="host")
+    assert model.vocabulary.encode("a\u20ac") == [3, 4, 5, 6]
+    assert list(model.text([4, 5, 6, 2, 4, 5])) == ["\u20ac", "a", "\ufffd"]
+    assert model.vocabulary.encode("\u00e9") == [1, 0]
+    for changed, message in (
+        ({"tokens": [*tokens[:-1], "<0xZZ>"]}, "expected bytes to be written as <0x0A>, got '<0xZZ>'"),
+        ({"token_type": np.full(7, np.nan)}, "'tokenizer.ggml.token_type': expected 7 finite numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            made(**changed)
+    begun = time.process_time()
+    made(tokens=[*tokens[:-1], "a" * 1_000_000], token_type=[2, 1, 1, 1, 6, 6, 1])
+    assert time.process_time() - begun < 5  # all of its parts would take minutes
+
+
+def test_the_report_leaves_out_what_takes_no_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first three tokens, before which kernels are compiled, and the last, which needs no further step."""
+    command._report(0.0, 1.0, [2.0, 3.0, 4.0, 5.0, 5.5, 6.0, 6.0], 1)
+    assert "7 tokens, 2.0 tokens/s]" in capsys.readouterr().err
 
 
 def test_the_command_writes_and_reports(model_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,5 +342,8 @@ def test_the_command_writes_and_reports(model_file: Path, capsys: pytest.Capture
     ):
         assert main([*common, *arguments]) == 1
         assert capsys.readouterr().err == message
+    assert main(["generate", str(model_file), "x" * 40, "--device", "host"]) == 1
+    out, report = capsys.readouterr()
+    assert (out, report) == ("", "generate: prompt: expected fewer than 32 tokens, the positions, got 40\n")
     assert main(["generate", str(model_file.parent / "none.gguf"), "x"]) == 1
     assert capsys.readouterr().err.startswith("generate: [Errno 2]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import random
 import struct
 from pathlib import Path
@@ -90,9 +92,37 @@ def test_the_host_shares_the_files_pages(tmp_path: Path) -> None:
     read = ck.load_gguf(path, device="host").tensors
     for one in (read["dense"], read["blocks"].blocks):
         base = one._data
-        while not isinstance(base, np.memmap):
+        while isinstance(base, np.ndarray):
             base = base.base
-        assert base.filename == path
+        assert isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
+def test_a_file_larger_than_the_memory_is_mapped(tmp_path: Path) -> None:
+    path, size = tmp_path / "large.gguf", 2**40
+    content = a_file(tensor=a_tensor(shape=(size,), kind=24), tail=0)
+    path.write_bytes(content)
+    os.truncate(path, len(content) + size)  # a hole: it takes no room on the disk
+    read = ck.load_gguf(path, device="host").tensors["x"]
+    assert read.shape == (size,) and read[-1].item() == 0
+
+
+def test_a_file_is_replaced_by_its_own_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "own.gguf"
+    with ck.device("host"):
+        ck.save_gguf(path, {"x": ck.arange(100000)})
+        read = ck.load_gguf(path)
+        ck.save_gguf(path, {"x": read.tensors["x"], "y": ck.ones(3)})
+        assert (read.tensors["x"] == ck.arange(100000)).all()
+        assert (ck.load_gguf(path).tensors["x"] == ck.arange(100000)).all()
+    monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", fail)
+    with pytest.raises(RuntimeError):  # a writer that fails leaves the file as it was
+        ck.save_gguf(path, read.tensors)
+    assert list(ck.load_gguf(path).tensors) == ["x", "y"]
+    assert [one.name for one in tmp_path.iterdir()] == ["own.gguf"]
+
+
+def fail(*_: Any) -> None:
+    raise RuntimeError
 
 
 def test_writes_to_arrays_leave_the_file(path: Path, device: ck.Device) -> None:
@@ -244,6 +274,21 @@ def test_mutated_files_are_read_within_bounds_or_refused(path: Path, tmp_path: P
         ({}, {"k": []}, ValueError, "save_gguf: metadata: 'k': expected one axis and at least one item"),
         ({}, {"k": [1, "a"]}, TypeError, "save_gguf: metadata: 'k': expected a list of items of one type"),
         ({}, {"k": 2**64}, ValueError, "save_gguf: metadata: 'k': expected an integer of at most 64 bits"),
+        ({}, {"k": 1e300}, ValueError, "save_gguf: metadata: 'k': expected a number that fits float32"),
+        (
+            {},
+            {"k": [2**63, -1]},
+            ValueError,
+            "save_gguf: metadata: 'k': expected integers of one type, got -1",
+        ),
+        (
+            {},
+            {"k": ["\ud800"]},
+            ValueError,
+            "save_gguf: metadata: 'k': expected a string: .* no valid Unicode",
+        ),
+        ({}, {"\ud800": 1}, ValueError, "save_gguf: metadata: .* no valid Unicode"),
+        ({"\ud800": (2,)}, {}, ValueError, "save_gguf: tensors: .* no valid Unicode"),
         ({}, {"k": None}, TypeError, "save_gguf: metadata: 'k': expected numbers, bools, strings"),
         ({}, {"general.alignment": 5}, ValueError, "'general.alignment': expected a power of two"),
     ],

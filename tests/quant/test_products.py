@@ -9,6 +9,7 @@ import pytest
 from blocks import BLOCKS, random_blocks
 
 import cukern as ck
+from cukern.array.layout import address
 from cukern.linear import tensor_cores
 from cukern.quant import few_rows, tiles
 from cukern.quant.few_rows import Shape
@@ -132,6 +133,13 @@ def test_linear_takes_the_way_that_fits(device: ck.Device) -> None:
     np.testing.assert_array_equal(ck.quant.linear(strided, w, bias).numpy(), few.numpy())
     plain = ck.quant.quantize(ck.asarray(dense.astype(np.float32)), "F32")
     np.testing.assert_allclose(ck.quant.linear(x, plain, bias).numpy(), exact, rtol=1e-5, atol=1e-5)
+
+
+def test_plain_numbers_are_multiplied_where_they_are(device: ck.Device) -> None:
+    w = ck.quant.quantize(ck.ones((2, 3)), "F32")
+    assert address(w._dense(ck.float32)._data) == address(w.blocks._data)
+    w.dequantize()[...] = 7.0  # a copy
+    assert ck.quant.linear(ck.ones((1, 3)), w).tolist() == [[3.0, 3.0]]
 
 
 def test_what_is_not_finite_stays_in_its_row(device: ck.Device) -> None:

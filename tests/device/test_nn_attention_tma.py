@@ -12,8 +12,9 @@ from test_nn_attention_kernels import attended, given
 import cukern as ck
 from cukern import nn
 from cukern.nn.attention import plan
-from cukern.nn.attention.geometry import Head
-from cukern.nn.attention.tma import TMA_TILES
+from cukern.nn.attention.call import Call, Options
+from cukern.nn.attention.geometry import Head, MmaTile
+from cukern.nn.attention.tma import TMA_TILES, TmaTile
 from cukern.testing import asynchrony
 from cukern.text.render import TEMPLATES
 
@@ -91,6 +92,62 @@ def test_gradients() -> None:
         offset="end",
         causal=True,
     )
+
+
+def test_rows_without_keys_have_finite_gradients() -> None:
+    """Though the cotangent of their logarithm, -inf, is NaN."""
+    arrays, _ = given("bfloat16", (1, 2, 130, 64), (1, 1, 300, 64), (1, 1, 300, 64))
+
+    def call(*own: ck.Array) -> Any:
+        return nn.attention(*own, causal=True, window=100, offset=-60, return_lse=True)
+
+    (made, lse), pull = ck.vjp(call, *arrays)
+    assert not np.isfinite(lse.numpy()[:, :, :60]).any()
+    assert not made.numpy()[:, :, :60].any()
+    of_lse = ck.where(ck.arange(130) < 60, ck.nan, ck.ones_like(lse))
+    for one in pull((ck.ones_like(made), of_lse)):
+        assert np.isfinite(one.numpy().astype(float)).all()
+
+
+def test_scores_of_minus_infinity() -> None:
+    """Of all keys of several tiles: the row counts as one that attends to nothing."""
+    (q, k, v), exact = given("bfloat16", (1, 2, 100, 64), (1, 2, 300, 64), (1, 2, 300, 64))
+    q[:, :, 7, 0], k[:, :, :, 0] = -ck.inf, 1
+    exact[0][:, :, 7], exact[1][..., 0] = 0, 1
+    made, lse = nn.attention(q, k, v, return_lse=True)
+    wanted = attended(*exact, 0.125)
+    wanted[:, :, 7] = 0
+    close(made, wanted, 4)
+    assert np.isneginf(lse.numpy()[:, :, 7]).all()
+
+
+def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those do that tensor maps do not feed, to which such launches are left."""
+    monkeypatch.setattr(plan, "parts_for", lambda *given: 3)
+    monkeypatch.setattr(plan, "mma_tile_for", lambda *given: None)
+    check("bfloat16", [(1, 2, 100, 64), (1, 2, 300, 64), (1, 2, 300, 64)], True)
+    (q, k, v), _ = given("bfloat16", (1, 2, 100, 64), (1, 2, 300, 64), (1, 2, 300, 64))
+    call = Call(q, k, v, (), (), (None, None), Options(0.125), None)
+    other = MmaTile(128, 64)
+    monkeypatch.setattr(plan, "mma_tile_for", lambda *given: other)
+    assert plan._tile(call, "forward", (q, k, v)) is other
+    assert isinstance(plan._tile(call, "backward_keys", (q, k, v)), TmaTile)
+    monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
+    assert isinstance(plan._tile(call, "forward", (q, k, v)), TmaTile)
+
+
+def test_dropout_and_a_scale_below_zero() -> None:
+    """Each pass drops the same weights, and so do the kernels of float64."""
+    shapes = [(1, 2, 130, 64), (1, 1, 200, 64), (1, 1, 200, 64)]
+    arrays, exact = given("bfloat16", *shapes)
+
+    def call(*own: ck.Array) -> Any:
+        return nn.attention(*own, dropout=0.25, scale=-0.125, rng=ck.random.default_rng(3))
+
+    (made, pull), (wanted, wanted_pull) = ck.vjp(call, *arrays), ck.vjp(call, *map(ck.asarray, exact))
+    close(made, wanted.numpy(), 8)
+    for found, other in zip(pull(made), wanted_pull(made.astype("float64")), strict=True):
+        close(found, other.numpy(), 8)
 
 
 def test_what_lies_beyond_the_keys_has_no_part(device: ck.Device) -> None:

@@ -76,11 +76,12 @@ def _tile(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
     few = kind == "forward" and call.rows <= FEW
     if dtypes.info(q.dtype).narrow and _vectors(rows):
         counted = options.packed or options.counted
+        made = mma_tile_for(call.head, q.device, "few" if few else kind)
         if q.shape[2] >= _MANY and not counted and describable([x._planned() for x in rows]):
             fed = tma_tile_for(call.head, q.device, kind)
-            if fed is not None:
+            # Where few blocks have all queries, more of them share the keys: those that tensor maps feed do not.
+            if fed is not None and (kind != "forward" or made is None or _parts(call, made) == 1):
                 return fed
-        made = mma_tile_for(call.head, q.device, "few" if few else kind)
         if made is not None:
             return made
     tile = tile_for(call.head, q.dtype, q.device, kind != "forward", few)
@@ -372,8 +373,8 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
 
 
 def _parts(call: Call, tile: AnyTile) -> int:
-    """How many blocks share the keys of a head, of which a tile has all queries."""
-    if call.options.packed or call.rows > tile.rows:
+    """How many blocks share the keys of a head, of which a tile has all queries; one if tensor maps feed it."""
+    if isinstance(tile, TmaTile) or call.options.packed or call.rows > tile.rows:
         return 1
     blocks, tiles = call.q.shape[0] * call.k.shape[1], divide_up(call.k.shape[2], tile.keys)
     return parts_for(call.q.device, blocks, tiles, _shared(call, tile, "forward"))

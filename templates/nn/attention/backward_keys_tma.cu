@@ -52,6 +52,7 @@ __device__ __forceinline__ void supply(
                 const int own = row + 32 * r + lane;
                 of_lse[r] = own < at.rows ? exponent(lse[at.statistic(sizes, own)]) : limits<float>::infinity();
                 of_delta[r] = own < at.rows ? delta[at.statistic(sizes, own)] : 0.0f;
+                if (of_lse[r] == limits<float>::infinity()) of_delta[r] = 0.0f;
             }
             rows.wait_empty();
 #pragma unroll

@@ -42,6 +42,7 @@ struct Own {
             const bool there = row + 8 * half < at.rows;
             lse[half] = there ? exponent(of_lse[at.statistic(sizes, row + 8 * half)]) : limits<float>::infinity();
             delta[half] = there ? of_delta[at.statistic(sizes, row + 8 * half)] : 0.0f;
+            if (lse[half] == limits<float>::infinity()) delta[half] = 0.0f;
         }
     }
     __device__ __forceinline__ bool attends(int half, int key) const {

@@ -32,7 +32,8 @@ struct Cotangents {
         }
     }
 };
-// The logarithm of a row's sum to base 2; without a sum, +inf, with which its weights are 0.
+// The logarithm of a row's sum to base 2; without a sum, +inf, with which its weights are 0. Such a row's delta counts as 0 too:
+// from a cotangent of its logarithm it may be infinite or NaN.
 __device__ __forceinline__ float exponent(float lse) {
     return lse == -limits<float>::infinity() ? -lse : lse * float(log2_e);
 }

@@ -63,7 +63,7 @@ struct Task {
             float largest = maximum(most[0], most[1]);
             largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
             largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-            const float from = (MASKED || !plain) && largest == -limits<float>::infinity() ? 0.0f : largest * unit;
+            const float from = largest == -limits<float>::infinity() ? 0.0f : largest * unit;
             shrink[half] = power_of_two(of.largest[half] * unit - from);
             of.largest[half] = largest;
             float total[2] = {of.total[half] * shrink[half], 0.0f};

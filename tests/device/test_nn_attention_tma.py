@@ -15,6 +15,7 @@ from cukern.nn.attention import plan
 from cukern.nn.attention.call import Call, Options
 from cukern.nn.attention.geometry import Head, MmaTile
 from cukern.nn.attention.tma import TMA_TILES, TmaTile
+from cukern.nn.attention.tma import _longest as longest
 from cukern.testing import asynchrony
 from cukern.text.render import TEMPLATES
 
@@ -148,6 +149,21 @@ def test_dropout_and_a_scale_below_zero() -> None:
     close(made, wanted.numpy(), 8)
     for found, other in zip(pull(made), wanted_pull(made.astype("float64")), strict=True):
         close(found, other.numpy(), 8)
+
+
+def test_the_work_of_the_busiest_block() -> None:
+    """As the kernels' Turns give tiles to blocks."""
+    work = np.array([3.0, 1, 4, 1, 5])
+    for heads, section, rotation, blocks in ((7, 3, 1, 4), (4, 4, 0, 5), (9, 2, 3, 7), (8, 2, 2, 2)):
+        load, turns = np.zeros(blocks), -(-section * work.size // blocks)
+        for turn in range(turns * -(-heads // section)):
+            number, own = divmod(turn, turns)
+            width = min(section, heads - number * section)
+            for block in range(blocks):
+                at = (block + number * (blocks - rotation)) % blocks
+                tile = own * blocks + (blocks - 1 - at if (own + number) % 2 else at)
+                load[block] += work[tile // width] if tile < width * work.size else 0
+        assert longest(heads, section, rotation, work, blocks) == load.max()
 
 
 def test_what_lies_beyond_the_keys_has_no_part(device: ck.Device) -> None:

@@ -126,13 +126,20 @@ def order(head: Head, heads: int, sharing: int, length: int, work: np.ndarray, b
 
 def _longest(heads: int, section: int, rotation: int, work: np.ndarray, blocks: int) -> float:
     """The work of the block that has most."""
-    load = np.zeros(blocks)
-    for number, first in enumerate(range(0, heads, section)):
-        own = np.repeat(work, min(section, heads - first))
+
+    def loads(count: int) -> np.ndarray:
+        """Of the blocks in a section of so many heads, that begins forth, and that begins back."""
+        own = np.repeat(work, count)
         turns = np.pad(own, (0, -own.size % blocks)).reshape(-1, blocks)
-        for turn, row in enumerate(turns):
-            load += np.roll(row[::-1] if (turn + number) % 2 else row, number * rotation)
-    return float(load.max())
+        forth, back = turns[::2].sum(0), turns[1::2].sum(0)
+        return np.stack([forth + back[::-1], forth[::-1] + back])
+
+    whole, rest = divmod(heads, section)
+    numbers = np.arange(whole)[:, None]
+    total = loads(section)[numbers % 2, (np.arange(blocks) - numbers * rotation) % blocks].sum(0)
+    if rest:
+        total += np.roll(loads(rest)[whole % 2], whole * rotation)
+    return float(total.max())
 
 
 class Mapped:

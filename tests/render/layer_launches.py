@@ -117,24 +117,32 @@ def launch_attention(dtype: Any) -> None:
     if dtypes.info(dtype).narrow:
         wide = ck.zeros((1, 32, 256), dtype)
         with_derivatives(ck.nn.attention, wide, wide, wide)
-    if dtype == ck.bfloat16:
-        # Queries enough for warpgroups: a plain call, the widest heads, and functions of a score.
-        with_derivatives(
-            lambda *own: ck.nn.attention(*own, causal=True), *arrays(dtype, *[(2, 2, 64, 64)] * 3)
+
+
+def launch_attention_of_warpgroups(dtype: Any, everything: bool = False) -> None:
+    """Queries enough for warpgroups: a plain call, the widest heads, functions of a score; their derivatives if all."""
+    if dtype != ck.bfloat16:
+        return
+    drop = ck.random.default_rng(0)
+    with_derivatives(lambda *own: ck.nn.attention(*own, causal=True), *arrays(dtype, *[(2, 2, 64, 64)] * 3))
+    ck.nn.attention(*arrays(dtype, *[(1, 64, 256)] * 3))
+
+    def changed(*own: ck.Array) -> ck.Array:
+        return ck.nn.attention(
+            *own[:3],
+            window=9,
+            offset="end",
+            score=lambda s, b, h, i, j, x: ck.tanh(s) * x - h * j + i,
+            arrays=own[3:],
+            dropout=0.5,
+            rng=drop,
         )
-        ck.nn.attention(*arrays(dtype, *[(1, 64, 256)] * 3))
-        with_derivatives(
-            lambda *own: ck.nn.attention(
-                *own[:3],
-                window=9,
-                offset="end",
-                score=lambda s, b, h, i, j, x: ck.tanh(s) * x - h * j + i,
-                arrays=own[3:],
-                dropout=0.5,
-                rng=drop,
-            ),
-            *arrays(dtype, (2, 4, 64, 128), (2, 2, 64, 128), (2, 2, 64, 128), (4, 1, 1)),
-        )
+
+    given = arrays(dtype, (2, 4, 64, 128), (2, 2, 64, 128), (2, 2, 64, 128), (4, 1, 1))
+    if everything:
+        with_derivatives(changed, *given)
+    else:
+        changed(*given)
 
 
 def launch_linear(dtype: Any) -> None:
@@ -302,6 +310,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     launch_resample,
     launch_cross_entropy,
     launch_attention,
+    launch_attention_of_warpgroups,
     launch_linear,
     launch_lltm,
     launch_pool2d,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from array_launches import EVERY, arrays, launch_convolve, launch_histogram, launch_reduce, with_derivatives
 from gpu_without_one import Gpu, gpu_without_one, require_nvrtc
-from layer_launches import FLOATING, launch_attention, launch_product
+from layer_launches import FLOATING, launch_attention, launch_attention_of_warpgroups, launch_product
 
 import cukern as ck
 from cukern import dtypes
@@ -19,7 +19,8 @@ require_nvrtc()
 
 #: Dtypes whose kernels are those of another integer but for the type's name.
 ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32")]
-#: Those whose kernels are optimised, which shows the loads that they get; of the others it is thorough.
+#: Those whose kernels are optimised, which shows the loads that they get; of the others, and of attention's many
+#: instructions, it is thorough.
 OPTIMISED = [ck.float32, ck.bfloat16]
 #: What computes real numbers alone.
 REAL = (launch_convolve, launch_histogram)
@@ -29,7 +30,12 @@ CASES = [
     for dtype in dtypes.ALL
     if dtype not in ALIKE and not (launch in REAL and dtype in dtypes.COMPLEX)
 ]
-CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]
+CASES += [
+    (launch, dtype)
+    for launch in FLOATING
+    for dtype in dtypes.FLOATS
+    if launch is not launch_attention_of_warpgroups or dtype == ck.bfloat16
+]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ CASES += [(launch, dtype) for launch in FLOATING for dtype in dtypes.FLOATS]
 def test_kernels_compile(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch, launch: Callable[[Any], None], dtype: Any
 ) -> None:
-    monkeypatch.setattr(gpu, "optimises", dtype in OPTIMISED)
+    monkeypatch.setattr(gpu, "optimises", dtype in OPTIMISED and launch is not launch_attention)
     launch(dtype)
 
 
@@ -50,7 +56,7 @@ def test_kernels_compile(
     [
         pytest.param(*case, id=f"{case[0].__name__.removeprefix('launch_')}-{case[1]}")
         for case in CASES
-        if case[1] not in OPTIMISED
+        if case[1] not in OPTIMISED or case[0] is launch_attention
     ],
 )
 def test_kernels_compile_when_optimised(launch: Callable[[Any], None], dtype: Any) -> None:
@@ -68,6 +74,11 @@ def test_kernels_of_similar_dtypes_compile(gpu: Gpu, launch: Callable[[Any], Non
 @pytest.mark.thorough
 def test_every_reduction_compiles_in_every_way(gpu: Gpu) -> None:
     launch_reduce(ck.float32, everything=True)
+
+
+@pytest.mark.thorough
+def test_derivatives_of_scores_by_warpgroups_compile(gpu: Gpu) -> None:
+    launch_attention_of_warpgroups(ck.bfloat16, everything=True)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64", "int32"])
@@ -95,6 +106,7 @@ def test_every_template_is_compiled() -> None:
             launched(ck.float32)
         launch_product(ck.bfloat16)
         launch_attention(ck.bfloat16)
+        launch_attention_of_warpgroups(ck.bfloat16)
     names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}
     missing = names - gpu.templates
     assert not missing, f"add a function that launches {missing}, and name it in EVERY or FLOATING"

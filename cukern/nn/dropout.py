@@ -34,6 +34,19 @@ def require_probability(name: str, p: float) -> float:
     return float(p)
 
 
+def require_generator(name: str, argument: str, x: Array, rng: Generator | None) -> None:
+    """Check the generator of a function of ``x``, if one is given.
+
+    Raises:
+        TypeError: ``rng`` is not a cukern generator.
+        ValueError: ``rng`` draws on another device.
+    """
+    if rng is not None and not isinstance(rng, Generator):
+        raise TypeError(f"{name}: rng: expected a generator of cukern.random, got {type(rng).__name__}")
+    if rng is not None and rng.device is not x.device:
+        raise ValueError(f"{name}: rng draws on {rng.device}, {argument} is on {x.device}")
+
+
 class Draw(NamedTuple):
     """Where dropout draws: the key of the stream, the counter, or the memory that holds it in a captured step."""
 
@@ -49,10 +62,7 @@ def drawn(name: str, argument: str, x: Array, rng: Generator | None, words: int)
         TypeError: ``rng`` is not a cukern generator.
         ValueError: ``rng`` draws on another device.
     """
-    if rng is not None and not isinstance(rng, Generator):
-        raise TypeError(f"{name}: rng: expected a generator of cukern.random, got {type(rng).__name__}")
-    if rng is not None and rng.device is not x.device:
-        raise ValueError(f"{name}: rng draws on {rng.device}, {argument} is on {x.device}")
+    require_generator(name, argument, x, rng)
     with device(x.device):
         generator = rng or random._generator()
         live, at = generator._claim(words)

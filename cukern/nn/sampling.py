@@ -15,6 +15,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_array
 from ..function import stop_gradient
 from ..random import Generator
+from .dropout import require_generator
 from .fused import common_dtype, is_int
 
 #: A number, or an array of one for each row of logits.
@@ -123,10 +124,7 @@ def sample_tokens(
     common_dtype(name, {"logits": logits})
     if not logits.ndim or not logits.shape[-1]:
         raise ValueError(f"{name}: logits: expected shape (..., tokens) with a token, got {logits.shape}")
-    if rng is not None and not isinstance(rng, Generator):
-        raise TypeError(f"{name}: rng: expected a generator of cukern.random, got {type(rng).__name__}")
-    if rng is not None and rng.device is not logits.device:
-        raise ValueError(f"{name}: rng draws on {rng.device}, logits is on {logits.device}")
+    require_generator(name, "logits", logits, rng)
     if top_k is not None and (not is_int(top_k) or top_k < 1):
         raise ValueError(f"{name}: top_k: expected an int of at least 1, got {top_k!r}")
     heat = _number(name, "temperature", temperature, logits, 0.0, _HOTTEST)

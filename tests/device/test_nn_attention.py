@@ -172,13 +172,21 @@ def test_which_calls_are_left_to_the_kernels() -> None:
 
     gpu = Gpu()
 
-    def quick(shape: tuple[int, ...], causal: bool = False, dtype: str = "bfloat16") -> bool:
+    def quick(
+        shape: tuple[int, ...],
+        causal: bool = False,
+        dtype: str = "bfloat16",
+        aligned: bool = True,
+        gap: int = 0,
+    ) -> bool:
+        steps = [(shape[-1] + gap) * 2 * math.prod(shape[i:-1]) for i in range(1, len(shape))]
         like = types.SimpleNamespace(
             shape=shape,
             ndim=len(shape),
             size=math.prod(shape),
             dtype=np.dtype(dtype) if dtype[0] != "b" else ck.bfloat16,
             device=gpu,
+            _planned=lambda: types.SimpleNamespace(aligned=aligned, strides=(*steps, 2)),
         )
         return plan.quickest(like, like, like, causal)  # type: ignore[arg-type]
 
@@ -186,6 +194,10 @@ def test_which_calls_are_left_to_the_kernels() -> None:
     assert not quick((2, 3, 63, 64))
     assert quick((2, 3, 63, 64), causal=True)
     assert not quick((2, 3, 64, 60), causal=True)
+    # What tensor cores cannot read is no quicker by the kernels that do without them.
+    assert not quick((2, 3, 64, 64), aligned=False)
+    assert not quick((2, 3, 64, 64), gap=4)
+    assert quick((2, 3, 64, 64), gap=8)
     assert not quick((2, 3, 64, 256))  # whose gradients warpgroups do not make
     assert not quick((64, 64), causal=True)
     assert not quick((2, 0, 64, 64), causal=True)

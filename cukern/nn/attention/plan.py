@@ -110,9 +110,9 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
     if not dtypes.info(q.dtype).narrow or not 3 <= q.ndim == k.ndim == v.ndim or not q.size * k.size * v.size:
         return False
     head = Head(q.shape[-1], v.shape[-1])
-    if q.shape[:-2] != k.shape[:-2] or k.shape[:-2] != v.shape[:-2] or any(n % 8 for n in head):
+    if q.shape[:-2] != k.shape[:-2] or k.shape[:-2] != v.shape[:-2]:
         return False
-    if mma_tile_for(head, q.device, "forward") is None:
+    if mma_tile_for(head, q.device, "forward") is None or not _vectors((q, k, v)):
         return False
     # The composed form makes all scores; without warpgroups it makes them faster.
     return causal or (q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys") is not None)

@@ -15,7 +15,6 @@ from cukern.kernel.arguments import address
 from cukern.nn.layer_norm.function import launch_backward, launch_forward
 from cukern.nn.layer_norm.function import layer_norm_reference as reference
 from cukern.nn.layer_norm.geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape
-from cukern.nn.layer_norm.rms import rms_norm_reference
 from cukern.testing import gradcheck
 
 SHAPES = [
@@ -483,57 +482,3 @@ def test_the_normalized_shape_may_be_integers_of_numpy(device: ck.Device) -> Non
         nn.layer_norm(x, 4.0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="eps: expected a number of at least 0, got 'small'"):
         nn.layer_norm(x, 4, eps="small")  # type: ignore[arg-type]
-
-
-RMS_LAUNCHES = [
-    pytest.param(Shape(1, 1, 0, 4, tile=32), None, 100, id="a thread a row"),
-    pytest.param(Shape(64, 64, 0, 1), Shape(64, 64, 0, 1), 100, id="a block a row, read again"),
-    pytest.param(Shape(128, 32, 1, 4), Shape(128, 32, 1, 4), 100, id="registers"),
-    pytest.param(None, None, 104, id="packs"),
-]
-
-
-@pytest.mark.parametrize("forward, backward, columns", RMS_LAUNCHES)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_root_mean_square(
-    device: ck.Device, forward: Shape | None, backward: Shape | None, columns: int, dtype: str
-) -> None:
-    """The kernels of rows that are not centered, the derivative with and without sums for the weight."""
-    x, dy = random(0, (19, columns), dtype) + 3, random(1, (19, columns), dtype)
-    weight = random(2, (columns,), dtype)
-    wide, above, scale = (one.numpy().astype(np.float64) for one in (x, dy, weight))
-    rstd = 1 / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5)
-    normal, g, ulps = wide * rstd, above * scale, 4 if x.itemsize == 2 else 32
-    if forward is None:
-        forward = forward_shape(columns, x.itemsize, 1)
-    y, statistics = launch_forward(x, weight, None, 1e-5, columns, forward, centered=False)
-    close(y, normal * scale, ulps)
-    close(statistics[:, 1:], rstd, 32)
-    limits = Limits(1, device.properties.max_shared_memory_per_block)
-    for summed in (True, False):
-        shape = backward or backward_rows(columns, x.itemsize, limits, summed)
-        wanted = (True, summed, False)
-        dx, dweight, dbias = launch_backward(
-            x, dy, weight, statistics, columns, wanted, shape, centered=False
-        )
-        close(dx, (g - normal * (g * normal).mean(-1, keepdims=True)) * rstd, ulps)
-        assert dbias is None and (dweight is not None) == summed
-        if dweight is not None:
-            close(dweight, (above * normal).sum(0), ulps)
-
-
-def test_root_mean_square_of_layouts_and_derivatives(device: ck.Device) -> None:
-    x, weight = random(0, (6, 10)), random(1, (20,))[::2]
-    for view in (ck.permute_dims(random(3, (10, 6)), (1, 0)), ck.broadcast_to(x[:1], (6, 10))):
-        check_equal(
-            lambda x, own: nn.rms_norm(x, 10, own, 1e-3),
-            lambda x, own: rms_norm_reference(x, 1, own, 1e-3),
-            (view, weight),
-            64,
-            cotangents=[ck.broadcast_to(ck.asarray(np.float64(0.7)), (6, 10))],
-        )
-    assert gradcheck(lambda x: nn.rms_norm(x, (3, 7), eps=1e-3), [random(0, (2, 3, 7))], order=2)
-    values = np.ones((2, 8), np.float32)
-    values[0, 3] = np.inf
-    made = nn.rms_norm(ck.asarray(values), 8, eps=0.0).numpy()
-    assert np.isnan(made[0, 3]) and not made[0, :3].any() and (made[1] == 1).all()

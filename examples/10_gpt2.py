@@ -53,9 +53,8 @@ class Attention(nn.Module):
 
     def forward(self, x, cache=None):
         apart = ck.reshape(self.project(x), (*x.shape[:2], 3, self.heads, -1))
-        q, k, v = (
-            ck.swapaxes(apart[:, :, i], 1, 2) for i in range(3)
-        )  # (batch, heads, length, features of a head)
+        # Each of shape (batch, heads, length, features of a head); their gradients are joined in one array.
+        q, k, v = (ck.swapaxes(part, 1, 2) for part in ck.unstack(apart, axis=2))
         if cache is None:
             y = nn.attention(q, k, v, causal=True)
         else:

@@ -27,6 +27,8 @@ from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
 from ..kernel.plan import on, raw, zeros
 from ..kernel.strides import repeated
+from ..shape.copy import LARGE, write
+from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
 from .places import picked_along, put_rows
 from .search import places_of
@@ -150,9 +152,34 @@ def _basic(x: Array, key: tuple[Any, ...]) -> Array:
 @on_device
 def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
     """Zeros of a shape with ``g`` at an index: the derivative of a view."""
-    data = zeros(g.device, shape, g.dtype)
-    raw(data)[(*key, ...)] = raw(g._data)
+    apart = None if g.device.addressable and math.prod(shape) < LARGE else _spread(g, shape, key)
+    if apart is None:
+        data = zeros(g.device, shape, g.dtype)
+        write(g.device, data[(*key, ...)], g._data)
+    else:
+        data = remap(g.device, apart[0], shape, apart[1], "constant")
     return recorded("embed", g, Array._wrap(data, g.device), lambda gg: _basic(gg, key))
+
+
+def _spread(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[Any, list[int]] | None:
+    """The ndarray of ``g`` with the axes of ``shape``, and where it starts along each; None if ``key`` has steps."""
+    axes: list[Any] = []
+    before: list[int] = []
+    sizes = iter(shape)
+    for part in key:
+        if part is None:
+            axes.append(0)
+        elif isinstance(part, slice):
+            start, _, step = part.indices(next(sizes))
+            if step != 1:
+                return None
+            axes.append(slice(None))
+            before.append(start)
+        else:
+            n = next(sizes)
+            axes.append(None)
+            before.append(part + n if part < 0 else part)
+    return g._data[(*axes, ...)], before + [0 for _ in sizes]
 
 
 class _Joint(NamedTuple):
@@ -345,8 +372,12 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
         _put(x, part.places, part.sizes, part.shape, value, "x[key] = value")
     elif part is not None:
         source = _source(x, value)
-        data = raw(source._data)
-        raw(x._data)[(*part, ...)] = data.copy() if source._storage is x._storage else data
+        target, data = x._data[(*part, ...)], source._data
+        data = data.copy() if source._storage is x._storage else data
+        if data.shape == target.shape:
+            write(x.device, target, data)
+        else:
+            raw(x._data)[(*part, ...)] = raw(data)
         x._bump("setitem")
     else:
         with tape.stop_recording():
@@ -398,7 +429,7 @@ def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
     with tape.stop_recording():
         made = astype(x, x.dtype)
         made = Array._wrap(made._data, x.device)
-    raw(made._data)[(*key, ...)] = raw(value._data)
+    write(x.device, made._data[(*key, ...)], value._data)
 
     def vjp(g: Array, needs: tuple[bool, ...]) -> tuple[Array | None, Array | None]:
         nothing = Array._wrap(zeros(x.device, value.shape, x.dtype), x.device)

@@ -43,7 +43,7 @@ def _fill(bits: DType) -> Program:
 
 
 #: Elements from which a kernel on all cores copies faster than NumPy on the host.
-_LARGE = 1 << 21
+LARGE = 1 << 21
 
 
 def in_order(device: Device, data: Any) -> Any:
@@ -51,7 +51,7 @@ def in_order(device: Device, data: Any) -> Any:
 
     Elements are copied as integers: converting a half type to float32 and back would lose the payload of NaN.
     """
-    if device.addressable and data.size < _LARGE:
+    if device.addressable and data.size < LARGE:
         return np.array(data, order="C")
     bits, made = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
     run_into(_copy(bits), device, (data.view(bits),), (), made.view(bits))
@@ -60,8 +60,11 @@ def in_order(device: Device, data: Any) -> Any:
 
 def write(device: Device, target: Any, source: Any) -> None:
     """Copy the ndarray ``source``, cast, to ``target``, a part of another array that has its shape."""
-    if device.addressable and source.dtype == target.dtype and source.size < _LARGE:
+    if device.addressable and source.dtype == target.dtype and source.size < LARGE:
         target[...] = source
+    elif source.dtype == target.dtype:
+        bits = dtypes.info(source.dtype).bits
+        run_into(_copy(bits), device, (source.view(bits),), (), target.view(bits))
     else:
         run_into(_cast(source.dtype, target.dtype), device, (source,), (), target)
 

@@ -12,6 +12,8 @@ from hypothesis.extra import numpy as hnp
 
 import cukern as ck
 from cukern.index import places as rows
+from cukern.index import subscript
+from cukern.shape import copy
 from cukern.testing import assert_close, gradcheck
 
 A = np.arange(60.0).reshape(3, 4, 5)
@@ -105,6 +107,27 @@ def test_assignment(device: ck.Device, key: Any) -> None:
         a[key] = value
         x[ours(key)] = ck.asarray(value) if isinstance(value, np.ndarray) else value
         assert_close(x, a)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [(slice(None), -2), (None, slice(1, 3), None, slice(3, 9)), (..., slice(None, None, -2)), slice(3, 1)],
+)
+def test_parts_are_written_by_kernels(device: ck.Device, monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
+    """As on a GPU, and large ones on the host: assignments, and the derivatives of views."""
+    for module in (subscript, copy):
+        monkeypatch.setattr(module, "LARGE", 0)
+    a, x = A.copy(), ck.asarray(A.copy())
+    part = np.swapaxes(-A[key], 0, -1).copy()
+    a[key] = np.swapaxes(part, 0, -1)
+    x[key] = ck.swapaxes(ck.asarray(part), 0, -1)
+    assert_close(x, a)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = x[key] * ck.swapaxes(ck.asarray(part), 0, -1)
+    want = np.zeros_like(A)
+    want[key] = np.swapaxes(part, 0, -1)
+    assert_close(tape.gradient(y, x), want)
 
 
 def test_assignment_counts_and_overlaps(device: ck.Device) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``python -m cukern info | render | build | demo | bench | generate | functions``."""
+"""The command line: ``python -m cukern info | render | build | check | trace | demo | bench | ...``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import __version__
 from ..device import Device, current, device, devices
 from ..errors import CukernError, DeviceError
-from . import variables
+from . import check, trace, variables
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("info", help="list devices, compilers, versions and caches").set_defaults(run=_info)
     _add_render(commands.add_parser("render", help="print the text of a kernel"))
     _add_build(commands.add_parser("build", help="compile a program's kernels ahead of time"))
+    check.add_arguments(commands.add_parser("check", help="run a program with its launches checked"))
+    trace.add_arguments(commands.add_parser("trace", help="draw what a program's kernels do in memory"))
     _add_demo(commands.add_parser("demo", help="check the fused kernels, then train a character model"))
     _add_bench(commands.add_parser("bench", help="time every kernel family and other libraries"))
     _add_generate(
@@ -49,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _divided(argv: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments of this program, and those after ``--`` of the program that it builds for."""
-    if argv[:1] != ["build"] or "--" not in argv:
+    """The arguments of this program, and those after ``--`` of the program that it runs."""
+    if argv[:1] not in (["build"], ["check"], ["trace"]) or "--" not in argv:
         return argv, []
     at = argv.index("--")
     return argv[:at], argv[at + 1 :]

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import runpy
 import shlex
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,7 +24,7 @@ from ..errors import CukernError, TemplateError
 from ..text import render, signature
 from ..text.signature import Unit
 from ..text.stored import stored
-from . import variables
+from . import program, variables
 
 #: Compiles a unit.
 Compile = Callable[[Unit], Code]
@@ -49,7 +47,7 @@ def main() -> int:
         for unit in _listed(options.list) if options.list else ():
             recording.note(unit)
         began = time.monotonic()
-        if options.program and (status := _run(options.program, options.arguments)):
+        if options.program and (status := program.run(options.program, options.arguments)):
             print(f"the program ended with status {status}: no bundle is written", file=sys.stderr)
             return 1
         ran = time.monotonic()
@@ -141,25 +139,6 @@ def _listed(path: Path) -> Iterator[Unit]:
                 )
             except (TemplateError, TypeError, ValueError) as error:
                 raise ValueError(f"{path}, line {number}: {error}") from None
-
-
-def _run(program: str, arguments: list[str]) -> object:
-    """Run a script or a module as ``__main__``; return the status with which it ends, if it is not 0."""
-    script = Path(program)
-    sys.argv = [program, *arguments]
-    if not sys.flags.safe_path:  # else Python has put no folder of its own there
-        sys.path[0] = str(script.parent.resolve()) if script.is_file() else os.getcwd()
-    try:
-        if script.is_file():
-            runpy.run_path(program, run_name="__main__")
-        else:
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        return end.code
-    except Exception:  # as Python does
-        traceback.print_exc()
-        return 1
-    return None
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ import ctypes
 import os
 import struct
 import threading
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from ....errors import DeviceError, LaunchError
 from ....text.signature import Unit
@@ -22,6 +23,7 @@ from ..python import python_api, reraise
 from . import mode, unset
 from .report import RawReport, Reader
 from .source import depends_on_order, runs_in_fibers, source
+from .tracing import SHARED
 
 #: The bytes of a launch before its parameters.
 HEAD = struct.calcsize(f"={GRID}")
@@ -88,6 +90,16 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     return library, path
 
 
+def _start(array: np.ndarray[Any, Any]) -> int:
+    """At how many bytes of its memory an array starts, where on a GPU that memory would be aligned."""
+    memory: Any = array
+    while isinstance(getattr(memory, "base", None), np.ndarray):
+        memory = memory.base
+    low = byte_bounds(array)[0]
+    # Memory between red zones is bytes, and aligned where the array is that was made of it.
+    return int(low % 64 if memory.dtype == np.uint8 else low - byte_bounds(memory)[0])
+
+
 class CheckedFunction:
     """A kernel of which every access can be watched.
 
@@ -151,20 +163,36 @@ class CheckedFunction:
         arrays: list[np.ndarray[Any, Any] | None],
         empties: list[tuple[int, unset.Empty]],
     ) -> None:
-        status = self._runtime.cukern_check(self._handle, packed, ctypes.byref(options))
+        header = struct.unpack_from(f"={GRID}", packed)
+        tracer = mode.current().tracer
+        if tracer is not None and not tracer.takes(self._unit.signature.name, header[:3], header[3:6]):
+            tracer = None
+        events = tracer.start(self._runtime) if tracer else None
+        try:
+            status = self._runtime.cukern_check(self._handle, packed, ctypes.byref(options))
+        finally:
+            traced = tracer.stop(self._runtime) if tracer else 0
         if status == _INTERRUPTED:
             reraise(self._runtime)
         if status:
             raise LaunchError(f"{self._unit.signature.name}: {self._runtime.cukern_last_error().decode()}")
         count, every = ctypes.c_uint(), ctypes.c_uint()
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
-        header = struct.unpack_from(f"={GRID}", packed)
         found = self._reader.read(raw[: count.value], header, arrays, self._shared_name, self._shared_size)
         for number, empty in empties:
             if not self._packing.params[number].const:
                 place = self._reader.line(self._runtime.cukern_written_place(number))
                 unset.launched(empty, self._unit.signature.name, place)
+        if tracer is not None and events is not None:
+            tracer.took(self._unit, header, events, traced, self._reader.line, partial(self._region, arrays))
         mode.tell(found)
+
+    def _region(self, arrays: list[np.ndarray[Any, Any] | None], region: int) -> tuple[str, int]:
+        """The name of an argument or of a variable in shared memory, and at how many bytes of its memory it starts."""
+        if region >= SHARED:
+            return self._shared_name(region - SHARED) or "dynamic shared memory", 0
+        array = arrays[region]
+        return self._packing.params[region].name, 0 if array is None else _start(array)
 
     def _shared_name(self, number: int) -> str:
         return (self._runtime.cukern_shared_name(number) or b"").decode()

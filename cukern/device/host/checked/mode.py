@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ....errors import KernelFault, KernelReport
 from ... import capture_hooks
 from . import unset
+from .tracing import Tracer
 
 if TYPE_CHECKING:
     from ....array import Array
@@ -23,11 +24,13 @@ class Mode:
         seeds: in how many orders a kernel runs whose result may depend on that.
         strict: whether what most kernels get away with is reported, too.
         reports: where findings are collected, instead of raised as errors; None to raise them.
+        tracer: where what launches do is collected; None if it is not.
     """
 
     seeds: int = 3
     strict: bool = False
     reports: list[KernelReport] | None = field(default=None, repr=False)
+    tracer: Tracer | None = field(default=None, repr=False)
 
 
 #: The modes of the with-blocks that are open, the innermost last.

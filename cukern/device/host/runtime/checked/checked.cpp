@@ -192,6 +192,13 @@ EXPORT const Report* cukern_reports(unsigned* count, unsigned* all) {
     *all = s.all_reports;
     return s.reports;
 }
+// From now on launches leave what their first blocks did in `events`; nothing is traced where there is no room.
+EXPORT void cukern_trace(Event* events, u64 room, u64 blocks) {
+    trace_events = events;
+    trace_room = room;
+    trace_blocks = blocks;
+}
+EXPORT u64 cukern_traced() { return trace_count; }
 EXPORT const char* cukern_shared_name(unsigned number) { return number < shared_slots ? s.shared_names[number] : 0; }
 EXPORT u64 cukern_shared_size(unsigned number) { return number < shared_slots ? s.shared[number].bytes : 0; }
 EXPORT u64 cukern_written_place(unsigned param) {

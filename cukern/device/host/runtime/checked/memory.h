@@ -274,6 +274,7 @@ static void begin_run(unsigned run) {
     keep_lasting(run);
     for (unsigned i = 0; i < s.area_count; ++i)
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
+    trace_count = 0;
     s.launch_start = ++s.now;
     s.block_count = s.release_count = s.acquire_count = 0;
     memset(s.acquired_count, 0, sizeof s.acquired_count);

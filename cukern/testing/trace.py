@@ -1,0 +1,309 @@
+"""What a kernel's threads did in memory, as a GPU's warps would do it: transactions, bank conflicts, idle lanes."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..device.host.checked import mode
+from ..device.host.checked.tracing import ATOMIC, BESIDE, SHARED, Launch, Tracer
+from ..text import render
+from ..text.signature import Dim3
+from .pictures import png
+
+if TYPE_CHECKING:
+    from .occupancy import Occupancy
+
+__all__ = ["Access", "Trace", "traced"]
+
+_WARP, _SECTOR, _BANKS, _WORD = 32, 32, 32, 4
+#: Threads, and pieces of an array, that a picture shows at most.
+_ROWS, _COLUMNS = 256, 512
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one place of a kernel does to one array, in all traced blocks.
+
+    A request is what the threads of a warp do together; it is taken to be their first access at the place, their second
+    one, and so on.
+
+    Attributes:
+        place: the template and its line; empty if it is not known.
+        array: the argument, or the variable in shared memory.
+        what: ``"reads"``, ``"writes"``, ``"atomic"`` or, for what is copied beside the threads, ``"copies"``.
+        shared: whether the array is in shared memory.
+        size: bytes per thread and access.
+        requests: the number of requests.
+        lanes: the mean share of a warp's threads that take part.
+        moved: for global memory, the sectors of 32 bytes that the requests touch; for shared memory, the turns in which
+            its 32 banks serve them.
+        least: how many sectors or turns as many bytes need.
+    """
+
+    place: str
+    array: str
+    what: str
+    shared: bool
+    size: int
+    requests: int
+    lanes: float
+    moved: int
+    least: int
+
+    @property
+    def efficiency(self) -> float:
+        """``least / moved``: 1 for coalesced accesses, or accesses without bank conflicts."""
+        return self.least / self.moved if self.moved else 1.0
+
+
+class Trace:
+    """A launch, seen access by access.
+
+    Attributes:
+        kernel: its name.
+        grid, block: the launch's shape.
+        shared: bytes of dynamic shared memory.
+        blocks: how many blocks were traced, from the first.
+        missed: accesses that were left out, because there were too many.
+        accesses: what each place does to each array, in the order of the places.
+        events: all accesses of single threads, in the order in which the host ran them, a NumPy array with the fields
+            ``offset`` (bytes from the array's start), ``block``, ``thread``, ``size`` (bytes), ``writes``, ``how``,
+            ``region`` and ``place`` (in the compiled code).
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self.kernel = launch.unit.signature.name
+        self.grid: Dim3 = launch.grid
+        self.block: Dim3 = launch.block
+        self.shared = launch.shared
+        self.blocks = launch.blocks
+        self.missed = launch.missed
+        self.events = launch.events
+        threads = self.block[0] * self.block[1] * self.block[2]
+        self._groups = list(_groups(launch))
+        self.accesses = tuple(self._access(group, threads) for group in self._groups)
+
+    def __repr__(self) -> str:
+        return f"<Trace of {self.kernel}, grid {self.grid}, block {self.block}, {len(self.events)} accesses>"
+
+    def __str__(self) -> str:
+        head = f"{self.kernel}: grid {self.grid}, block {self.block}; traced: {self.blocks} of its blocks"
+        rows = [("where", "array", "what", "bytes", "requests", "lanes", "moved", "least")]
+        for one in self.accesses:
+            unit = "turns" if one.shared else "sectors"
+            numbers = f"{one.requests}", f"{one.lanes:.0%}", f"{one.moved} {unit}", f"{one.least}"
+            rows.append((one.place or "?", one.array, one.what, f"{one.size}", *numbers))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(word.ljust(n) for word, n in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+        return "\n".join([head, *lines])
+
+    def occupancy(self) -> Occupancy:
+        """How many warps of the kernel a multiprocessor of compute capability 9.0, as of an H200, holds at a time."""
+        from .occupancy import occupancy
+
+        return occupancy(self._launch.unit, self.block, self.shared)
+
+    def picture(self, access: int) -> bytes:
+        """A PNG of an access in the first traced block: threads from top to bottom, the array from left to right.
+
+        Args:
+            access: the index in :attr:`accesses`.
+
+        The later an access, the darker its point. Rows and columns stand for several threads and elements where there
+        are more than fit.
+        """
+        events = self._groups[access]
+        events = events[events["block"] == events["block"].min()]
+        low, end = int(events["offset"].min()), int((events["offset"] + events["size"]).max())
+        step, threads = -(-(end - low) // _COLUMNS), int(events["thread"].max()) + 1
+        fold = -(-threads // _ROWS)
+        image = np.full((-(-threads // fold), -(-(end - low) // step), 3), 255, np.uint8)
+        rows = events["thread"].astype(np.int64) // fold
+        shade = np.linspace(0.0, 1.0, len(events))[:, None]
+        light, dark = np.array([[158, 202, 225]]), np.array([[8, 48, 107]])
+        colors = (light + (dark - light) * shade).astype(np.uint8)
+        first = (events["offset"].astype(np.int64) - low) // step
+        last = (events["offset"].astype(np.int64) + events["size"] - 1 - low) // step
+        for beyond in range(int((last - first).max()) + 1):
+            columns = np.minimum(first + beyond, last)
+            image[rows, columns] = colors
+        return png(image, max(1, min(8, 512 // max(image.shape[:2]))))
+
+    def source(self, place: str) -> str:
+        """The line of a template at ``template:line``; empty if it is not known."""
+        name, _, number = place.rpartition(":")
+        try:
+            return render.source_of(name).split("\n")[int(number) - 1].strip()
+        except Exception:
+            return ""
+
+    def save(self, path: str | Path) -> None:
+        """Write a page of HTML with the table and the pictures, which needs no other file."""
+        from .trace_page import page
+
+        Path(path).write_text(page(self), encoding="utf-8")
+
+    def _access(self, events: np.ndarray[Any, Any], threads: int) -> Access:
+        first = events[0]
+        shared = bool(first["region"] >= SHARED)
+        what = {ATOMIC: "atomic", BESIDE: "copies"}.get(
+            int(first["how"]), "writes" if first["writes"] else "reads"
+        )
+        requests = _requests(events)
+        count = int(requests.max()) + 1
+        warps, lanes = np.zeros(count, np.int64), np.bincount(requests, minlength=count)
+        warps[requests] = events["thread"] // _WARP
+        full = np.minimum(_WARP, threads - _WARP * warps)
+        name, start = self._launch.arrays[int(first["region"])]
+        moved, least = (_turns if shared else _sectors)(
+            events, events["offset"].astype(np.int64) + start, requests
+        )
+        share = float(np.mean(np.minimum(1.0, lanes / full)))
+        place = self._launch.lines[int(first["place"])]
+        return Access(place, name, what, shared, int(events["size"].max()), count, share, moved, least)
+
+
+def _order(*keys: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The stable order by keys, the first one first, and where in it another group begins."""
+    order = np.lexsort(keys[::-1])
+    begins = np.ones(len(order), bool)
+    begins[1:] = False
+    for key in keys:
+        sorted_key = key[order]
+        begins[1:] |= sorted_key[1:] != sorted_key[:-1]
+    return order, begins
+
+
+def _groups(launch: Launch) -> Iterator[np.ndarray[Any, Any]]:
+    """The events of each line, array and direction, in their order; lines as the first of them ran."""
+    events = launch.events
+    numbers = {line: number for number, line in enumerate(dict.fromkeys(launch.lines.values()))}
+    known = np.array(sorted(launch.lines), np.uint32)
+    lines = np.array([numbers[launch.lines[int(place)]] for place in known], np.int64)
+    line = lines[np.searchsorted(known, events["place"])]
+    order, begins = _order(line, events["region"], events["writes"], events["how"])
+    if len(order):
+        for part in np.split(order, np.flatnonzero(begins)[1:]):
+            yield events[part]
+
+
+def _requests(events: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The number of each event's request."""
+    order, begins = _order(events["place"], events["block"], events["thread"])
+    starts = np.flatnonzero(begins)
+    turn = np.empty(len(events), np.int64)
+    turn[order] = np.arange(len(events)) - np.repeat(starts, np.diff(np.append(starts, len(events))))
+    order, begins = _order(events["place"], events["block"], events["thread"] // _WARP, turn)
+    number = np.empty(len(events), np.int64)
+    number[order] = np.cumsum(begins) - 1
+    return number
+
+
+def _distinct(*keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Indices of the first of all that are equal in every key."""
+    order, begins = _order(*keys)
+    first: np.ndarray[Any, Any] = order[begins]
+    return first
+
+
+def _sectors(
+    events: np.ndarray[Any, Any], at: np.ndarray[Any, Any], requests: np.ndarray[Any, Any]
+) -> tuple[int, int]:
+    """The sectors of global memory that requests touch, and how many their bytes would fill."""
+    size = events["size"].astype(np.int64)
+    first, last = at // _SECTOR, (at + size - 1) // _SECTOR
+    moved = len(_distinct(np.tile(requests, 2), np.concatenate([first, last])))
+    own = _distinct(requests, at)
+    filled = np.bincount(requests[own], size[own])
+    return moved, int(np.ceil(filled / _SECTOR).sum())
+
+
+def _turns(
+    events: np.ndarray[Any, Any], at: np.ndarray[Any, Any], requests: np.ndarray[Any, Any]
+) -> tuple[int, int]:
+    """The turns in which the banks of shared memory serve requests, and how many there were without conflicts.
+
+    A bank serves one word of 4 bytes in a turn, to any number of threads. Wider accesses are served by half or quarter
+    warps; atomic operations on one word one after another.
+    """
+    size = int(events["size"].max())
+    words = max(1, size // _WORD)
+    lanes = _WARP // words
+    phase = requests * words + events["thread"].astype(np.int64) % _WARP // lanes
+    word = np.concatenate([at // _WORD + i for i in range(words)])
+    phases = np.tile(phase, words)
+    if int(events["how"][0]) != ATOMIC:
+        own = _distinct(phases, word)
+        phases, word = phases[own], word[own]
+    order, begins = _order(phases, word % _BANKS)
+    counts = np.diff(np.append(np.flatnonzero(begins), len(order)))
+    turns = np.zeros(int(phases.max()) + 1, np.int64)
+    np.maximum.at(turns, phases[order][begins], counts)
+    return int(turns.sum()), len(np.unique(phase))
+
+
+@contextlib.contextmanager
+def traced(
+    kernel: str = "", *, blocks: int = 2, most: int = 20, accesses: int = 1_000_000
+) -> Iterator[list[Trace]]:
+    """A with-block in which the host notes what kernels read and write; at its end the list has a trace a launch.
+
+    Launches run as in :func:`checked`, whose findings are left out. Of launches of one kernel, grid and block the first
+    is traced.
+
+    Args:
+        kernel: what the names of traced kernels contain.
+        blocks: how many blocks of a launch are traced, from the first.
+        most: the most launches.
+        accesses: the most accesses of a launch, of 32 bytes each.
+
+    Raises:
+        TypeError: a number is not an integer, or ``kernel`` not a string.
+        ValueError: a number is less than 1.
+
+    Arrays that begin where their memory was allocated are taken to begin at a sector, as on a GPU. Sectors, banks and
+    warps are counted as on NVIDIA's GPUs since Volta (CUDA C++ Best Practices Guide, "Coalesced Access to Global
+    Memory" and "Shared Memory"). The accesses are those of the host's compiler, which may keep in a register what nvcc
+    loads twice.
+
+    >>> import cukern as ck
+    >>> column = ck.Kernel('''
+    ... extern "C" __global__ void << name >>(const float* x, float* y) {
+    ...     y[threadIdx.x] = x[32 * threadIdx.x];
+    ... }''', name="column", block=32)
+    >>> with traced() as traces:
+    ...     column(ck.ones(1024), ck.zeros(32), grid=1)
+    >>> for access in traces[0].accesses:
+    ...     print(access.array, access.what, access.moved, "sectors, at least", access.least)
+    x reads 32 sectors, at least 4
+    y writes 4 sectors, at least 4
+    """
+    if not isinstance(kernel, str):
+        raise TypeError(f"traced: kernel: expected a string, got {type(kernel).__name__}")
+    numbers = {}
+    for name, value in {"blocks": blocks, "most": most, "accesses": accesses}.items():
+        try:
+            numbers[name] = operator.index(value)
+        except TypeError:
+            raise TypeError(f"traced: {name}: expected an integer, got {type(value).__name__}") from None
+        if numbers[name] < 1:
+            raise ValueError(f"traced: {name}: expected at least 1, got {value}")
+    tracer = Tracer(numbers["blocks"], numbers["accesses"], kernel, numbers["most"])
+    chosen = mode.Mode(1, False, [], tracer)
+    traces: list[Trace] = []
+    mode.enter(chosen)
+    try:
+        yield traces
+    finally:
+        mode.leave(chosen)
+        traces.extend(map(Trace, tracer.launches))

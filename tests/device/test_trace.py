@@ -1,0 +1,182 @@
+"""What a traced kernel did in memory: sectors, turns of banks, lanes; pages of it; the commands check and trace."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.cli import main
+from cukern.testing import Trace, traced
+
+KERNEL = ck.Kernel(
+    """
+extern "C" __global__ void << name >>(const float* x, float4* y, int* count) {
+    __shared__ double tile[64];
+    const int t = threadIdx.x;
+    tile[t] = x[2 * t];
+    __syncthreads();
+    if (t % 4 == 0) y[t / 4] = make_float4(tile[t], tile[16 * (t % 4)], 0, 0);
+    if (t < 40) atomicAdd(count, 1);
+}""",
+    name="traced",
+    block=64,
+)
+
+
+@pytest.fixture(autouse=True)
+def on_the_host() -> Iterator[None]:
+    with ck.device("host"):
+        yield
+
+
+def trace(start: int = 0, **options: Any) -> Trace:
+    x, y, count = ck.zeros(140)[start:], ck.zeros(64), ck.zeros(1, "int32")
+    with traced(**options) as traces:
+        KERNEL(x, y, count, grid=2)
+    assert count.item() == 80
+    (one,) = traces
+    return one
+
+
+def test_accesses_are_counted_by_warps() -> None:
+    one = trace(blocks=1)
+    assert (one.grid, one.block, one.blocks, one.missed) == ((2, 1, 1), (64, 1, 1), 1, 0)
+    found = {
+        (a.array, a.what): (a.shared, a.size, a.requests, a.lanes, a.moved, a.least) for a in one.accesses
+    }
+    assert found[("x", "reads")] == (False, 4, 2, 1.0, 16, 8)  # every other float
+    assert found[("tile", "writes")] == (True, 8, 2, 1.0, 4, 4)  # by half warps
+    assert found[("y", "writes")] == (False, 16, 2, 0.25, 8, 8)
+    assert found[("count", "atomic")] == (False, 4, 2, (1 + 8 / 32) / 2, 2, 2)
+    reads = [a for a in one.accesses if (a.array, a.what) == ("tile", "reads")]
+    assert sum(a.requests for a in reads) == 4
+    assert all(place.startswith("<traced>:") for place in (a.place for a in one.accesses))
+    (x,) = (a for a in one.accesses if a.array == "x")
+    assert one.source(x.place) == "tile[t] = x[2 * t];"
+    assert x.efficiency == 0.5
+    assert "x      reads   4      2         100%   16 sectors  8" in str(one)
+
+
+def test_banks_serve_one_word_a_turn() -> None:
+    columns = ck.Kernel(
+        """
+    extern "C" __global__ void << name >>(float* y, int stride, int* bins) {
+        __shared__ float tile[1024];
+        __shared__ int bin[2];
+        for (int i = threadIdx.x; i < 1024; i += 32) tile[i] = i;
+        if (threadIdx.x < 2) bin[threadIdx.x] = 0;
+        __syncthreads();
+        y[threadIdx.x] = tile[stride * threadIdx.x];
+        atomicAdd(&bin[threadIdx.x % 2], 1);
+        __syncthreads();
+        if (threadIdx.x < 2) bins[threadIdx.x] = bin[threadIdx.x];
+    }""",
+        name="columns",
+        block=32,
+    )
+    for stride, turns in ((0, 1), (1, 1), (2, 2), (31, 1), (32 - 8, 8)):
+        with traced() as traces:
+            columns(ck.zeros(32), stride, ck.zeros(2, "int32"), grid=1)
+        reads = {a.array: a for a in traces[0].accesses if a.what == "reads"}
+        assert (reads["tile"].moved, reads["tile"].least) == (turns, 1), stride
+        (added,) = (a for a in traces[0].accesses if a.what == "atomic")
+        assert added.moved == 16  # of two words, one after another
+
+
+def test_a_view_that_is_not_aligned_touches_more_sectors() -> None:
+    (x,) = (a for a in trace(start=7, blocks=1).accesses if a.array == "x")
+    assert (x.moved, x.least) == (18, 8)
+
+
+def test_what_is_left_out() -> None:
+    one = trace(accesses=10)
+    assert len(one.events) == 10
+    assert one.missed > 100
+    with traced("other") as traces:
+        KERNEL(ck.zeros(128), ck.zeros(64), ck.zeros(1, "int32"), grid=1)
+    assert not traces
+    with traced(most=1) as traces:
+        for grid in (1, 1, 2):
+            KERNEL(ck.zeros(128), ck.zeros(64), ck.zeros(1, "int32"), grid=grid)
+    assert [one.grid[0] for one in traces] == [1]
+
+
+def _image(png: bytes) -> np.ndarray[Any, Any]:
+    width, height = struct.unpack(">II", png[16:24])
+    start = png.index(b"IDAT")
+    (size,) = struct.unpack(">I", png[start - 4 : start])
+    lines = np.frombuffer(zlib.decompress(png[start + 4 : start + 4 + size]), np.uint8)
+    return lines.reshape(height, 1 + 3 * width)[:, 1:].reshape(height, width, 3)
+
+
+def test_a_picture_shows_which_thread_touches_what() -> None:
+    one = trace(blocks=1)
+    at = next(i for i, a in enumerate(one.accesses) if a.array == "x")
+    image = _image(one.picture(at))
+    scale = image.shape[0] // 64
+    touched = (image[::scale, ::scale] < 255).any(axis=-1)
+    bytes_of = np.zeros((64, 508), bool)
+    for t in range(64):
+        bytes_of[t, 8 * t : 8 * t + 4] = True
+    np.testing.assert_array_equal(touched, bytes_of)
+
+
+def test_a_page_has_all(tmp_path: Path) -> None:
+    one = trace(blocks=1)
+    one.save(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert text.count("<img") == len(one.accesses)
+    assert "tile[t] = x[2 * t];" in text
+    assert one.kernel in text
+    held = one.occupancy()
+    assert (held.blocks, held.warps, held.share, held.limit) == (32, 64, 1.0, "threads")
+
+
+def test_refusals() -> None:
+    with pytest.raises(TypeError, match="traced: kernel: expected a string, got int"), traced(3):  # type: ignore[arg-type]
+        pass
+    with pytest.raises(ValueError, match="traced: blocks: expected at least 1, got 0"), traced(blocks=0):
+        pass
+    with pytest.raises(TypeError, match="traced: most: expected an integer, got str"), traced(most="all"):  # type: ignore[arg-type]
+        pass
+
+
+SCRIPT = """
+import sys
+import cukern as ck
+assert sys.argv[1:] == ["one", "two"], sys.argv
+kernel = ck.Kernel('''extern "C" __global__ void << name >>(const float* x, float* y) {
+    y[threadIdx.x] = x[threadIdx.x + 1];
+}''', name="shifted", block=4)
+kernel(ck.ones(4), ck.zeros(4), grid=1)
+"""
+
+
+def test_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    monkeypatch.setattr("sys.argv", ["cukern"])
+    monkeypatch.setattr("sys.path", ["", *sys.path])
+    assert main(["check", str(script), "--seeds", "1", "--", "one", "two"]) == 1
+    out = capsys.readouterr().out
+    assert "reads element 4 of argument x" in out
+    assert out.endswith("1 finding\n")
+    assert main(["trace", str(script), "--out", str(tmp_path / "pages"), "--", "one", "two"]) == 0
+    (page,) = (tmp_path / "pages").iterdir()
+    assert page.name == "01-shifted_float32_4.html"
+    script.write_text("raise ValueError('no')")
+    assert main(["check", str(script)]) == 1
+    assert main(["check", str(script), "--seeds", "0"]) == 2
+    (tmp_path / "fine.py").write_text("print('fine')")
+    assert main(["check", str(tmp_path / "fine.py")]) == 0
+    assert capsys.readouterr().out.endswith("fine\nno findings\n")

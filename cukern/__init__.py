@@ -3,6 +3,7 @@
 import contextlib
 
 from . import (
+    distributed,
     dtypes,
     errors,
     fft,
@@ -80,6 +81,7 @@ __all__ = [
     "default_dtype",
     "device",
     "devices",
+    "distributed",
     "dtypes",
     "fft",
     "float16",

@@ -9,7 +9,8 @@
     ├── LaunchError         a kernel refuses its arguments
     │   └── KernelFault     a kernel failed while it ran
     ├── GradientError       a gradient cannot be given
-    └── CaptureError        a step cannot be recorded as a CUDA graph
+    ├── CaptureError        a step cannot be recorded as a CUDA graph
+    └── DistributedError    processes that work together disagree, or one of them is gone
 
 Array functions raise ``TypeError``, ``ValueError`` and ``IndexError`` where NumPy does.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "CompileError",
     "CukernError",
     "DeviceError",
+    "DistributedError",
     "GradientError",
     "KernelFault",
     "KernelReport",
@@ -113,3 +115,7 @@ class GradientError(CukernError):
 
 class CaptureError(CukernError):
     """A step cannot be recorded as a CUDA graph: it reads a value on the host, or makes an array of host data."""
+
+
+class DistributedError(CukernError):
+    """Ranks gave arrays that do not go together, or one of them died, ended or did not come in time."""

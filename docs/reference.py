@@ -30,10 +30,21 @@ _OWN = {
     "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
     "Precision of products": "matmul_precision get_matmul_precision set_matmul_precision",
     "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault KernelReport "
-    "GradientError CaptureError",
+    "GradientError CaptureError DistributedError",
 }
 #: Modules with a page of their own.
-_MODULES = ("nn", "nn.functional", "nn.init", "optim", "quant", "generate", "random", "testing", "tree")
+_MODULES = (
+    "nn",
+    "nn.functional",
+    "nn.init",
+    "optim",
+    "distributed",
+    "quant",
+    "generate",
+    "random",
+    "testing",
+    "tree",
+)
 _FOLDER = "api/"
 #: What a page of functions begins with.
 _FUNCTIONS = """Functions run on the device of their arrays; what is made of none is made on the current device. In the

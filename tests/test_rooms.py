@@ -35,6 +35,7 @@ ORDER = """
     quant
     gguf generate
     optim testing
+    distributed
     __init__
     bench demo
     cli __main__

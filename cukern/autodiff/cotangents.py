@@ -5,7 +5,7 @@ An array is whatever has ``shape``, ``dtype``, ``device``, ``_key`` and ``_stora
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
@@ -301,30 +301,49 @@ def walk(
     reached: set[int | None],
     keep: set[int | None],
     cotangents: MutableMapping[int | None, Array],
+    due: Mapping[int, Sequence[int]] | None = None,
+    give: Callable[[int], None] | None = None,
 ) -> None:
-    """Pull cotangents back through a tape's records, from the last to the first, and drop each record after use."""
+    """Pull cotangents back through a tape's records, from the last to the first, and drop each record after use.
+
+    Args:
+        due: what to call ``give`` with once the record of an index has been pulled back.
+    """
     while records:
-        operation, inputs, outputs, saved, versions = records.pop()
-        given: list[Array | None] = []
-        missing = 0
-        for key in outputs:
-            cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
-            given.append(cotangent)
-            if cotangent is None:
-                missing += 1
-        if missing == len(given):
-            continue
-        if missing and operation.materialize:
-            given = [
-                zeros_like(form) if one is None else one
-                for one, form in zip(given, operation.output_forms, strict=True)
-            ]
-        needs = tuple([key in reached for key in inputs])
-        gradients = operation.pull(given, saved, versions, needs)
-        for i, gradient in enumerate(gradients):
-            if gradient is not None and needs[i]:
-                one = conform(gradient, operation.input_forms[i], operation.name, i)
-                accumulate(cotangents, inputs[i], one)
+        _pull(records.pop(), reached, keep, cotangents)
+        if due is not None and give is not None:
+            for i in due.get(len(records), ()):
+                give(i)
+
+
+def _pull(
+    recorded: Record,
+    reached: set[int | None],
+    keep: set[int | None],
+    cotangents: MutableMapping[int | None, Array],
+) -> None:
+    """Pull the cotangents of one record's outputs back to its inputs."""
+    operation, inputs, outputs, saved, versions = recorded
+    given: list[Array | None] = []
+    missing = 0
+    for key in outputs:
+        cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
+        given.append(cotangent)
+        if cotangent is None:
+            missing += 1
+    if missing == len(given):
+        return
+    if missing and operation.materialize:
+        given = [
+            zeros_like(form) if one is None else one
+            for one, form in zip(given, operation.output_forms, strict=True)
+        ]
+    needs = tuple([key in reached for key in inputs])
+    gradients = operation.pull(given, saved, versions, needs)
+    for i, gradient in enumerate(gradients):
+        if gradient is not None and needs[i]:
+            one = conform(gradient, operation.input_forms[i], operation.name, i)
+            accumulate(cotangents, inputs[i], one)
 
 
 def accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:

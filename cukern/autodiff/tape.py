@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from operator import or_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -64,6 +64,9 @@ __all__ = [
 #: Which inputs of a call are tracked, the keys of all, and the tapes that track one.
 Tracking: TypeAlias = "tuple[tuple[bool, ...], Keys, Sequence[Tape]]"
 
+
+#: Called with the index of a source and its gradient.
+Finished: TypeAlias = "Callable[[int, Array | None], None]"
 
 _keys = itertools.count(1)
 _first_key = threading.Lock()
@@ -378,6 +381,7 @@ class Tape:
         sources: Any,
         output_gradients: Any = None,
         unconnected: Literal["none", "zero"] = "none",
+        finished: Finished | None = None,
     ) -> Any:
         """The gradient of ``target`` with respect to each of ``sources``.
 
@@ -391,6 +395,8 @@ class Tape:
             output_gradients: the cotangents, of the same structure and shapes as ``target``; ones when None.
             unconnected: what a source gets that ``target`` does not depend on, as far as the tape knows:
                 ``"none"`` for None, ``"zero"`` for zeros.
+            finished: called with the index of each source, in the order of its leaves, and its gradient or None, as
+                soon as that is whole: often while the rest of the backward pass still runs.
 
         Returns:
             A pytree like ``sources``; each gradient has the shape, dtype and device of its source.
@@ -415,14 +421,22 @@ class Tape:
             self._stop()
             self._records, self._tracked, self._watched = [], {}, set()
             self._opaque = _NOTHING
-        walk(relevant, reached, keys, cotangents)
-        own = registered().own
-        gradients: list[Array | None] = []
-        for array in wanted:
-            found = cotangents.get(array._key)
+        made: dict[int, Array | None] = {}
+
+        def give(i: int) -> None:
+            found = cotangents.get(wanted[i]._key)
             if found is None and unconnected == "zero":
-                found = zeros_like(array)
-            gradients.append(None if found is None else own(found))
+                found = zeros_like(wanted[i])
+            made[i] = None if found is None else registered().own(found)
+            if finished is not None:
+                finished(i, made[i])
+
+        due = None if finished is None else _due(relevant, wanted)
+        walk(relevant, reached, keys, cotangents, due, give)
+        for i in range(len(wanted)):
+            if i not in made:
+                give(i)
+        gradients = [made[i] for i in range(len(wanted))]
         return pytree.replace(sources, gradients)
 
     def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
@@ -462,3 +476,16 @@ class Tape:
                 reached.discard(None)
                 relevant.append(recorded)
         return relevant, reached
+
+
+def _due(records: Sequence[Record], wanted: Sequence[Array]) -> dict[int, list[int]]:
+    """Which of ``wanted`` have their whole gradient once the record of an index has been pulled back."""
+    places: dict[int | None, list[int]] = {}
+    for i, array in enumerate(wanted):
+        places.setdefault(array._key, []).append(i)
+    due: dict[int, list[int]] = {}
+    for number, (_, inputs, *_) in enumerate(records):
+        for key in inputs:
+            if key in places:
+                due.setdefault(number, []).extend(places.pop(key))
+    return due

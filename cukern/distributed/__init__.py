@@ -1,0 +1,36 @@
+"""Several processes, each with a GPU of its own or on the host's cores, that work on one problem.
+
+Arrays pass between them by NCCL on GPUs and by MPI on the host. Start them by ``python -m cukern launch``, torchrun,
+``mpiexec`` or Slurm.
+"""
+
+from .checkpoint import Checkpoint, Piece, last_checkpoint, load_checkpoint, save_checkpoint
+from .collectives import *  # noqa: F403
+from .collectives import __all__ as _collectives
+from .data_parallel import DataParallel
+from .group import Group, init, new_group, rank, shutdown, size, world
+from .sampler import Sampler, seed
+from .sharded import ShardedModule, load_model_state, model_state, shard_module
+
+__all__ = [
+    "Checkpoint",
+    "DataParallel",
+    "Group",
+    "Piece",
+    "Sampler",
+    "ShardedModule",
+    "init",
+    "last_checkpoint",
+    "load_checkpoint",
+    "load_model_state",
+    "model_state",
+    "new_group",
+    "rank",
+    "save_checkpoint",
+    "seed",
+    "shard_module",
+    "shutdown",
+    "size",
+    "world",
+]
+__all__ += _collectives

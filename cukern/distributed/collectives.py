@@ -1,0 +1,435 @@
+"""Collective calls on arrays, with their gradients.
+
+A gradient of these functions is that of the sum of all ranks' losses: what every rank computes from a result counts.
+The rules are those of linear algebra: the transpose of a sum over ranks is a sum over ranks, of a gather a
+reduce-scatter, of a broadcast a sum at the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array, copied
+from ..array.creation import zeros, zeros_like
+from ..dtypes import DType
+from ..elementwise.operands import normalize_axis, require_array
+from ..errors import GradientError
+from ..function import Context, Function
+from ..kernel.plan import allocate
+from .engine import REDUCTIONS, Work
+from .group import Group, world
+
+__all__ = [
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "recv",
+    "reduce_scatter",
+    "send",
+]
+
+
+def all_reduce(x: Array, op: str = "sum", group: Group | None = None) -> Array:
+    """Reduce ``x`` over the ranks, element by element; every rank gets the result.
+
+    Half types are added in float32 on the host and rounded once; integers of 16 bits in int32.
+
+    Args:
+        x: of the same shape and dtype on every rank.
+        op: ``"sum"``, ``"mean"``, ``"prod"``, ``"max"`` or ``"min"``. Sum and mean are differentiable.
+        group: the ranks; all when None.
+
+    Returns:
+        A new array of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: ``op`` is none of these.
+        TypeError: the dtype has no such reduction: bool has none, complex numbers have sum and mean.
+        DistributedError: the ranks do not agree, one is gone, or one does not come in time.
+
+    >>> import cukern as ck
+    >>> _ = ck.distributed.init()
+    >>> ck.distributed.all_reduce(ck.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    group = _checked("all_reduce", x, group)
+    _check_reduction("all_reduce", x.dtype, op)
+    made: Array = _AllReduce.apply(x, "sum" if op == "mean" else op, group)
+    return made / group.size if op == "mean" else made
+
+
+def reduce_scatter(x: Array, op: str = "sum", axis: int = 0, group: Group | None = None) -> Array:
+    """Reduce ``x`` over the ranks, and give each rank an equal part of the result along an axis.
+
+    Args:
+        x: of the same shape and dtype on every rank; the axis is divisible by the number of ranks.
+        op: as in :func:`all_reduce`; sum and mean are differentiable.
+        axis: along which the result is divided.
+        group: the ranks; all when None.
+
+    Raises:
+        ValueError: ``op`` is unknown, or the axis is not divisible.
+        TypeError: the dtype has no such reduction.
+        DistributedError: as in :func:`all_reduce`.
+
+    >>> import cukern as ck
+    >>> _ = ck.distributed.init()
+    >>> ck.distributed.reduce_scatter(ck.asarray([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    group = _checked("reduce_scatter", x, group)
+    _check_reduction("reduce_scatter", x.dtype, op)
+    axis = normalize_axis(axis, x.ndim, "reduce_scatter")
+    _check_divisible("reduce_scatter", x, axis, group)
+    leading = ops.moveaxis(x, axis, 0)
+    made = _ReduceScatter.apply(leading, "sum" if op == "mean" else op, group)
+    made = ops.moveaxis(made, 0, axis)
+    return made / group.size if op == "mean" else made
+
+
+def all_gather(x: Array, axis: int = 0, group: Group | None = None) -> Array:
+    """Concatenate the ranks' arrays along an axis; every rank gets all.
+
+    Args:
+        x: of the same shape and dtype on every rank, with at least one axis.
+        axis: along which they are joined.
+        group: the ranks; all when None.
+
+    Raises:
+        DistributedError: as in :func:`all_reduce`.
+
+    >>> import cukern as ck
+    >>> _ = ck.distributed.init()
+    >>> ck.distributed.all_gather(ck.asarray([[1.0, 2.0]])).shape
+    (1, 2)
+    """
+    group = _checked("all_gather", x, group)
+    axis = normalize_axis(axis, x.ndim, "all_gather")
+    return ops.moveaxis(_AllGather.apply(ops.moveaxis(x, axis, 0), group), 0, axis)
+
+
+def all_to_all(x: Array, axis: int = 0, group: Group | None = None) -> Array:
+    """Exchange parts: the i-th part of the result is this rank's part of rank i's array.
+
+    Args:
+        x: of the same shape and dtype on every rank; the axis is divisible by the number of ranks.
+        axis: along which arrays are divided.
+        group: the ranks; all when None.
+
+    Raises:
+        ValueError: the axis is not divisible.
+        DistributedError: as in :func:`all_reduce`.
+
+    >>> import cukern as ck
+    >>> _ = ck.distributed.init()
+    >>> ck.distributed.all_to_all(ck.asarray([3, 4])).tolist()
+    [3, 4]
+    """
+    group = _checked("all_to_all", x, group)
+    axis = normalize_axis(axis, x.ndim, "all_to_all")
+    _check_divisible("all_to_all", x, axis, group)
+    return ops.moveaxis(_AllToAll.apply(ops.moveaxis(x, axis, 0), group), 0, axis)
+
+
+def broadcast(x: Array, root: int = 0, group: Group | None = None) -> Array:
+    """The array of one rank, on every rank.
+
+    Args:
+        x: of the same shape and dtype on every rank; only that of ``root`` is read.
+        root: a rank of the group.
+        group: the ranks; all when None.
+
+    Raises:
+        ValueError: there is no rank ``root``.
+        DistributedError: as in :func:`all_reduce`.
+
+    >>> import cukern as ck
+    >>> _ = ck.distributed.init()
+    >>> ck.distributed.broadcast(ck.asarray(5)).item()
+    5
+    """
+    group = _checked("broadcast", x, group)
+    _check_rank("broadcast", "root", root, group)
+    made: Array = _Broadcast.apply(x, root, group)
+    return made
+
+
+def send(x: Array, to: int, group: Group | None = None) -> Array:
+    """Send an array to one rank, which calls :func:`recv`.
+
+    Args:
+        x: any array.
+        to: another rank of the group.
+        group: the ranks that ``to`` counts; all when None.
+
+    Returns:
+        A 0 of no axes, through which the gradient comes back: add it to the loss where ``x`` shall get its gradient
+        from the receiver's loss. The receiver must then compute its gradient too.
+
+    Raises:
+        ValueError: there is no such other rank.
+        DistributedError: as in :func:`all_reduce`.
+
+    >>> import cukern as ck
+    >>> world, x = ck.distributed.init(), ck.ones(3)
+    >>> if world.size == 2:  # of two ranks the first sends
+    ...     _ = ck.distributed.send(x, to=1) if world.rank == 0 else ck.distributed.recv(x, source=0)
+    """
+    group = _checked("send", x, group)
+    _check_rank("send", "to", to, group, other=True)
+    made: Array = _Send.apply(x, to, group)
+    return made
+
+
+def recv(like: Array, source: int, group: Group | None = None) -> Array:
+    """The array that one rank sends by :func:`send`.
+
+    Args:
+        like: an array of the shape, dtype and device of the one to come. If a tape tracks it, the gradient of what
+            comes is sent back to the sender, and that of ``like`` is None.
+        source: another rank of the group.
+        group: the ranks that ``source`` counts; all when None.
+
+    Raises:
+        ValueError: there is no such other rank.
+        DistributedError: as in :func:`all_reduce`.
+
+    >>> import cukern as ck
+    >>> world, like = ck.distributed.init(), ck.zeros(3)
+    >>> if world.rank == 1:  # another than the sender
+    ...     x = ck.distributed.recv(like, source=0)
+    """
+    group = _checked("recv", like, group)
+    _check_rank("recv", "source", source, group, other=True)
+    made: Array = _Receive.apply(like, source, group)
+    return made
+
+
+def barrier(group: Group | None = None) -> None:
+    """Wait until every rank is here and its GPU has done what it was given.
+
+    Args:
+        group: the ranks; all when None.
+
+    Raises:
+        DistributedError: a rank is gone, or does not come in time.
+
+    >>> import cukern as ck
+    >>> _ = ck.distributed.init()
+    >>> ck.distributed.barrier()
+    """
+    group = world() if group is None else group
+    for engine_device in group.devices():
+        engine_device.synchronize()
+    group.meet("barrier")
+
+
+class _AllReduce(Function):
+    @staticmethod
+    def forward(ctx: Context, x: Array, op: str, group: Group) -> Array:
+        ctx.op, ctx.group = op, group  # type: ignore[attr-defined]
+        return reduced(x, op, group)()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        _check_derivative("all_reduce", ctx.op)
+        return all_reduce(grad, group=ctx.group), None, None
+
+
+class _ReduceScatter(Function):
+    @staticmethod
+    def forward(ctx: Context, x: Array, op: str, group: Group) -> Array:
+        ctx.op, ctx.group = op, group  # type: ignore[attr-defined]
+        return scattered(x, op, group)()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        _check_derivative("reduce_scatter", ctx.op)
+        return all_gather(grad, group=ctx.group), None, None
+
+
+class _AllGather(Function):
+    @staticmethod
+    def forward(ctx: Context, x: Array, group: Group) -> Array:
+        ctx.group = group  # type: ignore[attr-defined]
+        return gathered(x, group)()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        return reduce_scatter(grad, group=ctx.group), None
+
+
+class _AllToAll(Function):
+    @staticmethod
+    def forward(ctx: Context, x: Array, group: Group) -> Array:
+        ctx.group = group  # type: ignore[attr-defined]
+        about, _ = _met("all_to_all", x, group)
+        data, out = x.contiguous(), _new(x.shape, x)
+        if x.size == 0 or group.size == 1:
+            return copied(data)
+        group.engine(x.device).all_to_all(data._data, out._data, about).wait()
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        return all_to_all(grad, group=ctx.group), None
+
+
+class _Broadcast(Function):
+    @staticmethod
+    def forward(ctx: Context, x: Array, root: int, group: Group) -> Array:
+        ctx.root, ctx.group = root, group  # type: ignore[attr-defined]
+        about, _ = _met("broadcast", x, group, f" from rank {root}")
+        made = _fresh(x)
+        if x.size and group.size > 1:
+            group.engine(x.device).broadcast(made._data, root, about).wait()
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        total = all_reduce(grad, group=ctx.group)
+        return (total if ctx.group.rank == ctx.root else zeros_like(total)), None, None
+
+
+class _Send(Function):
+    @staticmethod
+    def forward(ctx: Context, x: Array, to: int, group: Group) -> Array:
+        ctx.to, ctx.group, ctx.like = to, group, x.shape  # type: ignore[attr-defined]
+        ctx.dtype, ctx.device = x.dtype, x.device  # type: ignore[attr-defined]
+        about = _met_pair(x, group.rank, to, group)
+        data = x.contiguous()
+        if x.size:
+            group.engine(x.device).send(data._data, to, about).wait()
+        return zeros((), dtype=x.dtype, device=x.device)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        like = Array._wrap(allocate(ctx.device, ctx.like, ctx.dtype), ctx.device)
+        return recv(like, ctx.to, ctx.group), None, None
+
+
+class _Receive(Function):
+    @staticmethod
+    def forward(ctx: Context, like: Array, source: int, group: Group) -> Array:
+        ctx.source, ctx.group = source, group  # type: ignore[attr-defined]
+        about = _met_pair(like, source, group.rank, group)
+        made = _new(like.shape, like)
+        if like.size:
+            group.engine(like.device).receive(made._data, source, about).wait()
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        send(grad, ctx.source, ctx.group)
+        return None, None, None
+
+
+def reduced(x: Array, op: str, group: Group, note: str = "") -> Callable[[], Array]:
+    """Begin to reduce ``x``; the function that waits for the result and returns it."""
+    about, _ = _met("all_reduce", x, group, f" {op}{note}")
+    if group.size == 1 or not x.size:
+        made = copied(x.contiguous())
+        return lambda: made
+    engine = group.engine(x.device)
+    carried = _carried(x, engine.carrier(x.dtype))
+    work = engine.all_reduce(carried._data, op, about)
+    return lambda: _finished(work, carried, x.dtype)
+
+
+def scattered(x: Array, op: str, group: Group, note: str = "") -> Callable[[], Array]:
+    """Begin to reduce ``x`` and divide the result along the first axis; the function that returns this rank's part."""
+    about, _ = _met("reduce_scatter", x, group, f" {op}{note}")
+    if group.size == 1 or not x.size:
+        part = copied(x.contiguous()[: x.shape[0] // group.size])
+        return lambda: part
+    engine = group.engine(x.device)
+    carried = _carried(x, engine.carrier(x.dtype))
+    out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
+    work = engine.reduce_scatter(carried._data, out._data, op, about)
+    return lambda: _finished(work, out, x.dtype)
+
+
+def gathered(x: Array, group: Group, note: str = "") -> Callable[[], Array]:
+    """Begin to join the ranks' arrays along the first axis; the function that returns all."""
+    about, _ = _met("all_gather", x, group, note)
+    data = x.contiguous()
+    if group.size == 1 or not x.size:
+        whole = _new((x.shape[0] * group.size, *x.shape[1:]), x) if not x.size else copied(data)
+        return lambda: whole
+    out = _new((x.shape[0] * group.size, *x.shape[1:]), x)
+    work = group.engine(x.device).all_gather(data._data, out._data, about)
+    return lambda: _finished(work, out, x.dtype)
+
+
+def _finished(work: Work, made: Array, dtype: DType) -> Array:
+    work.wait()
+    return made if made.dtype == dtype else made.astype(dtype)
+
+
+def _carried(x: Array, dtype: DType) -> Array:
+    """A contiguous copy of ``x`` in the dtype in which it is reduced."""
+    return _fresh(x) if x.dtype == dtype else x.astype(dtype).contiguous()
+
+
+def _fresh(x: Array) -> Array:
+    data = x.contiguous()
+    return copied(x) if data is x else data
+
+
+def _new(shape: tuple[int, ...], like: Array) -> Array:
+    return Array._wrap(allocate(like.device, shape, like.dtype), like.device)
+
+
+def form(x: Array) -> str:
+    """The dtype and shape of an array, in errors and comparisons."""
+    return f"{x.dtype} {x.shape}"
+
+
+def _met(call: str, x: Array, group: Group, more: str = "") -> tuple[str, list[str]]:
+    return group.meet(call, f"{form(x)}{more}", known=not x.device.addressable)
+
+
+def _met_pair(x: Array, source: int, to: int, group: Group) -> str:
+    pair = (group.ranks[source], group.ranks[to])
+    about, _ = group.meet(
+        "send and recv", f"{form(x)} from rank {source} to {to}", ranks=pair, known=not x.device.addressable
+    )
+    return about
+
+
+def _checked(call: str, x: object, group: Group | None) -> Group:
+    require_array(x, call, "x")
+    if group is not None and not isinstance(group, Group):
+        raise TypeError(f"{call}: group: expected a Group or None, got {type(group).__name__}")
+    return world() if group is None else group
+
+
+def _check_reduction(call: str, dtype: DType, op: str) -> None:
+    if op not in (*REDUCTIONS, "mean"):
+        raise ValueError(f"{call}: op: expected one of {', '.join(REDUCTIONS)} and mean, got {op!r}")
+    kind = dtypes.info(dtype).kind
+    if kind == "b" or (kind == "c" and op not in ("sum", "mean")) or (kind in "iu" and op == "mean"):
+        raise TypeError(f"{call}: x: {dtype} has no {op} over ranks")
+
+
+def _check_derivative(call: str, op: str) -> None:
+    if op != "sum":
+        raise GradientError(f"{call}: op={op!r} has no derivative; sum and mean have")
+
+
+def _check_divisible(call: str, x: Array, axis: int, group: Group) -> None:
+    if x.shape[axis] % group.size:
+        raise ValueError(
+            f"{call}: x: axis {axis} of shape {x.shape} is not divisible by the {group.size} ranks of the group"
+        )
+
+
+def _check_rank(call: str, name: str, rank: object, group: Group, other: bool = False) -> None:
+    if not isinstance(rank, int) or not 0 <= rank < group.size or (other and rank == group.rank):
+        but = f" other than {group.rank}, which is this one" if other else ""
+        raise ValueError(f"{call}: {name}: expected a rank below {group.size}{but}, got {rank!r}")

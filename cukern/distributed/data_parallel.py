@@ -1,0 +1,399 @@
+"""Training by several ranks: each has its own batch, and gradients are averaged while the backward pass still runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array
+from ..array.creation import asarray, zeros
+from ..autodiff.tape import Tape, stop_recording
+from ..errors import DistributedError
+from ..nn.parameter import Parameter
+from ..optim.optimizer import Optimizer
+from .checkpoint import Piece
+from .collectives import all_reduce, broadcast, form, gathered, reduced, scattered
+from .group import Group, world
+from .sharded import Shard
+
+__all__ = ["DataParallel"]
+
+#: Offsets in a bucket are multiples of so many elements, so that kernels may read 16 bytes at once.
+_ALIGNED = 16
+
+
+@dataclass(eq=False)
+class _Bucket:
+    """Parameters that are reduced together, one after another in flat memory.
+
+    Attributes:
+        members: the indices of the parameters, in the order in which their gradients are expected.
+        offsets: where each begins.
+        size: elements in all, with what lies between them.
+        group: the optimizer's group of them.
+    """
+
+    members: tuple[int, ...]
+    offsets: tuple[int, ...]
+    size: int
+    group: int
+
+
+class DataParallel:
+    """An optimizer whose gradients are averaged over ranks, each of which has a batch of its own.
+
+    Parameters are made equal to those of the group's first rank. Gradients travel in buckets; a bucket is reduced as
+    soon as the backward pass has finished its gradients, while the pass goes on. The result is the same, bit by bit,
+    from run to run with the same number of ranks, and up to rounding for any number.
+
+    Args:
+        optimizer: of the parameters that all ranks have. It has made no step yet, or was loaded with the same state on
+            all ranks.
+        group: the ranks; all when None.
+        shard: 0: every rank keeps the optimizer's whole state. 1: every rank keeps and updates an equal part of it,
+            and the updated parameters are gathered (ZeRO stage 1: Rajbhandari et al., "ZeRO: Memory Optimizations
+            Toward Training Trillion Parameter Models", SC 2020). Parameters that :func:`shard_module` divides (stage
+            3) are updated where they are in both cases.
+        sums: the dtype in which gradients travel and are summed, such as float32 or bfloat16; that of each parameter
+            when None. The averaged gradients have this dtype.
+        bucket_bytes: the size at which a bucket is complete.
+
+    Raises:
+        ValueError: ``shard`` is neither 0 nor 1, ``bucket_bytes`` is not positive, or ``sums`` is not floating.
+        DistributedError: the ranks' parameters differ in number, dtype or shape.
+
+    Attributes:
+        optimizer: the optimizer that makes the steps: the given one, or with ``shard=1`` one like it for this rank's
+            part. Its options, such as ``lr``, may be set between steps.
+
+    >>> import cukern as ck
+    >>> world = ck.distributed.init()
+    >>> w = ck.nn.Parameter(ck.asarray([1.0, 2.0]))
+    >>> training = DataParallel(ck.optim.SGD([w], lr=0.5))
+    >>> with ck.Tape() as tape:
+    ...     loss = (w * w).sum()
+    >>> training.step(training.gradient(tape, loss))
+    >>> w.tolist()
+    [0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        group: Group | None = None,
+        *,
+        shard: Literal[0, 1] = 0,
+        sums: Any = None,
+        bucket_bytes: int = 25 << 20,
+    ) -> None:
+        if shard not in (0, 1):
+            raise ValueError(f"DataParallel: shard: expected 0 or 1, got {shard!r}")
+        if bucket_bytes <= 0:
+            raise ValueError(f"DataParallel: bucket_bytes: expected a positive number, got {bucket_bytes!r}")
+        self.group = world() if group is None else group
+        self.shard = shard
+        self._sums = None if sums is None else dtypes.as_dtype(sums)
+        if self._sums is not None and dtypes.info(self._sums).kind != "f":
+            raise ValueError(f"DataParallel: sums: expected a floating dtype, got {self._sums}")
+        self._given = optimizer
+        self._parameters = optimizer.parameters
+        self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
+        self._buckets = self._planned(bucket_bytes)
+        self._agree()
+        self._versions: list[int] = []
+        self._shards: list[Parameter] = []
+        #: The parameters or parts that the optimizer has, in its order.
+        self._order = list(range(len(self._parameters)))
+        self.optimizer = optimizer if shard == 0 else self._sharded()
+
+    def _planned(self, most: int) -> list[_Bucket]:
+        """The buckets, of the last parameters first, whose gradients are finished first."""
+        group_of = {i: number for number, one in enumerate(self._given.groups) for i in one.members}
+        open_: dict[Any, list[int]] = {}
+        made: list[_Bucket] = []
+        for i in reversed(range(len(self._parameters))):
+            one = self._parameters[i]
+            if isinstance(one, Shard) or (isinstance(one, Parameter) and not one.trainable) or not one.size:
+                continue
+            kind = (group_of[i], one.dtype, one.device)
+            members = open_.setdefault(kind, [])
+            members.append(i)
+            if sum(self._parameters[j].nbytes for j in members) >= most:
+                made.append(self._bucket(open_.pop(kind), group_of[i]))
+        made += [self._bucket(members, kind[0]) for kind, members in open_.items()]
+        return made
+
+    def _bucket(self, members: list[int], group: int) -> _Bucket:
+        offsets, end = [], 0
+        for i in members:
+            offsets.append(end)
+            end += -(-self._parameters[i].size // _ALIGNED) * _ALIGNED
+        whole = _ALIGNED * self.group.size
+        return _Bucket(tuple(members), tuple(offsets), -(-end // whole) * whole, group)
+
+    def _agree(self) -> None:
+        """Check that all ranks have the same parameters, and give all the values of the first."""
+        text = "; ".join(f"{name} {form(one)}" for name, one in self._named())
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self.group.meet(
+            "DataParallel", f"{len(self._parameters)} parameters, sha256 {digest}, shard {self.shard}"
+        )
+        for bucket in self._buckets:
+            first = broadcast(self._packed(bucket, self._parameters), 0, self.group)
+            self._unpack(bucket, first)
+
+    def _named(self) -> list[tuple[str, Array]]:
+        return list(zip(self._given.names, self._parameters, strict=True))
+
+    def _packed(self, bucket: _Bucket, arrays: Sequence[Array | None], dtype: Any = None) -> Array:
+        """The arrays of a bucket's members in flat memory; zeros for None and between them."""
+        like = self._parameters[bucket.members[0]]
+        wanted = like.dtype if dtype is None else dtype
+        parts: list[Array] = []
+        for i, end in zip(bucket.members, (*bucket.offsets[1:], bucket.size), strict=True):
+            one, begin = arrays[i], sum(part.size for part in parts)
+            if one is not None:
+                parts.append(one.reshape(-1))
+                begin += one.size
+            if end > begin:
+                parts.append(zeros(end - begin, dtype=wanted, device=like.device))
+        return ops.concat(parts).astype(wanted, copy=False)
+
+    def _cut(self, bucket: _Bucket, flat: Array) -> list[Array]:
+        """The members' parts of flat memory, as views in their shapes."""
+        made = []
+        for i, offset in zip(bucket.members, bucket.offsets, strict=True):
+            one = self._parameters[i]
+            made.append(flat[offset : offset + one.size].reshape(one.shape))
+        return made
+
+    def _unpack(self, bucket: _Bucket, flat: Array) -> None:
+        with stop_recording():
+            for i, values in zip(bucket.members, self._cut(bucket, flat), strict=True):
+                self._parameters[i][...] = values
+
+    def gradient(self, tape: Tape, loss: Any) -> list[Array | None]:
+        """The gradients of ``loss``, averaged over the ranks.
+
+        A parameter on which the loss of a rank does not depend has a gradient of zeros there.
+
+        Args:
+            tape: recorded ``loss``.
+            loss: an array, or a pytree of arrays; the mean over this rank's batch.
+
+        Returns:
+            What :meth:`step` takes: with ``shard=0`` the gradient of each parameter of the optimizer, and with
+            ``shard=1`` this rank's part of each bucket, and of each parameter that is divided itself.
+
+        Raises:
+            DistributedError: a rank is gone, or does not come in time.
+        """
+        found: list[Array | None] = [None] * len(self._parameters)
+        waiting = [len(bucket.members) for bucket in self._buckets]
+        place = {i: number for number, bucket in enumerate(self._buckets) for i in bucket.members}
+        begun: list[Callable[[], Array]] = []
+
+        def arrived(i: int, gradient: Array | None) -> None:
+            found[i] = gradient
+            if i in place:
+                waiting[place[i]] -= 1
+            while len(begun) < len(waiting) and waiting[len(begun)] == 0:
+                begun.append(self._begin(self._buckets[len(begun)], found))
+
+        tape.gradient(loss, self._parameters, finished=arrived)
+        with stop_recording():
+            return self._averaged(found, [finish() for finish in begun])
+
+    def _begin(self, bucket: _Bucket, found: Sequence[Array | None]) -> Callable[[], Array]:
+        with stop_recording():
+            flat = self._packed(bucket, found, self._sums)
+            note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"
+            start = reduced if self.shard == 0 else scattered
+            return start(flat, "sum", self.group, note)
+
+    def _averaged(self, found: list[Array | None], totals: Sequence[Array]) -> list[Array | None]:
+        share = 1 / self.group.size
+        for i in self._divided:
+            one = found[i]
+            found[i] = None if one is None else one * share
+        means = [total * share for total in totals]
+        if self.shard:
+            return [*means, *(found[i] for i in self._divided)]
+        made: list[Array | None] = [found[i] if i in self._divided else None for i in range(len(found))]
+        for bucket, mean in zip(self._buckets, means, strict=True):
+            for i, part in zip(bucket.members, self._cut(bucket, mean), strict=True):
+                made[i] = part
+        return made
+
+    def norm(self, gradients: Sequence[Array | None]) -> Array:
+        """The 2-norm of all gradients together, the same on every rank, as float32.
+
+        Args:
+            gradients: of :meth:`gradient`.
+        """
+        given = [(i, one) for i, one in enumerate(gradients) if one is not None]
+        apart = range(len(gradients)) if self.shard else self._divided
+        own = [_square(one) for i, one in given if i in apart]
+        shared = [_square(one) for i, one in given if i not in apart]
+        total = asarray(np.float32(0), device=self._parameters[0].device)
+        for one in own:
+            total = total + one
+        if len(apart):
+            total = all_reduce(total, group=self.group)
+        for one in shared:
+            total = total + one
+        return ops.sqrt(total)
+
+    def step(self, gradients: Sequence[Array | None]) -> None:
+        """Update the parameters of all ranks.
+
+        Args:
+            gradients: of :meth:`gradient`, possibly scaled, by the same factor on every rank.
+
+        Raises:
+            DistributedError: a rank is gone, or does not come in time.
+        """
+        if not self.shard:
+            self.optimizer.step(list(gradients))
+            return
+        if self._versions != self._written():
+            self._take_parameters()
+        self.optimizer.step(self._ordered(gradients))
+        with stop_recording():
+            begun = [gathered(part, self.group) for part in self._shards]
+            for bucket, finish in zip(self._buckets, begun, strict=True):
+                self._unpack(bucket, finish())
+        self._versions = self._written()
+
+    def _written(self) -> list[int]:
+        return [one._storage.version for one in self._parameters]
+
+    def _take_parameters(self) -> None:
+        """Set this rank's parts to the present values of the parameters."""
+        with stop_recording():
+            for bucket, part in zip(self._buckets, self._shards, strict=True):
+                part[...] = self._own(bucket, self._packed(bucket, self._parameters))
+        self._versions = self._written()
+
+    def _own(self, bucket: _Bucket, flat: Array) -> Array:
+        share = bucket.size // self.group.size
+        return flat[self.group.rank * share : (self.group.rank + 1) * share]
+
+    def _sharded(self) -> Optimizer:
+        """An optimizer like the given one, of this rank's parts of the buckets."""
+        given = self._given
+        if given.steps:
+            raise DistributedError("DataParallel: shard=1 needs an optimizer that has made no step")
+        for bucket in self._buckets:
+            self._shards.append(Parameter(self._own(bucket, self._packed(bucket, self._parameters))))
+        self._versions = self._written()
+        parts: list[Any] = [*self._shards, *(self._parameters[i] for i in self._divided)]
+        group_of = [bucket.group for bucket in self._buckets]
+        group_of += [
+            next(number for number, one in enumerate(given.groups) if i in one.members) for i in self._divided
+        ]
+        self._order = sorted(range(len(parts)), key=lambda k: group_of[k])
+        groups = [
+            {"params": [parts[k] for k in self._order if group_of[k] == number], **one.options}
+            for number, one in enumerate(given.groups)
+            if number in group_of
+        ]
+        options = {name: getattr(given, name) for name in given._checks}
+        return type(given)(groups, masters=given.masters, **options)
+
+    def _ordered(self, values: Sequence[Any]) -> list[Any]:
+        return [values[k] for k in self._order]
+
+    def state_dict(self) -> dict[str, Array | Piece]:
+        """The optimizer's state for :func:`save_checkpoint`, by the names that the plain optimizer gives it.
+
+        Arrays of which this rank has a part are pieces.
+        """
+        names, own = self._given.names, self.optimizer.state_dict()
+        state: dict[str, Array | Piece] = {"steps": own["steps"]}
+        for number, k in enumerate(self._order):
+            label = self.optimizer.names[number]
+            slots = {
+                key.rpartition(".")[2]: value for key, value in own.items() if key.rpartition(".")[0] == label
+            }
+            if self.shard and k < len(self._buckets):
+                self._add_pieces(state, self._buckets[k], slots)
+                continue
+            i = self._divided[k - len(self._buckets)] if self.shard else k
+            one: Any = self._parameters[i]
+            for slot, value in slots.items():
+                divided = isinstance(one, Shard) and slot != "updates"
+                state[f"{names[i]}.{slot}"] = one.piece(value) if divided else value
+        return state
+
+    def _add_pieces(
+        self, state: dict[str, Array | Piece], bucket: _Bucket, slots: Mapping[str, Array]
+    ) -> None:
+        for i, piece in self._pieces(bucket):
+            for slot, value in slots.items():
+                if slot == "updates":
+                    state[f"{self._given.names[i]}.{slot}"] = value
+                elif piece is not None:
+                    begin, end, start = piece
+                    one = Piece(value[begin:end], self._parameters[i].shape, start)
+                    state[f"{self._given.names[i]}.{slot}"] = one
+
+    def _pieces(self, bucket: _Bucket) -> list[tuple[int, tuple[int, int, int] | None]]:
+        """For each member: where its elements begin and end in this rank's part, and which of its elements is first."""
+        share = bucket.size // self.group.size
+        low = self.group.rank * share
+        made: list[tuple[int, tuple[int, int, int] | None]] = []
+        for i, offset in zip(bucket.members, bucket.offsets, strict=True):
+            begin, end = max(offset, low), min(offset + self._parameters[i].size, low + share)
+            made.append((i, (begin - low, end - low, begin - offset) if begin < end else None))
+        return made
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state of :meth:`state_dict` of any number of ranks and either ``shard``, with whole arrays.
+
+        Raises:
+            ValueError: as :meth:`.Optimizer.load_state_dict`.
+        """
+        own: dict[str, Any] = {"steps": state["steps"]}
+        for number, k in enumerate(self._order):
+            label = self.optimizer.names[number]
+            if self.shard and k < len(self._buckets):
+                own.update(self._part_of(self._buckets[k], label, state))
+                continue
+            i = self._divided[k - len(self._buckets)] if self.shard else k
+            one: Any = self._parameters[i]
+            name = self._given.names[i]
+            for key in [key for key in state if key.rpartition(".")[0] == name]:
+                slot = key.rpartition(".")[2]
+                divided = isinstance(one, Shard) and slot != "updates"
+                own[f"{label}.{slot}"] = one.part(state[key]) if divided else state[key]
+        self.optimizer.load_state_dict(own)
+
+    def _part_of(self, bucket: _Bucket, label: str, state: Mapping[str, Any]) -> dict[str, Any]:
+        """This rank's part of a bucket's state, from whole arrays."""
+        names = self._given.names
+        made: dict[str, Any] = {}
+        share = bucket.size // self.group.size
+        for i, piece in self._pieces(bucket):
+            for key in [key for key in state if key.rpartition(".")[0] == names[i]]:
+                slot = key.rpartition(".")[2]
+                if slot == "updates":
+                    made[f"{label}.updates"] = state[key]
+                    continue
+                values = np.asarray(state[key]).reshape(-1)
+                flat = made.setdefault(f"{label}.{slot}", np.zeros(share, values.dtype))
+                if piece is not None:
+                    begin, end, start = piece
+                    flat[begin:end] = values[start : start + end - begin]
+        return made
+
+
+def _square(x: Array) -> Array:
+    flat = x.astype("float32").reshape(-1)
+    return ops.sum(flat * flat)

@@ -1,0 +1,343 @@
+"""Joining the job, and groups of its ranks."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from ..device import Device, devices
+from ..errors import DistributedError
+from . import mpi, nccl
+from .engine import Engine
+from .environment import LISTENING, Place, place
+from .member import Member
+from .rendezvous import Rendezvous
+
+_LOOPBACK = "127.0.0.1"
+#: MPI's smallest upper bound of tags.
+_TAGS = 32767
+
+
+class Group:
+    """Ranks that call collectives together; made by :func:`init` and :func:`new_group`.
+
+    Attributes:
+        ranks: their numbers among all ranks, ascending.
+        rank: which of them this process is.
+        timeout: seconds within which every rank must come to a call, and the call must finish.
+
+    >>> import cukern as ck
+    >>> ck.distributed.init()
+    Group(rank 0 of 1, ranks=(0,))
+    """
+
+    def __init__(self, ranks: tuple[int, ...], rank: int, timeout: float, name: str) -> None:
+        self.ranks, self.rank, self.timeout = ranks, ranks.index(rank), timeout
+        self._name = name
+        self._calls: dict[str, int] = {}
+        self._engines: dict[str, Engine] = {}
+        #: Calls on GPUs that were compared once: the ranks meet anew for a form that one of them has not had.
+        self._known: set[str] = set()
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self.ranks)
+
+    def __repr__(self) -> str:
+        return f"Group(rank {self.rank} of {self.size}, ranks={self.ranks})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Group belongs to its process; make it where it is used")
+
+    def meet(
+        self, call: str, form: str = "", payload: str = "", ranks: tuple[int, ...] = (), known: bool = False
+    ) -> tuple[str, list[str]]:
+        """Wait until all ranks of the group make the same call.
+
+        Args:
+            call: its name.
+            form: the array's dtype and shape, and whatever else must be the same.
+            payload: a text for the others.
+            ranks: the ranks of the job that take part, if not all of the group.
+            known: whether to wait only at the first call of this form.
+
+        Returns:
+            A description of the call, and the payloads.
+
+        Raises:
+            DistributedError: the ranks do not agree, one is gone, or one does not come in time.
+        """
+        part = ranks or self.ranks
+        name = self._name + (f"/{','.join(map(str, part))}" if ranks else "")
+        number = self._calls[name] = self._calls.get(name, 0) + 1
+        about = f"{call} #{number}{f' of {form}' if form else ''}"
+        signature = f"{call} {form}"
+        if self.size == 1 or (known and signature in self._known):
+            return about, [payload] if payload else []
+        if known:
+            self._known.add(signature)
+        return about, _member().meet(f"{name}:{number}", part, signature, about, self.timeout, payload)
+
+    def devices(self) -> list[Device]:
+        """The devices whose arrays have passed between the ranks."""
+        return list(map(Device, self._engines))
+
+    def engine(self, device: Device) -> Engine:
+        """What carries arrays of ``device`` between the ranks.
+
+        Raises:
+            DistributedError: MPI or NCCL is missing, or a rank is.
+        """
+        found = self._engines.get(str(device))
+        if found is None:
+            found = self._engines[str(device)] = self._opened(device)
+        return found
+
+    def _opened(self, device: Device) -> Engine:
+        if device.addressable:
+            self.meet("open MPI")
+            tag = int.from_bytes(hashlib.sha256(self._name.encode()).digest()[:4], "big") % _TAGS
+            return mpi.Engine(_mpi(), self.ranks, tag, _member(), self.timeout)
+        library = nccl.library()
+        unique = library.get_unique_id().hex() if self.rank == 0 else ""
+        _, payloads = self.meet("open NCCL", payload=unique)
+        return nccl.Engine(
+            library, device, self.size, self.rank, bytes.fromhex(payloads[0]), _member(), self.timeout
+        )
+
+    def close(self, well: bool = True) -> None:
+        """Give back what carries arrays; all ranks do so together."""
+        for engine in self._engines.values():
+            engine.close(well)
+        self._engines.clear()
+
+
+class _Job:
+    """This process in its job.
+
+    Attributes:
+        made: how many groups of the same ranks were made.
+    """
+
+    def __init__(self, where: Place, member: Member | None, timeout: float) -> None:
+        self.place, self.member, self.timeout = where, member, timeout
+        self.world = Group(tuple(range(where.size)), where.rank, timeout, "world")
+        self.groups = [self.world]
+        self.made: dict[tuple[int, ...], int] = {}
+        self.mpi: Any = None
+
+
+_job: _Job | None = None
+
+
+def init(timeout: float = 600.0) -> Group:
+    """Join the ranks of this job; a second call returns the same group.
+
+    Which of how many ranks this process is comes from the environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
+    MASTER_PORT, as ``python -m cukern launch`` and torchrun set them, or from MPI's or Slurm's variables. Where none is
+    set the job is this process alone. Rank 0 listens on MASTER_ADDR alone; without it, as under ``mpiexec`` on one
+    machine, on the loopback address. Where there are GPUs, ``cuda:LOCAL_RANK`` becomes the current device unless
+    ``CUKERN_DEVICE`` is set.
+
+    Args:
+        timeout: seconds within which every rank must join, and later come to each collective call and finish it.
+
+    Raises:
+        ValueError: ``timeout`` is not positive.
+        DistributedError: a variable is wrong or missing, or a rank does not join in time.
+
+    >>> import cukern as ck
+    >>> world = ck.distributed.init()
+    >>> world.rank, world.size
+    (0, 1)
+    """
+    global _job
+    if _job is not None:
+        return _job.world
+    if not timeout > 0:
+        raise ValueError(f"init: timeout: expected a positive number of seconds, got {timeout!r}")
+    where = place()
+    if where.size == 1:
+        _job = _Job(where, None, timeout)
+        return _job.world
+    _choose_device(where)
+    library = None
+    if not where.address:
+        library = mpi.library(where)
+        where = _agreed(library, where)
+    if where.rank == 0:
+        Rendezvous(_listening(where), where.size, where.token).start()
+    member = Member(where, (where.address, where.port), timeout)
+    _job = _Job(where, member, timeout)
+    _job.mpi = library
+    atexit.register(shutdown)
+    _job.world.meet("init")
+    return _job.world
+
+
+def _choose_device(where: Place) -> None:
+    gpus = [one for one in devices() if not one.addressable]
+    if os.environ.get("CUKERN_DEVICE") or not gpus:
+        return
+    if where.local_rank >= len(gpus):
+        raise DistributedError(
+            f"rank {where.rank}: init: it is rank {where.local_rank} on a machine of {len(gpus)} GPUs; one process "
+            "uses one GPU: start fewer, or set CUKERN_DEVICE"
+        )
+    os.environ["CUKERN_DEVICE"] = str(gpus[where.local_rank])
+    gpus[where.local_rank].xp.cuda.Device(where.local_rank).use()
+
+
+def _agreed(library: Any, where: Place) -> Place:
+    """The place with an address, a port and a token that the ranks of one machine agree on through MPI.
+
+    Raises:
+        DistributedError: the ranks are on several machines.
+    """
+    world = library.COMM_WORLD
+    beside = world.Split_type(library.COMM_TYPE_SHARED)
+    together = beside.Get_size() == where.size
+    beside.Free()
+    if not together:
+        raise DistributedError(
+            f"rank {where.rank}: init: MASTER_ADDR is not set; ranks on several machines need the address of rank 0 "
+            "there, and a free port in MASTER_PORT"
+        )
+    agreed = bytearray(34)
+    if where.rank == 0:
+        listening = socket.create_server((_LOOPBACK, 0))
+        os.environ[LISTENING] = str(listening.detach())
+        port = socket.socket(fileno=os.dup(int(os.environ[LISTENING]))).getsockname()[1]
+        agreed[:] = port.to_bytes(2, "big") + secrets.token_bytes(32)
+    world.Bcast([agreed, library.BYTE], 0)
+    return replace(where, address=_LOOPBACK, port=int.from_bytes(agreed[:2], "big"), token=agreed[2:].hex())
+
+
+def _listening(where: Place) -> socket.socket:
+    """The socket at which rank 0 waits for the others.
+
+    Raises:
+        DistributedError: the address is not this machine's, or the port is taken.
+    """
+    handed = os.environ.pop(LISTENING, "")
+    if handed:
+        return socket.socket(fileno=int(handed))
+    try:
+        found = socket.getaddrinfo(where.address, where.port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(found[4][:2], family=found[0], backlog=min(where.size, 4096))
+    except OSError as error:
+        raise DistributedError(
+            f"rank 0: init: cannot listen on MASTER_ADDR {where.address} at MASTER_PORT {where.port}: {error}"
+        ) from None
+
+
+def _joined() -> _Job:
+    if _job is None:
+        raise DistributedError("call cukern.distributed.init() first")
+    return _job
+
+
+def _member() -> Member:
+    member = _joined().member
+    assert member is not None  # a group of several ranks is part of a job of several
+    return member
+
+
+def _mpi() -> Any:
+    job = _joined()
+    if job.mpi is None:
+        job.mpi = mpi.library(job.place)
+    return job.mpi
+
+
+def world() -> Group:
+    """The group of all ranks.
+
+    Raises:
+        DistributedError: :func:`init` has not been called.
+
+    >>> import cukern as ck
+    >>> ck.distributed.init() is ck.distributed.world()
+    True
+    """
+    return _joined().world
+
+
+def rank() -> int:
+    """Which of the job's ranks this process is; 0 before :func:`init`.
+
+    >>> import cukern as ck
+    >>> if ck.distributed.rank() == 0:
+    ...     print("once")
+    once
+    """
+    return 0 if _job is None else _job.place.rank
+
+
+def size() -> int:
+    """The number of ranks of the job; 1 before :func:`init`.
+
+    >>> import cukern as ck
+    >>> ck.distributed.size()
+    1
+    """
+    return 1 if _job is None else _job.place.size
+
+
+def new_group(ranks: Iterable[int], timeout: float | None = None) -> Group:
+    """A group of some ranks; they call this together, the others do not.
+
+    Args:
+        ranks: their numbers among all ranks, in any order.
+        timeout: as in :func:`init`; that of the job when None.
+
+    Raises:
+        ValueError: a number is out of range or comes twice, or this rank is not among them.
+        DistributedError: one of them does not come.
+
+    >>> import cukern as ck
+    >>> world = ck.distributed.init()
+    >>> pair = ck.distributed.new_group({world.rank, world.rank ^ 1} if world.size > 1 else {0})
+    """
+    job = _joined()
+    given = tuple(sorted(ranks))
+    if len(set(given)) != len(given) or not given or not 0 <= given[0] <= given[-1] < job.place.size:
+        raise ValueError(f"new_group: ranks: expected different numbers below {job.place.size}, got {given}")
+    if job.place.rank not in given:
+        raise ValueError(f"new_group: ranks: this is rank {job.place.rank}, which is not in {given}")
+    number = job.made[given] = job.made.get(given, 0) + 1
+    name = f"{','.join(map(str, given))}#{number}"
+    made = Group(given, job.place.rank, job.timeout if timeout is None else timeout, name)
+    made.meet("new_group", f"ranks {given}")
+    job.groups.append(made)
+    return made
+
+
+def shutdown() -> None:
+    """Leave the job, when all other ranks do so or the time limit has passed; called by itself at the program's end.
+
+    >>> import cukern as ck
+    >>> _ = ck.distributed.init()
+    >>> ck.distributed.shutdown()
+    """
+    global _job
+    job, _job = _job, None
+    if job is None or job.member is None:
+        return
+    atexit.unregister(shutdown)
+    error = getattr(sys, "last_value", None)
+    why = "" if error is None else f"ended with {type(error).__name__}: {str(error)[:500]}"
+    well = job.member.end(why, job.timeout)
+    for group in reversed(job.groups):
+        group.close(well)
+    if job.mpi is not None:
+        mpi.finish(job.mpi, well)
+    job.member.close()

@@ -1,0 +1,217 @@
+"""Where ranks meet: a thread of rank 0 that compares what they are about to do, and notices who is gone.
+
+Each rank has one connection to it. Before a collective call a rank sends what it is about to do, and waits until all
+ranks of the group have sent the same. Only texts of a few hundred bytes pass here; arrays go through MPI or NCCL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import selectors
+import socket
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from .messages import Inbox, packed, received
+
+#: A rank whose connection takes no bytes for so long is stopped or gone.
+_SECONDS_TO_SEND = 5.0
+
+
+@dataclass
+class _Meeting:
+    """A call at which some ranks have arrived.
+
+    Attributes:
+        ranks: those that take part.
+        come: for each that has come, what it is about to do, how an error describes that, and a text for the others.
+        failed: the error that all of them get.
+    """
+
+    ranks: tuple[int, ...]
+    come: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    failed: str = ""
+
+
+@dataclass
+class _Peer:
+    """A connection, with its rank once it is known."""
+
+    connection: socket.socket
+    inbox: Inbox = field(default_factory=Inbox)
+    rank: int = -1
+
+
+class Rendezvous(threading.Thread):
+    """Serves the ranks of one job until all have ended.
+
+    Args:
+        listening: a socket that listens, and is closed when every rank has joined.
+        size: the number of ranks.
+        token: the word that a rank must show.
+    """
+
+    def __init__(self, listening: socket.socket, size: int, token: str) -> None:
+        super().__init__(name="cukern rendezvous", daemon=True)
+        self._listening, self._size, self._token = listening, size, token
+        self._peers: dict[int, _Peer] = {}
+        self._meetings: dict[str, _Meeting] = {}
+        #: Why ranks can take part no more, and what each did last.
+        self._gone: dict[int, str] = {}
+        self._last: dict[int, str] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        """Serve until every rank has joined and gone."""
+        self._selector.register(self._listening, selectors.EVENT_READ, None)
+        while len(self._gone) < self._size or self._peers:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    self._accept()
+                else:
+                    self._read(key.data)
+        self._selector.close()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listening.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(_SECONDS_TO_SEND)
+        self._selector.register(connection, selectors.EVENT_READ, _Peer(connection))
+
+    def _read(self, peer: _Peer) -> None:
+        messages = received(peer.connection, peer.inbox)
+        if messages is None:
+            self._close(peer)
+            return
+        try:
+            for message in messages:
+                if not self._answer(peer, message):
+                    self._close(peer)
+                    return
+        except (KeyError, TypeError, ValueError):  # not a message that a rank sends
+            self._close(peer)
+
+    def _answer(self, peer: _Peer, message: dict[str, Any]) -> bool:
+        """Act on a message; whether its sender may go on."""
+        kind = message["kind"]
+        if peer.rank < 0:
+            return kind == "join" and self._joined(peer, message)
+        if kind == "meet":
+            self._meet(peer.rank, message)
+        elif kind == "late":
+            self._late(str(message["key"]), float(message["seconds"]))
+        elif kind == "end":
+            self._gone.setdefault(peer.rank, str(message["why"]))
+            self._refuse_meetings_of(peer.rank)
+            if len(self._gone) == self._size:
+                self._tell({"kind": "ended", "well": all(why == "" for why in self._gone.values())})
+        else:
+            return False
+        return True
+
+    def _joined(self, peer: _Peer, message: dict[str, Any]) -> bool:
+        rank, token = int(message["rank"]), str(message["token"])
+        known = hmac.compare_digest(token.encode(), self._token.encode())
+        if not known or message["size"] != self._size or not 0 <= rank < self._size:
+            return False
+        if rank in self._peers or rank in self._gone:
+            return False
+        peer.rank = rank
+        self._peers[rank] = peer
+        if len(self._peers) == self._size:
+            self._selector.unregister(self._listening)
+            self._listening.close()
+        for lost, why in self._gone.items():
+            if why:
+                self._send(rank, {"kind": "lost", "rank": lost, "why": why})
+        return True
+
+    def _meet(self, rank: int, message: dict[str, Any]) -> None:
+        key, ranks = str(message["key"]), tuple(map(int, message["ranks"]))
+        about = str(message["about"])
+        self._last[rank] = about
+        meeting = self._meetings.setdefault(key, _Meeting(ranks))
+        meeting.come[rank] = (str(message["signature"]), about, str(message["payload"]))
+        if meeting.failed:
+            self._send(rank, {"kind": "refused", "key": key, "why": meeting.failed})
+            self._forget_if_done(key, meeting)
+            return
+        missing = [one for one in meeting.ranks if one in self._gone and one not in meeting.come]
+        if missing:
+            self._refuse(key, meeting, self._why_gone(missing[0]))
+        elif len(meeting.come) == len(meeting.ranks):
+            self._compare(key, meeting)
+
+    def _compare(self, key: str, meeting: _Meeting) -> None:
+        first = meeting.ranks[0]
+        expected = meeting.come[first][0]
+        others = [one for one in meeting.ranks if meeting.come[one][0] != expected]
+        if others:
+            told = [f"rank {one}: {meeting.come[one][1]}" for one in (first, *others[:8])]
+            more = f"; and {len(others) - 8} more ranks" if len(others) > 8 else ""
+            self._refuse(key, meeting, f"ranks do not agree: {'; '.join(told)}{more}")
+            return
+        payloads = [meeting.come[one][2] for one in meeting.ranks]
+        del self._meetings[key]
+        answer = {"kind": "met", "key": key, "payloads": payloads if any(payloads) else []}
+        for one in meeting.ranks:
+            self._send(one, answer)
+
+    def _late(self, key: str, seconds: float) -> None:
+        meeting = self._meetings.get(key)
+        if meeting is None or meeting.failed:
+            return
+        missing = [one for one in meeting.ranks if one not in meeting.come]
+        told = ", ".join(f"rank {one} ({self._whereabouts(one)})" for one in missing[:8])
+        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        self._refuse(key, meeting, f"not there within {seconds:g} s: {told}{more}")
+
+    def _whereabouts(self, rank: int) -> str:
+        if rank in self._last:
+            return f"last at {self._last[rank]}"
+        return "it has joined" if rank in self._peers else "it has not joined"
+
+    def _refuse(self, key: str, meeting: _Meeting, why: str) -> None:
+        meeting.failed = why
+        for one in meeting.come:
+            self._send(one, {"kind": "refused", "key": key, "why": why})
+        self._forget_if_done(key, meeting)
+
+    def _forget_if_done(self, key: str, meeting: _Meeting) -> None:
+        if all(one in meeting.come or one in self._gone for one in meeting.ranks):
+            self._meetings.pop(key, None)
+
+    def _why_gone(self, rank: int) -> str:
+        last = f" after {self._last[rank]}" if rank in self._last else ""
+        return f"rank {rank} {self._gone[rank] or 'has ended'}{last}"
+
+    def _refuse_meetings_of(self, rank: int) -> None:
+        for key, meeting in list(self._meetings.items()):
+            if rank in meeting.ranks and rank not in meeting.come and not meeting.failed:
+                self._refuse(key, meeting, self._why_gone(rank))
+
+    def _close(self, peer: _Peer) -> None:
+        self._selector.unregister(peer.connection)
+        peer.connection.close()
+        if peer.rank < 0:
+            return
+        self._peers.pop(peer.rank, None)
+        if peer.rank not in self._gone:
+            self._gone[peer.rank] = "died"
+            self._tell({"kind": "lost", "rank": peer.rank, "why": self._why_gone(peer.rank)})
+            self._refuse_meetings_of(peer.rank)
+            if len(self._gone) == self._size:
+                self._tell({"kind": "ended", "well": False})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        for rank in sorted(self._peers, reverse=True):  # rank 0 last: this thread ends with its process
+            self._send(rank, message)
+
+    def _send(self, rank: int, message: dict[str, Any]) -> None:
+        peer = self._peers.get(rank)
+        if peer is not None:
+            with contextlib.suppress(OSError):  # its connection is read as closed next
+                peer.connection.sendall(packed(message))

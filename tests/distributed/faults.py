@@ -1,0 +1,63 @@
+"""Run by two ranks of a test, one of which is killed. Arguments: how, and a folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cukern as ck
+from cukern import distributed as cd
+from cukern.distributed import checkpoint
+
+STEPS = 4
+VALUES = np.linspace(-1, 1, 24, dtype="float32").reshape(8, 3)
+
+
+def trained(folder: Path, steps: int, killed_at: int | None = None) -> list[float]:
+    """Train from the last checkpoint on, with one after each step; the loss of each step made."""
+    world = cd.init(timeout=30)
+    net = ck.nn.Linear(3, 2, rng=0)
+    training = cd.DataParallel(ck.optim.Adam(net, lr=0.1), shard=1)
+    sampler = cd.Sampler(len(VALUES), batch=4, seed=2)
+    step = 0
+    if cd.last_checkpoint(folder) is not None:
+        saved = cd.load_checkpoint(folder)
+        step, sampler.state = saved.step, saved.texts["sampler"]
+        cd.load_model_state(net, saved.under("model"))
+        training.load_state_dict(saved.under("optimizer"))
+    losses: list[float] = []
+    while step < steps:
+        for batch in sampler:
+            with ck.Tape() as tape:
+                loss = ck.mean(net(ck.asarray(VALUES[batch])) ** 2)
+            training.step(training.gradient(tape, loss))
+            losses.append(cd.all_reduce(loss, "mean").item())
+            step += 1
+            if step == killed_at and world.rank == 1:
+                checkpoint._on_disk = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+            state: dict[str, Any] = {f"model.{name}": one for name, one in cd.model_state(net).items()}
+            state |= {f"optimizer.{name}": one for name, one in training.state_dict().items()}
+            cd.save_checkpoint(folder, step, state, texts={"sampler": sampler.state})
+            if step == steps:
+                break
+    return losses
+
+
+def killed_in_a_collective() -> None:
+    world = cd.init(timeout=30)
+    cd.all_reduce(ck.zeros(3))
+    if world.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    cd.all_reduce(ck.zeros((2, 2)))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "collective":
+        killed_in_a_collective()
+    else:
+        trained(Path(sys.argv[2]), STEPS, killed_at=3)

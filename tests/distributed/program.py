@@ -1,0 +1,284 @@
+"""Run by every rank of a test: each check compares with NumPy what all ranks should get. Arguments: a folder."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import cukern as ck
+from cukern import distributed as cd
+
+WORLD = cd.init(timeout=60)
+RANK, SIZE = WORLD.rank, WORLD.size
+FOLDER = Path(sys.argv[1])
+
+
+def given(rank: int, dtype: Any = "float64", shape: tuple[int, ...] = (SIZE * 2, 3)) -> npt.NDArray[Any]:
+    """The array of a rank: small whole numbers, which every dtype sums exactly."""
+    numbers = np.random.default_rng(rank).integers(0, 4, shape)
+    return numbers.astype(ck.dtypes.as_dtype(dtype))
+
+
+def raises(kind: type[Exception], *words: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert all(word in str(caught.value) for word in words), (words, str(caught.value))
+
+
+def check_every_dtype() -> None:
+    for dtype in ck.dtypes.ALL:
+        own, parts = ck.asarray(given(RANK, dtype)), [given(k, dtype) for k in range(SIZE)]
+        together = np.concatenate(parts)
+        np.testing.assert_array_equal(np.asarray(cd.all_gather(own)), together)
+        np.testing.assert_array_equal(np.asarray(cd.broadcast(own, SIZE - 1)), parts[-1])
+        blocks = np.concatenate([part.reshape(SIZE, 2, 3)[RANK] for part in parts])
+        np.testing.assert_array_equal(np.asarray(cd.all_to_all(own)), blocks)
+        if dtype == np.bool_:
+            raises(TypeError, "bool", call=lambda own=own: cd.all_reduce(own))
+            continue
+        total = sum(part.astype("complex" if dtype.kind == "c" else "float64") for part in parts).astype(
+            dtype
+        )
+        found = cd.all_reduce(own)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(np.asarray(found), total)
+        np.testing.assert_array_equal(np.asarray(cd.reduce_scatter(own)), total.reshape(SIZE, 2, 3)[RANK])
+
+
+def check_reductions() -> None:
+    own, parts = ck.asarray(given(RANK)), np.stack([given(k) for k in range(SIZE)])
+    for op in ("prod", "max", "min", "mean"):
+        np.testing.assert_allclose(np.asarray(cd.all_reduce(own, op)), getattr(parts, op)(axis=0), rtol=1e-15)
+    raises(ValueError, "op", "median", call=lambda: cd.all_reduce(own, "median"))
+    raises(TypeError, "complex64 has no max", call=lambda: cd.all_reduce(own.astype("complex64"), "max"))
+
+
+def check_layouts() -> None:
+    """Views with any strides, arrays without elements, and arrays without axes."""
+    base = ck.asarray(given(RANK, shape=(6, 2 * SIZE)))
+    parts = [given(k, shape=(6, 2 * SIZE)) for k in range(SIZE)]
+    np.testing.assert_array_equal(np.asarray(cd.all_reduce(base.T[::-1])), sum(parts).T[::-1])
+    np.testing.assert_array_equal(
+        np.asarray(cd.all_gather(base[1::2], axis=1)), np.concatenate([p[1::2] for p in parts], axis=1)
+    )
+    half = np.split(sum(parts), SIZE, axis=1)[RANK]
+    np.testing.assert_array_equal(np.asarray(cd.reduce_scatter(base, axis=-1)), half)
+    spread = cd.all_reduce(ck.broadcast_to(ck.asarray(float(RANK)), (3, 2)))
+    np.testing.assert_array_equal(np.asarray(spread), np.full((3, 2), sum(range(SIZE))))
+    assert cd.all_reduce(ck.asarray(2.0)).item() == 2.0 * SIZE
+    assert cd.all_gather(ck.zeros((0, 3))).shape == (0, 3)
+    assert cd.all_to_all(ck.zeros((0, 3))).shape == (0, 3)
+    assert cd.reduce_scatter(ck.zeros((0, 3))).shape == (0, 3)
+
+
+def check_gradients() -> None:
+    """Against finite differences of the sum of all ranks' losses, along one direction."""
+
+    def loss(x: Any) -> Any:
+        y = cd.all_reduce(ck.sin(x)) * cd.all_gather(x, axis=1)[:, RANK * 2 : RANK * 2 + 2]
+        z = cd.reduce_scatter(y * y, "mean") * (RANK + 1)
+        w = cd.all_to_all(ck.cos(x)) * cd.broadcast(x, 1)
+        return ck.sum(z * z) + ck.sum(w * y)
+
+    values = np.random.default_rng(RANK).normal(size=(2 * SIZE, 2))
+    way = np.random.default_rng(100 + RANK).normal(size=values.shape)
+    x = ck.asarray(values)
+    slope = cd.all_reduce(ck.sum(ck.grad(loss)(x) * ck.asarray(way))).item()
+    step = 1e-5
+    ends = [cd.all_reduce(loss(ck.asarray(values + sign * step * way))).item() for sign in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-7)
+
+
+def check_send_and_receive() -> None:
+    """Ranks 0 and 1; the gradient goes back the way that the array came."""
+    raises(ValueError, "this one", call=lambda: cd.send(ck.zeros(3), RANK))
+    if RANK > 1:
+        return
+    x = ck.asarray(given(0)[::2] + 1.0)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        loss = cd.send(x * x, 1) if RANK == 0 else ck.sum(cd.recv(x, 0) * 3.0)
+    found = tape.gradient(loss, x)
+    if RANK == 0:
+        np.testing.assert_array_equal(np.asarray(found), 6.0 * np.asarray(x))
+
+
+def check_groups() -> None:
+    half = cd.new_group(range(RANK // 2 * 2, RANK // 2 * 2 + 2))
+    assert (half.size, half.rank, half.ranks[half.rank]) == (2, RANK % 2, RANK)
+    expected = sum(given(k) for k in half.ranks)
+    np.testing.assert_array_equal(np.asarray(cd.all_reduce(ck.asarray(given(RANK)), group=half)), expected)
+    raises(ValueError, "which is not in", call=lambda: cd.new_group([(RANK + 1) % SIZE]))
+    raises(ValueError, "different numbers below", call=lambda: cd.new_group([0, SIZE]))
+
+
+def check_disagreement() -> None:
+    """Every rank gets an error that names the call, the ranks and the arrays; then all go on."""
+    shape = (2, 3) if RANK == 1 else (2, 2)
+    words = (f"rank {RANK}: all_reduce", "do not agree", "(2, 2)", "rank 1: all_reduce", "float32 (2, 3)")
+    raises(ck.DistributedError, *words, call=lambda: cd.all_reduce(ck.zeros(shape)))
+    dtype = "int32" if RANK == 0 else "float32"
+    raises(ck.DistributedError, "int32 (2,)", call=lambda: cd.all_gather(ck.zeros(2, dtype=dtype)))
+    call = cd.barrier if RANK == 0 else lambda: cd.all_gather(ck.zeros(2))
+    raises(ck.DistributedError, "barrier", "all_gather", call=call)
+
+
+def check_late() -> None:
+    """A rank that does not come: the others say which, and it gets the error when it comes."""
+    group = cd.new_group(range(SIZE), timeout=0.3)
+    cd.barrier()
+    if RANK == 1:
+        time.sleep(0.8)
+    words = ("barrier", "not there within 0.3 s", "rank 1")
+    raises(ck.DistributedError, *words, call=lambda: cd.barrier(group))
+    cd.barrier()
+
+
+def check_nothing_listens() -> None:
+    cd.barrier()
+    own = {os.readlink(path) for path in glob.glob("/proc/self/fd/*") if os.path.exists(path)}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            assert fields[3] != "0A" or f"socket:[{fields[9]}]" not in own, line
+
+
+def check_sampler_and_seed() -> None:
+    sampler = cd.Sampler(21, batch=2 * SIZE, seed=1)
+    batches = []
+    for batch in sampler:
+        batches.append(batch)
+        if len(batches) == 1:
+            state = sampler.state
+    taken = np.asarray(cd.all_gather(ck.asarray(np.concatenate(batches))))
+    assert len(set(taken.tolist())) == len(taken) == 21 // (2 * SIZE) * 2 * SIZE
+    again = cd.Sampler(21, batch=2 * SIZE, seed=1)
+    again.state = state
+    np.testing.assert_array_equal(np.concatenate(list(again)), np.concatenate(batches[1:]))
+    cd.seed(5)
+    drawn = cd.all_gather(ck.random.random(4)).tolist()
+    assert len(set(drawn)) == 4 * SIZE
+
+
+class Net(ck.nn.Module):
+    """Two layers, one of which may be divided over the ranks."""
+
+    def __init__(self, divide: bool) -> None:
+        first = ck.nn.Linear(5, 7, rng=0)
+        self.first = cd.shard_module(first) if divide else first
+        self.second = ck.nn.Linear(7, 3, rng=1)
+
+    def forward(self, x: Any) -> Any:
+        return self.second(ck.tanh(self.first(x)))
+
+
+BATCH = np.random.default_rng(0).normal(size=(8 * SIZE, 5)).astype("float32")
+
+
+def losses(net: Any, training: Any, steps: int) -> list[float]:
+    """Train on this rank's part of the batch; the mean loss of each step."""
+    own, made = ck.asarray(BATCH.reshape(SIZE, 8, 5)[RANK]), []
+    for _ in range(steps):
+        with ck.Tape() as tape:
+            loss = ck.mean(net(own) ** 2)
+        gradients = training.gradient(tape, loss)
+        made.append(cd.all_reduce(loss, "mean").item())
+        scale = 1.0 / max(1.0, training.norm(gradients).item())
+        training.step([one * scale for one in gradients])
+    return made
+
+
+def optimizer(net: Any) -> Any:
+    groups = [{"params": net.first}, {"params": net.second, "weight_decay": 0.0}]
+    return ck.optim.AdamW(groups, lr=0.05)
+
+
+def alone(steps: int) -> list[float]:
+    """What one process gets that has the whole batch."""
+    net, made = Net(False), []
+    step = optimizer(net)
+    for _ in range(steps):
+        with ck.Tape() as tape:
+            loss = ck.mean(net(ck.asarray(BATCH)) ** 2)
+        found = tape.gradient(loss, step.parameters)
+        made.append(loss.item())
+        norm = np.sqrt(sum(float(ck.sum(one * one).item()) for one in found))
+        step.step([one * (1.0 / max(1.0, norm)) for one in found])
+    return made
+
+
+def check_training() -> None:
+    """Every way to divide the work gives the losses of one process; the ranks' parameters stay equal, bit by bit."""
+    expected = alone(4)
+    for shard, divide, most in ((0, False, 64), (1, False, 64), (0, True, 1 << 20), (1, True, 1 << 20)):
+        twice = []
+        for _ in range(2):
+            net = Net(divide)
+            training = cd.DataParallel(optimizer(net), shard=shard, bucket_bytes=most)
+            found = losses(net, training, 4)
+            np.testing.assert_allclose(found, expected, rtol=2e-5)
+            weight = np.asarray(net.second.weight)
+            twice.append(weight.tobytes())
+        assert twice[0] == twice[1], "runs differ"
+        ranks = np.asarray(cd.all_gather(ck.asarray(weight[None])))
+        assert all(one.tobytes() == weight.tobytes() for one in ranks), "ranks differ"
+    # Of each layer's 64 elements in flat memory a rank has an equal part, and two numbers of state for each.
+    state = training.optimizer._state
+    assert sum(one.size for slots in state for one in slots.values()) == 2 * 2 * 64 // SIZE
+
+
+def check_sums_in_bfloat16() -> None:
+    net = Net(False)
+    training = cd.DataParallel(ck.optim.SGD(net, lr=0.1), sums="bfloat16")
+    with ck.Tape() as tape:
+        loss = ck.mean(net(ck.asarray(BATCH.reshape(SIZE, 8, 5)[RANK])) ** 2)
+    found = training.gradient(tape, loss)
+    assert {one.dtype for one in found} == {ck.dtypes.bfloat16}
+    training.step(found)
+    raises(ValueError, "shard", call=lambda: cd.DataParallel(ck.optim.SGD(net, lr=0.1), shard=2))
+
+
+def check_different_models() -> None:
+    net = ck.nn.Linear(3, 2 + (RANK == 0), rng=0)
+    raises(ck.DistributedError, "do not agree", call=lambda: cd.DataParallel(ck.optim.SGD(net, lr=0.1)))
+
+
+def check_checkpoint() -> None:
+    """A saved run goes on as it would have; what is loaded may be divided otherwise than what was saved."""
+    for shard, divide in ((1, False), (0, True)):
+        where = FOLDER / f"saved-{shard}"
+        net = Net(divide)
+        training = cd.DataParallel(optimizer(net), shard=shard)
+        losses(net, training, 2)
+        state = {f"model.{name}": one for name, one in cd.model_state(net).items()}
+        state |= {f"optimizer.{name}": one for name, one in training.state_dict().items()}
+        cd.save_checkpoint(where, 2, state, texts={"seen": 16}, keep=1)
+        expected = losses(net, training, 2)
+        saved = cd.load_checkpoint(where)
+        assert (saved.step, saved.texts) == (2, {"seen": 16})
+        other = Net(divide)
+        again = cd.DataParallel(optimizer(other), shard=0 if shard else 1)
+        cd.load_model_state(other, saved.under("model"))
+        again.load_state_dict(saved.under("optimizer"))
+        np.testing.assert_allclose(losses(other, again, 2), expected, rtol=2e-6)
+        raises(FileExistsError, "is there already", call=lambda: cd.save_checkpoint(where, 2, state))  # noqa: B023
+    cd.save_checkpoint(where, 3, state, keep=1)
+    assert cd.last_checkpoint(where) == where / "step-000000003"
+    assert len(list(where.iterdir())) == 1
+
+
+if __name__ == "__main__":
+    for name, check in [item for item in globals().items() if item[0].startswith("check_")]:
+        if len(sys.argv) == 2 or name in sys.argv[2:]:
+            begin = time.perf_counter()
+            check()
+            print(f"passed {name} {time.perf_counter() - begin:.2f}")

@@ -118,4 +118,12 @@ class CaptureError(CukernError):
 
 
 class DistributedError(CukernError):
-    """Ranks gave arrays that do not go together, or one of them died, ended or did not come in time."""
+    """Ranks gave arrays that do not go together, or one of them died, ended or did not come in time.
+
+    >>> import cukern as ck
+    >>> world = ck.distributed.init()
+    >>> try:
+    ...     ck.distributed.barrier()
+    ... except DistributedError as error:  # "rank 0: barrier #1: rank 2 died after all_reduce #7 of float32 (3,) sum"
+    ...     print(error)
+    """

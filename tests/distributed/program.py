@@ -19,7 +19,7 @@ from cukern import distributed as cd
 
 WORLD = cd.init(timeout=60)
 RANK, SIZE = WORLD.rank, WORLD.size
-FOLDER = Path(sys.argv[1])
+FOLDER = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 
 
 def given(rank: int, dtype: Any = "float64", shape: tuple[int, ...] = (SIZE * 2, 3)) -> npt.NDArray[Any]:

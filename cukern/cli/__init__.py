@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import __version__
 from ..device import Device, current, device, devices
 from ..errors import CukernError, DeviceError
-from . import check, trace, variables
+from . import check, launch, trace, variables
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,12 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_generate(
         commands.add_parser("generate", help="continue a text by the language model of a GGUF file")
     )
-    _add_launch(commands.add_parser("launch", help="run a script as several processes that work together"))
+    launch.add_arguments(
+        commands.add_parser("launch", help="run a script as several processes that work together")
+    )
     commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
     own, program = _divided(list(sys.argv[1:] if argv is None else argv))
     options = parser.parse_args(own)
-    if options.command == "build":
-        options.arguments = program
+    options.arguments = program
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -85,13 +86,6 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
     generate.add_arguments(parser)
     parser.set_defaults(run=generate.run)
-
-
-def _add_launch(parser: argparse.ArgumentParser) -> None:
-    from . import launch
-
-    launch.add_arguments(parser)
-    parser.set_defaults(run=launch.run)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+    parser.add_argument("script_arguments", nargs=argparse.REMAINDER, help="of the script")
+    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,5 +29,5 @@ def run(options: argparse.Namespace) -> int:
         return 2
     from ..distributed.launch import launch
 
-    command = [sys.executable, *(["-m"] if options.module else []), options.script, *options.arguments]
+    command = [sys.executable, *(["-m"] if options.module else []), options.script, *options.script_arguments]
     return launch(command, options.ranks, options.grace)

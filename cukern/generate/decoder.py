@@ -18,9 +18,9 @@ from ..nn.fused import require_ids
 from ..quant import planes
 from ..quant.few_rows import MOST_ROWS
 from ..quant.kinds import Kind
-from ..quant.planes import Planes
+from ..quant.planes import Normed, Planes
 from .hyper import HyperParameters
-from .kernels import add_norm, append_heads, gated_planes, is_serial
+from .kernels import Scores, add_norm, append_heads, attend, attends, gated_planes, is_serial
 from .weights import Layer, read_weights
 
 
@@ -34,9 +34,9 @@ def _capped(x: Any, cap: float) -> Any:
     return ops.tanh(x / cap) * cap
 
 
-def _product(x: Array | Planes, w: Any, exact: bool = False) -> Array:
+def _product(x: Array | Planes | Normed, w: Any, exact: bool = False) -> Array:
     """``x @ w.T`` in float32, of activations in float32 or 8 bits and weights as they are stored."""
-    if isinstance(x, Planes):
+    if isinstance(x, Planes | Normed):
         # All weights were written before the first kernel of the step began.
         return planes.product(x, w)
     if isinstance(w, quant.QuantArray):
@@ -144,14 +144,15 @@ class Decoder:
             self._lengths += length
             for layer, cache, window in zip(weights.layers, self.caches, hyper.windows, strict=True):
                 y = self._normed(x, delta, layer.norm, post, layer.projections)
-                delta, post = self._attended(y, layer, cache, window), layer.post
+                post = layer.post
+                x, delta = self._added(x, self._attended(y, layer, cache, window), layer.out, post)
                 y = self._normed(x, delta, layer.network_norm, post, layer.networks)
-                delta, post = self._network(y, layer), layer.network_post
-            assert delta is not None
-            last = x[:, -1].contiguous(), ops.reshape(delta, x.shape)[:, -1].contiguous()
-            logits = _product(
-                self._normed(*last, weights.norm, post, [weights.out]), weights.out, self._exact
-            )
+                post = layer.network_post
+                x, delta = self._added(x, self._network(y, layer), layer.down, post)
+            if delta is not None:
+                delta = ops.reshape(delta, x.shape)[:, -1].contiguous()
+            y = self._normed(x[:, -1].contiguous(), delta, weights.norm, post, [weights.out])
+            logits = _product(y, weights.out, self._exact)
             return logits if hyper.logit_cap is None else _capped(logits, hyper.logit_cap)
 
     def _require_tokens(self, tokens: Array) -> None:
@@ -166,14 +167,27 @@ class Decoder:
         """The kind of matrices whose products round so many rows to 8 bits, which may then be made so."""
         return None if self._exact or is_serial(self.device) else planes.common_kind(matrices, rows)
 
+    def _fuses(self, matrices: list[Any], gated: bool = False) -> bool:
+        """Whether one row is multiplied by each of the matrices, and what comes before and behind, by one launch."""
+        one = self._shape == (1, 1) and not self._exact and not is_serial(self.device)
+        return one and all(planes.fuses(w, gated) for w in matrices)
+
     def _normed(
-        self, x: Array, delta: Array | None, weight: Array, post: Array | None, matrices: list[Any]
+        self, x: Any, delta: Array | None, weight: Array, post: Array | None, matrices: list[Any]
     ) -> Any:
         """The normalised stream with ``delta`` added, as the products with ``matrices`` take it."""
+        if delta is None and self._fuses(matrices):
+            return Normed(x, weight, self.hyper.eps)
         kind = self._kind(x.size // x.shape[-1], matrices)
         return add_norm(x, delta, weight, self.hyper.eps, post, kind)
 
-    def _products(self, x: Array | Planes, matrices: list[Any], rows: list[int]) -> list[Array]:
+    def _added(self, x: Array, y: Array | Planes, w: Any, post: Array | None) -> tuple[Array, Array | None]:
+        """The stream with the product ``y @ w.T`` added, and None; or both apart, as a norm takes them."""
+        if post is None and self._fuses([w]):
+            return ops.reshape(planes.product(y, w, added=x), x.shape), None
+        return x, _product(y, w, self._exact)
+
+    def _products(self, x: Array | Planes | Normed, matrices: list[Any], rows: list[int]) -> list[Array]:
         """The products with matrices of so many rows, of which some are joined: shape (batch, length, rows)."""
         made = [_product(x, w, self._exact) for w in matrices]
         made = [ops.reshape(one, (*self._shape, one.shape[-1])) for one in made]
@@ -191,15 +205,17 @@ class Decoder:
         return x if self.hyper.embedding_scale == 1 else x * self.hyper.embedding_scale
 
     def _attended(
-        self, y: Array | Planes, layer: Layer, cache: nn.KeyValueCache, window: int | None
-    ) -> Array:
-        """The result of a block's attention, as many numbers as the stream."""
+        self, y: Array | Planes | Normed, layer: Layer, cache: nn.KeyValueCache, window: int | None
+    ) -> Array | Planes:
+        """The result of a block's attention, as the product with its last matrix takes it."""
         hyper, cap = self.hyper, self.hyper.score_cap
         rows = [count * hyper.head_features for count in (hyper.heads, hyper.key_heads, hyper.key_heads)]
         q, k, v = self._products(y, layer.projections, rows)
-        queries = append_heads(
-            (q, k, v), layer.heads, layer.table, cache, self._lengths, hyper.neighbours, hyper.eps
-        )
+        given = (q, k, v), layer.heads, layer.table, cache, self._lengths, hyper.neighbours, hyper.eps
+        kind = self._kind(self._shape[0] * self._shape[1], [layer.out])
+        if self._shape[1] == 1 and attends(cache, hyper.heads):
+            return attend(*given, Scores(hyper.scale, cap, window), kind)
+        queries = append_heads(*given)
         made = nn.attention(
             queries,
             cache.keys,
@@ -212,19 +228,22 @@ class Decoder:
             score=None if cap is None else _capping(cap),
         )
         joined = ops.reshape(ops.swapaxes(made, 1, 2), (-1, rows[0]))
-        kind = self._kind(joined.shape[0], [layer.out])
         if kind is not None:
-            return _product(planes.rounded(joined.contiguous(), kind), layer.out)
-        return _product(joined.astype(dtypes.float32, copy=False), layer.out, self._exact)
+            return planes.rounded(joined.contiguous(), kind)
+        wide: Array = joined.astype(dtypes.float32, copy=False)
+        return wide
 
-    def _network(self, y: Array | Planes, layer: Layer) -> Array:
-        """The result of a block's network, as many numbers as the stream."""
+    def _network(self, y: Array | Planes | Normed, layer: Layer) -> Array | Planes:
+        """The result of a block's network, as the product with its last matrix takes it."""
         hyper = self.hyper
+        if len(layer.networks) == 1 and self._fuses([*layer.networks], True) and self._fuses([layer.down]):
+            return planes.product(y, layer.networks[0], gate=hyper.activation)
         gate, up = self._products(y, layer.networks, [hyper.hidden] * 2)
         kind = self._kind(gate.shape[0] * gate.shape[1], [layer.down])
         if kind is not None:
-            return _product(gated_planes(gate, up, hyper.activation, kind), layer.down)
-        return _product(_gated(gate, up, hyper.activation), layer.down, self._exact)
+            return gated_planes(gate, up, hyper.activation, kind)
+        made: Array = _gated(gate, up, hyper.activation)
+        return made
 
     def __repr__(self) -> str:
         hyper = self.hyper

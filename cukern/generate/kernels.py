@@ -23,8 +23,14 @@ from ..quant.planes import Planes, planes_like
 _ADD_NORM = Kernel("generate/add_norm.cu", name="add_norm")
 _HEADS = Kernel("generate/heads.cu", name="heads")
 _GATED = Kernel("generate/gated.cu", name="gated")
+_ATTEND = Kernel("generate/attend.cu", name="attend")
 #: Threads of a block: at most of a row of the stream; of heads, each of a warp; and of gates.
 _ROW_THREADS, _HEADS_THREADS, _GATED_THREADS = 1024, 128, 128
+#: Blocks that share the positions of a head, and room for positions up to which they are enough to keep a GPU busy.
+_PARTS, _MOST_POSITIONS = 8, 8192
+#: Features of a head whose eighths are lanes of a warp, and features at most of the queries that share a head of keys,
+#: whose sums are in a warp's registers. Warps of a block, and where there are more than half of those features.
+_HEAD_FEATURES, _GROUP_FEATURES, _ATTEND_WARPS = (32, 64, 128, 256), 1024, (8, 4)
 #: Elements that a thread reads together where it can, and where it rounds them to 8 bits.
 _PACK, _ROUNDED = 4, 8
 
@@ -147,6 +153,93 @@ def append_heads(
     return made
 
 
+def has_clusters(device: Device) -> bool:
+    """Whether blocks read each other's shared memory."""
+    return not is_serial(device) and device.properties.compute_capability >= (9, 0)
+
+
+def attends(cache: KeyValueCache, heads: int) -> bool:
+    """Whether :func:`attend` takes queries of so many heads."""
+    _, key_heads, positions, features = cache.keys.shape
+    grouped = heads // key_heads * features
+    fits = features in _HEAD_FEATURES and grouped <= min(_GROUP_FEATURES, 8 * features)
+    narrow_or_float = cache.keys.dtype.itemsize <= dtypes.float32.itemsize
+    return has_clusters(cache.keys.device) and fits and positions <= _MOST_POSITIONS and narrow_or_float
+
+
+class Scores(NamedTuple):
+    """How scores are made of products of queries and keys.
+
+    Attributes:
+        scale: what products are multiplied by.
+        cap: what scores are bounded by, as ``cap * tanh(score / cap)``; None for no bound.
+        window: the number of positions that a query attends to, its own included; None for all.
+    """
+
+    scale: float
+    cap: float | None = None
+    window: int | None = None
+
+
+def attend(
+    projected: tuple[Array, Array, Array],
+    weights: HeadWeights,
+    table: Array,
+    cache: KeyValueCache,
+    lengths: Array,
+    neighbours: bool,
+    eps: float,
+    scores: Scores,
+    kind: Kind | None = None,
+) -> Array | Planes:
+    """What :func:`append_heads` and attention make of one new position of each sequence, in one launch.
+
+    Args:
+        projected, weights, table, cache, lengths, neighbours, eps: as in :func:`append_heads`, of length 1; see
+            :func:`attends`.
+        scores: how scores are made.
+        kind: that of the weights for which the result is :class:`Planes`; it is float32 when None.
+
+    Returns:
+        Shape (batch, heads * features).
+    """
+    device, features = cache.keys.device, cache.keys.shape[3]
+    (batch, _, width), key_heads = projected[0].shape, cache.keys.shape[1]
+    group = width // features // key_heads
+    warps = _ATTEND_WARPS[2 * group * features > _GROUP_FEATURES]
+    function = _bound(
+        _ATTEND,
+        device,
+        elem=cache.keys.dtype,
+        half=dtypes.info(cache.keys.dtype).narrow,
+        features=features,
+        turned=2 * table.shape[1],
+        neighbours=neighbours,
+        group=group,
+        block=32 * warps,
+        warps=warps,
+        parts=_PARTS,
+        capped=scores.cap is not None,
+        planes=kind is not None,
+        kind=None if kind is None else kind.header,
+    )
+    with on(device):
+        y: Array | Planes = (
+            empty((batch, width), dtypes.float32, device)
+            if kind is None
+            else planes_like(batch, width, kind, device)
+        )
+        made = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
+        arrays = (*map(_data, (*projected, *weights, table, lengths, cache.keys, cache.values)), *made)
+        steps = (one._data.strides[0] // one.itemsize for one in projected)
+        window = cache.capacity if scores.window is None else scores.window
+        numbers = (*steps, key_heads, cache.capacity, window, scores.scale, scores.cap or 1.0, eps)
+        launch(device, function, batch * key_heads * _PARTS, 32 * warps, (*arrays, *numbers))
+    for one in (cache.keys, cache.values):
+        one._bump("attend")
+    return y
+
+
 def gated_planes(gate: Array, up: Array, activation: str, kind: Kind) -> Planes:
     """``silu(gate) * up`` or ``gelu_tanh(gate) * up`` in 8 bits.
 
@@ -157,7 +250,7 @@ def gated_planes(gate: Array, up: Array, activation: str, kind: Kind) -> Planes:
     """
     device, columns = gate.device, gate.shape[-1]
     packs = gate.size // _ROUNDED
-    function = _bound(_GATED, device, block=_GATED_THREADS, silu=activation == "silu", kind=kind.header)
+    function = _bound(_GATED, device, block=_GATED_THREADS, gate=activation, kind=kind.header)
     step = gate._data.strides[-2] // gate.itemsize
     with on(device):
         made = planes_like(gate.size // columns, columns, kind, device)

@@ -10,7 +10,7 @@ from ..array import Array
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on, raw
+from ..kernel.plan import allocate, launch, on, raw, remember
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from .array import QuantArray
 from .kinds import Kind
@@ -121,35 +121,76 @@ class _Plan(NamedTuple):
     shared: int
 
 
-@cache
-def _planned(
-    device: Device,
-    kind: Kind,
-    dtype: dtypes.DType,
-    sizes: tuple[int, int, int],
-    biased: bool,
-    shape: Shape | None,
-) -> _Plan | None:
-    """The launch for ``sizes``, which are rows of activations, outputs and inputs; None if the rows do not fit."""
+class Form(NamedTuple):
+    """What a launch is for, beside its sizes.
+
+    Attributes:
+        dtype: of the activations and the result.
+        biased: whether a vector is added to each row of the result.
+        settled: whether the weights were written before the kernel before this one began.
+        normed: whether the only row of activations is normalised first.
+        gate: the function of one half of the products, by which the other half is multiplied; ``""`` for none.
+    """
+
+    dtype: dtypes.DType
+    biased: bool = False
+    settled: bool = False
+    normed: bool = False
+    gate: str = ""
+
+
+_plans: dict[Any, _Plan] = {}
+
+
+def planned(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], shape: Shape) -> _Plan:
+    """The launch for ``sizes``, which are rows of activations, results of one, and inputs."""
+    key = (device, kind, form, sizes, shape)
+    found = _plans.get(key)
+    return remember(_plans, key, _plan(*key)) if found is None else found
+
+
+def _plan(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], shape: Shape) -> _Plan:
     columns, outputs, inputs = sizes
-    shape = shape or shape_for(kind, columns, outputs, inputs, device)
-    if shape is None:
-        return None
-    name = f"{kind.header}_{dtypes.info(dtype).name}_{columns}_{shape.rows}_{shape.warps}_{shape.stages}"
+    words = [
+        kind.header,
+        dtypes.info(form.dtype).name,
+        *(word for word in ("normed", "settled") if getattr(form, word)),
+        *([form.gate] if form.gate else []),
+        *(columns, shape.rows, shape.warps, shape.stages),
+    ]
     function = _bound(
         _ROWS,
         device,
-        name=f"quantised_rows_{name}",
-        elem=dtype,
+        name="_".join(map(str, ("quantised_rows", *words))),
+        elem=form.dtype,
         kind=kind.header,
         columns=columns,
         block=32 * shape.warps,
         **shape._asdict(),
         aligned=_is_aligned(kind, inputs),
-        biased=biased,
+        **{name: value for name, value in form._asdict().items() if name != "dtype"},
     )
-    grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
+    made = shape.rows // 2 if form.gate else shape.rows
+    grid = min(device.properties.multiprocessors, divide_up(outputs, made))
     return _Plan(function, shape, grid, shape.shared(kind, columns, inputs))
+
+
+def run(
+    plan: _Plan, w: QuantArray, x: tuple[Any, Any, Any], bias: Any, made: Any, norm: tuple[Any, float]
+) -> None:
+    """Launch.
+
+    Args:
+        plan: the launch.
+        w: the weights.
+        x: ndarrays: the activations, or their numbers and factors; None for what is not there.
+        bias: an ndarray, or None.
+        made: the result, an ndarray (rows, results).
+        norm: the weights of a norm, an ndarray or None, and what is added to mean squares.
+    """
+    threads = 32 * plan.shape.warps
+    values = (w.blocks._data, *x, bias, made, norm[0], made.shape[1], w.shape[1], norm[1])
+    launch(w.device, plan.function, plan.grid, threads, values, plan.shared)
 
 
 def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = None) -> Array:
@@ -168,16 +209,15 @@ def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = N
         if shape is None and _is_serial(device):
             _serial(x, w, bias, made)
             return Array._wrap(made, device)
-        plan = _planned(device, kind, x.dtype, (columns, outputs, inputs), bias is not None, shape)
-        if plan is None:
+        shape = shape or shape_for(kind, columns, outputs, inputs, device)
+        if shape is None:
             half = divide_up(columns, 2)
             for part in (slice(None, half), slice(half, None)):
                 raw(made)[part] = raw(product(x[part], w, bias)._data)
             return Array._wrap(made, device)
-        planes = (None, None) if plan.shape.packs else activations(x, kind)
-        values = (w.blocks._data, x._data, *planes, None if bias is None else bias._data, made)
-        threads = 32 * plan.shape.warps
-        launch(device, plan.function, plan.grid, threads, (*values, outputs, inputs), plan.shared)
+        plan = planned(device, kind, Form(x.dtype, bias is not None), (columns, outputs, inputs), shape)
+        planes = (None, None) if shape.packs else activations(x, kind)
+        run(plan, w, (x._data, *planes), None if bias is None else bias._data, made, (None, 0.0))
     return Array._wrap(made, device)
 
 

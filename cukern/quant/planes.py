@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..array import Array
 from ..device import Device
-from ..device.interface import CompiledFunction
-from ..kernel.plan import allocate, launch, on
-from ..kernel.sizes import divide_up
+from ..kernel.plan import allocate, on
 from . import few_rows
 from .array import QuantArray
 from .kinds import Kind
@@ -29,6 +27,20 @@ class Planes(NamedTuple):
     factors: Any
     shape: tuple[int, int]
     kind: Kind
+
+
+class Normed(NamedTuple):
+    """One row of activations that its products normalise: ``x / sqrt(mean square + eps) * weight``.
+
+    Attributes:
+        x: float32, contiguous.
+        weight: float32, contiguous.
+        eps: added to the mean square.
+    """
+
+    x: Array
+    weight: Array
+    eps: float
 
 
 def planes_like(rows: int, inputs: int, kind: Kind, device: Device) -> Planes:
@@ -59,43 +71,51 @@ def rounded(x: Array, kind: Kind) -> Planes:
     return Planes(*few_rows.activations(x, kind), (rows, inputs), kind)
 
 
-def product(planes: Planes, w: QuantArray) -> Array:
-    """``x @ W.T`` in float32 of activations that are in 8 bits, on a GPU.
+def fuses(w: Any, gated: bool = False) -> bool:
+    """Whether a GPU multiplies one row by a matrix, with what comes before and behind, in a launch of :func:`product`.
+
+    Args:
+        w: shape (outputs, inputs).
+        gated: whether it is two matrices, joined.
+    """
+    if not isinstance(w, QuantArray) or w._row.dtype is not None or not w.size:
+        return False
+    shape = few_rows.shape_for(w._row, 1, *_sizes(w), w.device)
+    return shape is not None and shape.packs > 0 and (not gated or shape.rows > 1)
+
+
+def product(x: Planes | Normed | Array, w: QuantArray, added: Array | None = None, gate: str = "") -> Array:
+    """``x @ W.T`` in float32 on a GPU, of activations that are in 8 bits or are rounded to them.
 
     The weights must have been written before the kernel launched last could begin: they are read before it has ended.
 
     Args:
-        planes: on the device of ``w``, for its kind.
-        w: shape (outputs, inputs), see :func:`common_kind`.
+        x: on the device of ``w``: of its kind (see :func:`common_kind`), or one row in float32 (see :func:`fuses`).
+        w: shape (outputs, inputs).
+        added: shape (1, outputs), float32, added to the result of one row.
+        gate: ``"silu"`` or ``"gelu_tanh"`` for matrices W0 and W1 that are joined to W:
+            ``f(x @ W0.T) * (x @ W1.T)``.
+
+    Returns:
+        Shape (rows, outputs), of half of the outputs with a gate.
     """
-    (rows, inputs), (outputs, _), device = planes.shape, _sizes(w), w.device
-    shape = few_rows.shape_for(planes.kind, rows, outputs, inputs, device)
+    (outputs, inputs), device, kind = _sizes(w), w.device, w._row
+    rows = x.shape[0] if isinstance(x, Planes) else 1
+    shape = few_rows.shape_for(kind, rows, outputs, inputs, device)
     assert shape is not None
-    shape = shape._replace(packs=0)
-    block, function = 32 * shape.warps, _bound(planes, shape, device)
-    grid = min(device.properties.multiprocessors, divide_up(outputs, shape.rows))
+    norm: tuple[Any, float] = (None, 0.0)
+    if isinstance(x, Planes):
+        shape, given = shape._replace(packs=0), (None, *x[:2])
+    elif isinstance(x, Normed):
+        given, norm = (x.x._data, None, None), (x.weight._data, x.eps)
+    else:
+        given = (x._data, None, None)
+    made = allocate(device, (rows, outputs // 2 if gate else outputs), dtypes.float32)
+    form = few_rows.Form(dtypes.float32, added is not None, True, isinstance(x, Normed), gate)
     with on(device):
-        made = allocate(device, (rows, outputs), dtypes.float32)
-        values = (w.blocks._data, None, *planes[:2], None, made, outputs, inputs)
-        launch(device, function, grid, block, values, shape.shared(planes.kind, rows, inputs))
+        plan = few_rows.planned(device, kind, form, (*made.shape, inputs), shape)
+        few_rows.run(plan, w, given, None if added is None else added._data, made, norm)
     return Array._wrap(made, device)
 
 
-def _bound(planes: Planes, shape: few_rows.Shape, device: Device) -> CompiledFunction:
-    kind, (rows, inputs) = planes.kind, planes.shape
-    return few_rows._bound(
-        few_rows._ROWS,
-        device,
-        name=f"quantised_rows_{kind.header}_planes_{rows}_{shape.rows}_{shape.warps}_{shape.stages}",
-        elem=dtypes.float32,
-        kind=kind.header,
-        columns=rows,
-        block=32 * shape.warps,
-        **shape._asdict(),
-        aligned=few_rows._is_aligned(kind, inputs),
-        biased=False,
-        settled=True,
-    )
-
-
-__all__ = ["Planes", "common_kind", "planes_like", "product", "rounded"]
+__all__ = ["Normed", "Planes", "common_kind", "fuses", "planes_like", "product", "rounded"]

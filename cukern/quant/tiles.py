@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from .. import dtypes
 from ..array import Array
@@ -10,7 +11,7 @@ from ..array.layout import Layout, fresh_layout
 from ..device.interface import Prepared
 from ..elementwise.graph import Expr, cast, input_node
 from ..elementwise.program import Program, program
-from ..kernel.plan import on
+from ..kernel.plan import on, remember
 from ..linear.task import Factor, Task
 from ..linear.tensor_cores import Tile, tile_for
 from .array import QuantArray
@@ -58,10 +59,21 @@ def _task(m: int, k: int, kind: Kind, shape: tuple[int, ...], biased: bool, tran
     return Task(1, m, shape[int(transposed)], k, Factor(0, k, True), right, ((0, 0, 1),) if biased else ())
 
 
-@cache
+_Plan = tuple[Layout, Prepared]
+_plans: dict[Any, _Plan] = {}
+
+
 def _planned(
     x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool, tile: Tile | None
-) -> tuple[Layout, Prepared]:
+) -> _Plan:
+    key = (x, kind, shape, biased, transposed, tile)
+    found = _plans.get(key)
+    return remember(_plans, key, _plan(*key)) if found is None else found
+
+
+def _plan(
+    x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool, tile: Tile | None
+) -> _Plan:
     assert _takes(x.shape, x.dtype, kind, shape[0] * shape[1])
     m, k = x.shape
     task = _task(m, k, kind, shape, biased, transposed)

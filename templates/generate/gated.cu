@@ -1,17 +1,13 @@
 // f(gate) * up in 8 bits, as numbers and factors of activations.cuh, where f is silu or the tanh form of gelu.
 // gate, up (rows, columns) in float, rows `step` apart, packs of eight aligned; columns are a multiple of 32.
 // Launch: a thread for eight elements, of `packs` = rows * columns / 8.
-<% include "prelude/math.cuh" %>
+<% include "quant/gate.cuh" %>
 <% include "prelude/overlap.cuh" %>
 <% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
 <% include "lib/pack.cuh" %>
 <% include "quant/activations_warp.cuh" %>
 using Held = Pack<float, 8>;
-
-__device__ __forceinline__ float activated(float x) {
-    return << "x / (1 + exp(-x))" if silu else "0.5f * x * (1 + tanh(0.7978845608028654f * (x + 0.044715f * x * x * x)))" >>;
-}
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const float* gate, const float* up, uint2* numbers, Factor* factors, long long step, int columns, long long packs)

@@ -1,15 +1,18 @@
 // y = x @ W.T + bias for a few rows of x and blocks of W, which is read once, at the speed of memory: integer dot products with x
 // in 8 bits. Inputs: W (outputs, row_units units), x (columns, k): of T, of which each thread quantises `packs` packs of eight, or,
-// if these are 0, as the planes of activations.cuh.
+// if these are 0, as the planes of activations.cuh. If `normed`, x is one row, of which x / sqrt(mean square + eps) * norm is
+// multiplied. With a `gate`, W has two matrices, one behind the other, and y is f(x @ W0.T) * (x @ W1.T).
 // Launch: a warp takes `rows` rows of W at a time, those with numbers blockIdx.x + gridDim.x * (warp + i * warps), slice by slice
 // of 32 units, of which each lane has one.
 // Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
 // slices itself and waits for no other.
+<% set settled, normed, gate = settled | default(false), normed | default(false), gate | default("") %>
+<% set cluster, threads, acc = 1, 32 * warps, "float" %>
 <% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
 <% include "prelude/issue_loads.cuh" %>
-<% if settled | default(false) %>
+<% if settled %>
 <% include "prelude/overlap.cuh" %>
 <% else %>
 <% include "prelude/next_kernel.cuh" %>
@@ -20,13 +23,23 @@ using T = << elem >>;
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, stages = << stages >>;
 constexpr int packs = << packs >>;
 // Whether W was written before the kernel before this one began, so that it is read while that one ends.
-constexpr bool settled = << settled | default(false) | lower >>;
+constexpr bool settled = << settled | lower >>;
 constexpr bool biased = << "true" if biased else "false" >>;
 constexpr bool aligned = << "true" if aligned else "false" >>;  // rows of W begin at multiples of 16 bytes
 constexpr int threads = 32 * warps, groups = Kind::groups;
 constexpr int slice_bytes = 32 / Kind::units * Kind::bytes, chunks = slice_bytes / 16 + (aligned ? 0 : 1);
 constexpr int stage_bytes = rows * chunks * 16;
+constexpr int made = << "rows / 2" if gate else "rows" >>;  // results of a warp at a time
 static_assert(slice_bytes % 16 == 0, "slices begin where rows do");
+<% if normed %>
+using RowState = float;
+<% include "prelude/reduce.cuh" %>
+__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
+<% include "lib/row.cuh" %>
+<% endif %>
+<% if gate %>
+<% include "quant/gate.cuh" %>
+<% endif %>
 // x in shared memory: of each slice its groups of 16 bytes, lane by lane, so that lanes do not meet in the banks; then factors.
 struct Activations {
     unsigned char* memory;
@@ -80,6 +93,22 @@ struct Packs {
         }
         issue_loads();
     }
+<% if normed %>
+    __device__ __forceinline__ void normalize(const Packs& weights, int k, float eps) {
+        float sum = 0;
+        int phase = 0;
+#pragma unroll
+        for (int p = 0; p < packs; ++p)
+#pragma unroll
+            for (int j = 0; j < 8; ++j) sum += of[p].at[j] * of[p].at[j];
+        const float factor = 1 / sqrt(row_reduce(sum, phase) / k + eps);
+        row_end();
+#pragma unroll
+        for (int p = 0; p < packs; ++p)
+#pragma unroll
+            for (int j = 0; j < 8; ++j) of[p].at[j] *= factor * weights.of[p].at[j];
+    }
+<% endif %>
     __device__ __forceinline__ void store(const Activations& to, int k) const {
 #pragma unroll
         for (int p = 0; p < packs; ++p) {
@@ -107,10 +136,16 @@ struct Weights {
     const unsigned char* blocks;
     int row_bytes, outputs, items, slices, row_units;
 
+    // Where a row of an item is, from the item's first one on: with a gate, the second half are those of the second matrix.
+    __device__ __forceinline__ auto within(int row) const {
+        if constexpr (made < rows) return row % made * (long long)row_bytes + row / made * (long long)outputs * row_bytes;
+        else return row * row_bytes;
+    }
+    __device__ __forceinline__ long long first_of(int item) const { return (long long)item * made * row_bytes; }
     // Sends a slice of rows to shared memory.
     __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at) const {
         if (at.item >= items) return;
-        const bool whole = outputs - at.item * rows >= rows && (at.slice + 1) * slice_bytes <= row_bytes;
+        const bool whole = outputs - at.item * made >= made && (at.slice + 1) * slice_bytes <= row_bytes;
         if (aligned && whole) send<true>(stage, at);
         else send<false>(stage, at);
     }
@@ -118,8 +153,8 @@ struct Weights {
 private:
     template <bool WHOLE>
     __device__ __forceinline__ void send(unsigned char* stage, const Cursor& at) const {
-        const long long first = (long long)at.item * rows * row_bytes;
-        const int left = outputs - at.item * rows, before = at.slice * slice_bytes;
+        const long long first = first_of(at.item);
+        const int left = outputs - at.item * made, before = at.slice * slice_bytes;
         const unsigned char* const from = blocks + first + before;
 #pragma unroll
         for (int i = 0; i < rows * chunks; i += 32) {
@@ -127,11 +162,11 @@ private:
             if (i + 32 > rows * chunks && c >= rows * chunks) continue;
             const int row = rows == 1 ? 0 : c / chunks, chunk = 16 * (rows == 1 ? c : c % chunks);
             if constexpr (WHOLE) {
-                copy_async((uint4*)(stage + 16 * c), (const uint4*)(from + (row * row_bytes + chunk)));
+                copy_async((uint4*)(stage + 16 * c), (const uint4*)(from + (within(row) + chunk)));
             } else {
-                const int start = row * row_bytes + chunk - (aligned ? 0 : int((first + row * row_bytes) % 16));
-                const int bytes = row < left ? minimum((row + 1) * row_bytes - before - start, 16) : 0;
-                copy_async_or_zeros(stage + 16 * c, from + start, maximum(bytes, 0));
+                const int start = chunk - (aligned ? 0 : int((first + within(row)) % 16));
+                const int bytes = row % made < left ? minimum(row_bytes - before - start, 16) : 0;
+                copy_async_or_zeros(stage + 16 * c, from + (within(row) + start), maximum(bytes, 0));
             }
         }
     }
@@ -148,7 +183,7 @@ struct Sums {
         float scale[rows][scales], least[rows][scales];
 #pragma unroll
         for (int row = 0; row < rows; ++row) {
-            const int before = aligned ? 0 : int(((long long)at.item * rows + row) * w.row_bytes % 16);
+            const int before = aligned ? 0 : int((w.first_of(at.item) + w.within(row)) % 16);
             const unsigned char* const slice = stage + row * chunks * 16 + before;
             const Kind::Unit unit(slice + lane / Kind::units * Kind::bytes, lane % Kind::units);
 #pragma unroll
@@ -183,37 +218,51 @@ struct Sums {
             }
         }
     }
-    // Adds up the lanes' sums, stores them, and starts from zero again.
+    // Adds up the lanes' sums, stores what they make, and starts from zero again.
     __device__ __forceinline__ void store(T* y, const T* bias, int first, int outputs) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int column = 0; column < columns; ++column) {
 #pragma unroll
             for (int row = 0; row < rows; ++row) {
-                float& sum = of[row][column];
 #pragma unroll
-                for (int apart = 16; apart; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-                const int output = first + row;
-                if (lane == (column * rows + row) % 32 && output < outputs)
-                    y[(long long)column * outputs + output] = cast<T>(biased ? sum + cast<float>(bias[output]) : sum);
-                sum = 0;
+                for (int apart = 16; apart; apart /= 2) of[row][column] += __shfl_xor_sync(0xffffffffu, of[row][column], apart);
             }
+#pragma unroll
+            for (int row = 0; row < made; ++row) {
+                const int output = first + row;
+                if (lane == (column * made + row) % 32 && output < outputs) {
+                    float result = of[row][column];
+<% if gate %>
+                    result = activated(result) * of[made + row][column];
+<% endif %>
+                    if (biased) result += cast<float>(bias[output]);
+                    y[(long long)column * outputs + output] = cast<T>(result);
+                }
+            }
+#pragma unroll
+            for (int row = 0; row < rows; ++row) of[row][column] = 0;
         }
     }
 };
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const unsigned char* blocks, const T* x, const int4* numbers, const Factor* factors, const T* bias, T* y, int outputs, int k)
+    const unsigned char* blocks, const T* x, const int4* numbers, const Factor* factors, const T* bias, T* y,
+    const float* norm, int outputs, int k, float eps)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     const int row_units = k / (16 * groups), slices = divide_up(row_units, 32);
-    const Weights w{blocks, k / Kind::weights * Kind::bytes, outputs, divide_up(outputs, rows), slices, row_units};
+    const Weights w{blocks, k / Kind::weights * Kind::bytes, outputs, divide_up(outputs, made), slices, row_units};
     const Activations activations{shared, slices};
     const int warp = threadIdx.x / 32;
     unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
     Cursor ahead{int(blockIdx.x + gridDim.x * warp), 0}, at = ahead;
-    // What is asked for first comes first: x, which everything waits for.
+    // What is asked for first comes first: x, which everything waits for, if it is there.
     Packs own;
+<% if normed %>
+    Packs norms;
+    norms.load(norm, k);
+<% endif %>
     if (!settled) {
         if (packs) own.load(x, k);
         else activations.send(numbers, factors, k);
@@ -225,13 +274,16 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         ahead.next(slices);
     }
     allow_next_kernel();
-<% if settled | default(false) %>
+<% if settled %>
     wait_for_earlier_kernels();
-    activations.copy(numbers, factors, k);
-<% else %>
-    if (packs) own.store(activations, k);
-    wait_copies<stages - 1>();
+    if (packs) own.load(x, k);
+    else activations.copy(numbers, factors, k);
 <% endif %>
+<% if normed %>
+    own.normalize(norms, k, eps);
+<% endif %>
+    if (packs) own.store(activations, k);
+    if (!settled) wait_copies<stages - 1>();
     __syncthreads();
     Sums sums;
     int stage = 0, next_stage = stages - 1;
@@ -242,7 +294,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         commit_copies();
         ahead.next(slices);
         sums.add(ring + stage * stage_bytes, activations, w, at);
-        if (at.slice == slices - 1) sums.store(y, bias, at.item * rows, outputs);
+        if (at.slice == slices - 1) sums.store(y, bias, at.item * made, outputs);
         at.next(slices);
         stage = stage + 1 == stages ? 0 : stage + 1;
         next_stage = next_stage + 1 == stages ? 0 : next_stage + 1;

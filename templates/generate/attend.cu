@@ -1,0 +1,211 @@
+// Attention of one new position of each sequence, from projections to what the next product reads: queries and keys become heads
+// as in heads.cu, the new key and value are written to the cache, and each query's softmax(q @ keys.T * scale) @ values to y.
+// q, k, v (batch, heads * features) in float, rows q_step, k_step and v_step apart; keys, values (batch, heads of keys, capacity,
+// features) in C order; lengths (batch): the positions with the new ones, of which the last `window` are attended to; biases and
+// weights: or null; table (positions, turned / 2, 2): the cosine and sine of each pair's angle. y (batch, heads * features) in
+// float; with `planes` in 8 bits, as numbers and factors of activations.cuh. With `capped` scores are cap * tanh(score / cap).
+// Launch: a cluster of `parts` blocks for each head of keys and sequence, in x, which share the positions.
+<% set threads = 32 %>
+<% include "prelude/overlap.cuh" %>
+<% include "generate/head.cuh" %>
+<% include "prelude/exponential.cuh" %>
+<% include "prelude/cluster.cuh" %>
+<% include "lib/pack.cuh" %>
+<% if planes %>
+<% include "quant/kind.cuh" %>
+<% include "quant/activations.cuh" %>
+<% include "quant/activations_warp.cuh" %>
+<% else %>
+struct Factor;
+<% endif %>
+constexpr int group = << group >>, warps = << warps >>, parts = << parts >>;  // queries of a head of keys
+constexpr int lanes = features / 8, teams = 32 / lanes;                       // lanes share a position, teams a warp
+constexpr int ahead = 4;                                                      // positions that a team reads together
+constexpr bool capped = << capped | lower >>;
+
+// Weighted sums of values, whose weights are exponentials; without a position `largest` is -inf.
+template <int N>
+struct Mean {
+    float largest, total, sums[N];
+
+    // Makes room for weights up to exp(most): what has been summed shrinks. Returns what exponents are taken from.
+    __device__ __forceinline__ float raise(float most) {
+        const float from = most == -limits<float>::infinity() ? 0.0f : most, shrink = exp_of(largest - from);
+        largest = most;
+        total *= shrink;
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[i] *= shrink;
+        return from;
+    }
+    __device__ __forceinline__ void add(const Mean& other) {
+        const float factor = exp_of(other.largest - raise(maximum(largest, other.largest)));
+        total += other.total * factor;
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[i] += other.sums[i] * factor;
+    }
+};
+using Own = Mean<8>;
+// What a block has in shared memory: the heads of the new position; sums of its warps for each query, and those of the block.
+struct Memory {
+    alignas(16) T queries[group][features], key[features], value[features];
+    Own of_warps[warps][group][lanes], of_block[group][lanes];
+};
+// What a team has of some positions: eight features a lane. Those beyond the last are not there.
+struct Rows {
+    Pack<T, 8> keys[ahead], values[ahead];
+
+    __device__ __forceinline__ void load(const T* from_keys, const T* from_values, int first, int step, int end) {
+        const int feature = 8 * (threadIdx.x % lanes);
+#pragma unroll
+        for (int u = 0; u < ahead; ++u) {
+            const int position = first + u * step;
+            if (position >= end) continue;
+            keys[u] = load_pack<8>(from_keys + (long long)position * features + feature);
+            values[u] = load_pack<8>(from_values + (long long)position * features + feature);
+        }
+    }
+    // Puts in what the cache had not when it was read.
+    __device__ __forceinline__ void put(const Memory& memory, int first, int step, int place) {
+        const int feature = 8 * (threadIdx.x % lanes);
+#pragma unroll
+        for (int u = 0; u < ahead; ++u) {
+            if (first + u * step != place) continue;
+            keys[u] = load_pack<8>(memory.key + feature);
+            values[u] = load_pack<8>(memory.value + feature);
+        }
+    }
+    __device__ __forceinline__ void attend(Own& own, const float (&query)[8], int first, int step, int end, float scale, float cap) const {
+        float score[ahead], most = own.largest;
+#pragma unroll
+        for (int u = 0; u < ahead; ++u) {
+            float sum = 0;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) sum += query[i] * cast<float>(keys[u].at[i]);
+#pragma unroll
+            for (int apart = 1; apart < lanes; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+            sum *= scale;
+            score[u] = first + u * step < end ? (capped ? cap * tanh_of(sum / cap) : sum) : -limits<float>::infinity();
+            most = maximum(most, score[u]);
+        }
+        const float from = own.raise(most);
+#pragma unroll
+        for (int u = 0; u < ahead; ++u) {
+            if (first + u * step >= end) continue;
+            const float weight = exp_of(score[u] - from);
+            own.total += weight;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) own.sums[i] += weight * cast<float>(values[u].at[i]);
+        }
+    }
+};
+
+__device__ __forceinline__ Memory& memory_of_block() {
+    __shared__ Memory memory;
+    return memory;
+}
+// Makes the heads of a sequence's new position, a head a warp at a time.
+struct Heads {
+    const float *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_weight, *k_weight, *angles;
+    float eps;
+
+    __device__ __forceinline__ void make(Memory& memory, int key_head) const {
+        for (int i = threadIdx.x / 32; i < group + 2; i += warps) {
+            const int which = i < group ? 0 : i - group + 1, start = (which ? key_head : key_head * group + i) * features;
+            const float* const bias = which == 0 ? q_bias : which == 1 ? k_bias : v_bias;
+            const float* const weight = which == 0 ? q_weight : which == 1 ? k_weight : nullptr;
+            int phase = 0;
+            Head head;
+            head.read((which == 0 ? q : which == 1 ? k : v) + start, bias ? bias + start : nullptr);
+            if (weight) head.normalize(weight, eps, phase);
+            if (which < 2 && angles) head.turn(angles);
+            head.write(which == 0 ? memory.queries[i] : which == 1 ? memory.key : memory.value);
+        }
+        row_end();
+    }
+};
+// Joins what the teams of all warps have summed: in memory.of_block.
+__device__ __forceinline__ void join(Memory& memory, Own (&own)[group]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int g = 0; g < group; ++g) {
+#pragma unroll
+        for (int apart = lanes; apart < 32; apart *= 2) own[g].add(shuffle_xor(own[g], apart));
+        if (lane < lanes) memory.of_warps[threadIdx.x / 32][g][lane] = own[g];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < group * lanes; i += 32 * warps) {
+        Own all = memory.of_warps[0][i / lanes][i % lanes];
+        for (int warp = 1; warp < warps; ++warp) all.add(memory.of_warps[warp][i / lanes][i % lanes]);
+        memory.of_block[i / lanes][i % lanes] = all;
+    }
+}
+
+extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__(<< block >>) << name >>(
+    const float* q, const float* k, const float* v, const float* q_bias, const float* k_bias, const float* v_bias,
+    const float* q_weight, const float* k_weight, const float* table, const int* lengths, T* keys, T* values, float* y,
+    uint2* numbers, Factor* factors, long long q_step, long long k_step, long long v_step, int key_heads, int capacity,
+    int window, float scale, float cap, float eps)
+{
+    Memory& memory = memory_of_block();
+    allow_next_kernel();
+    wait_for_earlier_kernels();
+    const int rank = blockIdx.x % parts, lane = threadIdx.x % 32;
+    const long long matrix = blockIdx.x / parts, batch = matrix / key_heads;
+    const int key_head = matrix % key_heads, place = lengths[batch] - 1, end = minimum(place + 1, capacity);
+    T *const own_keys = keys + matrix * capacity * features, *const own_values = values + matrix * capacity * features;
+    // A warp's teams have neighbouring positions.
+    constexpr int step = parts * warps * teams;
+    const int before = maximum(0, place + 1 - window) + (rank * warps + (int)threadIdx.x / 32) * teams;
+    Rows rows = {};
+    rows.load(own_keys, own_values, before + lane / lanes, step, minimum(end, place));
+    const bool inside = place >= 0 && place < capacity;
+    const Heads heads{q + batch * q_step, k + batch * k_step, v + batch * v_step, q_bias, k_bias, v_bias, q_weight, k_weight,
+                      inside ? table + (long long)place * turned : nullptr, eps};
+    heads.make(memory, key_head);
+    __syncthreads();
+    if (rank == 0 && inside)
+        for (int i = threadIdx.x; i < features; i += 32 * warps) {
+            own_keys[(long long)place * features + i] = memory.key[i];
+            own_values[(long long)place * features + i] = memory.value[i];
+        }
+    Own own[group];
+    float query[group][8];
+#pragma unroll
+    for (int g = 0; g < group; ++g) {
+        own[g] = {-limits<float>::infinity(), 0, {}};
+#pragma unroll
+        for (int i = 0; i < 8; ++i) query[g][i] = cast<float>(memory.queries[g][8 * (lane % lanes) + i]);
+    }
+    for (int first = before; first < end; first += ahead * step) {
+        const int at = first + lane / lanes;
+        if (first != before) rows.load(own_keys, own_values, at, step, minimum(end, place));
+        rows.put(memory, at, step, place);
+#pragma unroll
+        for (int g = 0; g < group; ++g) rows.attend(own[g], query[g], at, step, end, scale, cap);
+    }
+    join(memory, own);
+    cluster_barrier();
+    // A block makes every `parts`-th 32 of the results, by four lanes each; all threads of a warp go along.
+    constexpr int quads = group * lanes / 4;
+    for (int i = threadIdx.x; i - lane < divide_up(quads, parts) * 4; i += 32 * warps) {
+        const int pack = (i / 4 * parts + rank) * 4 + i % 4;
+        const bool present = pack < group * lanes;
+        Own all = {-limits<float>::infinity(), 0, {}};
+        for (int part = 0; part < parts && present; ++part)
+            all.add(of_block_number(&memory.of_block[pack / lanes][pack % lanes], part));
+        Pack<float, 8> made;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) made.at[j] = all.total == 0 ? 0.0f : all.sums[j] / all.total;
+        const long long to = matrix * group * lanes + pack;
+<% if planes %>
+        Factor factor;
+        const uint2 bytes = quantize_eight(made, factor);
+        if (!present) continue;
+        numbers[to] = bytes;
+        if (to % (2 * together) == 0) factors[to / (2 * together)] = factor;
+<% else %>
+        if (present) store_pack(y + 8 * to, made);
+<% endif %>
+    }
+    cluster_barrier();
+}

@@ -30,6 +30,8 @@ _BLOCK, _FACTOR = 32, 8
 #: Warps of a block, stages of each, at least with several rows and at most, and bytes on their way to a
 #: multiprocessor at most: more of them delay the first ones.
 _WARPS, _STAGES, _IN_FLIGHT = 16, (3, 4), 144 * 1024
+#: Bytes of shared memory that a kernel has besides.
+_KEPT = 1024
 #: Rows that a thread of the host multiplies.
 _HOST_ROWS = 16
 
@@ -78,13 +80,18 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
     memory's latency.
     """
     limits = device.properties
-    room = limits.max_shared_memory_per_block - _of_activations(kind, columns, inputs)
+    room = limits.max_shared_memory_per_block - _of_activations(kind, columns, inputs) - _KEPT
     packs = divide_up(columns * inputs, _PACK * 32 * _WARPS)
     for rows in (4, 2, 1):
         stages = min(_STAGES[-1], min(room, _IN_FLIGHT) // (_WARPS * rows * _chunks(kind, inputs)))
         if rows == 1 or (stages >= _STAGES[0] and 2 * outputs >= limits.multiprocessors * _WARPS * rows):
             break
     return Shape(rows, _WARPS, stages, packs if packs <= _MOST_PACKS else 0) if stages >= 2 else None
+
+
+def _copies_rows(device: Device) -> bool:
+    """Whether a row's slice is one copy, where rows are aligned."""
+    return device.properties.compute_capability >= (9, 0)
 
 
 def _is_serial(device: Device) -> bool:
@@ -168,6 +175,7 @@ def _plan(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], s
         block=32 * shape.warps,
         **shape._asdict(),
         aligned=_is_aligned(kind, inputs),
+        bulk=_is_aligned(kind, inputs) and _copies_rows(device),
         **{name: value for name, value in form._asdict().items() if name != "dtype"},
     )
     made = shape.rows // 2 if form.gate else shape.rows

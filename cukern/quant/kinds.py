@@ -47,7 +47,7 @@ class Kind(NamedTuple):
     @property
     def slice(self) -> int:
         """Weights of a row that a warp takes at a time."""
-        return 32 * self.unit
+        return 32 * 64
 
     def row_bytes(self, weights: int) -> int:
         """The bytes of a row of as many weights, a multiple of those of a block."""

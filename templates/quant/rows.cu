@@ -3,14 +3,18 @@
 // if these are 0, as the planes of activations.cuh. If `normed`, x is one row, of which x / sqrt(mean square + eps) * norm is
 // multiplied. With a `gate`, W has two matrices, one behind the other, and y is f(x @ W0.T) * (x @ W1.T).
 // Launch: a warp takes `rows` rows of W at a time, those with numbers blockIdx.x + gridDim.x * (warp + i * warps), slice by slice
-// of 32 units, of which each lane has one.
+// of 2048 weights, of which each lane has 64: one unit of each piece.
 // Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
 // slices itself and waits for no other.
 <% set settled, normed, gate = settled | default(false), normed | default(false), gate | default("") %>
+<% set bulk = bulk | default(false) %>
 <% set cluster, threads, acc = 1, 32 * warps, "float" %>
 <% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
+<% if bulk %>
+<% include "prelude/bulk_copy.cuh" %>
+<% endif %>
 <% include "prelude/issue_loads.cuh" %>
 <% if settled %>
 <% include "prelude/overlap.cuh" %>
@@ -24,13 +28,21 @@ constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, s
 constexpr int packs = << packs >>;
 // Whether W was written before the kernel before this one began, so that it is read while that one ends.
 constexpr bool settled = << settled | lower >>;
+constexpr bool bulk = << bulk | lower >>;  // whether each row of a slice is one copy
 constexpr bool biased = << "true" if biased else "false" >>;
 constexpr bool aligned = << "true" if aligned else "false" >>;  // rows of W begin at multiples of 16 bytes
 constexpr int threads = 32 * warps, groups = Kind::groups;
-constexpr int slice_bytes = 32 / Kind::units * Kind::bytes, chunks = slice_bytes / 16 + (aligned ? 0 : 1);
+constexpr int pieces = 4 / groups;  // of 32 units, in a slice
+constexpr int slice_bytes = 32 * pieces / Kind::units * Kind::bytes, chunks = slice_bytes / 16 + (aligned ? 0 : 1);
 constexpr int stage_bytes = rows * chunks * 16;
 constexpr int made = << "rows / 2" if gate else "rows" >>;  // results of a warp at a time
 static_assert(slice_bytes % 16 == 0, "slices begin where rows do");
+// What tells a warp that a slice has come: << "a barrier" if bulk else "nothing, as it counts its copies" >>.
+<% if bulk %>
+using Arrival = MBarrier;
+<% else %>
+struct Arrival {};
+<% endif %>
 <% if normed %>
 using RowState = float;
 <% include "prelude/reduce.cuh" %>
@@ -40,19 +52,19 @@ __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a 
 <% if gate %>
 <% include "quant/gate.cuh" %>
 <% endif %>
-// x in shared memory: of each slice its groups of 16 bytes, lane by lane, so that lanes do not meet in the banks; then factors.
+// x in shared memory: of each piece its groups of 16 bytes, lane by lane, so that lanes do not meet in the banks; then factors.
 struct Activations {
     unsigned char* memory;
-    int slices;
+    int count;  // of pieces of a row
 
-    __device__ __forceinline__ int4* group(int column, int slice, int i) const {
-        return (int4*)memory + ((column * slices + slice) * groups + i) * 32;
+    __device__ __forceinline__ int4* group(int column, int piece, int i) const {
+        return (int4*)memory + ((column * count + piece) * groups + i) * 32;
     }
-    __device__ __forceinline__ Factor* factor(int column, int slice, int i) const {
-        return (Factor*)(memory + columns * slices * groups * 512) + ((column * slices + slice) * scales + i) * 32;
+    __device__ __forceinline__ Factor* factor(int column, int piece, int i) const {
+        return (Factor*)(memory + columns * count * groups * 512) + ((column * count + piece) * scales + i) * 32;
     }
     __device__ __forceinline__ unsigned char* end() const {
-        return memory + columns * slices * (groups * 512 + scales * 256);
+        return memory + columns * count * (groups * 512 + scales * 256);
     }
     // Where half of the 16 numbers of a row's group go, and where the factor does.
     __device__ __forceinline__ uint2* at(int column, int number, int half) const {
@@ -143,11 +155,23 @@ struct Weights {
     }
     __device__ __forceinline__ long long first_of(int item) const { return (long long)item * made * row_bytes; }
     // Sends a slice of rows to shared memory.
-    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at) const {
+<% if bulk %>
+    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at, MBarrier* arrival) const {
         if (at.item >= items) return;
+        const int lane = threadIdx.x % 32, before = at.slice * slice_bytes, bytes = minimum(row_bytes - before, slice_bytes);
+        const int present = minimum(outputs - at.item * made, made);
+        if (lane == 0) mbarrier_arrive_expecting(arrival, bytes * present * (rows / made));
+        __syncwarp();
+        if (lane < rows && lane % made < present)
+            copy_bulk(stage + lane * slice_bytes, blocks + (first_of(at.item) + within(lane) + before), bytes, arrival);
+    }
+<% else %>
+    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at, Arrival*) const {
+        if (at.item >= items) return commit_copies();
         const bool whole = outputs - at.item * made >= made && (at.slice + 1) * slice_bytes <= row_bytes;
         if (aligned && whole) send<true>(stage, at);
         else send<false>(stage, at);
+        commit_copies();
     }
 
 private:
@@ -170,6 +194,7 @@ private:
             }
         }
     }
+<% endif %>
 };
 
 // What a warp adds up: for each of its rows and each column.
@@ -177,15 +202,21 @@ struct Sums {
     float of[rows][columns] = {};
 
     __device__ __forceinline__ void add(const unsigned char* stage, const Activations& x, const Weights& w, const Cursor& at) {
-        const int lane = threadIdx.x % 32;
-        if (at.slice * 32 + lane >= w.row_units) return;
+#pragma unroll
+        for (int piece = 0; piece < pieces; ++piece) add(stage, x, w, at, piece);
+    }
+    __device__ __forceinline__ void add(
+        const unsigned char* stage, const Activations& x, const Weights& w, const Cursor& at, int piece)
+    {
+        const int lane = threadIdx.x % 32, of_row = at.slice * pieces + piece;
+        if (of_row * 32 + lane >= w.row_units) return;
         int q[rows][4 * groups];
         float scale[rows][scales], least[rows][scales];
 #pragma unroll
         for (int row = 0; row < rows; ++row) {
             const int before = aligned ? 0 : int((w.first_of(at.item) + w.within(row)) % 16);
             const unsigned char* const slice = stage + row * chunks * 16 + before;
-            const Kind::Unit unit(slice + lane / Kind::units * Kind::bytes, lane % Kind::units);
+            const Kind::Unit unit(slice + (32 * piece + lane) / Kind::units * Kind::bytes, lane % Kind::units);
 #pragma unroll
             for (int i = 0; i < groups; ++i) {
                 const Group group = unit.decode(i);
@@ -198,11 +229,11 @@ struct Sums {
         for (int column = 0; column < columns; ++column) {
 #pragma unroll
             for (int s = 0; s < scales; ++s) {
-                const Factor factor = x.factor(column, at.slice, s)[lane];
+                const Factor factor = x.factor(column, of_row, s)[lane];
                 int own[4 * together];
 #pragma unroll
                 for (int i = 0; i < together; ++i) {
-                    const int4 four = x.group(column, at.slice, s * together + i)[lane];
+                    const int4 four = x.group(column, of_row, s * together + i)[lane];
                     own[4 * i] = four.x, own[4 * i + 1] = four.y, own[4 * i + 2] = four.z, own[4 * i + 3] = four.w;
                 }
 #pragma unroll
@@ -251,9 +282,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const float* norm, int outputs, int k, float eps)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    const int row_units = k / (16 * groups), slices = divide_up(row_units, 32);
+    const int row_units = k / (16 * groups), slices = divide_up(row_units, 32 * pieces);
     const Weights w{blocks, k / Kind::weights * Kind::bytes, outputs, divide_up(outputs, made), slices, row_units};
-    const Activations activations{shared, slices};
+    const Activations activations{shared, slices * pieces};
     const int warp = threadIdx.x / 32;
     unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
     Cursor ahead{int(blockIdx.x + gridDim.x * warp), 0}, at = ahead;
@@ -268,9 +299,19 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         else activations.send(numbers, factors, k);
         commit_copies();
     }
+<% if bulk %>
+    __shared__ MBarrier arrivals[warps][stages];
+    MBarrier* const arrival = arrivals[warp];
+    if (threadIdx.x % 32 == 0) {
+        for (int i = 0; i < stages; ++i) mbarrier_init(arrival + i, 1);
+        fence_mbarrier_init();
+    }
+    __syncwarp();
+<% else %>
+    Arrival* const arrival = nullptr;
+<% endif %>
     for (int i = 0; i < stages - 1; ++i) {
-        w.load(ring + i * stage_bytes, ahead);
-        commit_copies();
+        w.load(ring + i * stage_bytes, ahead, arrival + i);
         ahead.next(slices);
     }
     allow_next_kernel();
@@ -283,21 +324,27 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     own.normalize(norms, k, eps);
 <% endif %>
     if (packs) own.store(activations, k);
-    if (!settled) wait_copies<stages - 1>();
+    if (!settled) wait_copies<bulk ? 0 : stages - 1>();
     __syncthreads();
     Sums sums;
     int stage = 0, next_stage = stages - 1;
+    unsigned parity = 0;
     while (at.item < w.items) {
+<% if bulk %>
+        mbarrier_wait(arrival + stage, parity);
+<% else %>
         wait_copies<stages - 2>();
+<% endif %>
         __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
-        w.load(ring + next_stage * stage_bytes, ahead);
-        commit_copies();
+        w.load(ring + next_stage * stage_bytes, ahead, arrival + next_stage);
         ahead.next(slices);
         sums.add(ring + stage * stage_bytes, activations, w, at);
         if (at.slice == slices - 1) sums.store(y, bias, at.item * made, outputs);
         at.next(slices);
-        stage = stage + 1 == stages ? 0 : stage + 1;
-        next_stage = next_stage + 1 == stages ? 0 : next_stage + 1;
+        next_stage = stage;
+        if (++stage == stages) stage = 0, parity ^= 1;
     }
+<% if not bulk %>
     wait_copies<0>();
+<% endif %>
 }

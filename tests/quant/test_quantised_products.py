@@ -69,9 +69,13 @@ def test_shapes_of_the_kernel(device: ck.Device, kind: str, shape: Shape) -> Non
         check(random(1, inputs, dtype="bfloat16"), weights(kind, 9, inputs), bias, shape)
 
 
-def test_copies_that_come_at_any_time() -> None:
+@pytest.mark.parametrize(("kind", "inputs"), [("Q5_1", 1056), ("Q4_K", 2304)])
+def test_copies_that_come_at_any_time(kind: str, inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 16 bytes, or, as rows of the second are aligned, of all that a stage has of a row."""
+    monkeypatch.setattr(few_rows, "_copies_rows", lambda device: True)
+    monkeypatch.setattr(few_rows, "_plans", {})
     with ck.device("host"):
-        x, w = random(1, 1056), weights("Q5_1", 7, 1056)
+        x, w = random(1, inputs), weights(kind, 7, inputs)
         for seed in range(2):
             with asynchrony("random", seed):
                 check(x, w, shape=Shape(2, 2, 3, 0))

@@ -11,7 +11,7 @@ from array_launches import arrays, launch_compact, launch_random, launch_softmax
 
 import cukern as ck
 from cukern import dtypes
-from cukern.generate.kernels import HeadWeights, add_norm, append_heads, gated_planes
+from cukern.generate.kernels import HeadWeights, Scores, add_norm, append_heads, attend, gated_planes
 from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TMA_TILES
 from cukern.nn.convolution import plan as convolutions
@@ -262,7 +262,11 @@ def launch_generate(dtype: Any) -> None:
     x, weight = arrays("float32", (2, 3, 192), (192,))
     cache, lengths = ck.nn.KeyValueCache(2, 2, 8, 32, dtype=dtype), ck.zeros((2,), "int32")
     q, k, table = x[..., :128], x[..., 128:], ck.zeros((8, 12, 2))
-    append_heads((q, k, k), HeadWeights(), table, cache, lengths, dtype == ck.float16, 1e-5)
+    heads = (q, k, k), HeadWeights(), table, cache, lengths, dtype == ck.float16, 1e-5
+    append_heads(*heads)
+    if dtype in (ck.float16, ck.float32):
+        kind, scores = (KINDS["Q8_0"], Scores(1.0)) if dtype == ck.float16 else (None, Scores(1.0, 2.0, 3))
+        attend(tuple(one[:, :1] for one in heads[0]), *heads[1:], scores, kind)
     if dtype != ck.float32:
         return
     for post, kind in ((None, None), (weight, KINDS["Q8_0"])):
@@ -271,6 +275,9 @@ def launch_generate(dtype: Any) -> None:
         made = gated_planes(x, x, activation, KINDS[name])
     w = ck.quant.from_blocks(ck.zeros((5, KINDS["Q8_0"].row_bytes(192)), "uint8"), (5, 192), "Q8_0")
     planes.product(made._replace(kind=KINDS["Q8_0"]), w)
+    planes.product(planes.Normed(weight, weight, 1e-5), w, added=ck.zeros((1, 5)))
+    pair = ck.quant.from_blocks(ck.zeros((4400, KINDS["Q8_0"].row_bytes(192)), "uint8"), (4400, 192), "Q8_0")
+    planes.product(planes.Normed(weight, weight, 1e-5), pair, gate="gelu_tanh")
 
 
 def launch_quantised(dtype: Any) -> None:

@@ -23,11 +23,11 @@ pytest.importorskip("gguf")
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> pytest.MonkeyPatch:
-    """GPUs' kernels, on the host too: there with few threads, as each takes its time."""
+    """GPUs' kernels, on the host too, with few threads: there each takes its time, and the matrices are small."""
     for module, own in ((few_rows, "_is_serial"), (kernels, "is_serial"), (decoder_module, "is_serial")):
         monkeypatch.setattr(module, own, lambda device: False)
+    monkeypatch.setattr(few_rows, "_WARPS", 1)
     if device.kind == "host":
-        monkeypatch.setattr(few_rows, "_WARPS", 2)
         monkeypatch.setattr(kernels, "_PARTS", 2)
         monkeypatch.setattr(kernels, "_ATTEND_WARPS", (2, 1))
     return monkeypatch
@@ -60,7 +60,7 @@ def test_products_with_norms_gates_and_sums(
 ) -> None:
     """Bit for bit, as activations are rounded in the same order."""
     path = tmp_path / "model.gguf"
-    decoders.write(path, decoders.FORMS["llama"], "Q8_0")
+    decoders.write(path, decoders.FORMS["llama"], "Q4_0")
     small.setattr(kernels, "has_clusters", lambda device: False)
     calls, own = [], planes.product
 

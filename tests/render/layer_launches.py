@@ -276,7 +276,7 @@ def launch_generate(dtype: Any) -> None:
     w = ck.quant.from_blocks(ck.zeros((5, KINDS["Q8_0"].row_bytes(192)), "uint8"), (5, 192), "Q8_0")
     planes.product(made._replace(kind=KINDS["Q8_0"]), w)
     planes.product(planes.Normed(weight, weight, 1e-5), w, added=ck.zeros((1, 5)))
-    pair = ck.quant.from_blocks(ck.zeros((4400, KINDS["Q8_0"].row_bytes(192)), "uint8"), (4400, 192), "Q8_0")
+    pair = ck.quant.from_blocks(ck.zeros((4400, KINDS["Q4_0"].row_bytes(192)), "uint8"), (4400, 192), "Q4_0")
     planes.product(planes.Normed(weight, weight, 1e-5), pair, gate="gelu_tanh")
 
 

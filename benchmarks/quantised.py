@@ -10,16 +10,14 @@ try without a GPU.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from measure import Benchmark
 
 import cukern as ck
-from cukern.bench.timing import DeviceClock, HostClock, median_seconds
 from cukern.quant.kinds import KINDS
 
 
@@ -63,7 +61,7 @@ def blocks(case: Case, rng: np.random.Generator) -> np.ndarray:
     return made.reshape(case.outputs, -1)
 
 
-def copies(case: Case, device: ck.Device, make: Callable[[], Any], size: int) -> list[Any]:
+def copies(device: ck.Device, make: Callable[[], Any], size: int) -> list[Any]:
     """Equal things in different memory, more than caches hold."""
     count = max(2, min(16, -(-_CACHES // size))) if device.kind == "cuda" else 1
     return [make() for _ in range(count)]
@@ -75,56 +73,51 @@ def error(x: ck.Array, w: ck.quant.QuantArray, y: ck.Array) -> float:
     return float(ck.max(ck.abs(y.astype("float64") - exact)) / ck.sqrt(ck.mean(exact**2)))
 
 
-def measured(case: Case, device: ck.Device, clock: Any) -> str:
-    """A line of the table, with times in microseconds.
+def measure(bench: Benchmark, case: Case) -> None:
+    """Add a line to the table.
 
     Raises:
         AssertionError: the result differs by more than the rounding to 8 bits, or to bfloat16.
     """
-    rng = np.random.default_rng(0)
+    rng, device, shape = np.random.default_rng(0), bench.device, (case.outputs, case.inputs)
     data = blocks(case, rng)
     x = ck.asarray(rng.standard_normal((case.rows, case.inputs)), dtype="bfloat16", device=device)
-    weights = copies(
-        case, device, lambda: ck.quant.from_blocks(data.copy(), (case.outputs, case.inputs), case.kind, device),
-        data.nbytes,
-    )  # fmt: skip
+    weights = copies(device, lambda: ck.quant.from_blocks(data.copy(), shape, case.kind, device), data.nbytes)
     dense = weights[0].dequantize("bfloat16")
-    wide = copies(case, device, dense.copy, dense.nbytes)
-    halves = copies(
-        case, device, partial(ck.ones, data.nbytes // 8, "float32", device=device), data.nbytes // 2
-    )
+    wide = copies(device, dense.copy, dense.nbytes)
+    halves = copies(device, partial(ck.ones, data.nbytes // 8, "float32", device=device), data.nbytes // 2)
     found = error(x, weights[0], ck.quant.linear(x, weights[0]))
     assert found < 0.05, f"{case}: the results differ by {found:.2g} of their size"
-    calls = [
+    own, copy, product = bench.microseconds(
         [partial(ck.quant.linear, x, w) for w in weights],
         [one.copy for one in halves],
         [partial(ck.matmul, x, w.T) for w in wide],
-    ]
-    own, copy, product = (1e6 * s for s in median_seconds(clock, calls))
+    )
+    assert own is not None and copy is not None and product is not None
     rate = data.nbytes / own * 1e-3
-    times = f"{own:.1f} | {copy:.1f} | {copy / own:.2f} | {rate:.0f} | {product:.1f} | {product / own:.2f}"
-    return f"| {case} | {times} | {found:.1e} |"
+    bench.row(
+        case, own, copy, f"{copy / own:.2f}", f"{rate:.0f}", product, f"{product / own:.2f}", f"{found:.1e}"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    device = ck.zeros(1).device
-    clock: Any = DeviceClock(device) if device.kind == "cuda" else HostClock()
-    lines = [
-        f"{device.properties.name}, device times in us",
-        "",
-        "| product | quantised | copy of its bytes | share of copy | GB/s | bfloat16 | speedup | error |",
-        "| --- " * 8 + "|",
-    ]
-    print(*lines, sep="\n", flush=True)
+    bench = Benchmark(
+        __doc__,
+        "device times in us",
+        [
+            "product",
+            "quantised",
+            "copy of its bytes",
+            "share of copy",
+            "GB/s",
+            "bfloat16",
+            "speedup",
+            "error",
+        ],
+    )
     for case in CASES:
-        lines.append(measured(case.scaled(arguments.scale), device, clock))
-        print(lines[-1], flush=True)
-    if arguments.out:
-        arguments.out.write_text("\n".join(lines) + "\n")
+        measure(bench, case.scaled(bench.scale))
+    bench.end()
 
 
 if __name__ == "__main__":

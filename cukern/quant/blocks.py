@@ -12,18 +12,20 @@ from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
-from ..kernel.sizes import ACCESS, divide_up, index_type
+from ..kernel.sizes import divide_up, index_type
 from .kinds import Kind
 
 _DEQUANTIZE = Kernel("quant/dequantize.cu")
 _QUANTIZE = Kernel("quant/quantize.cu")
 #: Threads of a block, and what a thread of the host does in sequence.
 _THREADS, _HOST_PIECE = 256, 512
+#: Bytes of weights that a block dequantises at most, which go through shared memory.
+_SHARED = 32 * 1024
 
 
-def _work(device: Device, count: int) -> tuple[int, int, int]:
+def _work(device: Device, count: int, threads: int = _THREADS) -> tuple[int, int, int]:
     """Threads of a block, pieces of a thread, and blocks."""
-    block, piece = (1, _HOST_PIECE) if device.style == "serial" else (_THREADS, 1)
+    block, piece = (1, _HOST_PIECE) if device.style == "serial" else (threads, 1)
     return block, piece, divide_up(count, block * piece)
 
 
@@ -49,9 +51,9 @@ def dequantized(
     with on(device):
         made = allocate(device, shape, dtype)
         serial = device.style == "serial"
-        count = made.size // (kind.unit if serial else max(4, ACCESS // dtype.itemsize))
+        count = made.size // kind.unit
         if count:
-            block, piece, grid = _work(device, count)
+            block, piece, grid = _work(device, count, min(_THREADS, _SHARED // (kind.unit * dtype.itemsize)))
             function = _bound(
                 _DEQUANTIZE,
                 device,

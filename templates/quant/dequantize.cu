@@ -1,55 +1,68 @@
 // y[i, :] = the weights of row places[i] of blocks, or of row i if all rows are wanted.
-// Launch: each thread owns the weights of a store of 16 bytes, four at least, so that a warp writes neighbours; if `serial`,
-// `piece` units, whose bytes it reads once. No shared memory.
+// Launch: each thread owns `piece` units, whose bytes it reads once; one if it does not run alone. Then a warp's weights go
+// through shared memory, so that its stores are of neighbours.
 <% include "quant/kind.cuh" %>
 <% include "lib/pack.cuh" %>
 <% include "lib/place.cuh" %>
 using index = << index >>;
 using T = << elem >>;
 using Place = << place >>;
-constexpr bool placed = << "true" if placed else "false" >>, serial = << "true" if serial else "false" >>;
-constexpr int width = 16 / sizeof(T), own = width < 4 ? 4 : width;
+constexpr bool placed = << "true" if placed else "false" >>;
+constexpr int width = 16 / sizeof(T), packs = 16 / width;  // weights of a store, stores of a group
+using Held = Pack<T, width>;
 
-// Stores the first COUNT weights of a group.
-template <int COUNT>
-__device__ __forceinline__ void store(T* to, const Group& group) {
+// Weights of a group, from its j-th on.
+__device__ __forceinline__ Held held(const Group& group, int j) {
+    Held made;
 #pragma unroll
-    for (int j = 0; j < COUNT; j += width) {
-        Pack<T, width> made;
-#pragma unroll
-        for (int k = 0; k < width; ++k) made.at[k] = cast<T>(weight(group, j + k));
-        store_pack(to + j, made);
-    }
+    for (int k = 0; k < width; ++k) made.at[k] = cast<T>(weight(group, j + k));
+    return made;
 }
+// Where the number i of the 16-byte chunks of a warp is: lanes that write the same chunk of their rows of 128 bytes do not meet
+// in the banks.
+__device__ __forceinline__ int swizzled(int i) { return i ^ i / 8 % 8; }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const unsigned char* blocks, const Place* places, T* y, index count, index piece, index row_blocks, long long rows)
 {
     const index first = (index(blockIdx.x) * << block >> + index(threadIdx.x)) * piece, end = minimum(count, first + piece);
-    const auto block_of = [&](index row, index block) {
-        return blocks + ((placed ? settled(places[row], rows) : (long long)row) * row_blocks + block) * Kind::bytes;
+    const auto unit_of = [&](index i) {
+        const index block = i / Kind::units, row = block / row_blocks;
+        const long long from = placed ? settled(places[row], rows) : (long long)row;
+        return Kind::Unit(blocks + (from * row_blocks + block % row_blocks) * Kind::bytes, int(i % Kind::units));
     };
-    if constexpr (serial) {
-        for (index i = first; i < end; ++i) {
-            const index block = i / Kind::units, row = block / row_blocks;
-            const int part = int(i % Kind::units);
-            const Kind::Unit unit(block_of(row, block % row_blocks), part);
-            for (int g = 0; g < Kind::groups; ++g)
-                store<16>(y + (long long)block * Kind::weights + 16 * group_of<Kind>(part, g), unit.decode(g));
+<% if serial %>
+    for (index i = first; i < end; ++i) {
+        const Kind::Unit unit = unit_of(i);
+        T* const to = y + (long long)(i / Kind::units) * Kind::weights;
+        for (int g = 0; g < Kind::groups; ++g) {
+            const Group group = unit.decode(g);
+            for (int j = 0; j < 16; j += width) store_pack(to + 16 * group_of<Kind>(int(i % Kind::units), g) + j, held(group, j));
         }
-    } else if (first < end) {
-        const index number = first / (16 / own), block = number / (Kind::weights / 16), row = block / row_blocks;
-        const InUnit<Kind> in(int(number % (Kind::weights / 16)));
-        const Kind::Unit unit(block_of(row, block % row_blocks), in.unit);
-        Group group;
-#pragma unroll
-        for (int g = 0; g < Kind::groups; ++g)
-            if (g == in.group) group = unit.decode(g);
-#pragma unroll
-        for (int part = 1; part < 16 / own; ++part)
-            if (first % (16 / own) == part)
-#pragma unroll
-                for (int word = 0; word < own / 4; ++word) group.q[word] = group.q[part * (own / 4) + word];
-        store<own>(y + (long long)own * first, group);
     }
+<% else %>
+    constexpr int own = Kind::groups * packs;  // chunks of a unit
+    __shared__ Held of_warps[<< block >> / 32][32 * own];
+    Held* const of_warp = of_warps[threadIdx.x / 32];
+    const int lane = threadIdx.x % 32;
+    const index before = first - lane;
+    if (first < end) {
+        const Kind::Unit unit = unit_of(first);
+        // Units of a block in two: its place is that of the first of its block, or of its pair, in the warp.
+        const int part = int(first % Kind::units);
+#pragma unroll
+        for (int g = 0; g < Kind::groups; ++g) {
+            const Group group = unit.decode(g);
+            const int number = (lane - part) * Kind::groups + group_of<Kind>(part, g);
+#pragma unroll
+            for (int j = 0; j < packs; ++j) of_warp[swizzled(number * packs + j)] = held(group, j * width);
+        }
+    }
+    __syncwarp();
+    const index present = minimum(count - before, index(32)) * own;
+    Held* const to = (Held*)y + (long long)before * own;
+#pragma unroll
+    for (int i = 0; i < 32 * own; i += 32)
+        if (i + lane < present) to[i + lane] = of_warp[swizzled(i + lane)];
+<% endif %>
 }

@@ -83,16 +83,18 @@ def test_quantised_bytes(device: ck.Device, kind: str) -> None:
         assert_bits(cube.dequantize().numpy(), w.dequantize().numpy().reshape(3, 3, 96))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_the_kernel_of_gpus(device: ck.Device, dtype: str) -> None:
-    """Each thread has a part of a group."""
-    w = ck.quant.from_blocks(random_blocks("Q6_K", 3, 768), (3, 768), "Q6_K")
-    made = ck.empty((3, 768), dtype)
-    count = made.nbytes // 16
-    kernel = ck.Kernel("quant/dequantize.cu", block=32, kind="q6_k", place="int", serial=False, placed=False)
-    kernel(w.blocks, None, made, count, 1, 3, 3, grid=-(-count // 32), elem=made.dtype, clip=True)
+@pytest.mark.parametrize(("kind", "dtype"), [("Q6_K", "bfloat16"), ("Q4_0", "float32"), ("Q4_K", "float64")])
+def test_the_kernel_of_gpus(device: ck.Device, kind: str, dtype: str) -> None:
+    """A warp's weights go through shared memory; the last warp has fewer, and rows end within one."""
+    w = ck.quant.from_blocks(random_blocks(kind, 3, 2304), (3, 2304), kind)
+    made, row = ck.empty((3, 2304), dtype), KINDS[kind]
+    kernel = ck.Kernel(
+        "quant/dequantize.cu", block=64, kind=row.header, place="int", serial=False, placed=False, clip=True
+    )
+    count = made.size // row.unit
+    kernel(w.blocks, None, made, count, 1, 2304 // row.weights, 3, grid=-(-count // 64), elem=made.dtype)
     np.testing.assert_array_equal(
-        made.astype("float32").numpy(), w.dequantize(dtype).astype("float32").numpy()
+        made.astype("float64").numpy(), w.dequantize(dtype).astype("float64").numpy()
     )
 
 

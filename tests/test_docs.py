@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -41,6 +42,13 @@ def test_code_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     with ck.device("host"):
         pages.run(path)
+
+
+def test_files_of_tests_that_a_page_names_are_there() -> None:
+    text = (DOCS / "pages" / "from-candle.md").read_text()
+    named = set(re.findall(r"`(tests/[^`]+)`", text))
+    assert len(named) > 20
+    assert not [name for name in named if not (DOCS.parent / name).is_file()]
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,10 @@ _DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 _MOST_PACKS, _PACK = 4, 8
 #: Activations in a block of Q8_1, and the bytes of what the product takes of a scale.
 _BLOCK, _FACTOR = 32, 8
-#: Warps of a block, stages of each, at least with several rows and at most, and bytes on their way to a
-#: multiprocessor at most: more of them delay the first ones.
-_WARPS, _STAGES, _IN_FLIGHT = 16, (3, 4), 144 * 1024
+#: Warps of a block for one row of activations and for several, which take more registers.
+_WARPS = (24, 16)
+#: Stages of a warp, at least with several rows and at most, and the bytes of all: more of them delay the first ones.
+_STAGES, _IN_FLIGHT = (3, 4), 212 * 1024
 #: Bytes of shared memory that a kernel has besides.
 _KEPT = 1024
 #: Rows that a thread of the host multiplies.
@@ -81,12 +82,17 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
     """
     limits = device.properties
     room = limits.max_shared_memory_per_block - _of_activations(kind, columns, inputs) - _KEPT
-    packs = divide_up(columns * inputs, _PACK * 32 * _WARPS)
-    for rows in (4, 2, 1):
-        stages = min(_STAGES[-1], min(room, _IN_FLIGHT) // (_WARPS * rows * _chunks(kind, inputs)))
-        if rows == 1 or (stages >= _STAGES[0] and 2 * outputs >= limits.multiprocessors * _WARPS * rows):
-            break
-    return Shape(rows, _WARPS, stages, packs if packs <= _MOST_PACKS else 0) if stages >= 2 else None
+    warps, stages = 2 * _WARPS[columns > 1], 0
+    while stages < 2:
+        warps //= 2
+        if not warps:
+            return None
+        for rows in (4, 2, 1):
+            stages = min(_STAGES[-1], min(room, _IN_FLIGHT) // (warps * rows * _chunks(kind, inputs)))
+            if rows == 1 or (stages >= _STAGES[0] and 2 * outputs >= limits.multiprocessors * warps * rows):
+                break
+    packs = divide_up(columns * inputs, _PACK * 32 * warps)
+    return Shape(rows, warps, stages, packs if packs <= _MOST_PACKS else 0)
 
 
 def _copies_rows(device: Device) -> bool:

@@ -26,7 +26,7 @@ def small(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> pytest.MonkeyPa
     """GPUs' kernels, on the host too, with few threads: there each takes its time, and the matrices are small."""
     for module, own in ((few_rows, "_is_serial"), (kernels, "is_serial"), (decoder_module, "is_serial")):
         monkeypatch.setattr(module, own, lambda device: False)
-    monkeypatch.setattr(few_rows, "_WARPS", 1)
+    monkeypatch.setattr(few_rows, "_WARPS", (1, 1))
     if device.kind == "host":
         monkeypatch.setattr(kernels, "_PARTS", 2)
         monkeypatch.setattr(kernels, "_ATTEND_WARPS", (2, 1))

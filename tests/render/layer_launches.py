@@ -174,6 +174,7 @@ def launch_pool2d(dtype: Any) -> None:
         launch_pool2d_as_it_is(dtype)
     for pool in (ck.nn.avg_pool2d, ck.nn.max_pool2d):
         with_derivatives(lambda x, pool=pool: pool(x, (9, 8), stride=17), *arrays(dtype, (2, 3, 9, 8)))
+        with_derivatives(lambda x, pool=pool: pool(ck.moveaxis(x, -1, 1), 3), *arrays(dtype, (2, 9, 8, 16)))
 
 
 def launch_pool2d_as_it_is(dtype: Any) -> None:

@@ -205,8 +205,7 @@ def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number
         check(x, w, "bfloat16", last=i % 2 == 0, **options)
 
 
-#: Images whose bands end within them and are odd in number, channels beyond a stage, an activation's bias, and windows that
-#: reach far; with tiles of 64 to 256 filters.
+#: Images whose bands end within them and are odd in number, channels beyond a stage, and windows that reach far.
 SHIFTED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((3, 16, 5, 14), (72, 16, 3, 3), {"padding": 1}),
     ((1, 72, 9, 30), (24, 72, 2, 3), {"padding": (0, 2), "dilation": (2, 1)}),

@@ -13,7 +13,7 @@ from nn_support import close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.convolution import direct, geometry, plan, shifted, tensor, tiles
+from cukern.nn.convolution import direct, geometry, plan, shifted, shifted_weights, tensor, tiles
 from cukern.testing import gradcheck
 
 
@@ -219,7 +219,7 @@ SHIFTED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 def test_images_that_are_brought_once(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int, halves: int
 ) -> None:
-    """By the kernel that shifts images, where it applies: the rest, such as gradients of weights, goes by tiles."""
+    """By the kernels that shift images."""
     if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("the instructions of sm_90a")
     used = []
@@ -234,11 +234,20 @@ def test_images_that_are_brought_once(
     )
     monkeypatch.setattr(plan, "_plans", {})
     monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: True)
-    monkeypatch.setattr(shifted, "_CHANNELS", 8)
-    monkeypatch.setattr(plan.shifted, "form_for", form_for)
+
+    def form_of_weights(task: Any, elem: Any, of: Any) -> Any:
+        used.append(shifted_weights.form_of(task, elem, 227 * 1024))
+        return used[-1]
+
+    monkeypatch.setattr(shifted, "CHANNELS", 8)
+    monkeypatch.setattr(shifted_weights, "CHANNELS", 8)
+    monkeypatch.setattr(shifted, "form_for", form_for)
+    monkeypatch.setattr(shifted_weights, "form_for", form_of_weights)
+    parts_of = shifted_weights.parts_of
+    monkeypatch.setattr(shifted_weights, "parts_of", lambda task, form, _: parts_of(task, form, 12))
     x, w, options = SHIFTED[number]
     check(x, w, "bfloat16", last=True, **options)
-    assert any(used)
+    assert len(used) > 2 and all(used)
 
 
 def test_rounded_to_tf32(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import direct, pointwise, shifted, tensor, tiles
+from . import direct, pointwise, shifted, shifted_weights, tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -63,7 +63,7 @@ class Plan:
         self.out = last_layout(device, dtype, shape) if last else self._fresh
         self.launches: list[Prepared] = []
         #: In place of launches, one of arrays that maps lead to.
-        self.mapped: shifted.Launch | None = None
+        self.mapped: shifted.Launch | shifted_weights.Launch | None = None
         self.arrange: tuple[Arranged, ...] = ()
         #: The channels of the result, and whether it is to be copied to C order.
         self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
@@ -255,9 +255,16 @@ def _plan_weights(
         plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))
         return plan
     form: Any = tensor if on_tensor_cores else tiles
-    parts = form.parts_for(task, elem, device)
+    shift = shifted_weights.form_for(task, elem, device) if on_tensor_cores else None
+    if shift is None:
+        parts = form.parts_for(task, elem, device)
+    else:
+        parts = shifted_weights.parts_of(task, shift, device.properties.multiprocessors)
     if parts > 1:
         plan.share(parts)
         made = program("convolution_parts", (input_node(0, acc),), (acc,))
-    plan.launches.append(form.launch_of(task, made, device, elem, parts))
+    if shift is None:
+        plan.launches.append(form.launch_of(task, made, device, elem, parts))
+    else:
+        plan.mapped = shifted_weights.Launch(task, shift, made, device, (output, image), parts)
     return plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -21,11 +22,11 @@ from .geometry import Task, place_of
 
 _KERNEL = Kernel("nn/convolution/shifted.cu")
 #: Elements in a line of 128 bytes, threads of a block, and bytes of a map.
-_LINE, _THREADS, _MAP = 64, 384, 128
+LINE, _THREADS, MAP = 64, 384, 128
 #: Bytes of shared memory before the stages, for alignment, and for barriers; stages of images, and of weights at least.
-_ALIGNMENT, _BARRIERS, _IMAGE_STAGES, _FEWEST, _MOST = 1024, 1024, 2, 3, 8
+ALIGNMENT, BARRIERS, _IMAGE_STAGES, _FEWEST, _MOST = 1024, 1024, 2, 3, 8
 #: The most lines of a copy along an axis, channels and filters from which on the form is used.
-_LONGEST, _CHANNELS = 256, 64
+LONGEST, CHANNELS = 256, 64
 #: Microseconds of 64 pixels by 64 filters by 64 channels of a warpgroup, of a tap, and of a tile; estimated.
 _PRODUCT, _TAP, _TILE = 0.07, 0.05, 2.0
 
@@ -55,12 +56,12 @@ class Form(NamedTuple):
     def fixed(self) -> int:
         """Bytes of shared memory of a block besides the stages of weights."""
         images = 2 * _IMAGE_STAGES * self.lines
-        return 2 * _LINE * (images + 2 * 64 * self.halves) + _ALIGNMENT
+        return 2 * LINE * (images + 2 * 64 * self.halves) + ALIGNMENT
 
     @property
     def stage(self) -> int:
         """Bytes of a stage of weights."""
-        return 2 * _LINE * self.tile_n
+        return 2 * LINE * self.tile_n
 
     @property
     def shared(self) -> int:
@@ -79,7 +80,7 @@ class Form(NamedTuple):
     def cost(self, task: Task, multiprocessors: int) -> float:
         """About the microseconds that the busiest multiprocessor takes."""
         down, across = self.tiles(task)
-        slabs = divide_up(task.channels, _LINE) * task.taps
+        slabs = divide_up(task.channels, LINE) * task.taps
         tile = slabs * (self.halves * self.tile_n / 64 * _PRODUCT * 2 + _TAP) + _TILE
         return divide_up(down * across, multiprocessors) * tile
 
@@ -91,14 +92,22 @@ def _forms(task: Task, memory: int) -> list[Form]:
     pitch, found = x.pixels + around[1], []
     for tile_n, halves in itertools.product((64, 128, 256), (1, 2)):
         band = min(64 * halves // pitch, y.pixels)
-        if tile_n * halves > 256 or not band or max(pitch, band + around[0]) > _LONGEST:
+        if tile_n * halves > 256 or not band or max(pitch, band + around[0]) > LONGEST:
             continue
         brought, reach = (band + around[0]) * pitch, 64 * halves + around[0] * pitch + around[1]
         form = Form(tile_n, halves, band, pitch, brought, divide_up(max(brought, reach), 8) * 8)
-        stages = min(_MOST, (memory - _BARRIERS - form.fixed) // form.stage)
+        stages = min(_MOST, (memory - BARRIERS - form.fixed) // form.stage)
         if stages >= _FEWEST:
             found.append(form._replace(weight_stages=stages))
     return found
+
+
+def fits(task: Task, elem: dtypes.DType) -> bool:
+    """Whether the windows of a convolution of two axes move by one pixel, in images of 16-bit floats."""
+    z, y, x = task.axes
+    flat = task.image.size[0] == 1 and z[:3] == (1, 1, 0) and task.output.size == (1, y.pixels, x.pixels)
+    even = all(one.step == 1 and one[5:] == (0, 1, 0, 1) for one in (y, x))
+    return elem.itemsize == 2 and task.groups == 1 and not task.wide and flat and even and task.taps > 1
 
 
 def form_for(task: Task, elem: dtypes.DType, device: Device, strides: Sequence[int]) -> Form | None:
@@ -119,15 +128,35 @@ def form_for(task: Task, elem: dtypes.DType, device: Device, strides: Sequence[i
 def _form(
     task: Task, elem: dtypes.DType, strides: Sequence[int], memory: int, multiprocessors: int
 ) -> Form | None:
-    z, y, x = task.axes
-    even = task.image.size[0] == 1 and z[:3] == (1, 1, 0) and task.output.size == (1, y.pixels, x.pixels)
-    even = even and all(one[3] == 1 and one[5:] == (0, 1, 0, 1) for one in (y, x))
-    dense = strides[1] == 1 and strides[3] == x.taps * strides[4] and task.filters % 8 == 0
-    if elem.itemsize != 2 or task.groups > 1 or task.wide or not (even and dense) or task.taps < 2:
-        return None
-    if min(task.filters, task.channels) < _CHANNELS:
+    dense = strides[1] == 1 and strides[3] == task.axes[2].taps * strides[4] and task.filters % 8 == 0
+    if not (dense and fits(task, elem)) or min(task.filters, task.channels) < CHANNELS:
         return None
     return min(_forms(task, memory), key=lambda one: one.cost(task, multiprocessors), default=None)
+
+
+class Maps:
+    """The maps of a launch's arrays, made once for an address.
+
+    Args:
+        device: of the arrays.
+        tiles: how each is mapped, without its address.
+    """
+
+    def __init__(self, device: Device, tiles: Sequence[Tiles]) -> None:
+        self._device, self._tiles = device, tuple(tiles)
+        self._known: dict[tuple[int, int], bytes] = {}
+
+    def __call__(self, arrays: Sequence[Array]) -> list[bytes]:
+        """The maps of these arrays."""
+        return [self._map(i, one) for i, one in enumerate(arrays)]
+
+    def _map(self, which: int, one: Array) -> bytes:
+        at = address(one._data) if self._device.addressable else one._operand
+        found = self._known.get((which, at))
+        if found is None:
+            made = self._device.backend.tensor_map(self._tiles[which]._replace(address=at))
+            found = remember(self._known, (which, at), made)
+        return found
 
 
 class Launch:
@@ -142,62 +171,50 @@ class Launch:
         layouts: tuple[Layout, Layout, Layout],
         multiprocessors: int,
     ) -> None:
-        self._device = device
-        self._tiles = _tiles(task, form, layouts)
-        #: The maps of arrays at addresses that came before.
-        self._known: dict[tuple[int, int], bytes] = {}
-        elem = layouts[0].dtype
-        bound = _KERNEL.bind(device, **_variables(task, form, made, elem))
+        image, weights, output = layouts
+        tiles = (
+            image_tiles(image, form.brought // form.pitch, form.pitch, False),
+            _weight_tiles(weights, form.tile_n),
+            image_tiles(output, form.band, form.pitch, True),
+        )
+        self._maps = Maps(device, tiles)
+        bound = _KERNEL.bind(device, **_variables(task, form, made, image.dtype))
         bands, of_image = form.bands(task)
         down, across = form.tiles(task)
-        _, y, x = task.axes
-        lowest = [one.base + min(0, (one.taps - 1) * one.tap_step) for one in (y, x)]
-        sizes = struct.pack(
-            "7i", bands, of_image, across, task.filters, divide_up(task.channels, _LINE), *lowest
-        )
+        lowest = [one.base + min(0, (one.taps - 1) * one.tap_step) for one in task.axes[1:]]
+        slabs = divide_up(task.channels, LINE)
+        sizes = struct.pack("7i", bands, of_image, across, task.filters, slabs, *lowest)
         grid = (min(down * across, multiprocessors), 1, 1)
         tail = (sizes, steps(task, made))
-        self._launch: Prepared = bound.function.prepare(grid, (_THREADS, 1, 1), form.shared, tail, [_MAP] * 3)
+        self._launch: Prepared = bound.function.prepare(grid, (_THREADS, 1, 1), form.shared, tail, [MAP] * 3)
 
     def __call__(self, arrays: Sequence[Array], out: Array) -> None:
         """Launch for image, weights and operands."""
-        mapped = [self._map(i, one) for i, one in enumerate((*arrays[:2], out))]
-        self._launch(*mapped[:2], *(one._operand for one in arrays[2:]), mapped[2])
-
-    def _map(self, which: int, one: Array) -> bytes:
-        """The map of an argument, which depends on the address alone."""
-        at = address(one._data) if self._device.addressable else one._operand
-        found = self._known.get((which, at))
-        if found is None:
-            made = self._device.backend.tensor_map(self._tiles[which]._replace(address=at))
-            found = remember(self._known, (which, at), made)
-        return found
+        image, weights, output = self._maps((*arrays[:2], out))
+        self._launch(image, weights, *(one._operand for one in arrays[2:]), output)
 
 
-def _tiles(task: Task, form: Form, layouts: Sequence[Layout]) -> tuple[Tiles, ...]:
-    """How the kernel finds image, weights and output, without addresses."""
-    image, weights, output = map(place_of, layouts)
-    elem = layouts[0].dtype
-    made = []
-    for place, rows in ((image, form.brought // form.pitch), (output, form.band)):
-        batch, _, _, y, x = (2 * step for step in place.steps)
-        height, width = place.size[1:]
-        # An axis of size 1 has stride 0, which maps do not have.
-        x = x or 2 * place.channels
-        y = y or x * width
-        batch = batch or y * height
-        shape = (place.batch, height, width, place.channels)
-        made.append(
-            Tiles(0, elem, shape, (batch, y, x), (1, rows, form.pitch, _LINE), 2 * _LINE, place is output)
-        )
-    filters, _, _, _, across = (2 * step for step in weights.steps)
-    taps, channels = task.taps, weights.channels
-    across = across or 2 * channels
-    shape_of = (weights.batch, taps, channels)
-    found = Tiles(
-        0, elem, shape_of, (filters or taps * across, across), (form.tile_n, 1, _LINE), 2 * _LINE, False
-    )
-    return made[0], found, made[1]
+def image_tiles(layout: Layout, rows: int, pitch: int, writes: bool) -> Tiles:
+    """How kernels find ``rows`` of ``pitch`` pixels of images, 64 channels of each."""
+    place = place_of(layout)
+    height, width = place.size[1:]
+    batch, _, _, y, x = (2 * step for step in place.steps)
+    # An axis of size 1 has stride 0, which maps do not have.
+    x = x or 2 * place.channels
+    y = y or x * width
+    strides = (batch or y * height, y, x)
+    shape = (place.batch, height, width, place.channels)
+    return Tiles(0, layout.dtype, shape, strides, (1, rows, pitch, LINE), 2 * LINE, writes)
+
+
+def _weight_tiles(layout: Layout, filters: int) -> Tiles:
+    """How the kernel finds a tap's weights, 64 channels of so many filters."""
+    place = place_of(layout)
+    taps = math.prod(place.size)
+    across = 2 * place.steps[4] or 2 * place.channels
+    strides = (2 * place.steps[0] or taps * across, across)
+    shape = (place.batch, taps, place.channels)
+    return Tiles(0, layout.dtype, shape, strides, (filters, 1, LINE), 2 * LINE, False)
 
 
 def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dict[str, Any]:

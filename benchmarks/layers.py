@@ -3,9 +3,9 @@
 Usage: python benchmarks/layers.py [--scale N] [--only WORD] [--out FILE]
 
 Each byte that has to move counts: forward x and y, backward x, dy and dx where the gradient needs x; inputs count twice
-where statistics of all of them have to be known before the first result, in training and in its backward pass. Calls take
-turns on as much memory as no cache holds. With PyTorch, whose times stand beside, results and gradients are compared
-with its own of float64. `--scale` divides the first size, for a try without a GPU.
+where statistics of all of them have to be known before the first result, in training and in its backward pass. Calls
+take turns on as much memory as no cache holds. With PyTorch, whose times stand beside, results and gradients are
+compared with its own of float64. `--scale` divides the first size, for a try without a GPU.
 """
 
 from __future__ import annotations

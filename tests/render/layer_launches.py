@@ -193,6 +193,9 @@ def launch_convolution(dtype: Any) -> None:
     with_derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
     if dtype not in (ck.float32, ck.bfloat16):
         return
+    if dtype == ck.bfloat16:
+        wide, weights = arrays(dtype, (2, 6, 14, 64), (64, 64, 3, 3))
+        with_derivatives(lambda x, w: ck.nn.conv2d(ck.moveaxis(x, -1, 1), w, padding=1), wide, weights)
     bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
     with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
     with_derivatives(lambda x: ck.nn.unfold(x, 2), first)

@@ -3,6 +3,7 @@
 // factors[channel] = (mean, a, b, c), by which dx = dy * a - (x - mean) * b - c. Without `moving`, mean and variance are
 // constants, and b and c are 0. Without parts (pieces is 0) sums are 0.
 // Launch: a block for each group of `together` channels. Shared, static: two numbers a thread.
+<% include "prelude/next_kernel.cuh" %>
 <% include "prelude/reduce.cuh" %>
 using acc = << acc >>;
 using W = << param >>;
@@ -18,6 +19,7 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     const acc* parts, const acc* statistics, const W* weight, G* dweight, G* dbias, acc* factors, int pieces, int together, int channels,
     acc scale)
 {
+    allow_next_kernel();
     __shared__ Two shared[block];
     const index first = (index)blockIdx.x * together;
     const acc mean = statistics[(index)blockIdx.x * 2], rstd = statistics[(index)blockIdx.x * 2 + 1];

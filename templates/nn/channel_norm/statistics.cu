@@ -1,6 +1,7 @@
 // The parts that sums.cu leaves, joined: statistics[group] = (mean, 1 / sqrt(variance + eps)) of `together` channels. If there
 // are running statistics, they move by `momentum`, or by what `by` points to, towards mean and unbiased variance.
 // Launch: a block for each group of all instances. Shared, static: a state a thread.
+<% include "prelude/next_kernel.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/math.cuh" %>
 using acc = << acc >>;
@@ -11,6 +12,7 @@ constexpr int block = << block >>, unroll = << unroll >>;
 extern "C" __global__ void __launch_bounds__(block) << name >>(
     const acc* parts, acc* statistics, R* running_mean, R* running_variance, const acc* by, int pieces, int together, acc eps, acc momentum)
 {
+    allow_next_kernel();
     __shared__ Moments<acc> shared[block];
     const int count = pieces * together;
     const acc* const own = parts + (index)blockIdx.x * count * 3;

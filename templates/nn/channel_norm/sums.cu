@@ -2,6 +2,7 @@
 // Of the `derivative`: the sums of dy and of dy * (x - mean), as parts[channel, part, 2]. Channels are those of all instances.
 // Each thread subtracts the first element that it meets before it squares, so that a large mean costs no accuracy.
 // Launch: see places.cuh. Shared, static: the sums of the block's threads. The order of sums is the same in every run.
+<% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/places.cuh" %>
 <% include "prelude/reduce.cuh" %>
 constexpr int numbers = << 2 if derivative else 3 >>;
@@ -15,9 +16,10 @@ using State = Moments<acc>;
 __device__ __forceinline__ State join(State a, State b) { return joined(a, b); }
 <% endif %>
 
-extern "C" __global__ void __launch_bounds__(block) << name >>(
+extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     const T* x, << "const U* dy, const acc* statistics, " if derivative >>acc* parts, Sizes g)
 {
+    allow_next_kernel();
     Walk walk(g);
     acc offset[own_channels], first[own_channels], second[own_channels];
     clear(first), clear(second);

@@ -10,22 +10,15 @@ lines that contain a word. PyTorch's float32 does not round to tf32 unless the l
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from measure import Benchmark, torch
 
 import cukern as ck
-from cukern.bench.timing import DeviceClock, HostClock, median_seconds
 from cukern.nn.convolution.geometry import Windows
 from cukern.nn.convolution.plan import convolve, weights_gradient
-
-try:
-    import torch
-except ImportError:
-    torch = None  # type: ignore[assignment]
 
 
 class Case(NamedTuple):
@@ -69,6 +62,7 @@ class Case(NamedTuple):
 
 LAYERS = (
     Case(64, 64, 56, 64, 3, 1, 1),
+    Case(64, 128, 28, 128, 3, 1, 1),
     Case(64, 256, 14, 256, 3, 1, 1),
     Case(64, 64, 56, 256, 1),
     Case(64, 512, 7, 512, 3, 1, 1),
@@ -151,43 +145,27 @@ def check(case: Case, arrays: list[ck.Array]) -> float:
     return error
 
 
-def measured(case: Case, device: ck.Device, clock: Any) -> str:
-    """A line of the table."""
-    arrays = operands(case, device)
+def measured(case: Case, bench: Benchmark) -> None:
+    """Add a line to the table."""
+    arrays = operands(case, bench.device)
     with ck.matmul_precision("tf32" if case.tf32 else "highest"):
         error = check(case, arrays)
-        times = [1e6 * s for s in median_seconds(clock, [[call] for call in own(case, *arrays)])]
-    rate = 1e-6 * case.operations / times[0]
-    columns = [f"{one:.1f}" for one in times] + [""] * 3
-    if torch is not None and device.kind == "cuda":
-        of_peers = peers(case, *(torch.from_dlpack(one) for one in arrays))
-        columns[3:] = [f"{1e6 * s:.1f}" for s in median_seconds(clock, [[call] for call in of_peers])]
-    return f"| {case} | {' | '.join(columns)} | {rate:.0f} | {error:.1e} |"
+        times = bench.microseconds(*own(case, *arrays))
+    assert times[0] is not None
+    rate = round(1e-6 * case.operations / times[0])
+    theirs: list[float | None] = [None] * 3
+    if torch is not None and bench.device.kind == "cuda":
+        theirs = bench.microseconds(*peers(case, *(torch.from_dlpack(one) for one in arrays)))
+    bench.row(case, *times, *theirs, rate, f"{error:.1e}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    device = ck.zeros(1).device
-    clock: Any = DeviceClock(device) if device.kind == "cuda" else HostClock()
     names = [f"{one}{of}" for of in ("", ", PyTorch") for one in ("forward", "image", "weights")]
-    head = ["convolution", *names, "TFLOP/s forward", "error"]
-    lines = [
-        f"{device.properties.name}, device times in us",
-        "",
-        f"| {' | '.join(head)} |",
-        "| --- " * len(head) + "|",
-    ]
-    print(*lines, sep="\n", flush=True)
-    for case in CASES:
-        if arguments.only in str(case):
-            lines.append(measured(case.scaled(arguments.scale), device, clock))
-            print(lines[-1], flush=True)
-    if arguments.out:
-        arguments.out.write_text("\n".join(lines) + "\n")
+    heads = ["convolution", *names, "TFLOP/s forward", "error"]
+    bench = Benchmark(__doc__, "device times in us", heads)
+    for case in bench.chosen(CASES):
+        measured(case.scaled(bench.scale), bench)
+    bench.end()
 
 
 if __name__ == "__main__":

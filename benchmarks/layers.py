@@ -1,10 +1,11 @@
 """Norms, dropout, rotary embeddings and upsampling, forward and backward, as a share of a copy's bandwidth.
 
-Usage: python benchmarks/layers.py [--scale N] [--out FILE]
+Usage: python benchmarks/layers.py [--scale N] [--only WORD] [--out FILE]
 
-Each byte of input and output counts once: forward x and y, backward x, dy and dx where the gradient needs x. Calls take
-turns on as much memory as no cache holds. With PyTorch, whose times stand beside, results and gradients are compared
-with its own of float64. `--scale` divides the first size, for a try without a GPU.
+Each byte that has to move counts: forward x and y, backward x, dy and dx where the gradient needs x; inputs count twice
+where statistics of all of them have to be known before the first result, in training and in its backward pass. Calls
+take turns on as much memory as no cache holds. With PyTorch, whose times stand beside, results and gradients are
+compared with its own of float64. `--scale` divides the first size, for a try without a GPU.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Case(NamedTuple):
         parameters: the shapes of further arguments that are trained.
         reads_x: whether the gradient needs ``x``.
         random: whether results are drawn, and so not compared.
+        reads: how often inputs have to be read.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Case(NamedTuple):
     parameters: tuple[tuple[int, ...], ...] = ()
     reads_x: bool = True
     random: bool = False
+    reads: int = 1
 
 
 def _last(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,17 +109,16 @@ def cases() -> list[Case]:
         own_group = lambda x, w, b, a=axis: nn.group_norm(x, 32, w, b, channel_axis=a)  # noqa: E731
         torch_group = turned(lambda x, w, b: group(x, 32, w, b))
         made.append(Case(f"group norm{words}", shape, own_group, torch_group, channels))
-        for name, function in (("training", _batch), ("evaluation", _evaluated)):
+        large = (64, 256, 56, 56) if axis == 1 else (64, 56, 56, 256)
+        for name, function, size, reads in (
+            ("training", _batch, shape, 2),
+            ("training", _batch, large, 2),
+            ("evaluation", _evaluated, shape, 1),
+        ):
             own = partial(function, channel_axis=axis)
-            made.append(
-                Case(
-                    f"batch norm, {name}{words}",
-                    shape,
-                    own,
-                    turned(partial(function, function=batch)),
-                    channels,
-                )
-            )
+            peer = turned(partial(function, function=batch))
+            parameters = ((size[axis],),) * 2
+            made.append(Case(f"batch norm, {name}{words}", size, own, peer, parameters, reads=reads))
     made.append(Case("rotary", (16, 16, 2048, 128), nn.rotary_embedding, _torch_rotary, reads_x=False))
     made.append(
         Case(
@@ -199,8 +201,8 @@ def measured(case: Case, dtype: str, bench: Benchmark, copy: float) -> None:
     shapes = (case.shape, *case.parameters)
     x = drawn(case.shape)
     result = case.own(x, *map(drawn, case.parameters))
-    moved = x.nbytes + result.nbytes
-    turns = 1 if bench.device.addressable else max(1, min(8, _MEMORY // moved))
+    forward = case.reads * x.nbytes + result.nbytes
+    turns = 1 if bench.device.addressable else max(1, min(8, _MEMORY // forward))
     sets = [([drawn(shape) for shape in shapes], drawn(result.shape)) for _ in range(turns)]
     own, peers, error = [_own(case, *one) for one in sets], [], None
     if torch is not None:
@@ -212,9 +214,9 @@ def measured(case: Case, dtype: str, bench: Benchmark, copy: float) -> None:
         for way in ("forward", "backward")
     ]
     times = bench.microseconds(*several)
-    backward = moved + (x.nbytes if case.reads_x else 0)
+    backward = x.nbytes + case.reads * (result.nbytes + (x.nbytes if case.reads_x else 0))
     cells: list[object] = []
-    for i, one in enumerate((moved, backward)):
+    for i, one in enumerate((forward, backward)):
         mine, theirs = times[i], times[2 + i]
         assert mine is not None
         cells += [
@@ -231,7 +233,7 @@ def main() -> None:
     moved = 8 * _MEMORY // bench.scale
     (taken,) = bench.microseconds(bench.copy_of(moved))
     assert taken is not None
-    for case in cases():
+    for case in bench.chosen(cases()):
         case = case._replace(shape=(max(1, case.shape[0] // bench.scale), *case.shape[1:]))
         for dtype in ("float32", "bfloat16"):
             measured(case, dtype, bench, moved / taken)

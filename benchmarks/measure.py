@@ -18,7 +18,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ except ImportError:
 __all__ = ["Benchmark", "Call", "difference", "torch"]
 
 Call = Callable[[], Any]
+T = TypeVar("T")
 #: Calls whose time on the host is measured.
 CALLS = 50
 
@@ -44,7 +45,8 @@ class Benchmark:
         doc: the script's docstring, shown by ``--help``.
         title: what the table's times are; the device's name is put before it.
         columns: the table's heads.
-        arguments: those of the command line, ``--scale N`` and ``--out FILE``; the process's own if not given.
+        arguments: those of the command line, ``--scale N``, ``--only WORD`` and ``--out FILE``; the process's own if
+            not given.
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class Benchmark:
             description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         parser.add_argument("--scale", type=int, default=1, help="divides sizes, for a try without a GPU")
+        parser.add_argument("--only", default="", help="a word of the cases that are measured")
         parser.add_argument("--out", type=Path, help="a file for the table")
         options = parser.parse_args(arguments)
         self.scale: int = options.scale
+        self._only: str = options.only
         self.device = ck.zeros(1).device
         self._out: Path | None = options.out
         self._clock: Any = DeviceClock(self.device) if self.device.kind == "cuda" else HostClock()
@@ -68,6 +72,10 @@ class Benchmark:
     def _add(self, *lines: str) -> None:
         self._lines += lines
         print(*lines, sep="\n", flush=True)
+
+    def chosen(self, cases: Sequence[T]) -> list[T]:
+        """The cases whose names contain the word that ``--only`` gives."""
+        return [one for one in cases if self._only in str(one)]
 
     def microseconds(self, *sides: Call | Sequence[Call] | None) -> list[float | None]:
         """The median time on the device of a call of each side, measured by turns.

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import pytree
 from .array import Array, copied
+from .array.layout import Layout, memory_order
 from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .device import Device, capture_hooks, current
@@ -17,6 +18,7 @@ from .dtypes import DType, get_default_dtype
 from .errors import CaptureError
 from .kernel.plan import remember
 from .shape.copy import Copies
+from .shape.views import permute_dims
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,7 +34,8 @@ def capture(step: Callable[P, R]) -> Captured[P, R]:
     Use it for a step whose kernels take less time than their launches, such as a whole training step with
     its tape, optimizer and random numbers. The first call with arguments of a new form compiles the kernels
     and allocates; the second records the graph and runs it. Each later call copies array arguments into the
-    graph's own memory and launches the graph. Shapes, dtypes, numbers and the default dtype make up the form.
+    graph's own memory and launches the graph. Shapes, dtypes, orders of axes in memory, numbers and the default dtype
+    make up the form.
     On the host, and while a tape records, ``step`` is called without recording.
 
     A graph replays what was recorded:
@@ -80,7 +83,7 @@ class Captured(Generic[P, R]):
         functools.update_wrapper(self, step)
         self._step = step
         self._graphs: dict[Any, _Graph | None] = {}
-        # Graphs for C-ordered array arguments, by the default dtype and the arguments' layouts.
+        # Graphs for array arguments without gaps, by the default dtype and the arguments' layouts.
         self._known: dict[tuple[Any, ...], _Graph] = {}
         self._replaced = capture_hooks.replaced
 
@@ -135,7 +138,7 @@ class Captured(Generic[P, R]):
             result: R = graph.replay([_in_order(one) for one in inputs])
         if not kwargs and inputs and _ARRAYS.issuperset(map(type, args)):
             layouts = tuple([one._planned() for one in args])
-            if all(one.contiguous for one in layouts):
+            if all(_order(one) is not None for one in layouts):
                 remember(self._known, (get_default_dtype(), *layouts), graph)
         return result
 
@@ -148,7 +151,9 @@ def _is_input(leaf: Any) -> bool:
 def _form(leaf: Any) -> Any:
     if not is_array(leaf):
         return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf
-    return (leaf.shape, leaf.dtype, leaf.device) if _is_input(leaf) else id(leaf)
+    if not _is_input(leaf):
+        return id(leaf)
+    return leaf.shape, leaf.dtype, leaf.device, _order(leaf._planned()) or tuple(range(leaf.ndim))
 
 
 class _Graph:
@@ -169,7 +174,7 @@ class _Graph:
         self._workspace: Any = None
         with self._cuda.using_allocator(self._pool.malloc):
             self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
-            self._inputs = [copied(one) for one in inputs]
+            self._inputs = [_copied(one) for one in inputs]
             self._refresh = Copies(device, self._inputs, into=True)
         leaves = iter(self._inputs)
         own = pytree.map(lambda leaf: next(leaves) if _is_input(leaf) else leaf, tree)
@@ -250,7 +255,7 @@ class _Graph:
                 self._host[start:end] = np.asarray(values(), dtype).view(np.uint8)
 
     def replay(self, inputs: Sequence[Array]) -> Any:
-        """Run the graph on C-ordered arrays of the recorded layouts; return copies of its results."""
+        """Run the graph on arrays without gaps in the recorded orders; return copies of its results."""
         if self._current() != self.device.index:
             with self.device.activate():
                 return self.replay(inputs)
@@ -275,9 +280,22 @@ class _Graph:
         return pytree.replace(self._result, leaves)
 
 
+def _order(layout: Layout) -> tuple[int, ...] | None:
+    """The order in memory of the axes of an array without gaps."""
+    return memory_order(layout.shape, layout.strides, layout.dtype.itemsize)
+
+
+def _copied(one: Array) -> Array:
+    """A copy without gaps, in the same order in memory if ``one`` has no gaps either."""
+    order = _order(one._planned()) or tuple(range(one.ndim))
+    made = permute_dims(copied(permute_dims(one, order)), [order.index(axis) for axis in range(one.ndim)])
+    made._planned()
+    return made
+
+
 def _in_order(leaf: Any) -> Any:
-    """An input array in C order; other leaves unchanged."""
-    if not _is_input(leaf) or leaf._planned().contiguous:
+    """An input array, in C order if it has gaps; other leaves unchanged."""
+    if not _is_input(leaf) or _order(leaf._planned()) is not None:
         return leaf
     made = leaf.contiguous()
     made._planned()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ class Layout:
 
     Attributes:
         strides: bytes from one element to the next along each axis.
-        allocate: allocates a new array of a C-ordered layout: an ndarray on the host, a CuPy memory pointer on a GPU.
+        allocate: allocates a new array of a dense layout: an ndarray on the host, a CuPy memory pointer on a GPU.
         aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; always true on the
             host, where the compiler handles alignment.
         repeated: whether elements may share memory, as in a broadcast view.
@@ -70,12 +70,26 @@ def layout_of(device: Device, data: Any) -> Layout:
     return layout(device, data.dtype, data.shape, data.strides, aligned)
 
 
-def fresh_layout(device: Device, dtype: DType, shape: tuple[int, ...]) -> Layout:
-    """The layout of a new array in C order."""
-    strides = [dtype.itemsize] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
+def fresh_layout(
+    device: Device, dtype: DType, shape: tuple[int, ...], order: Sequence[int] | None = None
+) -> Layout:
+    """The layout of a new array, in C order or with its axes in memory in ``order``, the innermost last."""
+    strides, step = [dtype.itemsize] * len(shape), dtype.itemsize
+    for axis in reversed(range(len(shape)) if order is None else order):
+        strides[axis] = step
+        step *= shape[axis]
     return layout(device, dtype, shape, tuple(strides), True)
+
+
+def memory_order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
+    """The axes as they lie in memory, the innermost last; None if elements have gaps, or share or reverse memory."""
+    axes = sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, -strides[axis]))
+    expected = itemsize
+    for axis in reversed(axes):
+        if shape[axis] > 1 and strides[axis] != expected:
+            return None
+        expected *= shape[axis]
+    return tuple(axes)
 
 
 def layout(
@@ -95,9 +109,18 @@ def layout(
         made.floating = dtype in INEXACT
         made.on_host = device.addressable
         made.repeated = overlapping(shape, strides, dtype.itemsize)
-        made.allocate = device.backend.allocator(made.shape, dtype, made.nbytes)
+        made.allocate = _allocator(made)
         found = _layouts.setdefault(key, made)
     return found
+
+
+def _allocator(made: Layout) -> Callable[[], Any]:
+    shape, order = made.shape, memory_order(made.shape, made.strides, made.dtype.itemsize)
+    if made.contiguous or not made.on_host or order is None:
+        return made.device.backend.allocator(shape, made.dtype, made.nbytes)
+    allocate = made.device.backend.allocator(tuple([shape[axis] for axis in order]), made.dtype, made.nbytes)
+    axes = tuple([order.index(axis) for axis in range(made.ndim)])
+    return lambda: allocate().transpose(axes)
 
 
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, fresh_layout, layout_of
+from ..array.layout import Layout, fresh_layout, layout_of, memory_order
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import Prepared, Style
@@ -23,7 +23,6 @@ from ..kernel.strides import (
     broadcast_shapes,
     broadcast_steps,
     collapse,
-    contiguous_steps,
     needs_64_bits,
     step_kind,
 )
@@ -48,7 +47,8 @@ class Plan(kernel_plan.Plan):
 
     def __init__(self, program: Program, device: Device, operands: Sequence[Layout]) -> None:
         shape = broadcast_shapes(program.name, [one.shape for one in operands] or [()])
-        super().__init__(device, [fresh_layout(device, node.dtype, shape) for node in program.outputs])
+        order = _kept_order(operands, shape)
+        super().__init__(device, [fresh_layout(device, node.dtype, shape, order) for node in program.outputs])
         self.program, self.operands = program, tuple(operands)
         self.converters = tuple(map(converter, program.scalars))
         self.backwards: dict[
@@ -100,6 +100,17 @@ class Plan(kernel_plan.Plan):
         return made
 
 
+def _kept_order(operands: Sequence[Layout], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The order in memory of the outputs' axes: that of the first input of their shape; None for C order.
+
+    It is C order too where that input has gaps. Inputs that were broadcast have no order.
+    """
+    for one in operands:
+        if one.shape == shape and not one.repeated:
+            return None if one.contiguous else memory_order(shape, one.strides, one.dtype.itemsize)
+    return None
+
+
 def converter(dtype: DType) -> Callable[[Any], Any]:
     """What converts a Python number to the value of a launch for a scalar of ``dtype``."""
     if dtype in (dtypes.float32, dtypes.float64):
@@ -137,11 +148,9 @@ def variables(program: Program, work: Work, inplace: Sequence[bool]) -> dict[str
     }
 
 
-def _axes(outputs: int, datas: Sequence[Any], shape: tuple[int, ...], out: Any) -> Axes:
+def _axes(datas: Sequence[Any], outs: Sequence[Layout], shape: tuple[int, ...]) -> Axes:
     """The merged axes of ``shape`` and the strides of inputs and outputs along them."""
-    steps = [broadcast_steps(data, shape) for data in datas]
-    fresh = [contiguous_steps(shape)] * outputs
-    steps += fresh if out is None else [broadcast_steps(out, shape)]
+    steps = [broadcast_steps(data, shape) for data in (*datas, *outs)]
     axes = collapse(shape, steps, steps[-1])
     return axes if axes.shape else Axes((1,), ((1,),) * len(steps))
 
@@ -190,8 +199,9 @@ def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
     shape = broadcast_shapes(program.name, [data.shape for data in datas])
     if 0 in shape:
         return ""
-    axes = _axes(len(program.outputs), datas, shape, None)
-    work = _work(program, device, axes, _aligned([layout_of(device, data) for data in datas], program, None))
+    operands = [layout_of(device, data) for data in datas]
+    axes = _axes(operands, Plan(program, device, operands).layouts, shape)
+    work = _work(program, device, axes, _aligned(operands, program, None))
     return work.kernel.source(device=device, **variables(program, work, [False] * len(datas)))
 
 
@@ -211,7 +221,7 @@ def make_plan(
 
     Args:
         operands: the inputs' layouts, on ``device``.
-        out: the layout of an existing output; without it outputs are new, in C order.
+        out: the layout of an existing output; without it outputs are new, in the memory order of an input.
         inplace: flags of the inputs that share the output's memory.
 
     Raises:
@@ -226,7 +236,7 @@ def make_plan(
             )
         shape, plan.layouts = out.shape, (out,)
     if 0 not in shape:
-        axes = _axes(len(program.outputs), operands, shape, out)
+        axes = _axes(operands, plan.layouts, shape)
         work = _work(program, device, axes, _aligned(operands, program, out))
         plan.launch = _prepare(device, work, variables(program, work, inplace))
     return plan

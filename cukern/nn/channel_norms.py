@@ -1,254 +1,495 @@
-"""What batch and group normalization share: statistics of channels in one pass, and derivatives in two."""
+"""The kernels of batch and group normalization: sums over parts of channels, their totals, and the result."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import struct
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
+from ..array.creation import asarray, empty
+from ..array.layout import ALIGNMENT, address, memory_order
 from ..autodiff import tape
-from ..elementwise.complex_rows import from_parts
+from ..device import Device
 from ..elementwise.fuse import fuse
 from ..function import Function
-from ..reduction.function import Reduce, load
-from ..reduction.rows import var
+from ..kernel import BoundKernel, Kernel
+from ..kernel.sizes import ACCESS, divide_up, index_type, power_of_two
 from .fused import fused_vjp
 from .layer_norm.function import launch_groups
 
-#: Mean and variance, as the parts of a complex number.
-_MOMENTS = Reduce(
-    replace(var.row, name="moments", finish="complex<A>(a.mean, a.squares / n)", parameter=False),
-    "same",
-    public=False,
-)
+_sums = Kernel("nn/channel_norm/sums.cu")
+_statistics = Kernel("nn/channel_norm/statistics.cu")
+_gradients = Kernel("nn/channel_norm/gradients.cu")
+_apply = Kernel("nn/channel_norm/apply.cu")
 
-
-@fuse(static=("axes",))
-def _sums(dy: Any, x: Any, mean: Any, axes: tuple[int, ...]) -> Any:
-    """The sums of ``dy`` and of ``dy * (x - mean)``, as the parts of complex numbers."""
-    dy = dy.astype(mean.dtype)
-    return ops.sum(from_parts(dy, dy * (x.astype(mean.dtype) - mean)), axis=axes, keepdims=True)
-
-
-@fuse(static=("dtype",))
-def _normalized(
-    x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float, dtype: dtypes.DType
-) -> Any:
-    y = (x.astype(variance.dtype) - mean) * ops.rsqrt(variance + eps)
-    y = y if weight is None else y * weight
-    return (y if bias is None else y + bias).astype(dtype)
-
-
-@fuse(static=("of_channel",))
-def _derivative(
-    dy: Any,
-    x: Any,
-    mean: Any,
-    variance: Any,
-    weight: Any,
-    total: Any,
-    product: Any,
-    eps: float,
-    scale: float,
-    of_channel: bool,
-) -> Any:
-    """The gradient of ``x``, from the sums over what was normalized together of ``g = dy * weight`` and of
-    ``g * (x - mean)``, those of ``dy`` if it is a channel, and one divided by its size. Without sums, mean and
-    variance were constants.
-    """
-    rstd = ops.rsqrt(variance + eps)
-    g = dy.astype(mean.dtype)
-    g = g if weight is None else g * weight
-    if total is not None:
-        if of_channel and weight is not None:
-            total, product = total * weight, product * weight
-        g = g - total * scale - (x.astype(mean.dtype) - mean) * (rstd * rstd * product * scale)
-    return (g * rstd).astype(x.dtype)
-
-
-@fuse
-def moved(running: Any, found: Any, momentum: Any, scale: float) -> Any:
-    return (running + (found * scale - running) * momentum).astype(running.dtype)
+#: Threads of a block of a GPU, those that neighbouring packs of channels have at most, and those that join parts.
+_BLOCK, _ACROSS, _JOINING = 256, 32, 128
+#: Blocks that a multiprocessor has at a time, by whether channels lie innermost, where a thread holds numbers of
+#: several, and those that it gets for results.
+_RESIDENT, _APPLYING = {False: 4, True: 3}, 16
+#: Packs that a thread has on their way of each array, and where channels lie innermost of each of two.
+_UNROLL, _UNROLL_OF_TWO = 4, 2
+#: Elements of a part on the host, and parts at most; the most elements of a pack there.
+_HOST_PART, _HOST_PARTS, _HOST_WIDTH = 4096, 8, 16
 
 
 class Axes(NamedTuple):
-    """How the axes of an array that is normalized are used, after channels were split into groups.
+    """What is normalized together: the batch's elements of a channel, or an example's of a group of channels.
 
     Attributes:
-        shape: the sizes, those of groups and of the channels of one included.
-        channels: the axes of a parameter: that of the channels, or those of groups and their channels.
-        together: the axes over which mean and variance are taken.
-        apart: those over which a channel's sums are taken first, where groups of neighbours in memory are short.
-        fixed: whether mean and variance are constants.
+        shape: of the array.
+        channel: the axis of the channels.
+        groups: of channels of an example; None for the whole batch's channels.
     """
 
     shape: tuple[int, ...]
-    channels: tuple[int, ...]
-    together: tuple[int, ...]
-    apart: tuple[int, ...]
-    fixed: bool = False
-
-    def beside(self, one: Array | None) -> Array | None:
-        """An array of one number per channel, reshaped to broadcast with the others."""
-        return None if one is None else ops.reshape(one, self.parameter)
+    channel: int
+    groups: int | None = None
 
     @property
-    def parameter(self) -> tuple[int, ...]:
-        """The shape of a parameter beside the array."""
-        return tuple(n if i in self.channels else 1 for i, n in enumerate(self.shape))
+    def channels(self) -> int:
+        """The number of channels."""
+        return self.shape[self.channel]
 
     @property
     def size(self) -> int:
-        """The size of what is normalized together."""
-        return math.prod(self.shape[i] for i in self.together)
+        """The number of elements that are normalized together."""
+        return math.prod(self.shape) // max(
+            1, self.channels if self.groups is None else self.shape[0] * self.groups
+        )
+
+    def beside(self, one: Array) -> Array:
+        """An array of one number per channel, reshaped to broadcast with the others."""
+        return ops.reshape(one, [n if i == self.channel else 1 for i, n in enumerate(self.shape)])
 
 
-def _moments(x: Array, axes: tuple[int, ...]) -> Array:
-    """Mean and variance over the axes, as the parts of complex numbers."""
-    result = dtypes.complex_of(dtypes.info(x.dtype).acc)
-    return _MOMENTS.evaluate(load(x.dtype, x.dtype), (x,), (), axes, True, result)
+class Options(NamedTuple):
+    """What a normalization needs besides its arrays.
+
+    Attributes:
+        axes: what is normalized together.
+        eps: added to the variance.
+        dtype: of the result.
+        constants: mean and variance, if they are constants.
+    """
+
+    axes: Axes
+    eps: float
+    dtype: dtypes.DType
+    constants: tuple[Array, Array] | None = None
 
 
-def statistics(x: Array, axes: Axes) -> tuple[Array, Array]:
-    """Mean and variance over ``axes.together``."""
-    if axes.apart == axes.together:
-        made = _moments(x, axes.together)
-        return ops.real(made), ops.imag(made)
-    # Parts of equal sizes: the variance is the mean of theirs, and the variance of their means.
-    parts, rest = _moments(x, axes.apart), tuple(i for i in axes.together if i not in axes.apart)
-    made = _moments(ops.real(parts), rest)
-    return ops.real(made), ops.imag(made) + ops.mean(ops.imag(parts), axis=rest, keepdims=True)
+class Running(NamedTuple):
+    """Statistics that move by ``momentum`` towards those found."""
+
+    mean: Array
+    variance: Array
+    momentum: float | Array
 
 
-def reference(
-    x: Array, weight: Array | None, bias: Array | None, eps: float, axes: Axes, mean: Array, variance: Array
+class Places(NamedTuple):
+    """How an array lies in memory: as (instances, outer, channels, inner), after its axes were taken in ``order``.
+
+    Attributes:
+        together: the number of neighbouring channels of an instance that share statistics.
+    """
+
+    order: tuple[int, ...]
+    instances: int
+    outer: int
+    channels: int
+    inner: int
+    together: int
+
+    @property
+    def groups(self) -> int:
+        """The number of statistics of all instances."""
+        return self.instances * self.channels // self.together
+
+
+class Share(NamedTuple):
+    """How threads share an array: the template variables of places.cuh that depend on its sizes.
+
+    Attributes:
+        block: threads of a block.
+        across: those that have neighbouring packs of channels.
+        width: elements of a pack.
+        unroll: packs of each array that a thread has on their way.
+        last: whether channels lie innermost.
+        resident: blocks that a multiprocessor has at a time.
+    """
+
+    block: int
+    across: int
+    width: int
+    unroll: int
+    last: bool
+    resident: int = 1
+
+    @property
+    def step(self) -> int:
+        """Elements of a channel that a block has at a time."""
+        return self.block // self.across * (1 if self.last else self.width)
+
+
+def _order(x: Array, axes: Axes) -> tuple[int, ...]:
+    """The axes of ``x`` in memory, or those of C order for what has to be copied."""
+    order = memory_order(x.shape, x.strides, x.itemsize)
+    return tuple(range(x.ndim)) if order is None or (axes.groups and order[0]) else order
+
+
+def _places(x: Array, axes: Axes) -> Places:
+    order, channels = _order(x, axes), axes.channels
+    at = order.index(axes.channel)
+    outer, inner = (math.prod(x.shape[i] for i in part) for part in (order[:at], order[at + 1 :]))
+    if axes.groups is None:
+        return Places(order, 1, outer, channels, inner, 1)
+    return Places(order, x.shape[0], outer // x.shape[0], channels, inner, channels // axes.groups)
+
+
+def _laid(x: Array, places: Places) -> Array:
+    """``x`` in C order after its axes were taken in an order, copied only if needed."""
+    return (ops.permute_dims(x, places.order) if x.ndim else x).contiguous()
+
+
+def _back(x: Array, places: Places) -> Array:
+    """What :func:`_laid` made, with its axes in their own order."""
+    return ops.permute_dims(x, [places.order.index(i) for i in range(x.ndim)])
+
+
+def _share(places: Places, arrays: Sequence[Array], read: int) -> Share:
+    """How threads share arrays, of which they read ``read``."""
+    last = places.inner == 1
+    neighbours = places.channels if last else places.inner
+    aligned = all(address(one._data) % ALIGNMENT == 0 for one in arrays)
+    item = max(one.itemsize for one in arrays)
+    serial = arrays[0].device.style == "serial"
+    width = (_HOST_WIDTH if serial else ACCESS // item) if aligned else 1
+    while neighbours % width:
+        width //= 2
+    if serial:
+        return Share(1, 1, width, 1, last)
+    across = min(_ACROSS, power_of_two(neighbours // width)) if last else 1
+    unroll = _UNROLL_OF_TWO if last and read > 1 else _UNROLL
+    return Share(_BLOCK, across, width, unroll, last, _RESIDENT[last])
+
+
+class _Cut(NamedTuple):
+    """Blocks along x, parts along y, the kernels' struct Sizes and the type of its numbers."""
+
+    blocks: int
+    parts: int
+    sizes: bytes
+    integer: str
+
+
+def _cut(places: Places, share: Share, device: Device, busy: int, least: int) -> _Cut:
+    """How the sequences of channels are cut.
+
+    Args:
+        busy: blocks a multiprocessor.
+        least: packs of a thread, unless there is one part only.
+    """
+    sequence = places.outer * places.inner
+    own = divide_up(places.channels, share.across * share.width) if share.last else places.channels
+    if device.style == "serial":
+        parts = min(_HOST_PARTS, sequence * places.channels // _HOST_PART)
+    else:
+        wanted = busy * device.properties.multiprocessors // (own * places.instances)
+        parts = min(wanted, sequence // (share.step * least))
+    grain = 1 if share.last else share.width
+    each = divide_up(divide_up(sequence, max(1, parts)), grain) * grain
+    row = places.channels * places.inner
+    index = index_type(places.instances * places.outer * row + (share.step // places.inner + 2) * row)
+    numbers = (places.outer, places.channels, places.inner, each, own, places.together)
+    sizes = struct.pack(f"6{'i' if index == 'int' else 'q'}", *numbers)
+    return _Cut(own * places.instances, divide_up(sequence, each), sizes, index)
+
+
+@cache
+def _bound(kernel: Kernel, device: Device, name: str, **variables: Any) -> BoundKernel:
+    cxx = {
+        k: dtypes.info(variables.pop(k)).cxx for k in ("out", "param", "running", "grad") if k in variables
+    }
+    return kernel.bind(device, name=name, **cxx, **variables)
+
+
+def _join_block(device: Device) -> dict[str, int]:
+    return {"block": 1, "unroll": 1} if device.style == "serial" else {"block": _JOINING, "unroll": _UNROLL}
+
+
+def _summed(
+    x: Array, dy: Array | None, statistics: Array | None, places: Places, acc: dtypes.DType
+) -> tuple[Array, int]:
+    """Parts of sums over each channel, and their number a channel."""
+    arrays, derivative = [x, *([] if dy is None else [dy])], dy is not None
+    share = _share(places, arrays, len(arrays))
+    cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
+    variables = {"out": arrays[-1].dtype, "index": cut.integer, "derivative": derivative, **share._asdict()}
+    bound = _bound(_sums, x.device, "channel_sums", elem=x.dtype, acc=acc, **variables)
+    parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 3), acc, x.device)
+    given = (dy, statistics) if derivative else ()
+    bound((x, *given, parts, cut.sizes), (cut.blocks, cut.parts))
+    return parts, cut.parts
+
+
+def _found(x: Array, places: Places, eps: float, acc: dtypes.DType, running: Running | None = None) -> Array:
+    """Mean and 1 / sqrt(variance + eps) of each group, of ``x`` as it lies in memory."""
+    parts, count = _summed(x, None, None, places, acc)
+    made = empty((places.groups, 2), acc, x.device)
+    moved: list[Array | None] = [None, None]
+    by, number = None, 0.0
+    if running is not None:
+        moved = [running.mean.contiguous(), running.variance.contiguous()]
+        if isinstance(running.momentum, Array):
+            by = ops.astype(running.momentum, acc, copy=False)
+        else:
+            number = float(running.momentum)
+    bound = _bound(
+        _statistics,
+        x.device,
+        "channel_statistics",
+        elem=acc,
+        acc=acc,
+        running=acc if running is None else running.mean.dtype,
+        index="long long",
+        **_join_block(x.device),
+    )
+    bound((parts, made, *moved, by, count, places.together, eps, number), places.groups)
+    for one, own in zip(moved, (running.mean, running.variance) if running else (), strict=False):
+        if one is not None and one is not own:
+            own[...] = one
+    return made
+
+
+def statistics(x: Array, options: Options, running: Running | None) -> Array:
+    """Mean and 1 / sqrt(variance + eps) of each channel of a batch, towards which the running ones then move."""
+    with tape.stop_recording():
+        places = _places(x, options.axes)
+        own = () if running is None else (running.mean, running.variance)
+        acc = dtypes.info(dtypes.result_type(x, *own)).acc
+        return _found(_laid(x, places), places, options.eps, acc, running)
+
+
+def _normalized(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    statistics: Array | None,
+    places: Places,
+    options: Options,
+    acc: dtypes.DType,
 ) -> Array:
+    """The result, of ``x`` as it lies in memory."""
+    y = empty(x.shape, options.dtype, x.device)
+    share = _share(places, (x, y), 1)
+    cut = _cut(places, share, x.device, _APPLYING, share.unroll)
+    given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
+    variables = {
+        "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
+        "running": x.dtype if options.constants is None else options.constants[0].dtype,
+        "constant": options.constants is not None,
+    }
+    bound = _bound(
+        _apply,
+        x.device,
+        "channel_normalized",
+        elem=x.dtype,
+        out=y.dtype,
+        acc=acc,
+        index=cut.integer,
+        derivative=False,
+        **variables,
+        **share._asdict(),
+    )
+    bound((x, weight, bias, *given, y, cut.sizes, options.eps), (cut.blocks, cut.parts))
+    return y
+
+
+def _differentiated(
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    bias: Array | None,
+    statistics: Array,
+    options: Options,
+    wanted: Sequence[bool],
+) -> list[Array | None]:
+    """The gradients of ``x``, ``weight`` and ``bias``: one pass over ``x`` and ``dy`` for sums, and one for ``dx``."""
+    places, device, acc = _places(x, options.axes), x.device, statistics.dtype
+    x, dy = _laid(x, places), _laid(dy, places)
+    moving, parts, count = options.constants is None, None, 0
+    if moving or any(wanted[1:]):
+        parts, count = _summed(x, dy, statistics, places, acc)
+    factors = empty((places.instances * places.channels, 4), acc, device)
+    single = places.instances == 1
+    grad = next((one.dtype for one in (weight, bias) if one is not None), acc) if single else acc
+    made = [empty((places.instances, places.channels), grad, device) if want else None for want in wanted[1:]]
+    bound = _bound(
+        _gradients,
+        device,
+        "channel_gradients",
+        elem=acc,
+        acc=acc,
+        param=acc if weight is None else weight.dtype,
+        grad=grad,
+        index="long long",
+        moving=moving,
+        block=_join_block(device)["block"],
+    )
+    scale = 1 / max(options.axes.size, 1)
+    arrays = (parts, statistics, None if weight is None else weight.contiguous(), *made, factors)
+    bound((*arrays, count, places.together, places.channels, scale), places.groups)
+    found: list[Array | None] = [None]
+    for one, of in zip(made, (weight, bias), strict=True):
+        whole = None if one is None else ops.reshape(one, (-1,)) if single else ops.sum(one, axis=0)
+        found.append(None if whole is None or of is None else ops.astype(whole, of.dtype, copy=False))
+    if wanted[0]:
+        found[0] = _back(_image(x, dy, factors, places), places)
+    return found
+
+
+def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
+    """The gradient of ``x``, as it lies in memory."""
+    dx = empty(x.shape, x.dtype, x.device)
+    share = _share(places, (x, dy, dx), 2)
+    cut = _cut(places, share, x.device, _APPLYING, share.unroll)
+    bound = _bound(
+        _apply,
+        x.device,
+        "channel_derivative",
+        elem=x.dtype,
+        out=dy.dtype,
+        param=x.dtype,
+        acc=factors.dtype,
+        index=cut.integer,
+        derivative=True,
+        **share._asdict(),
+    )
+    bound((x, dy, factors, dx, cut.sizes), (cut.blocks, cut.parts))
+    return dx
+
+
+def reference(x: Array, weight: Array | None, bias: Array | None, options: Options) -> Array:
     """The normalized ``x`` as a composition, for derivatives of higher order."""
-    if not axes.fixed:
-        mean = ops.mean(x, axis=axes.together, keepdims=True)
-        variance = ops.mean(ops.square(ops.subtract(x, mean)), axis=axes.together, keepdims=True)
-    y = ops.divide(ops.subtract(x, mean), ops.sqrt(ops.add(variance, eps)))
-    y = y if weight is None else ops.multiply(y, weight)
-    return y if bias is None else ops.add(y, bias)
+    axes = options.axes
+    if options.constants is not None:
+        mean, variance = (axes.beside(one) for one in options.constants)
+        apart = ops.subtract(x, mean)
+    else:
+        together = tuple(i for i in range(x.ndim) if i != axes.channel)
+        if axes.groups is not None:
+            shape, at = axes.shape, axes.channel
+            shape = (*shape[:at], axes.groups, shape[at] // axes.groups, *shape[at + 1 :])
+            x, together = ops.reshape(x, shape), tuple(i for i in range(1, len(shape)) if i != at)
+        apart = ops.subtract(x, ops.mean(x, axis=together, keepdims=True))
+        variance = ops.mean(ops.square(apart), axis=together, keepdims=True)
+    y = ops.reshape(ops.divide(apart, ops.sqrt(ops.add(variance, options.eps))), axes.shape)
+    y = y if weight is None else ops.multiply(y, axes.beside(weight))
+    return ops.astype(y if bias is None else ops.add(y, axes.beside(bias)), options.dtype)
+
+
+@fuse
+def _of_constants(mean: Any, variance: Any, which: Any, eps: float) -> Any:
+    """Statistics of channels, shape (channels, 2), from arrays of shape (channels, 1) and the array (1, 0)."""
+    return ops.where(which > 0, mean, 1 / ops.sqrt(variance + eps))
+
+
+@fuse
+def _of_rows(first: Any, kept: Any, one_and_zero: Any) -> Any:
+    """Statistics of groups from those that the kernel of rows leaves: the mean less the first element, and rstd."""
+    return kept + first.astype(kept.dtype) * one_and_zero
 
 
 class Normalized(Function):
-    """What ``compute`` gives. All arguments broadcast with ``x``, whose mean and variance are given, or constants."""
+    """Batch or group normalization, whose statistics are found, or constants."""
 
     _only_reads = True
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Array,
-        weight: Array | None,
-        bias: Array | None,
-        mean: Array,
-        variance: Array,
-        eps: float,
-        axes: Axes,
-        compute: Callable[[], Array],
+        ctx: Any, x: Array, weight: Array | None, bias: Array | None, found: Array | None, options: Options
     ) -> Array:
-        ctx.save_for_backward(x, weight, bias, mean, variance)
-        ctx.eps, ctx.axes = eps, axes
-        return compute()
+        tracked = any(ctx.needs_input_grad)
+        y, found = _forward(x, weight, bias, found, options, tracked)
+        if tracked:
+            ctx.save_for_backward(x, weight, bias, found)
+            ctx.options = options
+        return y
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        *primals, mean, variance = ctx.saved_arrays
-        x, weight, bias = primals
-        wanted = ctx.needs_input_grad[:3]
+        *primals, found = ctx.saved_arrays
+        options, wanted = ctx.options, ctx.needs_input_grad[:3]
 
         def kernels() -> list[Array | None]:
-            return _gradients(dy, x, weight, bias, mean, variance, ctx.eps, ctx.axes, wanted)
+            x, weight, bias = primals
+            return _differentiated(x, dy, weight, bias, found, options, wanted)
 
         def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
-            return ops.astype(reference(x, weight, bias, ctx.eps, ctx.axes, mean, variance), dy.dtype)
+            return reference(x, weight, bias, options)
 
-        return (*fused_vjp(kernels, composed, primals, [dy], wanted), *(None,) * 5)
+        return (*fused_vjp(kernels, composed, primals, [dy], wanted), None, None)
 
 
-def _gradients(
-    dy: Array,
+def _forward(
     x: Array,
     weight: Array | None,
     bias: Array | None,
-    mean: Array,
-    variance: Array,
-    eps: float,
-    axes: Axes,
-    wanted: Sequence[bool],
-) -> list[Array | None]:
-    """The gradients of ``x``, ``weight`` and ``bias``: one pass over ``x`` and ``dy`` for sums, and one for ``dx``."""
-    dx = dweight = dbias = total = product = None
-    if any(wanted[1:]) or not axes.fixed:
-        sums = _sums(dy, x, mean, axes.apart)
-        total, product = ops.real(sums), ops.imag(sums)
-        over = tuple(i for i in range(x.ndim) if i not in (*axes.channels, *axes.apart))
-        if weight is not None and wanted[1]:
-            dweight = _weight_gradient(product, variance, eps, over, weight.dtype)
-        if bias is not None and wanted[2]:
-            dbias = ops.astype(ops.sum(total, axis=over, keepdims=True) if over else total, bias.dtype)
-    if wanted[0]:
-        if axes.fixed:
-            total = product = None
-        else:
-            assert total is not None and product is not None
-            rest = tuple(i for i in axes.together if i not in axes.apart)
-            if rest:
-                total, product = (_weighted(one, weight, rest) for one in (total, product))
-        of_channel = axes.apart == axes.together
-        dx = _derivative(
-            dy, x, mean, variance, weight, total, product, eps, 1 / max(axes.size, 1), of_channel
+    found: Array | None,
+    options: Options,
+    tracked: bool,
+) -> tuple[Array, Array | None]:
+    """The result and, unless nobody needs them, the statistics of groups."""
+    made = _by_rows(x, weight, bias, options, tracked)
+    if made is not None:
+        return made
+    given = [one for one in (x, weight, bias, found, *(options.constants or ())) if one is not None]
+    acc = dtypes.info(dtypes.result_type(*given)).acc
+    places = _places(x, options.axes)
+    dense = _laid(x, places)
+    if options.constants is not None:
+        mean, variance = (ops.astype(one, acc, copy=False).contiguous() for one in options.constants)
+        options = options._replace(constants=(mean, variance))
+        if tracked:
+            which = asarray([1, 0], dtype=acc, device=x.device)
+            found = _of_constants(mean[:, None], variance[:, None], which, options.eps)
+    else:
+        found = (
+            _found(dense, places, options.eps, acc) if found is None else ops.astype(found, acc, copy=False)
         )
-    return [dx, dweight, dbias]
+    weight, bias = (None if one is None else one.contiguous() for one in _of_one_dtype(weight, bias, acc))
+    return _back(_normalized(dense, weight, bias, found, places, options, acc), places), found
 
 
-@fuse(static=("over", "dtype"))
-def _weight_gradient(
-    product: Any, variance: Any, eps: float, over: tuple[int, ...], dtype: dtypes.DType
-) -> Any:
-    made = product * ops.rsqrt(variance + eps)
-    return (ops.sum(made, axis=over, keepdims=True, dtype=dtype)) if over else made.astype(dtype)
+def _of_one_dtype(
+    weight: Array | None, bias: Array | None, acc: dtypes.DType
+) -> tuple[Array | None, Array | None]:
+    if weight is None or bias is None or weight.dtype == bias.dtype:
+        return weight, bias
+    return ops.astype(weight, acc), ops.astype(bias, acc)
 
 
-@fuse(static=("over",))
-def _weighted(one: Any, weight: Any, over: tuple[int, ...]) -> Any:
-    made = one if weight is None else one * weight.astype(one.dtype)
-    return ops.sum(made, axis=over, keepdims=True)
-
-
-def normalized_of(
-    x: Array,
-    weight: Array | None,
-    bias: Array | None,
-    mean: Array,
-    variance: Array,
-    eps: float,
-    axes: Axes,
-    dtype: dtypes.DType,
-) -> Array:
-    made: Array = _normalized(x, mean, variance, weight, bias, eps, dtype)
-    return made
-
-
-@fuse
-def of_rows(first: Any, shifted: Any, rstd: Any, eps: float) -> Any:
-    """Mean and variance from the statistics that the kernel of rows leaves."""
-    return first.astype(shifted.dtype) + shifted, 1 / (rstd * rstd) - eps
-
-
-def rows_of_groups(
-    x: Array, groups: int, weight: Array | None, bias: Array | None, eps: float, dtype: dtypes.DType
-) -> tuple[Array, Array] | None:
-    """The normalized ``x`` and its statistics by the kernel that reads a group once; None where it does not apply."""
+def _by_rows(
+    x: Array, weight: Array | None, bias: Array | None, options: Options, tracked: bool
+) -> tuple[Array, Array | None] | None:
+    """:func:`_forward` by the kernel that reads a group once; None where it does not apply."""
+    axes = options.axes
     given = [one for one in (x, weight, bias) if one is not None]
-    if any(one.dtype != dtype for one in given) or not x.is_contiguous:
+    if axes.groups is None or axes.channel != 1 or not x.is_contiguous:
+        return None
+    if any(one.dtype != options.dtype for one in given):
         return None
     inner = math.prod(x.shape[2:])
-    with tape.stop_recording():
-        return launch_groups(x, weight, bias, eps, groups, x.shape[1] // groups * inner, inner)
+    columns = axes.channels // axes.groups * inner
+    found = launch_groups(x, weight, bias, options.eps, axes.groups, columns, inner)
+    if found is None or not tracked:
+        return found and (found[0], None)
+    y, kept = found
+    first = ops.reshape(x, (-1, columns))[:, :1]
+    return y, _of_rows(first, kept, asarray([1, 0], dtype=kept.dtype, device=x.device))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -13,16 +12,7 @@ from ..array.creation import ones, zeros
 from ..autodiff import tape
 from ..device import Device
 from ..function import stop_gradient
-from .channel_norms import (
-    Axes,
-    Normalized,
-    moved,
-    normalized_of,
-    of_rows,
-    reference,
-    rows_of_groups,
-    statistics,
-)
+from .channel_norms import Axes, Normalized, Options, Running, reference, statistics
 from .fused import common_dtype, is_int, require_eps, require_sizes
 from .module import Module, Parameter
 
@@ -114,42 +104,35 @@ def batch_norm(
         raise ValueError(f"{name}: running_mean, running_var: expected both or neither")
     if not training and running_mean is None:
         raise ValueError(f"{name}: running_mean, running_var: expected both where training is false")
-    others = tuple(i for i in range(x.ndim) if i != axis)
-    axes = Axes(x.shape, (axis,), others, others, not training)
+    options = Options(Axes(x.shape, axis), eps, result)
+    found = None
     if training:
-        if channels and axes.size < 2:
+        if channels and options.axes.size < 2:
             raise ValueError(
                 f"{name}: x: expected two numbers a channel or more in training, got shape {x.shape}"
             )
-        mean, variance = statistics(stop_gradient(x), axes)
-        if running_mean is not None and running_var is not None and channels:
-            # Running statistics are constants to tapes.
-            unbiased = axes.size / (axes.size - 1)
-            running_mean[...] = moved(running_mean, ops.reshape(mean, (channels,)), momentum, 1.0)
-            running_var[...] = moved(running_var, ops.reshape(variance, (channels,)), momentum, unbiased)
+        if channels:
+            running = None
+            if running_mean is not None and running_var is not None:
+                running = Running(running_mean, running_var, momentum)
+            found = statistics(x, options, running)
     else:
         assert running_mean is not None and running_var is not None
+        options = options._replace(constants=(running_mean, running_var))
         if tape.recording([running_mean, running_var]):
-            constants = [ops.reshape(one, axes.parameter) for one in (running_mean, running_var)]
-            composed = reference(x, axes.beside(weight), axes.beside(bias), eps, axes, *constants)
-            return ops.astype(composed, result)
-        mean, variance = (_constant(one, x, axes) for one in (running_mean, running_var))
-    own = (x, axes.beside(weight), axes.beside(bias), mean, variance, eps, axes)
-    made: Array = Normalized.apply(*own, partial(normalized_of, *own, result))
+            return reference(x, weight, bias, options)
+        options = options._replace(constants=(stop_gradient(running_mean), stop_gradient(running_var)))
+    if not x.size:
+        return _empty(x, weight, bias, options.axes, result)
+    made: Array = Normalized.apply(x, weight, bias, found, options)
     return made
-
-
-def _constant(one: Array, x: Array, axes: Axes) -> Array:
-    """A running statistic as a constant in the dtype in which ``x`` is computed."""
-    acc = dtypes.info(dtypes.result_type(one, x)).acc
-    return ops.reshape(ops.astype(stop_gradient(one), acc, copy=False), axes.parameter)
 
 
 def _empty(x: Array, weight: Array | None, bias: Array | None, axes: Axes, result: dtypes.DType) -> Array:
     """An empty result, of which the gradients of weight and bias are zeros."""
     y = x
-    for one in (axes.beside(weight), axes.beside(bias)):
-        y = y if one is None else ops.add(y, one)
+    for one in (weight, bias):
+        y = y if one is None else ops.add(y, axes.beside(one))
     return ops.astype(y, result)
 
 
@@ -194,29 +177,9 @@ def group_norm(
     _require_channels(name, channels, weight=weight, bias=bias)
     eps = require_eps(name, eps)
     if not x.size:
-        return _empty(x, weight, bias, Axes(x.shape, (axis,), (), ()), result)
-    shape = (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :])
-    spatial = tuple(i for i in range(1, len(shape)) if i not in (axis, axis + 1))
-    together = tuple(sorted((axis + 1, *spatial)))
-    # Groups that are one stretch of memory are reduced at once; the sums of a backward are a channel's.
-    axes = Axes(shape, (axis, axis + 1), together, spatial)
-    grouped, first = ops.reshape(x, shape), axis == 1
-    found = rows_of_groups(x, groups, weight, bias, eps, result) if first else None
-    if found is not None and not tape.recording([one for one in (x, weight, bias) if one is not None]):
-        return found[0]
-    own = (grouped, axes.beside(weight), axes.beside(bias))
-    if found is not None:
-        whole, kept = (ops.reshape(one, (*shape[:2], -1)) for one in (stop_gradient(x), found[1]))
-        parts = of_rows(whole[..., 0], kept[..., 0], kept[..., 1], eps)
-        mean, variance = (ops.reshape(one, (*shape[:2], *(1,) * (len(shape) - 2))) for one in parts)
-        made: Array = Normalized.apply(*own, mean, variance, eps, axes, lambda: ops.reshape(found[0], shape))
-    else:
-        whole_axes = axes._replace(apart=together) if first or not spatial else axes
-        mean, variance = statistics(stop_gradient(grouped), whole_axes)
-        made = Normalized.apply(
-            *own, mean, variance, eps, axes, partial(normalized_of, *own, mean, variance, eps, axes, result)
-        )
-    return ops.reshape(made, x.shape)
+        return _empty(x, weight, bias, Axes(x.shape, axis), result)
+    made: Array = Normalized.apply(x, weight, bias, None, Options(Axes(x.shape, axis, groups), eps, result))
+    return made
 
 
 class BatchNorm(Module):

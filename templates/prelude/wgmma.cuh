@@ -10,8 +10,8 @@
 
 // A matrix in shared memory, in lines of 128 bytes whose chunks of 16 bytes change places: chunk c of the line at an address
 // lies at c ^ (address / 128 % 8). A line is a row along the depth, or part of a column across it. The first of eight lines
-// begins at a multiple of 1024 bytes. `stride` bytes lie between groups of eight lines, `leading` between blocks of 128 bytes
-// across the depth (no matter along it).
+// begins at a multiple of 1024 bytes, or at any line where stride is 1024, so that lines follow one another. `stride` bytes lie
+// between groups of eight lines, `leading` between blocks of 128 bytes across the depth (no matter along it).
 struct SharedMatrix {
     unsigned long long bits;
 
@@ -127,7 +127,7 @@ struct SharedMatrix {
     void require(int from, int count, const char* file, int line) const {
         if ((unsigned long long)first % 16 || stride % 16 || (!BY_DEPTH && leading % 16))
             cukern::fault("the address or a step of a SharedMatrix is no multiple of 16 bytes", file, line);
-        if ((unsigned long long)first % 1024 >= 128)
+        if ((unsigned long long)first % 1024 >= 128 && stride != 1024)
             cukern::fault("a SharedMatrix begins within a group of eight lines, which begins at a multiple of 1024 bytes", file,
                           line);
         const int chunks = BY_DEPTH ? 2 : count * (int)sizeof(T) / 16, lines = BY_DEPTH ? count : 32 / (int)sizeof(T);

@@ -232,7 +232,29 @@ def test_layouts(device: ck.Device, first: str, second: str) -> None:
         x, y = (ck.Array._wrap(device.xp.asarray(one), device) for one in (a, b))
     got = namespace.multiply(x, y)
     assert_close(got, a * b, dtype=np.float32)
-    assert got.is_contiguous
+    whole = "contiguous", "strided", "reversed", "transposed"
+    kept = (first if first in whole else second) == "transposed"
+    assert (got.mT if kept else got).is_contiguous
+
+
+def test_memory_order_is_kept(device: ck.Device) -> None:
+    """That of the first array of the result's shape, in derivatives and fused functions too; not with gaps."""
+    order = (0, 3, 1, 2)
+    x = ck.permute_dims(ck.asarray(np.random.default_rng(0).standard_normal((2, 5, 4, 3))), order)
+    plain, channel = x.contiguous(), ck.ones((3, 1, 1), x.dtype)
+    for function in (ck.exp, lambda x: channel * x + 1, ck.fuse(lambda x: ck.tanh(x) * x), lambda x: x > 0):
+        got, want = function(x), function(plain)
+        assert ck.permute_dims(got, (0, 2, 3, 1)).is_contiguous and want.is_contiguous
+        assert_close(got, want.numpy(), dtype=want.dtype)
+    assert (plain * x).is_contiguous and not (x * plain).is_contiguous
+    assert (x[..., ::2] + 1).is_contiguous and (x[:, ::-1] + 1).is_contiguous
+    assert ck.exp(x.astype(ck.float32)).strides == (240, 4, 48, 12)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        loss = ck.sum(ck.square(x))
+    gradient = tape.gradient(loss, x)
+    assert gradient.strides == x.strides
+    assert_close(gradient, 2 * x.numpy(), dtype=np.float64)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4, 1)])

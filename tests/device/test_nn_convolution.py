@@ -13,7 +13,7 @@ from nn_support import close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.convolution import direct, geometry, plan, tensor, tiles
+from cukern.nn.convolution import direct, geometry, plan, shifted, shifted_weights, tensor, tiles
 from cukern.testing import gradcheck
 
 
@@ -203,6 +203,51 @@ def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number
     few = ALIGNED if number == QUICK[1] or device.kind == "cuda" else ALIGNED[:1]
     for i, (x, w, options) in enumerate(few):
         check(x, w, "bfloat16", last=i % 2 == 0, **options)
+
+
+#: Images whose bands end within them and are odd in number, channels beyond a stage, and windows that reach far.
+SHIFTED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((3, 16, 5, 14), (72, 16, 3, 3), {"padding": 1}),
+    ((1, 72, 9, 30), (24, 72, 2, 3), {"padding": (0, 2), "dilation": (2, 1)}),
+]
+
+
+@pytest.mark.parametrize(
+    ("number", "halves"),
+    [(0, 1), *(pytest.param(*one, marks=pytest.mark.thorough) for one in ((0, 2), (1, 1), (1, 2)))],
+)
+def test_images_that_are_brought_once(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int, halves: int
+) -> None:
+    """By the kernels that shift images."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the instructions of sm_90a")
+    used = []
+
+    def form_for(task: Any, elem: Any, of: Any, strides: Any) -> Any:
+        used.append(shifted._form(task, elem, strides, 227 * 1024, 3))
+        return used[-1]
+
+    forms = shifted._forms
+    monkeypatch.setattr(
+        shifted, "_forms", lambda *given: [one for one in forms(*given) if one.halves == halves][-1:]
+    )
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: True)
+
+    def form_of_weights(task: Any, elem: Any, of: Any) -> Any:
+        used.append(shifted_weights.form_of(task, elem, 227 * 1024))
+        return used[-1]
+
+    monkeypatch.setattr(shifted, "CHANNELS", 8)
+    monkeypatch.setattr(shifted_weights, "CHANNELS", 8)
+    monkeypatch.setattr(shifted, "form_for", form_for)
+    monkeypatch.setattr(shifted_weights, "form_for", form_of_weights)
+    parts_of = shifted_weights.parts_of
+    monkeypatch.setattr(shifted_weights, "parts_of", lambda task, form, _: parts_of(task, form, 12))
+    x, w, options = SHIFTED[number]
+    check(x, w, "bfloat16", last=True, **options)
+    assert len(used) > 2 and all(used)
 
 
 def test_rounded_to_tf32(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,36 @@ def test_groups_that_registers_hold(device: ck.Device, dtype: str, monkeypatch: 
             close(one, other.numpy(), 2 if dtype == "bfloat16" else 32)
 
 
+@pytest.mark.parametrize(
+    "last", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["first", "last"]
+)
+def test_blocks_of_many_threads(device: ck.Device, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads, parts and packs as on a GPU, with threads beyond the last channel, give what one thread gives."""
+    shape = (3, 9, 40, 24) if last else (3, 24, 9, 40)
+    x, dy = random(0, shape, "float32") + 3, random(1, shape, "float32")
+    weight, bias = random(2, (24,), "float32"), random(3, (24,), "float32")
+
+    def found() -> list[ck.Array]:
+        running = ck.zeros(24), ck.ones(24)
+        axis = -1 if last else 1
+        made = list(running)
+        for function in (
+            lambda *own: nn.batch_norm(own[0], *running, *own[1:], True, channel_axis=axis),
+            lambda *own: nn.group_norm(own[0], 4, *own[1:], channel_axis=axis),
+        ):
+            y, pull = ck.vjp(function, x, weight, bias)
+            made += [y, *pull(dy)]
+        return made
+
+    wanted = found()
+    share = channel_norms.Share(32, 4 if last else 1, 8 if last else 4, 2, last)
+    monkeypatch.setattr(channel_norms, "_share", lambda *args: share)
+    monkeypatch.setattr(channel_norms, "_join_block", lambda *args: {"block": 4, "unroll": 2})
+    monkeypatch.setattr(channel_norms, "_HOST_PART", 1000)
+    for one, other in zip(found(), wanted, strict=True):
+        close(one, other.numpy(), 64)
+
+
 def test_running_statistics(device: ck.Device) -> None:
     """Under a tape too, without a gradient; None is the mean of all batches; they are saved, and not trained."""
     layer = nn.BatchNorm(4, momentum=None, dtype="float64")

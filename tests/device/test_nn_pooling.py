@@ -13,7 +13,8 @@ import cukern as ck
 from cukern import nn
 from cukern.nn.pooling import plan as pool_launch
 from cukern.nn.pooling.function import avg_pool2d_reference, max_pool2d_reference
-from cukern.nn.pooling.plan import Shape, Windows
+from cukern.nn.pooling.geometry import Windows
+from cukern.nn.pooling.plan import Shape
 from cukern.testing import gradcheck
 
 AVERAGES: list[dict[str, Any]] = [
@@ -345,3 +346,27 @@ def test_sizes_may_be_integers_of_numpy(device: ck.Device) -> None:
     np.testing.assert_array_equal(nn.max_pool2d(x, np.int64(2)).numpy(), nn.max_pool2d(x, 2).numpy())
     with pytest.raises(TypeError, match="kernel_size: expected an int or a pair of ints, got True"):
         nn.max_pool2d(x, True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.thorough)])
+def test_channels_that_lie_innermost(device: ck.Device, dtype: str) -> None:
+    """Results, gradients and NaN are those of planes, and lie as the images do."""
+    rng = np.random.default_rng(0)
+    last = rng.integers(-9, 9, (2, 7, 6, 4)).astype(np.float32)
+    last[0, 2, 3, 1] = np.nan
+    x = ck.permute_dims(ck.asarray(last).astype(dtype), (0, 3, 1, 2))
+    for function in (
+        lambda x: nn.max_pool2d(x, 3, 2, padding=1),
+        lambda x: nn.max_pool2d(x, (2, 1), 1, dilation=(2, 1), ceil_mode=True),
+        lambda x: nn.avg_pool2d(x, 3, 2, padding=1, count_include_pad=False),
+    ):
+        y, pull = ck.vjp(function, x)
+        want, pull_want = ck.vjp(function, x.contiguous())
+        assert ck.permute_dims(y, (0, 2, 3, 1)).is_contiguous and want.is_contiguous
+        np.testing.assert_array_equal(y.astype("float32").numpy(), want.astype("float32").numpy())
+        dy = ck.asarray(rng.integers(-9, 9, y.shape).astype(np.float32)).astype(dtype)
+        for given in (dy, ck.moveaxis(ck.moveaxis(dy, 1, -1).contiguous(), -1, 1)):
+            (dx,), (dx_want,) = pull(given), pull_want(dy)
+            np.testing.assert_allclose(
+                dx.astype("float32").numpy(), dx_want.astype("float32").numpy(), rtol=2**-7
+            )

@@ -79,10 +79,10 @@ PAIRS: list[tuple[str, str, int, Callable[[Any], tuple[Any, Any]]]] = [
     ("a transpose", "tiles", 4, lambda v: (v((128, 192)).T, v((192, 128)))),
     ("a transpose, its sides odd", "tiles", 4, lambda v: (v((101, 203)).T, v((203, 101)))),
     ("a transpose, sides of packs", "tiles", 4, lambda v: (v((100, 200)).T, v((200, 100)))),
-    ("batches", "tiles", 4, lambda v: (np.swapaxes(v((3, 68, 132)), 1, 2), v(68))),
+    ("batches", "tiles", 4, lambda v: (v((3, 132, 68)), np.swapaxes(v((3, 68, 132)), 1, 2))),
     ("axes reversed", "tiles", 4, lambda v: (v((64, 5, 3, 70)).T, v((70, 3, 5, 64)))),
-    ("a transpose and every other", "tiles", 4, lambda v: (v((64, 128)).T, v((128, 128))[:, ::2])),
-    ("a transpose and a column", "tiles", 4, lambda v: (v((64, 128)).T, v((128, 1)))),
+    ("a transpose and every other", "tiles", 4, lambda v: (v((128, 128))[:, ::2], v((64, 128)).T)),
+    ("a transpose that is kept", "rows", 4, lambda v: (v((64, 1024)).T, v((1024, 1)))),
     ("two transposes", "tiles", 4, lambda v: (v((64, 128)).T, v((64, 128)).T + v((128, 64), 0).T.T)),
 ]
 

@@ -174,6 +174,7 @@ def launch_pool2d(dtype: Any) -> None:
         launch_pool2d_as_it_is(dtype)
     for pool in (ck.nn.avg_pool2d, ck.nn.max_pool2d):
         with_derivatives(lambda x, pool=pool: pool(x, (9, 8), stride=17), *arrays(dtype, (2, 3, 9, 8)))
+        with_derivatives(lambda x, pool=pool: pool(ck.moveaxis(x, -1, 1), 3), *arrays(dtype, (2, 9, 8, 16)))
 
 
 def launch_pool2d_as_it_is(dtype: Any) -> None:
@@ -192,6 +193,9 @@ def launch_convolution(dtype: Any) -> None:
     with_derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
     if dtype not in (ck.float32, ck.bfloat16):
         return
+    if dtype == ck.bfloat16:
+        wide, weights = arrays(dtype, (2, 6, 14, 64), (64, 64, 3, 3))
+        with_derivatives(lambda x, w: ck.nn.conv2d(ck.moveaxis(x, -1, 1), w, padding=1), wide, weights)
     bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
     with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
     with_derivatives(lambda x: ck.nn.unfold(x, 2), first)

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from array_launches import EVERY, arrays, launch_convolve, launch_histogram, launch_reduce, with_derivatives
 from gpu_without_one import Gpu, gpu_without_one, require_nvrtc
-from layer_launches import FLOATING, launch_attention, launch_attention_of_warpgroups, launch_product
+from layer_launches import (
+    FLOATING,
+    launch_attention,
+    launch_attention_of_warpgroups,
+    launch_convolution,
+    launch_product,
+)
 
 import cukern as ck
 from cukern import dtypes
@@ -105,6 +111,7 @@ def test_every_template_is_compiled() -> None:
         for launched in (*EVERY, *FLOATING):
             launched(ck.float32)
         launch_product(ck.bfloat16)
+        launch_convolution(ck.bfloat16)
         launch_attention(ck.bfloat16)
         launch_attention_of_warpgroups(ck.bfloat16)
     names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}

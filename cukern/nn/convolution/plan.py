@@ -17,7 +17,7 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import direct, pointwise, tensor, tiles
+from . import direct, pointwise, shifted, shifted_weights, tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -62,6 +62,8 @@ class Plan:
         self._fresh = fresh_layout(device, dtype, memory)
         self.out = last_layout(device, dtype, shape) if last else self._fresh
         self.launches: list[Prepared] = []
+        #: In place of launches, one of arrays that maps lead to.
+        self.mapped: shifted.Launch | shifted_weights.Launch | None = None
         self.arrange: tuple[Arranged, ...] = ()
         #: The channels of the result, and whether it is to be copied to C order.
         self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
@@ -85,6 +87,8 @@ class Plan:
             operands = [one._operand for one in arrays]
             for launch in self.launches:
                 launch(*operands, made._operand)
+            if self.mapped is not None:
+                self.mapped(arrays, made)
             if self._parts > 1:
                 made = _total(made, self._dtype)
             if self._axes is not None:
@@ -172,6 +176,13 @@ def _plan(call: Call) -> Plan:
             continue
         task.check()
         made = _of_sum(call.made, x.dtype)
+        form_of = shifted.form_for(task, x.dtype, device, strides) if on_tensor_cores else None
+        if form_of is not None:
+            layouts = x, weights, plan.out
+            plan.mapped = shifted.Launch(
+                task, form_of, made, device, layouts, device.properties.multiprocessors
+            )
+            continue
         if by_threads:
             plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
         else:
@@ -244,9 +255,16 @@ def _plan_weights(
         plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))
         return plan
     form: Any = tensor if on_tensor_cores else tiles
-    parts = form.parts_for(task, elem, device)
+    shift = shifted_weights.form_for(task, elem, device) if on_tensor_cores else None
+    if shift is None:
+        parts = form.parts_for(task, elem, device)
+    else:
+        parts = shifted_weights.parts_of(task, shift, device.properties.multiprocessors)
     if parts > 1:
         plan.share(parts)
         made = program("convolution_parts", (input_node(0, acc),), (acc,))
-    plan.launches.append(form.launch_of(task, made, device, elem, parts))
+    if shift is None:
+        plan.launches.append(form.launch_of(task, made, device, elem, parts))
+    else:
+        plan.mapped = shifted_weights.Launch(task, shift, made, device, (output, image), parts)
     return plan

@@ -18,7 +18,7 @@ from ..fused import common_dtype, several
 from ..resampling import bands
 from ..resampling.function import resampled
 from . import plan as pool_launch
-from .plan import Windows as Windows
+from .geometry import Windows as Windows
 
 
 class _AvgPool2d(Function):

@@ -1,0 +1,239 @@
+"""Convolutions by windows that move by one pixel, whose images the hardware brings once for all taps (sm_90a)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ... import dtypes
+from ...array import Array
+from ...array.layout import Layout, address
+from ...device import Device
+from ...device.interface import Prepared, Tiles
+from ...elementwise.program import Program
+from ...kernel import Kernel
+from ...kernel.plan import remember
+from ...kernel.sizes import divide_up
+from .epilogue import steps, variables
+from .geometry import Task, place_of
+
+_KERNEL = Kernel("nn/convolution/shifted.cu")
+#: Elements in a line of 128 bytes, threads of a block, and bytes of a map.
+LINE, _THREADS, MAP = 64, 384, 128
+#: Bytes of shared memory before the stages, for alignment, and for barriers; stages of images, and of weights at least.
+ALIGNMENT, BARRIERS, _IMAGE_STAGES, _FEWEST, _MOST = 1024, 1024, 2, 3, 8
+#: The most lines of a copy along an axis, channels and filters from which on the form is used.
+LONGEST, CHANNELS = 256, 64
+#: Microseconds of 64 pixels by 64 filters by 64 channels of a warpgroup, of a tap, and of a tile; estimated.
+_PRODUCT, _TAP, _TILE = 0.07, 0.05, 2.0
+
+
+class Form(NamedTuple):
+    """What the warpgroups of a block make at a time.
+
+    Attributes:
+        tile_n: filters.
+        halves: of 64 pixels of a warpgroup.
+        band: rows of an image that they hold.
+        pitch: pixels of such a row with its padding.
+        brought: lines of a band's image.
+        lines: those of shared memory for it, which products of what lies beyond the image read too.
+        weight_stages: a tap's weights in shared memory.
+    """
+
+    tile_n: int
+    halves: int
+    band: int
+    pitch: int
+    brought: int
+    lines: int
+    weight_stages: int = 0
+
+    @property
+    def fixed(self) -> int:
+        """Bytes of shared memory of a block besides the stages of weights."""
+        images = 2 * _IMAGE_STAGES * self.lines
+        return 2 * LINE * (images + 2 * 64 * self.halves) + ALIGNMENT
+
+    @property
+    def stage(self) -> int:
+        """Bytes of a stage of weights."""
+        return 2 * LINE * self.tile_n
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory of a block."""
+        return self.fixed + self.weight_stages * self.stage
+
+    def bands(self, task: Task) -> tuple[int, int]:
+        """The bands of all images, and of one."""
+        each = divide_up(task.axes[1].pixels, self.band)
+        return task.image.batch * each, each
+
+    def tiles(self, task: Task) -> tuple[int, int]:
+        """Pairs of bands, and tiles across."""
+        return divide_up(self.bands(task)[0], 2), divide_up(task.filters, self.tile_n)
+
+    def cost(self, task: Task, multiprocessors: int) -> float:
+        """About the microseconds that the busiest multiprocessor takes."""
+        down, across = self.tiles(task)
+        slabs = divide_up(task.channels, LINE) * task.taps
+        tile = slabs * (self.halves * self.tile_n / 64 * _PRODUCT * 2 + _TAP) + _TILE
+        return divide_up(down * across, multiprocessors) * tile
+
+
+def _forms(task: Task, memory: int) -> list[Form]:
+    """The forms that compute a convolution with so much shared memory a block."""
+    _, y, x = task.axes
+    around = [(one.taps - 1) * abs(one.tap_step) for one in (y, x)]
+    pitch, found = x.pixels + around[1], []
+    for tile_n, halves in itertools.product((64, 128, 256), (1, 2)):
+        band = min(64 * halves // pitch, y.pixels)
+        if tile_n * halves > 256 or not band or max(pitch, band + around[0]) > LONGEST:
+            continue
+        brought, reach = (band + around[0]) * pitch, 64 * halves + around[0] * pitch + around[1]
+        form = Form(tile_n, halves, band, pitch, brought, divide_up(max(brought, reach), 8) * 8)
+        stages = min(_MOST, (memory - BARRIERS - form.fixed) // form.stage)
+        if stages >= _FEWEST:
+            found.append(form._replace(weight_stages=stages))
+    return found
+
+
+def fits(task: Task, elem: dtypes.DType) -> bool:
+    """Whether the windows of a convolution of two axes move by one pixel, in images of 16-bit floats."""
+    z, y, x = task.axes
+    flat = task.image.size[0] == 1 and z[:3] == (1, 1, 0) and task.output.size == (1, y.pixels, x.pixels)
+    even = all(one.step == 1 and one[5:] == (0, 1, 0, 1) for one in (y, x))
+    return elem.itemsize == 2 and task.groups == 1 and not task.wide and flat and even and task.taps > 1
+
+
+def form_for(task: Task, elem: dtypes.DType, device: Device, strides: Sequence[int]) -> Form | None:
+    """The form of a convolution of arrays whose channels lie innermost; None if there is none.
+
+    Args:
+        task: the convolution.
+        elem: of the arrays.
+        device: where it runs.
+        strides: of the weights along filters, channels and the three axes, in elements.
+    """
+    limits = device.properties
+    if device.style == "serial" or limits.compute_capability[0] != 9:
+        return None
+    return _form(task, elem, strides, limits.max_shared_memory_per_block, limits.multiprocessors)
+
+
+def _form(
+    task: Task, elem: dtypes.DType, strides: Sequence[int], memory: int, multiprocessors: int
+) -> Form | None:
+    dense = strides[1] == 1 and strides[3] == task.axes[2].taps * strides[4] and task.filters % 8 == 0
+    if not (dense and fits(task, elem)) or min(task.filters, task.channels) < CHANNELS:
+        return None
+    return min(_forms(task, memory), key=lambda one: one.cost(task, multiprocessors), default=None)
+
+
+class Maps:
+    """The maps of a launch's arrays, made once for an address.
+
+    Args:
+        device: of the arrays.
+        tiles: how each is mapped, without its address.
+    """
+
+    def __init__(self, device: Device, tiles: Sequence[Tiles]) -> None:
+        self._device, self._tiles = device, tuple(tiles)
+        self._known: dict[tuple[int, int], bytes] = {}
+
+    def __call__(self, arrays: Sequence[Array]) -> list[bytes]:
+        """The maps of these arrays."""
+        return [self._map(i, one) for i, one in enumerate(arrays)]
+
+    def _map(self, which: int, one: Array) -> bytes:
+        at = address(one._data) if self._device.addressable else one._operand
+        found = self._known.get((which, at))
+        if found is None:
+            made = self._device.backend.tensor_map(self._tiles[which]._replace(address=at))
+            found = remember(self._known, (which, at), made)
+        return found
+
+
+class Launch:
+    """A launch of arrays that maps lead to: image, weights, operands and the output."""
+
+    def __init__(
+        self,
+        task: Task,
+        form: Form,
+        made: Program,
+        device: Device,
+        layouts: tuple[Layout, Layout, Layout],
+        multiprocessors: int,
+    ) -> None:
+        image, weights, output = layouts
+        tiles = (
+            image_tiles(image, form.brought // form.pitch, form.pitch, False),
+            _weight_tiles(weights, form.tile_n),
+            image_tiles(output, form.band, form.pitch, True),
+        )
+        self._maps = Maps(device, tiles)
+        bound = _KERNEL.bind(device, **_variables(task, form, made, image.dtype))
+        bands, of_image = form.bands(task)
+        down, across = form.tiles(task)
+        lowest = [one.base + min(0, (one.taps - 1) * one.tap_step) for one in task.axes[1:]]
+        slabs = divide_up(task.channels, LINE)
+        sizes = struct.pack("7i", bands, of_image, across, task.filters, slabs, *lowest)
+        grid = (min(down * across, multiprocessors), 1, 1)
+        tail = (sizes, steps(task, made))
+        self._launch: Prepared = bound.function.prepare(grid, (_THREADS, 1, 1), form.shared, tail, [MAP] * 3)
+
+    def __call__(self, arrays: Sequence[Array], out: Array) -> None:
+        """Launch for image, weights and operands."""
+        image, weights, output = self._maps((*arrays[:2], out))
+        self._launch(image, weights, *(one._operand for one in arrays[2:]), output)
+
+
+def image_tiles(layout: Layout, rows: int, pitch: int, writes: bool) -> Tiles:
+    """How kernels find ``rows`` of ``pitch`` pixels of images, 64 channels of each."""
+    place = place_of(layout)
+    height, width = place.size[1:]
+    batch, _, _, y, x = (2 * step for step in place.steps)
+    # An axis of size 1 has stride 0, which maps do not have.
+    x = x or 2 * place.channels
+    y = y or x * width
+    strides = (batch or y * height, y, x)
+    shape = (place.batch, height, width, place.channels)
+    return Tiles(0, layout.dtype, shape, strides, (1, rows, pitch, LINE), 2 * LINE, writes)
+
+
+def _weight_tiles(layout: Layout, filters: int) -> Tiles:
+    """How the kernel finds a tap's weights, 64 channels of so many filters."""
+    place = place_of(layout)
+    taps = math.prod(place.size)
+    across = 2 * place.steps[4] or 2 * place.channels
+    strides = (2 * place.steps[0] or taps * across, across)
+    shape = (place.batch, taps, place.channels)
+    return Tiles(0, layout.dtype, shape, strides, (filters, 1, LINE), 2 * LINE, False)
+
+
+def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dict[str, Any]:
+    """The template variables."""
+    _, y, x = task.axes
+    return {
+        **variables(task, made, elem),
+        "name": f"{made.name}_shifted_{dtypes.info(elem).name}_{form.tile_n}x{form.halves}",
+        "block": _THREADS,
+        "tile_n": form.tile_n,
+        "halves": form.halves,
+        "pitch": form.pitch,
+        "band": form.band,
+        "brought": form.brought,
+        "lines": form.lines,
+        "taps_y": y.taps,
+        "taps_x": x.taps,
+        "step_y": y.tap_step,
+        "step_x": x.tap_step,
+        "image_stages": _IMAGE_STAGES,
+        "weight_stages": form.weight_stages,
+    }

@@ -1,0 +1,159 @@
+"""Gradients of the weights of windows that move by one pixel, with each band brought once for all taps (sm_90a)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ... import dtypes
+from ...array import Array
+from ...array.layout import Layout
+from ...device import Device
+from ...device.interface import Prepared
+from ...elementwise.program import Program
+from ...kernel import Kernel
+from ...kernel.sizes import divide_up
+from .epilogue import steps, variables
+from .geometry import Task
+from .shifted import ALIGNMENT, BARRIERS, CHANNELS, LINE, LONGEST, MAP, Maps, fits, image_tiles
+
+_KERNEL = Kernel("nn/convolution/shifted_weights.cu")
+#: Threads of a block, taps that three warpgroups have, pixels of a product, and stages.
+_THREADS, _TAPS, _DEPTH, _STAGES, _MOST = 512, 9, 16, 2, 4
+
+
+class Form(NamedTuple):
+    """What a block makes at a time.
+
+    Attributes:
+        band: rows of an image.
+        pitch: pixels of such a row with its padding.
+        brought: lines of a band's image.
+        lines: those of the output in shared memory, and of the image.
+        stages: bands in shared memory.
+    """
+
+    band: int
+    pitch: int
+    brought: int
+    lines: tuple[int, int]
+    stages: int = 0
+
+    @property
+    def stage(self) -> int:
+        """Bytes of a stage."""
+        return 2 * LINE * sum(self.lines)
+
+    def bands(self, task: Task) -> tuple[int, int]:
+        """The bands of all images, and of one."""
+        each = divide_up(task.axes[1].pixels, self.band)
+        return task.image.batch * each, each
+
+    def cost(self, task: Task) -> float:
+        """Lines that are multiplied, or brought if these take longer."""
+        return self.bands(task)[0] * (self.lines[0] + sum(self.lines) / 8)
+
+
+def _forms(task: Task, memory: int) -> list[Form]:
+    """The forms that compute a gradient with so much shared memory a block."""
+    _, y, x = task.axes
+    around = [(one.taps - 1) * one.tap_step for one in (y, x)]
+    pitch, found = x.pixels + around[1], []
+    for band in range(1, y.pixels + 1):
+        if max(pitch, band + around[0]) > LONGEST:
+            break
+        lines = divide_up(band * pitch, _DEPTH) * _DEPTH
+        brought = (band + around[0]) * pitch
+        reach = lines + around[0] * pitch + around[1]
+        form = Form(band, pitch, brought, (lines, divide_up(max(brought, reach), 8) * 8))
+        stages = min(_MOST, (memory - BARRIERS - ALIGNMENT) // form.stage)
+        if stages >= _STAGES:
+            found.append(form._replace(stages=stages))
+    return found
+
+
+def form_for(task: Task, elem: dtypes.DType, device: Device) -> Form | None:
+    """The form of a gradient of arrays whose channels lie innermost; None if there is none."""
+    limits = device.properties
+    if device.style == "serial" or limits.compute_capability[0] != 9:
+        return None
+    return form_of(task, elem, limits.max_shared_memory_per_block)
+
+
+def form_of(task: Task, elem: dtypes.DType, memory: int) -> Form | None:
+    """The same for a device with so much shared memory a block."""
+    if not fits(task, elem) or task.taps > _TAPS or min(task.filters, task.channels) < CHANNELS:
+        return None
+    return min(_forms(task, memory), key=lambda one: one.cost(task), default=None)
+
+
+def parts_of(task: Task, form: Form, multiprocessors: int) -> int:
+    """Into how many parts the bands are cut."""
+    tiles = divide_up(task.filters, LINE) * divide_up(task.channels, LINE)
+    bands = form.bands(task)[0]
+    parts = max(1, min(multiprocessors // tiles, bands // 2))
+    return divide_up(bands, divide_up(bands, parts))
+
+
+class Launch:
+    """A launch for output and image, to which maps lead, and the weights or sums of parts."""
+
+    def __init__(
+        self,
+        task: Task,
+        form: Form,
+        made: Program,
+        device: Device,
+        layouts: Sequence[Layout],
+        parts: int,
+    ) -> None:
+        elem = layouts[0].dtype
+        output, image = layouts
+        tiles = (
+            image_tiles(output, form.band, form.pitch, False),
+            image_tiles(image, form.brought // form.pitch, form.pitch, False),
+        )
+        self._maps = Maps(device, tiles)
+        bound = _KERNEL.bind(device, **_variables(task, form, made, elem))
+        bands, of_image = form.bands(task)
+        across = divide_up(task.channels, LINE)
+        _, y, x = task.axes
+        numbers = (
+            bands,
+            of_image,
+            divide_up(bands, parts),
+            across,
+            task.filters,
+            task.channels,
+            y.base,
+            x.base,
+        )
+        grid = (divide_up(task.filters, LINE) * across, parts, 1)
+        tail = (struct.pack("8i", *numbers), steps(task, made))
+        shared = form.stages * form.stage + ALIGNMENT
+        self._launch: Prepared = bound.function.prepare(grid, (_THREADS, 1, 1), shared, tail, [MAP] * 2)
+
+    def __call__(self, arrays: Sequence[Array], out: Array) -> None:
+        """Launch for output and image."""
+        self._launch(*self._maps(arrays), out._operand)
+
+
+def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dict[str, Any]:
+    """The template variables."""
+    _, y, x = task.axes
+    return {
+        **variables(task, made, elem),
+        "name": f"{made.name}_shifted_weights_{dtypes.info(elem).name}",
+        "block": _THREADS,
+        "pitch": form.pitch,
+        "band": form.band,
+        "brought_image": form.brought,
+        "lines": form.lines[0],
+        "lines_image": form.lines[1],
+        "taps_y": y.taps,
+        "taps_x": x.taps,
+        "step_y": y.tap_step,
+        "step_x": x.tap_step,
+        "stages": form.stages,
+    }

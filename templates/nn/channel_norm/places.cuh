@@ -1,0 +1,51 @@
+// What the kernels of batch and group norm share: how the threads of a block share the elements of channels.
+// An array is (instances, outer, channels, inner) in memory. Statistics are of `together` neighbouring channels of an instance;
+// the one instance of batch norm is the whole batch. The outer * inner elements of a channel are a sequence, which is cut into
+// parts of `each`. Channels that lie innermost (inner is 1) are read in packs of `width` channels, others in packs along the
+// sequence, which never reach into another channel.
+// Launch: blockIdx.x numbers instances, and in each `blocks` times `across` packs of channels, or its channels; blockIdx.y parts.
+<% include "prelude/packs.cuh" %>
+using T = << elem >>;
+using U = << out >>;
+using acc = << acc >>;
+using index = << index >>;
+constexpr int block = << block >>, width = << width >>, across = << across >>, unroll = << unroll >>;
+constexpr bool last = << last | lower >>;
+constexpr int down = block / across;            // threads that share a channel
+constexpr int own_channels = last ? width : 1;  // of a thread
+constexpr int step = last ? down : down * width;
+
+struct Sizes {
+    index outer, channels, inner, each, blocks, together;
+};
+// A thread's place among the elements of its channels, and how it moves on.
+struct Walk {
+    index instance, channel, at, left, in, step_in, step_at, row, wrap;
+
+    __device__ __forceinline__ explicit Walk(const Sizes& g) {
+        const index own = threadIdx.x / across * (last ? 1 : width), from = index(blockIdx.y) * g.each + own;
+        instance = blockIdx.x / g.blocks;
+        const index of_instance = blockIdx.x - instance * g.blocks;
+        channel = last ? (of_instance * across + threadIdx.x % across) * width : of_instance;
+        const index end = minimum(index(blockIdx.y + 1) * g.each, g.outer * g.inner);
+        left = channel < g.channels ? end - from : index(0);
+        row = g.channels * g.inner;
+        wrap = g.inner, in = last ? index(0) : from % g.inner;
+        step_in = last ? index(0) : step % g.inner;
+        step_at = last ? step * row : step / g.inner * row + step_in;
+        at = (instance * g.outer + (last ? from : from / g.inner)) * row + channel * g.inner + in;
+    }
+    // The number of a channel among those of all instances.
+    __device__ __forceinline__ index number(const Sizes& g) const { return instance * g.channels + channel; }
+    __device__ __forceinline__ bool there() const { return left > 0; }
+    __device__ __forceinline__ void go_on() {
+        left -= step, at += step_at;
+        if (last) return;
+        in += step_in;
+        if (in >= wrap) in -= wrap, at += row - wrap;
+    }
+};
+// What has been found of a channel: mean, and 1 / sqrt(variance + eps).
+struct alignas(2 * sizeof(acc)) Statistics {
+    acc mean, rstd;
+};

@@ -1,0 +1,45 @@
+// The parts that sums.cu leaves, joined: statistics[group] = (mean, 1 / sqrt(variance + eps)) of `together` channels. If there
+// are running statistics, they move by `momentum`, or by what `by` points to, towards mean and unbiased variance.
+// Launch: a block for each group of all instances. Shared, static: a state a thread.
+<% include "prelude/next_kernel.cuh" %>
+<% include "prelude/reduce.cuh" %>
+<% include "prelude/math.cuh" %>
+using acc = << acc >>;
+using R = << running >>;
+using index = << index >>;
+constexpr int block = << block >>, unroll = << unroll >>;
+
+extern "C" __global__ void __launch_bounds__(block) << name >>(
+    const acc* parts, acc* statistics, R* running_mean, R* running_variance, const acc* by, int pieces, int together, acc eps, acc momentum)
+{
+    allow_next_kernel();
+    __shared__ Moments<acc> shared[block];
+    const int count = pieces * together;
+    const acc* const own = parts + (index)blockIdx.x * count * 3;
+    Moments<acc> total{acc(0), acc(0), acc(0)};
+    for (int i = threadIdx.x; i < count; i += unroll * block) {
+        Moments<acc> some[unroll];
+#pragma unroll
+        for (int u = 0; u < unroll; ++u) {
+            const int at = i + u * block;
+            some[u] = at < count ? Moments<acc>{own[3 * at], own[3 * at + 1], own[3 * at + 2]} : Moments<acc>{acc(0), acc(0), acc(0)};
+        }
+#pragma unroll
+        for (int u = 0; u < unroll; ++u) total = joined(total, some[u]);
+    }
+    shared[threadIdx.x] = total;
+    for (int half = block / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (int(threadIdx.x) < half) shared[threadIdx.x] = joined(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    if (threadIdx.x > 0) return;
+    total = shared[0];
+    statistics[(index)blockIdx.x * 2] = total.mean;
+    statistics[(index)blockIdx.x * 2 + 1] = acc(1) / sqrt(total.squares / total.count + eps);
+    if (running_mean) {
+        if (by) momentum = *by;
+        const acc mean = cast<acc>(running_mean[blockIdx.x]), variance = cast<acc>(running_variance[blockIdx.x]);
+        running_mean[blockIdx.x] = cast<R>(mean + (total.mean - mean) * momentum);
+        running_variance[blockIdx.x] = cast<R>(variance + (total.squares / (total.count - acc(1)) - variance) * momentum);
+    }
+}

@@ -1,0 +1,150 @@
+// A convolution of images by windows that move by one pixel, on the tensor cores of sm_90a: output (pixels, filters) is the sum,
+// over the window's taps, of image (pixels, channels) @ weights (channels, filters), with the image shifted by the tap. Where it
+// lies in shared memory with rows of `pitch` pixels, which hold the padding too, a shift is another first line: each part of the
+// image is brought once for all taps. It ends with an elementwise expression of each sum and of operands.
+// image (images, height, width, channels), weights (filters, taps, channels) and output (images, height, width, filters) by maps,
+// of 16-bit floats. What the maps fill with zeros are the padding, and channels beyond the last.
+// A warpgroup makes a band: `band` rows of one image, of which each is `pitch` pixels long, those beyond the image for nothing.
+// Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
+// last brings to two rings of stages: one of the bands' images for 64 channels, one of a tap's weights for them.
+// A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have
+// multiplied it.
+// Shared, dynamic: the stages, then 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
+<% include "linear/epilogue.cuh" %>
+<% set wgmma_columns = [tile_n] %>
+<% include "prelude/wgmma.cuh" %>
+<% include "prelude/tensor_map.cuh" %>
+<% include "prelude/warp_roles.cuh" %>
+constexpr int tile_n = << tile_n >>, halves = << halves >>;  // of 64 pixels, that a warpgroup multiplies
+constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x;
+constexpr int step_y = << step_y >>, step_x = << step_x >>;  // lines of the image from one tap to the next
+constexpr int first_y = step_y < 0 ? -(taps_y - 1) * step_y : 0, first_x = step_x < 0 ? -(taps_x - 1) * step_x : 0;
+constexpr int image_stages = << image_stages >>, weight_stages = << weight_stages >>;
+constexpr int line = 64;  // elements, of 128 bytes
+constexpr int brought = << brought >>, lines = << lines >>;  // of a band: lines that are brought, and those in shared memory
+constexpr int image_stage = 2 * lines * line, weight_stage = tile_n * line, part_size = halves * 64 * line;
+
+struct Sizes {
+    int bands, of_image, tiles_n, filters, slabs;  // all bands, those of an image, tiles across, and stages of 64 channels
+    int base_y, base_x;                            // of the first line that a band's windows read
+};
+// Tile `turn` of this block.
+struct Turn {
+    int number;
+
+    __device__ __forceinline__ explicit Turn(int turn) : number(blockIdx.x + turn * gridDim.x) {}
+    __device__ __forceinline__ bool there(const Sizes& g) const { return number < (g.bands + 1) / 2 * g.tiles_n; }
+    __device__ __forceinline__ int column(const Sizes& g) const { return number % g.tiles_n * tile_n; }
+    // A warpgroup's band; that beyond the last is the last once more.
+    __device__ __forceinline__ int own_band(const Sizes& g, int group) const {
+        return minimum(number / g.tiles_n * 2 + group, g.bands - 1);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
+    const __grid_constant__ TensorMap image, const __grid_constant__ TensorMap weights,
+    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>const __grid_constant__ TensorMap output, Sizes g, Steps steps)
+{
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    extern __shared__ __align__(128) unsigned char shared[];
+    T* const images = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
+    T* const filters = images + image_stages * image_stage;
+    __shared__ MBarrier full_image[image_stages], empty_image[image_stages], full[weight_stages], empty[weight_stages];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < image_stages; ++i) mbarrier_init(&full_image[i], 1), mbarrier_init(&empty_image[i], 8);
+        for (int i = 0; i < weight_stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 8);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    const int group = threadIdx.x / 128;
+    if (group == 2) {
+        give_registers<24>();
+        for (int turn = 0; threadIdx.x == 256 && Turn(turn).there(g); ++turn) {
+            const Turn tile(turn);
+            for (int i = 0; i < g.slabs; ++i) {
+                const int slab = turn * g.slabs + i, of_image = slab % image_stages;
+                mbarrier_wait(&empty_image[of_image], slab / image_stages % 2 ^ 1);
+                mbarrier_arrive_expecting(&full_image[of_image], 2 * brought * line * int(sizeof(T)));
+                for (int k = 0; k < 2; ++k) {
+                    const int own = tile.own_band(g, k), row = own % g.of_image * band;
+                    copy_tile(images + of_image * image_stage + k * lines * line, image,
+                              {own / g.of_image, row + g.base_y, g.base_x, i * line}, &full_image[of_image]);
+                }
+                for (int tap = 0; tap < taps; ++tap) {
+                    const int number = slab * taps + tap, stage = number % weight_stages;
+                    mbarrier_wait(&empty[stage], number / weight_stages % 2 ^ 1);
+                    mbarrier_arrive_expecting(&full[stage], weight_stage * int(sizeof(T)));
+                    copy_tile(filters + stage * weight_stage, weights, {tile.column(g), tap, i * line}, &full[stage]);
+                }
+            }
+        }
+        return;
+    }
+    take_registers<240>();
+    const int warp = threadIdx.x % 128 / 32, row = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    const auto arrive = [](MBarrier* barrier) {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+    };
+    T* const part = filters + weight_stages * weight_stage + group * part_size;
+    float sums[halves][tile_n / 2];
+    for (int turn = 0; Turn(turn).there(g); ++turn) {
+        const Turn tile(turn);
+        for (int i = 0; i < g.slabs; ++i) {
+            const int slab = turn * g.slabs + i, of_image = slab % image_stages;
+            T* const own = images + of_image * image_stage + group * lines * line;
+            mbarrier_wait(&full_image[of_image], slab / image_stages % 2);
+            for (int tap = 0; tap < taps; ++tap) {
+                const int number = slab * taps + tap, stage = number % weight_stages;
+                const int shift = (first_y + tap / taps_x * step_y) * pitch + first_x + tap % taps_x * step_x;
+                mbarrier_wait(&full[stage], number / weight_stages % 2);
+                wgmma_fence();
+#pragma unroll
+                for (int x = 0; x < halves; ++x) {
+                    SharedMatrix left(own + (64 * x + shift) * line, 16, 1024), right(filters + stage * weight_stage, 16, 1024);
+#pragma unroll
+                    for (int k = 0; k < line; k += 16) {
+                        wgmma<T, tile_n, true, true>(sums[x], left, right, i > 0 || tap > 0 || k > 0);
+                        left += 32;
+                        right += 32;
+                    }
+                }
+                wgmma_commit();
+                wgmma_wait<1>(sums[0]);  // the tap before this one has been multiplied
+                if (i > 0 || tap > 0) arrive(&empty[(number - 1) % weight_stages]);
+                if (i > 0 && tap == 0) arrive(&empty_image[(slab - 1) % image_stages]);
+            }
+        }
+        const int slabs = (turn + 1) * g.slabs, last = tile.own_band(g, group), column = tile.column(g);
+#pragma unroll
+        for (int x = 0; x < halves; ++x) wgmma_wait<0>(sums[x]);
+        arrive(&empty[(slabs * taps - 1) % weight_stages]);
+        arrive(&empty_image[(slabs - 1) % image_stages]);
+        const bool is = tile.number / g.tiles_n * 2 + group < g.bands;
+#pragma unroll
+        for (int x = 0; x < tile_n; x += 64) {
+            Operands of[8][2];
+#pragma unroll
+            for (int i = 0; i < 16; ++i)
+                of[i / 2][i % 2] = epilogue.load(0, 0, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
+            if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+            barrier_sync(1 + group, 128);  // the part may be written again
+#pragma unroll
+            for (int i = 0; i < 16 * halves; ++i) {
+                const int half = i / 16, eight = i % 8, lower = i / 8 % 2, at = 64 * half + 16 * warp + 8 * lower + row;
+                alignas(4) Out two[2];
+#pragma unroll
+                for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], of[eight][j]);
+                *(unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q) = *(const unsigned*)two;
+            }
+            fence_to_async();
+            barrier_sync(1 + group, 128);
+            if (threadIdx.x % 128 == 0) {
+                if (is && column + x < g.filters) store_tile(output, {last / g.of_image, last % g.of_image * band, 0, column + x}, part);
+                commit_stores();
+            }
+        }
+    }
+    if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+}

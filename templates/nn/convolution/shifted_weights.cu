@@ -1,0 +1,100 @@
+// The gradient of the weights of a convolution by windows that move by one pixel, on the tensor cores of sm_90a:
+// weights (filters, taps, channels) = the sum, over the pixels of a part of the bands, of output (pixels, filters) and image
+// (pixels, channels), shifted by the tap as nn/convolution/shifted.cu has it: what a band needs is brought once for all taps.
+// image and output (images, height, width, channels or filters) by maps, of 16-bit floats; beyond the arrays are zeros.
+// Launch: blocks of four warpgroups, of which three share the taps of 64 filters by 64 channels. blockIdx.x numbers these tiles,
+// blockIdx.y parts of the bands, whose sums lie behind one another. One thread of the last warpgroup brings bands to a ring of
+// stages, which goes round as in shifted.cu.
+// Shared, dynamic: the stages, of the output's band and the image's; 1024 bytes before for alignment.
+<% include "linear/epilogue.cuh" %>
+<% set wgmma_columns = [64] %>
+<% include "prelude/wgmma.cuh" %>
+<% include "prelude/tensor_map.cuh" %>
+<% include "prelude/warp_roles.cuh" %>
+constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x;
+constexpr int step_y = << step_y >>, step_x = << step_x >>;
+constexpr int own_taps = (taps + 2) / 3;  // of a warpgroup
+constexpr int stages = << stages >>, line = 64;
+// Lines that are brought of output and image, and those in shared memory: the others stay zeros.
+constexpr int brought = band * pitch, brought_image = << brought_image >>, lines = << lines >>, lines_image = << lines_image >>;
+constexpr int stage_size = (lines + lines_image) * line;
+
+struct Sizes {
+    int bands, of_image, each, tiles_n, filters, channels;
+    int base_y, base_x;
+};
+
+extern "C" __global__ void __launch_bounds__(512, 1) << name >>(
+    const __grid_constant__ TensorMap output, const __grid_constant__ TensorMap image, Out* d, Sizes g, Steps steps)
+{
+    const Epilogue epilogue{steps};
+    extern __shared__ __align__(128) unsigned char shared[];
+    T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
+    __shared__ MBarrier full[stages], empty[stages];
+    for (int i = threadIdx.x; i < stages * stage_size / 8; i += 512) ((uint4*)ring)[i] = uint4{0, 0, 0, 0};
+    fence_to_async();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 12);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    const int group = threadIdx.x / 128, first_filter = blockIdx.x / g.tiles_n * 64, first_channel = blockIdx.x % g.tiles_n * 64;
+    const int from = blockIdx.y * g.each, count = minimum(g.each, g.bands - from);
+    if (group == 3) {
+        give_registers<24>();
+        for (int i = 0; threadIdx.x == 384 && i < count; ++i) {
+            const int own = from + i, of = own / g.of_image, row = own % g.of_image * band, stage = i % stages;
+            T* const to = ring + stage * stage_size;
+            mbarrier_wait(&empty[stage], i / stages % 2 ^ 1);
+            mbarrier_arrive_expecting(&full[stage], (brought + brought_image) * line * int(sizeof(T)));
+            copy_tile(to, output, {of, row, 0, first_filter}, &full[stage]);
+            copy_tile(to + lines * line, image, {of, row + g.base_y, g.base_x, first_channel}, &full[stage]);
+        }
+        return;
+    }
+    take_registers<160>();
+    float sums[own_taps][32];
+    const auto arrive = [](MBarrier* barrier) {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+    };
+    for (int i = 0; i < count; ++i) {
+        const int stage = i % stages;
+        T* const of_output = ring + stage * stage_size;
+        T* const of_image = of_output + lines * line;
+        mbarrier_wait(&full[stage], i / stages % 2);
+        wgmma_fence();
+#pragma unroll
+        for (int t = 0; t < own_taps; ++t) {
+            // A warpgroup with fewer taps makes its last one again.
+            const int tap = minimum(group * own_taps + t, taps - 1), shift = tap / taps_x * step_y * pitch + tap % taps_x * step_x;
+            SharedMatrix left(of_output, 1024, 1024), right(of_image + shift * line, 1024, 1024);
+#pragma unroll 4
+            for (int k = 0; k < lines; k += 16) {
+                wgmma<T, 64, false, false>(sums[t], left, right, i > 0 || k > 0);
+                left += 2048;
+                right += 2048;
+            }
+        }
+        wgmma_commit();
+        wgmma_wait<1>(sums[0]);  // the band before this one has been multiplied
+        if (i > 0) arrive(&empty[(i - 1) % stages]);
+    }
+#pragma unroll
+    for (int t = 0; t < own_taps; ++t) wgmma_wait<0>(sums[t]);
+    const int warp = threadIdx.x % 128 / 32, row = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    d += (index)blockIdx.y * g.filters * taps * g.channels;
+#pragma unroll
+    for (int t = 0; t < own_taps; ++t) {
+        const int tap = group * own_taps + t;
+        if (tap >= taps) continue;
+#pragma unroll
+        for (int i = 0; i < 32; i += 2) {
+            const int filter = first_filter + 16 * warp + row + i / 2 % 2 * 8, channel = first_channel + i / 4 * 8 + 2 * q;
+            if (filter >= g.filters || channel >= g.channels) continue;
+            Out* const to = d + ((index)filter * taps + tap) * g.channels + channel;
+            to[0] = epilogue(sums[t][i], Operands{}), to[1] = epilogue(sums[t][i + 1], Operands{});
+        }
+    }
+}

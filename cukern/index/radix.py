@@ -57,7 +57,7 @@ def radix_for(style: Style, dtype: DType, n: int, indexed: bool) -> Radix | None
     if style == "serial" or n < _LONG:
         return None
     widest = max(dtype.itemsize, (4 if n <= _LONGEST_ROW else 8) * indexed)
-    return Radix(256, 12, 3) if widest == 8 else Radix(256, 18, 4)
+    return Radix(256, 12, 3) if widest == 8 else Radix(256, 16, 4)
 
 
 def bits_of(dtype: DType) -> DType:

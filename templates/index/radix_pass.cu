@@ -30,15 +30,25 @@ __device__ __forceinline__ Word sum_up_to(Word number, Word* of_warps) {
     return number;
 }
 
-// How many keys of the tiles before this one have a digit; the last of these tiles is at marks - digits.
-__device__ __forceinline__ Word count_before(const volatile Word* marks) {
+// How many keys of the `tiles` tiles before this one have a digit; `marks` is where this one tells its count. Several are
+// looked up at a time, since most blocks at work have told their own count alone.
+__device__ __forceinline__ Word count_before(const volatile Word* marks, I tiles) {
+    constexpr int ahead = 4;
     Word sum = 0;
-    for (;;) {
-        marks -= digits;
-        Word told;
-        while (!(told = *marks)) __nanosleep(20);
-        sum += told & values;
-        if (told >= up_to_tile) return sum;
+    for (;; tiles -= ahead) {
+        Word told[ahead];
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) told[k] = k < tiles ? marks[-(k + 1) * digits] : up_to_tile;
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+            while (!told[k]) {
+                __nanosleep(20);
+                told[k] = marks[-(k + 1) * digits];
+            }
+            sum += told[k] & values;
+            if (told[k] >= up_to_tile) return sum;
+        }
+        marks -= ahead * digits;
     }
 }
 
@@ -107,12 +117,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
     }
     const Word start = sum_up_to(count, sums) - count;
     const unsigned place = unsigned(sum_up_to(in_tile, sums)) - in_tile;
-    if (threadIdx.x < digits) {
+    if (threadIdx.x < digits)
         for (int w = 0; w < warps; ++w) of_warp[w][threadIdx.x] += place;
-        const Word before = number ? count_before(told) : 0;
-        if (number) *told = up_to_tile | (before + in_tile);
-        target[threadIdx.x] = I(start + before) - I(place);
-    }
     __syncthreads();
     int rank[items];
 #pragma unroll
@@ -127,6 +133,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
     }
 #pragma unroll
     for (int i = 0; i < items; ++i) staged.keys[rank[i]] = held[i];
+    // By now the tiles before have told their counts.
+    if (threadIdx.x < digits) {
+        const Word before = number ? count_before(told, number) : 0;
+        if (number) *told = up_to_tile | (before + in_tile);
+        target[threadIdx.x] = I(start + before) - I(place);
+    }
     __syncthreads();
     I to[items];
 #pragma unroll

@@ -17,6 +17,7 @@ from ..elementwise.operands import normalize_axes, normalize_axis, public, requi
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..reduction.rows import any as any_of
+from ..reduction.rows import argmax
 from ..shape.views import (
     broadcast_arrays,
     broadcast_to,
@@ -212,14 +213,11 @@ def trim_zeros(x: Array, /, trim: str = "fb", axis: int | Sequence[int] | None =
         raise ValueError(f"trim_zeros: trim: expected 'f', 'b' or 'fb', got {trim!r}")
     filled, key = not_equal(x, 0), [slice(None)] * x.ndim
     for place in axes:
-        others = tuple(i for i in range(x.ndim) if i != place)
-        ends = any_of(filled, others).numpy().nonzero()[0]
-        if ends.size:
-            key[place] = slice(
-                int(ends[0]) if "f" in letters else None, int(ends[-1]) + 1 if "b" in letters else None
-            )
-        else:
-            key[place] = slice(0, 0)
+        used = any_of(filled, tuple(i for i in range(x.ndim) if i != place))
+        key[place] = slice(0, 0)
+        if used.size and bool(any_of(used)):
+            first = int(argmax(used)) if "f" in letters else 0
+            key[place] = slice(first, used.size - int(argmax(flip(used))) if "b" in letters else None)
     part: Array = x[tuple(key)]
     return part
 
@@ -404,7 +402,25 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
         IndexError: an index is out of range.
     """
     x, place = _flattened(x, axis, "delete")
-    return take(x, np.delete(np.arange(x.shape[place]), _key(obj)), axis=place)
+    size, key = x.shape[place], _key(obj)
+    cut = _interval(key, size)
+    if cut is not None:
+        return concat([_between(x, place, 0, cut[0]), _between(x, place, cut[1], size)], axis=place)
+    return take(x, np.delete(np.arange(size), key), axis=place)
+
+
+def _interval(key: Any, size: int) -> tuple[int, int] | None:
+    """The places ``[first, last)`` that an index in range or a slice stands for; None for any other key."""
+    if isinstance(key, slice):
+        first, last, step = key.indices(size)
+        return (first, max(first, last)) if step == 1 else None
+    whole = isinstance(key, (int, np.integer)) and not isinstance(key, bool) and -size <= key < size
+    return (int(key) % size, int(key) % size + 1) if whole else None
+
+
+def _between(x: Array, axis: int, first: int, last: int) -> Array:
+    part: Array = x[(slice(None),) * axis + (slice(first, last),)]
+    return part
 
 
 @public
@@ -428,6 +444,9 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
             added = moveaxis(added, 0, place) if added.ndim == x.ndim else expand_dims(added, place)
             count = added.shape[place]
     rows = broadcast_to(added, (*x.shape[:place], count, *x.shape[place + 1 :]))
+    if isinstance(key, (int, np.integer)) and -size <= key <= size:
+        at = int(key) + (size if key < 0 else 0)
+        return concat([_between(x, place, 0, at), rows, _between(x, place, at, size)], axis=place)
     order = np.insert(np.arange(size), key, np.arange(size, size + count))
     return take(concat([x, rows], axis=place), order, axis=place)
 

@@ -1,4 +1,4 @@
-"""Sorting: a stable merge sort along any axis, of values, of indices, or of both."""
+"""Sorting: a stable sort along any axis, of values, of indices, or of both; by merging, or of long rows by digits."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
 from ..kernel.sizes import divide_up, power_of_two
 from ..shape.views import moveaxis, reshape
+from .radix import Radix, bits_of, index_of, key_variables, radix_for, radix_sorted
 
 __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "topk"]
 
@@ -37,8 +38,6 @@ _KERNELS = {
     ("merge", True): Kernel("index/sort_merge_serial.cu", block=1),
 }
 _PERMUTE = Kernel("shape/permute.cu", block=256)
-#: The row length from which indices need 64 bits; below it, sums of a few indices still fit 32 bits.
-_LONGEST_ROW = 2**29
 #: Per host thread: tiles that it sorts, neighbouring stretches that it merges at a time and the elements of each, and
 #: elements that it permutes.
 _TILES, _CHAINS, _STRETCH, _HOST_PIECE = 1024, 4, 4096, 16384
@@ -68,54 +67,34 @@ def shape_for(style: Style, n: int) -> Shape:
     return Shape(1, 1, 16) if style == "serial" else Shape(256, min(256, power_of_two(divide_up(n, 8))), 8)
 
 
-def _bits(dtype: DType) -> DType:
-    """The integer dtype that holds the bits of a dtype."""
-    kind = "u" if dtypes.info(dtype).kind in "bu" else "i"
-    return np.dtype(f"{kind}{dtype.itemsize}")
-
-
 @cache
 def _bound(
     device: Device, dtype: DType, index: str, shape: Shape, stage: str, indexed: bool, descending: bool
 ) -> CompiledFunction:
-    bits = _bits(dtype)
-    what = ("argsort" if indexed else "sort") + ("_descending" if descending else "")
-    named = dtypes.info(dtype).name if dtype in dtypes.FLOATS else bits.name
-    # C++ promotes narrow integers to int.
-    width = "long long" if bits.itemsize == 8 else "int"
+    variables = key_variables(dtype, f"{stage}_{shape.block}", index, indexed, descending)
     kernel = _KERNELS[stage, shape.block == 1]
-    return kernel.bind(
-        device,
-        name=f"{what}_{stage}_{named}_{shape.block}",
-        elem=bits,
-        order=f"unsigned {width}" if bits.kind == "u" and bits.itemsize >= 4 else width,
-        index=index,
-        infinity=dtypes.info(dtype).infinity,
-        chains=_CHAINS,
-        indexed=indexed,
-        descending=descending,
-        **shape._asdict(),
-    ).function
+    return kernel.bind(device, chains=_CHAINS, **variables, **shape._asdict()).function
 
 
 def sorted_rows(
-    x: Array, indexed: bool, descending: bool, shape: Shape | None = None
+    x: Array, indexed: bool, descending: bool, shape: Shape | Radix | None = None
 ) -> tuple[Array, Array | None]:
     """The sorted rows of ``x`` (..., n), in C order, and the indices of their elements in ``x``, in int64."""
     if x.dtype in dtypes.COMPLEX:
         return _complex_rows(x, descending, shape)
     n, device = x.shape[-1], x.device
-    shape = shape or shape_for(device.style, n)
-    wide = n > _LONGEST_ROW
-    index, place = ("long long", dtypes.int64) if wide else ("int", dtypes.int32)
+    shape = shape or radix_for(device.style, x.dtype, n, indexed) or shape_for(device.style, n)
+    if isinstance(shape, Radix):
+        return radix_sorted(x, indexed, descending, shape)
+    index, place = index_of(n)
     made = allocate(device, x.shape, x.dtype)
-    buffers = [(made.view(_bits(x.dtype)), *([allocate(device, x.shape, place)] if indexed else []))]
+    buffers = [(made.view(bits_of(x.dtype)), *([allocate(device, x.shape, place)] if indexed else []))]
     if x.size:
         rows, tiles = x.size // n, divide_up(n, shape.tile)
         kernel = _bound(device, x.dtype, index, shape, "tile", indexed, descending)
         piece = (_TILES,) if shape.block == 1 else ()
         blocks = divide_up(rows * tiles, shape.block // shape.lanes * math.prod(piece))
-        bits = x.contiguous()._data.view(_bits(x.dtype))
+        bits = x.contiguous()._data.view(bits_of(x.dtype))
         launch(device, kernel, blocks, shape.block, (bits, *buffers[0], rows, n, tiles, *piece))
         if tiles > 1:
             kernel = _bound(device, x.dtype, index, shape, "merge", indexed, descending)
@@ -125,7 +104,7 @@ def sorted_rows(
     return keys, astype(Array._wrap(buffers[0][1], device), dtypes.int64, copy=False) if indexed else None
 
 
-def _complex_rows(x: Array, descending: bool, shape: Shape | None) -> tuple[Array, Array]:
+def _complex_rows(x: Array, descending: bool, shape: Shape | Radix | None) -> tuple[Array, Array]:
     """:func:`sorted_rows` of complex numbers, by real parts and then imaginary ones.
 
     As in NumPy, numbers without NaN come first, then those whose imaginary part alone is NaN, whose real part is, and

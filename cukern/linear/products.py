@@ -105,6 +105,14 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     if x1.dtype != x2.dtype:
         dtype = dtypes.result_type(x1.dtype, x2.dtype)
         a, b = astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
+    if (
+        a.ndim == b.ndim == 1
+        and a.shape == b.shape
+        and not a.device.addressable
+        and a.dtype in dtypes.INEXACT
+    ):
+        # A product of matrices gives the work to one block.
+        return _sum_of_products(a, b, a.dtype)
     if a.ndim == 1:
         return squeeze(matmul(expand_dims(a, 0), b), -2 if b.ndim > 1 else 0)
     if b.ndim == 1:
@@ -184,6 +192,11 @@ def _dot(x: Array, y: Array, dtype: dtypes.DType) -> Array:
     return sum(conjugated(x) * y, -1, dtype=dtype)
 
 
+@fuse(static=["dtype"])
+def _sum_of_products(x: Array, y: Array, dtype: dtypes.DType) -> Array:
+    return sum(x * y, -1, dtype=dtype)
+
+
 @public
 def matvec(x1: Array, x2: Array, /) -> Array:
     """The products of matrices (..., m, n) with vectors (..., n): (..., m).
@@ -241,6 +254,8 @@ def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
     rows = [i for i in range(x1.ndim) if i not in first]
     columns = [i for i in range(x2.ndim) if i not in second]
     inner = math.prod(sizes1)
+    if not rows and not columns:
+        return matmul(*(reshape(permute_dims(x, axes), (inner,)) for x, axes in ((x1, first), (x2, second))))
     left = reshape(permute_dims(x1, (*rows, *first)), (math.prod(x1.shape[i] for i in rows), inner))
     right = reshape(permute_dims(x2, (*second, *columns)), (inner, math.prod(x2.shape[i] for i in columns)))
     return reshape(matmul(left, right), (*(x1.shape[i] for i in rows), *(x2.shape[i] for i in columns)))

@@ -114,7 +114,7 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
         if "buifc".index(dtypes.info(end.dtype).kind) > "buifc".index(dtypes.info(x.dtype).kind):
             raise TypeError(f"ediff1d: {name}: expected what {x.dtype} holds, got {end.dtype}")
         parts.append(reshape(astype(end, made.dtype, copy=False), (-1,)))
-    return concat(parts)
+    return parts[0] if len(parts) == 1 else concat(parts)
 
 
 def _floating(x: Array) -> Array:
@@ -242,6 +242,10 @@ def trapezoid(y: Array, /, x: Any = None, dx: float = 1.0, axis: int = -1) -> Ar
         if points.ndim == 1:
             steps = reshape(steps, (-1,) + (1,) * (y.ndim - place - 1))
     n = y.shape[place]
+    if x is None and np.ndim(dx) == 0 and n > 1:
+        ends = _slice(values, place, 0, 1) + _slice(values, place, n - 1, n)
+        inner = sum(_slice(values, place, 1, n - 1), place)
+        return astype((inner + 0.5 * sum(ends, place)) * dx, result, copy=False)
     both = _slice(values, place, 1, None) + _slice(values, place, 0, max(n - 1, 0))
     return astype(sum(both * steps * 0.5, place), result, copy=False)
 

@@ -1,12 +1,6 @@
-// What the kernels of a stable merge sort share. Keys are the bits of the elements as integers.
-using K = << elem >>;
-using O = << order >>;
-using I = << index >>;
+// What the kernels of a stable merge sort share.
+<% include "index/sort_keys.cuh" %>
 constexpr int block = << block >>, lanes = << lanes >>, items = << items >>, tile = lanes * items;
-// Whether places are sorted with the keys, and whether keys are the bits of floats, with those of their infinity.
-constexpr bool indexed = << "true" if indexed else "false" >>, descending = << "true" if descending else "false" >>;
-constexpr bool floating = << "true" if infinity else "false" >>;
-constexpr long long infinity = << infinity or 0 >>;
 
 struct Element {
     K key;
@@ -29,21 +23,6 @@ struct Elements {
 };
 using Source = Elements<const K, const I>;
 using Target = Elements<K, I>;
-
-// A number in whose order a canonical key belongs; -0 and 0 have the same.
-__device__ __forceinline__ O ordered(K key) {
-    O number = key;
-    if constexpr (floating) {
-        const O sign = number >> (8 * int(sizeof(O)) - 1);
-        number = ((key & limits<K>::highest()) ^ sign) - sign;
-    }
-    return descending ? ~number : number;
-}
-
-// The key itself, or of every NaN the same one, which is above infinity.
-__device__ __forceinline__ K canonical(K key) {
-    return floating && (key & limits<K>::highest()) > K(infinity) ? limits<K>::highest() : key;
-}
 
 // The rank of each of a thread's keys among them.
 __device__ __forceinline__ void find_ranks(const O (&key)[items], int (&rank)[items]) {

@@ -131,11 +131,11 @@ __device__ __forceinline__ To cast(From x) {
 // The larger and the smaller of two, NaN if either is NaN, as numpy.maximum and numpy.minimum.
 template <typename T>
 __device__ __forceinline__ T maximum(T a, T b) {
-    return a > b || a != a ? a : b;
+    return !(a <= b) & (b == b) ? a : b;
 }
 template <typename T>
 __device__ __forceinline__ T minimum(T a, T b) {
-    return a < b || a != a ? a : b;
+    return !(a >= b) & (b == b) ? a : b;
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 template <>

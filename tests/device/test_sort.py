@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.exceptions import AxisError
 
 import cukern as ck
-from cukern.index import sort as sorting
+from cukern.index import radix
+from cukern.index.radix import Radix, radix_for
 from cukern.index.sort import Shape, permuted, shape_for, sorted_rows
 from cukern.testing import gradcheck
 
@@ -91,13 +92,38 @@ def test_lengths(device: ck.Device, n: int) -> None:
     check(np.arange(n, dtype="int32")[None, ::-1], True)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "int64"])
+def test_digits(device: ck.Device, dtype: str) -> None:
+    """Rows of less than a tile, and of several of which the last is not full."""
+    shape = Radix(256, 4, 2)
+    for n in (1, shape.tile, 3 * shape.tile + 77):
+        check(drawn(dtype, (2, n), n), n > shape.tile, shape)
+    rng = np.random.default_rng(0)
+    if dtype == "float32":
+        check(rng.standard_normal((1, 5000), "f4"), True, shape)
+    if dtype == "int64":
+        check(rng.integers(-(2**62), 2**62, (1, 2100)), False, shape)
+        check(np.full((2, 2100), 7), False, shape)
+        check(np.zeros((2, 0), "i8"), False, shape)
+
+
+def test_digits_in_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(radix, "_LONGEST_ROW", 1000)
+    check(drawn("int16", (2, 2500)), False, Radix(256, 4, 2))
+
+
+def test_long_rows_are_sorted_by_digits() -> None:
+    assert isinstance(radix_for("simt", ck.float32, 10**6, True), Radix)
+    assert radix_for("simt", ck.float32, 1000, True) is radix_for("serial", ck.float32, 10**6, True) is None
+
+
 def test_many_short_rows(device: ck.Device) -> None:
     check(drawn("float32", (5003, 5)), False)
     check(drawn("float32", (70_001, 1)), False)
 
 
 def test_places_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "_LONGEST_ROW", 1000)
+    monkeypatch.setattr(radix, "_LONGEST_ROW", 1000)
     check(drawn("float32", (2, 1001)), False)
     check(drawn("float32", (2, 9001)), True)
 

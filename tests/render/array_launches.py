@@ -13,6 +13,7 @@ from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
 from cukern.elementwise.function import Elementwise
 from cukern.index import search, sort
+from cukern.index.radix import radix_for
 from cukern.index.scan import recurrence
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
@@ -101,7 +102,7 @@ def launch_index(dtype: Any) -> None:
 
 
 def launch_sorting(dtype: Any) -> None:
-    """A thread a row, a block a row, merges of several tiles; for some both directions, and a thread alone."""
+    """A thread a row, a block a row, merges of several tiles; for some both directions, a thread alone, and digits."""
     for shape in ((3, 20), (2, 5000)):
         (x,) = arrays(dtype, shape)
         ck.sort(x)
@@ -113,6 +114,7 @@ def launch_sorting(dtype: Any) -> None:
     ck.lexsort((line, line))
     if dtype in (ck.float32, ck.int8):
         sort.sorted_rows(line, True, False, sort.Shape(1, 1, 16))
+        sort.sorted_rows(line, True, False, radix_for("simt", dtype, 1 << 20, True))
     if dtypes.info(dtype).kind == "f":
         with_derivatives(ck.sort, line)
 

@@ -19,6 +19,28 @@ template <> struct IntegerAsDouble<long long> { using type = double; };
 template <> struct IntegerAsDouble<unsigned long long> { using type = double; };
 }  // namespace cukern
 
+#if defined(__x86_64__) && !defined(__clang__) && __has_include(<bits/math-vector.h>)
+// glibc has these for vectors too, exact to 2 units in the last place and with the same special values.
+extern "C" {
+#define CUKERN_OF_VECTORS(name, type, parameters) \
+    __attribute__((simd("notinbranch"), const)) type cukern_##name parameters noexcept __asm__(#name);
+CUKERN_OF_VECTORS(pow, double, (double, double))
+CUKERN_OF_VECTORS(powf, float, (float, float))
+CUKERN_OF_VECTORS(sin, double, (double))
+CUKERN_OF_VECTORS(sinf, float, (float))
+CUKERN_OF_VECTORS(cos, double, (double))
+CUKERN_OF_VECTORS(cosf, float, (float))
+#undef CUKERN_OF_VECTORS
+}
+#else
+#define cukern_pow __builtin_pow
+#define cukern_powf __builtin_powf
+#define cukern_sin __builtin_sin
+#define cukern_sinf __builtin_sinf
+#define cukern_cos __builtin_cos
+#define cukern_cosf __builtin_cosf
+#endif
+
 #define CUKERN_UNARY_AS(name, single, wide)                                     \
     static inline float name(float x) { return single; }                        \
     static inline double name(double x) { return wide; }                        \
@@ -34,8 +56,8 @@ CUKERN_UNARY_AS(log1p, cukern::logarithm_of_1_plus(x), __builtin_log1p(x))
 CUKERN_UNARY(log2)
 CUKERN_UNARY(log10)
 CUKERN_UNARY(logb)
-CUKERN_UNARY(sin)
-CUKERN_UNARY(cos)
+CUKERN_UNARY_AS(sin, cukern_sinf(x), cukern_sin(x))
+CUKERN_UNARY_AS(cos, cukern_cosf(x), cukern_cos(x))
 CUKERN_UNARY(tan)
 CUKERN_UNARY(asin)
 CUKERN_UNARY(acos)
@@ -166,16 +188,6 @@ CUKERN_UNARY_AS(normcdfinv, (float)(-1.41421356237309504880 * cukern::erfc_inver
                 -1.41421356237309504880 * cukern::erfc_inverse(2 * x))
 #undef CUKERN_UNARY_AS
 
-#if defined(__x86_64__) && !defined(__clang__) && __has_include(<bits/math-vector.h>)
-// glibc has these for vectors too, exact to 1 unit in the last place and with the same special values.
-extern "C" {
-__attribute__((simd("notinbranch"), const)) double cukern_pow(double, double) noexcept __asm__("pow");
-__attribute__((simd("notinbranch"), const)) float cukern_powf(float, float) noexcept __asm__("powf");
-}
-#else
-#define cukern_pow __builtin_pow
-#define cukern_powf __builtin_powf
-#endif
 #define CUKERN_BINARY_AS(name, single, wide)                                                           \
     static inline float name(float x, float y) { return single; }                                      \
     static inline double name(double x, double y) { return wide; }                                     \
@@ -264,7 +276,8 @@ CUKERN_TEST(isinf, __builtin_isinf(x))
 CUKERN_TEST(isfinite, __builtin_isfinite(x))
 CUKERN_TEST(isnormal, __builtin_isnormal(x))
 // GCC 12 has no instruction for what it makes of __builtin_signbit of a vector of halves.
-CUKERN_TEST(signbit, __builtin_copysign(1, x) < 0)
+static inline bool signbit(float x) { return __builtin_copysignf(1, x) < 0; }
+static inline bool signbit(double x) { return __builtin_copysign(1, x) < 0; }
 #undef CUKERN_TEST
 
 // min and max take a number over NaN, as fmin and fmax.

@@ -1,0 +1,187 @@
+"""The stable radix sort of long rows on a GPU: one reading and writing of the elements for each byte of a key.
+
+One reading counts the digits of all passes; then each pass places the elements while its blocks tell each other how
+many they have (Adinets and Merrill, "Onesweep: a faster least significant digit radix sort for GPUs", 2022).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..device import Device
+from ..device.interface import CompiledFunction, Style
+from ..dtypes import DType
+from ..kernel import Kernel
+from ..kernel.plan import allocate, launch, zeros
+from ..kernel.sizes import divide_up
+
+_COUNTS = Kernel("index/radix_counts.cu", block=512)
+_PASS = Kernel("index/radix_pass.cu", block=256)
+#: The row length from which indices need 64 bits; below it, sums of a few indices still fit 32 bits, and so do a count
+#: and two bits.
+_LONGEST_ROW = 2**29
+#: Elements of a row from which there are fewer passes over it than merges.
+_LONG = 1 << 17
+#: Values of a digit; threads of a block that counts, elements that each has in flight, and the least that one counts.
+_DIGITS, _COUNT_BLOCK, _COUNT_ITEMS, _COUNT_PIECE = 256, 512, 8, 64
+#: Blocks that count at a time: four in each of 132 multiprocessors.
+_COUNTERS = 528
+
+
+class Radix(NamedTuple):
+    """How threads share the tiles of a pass.
+
+    Attributes:
+        block: threads per block, a multiple of 32, at least 256.
+        items: elements per thread of a tile.
+        resident: blocks of a multiprocessor at a time.
+    """
+
+    block: int
+    items: int
+    resident: int
+
+    @property
+    def tile(self) -> int:
+        """Elements per tile."""
+        return self.block * self.items
+
+
+def radix_for(style: Style, dtype: DType, n: int, indexed: bool) -> Radix | None:
+    """The geometry for rows of ``n`` elements; None where merging is faster."""
+    if style == "serial" or n < _LONG:
+        return None
+    widest = max(dtype.itemsize, (4 if n <= _LONGEST_ROW else 8) * indexed)
+    return Radix(256, 12, 3) if widest == 8 else Radix(256, 16, 4)
+
+
+def bits_of(dtype: DType) -> DType:
+    """The integer dtype that holds the bits of a dtype."""
+    kind = "u" if dtypes.info(dtype).kind in "bu" else "i"
+    return np.dtype(f"{kind}{dtype.itemsize}")
+
+
+def index_of(n: int) -> tuple[str, DType]:
+    """The C++ type and the dtype of places in rows of ``n`` elements."""
+    return ("long long", dtypes.int64) if n > _LONGEST_ROW else ("int", dtypes.int32)
+
+
+def key_variables(dtype: DType, stage: str, index: str, indexed: bool, descending: bool) -> dict[str, Any]:
+    """The template variables of keys of a dtype."""
+    bits = bits_of(dtype)
+    what = ("argsort" if indexed else "sort") + ("_descending" if descending else "")
+    named = dtypes.info(dtype).name if dtype in dtypes.FLOATS else bits.name
+    # C++ promotes narrow integers to int.
+    width = "long long" if bits.itemsize == 8 else "int"
+    return {
+        "name": f"{what}_{stage.replace('_', f'_{named}_', 1)}",
+        "elem": bits,
+        "order": f"unsigned {width}" if bits.kind == "u" and bits.itemsize >= 4 else width,
+        "index": index,
+        "infinity": dtypes.info(dtype).infinity,
+        "indexed": indexed,
+        "descending": descending,
+    }
+
+
+@cache
+def _counting(device: Device, dtype: DType, index: str, descending: bool) -> CompiledFunction:
+    return _bound(device, _COUNTS, dtype, "counts", index, False, descending, _COUNT_BLOCK, _COUNT_ITEMS)
+
+
+@cache
+def _passing(
+    device: Device, dtype: DType, index: str, indexed: bool, descending: bool, shape: Radix, last: bool
+) -> CompiledFunction:
+    place = "long long" if last else index
+    more = {"resident": shape.resident, "place_out": place}
+    name = "last" if last and place != index else "pass"
+    return _bound(device, _PASS, dtype, name, index, indexed, descending, shape.block, shape.items, **more)
+
+
+def _bound(
+    device: Device,
+    kernel: Kernel,
+    dtype: DType,
+    stage: str,
+    index: str,
+    indexed: bool,
+    descending: bool,
+    block: int,
+    items: int,
+    **more: Any,
+) -> CompiledFunction:
+    return kernel.bind(
+        device,
+        **key_variables(dtype, f"{stage}_{block}", index, indexed, descending),
+        unsigned=f"unsigned {_UNSIGNED[dtype.itemsize]}",
+        word="unsigned" if index == "int" else "unsigned long long",
+        block=block,
+        items=items,
+        **more,
+    ).function
+
+
+_UNSIGNED = {1: "char", 2: "short", 4: "int", 8: "long long"}
+
+
+def radix_sorted(x: Array, indexed: bool, descending: bool, shape: Radix) -> tuple[Array, Array | None]:
+    """The sorted rows of ``x`` (..., n), in C order, and the indices of their elements in ``x``, in int64."""
+    n, device = x.shape[-1], x.device
+    index, place = index_of(n)
+    bits, passes = bits_of(x.dtype), x.dtype.itemsize
+    made = allocate(device, x.shape, bits)
+    found = allocate(device, x.shape, dtypes.int64) if indexed else None
+    if x.size:
+        rows, tiles = x.size // n, divide_up(n, shape.tile)
+        each = 1 + rows * tiles * _DIGITS
+        word = dtypes.uint32 if index == "int" else dtypes.uint64
+        known = zeros(device, (rows * passes * _DIGITS + passes * each,), word)
+        counts, marks = known[: rows * passes * _DIGITS], known[rows * passes * _DIGITS :]
+        source: Any = x.contiguous()._data.view(bits)
+        _count(device, x.dtype, index, descending, source, counts, rows, n)
+        keys = _turns(device, x.shape, bits, made, passes)
+        places = _turns(device, x.shape, place, found, passes)
+        for k in range(passes):
+            last = indexed and k == passes - 1
+            function = _passing(device, x.dtype, index, indexed, descending, shape, last)
+            pairs = (source, places[k - 1] if k else None) if indexed else (source,)
+            outs = (keys[k], places[k]) if indexed else (keys[k],)
+            own = marks[k * each : (k + 1) * each]
+            values = (*pairs, *outs, counts, own, rows, n, tiles, k)
+            launch(device, function, rows * tiles, shape.block, values)
+            source = keys[k]
+    values_made = Array._wrap(made.view(x.dtype), device)
+    return values_made, Array._wrap(found, device) if indexed else None
+
+
+def _turns(device: Device, shape: tuple[int, ...], dtype: DType, last: Any, passes: int) -> list[Any]:
+    """What each pass writes: two arrays by turns, and ``last`` in the last one."""
+    if last is None or passes == 1:
+        return [last] * passes
+    others = [allocate(device, shape, dtype) for _ in range(2 if last.dtype != dtype else 1)]
+    turns = [last if last.dtype == dtype else others[0], others[-1]]
+    made = [turns[(passes - 1 - k) % 2] for k in range(passes)]
+    made[-1] = last
+    return made
+
+
+def _count(
+    device: Device, dtype: DType, index: str, descending: bool, bits: Any, counts: Any, rows: int, n: int
+) -> None:
+    """Count the digits of the keys of each row."""
+    function = _counting(device, dtype, index, descending)
+    pieces = max(1, min(divide_up(_COUNTERS, rows), n // (_COUNT_BLOCK * _COUNT_PIECE)))
+    piece = divide_up(n, pieces)
+    launch(
+        device,
+        function,
+        rows * divide_up(n, piece),
+        _COUNT_BLOCK,
+        (bits, counts, n, divide_up(n, piece), piece),
+    )

@@ -11,8 +11,9 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from .complex_rows import _times_i, conj, from_parts, imag, real
-from .function import astype, binary, parametric, ternary, unary
+from .function import astype
 from .fuse import fuse
+from .kinds import binary, parametric, ternary, unary
 from .operands import public, require_array
 from .row import ALL, INEXACT, REAL, REAL_NUMERIC, scipys
 from .table import (

@@ -15,7 +15,6 @@ from ..array import Array
 from ..array.creation import arange
 from ..autodiff import tape
 from ..dtypes import DType
-from ..elementwise.function import can_cast
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
     normalize_axes,
@@ -29,6 +28,7 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.table import where
+from ..elementwise.ufunc import can_cast
 from ..kernel.plan import allocate, one_device
 from ..kernel.strides import broadcast_shapes, collapse
 from .copy import in_order, write
@@ -78,7 +78,8 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     Args:
         x: any array.
         shape: the sizes of the axes; one may be -1 and is then computed from the others.
-        order: "F" reads and writes the elements with the first axis fastest instead of the last.
+        order: "F" reads and writes the elements with the first axis fastest instead of the last; "A" does so if the
+            elements lie so in memory.
         copy: True always copies; False raises if a copy is needed.
 
     Raises:
@@ -86,11 +87,8 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     """
     x = require_array(x, "reshape")
     sizes = _resolved(_sizes(shape, "reshape"), x.shape)
-    if order == "F":
-        turned = reshape(transpose(x), sizes[::-1], copy=copy)
-        return transpose(turned)
-    if order != "C":
-        raise ValueError(f"reshape: order: expected 'C' or 'F', got {order!r}")
+    if order != "C" and _first_fastest(x, order):
+        return transpose(reshape(transpose(x), sizes[::-1], copy=copy))
     shared = _is_view(x, sizes)
     if copy is False and not shared:
         raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
@@ -100,6 +98,13 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     else:
         made = view(x, x._data.reshape(sizes))
     return recorded("reshape", x, made, lambda g: reshape(g, before))
+
+
+def _first_fastest(x: Array, order: str) -> bool:
+    """Whether an order other than "C" reads the first axis fastest."""
+    if order not in ("c", "F", "f", "A", "a"):
+        raise ValueError(f"reshape: order: expected 'C', 'F' or 'A', got {order!r}")
+    return order in "Ff" or (order in "Aa" and x.flags.fnc)
 
 
 def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -128,8 +133,17 @@ def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
 
 @public
 def ravel(x: Array, /, order: str = "C") -> Array:
-    """The elements of ``x`` as a vector, a view if possible; ``order`` "F" reads the first axis fastest."""
-    return reshape(x, (-1,), order)
+    """The elements of ``x`` as a vector, a view if possible.
+
+    Args:
+        x: any array.
+        order: that of :func:`reshape`, or "K": the order of the elements in memory.
+    """
+    if order not in ("K", "k"):
+        return reshape(x, (-1,), order)
+    x = require_array(x, "ravel")
+    axes = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
+    return reshape(permute_dims(x, tuple(axes)), (-1,))
 
 
 @public

@@ -31,7 +31,7 @@ from .subscript import getitem, setitem
 from .subscript import put as put_flat
 from .take import integers, places_in, take
 
-__all__ = ["copyto", "fill_diagonal", "place", "put", "putmask"]
+__all__ = ["copyto", "place", "put", "putmask"]
 
 
 def _castable(name: str, value: Any, x: Array, casting: Casting = "same_kind") -> Any:
@@ -195,34 +195,6 @@ def place(x: Array, /, mask: Any, vals: Any) -> None:
         raise ValueError("place: vals: expected at least one value, got none")
     if places.size:
         put_flat(x, places._data, _cycled(given, places.size), "place")
-
-
-@public
-def fill_diagonal(x: Array, /, val: Any, wrap: bool = False) -> None:
-    """Assign ``val`` to the main diagonal of ``x``, in place.
-
-    Args:
-        x: the array to write to, of at least two axes, all equal if there are more; no tape tracks it.
-        val: a number, or values that are repeated along the diagonal.
-        wrap: whether the diagonal of a tall matrix starts again after its last column, one row below.
-
-    Raises:
-        GradientError: a tape tracks an array.
-        ValueError: the shape has no such diagonal.
-
-    >>> import cukern as ck
-    >>> x = ck.zeros((2, 2))
-    >>> ck.fill_diagonal(x, [1, 2])
-    >>> x.tolist()
-    [[1.0, 0.0], [0.0, 2.0]]
-    """
-    x = require_written(x, "fill_diagonal")
-    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
-        raise ValueError(f"fill_diagonal: expected a matrix, or more axes of one size, got shape {x.shape}")
-    columns = x.shape[1]
-    step = columns + 1 if x.ndim == 2 else sum(columns**i for i in range(x.ndim))
-    end = x.size if wrap or x.ndim > 2 else min(x.size, columns * columns)
-    put(x, np.arange(0, end, step), val)
 
 
 class Flat:

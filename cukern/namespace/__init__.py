@@ -16,6 +16,7 @@ from ..elementwise.special import *  # noqa: F403
 from ..elementwise.table import *  # noqa: F403
 from ..index import update as _at  # noqa: F401 - registers x.at
 from ..index.assemble import *  # noqa: F403
+from ..index.bits import *  # noqa: F403
 from ..index.padding import *  # noqa: F403
 from ..index.put import *  # noqa: F403
 from ..index.scan import *  # noqa: F403

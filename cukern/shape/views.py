@@ -28,7 +28,7 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.table import where
-from ..elementwise.ufunc import can_cast
+from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.plan import allocate, one_device
 from ..kernel.strides import broadcast_shapes, collapse
 from .copy import in_order, write
@@ -243,7 +243,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     if axis is None:
         axes = tuple(i for i, n in enumerate(x.shape) if n == 1)
     else:
-        axes = normalize_axes(axis, x.ndim, "squeeze")
+        axes = () if not x.ndim and axis in (0, -1) else normalize_axes(axis, x.ndim, "squeeze")
     if any(x.shape[i] != 1 for i in axes):
         raise ValueError(f"squeeze: axis {axis} of shape {x.shape} has a size other than 1")
     data = x._data.squeeze(axes) if axes else x._data.view()
@@ -352,13 +352,20 @@ def _castable(arrays: Sequence[Array], dtype: Any, casting: str, name: str) -> D
 
 @public
 def concat(
-    arrays: Sequence[Array], /, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind"
+    arrays: Sequence[Array],
+    /,
+    axis: int | None = 0,
+    out: Array | None = None,
+    *,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
 ) -> Array:
     """Join arrays along an existing axis; if ``axis`` is None, flatten them first.
 
     Args:
         arrays: arrays of the same shape except along ``axis``.
         axis: the axis.
+        out: the array to write the result to.
         dtype: that of the result; the promoted dtype of the arrays by default.
         casting: the allowed casts to ``dtype``: ``"same_kind"``, ``"unsafe"``, or another of NumPy's names.
 
@@ -378,7 +385,19 @@ def concat(
         )
     ends = list(accumulate((shape[place] for shape in shapes), initial=0))
     keys = [(*(slice(None),) * place, slice(*pair)) for pair in pairwise(ends)]
-    return _assembled("concat", joined, (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :]), wanted, keys)
+    sizes = (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :])
+    made = _assembled("concat", joined, sizes, wanted, keys)
+    return made if out is None else _given("concat", made, out, dtype, casting)
+
+
+def _given(name: str, made: Array, out: Array, dtype: Any, casting: Casting) -> Array:
+    """``out`` with the elements of ``made``."""
+    if dtype is not None:
+        raise TypeError(f"{name}: out and dtype: expected one of them, as out has a dtype, got both")
+    target = one_out(name, out)
+    if target is not None and target.shape != made.shape:
+        raise ValueError(f"{name}: out: expected shape {made.shape}, got {target.shape}")
+    return written(name, made, target, casting)
 
 
 def _assembled(
@@ -408,9 +427,15 @@ def _part(x: Array, axis: int, start: int, end: int) -> Array:
 
 @public
 def stack(
-    arrays: Sequence[Array], /, axis: int = 0, *, dtype: Any = None, casting: str = "same_kind"
+    arrays: Sequence[Array],
+    /,
+    axis: int = 0,
+    out: Array | None = None,
+    *,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
 ) -> Array:
-    """Join arrays of one shape along a new axis; ``dtype`` and ``casting`` as in :func:`concat`.
+    """Join arrays of one shape along a new axis; ``out``, ``dtype`` and ``casting`` as in :func:`concat`.
 
     Raises:
         TypeError: an array cannot be cast to ``dtype``.
@@ -423,7 +448,8 @@ def stack(
     wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
     before, after = joined[0].shape[:place], joined[0].shape[place:]
     keys = [(*(slice(None),) * place, i, ...) for i in range(len(joined))]
-    return _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
+    made = _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
+    return made if out is None else _given("stack", made, out, dtype, casting)
 
 
 @public

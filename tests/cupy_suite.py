@@ -2,17 +2,17 @@
 
     python tests/cupy_suite.py CHECKOUT [ROOM_OR_FILE ...] [-n WORKERS] [-k EXPRESSION] [--every-dtype] [--json OUT]
 
-CHECKOUT is a checkout of CuPy's repository; its ``tests/cupy_tests`` and ``cupy/testing`` are read, nothing of its package is
-built or imported. Without rooms (``indexing_tests``) or files (``indexing_tests/test_insert.py``) all tests that apply are run.
-Printed are the counts of each file and the reasons of failures.
+CHECKOUT is a checkout of CuPy's repository; its ``tests/cupy_tests`` and ``cupy/testing`` are read, nothing of its
+package is built or imported. Without rooms (``indexing_tests``) or files (``indexing_tests/test_insert.py``) all tests
+that apply are run. Printed are the counts of each file and the reasons of failures.
 
 What differs from a run with CuPy:
 
 - The default floating dtype is float64, as NumPy's.
-- Where NumPy's result has another floating precision than cukern's by the rules of :func:`cukern.result_type`, values are
-  compared in the coarser of the two; such tests are counted apart, as "by dtype rule".
-- Fortran order, memory and streams of CUDA, texts of kernels, strings and records are left out. A test that only asks for those
-  is not counted.
+- Where NumPy's result has another floating precision than cukern's by the rules of :func:`cukern.result_type`, values
+  are compared in the coarser of the two; such tests are counted apart, as "by rule".
+- Fortran order, memory and streams of CUDA, texts of kernels, strings and records are left out. A test that only asks
+  for those is not counted.
 - Loops over dtypes take :data:`_DTYPES` alone, unless ``--every-dtype``: each dtype is a kernel to compile.
 """
 
@@ -34,7 +34,7 @@ import tempfile
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -46,14 +46,20 @@ _COMBINATIONS = 6
 _SECONDS = 120
 #: Files and tests about what cukern leaves out, as regular expressions of their node ids.
 _LEFT_OUT = {
-    "kernels, fusion and compilation": r"fusion_tests|core_tests/test_(raw|carray|userkernel|include|mdspan|elementwise|reduction|"
-    r"cub_reduction|internal|function|syncdetect|multithreading|gufuncs)\.py",
-    "memory, streams and devices of CUDA": r"cuda_tests|test_cublas|core_tests/test_(dlpack|ndarray_cuda_array_interface|"
-    r"ndarray_owndata|ndarray_get)\.py|misc_tests/test_(byte_bounds|memory_ranges|who)|fft_tests/test_(cache|callback)",
+    "kernels, fusion and compilation": r"fusion_tests|core_tests/test_(raw|carray|userkernel|include|mdspan|function|"
+    r"elementwise|reduction|cub_reduction|internal|syncdetect|multithreading|gufuncs)\.py",
+    "memory, streams and devices of CUDA": r"cuda_tests|test_cublas|fft_tests/test_(cache|callback)|misc_tests/test_"
+    r"(byte_bounds|memory_ranges|who)|core_tests/test_(dlpack|ndarray_(owndata|get|cuda_array_interface))\.py",
     "strings and records": r"test_structured|io_tests/test_(formatting|base_n|text)|test_ndarray_byteswap",
     "CuPy's package and its tests' tools": r"testing_tests|test_typing|test_init\.py|bit_generator|install_tests|"
     r"test_array_function",
 }
+#: Names of ``cupy`` that are NumPy's, and functions that take ``order=``.
+_NUMPYS = """int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bool_ intp
+    uintp byte ubyte short ushort intc uintc int_ uint longlong ulonglong half single double csingle cdouble long ulong
+    generic number integer signedinteger unsignedinteger inexact floating complexfloating"""
+_CREATING = """array asarray asanyarray zeros ones empty full zeros_like ones_like empty_like full_like copy
+    ascontiguousarray eye"""
 
 
 class LeftOut(pytest.skip.Exception):
@@ -79,7 +85,7 @@ class _Stub(types.ModuleType):
     """A module of CuPy that cukern leaves out: names can be read at import, calls leave the test out."""
 
     is_hip = False
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "pytestmark":
@@ -152,7 +158,7 @@ class _NDArray(metaclass=_OfArrays):
 class _Namespace(types.ModuleType):
     """``cupy``: the names of :mod:`cukern`, and a few that only CuPy has."""
 
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         import cukern
@@ -196,19 +202,8 @@ def _cupy() -> types.ModuleType:
         dtype=np.dtype,
         get_array_module=lambda *xs: made if any(isinstance(x, cukern.Array) for x in xs) else np,
         asfortranarray=lambda *args, **options: _left_out("Fortran order"),
-        **{
-            name: getattr(np, name)
-            for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 "
-            "bool_ intp uintp byte ubyte short ushort intc uintc int_ uint longlong ulonglong half single double "
-            "csingle cdouble generic number integer signedinteger unsignedinteger inexact floating complexfloating "
-            "long ulong".split()
-        },
-        **{
-            name: _in_c_order(getattr(cukern, name))
-            for name in "array asarray asanyarray zeros ones empty full zeros_like ones_like empty_like full_like copy "
-            "ascontiguousarray eye".split()
-            if hasattr(cukern, name)
-        },
+        **{name: getattr(np, name) for name in _NUMPYS.split()},
+        **{name: _in_c_order(getattr(cukern, name)) for name in _CREATING.split() if hasattr(cukern, name)},
         ufunc=type(cukern.add).__mro__[1],
     )
     for module in ("random", "linalg", "fft"):
@@ -400,7 +395,12 @@ def _reason(report: Any) -> str:
     return (errors[-1] if errors else lines[0] if lines else "")[:160]
 
 
-_reports: list[dict[str, Any]] = []
+def _keep(row: dict[str, Any]) -> None:
+    """Append a test to the file of results; workers of pytest-xdist leave that to the process that started them."""
+    out = os.environ.get("CUPY_SUITE_JSON")
+    if out and "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(out, "a") as file:
+            print(json.dumps(row), file=file)
 
 
 def pytest_runtest_logreport(report: Any) -> None:
@@ -415,20 +415,12 @@ def pytest_runtest_logreport(report: Any) -> None:
         outcome = "by rule"
     if outcome == "skipped" and not expected and re.match("left out|. GPUs required", reason):
         outcome = "left out"
-    _reports.append({"test": report.nodeid, "outcome": outcome, "reason": reason})
+    _keep({"test": report.nodeid, "outcome": outcome, "reason": reason})
 
 
 def pytest_collectreport(report: Any) -> None:
     if report.failed:
-        _reports.append(
-            {"test": report.nodeid, "outcome": "failed", "reason": "not collected: " + _reason(report)}
-        )
-
-
-def pytest_sessionfinish(session: Any) -> None:
-    out = os.environ.get("CUPY_SUITE_JSON")
-    if out and not hasattr(session.config, "workerinput"):
-        Path(out).write_text(json.dumps(_reports))
+        _keep({"test": report.nodeid, "outcome": "failed", "reason": "not collected: " + _reason(report)})
 
 
 def pytest_configure(config: Any) -> None:
@@ -490,20 +482,9 @@ def main() -> None:
                 [str(Path(__file__).resolve().parent), str(tests), os.environ.get("PYTHONPATH", "")]
             ),
         }
-        options = [
-            *"-q --no-header --tb=short -p no:cacheprovider -p no:pytest_cukern --show-capture=no --continue-on-collection-errors".split()
-        ]
-        options += [
-            "-p",
-            "cupy_suite",
-            "-c",
-            str(ini),
-            "--rootdir",
-            str(tests),
-            "-r",
-            "N",
-            *args.pytest.split(),
-        ]
+        quiet = "-q --no-header --tb=short --show-capture=no -r N --continue-on-collection-errors"
+        options = [*quiet.split(), *"-p no:cacheprovider -p no:pytest_cukern -p cupy_suite".split()]
+        options += ["-c", str(ini), "--rootdir", str(tests), *args.pytest.split()]
         options += ["-n", args.n] if args.n != "0" else ["-p", "no:xdist"]
         options += ["-k", args.k] if args.k else []
         files = [str(tests / "cupy_tests" / name) for name in args.files]
@@ -511,7 +492,9 @@ def main() -> None:
         subprocess.run(
             [sys.executable, "-m", "pytest", *options, *files], env=env, cwd=tests, check=False, stdout=shown
         )
-        _print(json.loads(out.read_text()))
+        reports = [json.loads(line) for line in out.read_text().splitlines()]
+        out.write_text(json.dumps(reports))
+        _print(reports)
 
 
 if __name__ == "__main__":

@@ -310,16 +310,25 @@ def iscomplexobj(x: Any, /) -> bool:
 
 
 def isrealobj(x: Any, /) -> bool:
-    """Whether an array, number or nested list does not have a complex dtype."""
+    """Whether an array, number or nested list does not have a complex dtype.
+
+    >>> isrealobj([1.0, 2j]), isrealobj(2.0)
+    (False, True)
+    """
     return not iscomplexobj(x)
 
 
 def isfortran(x: Array, /) -> bool:
-    """Whether the elements are contiguous with the first axis fastest, and not with the last, as of a transpose."""
+    """Whether the elements are contiguous with the first axis fastest, and not with the last, as of a transpose.
+
+    >>> import cukern as ck
+    >>> isfortran(ck.zeros((2, 3)).T)
+    True
+    """
     return bool(x.flags.fnc)
 
 
-def issubdtype(arg1: Any, arg2: Any, /) -> bool:
+def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Whether a dtype is another one or belongs to a kind of dtypes, as ``numpy.issubdtype``.
 
     Args:

@@ -297,7 +297,7 @@ def _mend(testing: Any) -> None:
     loops = sys.modules["cupy.testing._loops"]
     names = dict(vars(loops))
     loops._convert_output_to_ndarray = _converted  # type: ignore[attr-defined]
-    call = names["_call_func_cupy"]
+    call, wraps_partial = names["_call_func_cupy"], names["_wraps_partial"]
 
     def called(*args: Any) -> Any:
         result, error = call(*args)
@@ -315,28 +315,20 @@ def _mend(testing: Any) -> None:
     def for_dtypes(dtypes: Sequence[Any], name: str = "dtype") -> Any:
         return names["for_dtypes"](thin(dtypes), name)
 
-    def for_dtypes_combination(
-        kinds: Sequence[Any], names_: Sequence[str] = ("dtype",), full: Any = None
-    ) -> Any:
-        kinds = thin(kinds)
-        if len(names_) == 1:
-            return for_dtypes(kinds, names_[0])
-        every = [
-            [kinds[(i * (7**j) + j * (i // len(kinds) + 1)) % len(kinds)] for j in range(len(names_))]
-            for i in range(2 * len(kinds))
-        ]
-        chosen = (
-            every
-            if os.environ.get("CUPY_SUITE_EVERY_DTYPE")
-            else every[:: max(1, len(every) // _COMBINATIONS)]
-        )
+    def for_dtypes_combination(types: Any, names: Sequence[str] = ("dtype",), full: Any = None) -> Any:
+        kinds, n = thin(types), len(names)
+        if n == 1:
+            return for_dtypes(kinds, names[0])
+        size = len(kinds)
+        every = [[kinds[(i * 7**j + j * (i // size + 1)) % size] for j in range(n)] for i in range(2 * size)]
+        step = 1 if os.environ.get("CUPY_SUITE_EVERY_DTYPE") else max(1, len(every) // _COMBINATIONS)
 
         def decorator(test: Any) -> Any:
-            @names["_wraps_partial"](test, *names_)
+            @wraps_partial(test, *names)
             def looped(*args: Any, **options: Any) -> None:
-                for one in chosen:
+                for one in every[::step]:
                     with contextlib.suppress(pytest.skip.Exception):
-                        test(*args, **{**options, **dict(zip(names_, one, strict=True))})
+                        test(*args, **{**options, **dict(zip(names, one, strict=True))})
 
             return looped
 
@@ -345,11 +337,9 @@ def _mend(testing: Any) -> None:
     def for_orders(orders: Sequence[Any], name: str = "order") -> Any:
         return names["for_orders"]([o for o in orders if o not in ("F", "f")] or ["C"], name)
 
-    for function in (for_dtypes, for_orders):
+    for function in (for_dtypes, for_orders, for_dtypes_combination):
         setattr(loops, function.__name__, function)
         setattr(testing, function.__name__, function)
-    combination = lambda types, names=("dtype",), full=None: for_dtypes_combination(types, names, full)  # noqa: E731
-    loops.for_dtypes_combination = testing.for_dtypes_combination = combination  # type: ignore[attr-defined]
 
 
 # ----- pytest's plugin -----

@@ -404,6 +404,8 @@ EXCLUDED = {
     "nn.nll_loss.targets": "integers",
     "nn.lltm": "test_nn_lltm",
     "packbits": "integers",
+    "place.mask": "bools",
+    "putmask.mask": "bools",
     "random.Generator.choice.p": "a distribution: what is drawn has no derivative by it",
     # Moved along with their distribution, which differences of draws are not: test_distributions.
     "random.Generator.beta": "implicit derivatives",

@@ -15,7 +15,8 @@ from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import carried, uploaded
 from ..errors import DeviceError
 from .layout import Layout, layout_of
-from .operators import FUNCTIONS, Operators
+from .memory import Memory
+from .operators import FUNCTIONS
 
 #: DLPack's device types of the host's memory and of CUDA's.
 _DLPACK_HOST, _DLPACK_CUDA = 1, 2
@@ -39,7 +40,7 @@ class Storage:
     constant = False
 
 
-class Array(Operators):
+class Array(Memory):
     """An n-dimensional array on a device, made by :func:`cukern.asarray` and similar functions.
 
     Attributes:

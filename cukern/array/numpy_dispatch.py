@@ -13,29 +13,11 @@ import numpy as np
 from ..autodiff import tape
 from ..device import Device
 from .array import Array
-from .creation import asarray, device_of, holds_array
+from .creation import asarray, device_of
 from .operators import FUNCTIONS
 
-#: The functions equal to ``ufunc.reduce`` and ``ufunc.accumulate``.
-_REDUCE = {
-    "add": "sum",
-    "multiply": "prod",
-    "maximum": "max",
-    "minimum": "min",
-    "logical_and": "all",
-    "logical_or": "any",
-    "logaddexp": "logsumexp",
-}
-_ACCUMULATE = {
-    "add": "cumsum",
-    "multiply": "cumprod",
-    "maximum": "cummax",
-    "minimum": "cummin",
-    "logaddexp": "logcumsumexp",
-}
 #: Options that have no effect in cukern, and the values for which they have none; () for any value.
 _IDLE: dict[str, tuple[str, ...]] = {
-    "casting": ("same_kind", "unsafe"),
     "order": ("C", "K", "A"),
     "subok": (),
     "kind": (),
@@ -94,34 +76,25 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Ma
         TypeError: cukern lacks the function or the option.
     """
     name = ufunc.__name__
+    if method not in ("__call__", "reduce", "accumulate", "reduceat", "outer", "at"):
+        raise _refuse(f"{name}.{method}", "cukern has no such method")
+    ours = getattr(_namespace("numpy"), name, None)
+    function = ours if method == "__call__" else getattr(ours, method, None)
+    if function is None:
+        raise _refuse(name if method == "__call__" else f"{name}.{method}", "cukern has no such function")
     given = {key: value for key, value in options.items() if not _is_idle(name, key, value)}
-    out, dtype = given.pop("out", None), given.pop("dtype", None)
+    out = given.pop("out", None)
     if given.get("where") is True:
         del given["where"]
-    ours = _namespace("numpy")
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
     device = device_of(_arrays(inputs))
     inputs = inputs if device is None else _at_home(tuple(inputs), device)
-    along = {"reduce": _REDUCE, "accumulate": _ACCUMULATE}.get(method)
-    if along is not None and name in along:
-        made = getattr(ours, along[name])(*inputs, axis=given.pop("axis", 0), **given)
-    elif method in ("__call__", "outer") and hasattr(ours, name):
-        if given:
-            raise _refuse(name, f"the option {next(iter(given))} is not supported")
-        made = getattr(ours, name)(*(_outer(*inputs) if method == "outer" else inputs))
-    else:
-        raise _refuse(name if method == "__call__" else f"{name}.{method}", "cukern has no such function")
-    return _finish(name, made, out, dtype)
-
-
-def _listed(value: Any) -> Any:
-    held = isinstance(value, (list, tuple)) and holds_array(value)
-    return asarray(value) if held else np.asarray(value)
-
-
-def _outer(x: Any, y: Any) -> list[Any]:
-    """``x`` and ``y`` reshaped so that they broadcast over all pairs of elements."""
-    x, y = (value if hasattr(value, "reshape") else _listed(value) for value in (x, y))
-    return [x.reshape(tuple(x.shape) + (1,) * y.ndim), y]
+    if isinstance(out, Array) and "out" in _parameters(function):
+        return function(*inputs, out=out, **given)
+    for option in given.keys() - _parameters(function).keys() if method == "__call__" else ():
+        raise _refuse(name, f"the option {option} is not supported")
+    return _finish(name, function(*inputs, **given), out, None)
 
 
 @cache

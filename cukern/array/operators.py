@@ -287,85 +287,105 @@ class Operators:
         """A view of a diagonal of matrices, as the last axis."""
         return self._call("diagonal", offset, axis1, axis2)
 
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Self:
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    ) -> Self:
         """The sum of a diagonal of matrices."""
-        return self._call("trace", offset, axis1, axis2, dtype)
+        return self._call("trace", offset, axis1, axis2, dtype, out)
 
-    def take(self, indices: Any, axis: int | None = None, mode: Any = "raise") -> Self:
+    def take(self, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "raise") -> Self:
         """The elements at ``indices`` along an axis."""
-        return self._call("take", indices, axis=axis, mode=mode)
+        return self._call("take", indices, axis, out, mode)
 
-    def clip(self, min: Any = None, max: Any = None) -> Self:
+    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Self:
         """The elements limited to the range from ``min`` to ``max``."""
-        return self._call("clip", min, max)
+        return self._call("clip", min, max, out)
 
-    def round(self, decimals: int = 0) -> Self:
+    def round(self, decimals: int = 0, out: Any = None) -> Self:
         """The elements rounded to ``decimals`` decimal places, halves to even."""
-        return self._call("round", decimals)
+        return self._call("round", decimals, out)
 
     def sum(
         self,
         axis: Any = None,
         dtype: Any = None,
-        *,
+        out: Any = None,
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
     ) -> Self:
         """The sum over axes."""
-        return self._call("sum", axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+        return self._call("sum", axis, dtype, out, keepdims, initial, where)
 
     def prod(
         self,
         axis: Any = None,
         dtype: Any = None,
-        *,
+        out: Any = None,
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
     ) -> Self:
         """The product over axes."""
-        return self._call("prod", axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+        return self._call("prod", axis, dtype, out, keepdims, initial, where)
 
-    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
+    def cumsum(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Self:
         """The cumulative sums along an axis."""
-        return self._call("cumsum", axis, dtype)
+        return self._call("cumsum", axis, dtype, out)
 
-    def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
+    def cumprod(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Self:
         """The cumulative products along an axis."""
-        return self._call("cumprod", axis, dtype)
+        return self._call("cumprod", axis, dtype, out)
 
-    def mean(self, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
+    def mean(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        where: Any = None,
+    ) -> Self:
         """The mean over axes."""
-        return self._call("mean", axis, dtype=dtype, keepdims=keepdims, where=where)
+        return self._call("mean", axis, dtype, out, keepdims, where=where)
 
     def max(
-        self, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
     ) -> Self:
         """The largest element over axes."""
-        return self._call("max", axis, keepdims=keepdims, initial=initial, where=where)
+        return self._call("max", axis, out, keepdims, initial, where)
 
     def min(
-        self, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
     ) -> Self:
         """The smallest element over axes."""
-        return self._call("min", axis, keepdims=keepdims, initial=initial, where=where)
+        return self._call("min", axis, out, keepdims, initial, where)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
+    def any(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Self:
         """Whether any element along axes is true."""
-        return self._call("any", axis, keepdims=keepdims, where=where)
+        return self._call("any", axis, out, keepdims, where=where)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False, where: Any = None) -> Self:
+    def all(self, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Self:
         """Whether all elements along axes are true."""
-        return self._call("all", axis, keepdims=keepdims, where=where)
+        return self._call("all", axis, out, keepdims, where=where)
 
-    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
+    def argmax(self, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Self:
         """The index of the largest element along an axis."""
-        return self._call("argmax", axis, keepdims=keepdims)
+        return self._call("argmax", axis, out, keepdims=keepdims)
 
-    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Self:
+    def argmin(self, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Self:
         """The index of the smallest element along an axis."""
-        return self._call("argmin", axis, keepdims=keepdims)
+        return self._call("argmin", axis, out, keepdims=keepdims)
 
     def sort(
         self, axis: int = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
@@ -405,31 +425,29 @@ class Operators:
         self,
         axis: Any = None,
         dtype: Any = None,
+        out: Any = None,
+        ddof: float | None = None,
+        keepdims: bool = False,
         *,
         correction: float = 0.0,
-        keepdims: bool = False,
-        ddof: float | None = None,
         where: Any = None,
     ) -> Self:
         """The variance over axes."""
-        return self._call(
-            "var", axis, dtype=dtype, correction=correction, keepdims=keepdims, ddof=ddof, where=where
-        )
+        return self._call("var", axis, dtype, out, ddof, keepdims, correction=correction, where=where)
 
     def std(
         self,
         axis: Any = None,
         dtype: Any = None,
+        out: Any = None,
+        ddof: float | None = None,
+        keepdims: bool = False,
         *,
         correction: float = 0.0,
-        keepdims: bool = False,
-        ddof: float | None = None,
         where: Any = None,
     ) -> Self:
         """The standard deviation over axes."""
-        return self._call(
-            "std", axis, dtype=dtype, correction=correction, keepdims=keepdims, ddof=ddof, where=where
-        )
+        return self._call("std", axis, dtype, out, ddof, keepdims, correction=correction, where=where)
 
 
 def is_foreign(value: object) -> bool:

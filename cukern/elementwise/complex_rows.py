@@ -9,8 +9,9 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from .function import ArrayLike, Unary, astype, unary
+from .function import ArrayLike, astype
 from .graph import SYMBOLS, Expr
+from .kinds import Unary, unary
 from .operands import recorded, require_array, view
 from .row import ALL, FLOAT, NUMERIC
 
@@ -18,7 +19,7 @@ from .row import ALL, FLOAT, NUMERIC
 class Part(Unary):
     """The real or the imaginary part: of a complex array a view."""
 
-    @overload
+    @overload  # type: ignore[override]
     def __call__(self, x: Expr, /) -> Expr: ...
     @overload
     def __call__(self, x: ArrayLike, /) -> Array: ...

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from ..dtypes import DType
 from ..errors import CompileError, GradientError
 from ..text import signature
-from .function import ArrayLike, Binary, Elementwise, Unary
+from .function import ArrayLike, Elementwise
 from .graph import SIMPLIFIED, Expr
+from .kinds import Binary, Unary
 from .row import ALL, FLOAT, NUMERIC, is_scalar
 
 __all__ = ["elementwise"]

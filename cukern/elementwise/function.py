@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,8 @@ from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, sca
 from .operands import first_array, public, require_array
 from .plan import Plan, plan_for, planned
 from .program import Backward, Program, program
-from .row import FLOAT, Row, Scalar, is_scalar
+from .row import Scalar, is_scalar
+from .ufunc import Ufunc
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float | complex
 
@@ -132,7 +133,7 @@ class _ByDefault(NamedTuple):
 _quick: dict[tuple[Any, ...], tuple[Plan, tuple[bool, ...] | _ByDefault | None]] = {}
 
 
-class Elementwise(Row):
+class Elementwise(Ufunc):
     """A row of the table as a function of arrays."""
 
     def __init__(
@@ -209,6 +210,10 @@ class Elementwise(Row):
                 return self._beyond(operands)
             raise
 
+    def _operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        made = as_operands(self.name, operands, self.names)
+        return made if first_array(made) is not None else (asarray(made[0]), *made[1:])
+
     def _simplified(self, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """A cheaper row and operands with the same value, or these."""
         return (None if self.simplify is None else self.simplify(operands)) or (self, operands)
@@ -258,14 +263,6 @@ def _of_default(made: Program) -> bool:
     return made_floats and not any(dtype in dtypes.INEXACT for dtype in made.inputs)
 
 
-def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
-    """Whether a dtype can be cast to another, as ``numpy.can_cast``; to NumPy, bfloat16 is not a float."""
-    if casting in ("same_kind", "unsafe"):
-        rows = map(dtypes.info, (dtype, wanted))
-        dtype, wanted = (row.acc if row.extension else row.dtype for row in rows)
-    return bool(np.can_cast(dtype, wanted, casting))
-
-
 def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz") -> tuple[Any, ...]:
     """Operands as arrays and Python numbers; others are converted to arrays on the first array's device.
 
@@ -289,181 +286,6 @@ def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz"
                 )
             )
     return tuple(made)
-
-
-#: The flags of an array and a number.
-_NUMBER_LAST = (True, False)
-
-
-class Unary(Elementwise):
-    """An elementwise function of one array."""
-
-    @overload
-    def __call__(self, x: Expr, /) -> Expr: ...
-    @overload
-    def __call__(self, x: ArrayLike, /) -> Array: ...
-    def __call__(self, x: Any, /) -> Any:
-        if type(x) is Array:
-            found = _quick.get((self, x._layout))
-            if found is not None and found[1] is None:
-                plan = found[0]
-                made = plan.single(x)
-                if tape.state.active and (tracking := tape.tracked((x,))) is not None:
-                    _record(plan, (x,), (), (made,), tracking)
-                return made
-        return self.apply((x,))
-
-
-class Rounding(Unary):
-    """An elementwise function of one array that rounds to decimal places, by default to integers."""
-
-    @overload
-    def __call__(self, x: Expr, /, decimals: int = 0) -> Expr: ...
-    @overload
-    def __call__(self, x: ArrayLike, /, decimals: int = 0) -> Array: ...
-    def __call__(self, x: Any, /, decimals: int = 0) -> Any:
-        if decimals == 0 or (isinstance(x, Array) and x.dtype not in dtypes.INEXACT and decimals > 0):
-            return self.apply((x,))
-        multiply, divide = FUNCTIONS["multiply"], FUNCTIONS["divide"]
-        if decimals > 0:
-            return divide(self.apply((multiply(x, 10.0**decimals),)), 10.0**decimals)
-        rounded = multiply(self.apply((divide(x, 10.0**-decimals),)), 10.0**-decimals)
-        return astype(rounded, x.dtype, copy=False) if isinstance(x, (Array, Expr)) else rounded
-
-
-class Binary(Elementwise):
-    """An elementwise function of two arrays, broadcast against each other."""
-
-    @overload
-    def __call__(self, x: Expr, y: Expr | Scalar, /) -> Expr: ...
-    @overload
-    def __call__(self, x: Scalar, y: Expr, /) -> Expr: ...
-    @overload
-    def __call__(self, x: ArrayLike, y: ArrayLike, /) -> Array: ...
-    def __call__(self, x: Any, y: Any, /) -> Any:
-        if type(x) is not Array:
-            return self.apply((x, y))
-        kind = type(y)
-        found = _quick.get((self, x._layout, y._layout if kind is Array else kind))
-        if found is None:
-            return self.apply((x, y))
-        plan, which = found
-        arrays: tuple[Array, ...]
-        scalars: tuple[Scalar, ...]
-        if which is None:
-            made, arrays, scalars = plan.pair(x, y), (x, y), ()
-        elif type(which) is tuple and which == _NUMBER_LAST:
-            try:
-                made, arrays, scalars = plan.beside_number(x, y), (x,), (y,)
-            except OverflowError:
-                return self._apply((x, y))
-        else:
-            return self.apply((x, y))
-        if tape.state.active and (tracking := tape.tracked(arrays)) is not None:
-            _record(plan, arrays, scalars, (made,), tracking)
-        return made
-
-
-class Ternary(Elementwise):
-    """An elementwise function of three arrays, broadcast against each other."""
-
-    @overload
-    def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
-    @overload
-    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
-    def __call__(self, x: Any, y: Any, z: Any, /) -> Any:
-        return self.apply((x, y, z))
-
-
-class Choice(Ternary):
-    """``where``: elements of one array or another; of a condition alone, the indices of its true elements."""
-
-    @overload
-    def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
-    @overload
-    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
-    @overload
-    def __call__(self, x: ArrayLike, /) -> tuple[Array, ...]: ...
-    def __call__(self, x: Any, y: Any = None, z: Any = None, /) -> Any:
-        if y is None and z is None:
-            return FUNCTIONS["nonzero"](x)
-        return self.apply((x, y, z))
-
-
-class Parametric(Elementwise):
-    """An elementwise function of one array with parameters that have defaults."""
-
-    @overload
-    def __call__(self, x: Expr, /, *parameters: Expr | Scalar) -> Expr: ...
-    @overload
-    def __call__(self, x: ArrayLike, /, *parameters: ArrayLike) -> Array: ...
-    def __call__(self, x: Any, /, *parameters: Any) -> Any:
-        return self.apply((x, *parameters))
-
-
-class Bounded(Elementwise):
-    """An elementwise function of one array and two optional bounds."""
-
-    @overload
-    def __call__(
-        self,
-        x: Expr,
-        /,
-        min: Expr | Scalar | None = None,
-        max: Expr | Scalar | None = None,
-        *,
-        a_min: Expr | Scalar | None = None,
-        a_max: Expr | Scalar | None = None,
-    ) -> Expr: ...
-    @overload
-    def __call__(
-        self,
-        x: ArrayLike,
-        /,
-        min: ArrayLike | None = None,
-        max: ArrayLike | None = None,
-        *,
-        a_min: ArrayLike | None = None,
-        a_max: ArrayLike | None = None,
-    ) -> Array: ...
-    def __call__(
-        self, x: Any, /, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
-    ) -> Any:
-        if a_min is not None or a_max is not None:
-            if min is not None or max is not None:
-                raise TypeError(
-                    f"{self.name}: min and a_min, max and a_max are names of one argument: give one"
-                )
-            min, max = a_min, a_max
-        return self.apply((x, min, max))
-
-
-def unary(name: str, code: str, types: str = FLOAT, signature: str = "x->x", **options: Any) -> Unary:
-    """A row with one operand."""
-    return Unary(name, code, types, signature, **options)
-
-
-def binary(name: str, code: str, types: str = FLOAT, signature: str = "xx->x", **options: Any) -> Binary:
-    """A row with two operands."""
-    return Binary(name, code, types, signature, **options)
-
-
-def ternary(name: str, code: str, types: str = FLOAT, signature: str = "xxx->x", **options: Any) -> Ternary:
-    """A row with three operands."""
-    return Ternary(name, code, types, signature, **options)
-
-
-def parametric(
-    name: str,
-    code: str,
-    types: str = FLOAT,
-    signature: str = "xx->x",
-    *,
-    defaults: tuple[Scalar, ...],
-    **options: Any,
-) -> Parametric:
-    """A row with one operand and parameters."""
-    return Parametric(name, code, types, signature, defaults=defaults, **options)
 
 
 @public

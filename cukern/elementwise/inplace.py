@@ -15,11 +15,12 @@ from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
 from ..errors import DeviceError, GradientError
 from ..kernel.strides import repeated
-from .function import Elementwise, as_operands, can_cast, pulled
+from .function import Elementwise, as_operands, pulled
 from .graph import Expr, cast
 from .operands import public
 from .plan import run_into
 from .program import Program, program
+from .ufunc import can_cast
 
 
 @public

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from .. import dtypes
-from .function import binary, unary
+from .kinds import binary, unary
 from .row import ALL, INTEGER
 
 logical_and = binary("logical_and", "x && y", ALL, "bb->b", doc="Whether both are true.")

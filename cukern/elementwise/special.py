@@ -11,8 +11,9 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from .complex_rows import _times_i, conj, from_parts, imag, real
-from .function import astype, binary, parametric, ternary, unary
+from .function import astype
 from .fuse import fuse
+from .kinds import binary, parametric, ternary, unary
 from .operands import public, require_array
 from .row import ALL, INEXACT, REAL, REAL_NUMERIC, scipys
 from .table import (
@@ -33,6 +34,7 @@ from .table import (
     trunc,
     where,
 )
+from .ufunc import one_out, written
 
 _PI, _LN2, _ROOT_HALF = math.pi, math.log(2.0), math.sqrt(0.5)
 _ERFC = np.vectorize(math.erfc, otypes="d")
@@ -362,9 +364,29 @@ softsign = unary(
 
 
 @public
-def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
-    """The quotient rounded down, and the remainder, which has the sign of y."""
-    return floor_divide(x, y), remainder(x, y)
+def divmod(
+    x: Any,
+    y: Any,
+    out1: Array | None = None,
+    out2: Array | None = None,
+    /,
+    out: tuple[Array | None, Array | None] = (None, None),
+    **options: Any,
+) -> tuple[Array, Array]:
+    """The quotient rounded down, and the remainder, which has the sign of y.
+
+    Args:
+        x: an array or a number.
+        y: an array or a number.
+        out1: the array to write the quotient to; ``out`` names both.
+        out2: the array to write the remainder to.
+        out: both in a tuple.
+        options: ``where``, ``dtype`` and ``casting``, as of :func:`floor_divide`.
+    """
+    first, second = (one if one is not None else other for one, other in zip((out1, out2), out, strict=True))
+    quotient = floor_divide(x, y, **options)
+    rest = remainder(x, y, out=second, **options)
+    return written("divmod", quotient, one_out("divmod", first)), rest
 
 
 @public

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from .complex_rows import conj, real
-from .function import Bounded, Choice, Rounding, Unary, binary, unary
+from .kinds import Bounded, Choice, Rounding, Unary, binary, unary
 from .row import ALL, INEXACT, NUMERIC, REAL, REAL_NUMERIC
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)

@@ -16,6 +16,7 @@ from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, normalize_axis, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
+from ..elementwise.ufunc import Casting
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.views import (
@@ -106,20 +107,20 @@ def _listed(arrays: Sequence[Array], name: str) -> list[Array]:
 
 
 @public
-def hstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
-    """Join arrays along the second axis, or vectors along the first; ``dtype`` as in :func:`concat`.
+def hstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = "same_kind") -> Array:
+    """Join arrays along the second axis, or vectors along the first; ``dtype`` and ``casting`` as in :func:`concat`.
 
     Raises:
         ValueError: there is no array, or the shapes do not fit.
     """
     made = [atleast_1d(x) for x in _listed(arrays, "hstack")]
-    return concat(made, axis=0 if made[0].ndim == 1 else 1, dtype=dtype)
+    return concat(made, axis=0 if made[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 @public
-def vstack(arrays: Sequence[Array], /, *, dtype: Any = None) -> Array:
-    """Join arrays along the first axis, vectors as rows. Errors as in :func:`hstack`."""
-    return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0, dtype=dtype)
+def vstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = "same_kind") -> Array:
+    """Join arrays along the first axis, vectors as rows. Arguments and errors as in :func:`hstack`."""
+    return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0, dtype=dtype, casting=casting)
 
 
 @public

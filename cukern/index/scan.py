@@ -17,6 +17,7 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.table import equal, exp, isfinite, isinf, isnan, minimum, where
+from ..elementwise.ufunc import one_out, written
 from ..shape.views import concat, reshape
 from .scan_plan import Scan, scanned
 from .take import take_along_axis
@@ -184,18 +185,23 @@ def cumulative_prod(
 
 
 @public
-def cumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+def cumsum(
+    x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Array | None = None
+) -> Array:
     """:func:`cumulative_sum` with NumPy's arguments; without ``axis``, of the flattened array."""
     x, place = _prepared(x, axis, "cumsum", True)
-    return _sum(x, place, _sum_dtype(x, dtype), False, False)
+    return written("cumsum", _sum(x, place, _sum_dtype(x, dtype), False, False), one_out("cumsum", out))
 
 
 @public
-def cumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+def cumprod(
+    x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Array | None = None
+) -> Array:
     """:func:`cumulative_prod` with NumPy's arguments; without ``axis``, of the flattened array."""
     x, place = _prepared(x, axis, "cumprod", True)
     wanted = _sum_dtype(x, dtype)
-    return _product(astype(x, wanted, copy=False), place, wanted, False)
+    made = _product(astype(x, wanted, copy=False), place, wanted, False)
+    return written("cumprod", made, one_out("cumprod", out))
 
 
 @public

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import cache
 from typing import Any, Literal
 
@@ -255,44 +256,78 @@ def _in_range(x: Array, size: int, name: str) -> Array:
     return Array._wrap(data, x.device)
 
 
+def _turned(sizes: Any, order: str, name: str) -> Any:
+    """A sequence of an entry for each axis, the slowest first."""
+    if order not in ("C", "c", "F", "f", None):
+        raise ValueError(f"{name}: order: expected 'C' or 'F', got {order!r}")
+    return sizes[::-1] if order in ("F", "f") else sizes
+
+
 @public
-def unravel_index(indices: Any, shape: int | tuple[int, ...]) -> tuple[Array, ...]:
+def unravel_index(indices: Any, shape: int | tuple[int, ...], order: str = "C") -> tuple[Array, ...]:
     """Convert indices in a flattened array to indices along each axis of ``shape``.
 
     Args:
         indices: integers of any shape.
         shape: the shape of the array.
+        order: "F" counts the flattened array with the first axis fastest.
 
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
+        TypeError: the indices are not integers.
 
     >>> import cukern as ck
     >>> [int(i) for i in ck.unravel_index(ck.asarray(5), (2, 3))]
     [1, 2]
     """
-    sizes = shape if isinstance(shape, tuple) else (shape,)
-    return tuple(unraveled(_in_range(asarray(indices), math.prod(sizes), "unravel_index"), sizes))
+    sizes = _turned(shape if isinstance(shape, tuple) else (shape,), order, "unravel_index")
+    flat = _in_range(asarray(indices), math.prod(sizes), "unravel_index")
+    return tuple(_turned(unraveled(flat, sizes), order, "unravel_index"))
 
 
 @public
-def ravel_multi_index(multi_index: Any, dims: tuple[int, ...]) -> Array:
+def ravel_multi_index(
+    multi_index: Any,
+    dims: tuple[int, ...],
+    mode: Literal["raise", "wrap", "clip"] | tuple[str, ...] = "raise",
+    order: str = "C",
+) -> Array:
     """Convert indices along each axis of ``dims`` to indices in the flattened array.
 
     Args:
         multi_index: an array of integers for each axis; they broadcast.
         dims: the shape of the array.
+        mode: for indices out of range: ``"raise"`` an error, ``"wrap"`` around, or ``"clip"`` to the range; or one of
+            these for each axis.
+        order: "F" counts the flattened array with the first axis fastest.
 
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
-        ValueError: the number of arrays is not that of the axes.
+        TypeError: the indices are not integers.
+        ValueError: the number of arrays is not that of the axes, or the array has more than 2**63 - 1 elements.
 
     >>> import cukern as ck
     >>> ck.ravel_multi_index((ck.asarray([0, 1]), ck.asarray([2, 0])), (2, 3)).tolist()
     [2, 3]
     """
-    if len(multi_index) != len(dims):
-        raise ValueError(f"ravel_multi_index: expected {len(dims)} arrays, got {len(multi_index)}")
+    name = "ravel_multi_index"
+    sizes = [operator.index(size) for size in dims]
+    if len(multi_index) != len(sizes):
+        raise ValueError(f"{name}: expected {len(sizes)} arrays, got {len(multi_index)}")
+    if math.prod(sizes) >= 2**63:
+        raise ValueError(f"{name}: dims: an array of shape {dims} has too many elements")
+    modes = (mode,) * len(sizes) if isinstance(mode, str) else mode
     made: Any = 0
-    for places, size in zip(multi_index, dims, strict=True):
-        made = made * size + _in_range(asarray(places), size, "ravel_multi_index")
+    for places, size, kind in _turned(list(zip(multi_index, sizes, modes, strict=True)), order, name):
+        made = made * size + _in_mode(asarray(places), size, kind, name)
     return asarray(made)
+
+
+def _in_mode(x: Array, size: int, mode: str, name: str) -> Array:
+    """Indices of an axis of ``size``; those out of range as ``mode`` says."""
+    if mode == "raise":
+        return _in_range(x, size, name)
+    if mode not in ("wrap", "clip"):
+        raise ValueError(f"{name}: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
+    data = integers(x, x, name).astype(np.int64)
+    return Array._wrap(data % size if mode == "wrap" else data.clip(0, size - 1), x.device)

@@ -27,6 +27,7 @@ from ..elementwise.operands import (
     recorded_many,
     require_array,
 )
+from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..shape.views import broadcast_to, reshape
 from .places import added_along, expect_added, gathered, picked_along, summed
@@ -125,7 +126,12 @@ def scatter_into(x: Array, g: Array, places: Any, outer: int, size: int, inner: 
 @public
 @on_device
 def take(
-    x: Array, /, indices: Any, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
+    x: Array,
+    /,
+    indices: Any,
+    axis: int | None = None,
+    out: Array | None = None,
+    mode: Literal["raise", "wrap", "clip"] = "raise",
 ) -> Array:
     """The elements of ``x`` at indices along an axis.
 
@@ -133,6 +139,7 @@ def take(
         x: any array.
         indices: integers; negative ones count from the end.
         axis: the axis; None takes from the flattened array.
+        out: the array to write the result to.
         mode: for indices out of range: ``"raise"`` an error, ``"wrap"`` around, or ``"clip"`` to the range.
 
     Returns:
@@ -141,7 +148,7 @@ def take(
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
-    if axis is None:
+    if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take")
     data = integers(indices, x, "take")
@@ -149,7 +156,7 @@ def take(
         raise ValueError(f"take: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
     if mode != "raise" and x.shape[place]:
         data = data % x.shape[place] if mode == "wrap" else data.clip(0, x.shape[place] - 1)
-    return _take(x, data, place)
+    return written("take", _take(x, data, place), one_out("take", out))
 
 
 def _take(x: Array, data: Any, axis: int) -> Array:

@@ -349,10 +349,16 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ar
 
 @public
 def trace(
-    x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: npt.DTypeLike | None = None
+    x: Array,
+    /,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
 ) -> Array:
-    """The sum of a diagonal of matrices; arguments as in :func:`diagonal`, ``dtype`` as in :func:`sum`."""
-    return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
+    """The sum of a diagonal of matrices; arguments as in :func:`diagonal`, ``dtype`` and ``out`` as in :func:`sum`."""
+    return sum(diagonal(x, offset, axis1, axis2), -1, dtype, out)
 
 
 @public

@@ -16,7 +16,9 @@ from ..elementwise.special import *  # noqa: F403
 from ..elementwise.table import *  # noqa: F403
 from ..index import update as _at  # noqa: F401 - registers x.at
 from ..index.assemble import *  # noqa: F403
+from ..index.bits import *  # noqa: F403
 from ..index.padding import *  # noqa: F403
+from ..index.put import *  # noqa: F403
 from ..index.scan import *  # noqa: F403
 from ..index.search import *  # noqa: F403
 from ..index.sets import *  # noqa: F403
@@ -37,6 +39,7 @@ from ..ops.histogram import *  # noqa: F403
 from ..ops.slices import *  # noqa: F403
 from ..ops.spaces import *  # noqa: F403
 from ..ops.statistics import *  # noqa: F403
+from ..ops.ufunc_methods import *  # noqa: F403
 from ..reduction.custom import reduction as reduction
 from ..reduction.nan import *  # noqa: F403
 from ..reduction.rows import *  # noqa: F403
@@ -49,7 +52,9 @@ from ..shape.views import *  # noqa: F403
 INTERNAL = frozenset(
     {
         *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),
+        *("flat", "viewed"),
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
+        *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("product_then", "product_source", "times_i", "phase"),
     }
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..elementwise.function import unary
+from ..elementwise.kinds import unary
 from ..elementwise.row import scipys
 from ..elementwise.table import equal, sign, where
 

@@ -6,8 +6,9 @@ import math
 from typing import Any, TypeVar
 
 from ..array.operators import FUNCTIONS
-from ..elementwise.function import Elementwise, binary, ternary, unary
+from ..elementwise.function import Elementwise
 from ..elementwise.fuse import fuse
+from ..elementwise.kinds import binary, ternary, unary
 from ..elementwise.operands import public
 from ..elementwise.row import scipys
 from ..elementwise.special import digamma, lgamma

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,20 +10,26 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array.array import Array, shape_of
-from ..array.creation import Shape, arange, asarray, device_of
+from ..array.creation import Shape, arange, asarray, device_of, ones
 from ..device import Device
-from ..elementwise.operands import require_array
-from ..index.search import flatnonzero
-from ..shape.views import broadcast_to, concat, reshape, stack
+from ..elementwise.function import astype
+from ..elementwise.operands import require_array, require_arrays
+from ..elementwise.row import is_scalar
+from ..index.search import flatnonzero, nonzero
+from ..shape.views import broadcast_arrays, broadcast_to, concat, reshape, stack
 from .spaces import linspace
 
 __all__ = [
+    "broadcast",
     "c_",
     "diag_indices",
     "diag_indices_from",
     "fromfunction",
     "indices",
     "ix_",
+    "mask_indices",
+    "mgrid",
+    "ogrid",
     "r_",
     "tril_indices",
     "tril_indices_from",
@@ -32,7 +39,11 @@ __all__ = [
 
 
 class _Joined:
-    """``r_[...]`` and ``c_[...]``: join slices, numbers and arrays along an axis."""
+    """``r_[...]`` and ``c_[...]``: join slices, numbers and arrays along an axis.
+
+    The first part may be a string of up to three integers: the axis; the least number of axes of each part; and the
+    place of a vector's axis among these.
+    """
 
     def __init__(self, columns: bool) -> None:
         self._columns = columns
@@ -42,15 +53,37 @@ class _Joined:
 
     def __getitem__(self, key: Any) -> Array:
         parts = list(key) if isinstance(key, tuple) else [key]
+        axis, least, first = (-1, 2, 0) if self._columns else (0, 1, -1)
         if isinstance(parts[0], str):
-            raise TypeError(
-                f"{self!r}: directives are not read, got {parts[0]!r}; use concat, stack or reshape"
-            )
+            axis, least, first = self._directive(parts.pop(0), axis, least, first)
         device = device_of(parts)
         made = [_line(part, device) for part in parts]
-        if not self._columns:
-            return concat([reshape(one, (-1,)) if not one.ndim else one for one in made])
-        return concat([reshape(one, (-1, 1)) if one.ndim < 2 else one for one in made], axis=-1)
+        numbers = [part for part in parts if is_scalar(part)]
+        arrays = [one for one, part in zip(made, parts, strict=True) if not is_scalar(part)]
+        wanted = dtypes.result_type(*arrays, *numbers)
+        return concat([astype(_raised(one, least, first), wanted, copy=False) for one in made], axis=axis)
+
+    def _directive(self, text: str, axis: int, least: int, first: int) -> tuple[int, int, int]:
+        """The axis, the least number of axes, and the first place of a part's own axes among more."""
+        if text in ("r", "c"):
+            raise NotImplementedError(f"{self!r}: there is no class of matrices; use atleast_2d")
+        try:
+            numbers = [int(word) for word in text.split(",")]
+        except ValueError:
+            numbers = []
+        if not 1 <= len(numbers) <= 3:
+            raise ValueError(f"{self!r}: expected up to three integers in the string, got {text!r}")
+        given = (*numbers, *(axis, 1, -1)[len(numbers) :])
+        return (given[0], given[1], given[2]) if not self._columns else (given[0], max(given[1], 1), given[2])
+
+
+def _raised(x: Array, least: int, first: int) -> Array:
+    """``x`` with at least ``least`` axes, of which its own begin at ``first``; at the end for -1."""
+    extra = max(least, 1) - x.ndim
+    if extra <= 0:
+        return x
+    before = extra if first < 0 else min(first, extra)
+    return reshape(x, (1,) * before + x.shape + (1,) * (extra - before))
 
 
 def _line(part: Any, device: Device | None) -> Array:
@@ -68,6 +101,74 @@ def _line(part: Any, device: Device | None) -> Array:
 r_ = _Joined(columns=False)
 #: Join slices, numbers and arrays as columns of a matrix: ``c_[x, y]``, as ``numpy.c_``.
 c_ = _Joined(columns=True)
+
+
+class _Grid:
+    """``mgrid[...]`` and ``ogrid[...]``: the coordinates of a grid, from a slice for each axis."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __getitem__(self, key: Any) -> Any:
+        """The coordinates, on the current device; an imaginary step is their number, including both ends."""
+        if not isinstance(key, tuple):
+            return _line(key, None)
+        lines = [_line(part, None) for part in key]
+        wanted = dtypes.result_type(*lines) if lines else dtypes.default_int
+        lines = [
+            reshape(astype(x, wanted, copy=False), tuple(-1 if i == axis else 1 for i in range(len(lines))))
+            for axis, x in enumerate(lines)
+        ]
+        if self._name == "ogrid" or not lines:
+            return tuple(lines)
+        sizes = tuple(line.size for line in lines)
+        return stack([broadcast_to(line, sizes) for line in lines])
+
+
+#: The coordinates of a dense grid as one array: ``mgrid[0:3, 0:2]`` has shape (2, 3, 2), as ``numpy.mgrid``.
+mgrid = _Grid("mgrid")
+#: The coordinates of a grid as an array for each axis, which broadcast to it, as ``numpy.ogrid``.
+ogrid = _Grid("ogrid")
+
+
+class broadcast:
+    """Arrays broadcast against each other, as ``numpy.broadcast``.
+
+    Attributes:
+        shape: their common shape.
+        ndim: the number of its axes; also ``nd``.
+        size: the number of elements.
+        values: read-only views of the arrays in that shape.
+
+    >>> b = broadcast([[1], [2]], [3, 4, 5])
+    >>> b.shape, b.size
+    ((2, 3), 6)
+    """
+
+    def __init__(self, *arrays: Any) -> None:
+        """Broadcast arrays, numbers and nested lists.
+
+        Raises:
+            ValueError: the shapes do not broadcast.
+        """
+        self.values: tuple[Array, ...] = broadcast_arrays(*require_arrays(arrays, "broadcast"))
+        self.shape = self.values[0].shape if arrays else ()
+        self.ndim = self.nd = len(self.shape)
+        self.size = math.prod(self.shape)
+
+
+def mask_indices(
+    n: int, mask_func: Any, k: int = 0, *, device: Device | str | None = None
+) -> tuple[Array, ...]:
+    """The indices of the elements of an ``n`` by ``n`` matrix that a function such as :func:`triu` keeps.
+
+    >>> [places.tolist() for places in mask_indices(2, lambda x, k: x * [[1, 0], [0, 0]])]
+    [[0], [0]]
+    """
+    return nonzero(mask_func(ones((n, n), dtypes.int64, device), k))
 
 
 def indices(

@@ -25,8 +25,12 @@ __all__ = [
     "finfo",
     "iinfo",
     "inf",
+    "iscomplexobj",
     "isdtype",
+    "isfortran",
+    "isrealobj",
     "isscalar",
+    "issubdtype",
     "may_share_memory",
     "nan",
     "ndim",
@@ -290,3 +294,59 @@ def __array_namespace_info__() -> NamespaceInfo:
     ['float32', 'float64']
     """
     return NamespaceInfo()
+
+
+def _held(x: Any) -> DType:
+    return dtypes.as_dtype(x.dtype) if hasattr(x, "dtype") else asarray(x).dtype
+
+
+def iscomplexobj(x: Any, /) -> bool:
+    """Whether an array, number or nested list has a complex dtype, whatever its values.
+
+    >>> iscomplexobj([1.0, 2j]), iscomplexobj(2.0)
+    (True, False)
+    """
+    return _held(x) in dtypes.COMPLEX
+
+
+def isrealobj(x: Any, /) -> bool:
+    """Whether an array, number or nested list does not have a complex dtype.
+
+    >>> isrealobj([1.0, 2j]), isrealobj(2.0)
+    (False, True)
+    """
+    return not iscomplexobj(x)
+
+
+def isfortran(x: Array, /) -> bool:
+    """Whether the elements are contiguous with the first axis fastest, and not with the last, as of a transpose.
+
+    >>> import cukern as ck
+    >>> isfortran(ck.zeros((2, 3)).T)
+    True
+    """
+    return bool(x.flags.fnc)
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether a dtype is another one or belongs to a kind of dtypes, as ``numpy.issubdtype``.
+
+    Args:
+        arg1: a dtype, or a kind such as ``numpy.floating``.
+        arg2: the same. bfloat16 is a ``numpy.floating``.
+
+    >>> import numpy as np
+    >>> issubdtype("float32", np.floating), issubdtype("bfloat16", np.floating), issubdtype("int8", np.floating)
+    (True, True, False)
+    """
+    first, second = (_of_bfloat16(one) for one in (arg1, arg2))
+    if first is dtypes.bfloat16:
+        return second is dtypes.bfloat16 or (isinstance(second, type) and issubclass(np.floating, second))
+    return second is not dtypes.bfloat16 and bool(np.issubdtype(first, second))
+
+
+def _of_bfloat16(kind: Any) -> Any:
+    """``kind``, with all names of bfloat16 as the dtype; public names such as ``cukern.float32`` as their dtypes."""
+    named = getattr(kind, "dtype", kind) if not isinstance(kind, type) else kind
+    is_dtype = isinstance(named, (np.dtype, str)) or named is dtypes.bfloat16.type
+    return dtypes.bfloat16 if is_dtype and (named == "bfloat16" or named == dtypes.bfloat16) else named

@@ -234,6 +234,7 @@ class Reduce:
         where: Any = None,
         initial: Any = None,
     ) -> Array:
+        where = None if where is True else where
         plain = dtype is None and where is None and initial is None and type(keepdims) is bool
         if plain and isinstance(x, Array) and (axis is None or type(axis) is int):
             layout = x._layout or x._planned()

@@ -15,6 +15,7 @@ from ..elementwise.complex_rows import conjugated, imag, real
 from ..elementwise.graph import Expr, Reduced
 from ..elementwise.operands import Axis, require_array
 from ..elementwise.table import equal, exp, hypot, isfinite, where
+from ..elementwise.ufunc import one_out, written
 from ..shape.views import concat, moveaxis, reshape, stack
 from .function import Reduce, Rule, Span
 from .masked import masked_mean, masked_spread, one_correction
@@ -39,6 +40,8 @@ __all__ = [
     "var",
 ]
 
+_OUT = """
+        out: the array to write the result to, whose dtype must be of the same kind or a wider one."""
 _WHERE = """
         where: a bool mask that broadcasts to ``x``; only elements where it is true are reduced."""
 _INITIAL = """
@@ -60,7 +63,7 @@ class Accumulation(Reduce):
     arguments = f"""
     Args:
         x: any array. Floats are reduced in their dtype (float32 in float64), others in int64 or uint64.{_AXES}
-        dtype: the dtype to which values are cast first, and that of the result.{_KEEP}{_INITIAL}{_WHERE}
+        dtype: the dtype to which values are cast first, and that of the result.{_OUT}{_KEEP}{_INITIAL}{_WHERE}
 {_RAISES}, or ``where`` does not broadcast.
     """
 
@@ -70,11 +73,15 @@ class Accumulation(Reduce):
         /,
         axis: Axis = None,
         dtype: npt.DTypeLike | None = None,
-        *,
+        out: Array | None = None,
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
     ) -> Array:
+        if out is not None:
+            return written(
+                self.name, self(x, axis, dtype, None, keepdims, initial, where), one_out(self.name, out)
+            )
         return self._apply(x, axis, keepdims, dtype, where=where, initial=initial)
 
 
@@ -90,11 +97,22 @@ class Truth(Reduce):
 
     arguments = f"""
     Args:
-        x: any array; elements other than 0 are true, NaN too.{_AXES}{_KEEP}{_WHERE}
+        x: any array; elements other than 0 are true, NaN too.{_AXES}{_OUT}{_KEEP}{_WHERE}
 {_RAISES}, or ``where`` does not broadcast.
     """
 
-    def __call__(self, x: Array, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
+    def __call__(
+        self,
+        x: Array,
+        /,
+        axis: Axis = None,
+        out: Array | None = None,
+        keepdims: bool = False,
+        *,
+        where: Any = None,
+    ) -> Array:
+        if out is not None:
+            return written(self.name, self(x, axis, None, keepdims, where=where), one_out(self.name, out))
         return self._apply(x, axis, keepdims, where=where)
 
 
@@ -103,7 +121,7 @@ class Extreme(Reduce):
 
     arguments = f"""
     Args:
-        x: any array.{_AXES}{_KEEP}{_INITIAL}{_WHERE} It needs ``initial``.
+        x: any array.{_AXES}{_OUT}{_KEEP}{_INITIAL}{_WHERE} It needs ``initial``.
 {_RAISES}; or there is no value, and no ``initial``.
     """
 
@@ -112,11 +130,14 @@ class Extreme(Reduce):
         x: Array,
         /,
         axis: Axis = None,
-        *,
+        out: Array | None = None,
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
     ) -> Array:
+        if out is not None:
+            return written(self.name, self(x, axis, None, keepdims, initial, where), one_out(self.name, out))
+        where = None if where is True else where
         if where is not None and initial is None:
             raise ValueError(f"{self.name}: where: give initial as well, the result of no value")
         return self._apply(x, axis, keepdims, where=where, initial=initial)
@@ -129,6 +150,7 @@ class Search(Reduce):
     Args:
         x: any array.
         axis: the axis; by default the index is that in the flattened array.
+        out: the int64 array to write the result to.
         keepdims: whether the axis stays, with size 1.
 
     Raises:
@@ -137,7 +159,11 @@ class Search(Reduce):
         ValueError: there is no value.
     """
 
-    def __call__(self, x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    def __call__(
+        self, x: Array, /, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+    ) -> Array:
+        if out is not None:
+            return written(self.name, self(x, axis, keepdims=keepdims), one_out(self.name, out))
         return self._apply(x, None if axis is None else operator.index(axis), keepdims)
 
 
@@ -148,10 +174,12 @@ class NumberSearch(Search):
             in a fused function the index is -1 instead.
     """
 
-    def __call__(self, x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    def __call__(
+        self, x: Array, /, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
+    ) -> Array:
         if not isinstance(x, (Expr, Reduced)):
             x = require_array(x, self.name)
-        made = super().__call__(x, axis, keepdims=keepdims)
+        made = super().__call__(x, axis, out, keepdims=keepdims)
         if isinstance(made, Array) and made.size and x.dtype in dtypes.INEXACT and min(made).item() < 0:
             raise ValueError(f"{self.name}: x: all elements are NaN along axis {axis}")
         return made
@@ -163,7 +191,7 @@ class Mean(Reduce):
     arguments = f"""
     Args:
         x: any array; integers are computed in float64 for a result of the default floating dtype.{_AXES}
-        dtype: what the values are cast to first, if that is a float, and the dtype of the result.{_KEEP}{_WHERE}
+        dtype: what the values are cast to first, if that is a float, and the dtype of the result.{_OUT}{_KEEP}{_WHERE}
 {_RAISES}, or ``where`` does not broadcast.
     """
 
@@ -173,11 +201,16 @@ class Mean(Reduce):
         /,
         axis: Axis = None,
         dtype: npt.DTypeLike | None = None,
-        *,
+        out: Array | None = None,
         keepdims: bool = False,
+        *,
         where: Any = None,
     ) -> Array:
-        if where is not None:
+        if out is not None:
+            return written(
+                self.name, self(x, axis, dtype, None, keepdims, where=where), one_out(self.name, out)
+            )
+        if where is not None and where is not True:
             return masked_mean(self.name, x, axis, keepdims, dtype, where)
         return self._apply(x, axis, keepdims, dtype)
 
@@ -189,7 +222,7 @@ class Spread(Reduce):
     Args:
         x: any array; integers are computed in float64 for a result of the default floating dtype. The variance of
             complex numbers is that of their real parts plus that of their imaginary parts.{_AXES}
-        dtype: what the values are cast to first, if that is a float, and the dtype of the result.
+        dtype: what the values are cast to first, if that is a float, and the dtype of the result.{_OUT}
         correction: is subtracted from the number of values in the divisor.{_KEEP}
         ddof: another name of ``correction``.{_WHERE}
 {_RAISES}, ``where`` does not broadcast, or both ``correction`` and ``ddof`` are given.
@@ -201,12 +234,17 @@ class Spread(Reduce):
         /,
         axis: Axis = None,
         dtype: npt.DTypeLike | None = None,
+        out: Array | None = None,
+        ddof: float | None = None,
+        keepdims: bool = False,
         *,
         correction: float = 0.0,
-        keepdims: bool = False,
-        ddof: float | None = None,
         where: Any = None,
     ) -> Array:
+        if out is not None:
+            made = self(x, axis, dtype, None, ddof, keepdims, correction=correction, where=where)
+            return written(self.name, made, one_out(self.name, out))
+        where = None if where is True else where
         taken = one_correction(self.name, correction, ddof)
         if isinstance(x, Array) and x.dtype in dtypes.COMPLEX and where is None:
             wanted = None if dtype is None else dtypes.info(dtypes.as_dtype(dtype)).real

@@ -15,7 +15,6 @@ from ..array import Array
 from ..array.creation import arange
 from ..autodiff import tape
 from ..dtypes import DType
-from ..elementwise.function import can_cast
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
     normalize_axes,
@@ -29,6 +28,7 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.table import where
+from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.plan import allocate, one_device
 from ..kernel.strides import broadcast_shapes, collapse
 from .copy import in_order, write
@@ -78,7 +78,8 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     Args:
         x: any array.
         shape: the sizes of the axes; one may be -1 and is then computed from the others.
-        order: "F" reads and writes the elements with the first axis fastest instead of the last.
+        order: "F" reads and writes the elements with the first axis fastest instead of the last; "A" does so if the
+            elements lie so in memory.
         copy: True always copies; False raises if a copy is needed.
 
     Raises:
@@ -86,11 +87,8 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     """
     x = require_array(x, "reshape")
     sizes = _resolved(_sizes(shape, "reshape"), x.shape)
-    if order == "F":
-        turned = reshape(transpose(x), sizes[::-1], copy=copy)
-        return transpose(turned)
-    if order != "C":
-        raise ValueError(f"reshape: order: expected 'C' or 'F', got {order!r}")
+    if order != "C" and _first_fastest(x, order):
+        return transpose(reshape(transpose(x), sizes[::-1], copy=copy))
     shared = _is_view(x, sizes)
     if copy is False and not shared:
         raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
@@ -100,6 +98,13 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     else:
         made = view(x, x._data.reshape(sizes))
     return recorded("reshape", x, made, lambda g: reshape(g, before))
+
+
+def _first_fastest(x: Array, order: str) -> bool:
+    """Whether an order other than "C" reads the first axis fastest."""
+    if order not in ("c", "F", "f", "A", "a"):
+        raise ValueError(f"reshape: order: expected 'C', 'F' or 'A', got {order!r}")
+    return order in "Ff" or (order in "Aa" and x.flags.fnc)
 
 
 def _resolved(sizes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -128,8 +133,17 @@ def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
 
 @public
 def ravel(x: Array, /, order: str = "C") -> Array:
-    """The elements of ``x`` as a vector, a view if possible; ``order`` "F" reads the first axis fastest."""
-    return reshape(x, (-1,), order)
+    """The elements of ``x`` as a vector, a view if possible.
+
+    Args:
+        x: any array.
+        order: that of :func:`reshape`, or "K": the order of the elements in memory.
+    """
+    if order not in ("K", "k"):
+        return reshape(x, (-1,), order)
+    x = require_array(x, "ravel")
+    axes = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
+    return reshape(permute_dims(x, tuple(axes)), (-1,))
 
 
 @public
@@ -229,7 +243,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
     if axis is None:
         axes = tuple(i for i, n in enumerate(x.shape) if n == 1)
     else:
-        axes = normalize_axes(axis, x.ndim, "squeeze")
+        axes = () if not x.ndim and axis in (0, -1) else normalize_axes(axis, x.ndim, "squeeze")
     if any(x.shape[i] != 1 for i in axes):
         raise ValueError(f"squeeze: axis {axis} of shape {x.shape} has a size other than 1")
     data = x._data.squeeze(axes) if axes else x._data.view()
@@ -338,13 +352,20 @@ def _castable(arrays: Sequence[Array], dtype: Any, casting: str, name: str) -> D
 
 @public
 def concat(
-    arrays: Sequence[Array], /, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind"
+    arrays: Sequence[Array],
+    /,
+    axis: int | None = 0,
+    out: Array | None = None,
+    *,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
 ) -> Array:
     """Join arrays along an existing axis; if ``axis`` is None, flatten them first.
 
     Args:
         arrays: arrays of the same shape except along ``axis``.
         axis: the axis.
+        out: the array to write the result to.
         dtype: that of the result; the promoted dtype of the arrays by default.
         casting: the allowed casts to ``dtype``: ``"same_kind"``, ``"unsafe"``, or another of NumPy's names.
 
@@ -364,7 +385,19 @@ def concat(
         )
     ends = list(accumulate((shape[place] for shape in shapes), initial=0))
     keys = [(*(slice(None),) * place, slice(*pair)) for pair in pairwise(ends)]
-    return _assembled("concat", joined, (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :]), wanted, keys)
+    sizes = (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :])
+    made = _assembled("concat", joined, sizes, wanted, keys)
+    return made if out is None else _given("concat", made, out, dtype, casting)
+
+
+def _given(name: str, made: Array, out: Array, dtype: Any, casting: Casting) -> Array:
+    """``out`` with the elements of ``made``."""
+    if dtype is not None:
+        raise TypeError(f"{name}: out and dtype: expected one of them, as out has a dtype, got both")
+    target = one_out(name, out)
+    if target is not None and target.shape != made.shape:
+        raise ValueError(f"{name}: out: expected shape {made.shape}, got {target.shape}")
+    return written(name, made, target, casting)
 
 
 def _assembled(
@@ -394,9 +427,15 @@ def _part(x: Array, axis: int, start: int, end: int) -> Array:
 
 @public
 def stack(
-    arrays: Sequence[Array], /, axis: int = 0, *, dtype: Any = None, casting: str = "same_kind"
+    arrays: Sequence[Array],
+    /,
+    axis: int = 0,
+    out: Array | None = None,
+    *,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
 ) -> Array:
-    """Join arrays of one shape along a new axis; ``dtype`` and ``casting`` as in :func:`concat`.
+    """Join arrays of one shape along a new axis; ``out``, ``dtype`` and ``casting`` as in :func:`concat`.
 
     Raises:
         TypeError: an array cannot be cast to ``dtype``.
@@ -409,7 +448,8 @@ def stack(
     wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
     before, after = joined[0].shape[:place], joined[0].shape[place:]
     keys = [(*(slice(None),) * place, i, ...) for i in range(len(joined))]
-    return _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
+    made = _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
+    return made if out is None else _given("stack", made, out, dtype, casting)
 
 
 @public

@@ -193,6 +193,10 @@ CALLS = [
     Call("multigammaln", (V + 2.0, 2)),
     Call("zeta", (3, V)),
     Call("put_along_axis", (M, np.asarray([[0], [1], [2]]), 2.5)),
+    Call("copyto", (V, V + 1.0)),
+    Call("place", (V, np.asarray([True, False, True]), f(1.5, 2.5))),
+    Call("put", (V, [0, 2], f(1.5, 2.5))),
+    Call("putmask", (V, np.asarray([True, False, True]), V + 1.0)),
     Call("quantile", (M, [0.2, 0.7])),
     Call("quantile", (V, 0.6), {"weights": f(1, 2, 3), "method": "inverted_cdf"}, "weights"),
     Call("percentile", (V, 60.0), {"weights": f(1, 2, 3), "method": "inverted_cdf"}),
@@ -378,8 +382,8 @@ def test_the_gradient_by_each_argument_is_right_or_refused(
 FLOATING = re.compile("Any|Array|float|Scalar|Number|Parameter|_empty")
 #: Parameters with such an annotation that never hold one.
 STATIC = frozenset(
-    """axes device dtype func1d function fweights ids indices kind multi_index obj optimize pad_width repeats s sorter
-    stat_length where window_shape condlist""".split()
+    """axes device dtype func1d function fweights ids ind indices kind mask_func multi_index obj optimize out out1 out2
+    pad_width repeats s sorter stat_length where window_shape condlist""".split()
 )
 #: Parameters, or all of a function, that are not probed, and why.
 EXCLUDED = {
@@ -389,6 +393,7 @@ EXCLUDED = {
     "extract.condition": "compared with 0",
     "check_indices": "a with-block",
     "diag_indices_from": "places",
+    "divmod.options": "where, dtype and casting",
     "elementwise": "makes functions",
     "fuse": "makes functions",
     "nanvar.correction": "ddof, by its other name",
@@ -398,6 +403,9 @@ EXCLUDED = {
     "nn.attention.starts": "integers",
     "nn.nll_loss.targets": "integers",
     "nn.lltm": "test_nn_lltm",
+    "packbits": "integers",
+    "place.mask": "bools",
+    "putmask.mask": "bools",
     "random.Generator.choice.p": "a distribution: what is drawn has no derivative by it",
     # Moved along with their distribution, which differences of draws are not: test_distributions.
     "random.Generator.beta": "implicit derivatives",
@@ -407,6 +415,7 @@ EXCLUDED = {
     "sliding_window_view.axis": "an axis or several",
     "tril_indices_from": "places",
     "triu_indices_from": "places",
+    "unpackbits": "integers",
     "zeta.x": "NaN, as it says",
 }
 

@@ -13,7 +13,7 @@ from test_namespace import CASES, drawn, layout_dtype, mapped, results
 import cukern as ck
 
 #: Functions that write into an array: what was made of a list would be written, and lost.
-WRITING = {"put_along_axis"}
+WRITING = {"copyto", "place", "put", "put_along_axis", "putmask"}
 #: Functions to which a list says how arrays lie beside one another.
 NESTING = {"block"}
 #: Functions that leave what is NumPy's to NumPy, which computes in its own dtype.

@@ -125,7 +125,9 @@ def test_out(device: ck.Device) -> None:
     assert_close(out, np.exp(A))
     assert np.sum(x, axis=0, out=out[0]).shape == (4,)
     assert_close(out[0], A.sum(0))
-    with pytest.raises(ValueError, match=r"out: expected shape \(3, 4\), got \(4,\)"):
+    with pytest.raises(
+        ValueError, match=r"out: a result of shape \(3, 4\) does not fit an array of shape \(4,\)"
+    ):
         np.exp(x, out=ck.zeros(4, "float64"))
     with pytest.raises(TypeError, match="float64 cannot be written to int32"):
         np.exp(x, out=ck.zeros((3, 4), "int32"))
@@ -144,8 +146,7 @@ def test_derivatives_go_through(device: ck.Device) -> None:
     ("call", "said"),
     [
         (lambda x: np.spacing(x), "numpy.spacing on a cukern array: cukern has no such function"),
-        (lambda x: np.add.at(x, 0, 1), "add.at"),
-        (lambda x: np.sqrt(x, where=x > 1), "the option where is not supported"),
+        (lambda x: np.sqrt(x, signature="d->d"), "the option signature is not supported"),
         (lambda x: np.copy(x, order="F"), "order='F' is not supported"),
         (lambda x: np.piecewise(x, [x > 0], [1]), "piecewise"),
         (lambda x: np.busday_count(x, x), "busday_count"),

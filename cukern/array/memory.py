@@ -1,0 +1,131 @@
+"""What arrays say about their memory, and methods that write to it, under NumPy's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtypes
+from .operators import FUNCTIONS, Operators
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The order of an array's elements in memory: attributes of this object, or items by NumPy's names.
+
+    Attributes:
+        c_contiguous: whether the elements are contiguous, with the last axis fastest.
+        f_contiguous: the same with the first axis fastest.
+        owndata: whether no other array's memory is viewed.
+        writeable: whether elements can be assigned.
+    """
+
+    c_contiguous: bool
+    f_contiguous: bool
+    owndata: bool
+    writeable: bool
+
+    @property
+    def forc(self) -> bool:
+        """Whether the elements are contiguous in one of the two orders."""
+        return self.c_contiguous or self.f_contiguous
+
+    @property
+    def fnc(self) -> bool:
+        """Whether the elements are contiguous with the first axis fastest, and not with the last."""
+        return self.f_contiguous and not self.c_contiguous
+
+    def __getitem__(self, name: str) -> bool:
+        found = _FLAGS.get(name)
+        if found is None:
+            raise KeyError(f"flags: expected one of {', '.join(_FLAGS)}, got {name!r}")
+        return bool(getattr(self, found))
+
+
+_FLAGS = {
+    **{
+        name.upper(): name for name in ("c_contiguous", "f_contiguous", "owndata", "writeable", "forc", "fnc")
+    },
+    "C": "c_contiguous",
+    "F": "f_contiguous",
+    "O": "owndata",
+    "W": "writeable",
+    "CONTIGUOUS": "c_contiguous",
+    "FORTRAN": "f_contiguous",
+}
+
+
+class Memory(Operators):
+    """NumPy's attributes and methods of an array's memory, which symbols of fused functions do not have."""
+
+    __slots__ = ()
+
+    @property
+    def flags(self) -> Flags:
+        """The order of the elements in memory."""
+        x: Any = self
+        found, sizes = x._data.flags, zip(x.strides, x.shape, strict=True)
+        writeable = not x._storage.constant and all(stride or n <= 1 for stride, n in sizes)
+        return Flags(bool(found.c_contiguous), bool(found.f_contiguous), bool(found.owndata), writeable)
+
+    @property
+    def flat(self) -> Any:
+        """The elements in C order as an iterator that can be indexed and assigned to, such as ``x.flat[3] = 1.0``."""
+        return FUNCTIONS["flat"](self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        FUNCTIONS["flat"](self)[...] = values
+
+    @property
+    def real(self) -> Any:
+        """The real part, a view; a real array itself. Assigning to it writes to the array."""
+        return self._call("real")
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self._call("real")[...] = value
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part, a view; zeros of a real array, which cannot be assigned to."""
+        return self._call("imag")
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        x: Any = self
+        if x.dtype not in dtypes.COMPLEX:
+            raise TypeError(f"imag: expected a complex array to assign to, got {x.dtype}")
+        self._call("imag")[...] = value
+
+    def fill(self, value: Any) -> None:
+        """Assign ``value``, a number or a 0-d array, to all elements; see :func:`cukern.copyto`."""
+        self[...] = value
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Assign ``values`` to the indices of the flattened array, in place; see :func:`cukern.put`."""
+        self._call("put", indices, values, mode)
+
+    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+        """The elements of ``choices`` that the elements of this array of indices choose; see :func:`cukern.choose`."""
+        return self._call("choose", choices, out, mode)
+
+    def tobytes(self, order: str = "C") -> bytes:
+        """The bytes of the elements in C order, or in Fortran order if ``order`` is "F"."""
+        x: Any = self
+        found: bytes = x.numpy().tobytes(order)
+        return found
+
+    def view(self, dtype: Any = None) -> Any:
+        """A view of the same memory, whose bytes are read as ``dtype``.
+
+        The last axis, which must be contiguous if the sizes of the dtypes differ, grows or shrinks in proportion.
+
+        Args:
+            dtype: a dtype; by default the array's own.
+
+        Raises:
+            GradientError: a tape tracks the array and the dtype is another.
+            ValueError: the last axis cannot be divided so, or the array is 0-d and the sizes of the dtypes differ.
+        """
+        return self._call("viewed", dtype)

@@ -1,0 +1,267 @@
+"""The forms of elementwise functions: with one, two or three operands, with parameters, with bounds."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy.typing as npt
+
+from .. import dtypes
+from ..array import Array
+from ..array.operators import FUNCTIONS
+from ..autodiff import tape
+from .function import ArrayLike, Elementwise, _quick, _record, astype
+from .graph import Expr
+from .row import FLOAT, Scalar
+from .ufunc import Casting, one_out, written
+
+#: The flags of an array and a number.
+_NUMBER_LAST = (True, False)
+
+
+class Unary(Elementwise):
+    """An elementwise function of one array."""
+
+    @overload
+    def __call__(
+        self,
+        x: Expr,
+        /,
+        out: Array | None = None,
+        where: ArrayLike | None = None,
+        dtype: npt.DTypeLike | None = None,
+        casting: Casting | None = None,
+    ) -> Expr: ...
+    @overload
+    def __call__(
+        self,
+        x: ArrayLike,
+        /,
+        out: Array | None = None,
+        where: ArrayLike | None = None,
+        dtype: npt.DTypeLike | None = None,
+        casting: Casting | None = None,
+    ) -> Array: ...
+    def __call__(
+        self,
+        x: Any,
+        /,
+        out: Any = None,
+        where: Any = None,
+        dtype: Any = None,
+        casting: Any = None,
+    ) -> Any:
+        if out is not None or where is not None or dtype is not None or casting is not None:
+            return self.apply_with((x,), out, where, dtype, casting)
+        if type(x) is Array:
+            found = _quick.get((self, x._layout))
+            if found is not None and found[1] is None:
+                plan = found[0]
+                made = plan.single(x)
+                if tape.state.active and (tracking := tape.tracked((x,))) is not None:
+                    _record(plan, (x,), (), (made,), tracking)
+                return made
+        return self.apply((x,))
+
+
+class Rounding(Unary):
+    """An elementwise function of one array that rounds to decimal places, by default to integers."""
+
+    @overload  # type: ignore[override]
+    def __call__(self, x: Expr, /, decimals: int = 0) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, decimals: int = 0, out: Array | None = None) -> Array: ...
+    def __call__(self, x: Any, /, decimals: int = 0, out: Any = None) -> Any:
+        if out is not None:
+            return written(self.name, self(x, decimals), one_out(self.name, out))
+        if decimals == 0 or (isinstance(x, Array) and x.dtype not in dtypes.INEXACT and decimals > 0):
+            return self.apply((x,))
+        multiply, divide = FUNCTIONS["multiply"], FUNCTIONS["divide"]
+        if decimals > 0:
+            return divide(self.apply((multiply(x, 10.0**decimals),)), 10.0**decimals)
+        rounded = multiply(self.apply((divide(x, 10.0**-decimals),)), 10.0**-decimals)
+        return astype(rounded, x.dtype, copy=False) if isinstance(x, (Array, Expr)) else rounded
+
+
+class Binary(Elementwise):
+    """An elementwise function of two arrays, broadcast against each other."""
+
+    @overload
+    def __call__(
+        self,
+        x: Expr,
+        y: Expr | Scalar,
+        /,
+        out: Array | None = None,
+        where: ArrayLike | None = None,
+        dtype: npt.DTypeLike | None = None,
+        casting: Casting | None = None,
+    ) -> Expr: ...
+    @overload
+    def __call__(
+        self,
+        x: Scalar,
+        y: Expr,
+        /,
+        out: Array | None = None,
+        where: ArrayLike | None = None,
+        dtype: npt.DTypeLike | None = None,
+        casting: Casting | None = None,
+    ) -> Expr: ...
+    @overload
+    def __call__(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        /,
+        out: Array | None = None,
+        where: ArrayLike | None = None,
+        dtype: npt.DTypeLike | None = None,
+        casting: Casting | None = None,
+    ) -> Array: ...
+    def __call__(
+        self,
+        x: Any,
+        y: Any,
+        /,
+        out: Any = None,
+        where: Any = None,
+        dtype: Any = None,
+        casting: Any = None,
+    ) -> Any:
+        if out is not None or where is not None or dtype is not None or casting is not None:
+            return self.apply_with((x, y), out, where, dtype, casting)
+        if type(x) is not Array:
+            return self.apply((x, y))
+        kind = type(y)
+        found = _quick.get((self, x._layout, y._layout if kind is Array else kind))
+        if found is None:
+            return self.apply((x, y))
+        plan, which = found
+        arrays: tuple[Array, ...]
+        scalars: tuple[Scalar, ...]
+        if which is None:
+            made, arrays, scalars = plan.pair(x, y), (x, y), ()
+        elif type(which) is tuple and which == _NUMBER_LAST:
+            try:
+                made, arrays, scalars = plan.beside_number(x, y), (x,), (y,)
+            except OverflowError:
+                return self._apply((x, y))
+        else:
+            return self.apply((x, y))
+        if tape.state.active and (tracking := tape.tracked(arrays)) is not None:
+            _record(plan, arrays, scalars, (made,), tracking)
+        return made
+
+
+class Ternary(Elementwise):
+    """An elementwise function of three arrays, broadcast against each other."""
+
+    @overload
+    def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
+    def __call__(self, x: Any, y: Any, z: Any, /) -> Any:
+        return self.apply((x, y, z))
+
+
+class Choice(Ternary):
+    """``where``: elements of one array or another; of a condition alone, the indices of its true elements."""
+
+    @overload
+    def __call__(self, x: Expr, y: Expr | Scalar, z: Expr | Scalar, /) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, y: ArrayLike, z: ArrayLike, /) -> Array: ...
+    @overload
+    def __call__(self, x: ArrayLike, /) -> tuple[Array, ...]: ...
+    def __call__(self, x: Any, y: Any = None, z: Any = None, /) -> Any:
+        if y is None and z is None:
+            return FUNCTIONS["nonzero"](x)
+        return self.apply((x, y, z))
+
+
+class Parametric(Elementwise):
+    """An elementwise function of one array with parameters that have defaults."""
+
+    @overload
+    def __call__(self, x: Expr, /, *parameters: Expr | Scalar) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, *parameters: ArrayLike) -> Array: ...
+    def __call__(self, x: Any, /, *parameters: Any) -> Any:
+        return self.apply((x, *parameters))
+
+
+class Bounded(Elementwise):
+    """An elementwise function of one array and two optional bounds."""
+
+    @overload
+    def __call__(
+        self,
+        x: Expr,
+        /,
+        min: Expr | Scalar | None = None,
+        max: Expr | Scalar | None = None,
+        out: None = None,
+        *,
+        a_min: Expr | Scalar | None = None,
+        a_max: Expr | Scalar | None = None,
+    ) -> Expr: ...
+    @overload
+    def __call__(
+        self,
+        x: ArrayLike,
+        /,
+        min: ArrayLike | None = None,
+        max: ArrayLike | None = None,
+        out: Array | None = None,
+        *,
+        a_min: ArrayLike | None = None,
+        a_max: ArrayLike | None = None,
+    ) -> Array: ...
+    def __call__(
+        self,
+        x: Any,
+        /,
+        min: Any = None,
+        max: Any = None,
+        out: Any = None,
+        *,
+        a_min: Any = None,
+        a_max: Any = None,
+    ) -> Any:
+        if a_min is not None or a_max is not None:
+            if min is not None or max is not None:
+                raise TypeError(
+                    f"{self.name}: min and a_min, max and a_max are names of one argument: give one"
+                )
+            min, max = a_min, a_max
+        made = self.apply((x, min, max))
+        return made if out is None else written(self.name, made, one_out(self.name, out))
+
+
+def unary(name: str, code: str, types: str = FLOAT, signature: str = "x->x", **options: Any) -> Unary:
+    """A row with one operand."""
+    return Unary(name, code, types, signature, **options)
+
+
+def binary(name: str, code: str, types: str = FLOAT, signature: str = "xx->x", **options: Any) -> Binary:
+    """A row with two operands."""
+    return Binary(name, code, types, signature, **options)
+
+
+def ternary(name: str, code: str, types: str = FLOAT, signature: str = "xxx->x", **options: Any) -> Ternary:
+    """A row with three operands."""
+    return Ternary(name, code, types, signature, **options)
+
+
+def parametric(
+    name: str,
+    code: str,
+    types: str = FLOAT,
+    signature: str = "xx->x",
+    *,
+    defaults: tuple[Scalar, ...],
+    **options: Any,
+) -> Parametric:
+    """A row with one operand and parameters."""
+    return Parametric(name, code, types, signature, defaults=defaults, **options)

@@ -1,0 +1,101 @@
+"""Bits packed into bytes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray
+from ..elementwise.function import astype
+from ..elementwise.logic import bitwise_and, bitwise_left_shift, bitwise_right_shift
+from ..elementwise.operands import normalize_axis, public, require_array
+from ..elementwise.table import not_equal
+from ..reduction.rows import sum
+from ..shape.views import expand_dims, moveaxis, reshape
+from .padding import pad
+
+__all__ = ["packbits", "unpackbits"]
+
+Order = Literal["big", "little"]
+
+
+def _places(bitorder: Order, name: str, x: Array) -> Array:
+    """The place in a byte of each of its eight bits."""
+    if bitorder not in ("big", "little"):
+        raise ValueError(f"{name}: bitorder: expected 'big' or 'little', got {bitorder!r}")
+    places = np.arange(8, dtype=np.uint8)
+    return asarray(places[::-1].copy() if bitorder == "big" else places, device=x.device)
+
+
+def _with_last(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
+    """The array with the axis moved to the end, and where it was; flattened without an axis."""
+    if axis is None:
+        return reshape(x, (-1,)), 0
+    place = normalize_axis(axis, x.ndim, name)
+    return moveaxis(x, place, -1), place
+
+
+@public
+def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Array:
+    """Pack elements, taken as bits, along an axis into the bits of uint8; zeros fill up the last byte.
+
+    Args:
+        x: an array of bool or integers; all numbers but 0 are a 1.
+        axis: the axis; by default that of the flattened array.
+        bitorder: whether the first element is a byte's highest bit, or its lowest.
+
+    Raises:
+        AxisError: there is no such axis.
+        TypeError: the elements are neither bool nor integers.
+
+    >>> import cukern as ck
+    >>> ck.packbits([1, 0, 1]).tolist()
+    [160]
+    """
+    x = require_array(x, "packbits")
+    if x.dtype not in (*dtypes.INTS, dtypes.bool_):
+        raise TypeError(f"packbits: x: expected bool or integers, got {x.dtype}")
+    places = _places(bitorder, "packbits", x)
+    bits, place = _with_last(astype(not_equal(x, 0), dtypes.uint8), axis, "packbits")
+    missing = -bits.shape[-1] % 8
+    if missing:
+        bits = pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, missing)])
+    eights = reshape(bits, (*bits.shape[:-1], bits.shape[-1] // 8, 8))
+    return moveaxis(sum(bitwise_left_shift(eights, places), -1, dtypes.uint8), -1, place)
+
+
+@public
+def unpackbits(
+    x: Any, /, axis: int | None = None, count: int | None = None, bitorder: Order = "big"
+) -> Array:
+    """The bits of uint8 as elements 0 and 1 of uint8 along an axis, the inverse of :func:`packbits`.
+
+    Args:
+        x: an array of uint8.
+        axis: the axis; by default that of the flattened array.
+        count: how many bits to return along the axis, more with zeros; counted from the end if negative.
+        bitorder: whether the first element is a byte's highest bit, or its lowest.
+
+    Raises:
+        AxisError: there is no such axis.
+        TypeError: the array is not of uint8.
+
+    >>> import cukern as ck
+    >>> ck.unpackbits(ck.asarray([160], dtype=ck.uint8), count=3).tolist()
+    [1, 0, 1]
+    """
+    x = require_array(x, "unpackbits")
+    if x.dtype != dtypes.uint8:
+        raise TypeError(f"unpackbits: x: expected uint8, got {x.dtype}")
+    places = _places(bitorder, "unpackbits", x)
+    whole, place = _with_last(x, axis, "unpackbits")
+    bits = bitwise_and(bitwise_right_shift(expand_dims(whole, -1), places), 1)
+    bits = reshape(bits, (*whole.shape[:-1], whole.shape[-1] * 8))
+    if count is not None:
+        more = count - bits.shape[-1]
+        widths = [(0, 0)] * (bits.ndim - 1) + [(0, max(more, 0))]
+        bits = pad(bits, widths) if more > 0 else bits[..., :count]
+    return moveaxis(bits, -1, place)

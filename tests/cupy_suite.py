@@ -1,0 +1,493 @@
+"""Run CuPy's own tests against cukern: the name ``cupy`` stands for cukern while they run.
+
+    python tests/cupy_suite.py CHECKOUT [ROOM_OR_FILE ...] [-n WORKERS] [-k EXPRESSION] [--every-dtype] [--json OUT]
+
+CHECKOUT is a checkout of CuPy's repository; its ``tests/cupy_tests`` and ``cupy/testing`` are read, nothing of its
+package is built or imported. Without rooms (``indexing_tests``) or files (``indexing_tests/test_insert.py``) all tests
+that apply are run. Printed are the counts of each file and the reasons of failures.
+
+What differs from a run with CuPy:
+
+- The default floating dtype is float64, as NumPy's.
+- Where NumPy's result has another floating precision than cukern's by the rules of :func:`cukern.result_type`, values
+  are compared in the coarser of the two; such tests are counted apart, as "by rule".
+- Fortran order, memory and streams of CUDA, texts of kernels, strings and records are left out. A test that only asks
+  for those is not counted.
+- Loops over dtypes take :data:`_DTYPES` alone, unless ``--every-dtype``: each dtype is a kernel to compile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import importlib
+import importlib.util
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+_CHECKOUT = os.environ.get("CUPY_SUITE_CHECKOUT", "")
+#: The dtypes of a run without ``--every-dtype``.
+_DTYPES = tuple(np.dtype(code).type for code in "?bilBefdFD")
+_COMBINATIONS = 6
+_SECONDS = 120
+#: Files and tests about what cukern leaves out, as regular expressions of their node ids.
+_LEFT_OUT = {
+    "kernels, fusion and compilation": r"fusion_tests|core_tests/test_(raw|carray|userkernel|include|mdspan|function|"
+    r"elementwise|reduction|cub_reduction|internal|syncdetect|multithreading|gufuncs)\.py",
+    "memory, streams and devices of CUDA": r"cuda_tests|test_cublas|fft_tests/test_(cache|callback)|misc_tests/test_"
+    r"(byte_bounds|memory_ranges|who)|core_tests/test_(dlpack|ndarray_(owndata|get|cuda_array_interface))\.py",
+    "strings and records": r"test_structured|io_tests/test_(formatting|base_n|text)|test_ndarray_byteswap",
+    "CuPy's package and its tests' tools": r"testing_tests|test_typing|test_init\.py|bit_generator|install_tests|"
+    r"test_array_function",
+}
+#: Names of ``cupy`` that are NumPy's, and functions that take ``order=``.
+_NUMPYS = """int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bool_ intp
+    uintp byte ubyte short ushort intc uintc int_ uint longlong ulonglong half single double csingle cdouble long ulong
+    generic number integer signedinteger unsignedinteger inexact floating complexfloating"""
+_CREATING = """array asarray asanyarray zeros ones empty full zeros_like ones_like empty_like full_like copy
+    ascontiguousarray eye"""
+
+
+class LeftOut(pytest.skip.Exception):
+    """A test asks for something that cukern leaves out."""
+
+
+def _left_out(reason: str) -> Any:
+    _Loop.left_out += 1
+    raise LeftOut(f"left out: {reason}")
+
+
+class _Loop:
+    """What the running test compared, over all rounds of its loops."""
+
+    compared = left_out = by_rule = 0
+
+    @classmethod
+    def restart(cls) -> None:
+        cls.compared = cls.left_out = cls.by_rule = 0
+
+
+class _Stub(types.ModuleType):
+    """A module of CuPy that cukern leaves out: names can be read at import, calls leave the test out."""
+
+    is_hip = False
+    __path__: ClassVar[list[str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "pytestmark":
+            raise AttributeError(name)
+        made = _Stub(f"{self.__name__}.{name}")
+        setattr(self, name, made)
+        return made
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        _left_out(self.__name__)
+
+    def __enter__(self) -> Any:
+        _left_out(self.__name__)
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
+        return (object,)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return False
+
+
+class _Finder:
+    """Finds stubs for all modules of CuPy that are not in :data:`sys.modules`."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name.split(".")[0] not in ("cupy", "cupyx", "cupy_backends") or name.startswith("cupy.testing"):
+            return None
+        return importlib.util.spec_from_loader(name, self)
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        return _Stub(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
+class _OfArrays(type):
+    """The class of ``cupy.ndarray``: cukern's arrays are its instances."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        import cukern
+
+        return isinstance(instance, cukern.Array)
+
+    def __getattr__(cls, name: str) -> Any:
+        import cukern
+
+        return getattr(cukern.Array, name)
+
+
+class _NDArray(metaclass=_OfArrays):
+    """``cupy.ndarray``, which makes arrays whose elements are not set."""
+
+    def __new__(
+        cls, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"
+    ) -> Any:
+        import cukern
+
+        if memptr is not None or strides is not None or order not in ("C", "c", None):
+            _left_out("memory objects")
+        return cukern.empty(shape, dtype)
+
+
+class _Namespace(types.ModuleType):
+    """``cupy``: the names of :mod:`cukern`, and a few that only CuPy has."""
+
+    __path__: ClassVar[list[str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        import cukern
+
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(cukern, name)
+
+
+def _in_c_order(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with the argument ``order``: C order, or the test is left out."""
+
+    def wrapper(*args: Any, **options: Any) -> Any:
+        order = options.pop("order", None)
+        if order in ("F", "f"):
+            _left_out("Fortran order")
+        if order not in (None, "C", "c", "K", "k", "A", "a"):
+            raise ValueError(f"order: expected C, got {order!r}")
+        for unknown in ("blocking", "subok"):
+            options.pop(unknown, None)
+        return function(*args, **options)
+
+    wrapper.__name__ = getattr(function, "__name__", "function")
+    return wrapper
+
+
+def _asnumpy(x: Any, *args: Any, **options: Any) -> Any:
+    import cukern
+
+    return x.numpy() if isinstance(x, cukern.Array) else np.asarray(x)
+
+
+def _cupy() -> types.ModuleType:
+    import cukern
+
+    cukern.set_default_dtype("float64")
+    made = _Namespace("cupy")
+    made.__dict__.update(
+        ndarray=_NDArray,
+        asnumpy=_asnumpy,
+        dtype=np.dtype,
+        get_array_module=lambda *xs: made if any(isinstance(x, cukern.Array) for x in xs) else np,
+        asfortranarray=lambda *args, **options: _left_out("Fortran order"),
+        **{name: getattr(np, name) for name in _NUMPYS.split()},
+        **{name: _in_c_order(getattr(cukern, name)) for name in _CREATING.split() if hasattr(cukern, name)},
+        ufunc=type(cukern.add).__mro__[1],
+    )
+    for module in ("random", "linalg", "fft"):
+        made.__dict__[module] = _module(f"cupy.{module}", getattr(cukern, module))
+    return made
+
+
+def _module(name: str, ours: Any) -> types.ModuleType:
+    """A module whose names are those of cukern's module ``ours``."""
+    made = types.ModuleType(name)
+    made.__dict__.update(__getattr__=lambda missing: getattr(ours, missing), __path__=[])
+    return sys.modules.setdefault(name, made)
+
+
+def _install(checkout: Path) -> None:
+    import cukern
+
+    cukern.zeros(1)  # cukern finds the device now, while the name still means CuPy
+    cupy = _cupy()
+    sys.modules["cupy"] = cupy
+    sys.meta_path.append(_Finder())  # type: ignore[arg-type]
+    for name in ("cuda", "_core", "_util", "fft", "lib"):
+        with contextlib.suppress(ImportError):
+            setattr(cupy, name, importlib.import_module(f"cupy.{name}"))
+    util: Any = cupy._util
+    util.PerformanceWarning = type("PerformanceWarning", (UserWarning,), {})
+    internal = types.ModuleType("cupy._core.internal")
+    internal.__dict__.update(prod=math.prod, prod_sequence=math.prod)
+    sys.modules["cupy._core.internal"] = internal
+    cupy._core.internal = internal  # type: ignore[attr-defined]
+    runtime = importlib.import_module("cupy.cuda.runtime")
+    for name in ("runtimeGetVersion", "driverGetVersion", "getDeviceCount"):
+        setattr(runtime, name, lambda: 1)
+    cupy.cuda.runtime = runtime  # type: ignore[attr-defined]
+    cupy.random._generator = types.SimpleNamespace(_random_states={})  # type: ignore[attr-defined]
+
+    def reset_states() -> None:
+        cupy.random._generator._random_states = {}  # type: ignore[attr-defined]
+
+    cupy.random.reset_states = reset_states  # type: ignore[attr-defined]
+    sys.modules["cupy.exceptions"] = cupy.exceptions = np.exceptions  # type: ignore[attr-defined]
+    array: Any = cukern.Array
+    array.get = array.numpy
+    array.data = property(lambda x: types.SimpleNamespace(ptr=np.asarray(x).ctypes.data))
+    array._index_32_bits = property(lambda x: _left_out("CuPy's own attributes"))
+    location = checkout / "cupy" / "testing"
+    spec = importlib.util.spec_from_file_location(
+        "cupy.testing", location / "__init__.py", submodule_search_locations=[str(location)]
+    )
+    assert spec is not None and spec.loader is not None
+    testing = importlib.util.module_from_spec(spec)
+    sys.modules["cupy.testing"] = cupy.testing = testing  # type: ignore[attr-defined]
+    spec.loader.exec_module(testing)
+    _mend(testing)
+
+
+class _Result(np.ndarray):
+    """A result of cukern as an array of NumPy with CuPy's ``get``."""
+
+    def get(self) -> np.ndarray[Any, Any]:
+        return np.asarray(self)
+
+
+def _converted(ours: Any, theirs: Any, *options: Any) -> tuple[Any, Any]:
+    """Our result and NumPy's as arrays of NumPy of one dtype, if only the floating precision differs."""
+    import cukern
+
+    _Loop.compared += 1
+    if isinstance(ours, cukern.Array) and isinstance(theirs, (np.ndarray, np.generic)):
+        got = ours.numpy()
+        if got.dtype != theirs.dtype and got.dtype.kind == np.asarray(theirs).dtype.kind in "fc":
+            _Loop.by_rule += 1
+            coarse = np.dtype(got.dtype if got.itemsize < theirs.itemsize else theirs.dtype)
+            rounding = {2: 2e-3, 4: 2e-6, 8: 2e-6}[coarse.itemsize]
+            with np.errstate(all="ignore"):
+                got = got.astype(coarse)
+                expected = np.asarray(theirs).astype(coarse)
+                np.testing.assert_allclose(got, expected, rtol=rounding * 10, atol=rounding)
+            got = theirs = expected
+        return got.view(_Result), theirs
+    if hasattr(cukern, "poly1d") and isinstance(ours, cukern.poly1d) and isinstance(theirs, np.poly1d):
+        assert ours.variable == theirs.variable
+        return _converted(ours.coeffs, theirs.coeffs)
+    if np.isscalar(ours) and np.isscalar(theirs):
+        return np.array(ours).view(_Result), np.array(theirs)
+    raise AssertionError(f"types of results differ: cupy: {type(ours)}, numpy: {type(theirs)}")
+
+
+def _mend(testing: Any) -> None:
+    """Exchange what in CuPy's helpers needs CuPy's arrays, and thin the loops."""
+    loops = sys.modules["cupy.testing._loops"]
+    names = dict(vars(loops))
+    loops._convert_output_to_ndarray = _converted  # type: ignore[attr-defined]
+    call, wraps_partial = names["_call_func_cupy"], names["_wraps_partial"]
+
+    def called(*args: Any) -> Any:
+        result, error = call(*args)
+        if isinstance(error, LeftOut):
+            raise error
+        _Loop.compared += error is not None
+        return result, error
+
+    loops._call_func_cupy = called  # type: ignore[attr-defined]
+
+    def thin(dtypes: Sequence[Any]) -> list[Any]:
+        kept = [d for d in dtypes if np.dtype(d).type in _DTYPES]
+        return list(dtypes) if os.environ.get("CUPY_SUITE_EVERY_DTYPE") or not kept else kept
+
+    def for_dtypes(dtypes: Sequence[Any], name: str = "dtype") -> Any:
+        return names["for_dtypes"](thin(dtypes), name)
+
+    def for_dtypes_combination(types: Any, names: Sequence[str] = ("dtype",), full: Any = None) -> Any:
+        kinds, n = thin(types), len(names)
+        if n == 1:
+            return for_dtypes(kinds, names[0])
+        size = len(kinds)
+        every = [[kinds[(i * 7**j + j * (i // size + 1)) % size] for j in range(n)] for i in range(2 * size)]
+        step = 1 if os.environ.get("CUPY_SUITE_EVERY_DTYPE") else max(1, len(every) // _COMBINATIONS)
+
+        def decorator(test: Any) -> Any:
+            @wraps_partial(test, *names)
+            def looped(*args: Any, **options: Any) -> None:
+                for one in every[::step]:
+                    with contextlib.suppress(pytest.skip.Exception):
+                        test(*args, **{**options, **dict(zip(names, one, strict=True))})
+
+            return looped
+
+        return decorator
+
+    def for_orders(orders: Sequence[Any], name: str = "order") -> Any:
+        return names["for_orders"]([o for o in orders if o not in ("F", "f")] or ["C"], name)
+
+    for function in (for_dtypes, for_orders, for_dtypes_combination):
+        setattr(loops, function.__name__, function)
+        setattr(testing, function.__name__, function)
+
+
+# ----- pytest's plugin -----
+
+
+def _why_left_out(node: str) -> str | None:
+    return next((why for why, pattern in _LEFT_OUT.items() if re.search(pattern, node)), None)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return True if _why_left_out(collection_path.as_posix()) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: Any) -> Iterator[None]:
+    def late(*args: object) -> None:
+        raise TimeoutError(f"the test took over {_SECONDS} s")
+
+    _Loop.restart()
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        item.user_properties.append(("by_rule", _Loop.by_rule))
+    if _Loop.left_out and not _Loop.compared:
+        pytest.skip("left out: every round of the test")
+
+
+def _reason(report: Any) -> str:
+    """The last error in a report, without what varies between tests."""
+    text = str(report.longrepr)
+    crash = getattr(getattr(report.longrepr, "reprcrash", None), "message", text)
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix("cupy_suite.LeftOut: ")
+    lines = [line for line in crash.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Warning|Interrupt)\b", line)]
+    if "Only numpy raises" in crash:
+        return "no error, where NumPy has " + (errors[-1] if errors else "")[:120]
+    if "different dtypes" in crash:
+        return "dtype: " + " ".join(lines[-2:])
+    return (errors[-1] if errors else lines[0] if lines else "")[:160]
+
+
+def _keep(row: dict[str, Any]) -> None:
+    """Append a test to the file of results; workers of pytest-xdist leave that to the process that started them."""
+    out = os.environ.get("CUPY_SUITE_JSON")
+    if out and "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(out, "a") as file:
+            print(json.dumps(row), file=file)
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    if report.when != "call" and report.outcome == "passed":
+        return
+    if report.when == "teardown":
+        return
+    outcome = report.outcome
+    expected = hasattr(report, "wasxfail")
+    reason = "" if outcome == "passed" else _reason(report)
+    if outcome == "passed" and dict(report.user_properties).get("by_rule"):
+        outcome = "by rule"
+    if outcome == "skipped" and not expected and re.match("left out|. GPUs required", reason):
+        outcome = "left out"
+    _keep({"test": report.nodeid, "outcome": outcome, "reason": reason})
+
+
+def pytest_collectreport(report: Any) -> None:
+    if report.failed:
+        _keep({"test": report.nodeid, "outcome": "failed", "reason": "not collected: " + _reason(report)})
+
+
+def pytest_configure(config: Any) -> None:
+    for marker in ("slow", "multi_gpu(gpu_num)", "thread_unsafe(reason)"):
+        config.addinivalue_line("markers", marker)
+
+
+# ----- the program -----
+
+
+def _print(reports: list[dict[str, Any]]) -> None:
+    kinds = ("passed", "by rule", "failed", "skipped", "left out")
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for one in reports:
+        file = one["test"].split("::")[0].removeprefix("cupy_tests/")
+        for key in (file, file.split("/")[0] + "/ (room)", "all"):
+            counts[key][one["outcome"]] += 1
+    print(f"{'':54}" + "".join(f"{kind:>9}" for kind in kinds) + "  passing of those that apply")
+    for file, count in sorted(counts.items(), key=lambda pair: (pair[0] == "all", pair[0])):
+        good, bad = count["passed"] + count["by rule"], count["failed"]
+        print(
+            f"{file:54}"
+            + "".join(f"{count[kind]:9}" for kind in kinds)
+            + f"  {good / max(1, good + bad):.1%}"
+        )
+    for outcome in ("failed", "skipped", "left out"):
+        reasons = collections.Counter(one["reason"] for one in reports if one["outcome"] == outcome)
+        print(f"\n{outcome}, by reason:")
+        for reason, count in reasons.most_common(60):
+            print(f"{count:6}  {reason[:150]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("files", nargs="*", default=["."])
+    parser.add_argument("-n", default="0")
+    parser.add_argument("-k", default="")
+    parser.add_argument("--every-dtype", action="store_true")
+    parser.add_argument("--json", type=Path, help="where to keep each test's outcome and reason")
+    parser.add_argument("--pytest", default="", help="further options of pytest, in one argument")
+    args = parser.parse_args()
+    tests = args.checkout.resolve() / "tests"
+    with tempfile.TemporaryDirectory() as folder:
+        out = args.json.resolve() if args.json else Path(folder) / "reports.json"
+        out.unlink(missing_ok=True)
+        ini = Path(folder) / "pytest.ini"
+        ini.write_text("[pytest]\nfilterwarnings = ignore\nxfail_strict = false\n")
+        env = {
+            **os.environ,
+            "CUKERN_DEVICE": "host",
+            "CUPY_TEST_GPU_LIMIT": "1",
+            "CUPY_SUITE_CHECKOUT": str(args.checkout.resolve()),
+            "CUPY_SUITE_JSON": str(out),
+            "CUPY_SUITE_EVERY_DTYPE": "1" if args.every_dtype else "",
+            "PYTHONPATH": os.pathsep.join(
+                [str(Path(__file__).resolve().parent), str(tests), os.environ.get("PYTHONPATH", "")]
+            ),
+        }
+        quiet = "-q --no-header --tb=short --show-capture=no -r N --continue-on-collection-errors"
+        options = [*quiet.split(), *"-p no:cacheprovider -p no:pytest_cukern -p cupy_suite".split()]
+        options += ["-c", str(ini), "--rootdir", str(tests), *args.pytest.split()]
+        options += ["-n", args.n] if args.n != "0" else ["-p", "no:xdist"]
+        options += ["-k", args.k] if args.k else []
+        files = [str(tests / "cupy_tests" / name) for name in args.files]
+        shown = None if args.pytest else subprocess.DEVNULL
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *files], env=env, cwd=tests, check=False, stdout=shown
+        )
+        reports = [json.loads(line) for line in out.read_text().splitlines()]
+        out.write_text(json.dumps(reports))
+        _print(reports)
+
+
+if __name__ == "__main__":
+    main()
+elif _CHECKOUT:
+    _install(Path(_CHECKOUT))

@@ -1,0 +1,148 @@
+"""Writes to arrays under NumPy's names, what arrays say of their memory, and grids, beside NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+
+WRITES: dict[str, Callable[[Any, Any], None]] = {
+    "copyto": lambda xp, x: xp.copyto(x, xp.asarray([[1, 2, 3, 4]])),
+    "copyto where": lambda xp, x: xp.copyto(x, 7, where=xp.asarray([True, False, True, False])),
+    "put": lambda xp, x: xp.put(x, [1, -1, 1], [5, 6]),
+    "put wrap": lambda xp, x: xp.put(x, [13, -14], 5, mode="wrap"),
+    "put clip": lambda xp, x: xp.put(x, [13, -14], [5, 6], "clip"),
+    "put method": lambda xp, x: x.put([0, 2], 9),
+    "putmask": lambda xp, x: xp.putmask(x, x > 2, xp.asarray([10, 20, 30])),
+    "place": lambda xp, x: xp.place(x, x > 2, [10, 20]),
+    "fill": lambda xp, x: x.fill(3),
+    "flat": lambda xp, x: x.flat.__setitem__(slice(1, 8, 2), [1, 2]),
+    "flat index": lambda xp, x: x.flat.__setitem__(-1, 5),
+    "all flat": lambda xp, x: setattr(x, "flat", [1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["contiguous", "transposed"])
+@pytest.mark.parametrize("name", WRITES)
+def test_writes(name: str, turned: bool) -> None:
+    expected = np.arange(12).reshape(3, 4)
+    x = ck.asarray(expected.copy())
+    if turned:
+        expected, x = expected.reshape(4, 3).T, x.reshape(4, 3).T
+    WRITES[name](np, expected)
+    WRITES[name](ck, x)
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_writes_refuse() -> None:
+    x = ck.arange(3)
+    for call, error, match in (
+        (lambda: ck.copyto(x, 0.5), TypeError, "copyto: cannot cast 0.5 to int64"),
+        (lambda: ck.copyto(x, [1, 2]), ValueError, "broadcast"),
+        (lambda: ck.copyto(x, 1, where=x), TypeError, "copyto: where: expected an array of bool, got int64"),
+        (lambda: ck.copyto(np.zeros(3), x), TypeError, r"copyto: dst: expected a cukern\.Array"),
+        (lambda: ck.put(x, [0], 1, "none"), ValueError, "put: mode: expected 'raise', 'wrap' or 'clip'"),
+        (lambda: ck.put(x, [0.0], 1), IndexError, "put: expected integer indices"),
+        (lambda: ck.putmask(x, [True], 1), ValueError, "putmask: mask: expected 3 elements, got 1"),
+        (lambda: ck.putmask(x, x > 0, 0.5), TypeError, "putmask: cannot cast 0.5 to int64"),
+        (lambda: ck.place(x, x > 0, []), ValueError, "place: vals: expected at least one value, got none"),
+        (lambda: x.flat[None], IndexError, "flat: expected an integer"),
+        (lambda: setattr(x, "imag", 1), TypeError, "imag: expected a complex array to assign to, got int64"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+    floats = ck.zeros(3)
+    with ck.Tape() as tape:
+        tape.watch(floats)
+        for write in (
+            lambda: ck.put(floats, [0], 1.0),
+            lambda: floats.fill(1.0),
+            lambda: ck.copyto(floats, 1.0),
+        ):
+            with pytest.raises(ck.GradientError):
+                write()
+
+
+def test_flat_is_an_iterator_of_all_elements() -> None:
+    x = ck.asarray(np.arange(6).reshape(2, 3)).T
+    assert [int(one) for one in x.flat] == [0, 3, 1, 4, 2, 5]
+    assert len(x.flat) == 6 and x.flat.base is x
+    assert x.flat[1].item() == 3 and x.flat[::2].tolist() == [0, 1, 2] and x.flat[[5, 0]].tolist() == [5, 0]
+    assert x.flat.copy().tolist() == x.reshape(-1).tolist()
+
+
+def test_flags_bytes_and_views() -> None:
+    data = np.arange(6, dtype="float32").reshape(2, 3)
+    for view in (lambda x: x, lambda x: x.T, lambda x: x[:, ::2], lambda x: x[:1]):
+        flags, expected = view(ck.asarray(data)).flags, view(data).flags
+        for name in ("C_CONTIGUOUS", "F_CONTIGUOUS", "FORC", "FNC", "WRITEABLE"):
+            assert flags[name] == expected[name], name
+    with pytest.raises(KeyError, match="flags: expected one of C_CONTIGUOUS"):
+        ck.zeros(2).flags["ALIGNED?"]
+    assert not ck.broadcast_to(ck.zeros(()), (2,)).flags.writeable
+    x = ck.asarray(data.copy())
+    assert x.tobytes("F") == data.tobytes("F")
+    bits = x.view("int32")
+    np.testing.assert_array_equal(bits, data.view("int32"))
+    assert x.view("uint8").shape == (2, 12) and x.view().shape == (2, 3)
+    bits[0, 0] = np.float32(1.0).view("int32")
+    assert x[0, 0].item() == 1.0
+    with pytest.raises(ValueError, match="view: float32 of shape"):
+        x[:, :1].T.view("float64")
+    z = ck.asarray([1 + 2j])
+    z.real, z.imag = 3, 4
+    assert z.tolist() == [3 + 4j]
+
+
+GRIDS: dict[str, Callable[[Any], Any]] = {
+    "mgrid": lambda xp: xp.mgrid[0:3, 1:2:3j],
+    "mgrid of one": lambda xp: xp.mgrid[0:3],
+    "ogrid": lambda xp: xp.ogrid[0:3, 4:6],
+    "r_ along the last": lambda xp: xp.r_["-1", xp.asarray([[1, 2]]), xp.asarray([[3]])],
+    "r_ raised": lambda xp: xp.r_["0,2", [1, 2], [3, 4]],
+    "r_ raised behind": lambda xp: xp.r_["1,3,0", [1, 2], [3, 4]],
+    "mask_indices": lambda xp: xp.mask_indices(3, xp.triu, 1),
+    "packbits": lambda xp: xp.packbits(xp.asarray([[0, 2, 0], [1, 1, 0]]), 1, "little"),
+    "packbits of all": lambda xp: xp.packbits(xp.asarray([True] * 9)),
+    "unpackbits": lambda xp: xp.unpackbits(xp.asarray([[3], [128]], dtype="uint8"), axis=0, count=-2),
+    "unpackbits to more": lambda xp: xp.unpackbits(
+        xp.asarray([3], dtype="uint8"), count=10, bitorder="little"
+    ),
+    "ravel_multi_index": lambda xp: xp.ravel_multi_index(([0, 1], [5, -1]), (2, 3), ("raise", "wrap"), "F"),
+    "unravel_index": lambda xp: xp.unravel_index(xp.asarray([1, 4]), (2, 3), order="F"),
+    "ravel by memory": lambda xp: xp.ravel(
+        xp.asarray(np.arange(24).reshape(2, 3, 4)).transpose(1, 2, 0), "K"
+    ),
+    "concat": lambda xp: xp.concatenate(
+        (xp.asarray([1, 2]), xp.asarray([3])), out=xp.zeros(3, dtype="int64")
+    ),
+    "stack": lambda xp: xp.stack((xp.asarray([1]), xp.asarray([3])), out=xp.zeros((2, 1), dtype="int64")),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_grids_bits_and_joins(name: str) -> None:
+    made, expected = GRIDS[name](ck), GRIDS[name](np)
+    several = isinstance(expected, tuple)
+    assert isinstance(made, tuple) == several
+    for ours, theirs in zip(made if several else [made], expected if several else [expected], strict=True):
+        assert ours.dtype.kind == theirs.dtype.kind
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_broadcast_and_kinds_of_dtypes() -> None:
+    b = ck.broadcast(ck.zeros((2, 1)), [1, 2, 3])
+    assert (b.shape, b.nd, b.size) == ((2, 3), 2, 6) and [x.shape for x in b.values] == [(2, 3)] * 2
+    with pytest.raises(ValueError, match="broadcast"):
+        ck.broadcast(ck.zeros(2), ck.zeros(3))
+    assert (
+        ck.iscomplexobj(ck.zeros(1, "complex64")) and ck.isrealobj(2.0) and ck.isfortran(ck.zeros((2, 3)).T)
+    )
+    assert ck.issubdtype(ck.bfloat16, np.inexact) and not ck.issubdtype("bfloat16", np.integer)
+    assert ck.issubdtype(ck.float32, np.floating) and not ck.issubdtype(np.float32, ck.bfloat16)
+    with pytest.raises(NotImplementedError, match="r_: there is no class of matrices"):
+        ck.r_["r", [1, 2]]

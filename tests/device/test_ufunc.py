@@ -1,0 +1,182 @@
+"""What elementwise functions have of NumPy's ufuncs, beside NumPy: arguments and methods; ``out`` of reductions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+
+VALUES = np.random.default_rng(0).integers(1, 9, (5, 4))
+#: Combined by a reduction, in pairs, and in turn.
+COMBINED = ["add", "bitwise_xor", "subtract"]
+
+
+@pytest.mark.parametrize("name", [*COMBINED, "maximum", "logical_and"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reduce(name: str, axis: int) -> None:
+    ours, theirs = getattr(ck, name), getattr(np, name)
+    for options in ({}, {"keepdims": True}):
+        made = ours.reduce(ck.asarray(VALUES), axis, **options)
+        expected = theirs.reduce(VALUES, axis, **options)
+        assert made.dtype == expected.dtype
+        np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_accumulate_and_slices(name: str) -> None:
+    ours, theirs, x = getattr(ck, name), getattr(np, name), ck.asarray(VALUES)
+    np.testing.assert_array_equal(ours.accumulate(x, 1), theirs.accumulate(VALUES, 1))
+    starts = [0, 3, 2, 2]
+    np.testing.assert_array_equal(ours.reduceat(x, starts), theirs.reduceat(VALUES, starts))
+    np.testing.assert_array_equal(ours.outer(x[0], [1, 2]), theirs.outer(VALUES[0], [1, 2]))
+
+
+def test_reduce_with_options() -> None:
+    x, mask = ck.asarray(VALUES), VALUES > 3
+    for name in ("add", "bitwise_xor"):
+        ours, theirs = getattr(ck, name), getattr(np, name)
+        options: dict[str, Any] = {"axis": (0, 1), "initial": 5}
+        made = ours.reduce(x, where=ck.asarray(mask), **options)
+        np.testing.assert_array_equal(made, theirs.reduce(VALUES, where=mask, **options))
+    assert ck.bitwise_xor.reduce(ck.zeros((0, 2), "int64")).tolist() == [0, 0]
+    out = ck.zeros(4, "int64")
+    assert ck.add.reduce(x, out=out) is out and out.tolist() == VALUES.sum(0).tolist()
+
+
+def test_reduce_refuses() -> None:
+    x = ck.asarray(VALUES)
+    with pytest.raises(ValueError, match=r"subtract\.reduce: axis: expected one axis"):
+        ck.subtract.reduce(x, None)
+    with pytest.raises(ValueError, match=r"exp\.reduce: expected a function of two operands"):
+        ck.exp.reduce(x)
+    with pytest.raises(ValueError, match=r"fmax\.reduce: no element"):
+        ck.fmax.reduce(ck.zeros((0, 2)))
+    with pytest.raises(IndexError, match=r"add\.reduceat: indices: expected 0 to 4"):
+        ck.add.reduceat(x, [5])
+
+
+@pytest.mark.parametrize("name", ["add", "maximum", "bitwise_xor"])
+def test_at_applies_to_repeated_indices_in_turn(name: str) -> None:
+    for key, values in (([0, 2, 2, -1], 3), ((slice(None), [1, 1]), VALUES[:, :2])):
+        x, expected = ck.asarray(VALUES.copy()), VALUES.copy()
+        getattr(ck, name).at(x, key, ck.asarray(values) if isinstance(values, np.ndarray) else values)
+        getattr(np, name).at(expected, key, values)
+        np.testing.assert_array_equal(x, expected)
+    x = ck.asarray([1.0, 2.0])
+    ck.negative.at(x, [0, 0, 1])
+    assert x.tolist() == [1.0, -2.0]
+    with pytest.raises(
+        TypeError, match=r"add\.at: a result of float32 cannot be written to an array of int64"
+    ):
+        ck.add.at(ck.arange(3), [0], 0.5)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        with pytest.raises(ck.GradientError):
+            ck.negative.at(x, [0])
+
+
+def test_arguments_of_elementwise_functions() -> None:
+    x = ck.asarray([1.0, 4.0, 9.0])
+    mask = ck.asarray([True, False, True])
+    out = ck.full(3, -1.0)
+    assert ck.sqrt(x, out=out, where=mask) is out and out.tolist() == [1.0, -1.0, 3.0]
+    assert ck.add(x, 1, where=mask).tolist() == [2.0, 0.0, 10.0]
+    assert ck.add(x, x, (out,)) is out and out.tolist() == [2.0, 8.0, 18.0]
+    wide = ck.zeros((2, 3))
+    assert ck.negative(x, wide).tolist() == [[-1.0, -4.0, -9.0]] * 2
+    small = ck.asarray([100, 100], dtype="int8")
+    assert ck.add(small, small, dtype="int16").tolist() == [200, 200]
+    assert ck.divide(small, 8, dtype="float64").dtype == "float64"
+    assert ck.abs(ck.asarray([3 + 4j]), dtype="float32").tolist() == [5.0]
+    assert ck.equal(small, 100, dtype=bool).tolist() == [True, True]
+    whole, part = ck.divmod(ck.asarray([7, -7]), 2, where=ck.asarray([True, False]))
+    assert (whole.tolist(), part.tolist()) == ([3, 0], [1, 0])
+
+
+def test_arguments_of_elementwise_functions_that_are_refused() -> None:
+    x, whole = ck.asarray([1.5]), ck.asarray([1])
+    for call, error, match in (
+        (
+            lambda: ck.add(x, 1, dtype="int32"),
+            TypeError,
+            "add: cannot cast float32 to int32, casting='same_kind'",
+        ),
+        (lambda: ck.add(whole, 0.5, dtype="int32"), TypeError, "add: cannot cast 0.5 to int32"),
+        (lambda: ck.sin(whole, dtype="int32"), TypeError, "sin: dtype: it does not compute in int32"),
+        (
+            lambda: ck.add(x, whole, casting="no"),
+            TypeError,
+            "add: cannot cast int64 to float32, casting='no'",
+        ),
+        (
+            lambda: ck.add(x, x, out=whole),
+            TypeError,
+            "add: out: a result of float32 cannot be written to int64",
+        ),
+        (lambda: ck.add([1.0, 2.0], x, out=x), ValueError, r"add: out: a result of shape \(2,\)"),
+        (
+            lambda: ck.add(x, x, out=np.zeros(1)),
+            TypeError,
+            r"add: out: expected a cukern\.Array to write into",
+        ),
+        (lambda: ck.add(x, x, where=whole), TypeError, "add: where: expected an array of bool, got int64"),
+        (lambda: ck.equal(x, x, dtype="int8"), TypeError, "equal: dtype: the result is bool, got int8"),
+        (lambda: ck.add(x, x, casting="any"), ValueError, "add: casting: expected one of no, equiv"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+
+
+def test_options_have_derivatives() -> None:
+    x = ck.asarray(np.random.default_rng(1).uniform(0.5, 2.0, (3, 2)))
+    mask = ck.asarray([True, False])
+    ck.testing.gradcheck(lambda x: ck.hypot.reduce(x), (x,))
+    ck.testing.gradcheck(lambda x: ck.subtract.accumulate(x), (x,))
+    ck.testing.gradcheck(lambda x: ck.multiply(x, x, where=mask), (x,))
+    with ck.Tape() as tape:
+        tape.watch(x)
+        with pytest.raises(ck.GradientError):
+            ck.exp(x, out=ck.zeros((3, 2), "float64"))
+
+
+def test_numpys_ufuncs_use_them() -> None:
+    x = ck.asarray([3, 5, 6])
+    assert np.bitwise_xor.reduce(x).item() == 0
+    assert np.add(x, 1, dtype=np.float64).dtype == "float64"  # type: ignore[arg-type]
+    np.add.at(x, [0, 0], 1)  # type: ignore[arg-type]
+    assert x.tolist() == [5, 5, 6]
+    out = np.zeros(3)
+    assert np.negative(x, out=out) is out and out.tolist() == [-5, -5, -6]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "dtype"),
+    [
+        ("sum", (0, None), "float64"),
+        ("mean", (0, None), "float64"),
+        ("var", (0, None), "float64"),
+        ("max", (0,), "float64"),
+        ("all", (0,), "bool"),
+        ("argmax", (0,), "int64"),
+        ("cumsum", (0, None), "float64"),
+        ("take", ([0, 1], 0), "float64"),
+        ("clip", (1, 2), "float64"),
+    ],
+)
+def test_out_by_position(name: str, arguments: tuple[Any, ...], dtype: str) -> None:
+    """In NumPy's place among the arguments, of the function and of the method."""
+    data = VALUES[:2].astype("float64")
+    expected = getattr(np, name)(data, *arguments)
+    x = ck.asarray(data)
+    for call in (
+        lambda out: getattr(ck, name)(x, *arguments, out),
+        lambda out: getattr(x, name)(*arguments, out),
+    ):
+        out = ck.zeros(expected.shape, dtype)
+        assert call(out) is out
+        np.testing.assert_allclose(out, expected, rtol=1e-12)
+    with pytest.raises(ValueError, match=f"{name}: out: a result of shape"):
+        getattr(ck, name)(x, *arguments, ck.zeros((7, 7), dtype))

@@ -104,8 +104,8 @@ __device__ __forceinline__ void advance(
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
             const int column = i / 4 * 8 + i % 2;
-            cotangents.finish(s[i], ds[i], at, of_lse[column], of_lse[tile_m + column], lane_row + column, key + i % 4 / 2 * 8,
-                              early || attends(i));
+            const Spot spot{at.batch, at.head, lane_row, key, column, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
+            cotangents.finish(s[i], ds[i], spot, at, of_lse[column], of_lse[tile_m + column], early || attends(i));
         }
     }
     if constexpr (makes_v) round<tile_m>(weights, s);

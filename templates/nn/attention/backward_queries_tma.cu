@@ -79,9 +79,10 @@ __device__ __forceinline__ void advance(
     wgmma_made(ds);
 #pragma unroll
     for (int i = 0; i < tile_n / 2; ++i) {
-        const int half = i / 2 % 2, in_key = lane_key + i / 4 * 8 + i % 2;
-        const bool attends = early || whole || own.attends(half, in_key);
-        cotangents.finish(s[i], ds[i], own.at, own.lse[half], own.delta[half], own.row + 8 * half, in_key, attends);
+        const int half = i / 2 % 2, more_key = i / 4 * 8 + i % 2;
+        const bool attends = early || whole || own.attends(half, lane_key + more_key);
+        const Spot spot{own.at.batch, own.at.head, own.row, lane_key, 8 * half, more_key, own.at.rows - 1, own.at.keys - 1};
+        cotangents.finish(s[i], ds[i], spot, own.at, own.lse[half], own.delta[half], attends);
     }
     round<tile_n>(dscores, ds);
     wgmma_fence();

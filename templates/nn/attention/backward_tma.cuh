@@ -15,17 +15,16 @@ struct Cotangents {
     // From products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the
     // score but for its factor.
     __device__ __forceinline__ void finish(
-        float& s, float& d, const Place& at, float lse, float delta, int row, int key, bool attends) const
+        float& s, float& d, const Spot& at, const Place& place, float lse, float delta, bool attends) const
     {
         if constexpr (early) {
             d = s * (d - delta);
         } else {
             Score score{s * float(sizes.scale), 1.0f};
-            const int in_row = minimum(row, at.rows - 1), in_key = minimum(key, at.keys - 1);
-            if constexpr (!plain) score = scores(score.value, at.batch, at.head, in_row, in_key);
+            if constexpr (!plain) score = scores(s, at);
             const float p = attends ? power_of_two(score.value * float(log2_e) - lse) : 0.0f;
             float factor = 1.0f;
-            if constexpr (dropping) factor = draw.factor(sizes, at.element(sizes, row, key));
+            if constexpr (dropping) factor = draw.factor(sizes, place.element(sizes, at.row + at.more_row, at.key + at.more_key));
             const float ds = p * (d * factor - delta);
             d = p == 0.0f ? 0.0f : ds * score.slope;  // not 0 times a derivative that is infinite there
             s = p * factor;

@@ -53,9 +53,9 @@ struct Task {
             for (int i = 0; i < tile_n / 4; ++i) {
                 const int column = i / 2 * 8 + i % 2;
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                if constexpr (!plain)  // of what is not attended to, too: for a row and a key that there are
-                    x = scores(x * float(sizes.scale), at.batch, at.head, minimum(own, at.rows - 1),
-                               MASKED ? minimum(key + q + column, at.keys - 1) : key + q + column).value;
+                if constexpr (!plain)  // of what is not attended to, too
+                    x = scores(x, Spot{at.batch, at.head, own, key + q, 0, column, at.rows - 1,
+                                       MASKED ? at.keys - 1 : limits<int>::highest()}).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
                 most[i % 2] = maximum(most[i % 2], x);

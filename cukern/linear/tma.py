@@ -37,6 +37,7 @@ class TmaTile(NamedTuple):
         cluster: blocks that make tiles below one another, each of which brings a part of the right factor for all.
         depth: of a slab.
         blocks: at most, which take tiles by turns.
+        by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
         parts: blocks that share the depth: one.
     """
 
@@ -48,6 +49,7 @@ class TmaTile(NamedTuple):
     cluster: int = 1
     depth: int = _LINE
     blocks: int = 1
+    by_turns: bool = False
     parts: int = 1
 
     @property
@@ -74,6 +76,7 @@ class TmaTile(NamedTuple):
             "depth": self.depth,
             "stages": self.stages,
             "band": self.band,
+            "by_turns": self.by_turns,
             "wide": True,
         }
 

@@ -3,7 +3,8 @@
 // lead to the factors, each contiguous along one of its two axes, and to D, in rows that begin at multiples of 16 bytes.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile. One thread of the last warpgroup brings
 // slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups share the rows of each tile
-// and multiply. They keep a finished tile in registers, and store its parts while the first slabs of the next are multiplied.
+// and multiply. They keep a finished tile in registers, and store its parts while the first slabs of the next are multiplied. Or
+// they make tiles by turns, so that one stores its tile while the other multiplies.
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
@@ -14,10 +15,11 @@
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
-constexpr int rows = tile_m / 2;  // of a warpgroup
+constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
+constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
 constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * 64;
-static_assert(rows % 64 == 0 && depth == 64 && tile_n % 128 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
+static_assert(rows % 64 == 0 && depth == 64 && tile_n % 64 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
 // Tile `turn` of this block is its tile number blockIdx.x + turn * gridDim.x of the product.
 struct Turn {
     int number;
@@ -109,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], 8 * cluster);
+            mbarrier_init(&empty[i], (by_turns ? 4 : 8) * cluster);
         }
         fence_mbarrier_init();
     }
@@ -141,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         if (cluster == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
         if (cluster > 1 && threadIdx.x % 32 < cluster) mbarrier_free_at(barrier, threadIdx.x % 32);
     };
+    const int first_row = by_turns ? 0 : rows * group;  // in a tile
     float sums[rows / 64][tile_n / 2];
     const auto multiply = [&](int number, bool first) {
         const int stage = number % stages;
@@ -149,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         wgmma_fence();
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) {
-            SharedMatrix left = part(SlabA{slab}, rows * group + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
+            SharedMatrix left = part(SlabA{slab}, first_row + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
 #pragma unroll
             for (int k = 0; k < depth; k += 16) {
                 wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], left, right, !first || k > 0);
@@ -168,15 +171,20 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         kept[i / across].store(d, sizes, batch, row + i / across * 64, column, i % across * 64, parts + i % 2 * part_size);
     };
     constexpr int kept_parts = rows / 64 * (tile_n / 64);
-    for (int turn = 0; Turn(turn).there(sizes); ++turn) {
+    if (by_turns && group == 1) barrier_arrive(3, 256);
+    for (int turn = by_turns ? group : 0; Turn(turn).there(sizes); turn += by_turns ? 2 : 1) {
+        if constexpr (!by_turns) {
 #pragma unroll
-        for (int i = 0; i < kept_parts; ++i) {
-            if (i < slabs) multiply(turn * slabs + i, i == 0);
-            store(i);
+            for (int i = 0; i < kept_parts; ++i) {
+                if (i < slabs) multiply(turn * slabs + i, i == 0);
+                store(i);
+            }
         }
-        for (int i = kept_parts; i < slabs; ++i) multiply(turn * slabs + i, false);
+        if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
+        for (int i = by_turns ? 0 : kept_parts; i < slabs; ++i) multiply(turn * slabs + i, by_turns && i == 0);
+        if constexpr (by_turns) barrier_arrive(4 - group, 256);
         const Place at = Turn(turn).place(sizes);
-        batch = at.batch, row = at.m0 + rows * group, column = at.n0;
+        batch = at.batch, row = at.m0 + first_row, column = at.n0;
         PartOperands operands(epilogue, sizes, batch, row, column);
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
@@ -186,9 +194,15 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             if (x > 0) operands = PartOperands(epilogue, sizes, batch, row + 64 * x, column);
             kept[x].finish(epilogue, sizes, operands, batch, row + 64 * x, column, sums[x]);
         }
-    }
+        if constexpr (by_turns) {
 #pragma unroll
-    for (int i = 0; i < kept_parts; ++i) store(i);
+            for (int i = 0; i < kept_parts; ++i) store(i);
+        }
+    }
+    if constexpr (!by_turns) {
+#pragma unroll
+        for (int i = 0; i < kept_parts; ++i) store(i);
+    }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
     if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

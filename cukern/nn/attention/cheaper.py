@@ -1,7 +1,7 @@
 """Forms of a score's expressions that take fewer instructions, for scores made of 16-bit elements.
 
-Integers of places become floats by sums of floats, exactly. What depends on the score is rounded a few times more or less
-than its function says: within 1e-6 of it, where the score itself is within 2**-8 or 2**-11.
+Integers of places become floats by sums of floats, exactly. What depends on the score is rounded a few times more or
+less than its function says: that moves it by some 1e-6 of its largest term.
 """
 
 from __future__ import annotations
@@ -130,11 +130,15 @@ class _Inputs:
         return self._input(f"tanh_of_power(product * (scale * {literal(by, dtypes.float32)}))")
 
     def apart(self, node: Node) -> Node | None:
-        """A sum as from :meth:`as_sum` times what is uniform: a product that a loop keeps, and one that is added to it."""
+        """A sum as from :meth:`as_sum` times what is uniform: one product that a loop keeps, and one added to it."""
         if not _named(node, "multiply") or node.dtype != dtypes.float32:
             return None
         for by, of in (node.args, node.args[::-1]):
-            if _named(of, "add") and all(one in self._known.values() for one in of.args) and self._is_uniform(by):
+            if (
+                _named(of, "add")
+                and all(one in self._known.values() for one in of.args)
+                and self._is_uniform(by)
+            ):
                 row = node.row
                 assert row is not None and of.row is not None
                 return call(of.row, [call(row, (by, one)) for one in of.args])

@@ -150,7 +150,11 @@ def traced(
 
 
 def printed(
-    of: Program, lookups: Sequence[Lookup], wanted: Sequence[int] | None, sizes: Sequence[int] = (), uniform: Collection[int] = ()
+    of: Program,
+    lookups: Sequence[Lookup],
+    wanted: Sequence[int] | None,
+    sizes: Sequence[int] = (),
+    uniform: Collection[int] = (),
 ) -> tuple[list[Statement], list[str]]:
     """The statements of a score, and the names of the score, its slope, and its derivatives by arrays.
 

@@ -22,7 +22,8 @@ struct Cotangents {
         } else {
             Score score{s * float(sizes.scale), 1.0f};
             if constexpr (!plain) score = scores(s, at);
-            const float p = attends ? power_of_two(score.value * float(log2_e) - lse) : 0.0f;
+            // Beyond the last query and key the score may be NaN.
+            const float p = attends && lse != limits<float>::infinity() ? power_of_two(score.value * float(log2_e) - lse) : 0.0f;
             float factor = 1.0f;
             if constexpr (dropping) factor = draw.factor(sizes, place.element(sizes, at.row + at.more_row, at.key + at.more_key));
             const float ds = p * (d * factor - delta);

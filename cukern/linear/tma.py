@@ -22,8 +22,9 @@ _THREADS = 384
 #: Bytes of the parts of D through which two warpgroups store, two each, and those before the stages for alignment.
 _PARTS, _ALIGNMENT = 4 * _LINE * 2 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
-#: What storing an element takes where nothing hides it, in slabs that are multiplied at rate 1. Estimated.
-_STORE = 0.7
+#: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, and
+#: where another warpgroup multiplies meanwhile. Estimated.
+_STORE, _HIDDEN_STORE = 0.7, 0.3
 
 
 class TmaTile(NamedTuple):
@@ -117,7 +118,7 @@ class TmaTile(NamedTuple):
 TMA_TILES = (
     TmaTile(128, 256, 4, 2.15, 16, 2),
     TmaTile(256, 128, 4, 2.1, 8, 2),
-    TmaTile(128, 128, 6, 1.9, 16, 2),
+    TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
 )
 
 
@@ -144,7 +145,8 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
 
     def cost(tile: TmaTile) -> float:
         waves = divide_up(tile.count(task), limits.multiprocessors)
-        return waves * tile.m * tile.n * (divide_up(task.k, tile.depth) / tile.rate + _STORE)
+        store = _HIDDEN_STORE if tile.by_turns else _STORE
+        return waves * tile.m * tile.n * (divide_up(task.k, tile.depth) / tile.rate + store)
 
     best = min(TMA_TILES, key=cost)
     return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

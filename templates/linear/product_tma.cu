@@ -51,35 +51,36 @@ __device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, 
 struct PartOperands {
     Operands of[2][8][2];
 
-    __device__ __forceinline__ PartOperands(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
-        const int warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    __device__ __forceinline__ void load(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
+        const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
+        if (row + 64 <= sizes.m && column + 64 <= sizes.n) load_within(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
+        else load_within<true>(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
+    }
+    template <bool AT_END = false>
+    __device__ __forceinline__ void load_within(const Epilogue& epilogue, int batch, int row, int column, int m, int n) {
 #pragma unroll
-        for (int i = 0; i < 32; ++i)
-            of[i / 16][i / 2 % 8][i % 2] = epilogue.load(
-                batch, minimum(row + 16 * warp + i / 16 * 8 + g, sizes.m - 1),
-                minimum(column + i / 2 % 8 * 8 + 2 * q + i % 2, sizes.n - 1));
+        for (int i = 0; i < 32; ++i) {
+            const int r = row + i / 16 * 8, c = column + i / 2 % 8 * 8 + i % 2;
+            of[i / 16][i / 2 % 8][i % 2] = epilogue.load(batch, AT_END ? minimum(r, m - 1) : r, AT_END ? minimum(c, n - 1) : c);
+        }
     }
 };
+// What a lane holds of the operands of a part, and of how many parts it may hold them.
+constexpr int part_registers = 1<% for x in operands %> + << (1 if x.row == "zero" else 2) * (1 if x.column == "zero" else 16) >><% endfor %>;
+constexpr int held = part_registers < 80 ? 80 / part_registers : 1, ahead = held < tile_n / 64 ? held : tile_n / 64;
 // Elements of D of a warpgroup's 64 rows, two neighbours a word: for each eight columns one of row g, for each 64 then those of
-// row g + 8. While some are made, the operands of the next are on their way; `operands` are those of the first.
+// row g + 8.
 struct Kept {
     unsigned words[tile_n / 4];
 
-    __device__ __forceinline__ void finish(
-        const Epilogue& epilogue, const Sizes& sizes, PartOperands operands, int batch, int row, int column,
-        const float (&sums)[tile_n / 2])
-    {
+    // Makes those of 64 columns from `x` on.
+    __device__ __forceinline__ void finish(const Epilogue& epilogue, const PartOperands& own, int x, const float (&sums)[tile_n / 2]) {
 #pragma unroll
-        for (int x = 0; x < tile_n; x += 64) {
-            const PartOperands own = operands;
-            if (x + 64 < tile_n) operands = PartOperands(epilogue, sizes, batch, row, column + x + 64);
+        for (int i = 0; i < 16; ++i) {
+            alignas(4) Out two[2];
 #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                alignas(4) Out two[2];
-#pragma unroll
-                for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + i % 8 * 4 + i / 8 * 2 + j], own.of[i / 8][i % 8][j]);
-                words[x / 4 + i] = *(const unsigned*)two;
-            }
+            for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + i % 8 * 4 + i / 8 * 2 + j], own.of[i / 8][i % 8][j]);
+            words[x / 4 + i] = *(const unsigned*)two;
         }
     }
     // Stores 64 columns from `x` on through shared memory, by all threads of the warpgroup.
@@ -166,8 +167,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     };
     Kept kept[rows / 64];
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
+    constexpr int across = tile_n / 64;
     const auto store = [&](int i) {  // part i of it
-        constexpr int across = tile_n / 64;
         kept[i / across].store(d, sizes, batch, row + i / across * 64, column, i % across * 64, parts + i % 2 * part_size);
     };
     constexpr int kept_parts = rows / 64 * (tile_n / 64);
@@ -185,14 +186,19 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         if constexpr (by_turns) barrier_arrive(4 - group, 256);
         const Place at = Turn(turn).place(sizes);
         batch = at.batch, row = at.m0 + first_row, column = at.n0;
-        PartOperands operands(epilogue, sizes, batch, row, column);
+        PartOperands operands[ahead];  // on their way while the last slab is multiplied, and parts are made
+        const auto load = [&](int i) {
+            operands[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * 64);
+        };
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) load(i);
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(turn * slabs + slabs - 1) % stages]);
 #pragma unroll
-        for (int x = 0; x < rows / 64; ++x) {
-            if (x > 0) operands = PartOperands(epilogue, sizes, batch, row + 64 * x, column);
-            kept[x].finish(epilogue, sizes, operands, batch, row + 64 * x, column, sums[x]);
+        for (int i = 0; i < kept_parts; ++i) {
+            kept[i / across].finish(epilogue, operands[i % ahead], i % across * 64, sums[i / across]);
+            if (i + ahead < kept_parts) load(i + ahead);
         }
         if constexpr (by_turns) {
 #pragma unroll

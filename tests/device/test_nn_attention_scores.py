@@ -20,7 +20,7 @@ def text(score: Score, arrays: int = 0, slope: bool = False, sizes: tuple[int, .
     program, _ = traced(score, [dtypes.float32] * arrays, (False, False), dtypes.float32, ())
     assert program is not None
     uniform = range(5, 5 + arrays)
-    lines, values = printed(program, (), () if slope else None, sizes, uniform)
+    lines, values, _ = printed(program, (), () if slope else None, sizes, uniform)
     return "; ".join([*(f"{line.name} = {line.code}" for line in lines), ", ".join(values)])
 
 

@@ -88,7 +88,7 @@ def _simpler(node: Node) -> Node | None:
         return call(FUNCTIONS["multiply"], (0.25, call(FUNCTIONS["subtract"], (1.0, squared))))
     found = _factor(node)
     if found is None:
-        return None
+        return _number(node)
     by, x = found
     exact = abs(math.frexp(by)[0]) == 0.5
     if _named(node, "divide") and (exact or _depends(x)):
@@ -97,6 +97,16 @@ def _simpler(node: Node) -> Node | None:
     if inner is None or not _fits(by * inner[0]):
         return None
     return call(FUNCTIONS["multiply"], (constant(by * inner[0], dtypes.float32), inner[1]))
+
+
+def _number(node: Node) -> Node | None:
+    """A product or quotient of constants."""
+    if not _named(node, "multiply", "divide") or any(one.kind != "constant" for one in node.args):
+        return None
+    x, y = (one.value for one in node.args)
+    if node.dtype != dtypes.float32 or not (_fits(x) and _fits(y)):
+        return None
+    return constant(x * y if _named(node, "multiply") else x / y, dtypes.float32)
 
 
 class _Inputs:

@@ -268,7 +268,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | 
     """The template variables of a kernel."""
     options, q, starts = call.options, call.q, call.starts[0]
     program = options.program
-    lines: tuple[Any, Any] = ([], ["a0", "1"])
+    lines: tuple[Any, Any, bool] = ([], ["a0", "1"], True)
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
         given: tuple[Any, ...] = ()
@@ -303,6 +303,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | 
                 "number": i,
                 "type": dtypes.info(one.dtype).cxx,
                 "compute": compute_type(one.dtype),
+                "settled": isinstance(tile, TmaTile) and not _by_place(one),
                 "axes": [axis for axis, n in enumerate(one.shape, 4 - one.ndim) if n > 1],
             }
             for i, one in enumerate(call.operands)
@@ -311,6 +312,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | 
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines[0],
         "values": lines[1],
+        "slope": lines[1][1] if lines[2] else None,
     }
     if summed is not None:
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")

@@ -155,8 +155,8 @@ def printed(
     wanted: Sequence[int] | None,
     sizes: Sequence[int] = (),
     uniform: Collection[int] = (),
-) -> tuple[list[Statement], list[str]]:
-    """The statements of a score, and the names of the score, its slope, and its derivatives by arrays.
+) -> tuple[list[Statement], list[str], bool]:
+    """The statements of a score, the names of its value, slope and derivatives by arrays, and if the slope is a number.
 
     Args:
         of: the program of the score.
@@ -169,7 +169,7 @@ def printed(
     if sizes:
         roots, ahead = cheaper(roots, len(of.inputs), sizes, uniform)
     body, names = _looked_up(lookups, roots)
-    return [*ahead, *body], names
+    return [*ahead, *body], names, wanted is not None and roots[1].kind == "constant"
 
 
 def _with_slopes(of: Program, wanted: Sequence[int]) -> tuple[Node, ...]:

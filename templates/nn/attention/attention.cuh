@@ -84,6 +84,18 @@ struct Scores {
 <% endfor %>
     ScoreSteps steps;
     A scale;  // of the products of queries and keys, which are scores then
+<% for x in operands if x.settled %>
+    << x.compute >> s<< x.k >>;
+<% endfor %>
+
+    // The function for one head, of which it keeps the elements of arrays that have one for each.
+    __device__ __forceinline__ Scores of([[maybe_unused]] int a1, [[maybe_unused]] int a2) const {
+        Scores made = *this;
+<% for x in operands if x.settled %>
+        made.s<< x.k >> = cast< << x.compute >> >(x<< x.k >>[0<% for axis in x.axes %> + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]<% endfor %>]);
+<% endfor %>
+        return made;
+    }
 <% if half %>
 
     // In place of the library's, which takes longer to be exact where it is small: scores are summands of exponents.
@@ -95,7 +107,10 @@ struct Scores {
         [[maybe_unused]] const int a1 = at.batch, a2 = at.head;
         [[maybe_unused]] const int a3 = reads_places ? minimum(at.row + at.more_row, at.last_row) : at.row + at.more_row;
         [[maybe_unused]] const int a4 = reads_places ? minimum(at.key + at.more_key, at.last_key) : at.key + at.more_key;
-<% for x in operands %>
+<% for x in operands if x.settled %>
+        const << x.compute >> a<< x.k >> = s<< x.k >>;
+<% endfor %>
+<% for x in operands if not x.settled %>
         const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[0
 <% for axis in x.axes %>
             + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]

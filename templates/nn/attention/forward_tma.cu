@@ -193,7 +193,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         const Walk walk(at, row);
         Statistics of{{-limits<float>::infinity(), -limits<float>::infinity()}, {0.0f, 0.0f}};
         float sums[value_width / 2] = {}, factor[2];
-        const Task task{at, sizes, scores, draw, own_row, unit};
+        const Scores of_head = scores.of(at.batch, at.head);
+        const Task task{at, sizes, of_head, draw, own_row, unit};
         if (walk.count) attend(task, walk, walk.whole(at, group_row), rows, keys, values, of, sums);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {

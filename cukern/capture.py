@@ -164,6 +164,8 @@ class _Graph:
         self._cuda: Any = device.xp.cuda
         self._current = self._cuda.runtime.getDevice
         self._pool = self._cuda.MemoryPool()
+        # The call before kept as much for its intermediate results, which no replay uses.
+        device.xp.get_default_memory_pool().free_all_blocks()
         self._tree = tree  # keeps the modules and parameters that the graph uses alive
         self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
         self._actions: list[Callable[[], None]] = []

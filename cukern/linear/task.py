@@ -114,7 +114,10 @@ def is_wide(task: Task) -> bool:
 
 def variables(program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
     """The template variables of the epilogue, and of the types of the factors and of the result."""
-    body, (value,) = statements(program.outputs)
+    (root,) = program.outputs
+    if root.kind == "cast" and compute_type(root.args[0].dtype) == compute_type(root.dtype):
+        (root,) = root.args  # it is rounded when it is stored
+    body, (value,) = statements((root,))
     return {
         "elem": elem,
         "out": dtypes.info(program.outputs[0].dtype).cxx,

@@ -22,8 +22,9 @@ _THREADS = 384
 #: Bytes of the parts of D through which two warpgroups store, two each, and those before the stages for alignment.
 _PARTS, _ALIGNMENT = 4 * _LINE * 2 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
-#: What storing an element takes where nothing hides it, in slabs that are multiplied at rate 1. Estimated.
-_STORE = 0.7
+#: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, and
+#: where another warpgroup multiplies meanwhile. Estimated.
+_STORE, _HIDDEN_STORE = 0.7, 0.3
 
 
 class TmaTile(NamedTuple):
@@ -37,6 +38,7 @@ class TmaTile(NamedTuple):
         cluster: blocks that make tiles below one another, each of which brings a part of the right factor for all.
         depth: of a slab.
         blocks: at most, which take tiles by turns.
+        by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
         parts: blocks that share the depth: one.
     """
 
@@ -48,6 +50,7 @@ class TmaTile(NamedTuple):
     cluster: int = 1
     depth: int = _LINE
     blocks: int = 1
+    by_turns: bool = False
     parts: int = 1
 
     @property
@@ -74,6 +77,7 @@ class TmaTile(NamedTuple):
             "depth": self.depth,
             "stages": self.stages,
             "band": self.band,
+            "by_turns": self.by_turns,
             "wide": True,
         }
 
@@ -114,7 +118,7 @@ class TmaTile(NamedTuple):
 TMA_TILES = (
     TmaTile(128, 256, 4, 2.15, 16, 2),
     TmaTile(256, 128, 4, 2.1, 8, 2),
-    TmaTile(128, 128, 6, 1.9, 16, 2),
+    TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
 )
 
 
@@ -141,7 +145,8 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
 
     def cost(tile: TmaTile) -> float:
         waves = divide_up(tile.count(task), limits.multiprocessors)
-        return waves * tile.m * tile.n * (divide_up(task.k, tile.depth) / tile.rate + _STORE)
+        store = _HIDDEN_STORE if tile.by_turns else _STORE
+        return waves * tile.m * tile.n * (divide_up(task.k, tile.depth) / tile.rate + store)
 
     best = min(TMA_TILES, key=cost)
     return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

@@ -3,7 +3,8 @@
 // lead to the factors, each contiguous along one of its two axes, and to D, in rows that begin at multiples of 16 bytes.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile. One thread of the last warpgroup brings
 // slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups share the rows of each tile
-// and multiply. They keep a finished tile in registers, and store its parts while the first slabs of the next are multiplied.
+// and multiply. They keep a finished tile in registers, and store its parts while the first slabs of the next are multiplied. Or
+// they make tiles by turns, so that one stores its tile while the other multiplies.
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
@@ -14,10 +15,11 @@
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
-constexpr int rows = tile_m / 2;  // of a warpgroup
+constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
+constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
 constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * 64;
-static_assert(rows % 64 == 0 && depth == 64 && tile_n % 128 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
+static_assert(rows % 64 == 0 && depth == 64 && tile_n % 64 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
 // Tile `turn` of this block is its tile number blockIdx.x + turn * gridDim.x of the product.
 struct Turn {
     int number;
@@ -49,35 +51,36 @@ __device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, 
 struct PartOperands {
     Operands of[2][8][2];
 
-    __device__ __forceinline__ PartOperands(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
-        const int warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    __device__ __forceinline__ void load(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
+        const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
+        if (row + 64 <= sizes.m && column + 64 <= sizes.n) load_within(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
+        else load_within<true>(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
+    }
+    template <bool AT_END = false>
+    __device__ __forceinline__ void load_within(const Epilogue& epilogue, int batch, int row, int column, int m, int n) {
 #pragma unroll
-        for (int i = 0; i < 32; ++i)
-            of[i / 16][i / 2 % 8][i % 2] = epilogue.load(
-                batch, minimum(row + 16 * warp + i / 16 * 8 + g, sizes.m - 1),
-                minimum(column + i / 2 % 8 * 8 + 2 * q + i % 2, sizes.n - 1));
+        for (int i = 0; i < 32; ++i) {
+            const int r = row + i / 16 * 8, c = column + i / 2 % 8 * 8 + i % 2;
+            of[i / 16][i / 2 % 8][i % 2] = epilogue.load(batch, AT_END ? minimum(r, m - 1) : r, AT_END ? minimum(c, n - 1) : c);
+        }
     }
 };
+// What a lane holds of the operands of a part, and of how many parts it may hold them.
+constexpr int part_registers = 1<% for x in operands %> + << (1 if x.row == "zero" else 2) * (1 if x.column == "zero" else 16) >><% endfor %>;
+constexpr int held = part_registers < 80 ? 80 / part_registers : 1, ahead = held < tile_n / 64 ? held : tile_n / 64;
 // Elements of D of a warpgroup's 64 rows, two neighbours a word: for each eight columns one of row g, for each 64 then those of
-// row g + 8. While some are made, the operands of the next are on their way; `operands` are those of the first.
+// row g + 8.
 struct Kept {
     unsigned words[tile_n / 4];
 
-    __device__ __forceinline__ void finish(
-        const Epilogue& epilogue, const Sizes& sizes, PartOperands operands, int batch, int row, int column,
-        const float (&sums)[tile_n / 2])
-    {
+    // Makes those of 64 columns from `x` on.
+    __device__ __forceinline__ void finish(const Epilogue& epilogue, const PartOperands& own, int x, const float (&sums)[tile_n / 2]) {
 #pragma unroll
-        for (int x = 0; x < tile_n; x += 64) {
-            const PartOperands own = operands;
-            if (x + 64 < tile_n) operands = PartOperands(epilogue, sizes, batch, row, column + x + 64);
+        for (int i = 0; i < 16; ++i) {
+            alignas(4) Out two[2];
 #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                alignas(4) Out two[2];
-#pragma unroll
-                for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + i % 8 * 4 + i / 8 * 2 + j], own.of[i / 8][i % 8][j]);
-                words[x / 4 + i] = *(const unsigned*)two;
-            }
+            for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + i % 8 * 4 + i / 8 * 2 + j], own.of[i / 8][i % 8][j]);
+            words[x / 4 + i] = *(const unsigned*)two;
         }
     }
     // Stores 64 columns from `x` on through shared memory, by all threads of the warpgroup.
@@ -109,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], 8 * cluster);
+            mbarrier_init(&empty[i], (by_turns ? 4 : 8) * cluster);
         }
         fence_mbarrier_init();
     }
@@ -141,6 +144,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         if (cluster == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
         if (cluster > 1 && threadIdx.x % 32 < cluster) mbarrier_free_at(barrier, threadIdx.x % 32);
     };
+    const int first_row = by_turns ? 0 : rows * group;  // in a tile
     float sums[rows / 64][tile_n / 2];
     const auto multiply = [&](int number, bool first) {
         const int stage = number % stages;
@@ -149,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         wgmma_fence();
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) {
-            SharedMatrix left = part(SlabA{slab}, rows * group + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
+            SharedMatrix left = part(SlabA{slab}, first_row + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
 #pragma unroll
             for (int k = 0; k < depth; k += 16) {
                 wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], left, right, !first || k > 0);
@@ -163,32 +167,48 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     };
     Kept kept[rows / 64];
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
+    constexpr int across = tile_n / 64;
     const auto store = [&](int i) {  // part i of it
-        constexpr int across = tile_n / 64;
         kept[i / across].store(d, sizes, batch, row + i / across * 64, column, i % across * 64, parts + i % 2 * part_size);
     };
     constexpr int kept_parts = rows / 64 * (tile_n / 64);
-    for (int turn = 0; Turn(turn).there(sizes); ++turn) {
+    if (by_turns && group == 1) barrier_arrive(3, 256);
+    for (int turn = by_turns ? group : 0; Turn(turn).there(sizes); turn += by_turns ? 2 : 1) {
+        if constexpr (!by_turns) {
 #pragma unroll
-        for (int i = 0; i < kept_parts; ++i) {
-            if (i < slabs) multiply(turn * slabs + i, i == 0);
-            store(i);
+            for (int i = 0; i < kept_parts; ++i) {
+                if (i < slabs) multiply(turn * slabs + i, i == 0);
+                store(i);
+            }
         }
-        for (int i = kept_parts; i < slabs; ++i) multiply(turn * slabs + i, false);
+        if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
+        for (int i = by_turns ? 0 : kept_parts; i < slabs; ++i) multiply(turn * slabs + i, by_turns && i == 0);
+        if constexpr (by_turns) barrier_arrive(4 - group, 256);
         const Place at = Turn(turn).place(sizes);
-        batch = at.batch, row = at.m0 + rows * group, column = at.n0;
-        PartOperands operands(epilogue, sizes, batch, row, column);
+        batch = at.batch, row = at.m0 + first_row, column = at.n0;
+        PartOperands operands[ahead];  // on their way while the last slab is multiplied, and parts are made
+        const auto load = [&](int i) {
+            operands[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * 64);
+        };
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) load(i);
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(turn * slabs + slabs - 1) % stages]);
 #pragma unroll
-        for (int x = 0; x < rows / 64; ++x) {
-            if (x > 0) operands = PartOperands(epilogue, sizes, batch, row + 64 * x, column);
-            kept[x].finish(epilogue, sizes, operands, batch, row + 64 * x, column, sums[x]);
+        for (int i = 0; i < kept_parts; ++i) {
+            kept[i / across].finish(epilogue, operands[i % ahead], i % across * 64, sums[i / across]);
+            if (i + ahead < kept_parts) load(i + ahead);
+        }
+        if constexpr (by_turns) {
+#pragma unroll
+            for (int i = 0; i < kept_parts; ++i) store(i);
         }
     }
+    if constexpr (!by_turns) {
 #pragma unroll
-    for (int i = 0; i < kept_parts; ++i) store(i);
+        for (int i = 0; i < kept_parts; ++i) store(i);
+    }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
     if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

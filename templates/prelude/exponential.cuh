@@ -11,13 +11,21 @@ __device__ __forceinline__ acc power_of_two(acc x) {
 <% endif %>
     return exp2(x);
 }
-// The hyperbolic tangent; of half types to within 2e-7, not of the value.
-__device__ __forceinline__ acc tanh_of(acc x) {
+// The hyperbolic tangent of x * log(2) / 2; of half types to within 2e-7, not of the value.
+__device__ __forceinline__ acc tanh_of_power(acc x) {
 <% if half %>
 #ifdef __CUDA_ARCH__
     float inverse;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power_of_two(x * acc(2 * 1.44269504)) + acc(1)));
-    return acc(1) - acc(2) * inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power_of_two(x) + 1.0f));
+    return fmaf(-2.0f, inverse, 1.0f);
+#endif
+<% endif %>
+    return tanh(x * acc(0.34657359));
+}
+__device__ __forceinline__ acc tanh_of(acc x) {
+<% if half %>
+#ifdef __CUDA_ARCH__
+    return tanh_of_power(x * acc(2 * 1.44269504));
 #endif
 <% endif %>
     return tanh(x);

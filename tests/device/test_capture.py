@@ -182,6 +182,20 @@ def test_intermediate_memory_is_the_graphs_own(device: ck.Device) -> None:
         assert all(np.isnan(one.numpy()).all() for one in held)
 
 
+def test_recording_frees_what_the_call_before_kept(device: ck.Device) -> None:
+    if device.kind != "cuda":
+        pytest.skip("the host has no pool of memory")
+    x = ck.ones((1 << 22,))
+    captured = ck.capture(lambda x: ck.sum(ck.tanh(x)))
+    pool = device.xp.get_default_memory_pool()
+    pool.free_all_blocks()
+    captured(x)
+    kept = pool.total_bytes()
+    captured(x)
+    assert captured.graphs == 1
+    assert pool.total_bytes() <= kept - x.nbytes
+
+
 def test_a_write_by_a_replay_is_seen_by_a_tape(device: ck.Device) -> None:
     model, _, step = training("sgd", device)
     captured = ck.capture(step)

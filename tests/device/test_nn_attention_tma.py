@@ -68,7 +68,8 @@ def test_a_function_of_a_score_and_features_that_fill_no_line() -> None:
     slope = ck.asarray([0.5, 0.25], dtype="float16").reshape(2, 1, 1)
 
     def bent(s: Any, i: Any, j: Any) -> Any:
-        return 2 * np.tanh(s / 2) + slope.numpy().astype(float) * (i - j)
+        steps = abs(3 * (j - i) + 2) / 64 + 0.01 * np.maximum(i - 2 * j, 5)
+        return 2 * np.tanh(s / 2) + slope.numpy().astype(float) * (i - j) - steps
 
     check(
         "float16",
@@ -77,19 +78,24 @@ def test_a_function_of_a_score_and_features_that_fill_no_line() -> None:
         bent,
         causal=True,
         offset="end",
-        score=lambda s, b, h, i, j, x: 2 * ck.tanh(s / 2) + x * (i - j),
+        score=lambda s, b, h, i, j, x: (
+            2 * ck.tanh(s / 2) + x * (i - j) - abs(3 * (j - i) + 2) / 64 - 0.01 * ck.maximum(i - 2 * j, 5)
+        ),
         arrays=[slope],
     )
 
 
 def test_gradients() -> None:
-    """Heads that share keys, a window that leaves out rows and keys; features that fill no line, and a function."""
+    """Heads that share keys, a window that leaves out rows and keys; features that fill no line, and a function.
+
+    The function is NaN beyond the last query.
+    """
     shapes = [(1, 4, 130, 64), (1, 2, 300, 64), (1, 2, 300, 64)]
     check_gradients("bfloat16", shapes, causal=True, window=100, offset=60)
     check_gradients(
         "float16",
         [(1, 2, 150, 96), (1, 2, 200, 96), (1, 2, 200, 72)],
-        score=lambda s, b, h, i, j: 2 * ck.tanh(s / 2) + h,
+        score=lambda s, b, h, i, j: 2 * ck.tanh(s / 2) + h + ck.log(150 - i),
         offset="end",
         causal=True,
     )

@@ -247,8 +247,9 @@ def attention(
 
     ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays, *tables)`` is traced as
     :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index
-    ``tables``, as in ``s + table[head, j - i + 8]``. Then ``bias`` is added, and where
-    ``mask`` is False the query does not attend to the key.
+    ``tables``, as in ``s + table[head, j - i + 8]``. For half types, what it makes of ``s`` is exact to about 1e-6 of
+    its largest term: constants are multiplied with each other, and a quotient by one is a product. Then ``bias`` is
+    added, and where ``mask`` is False the query does not attend to the key.
 
     Args:
         q: shape (..., heads, L, E), a floating dtype, E at most 256.

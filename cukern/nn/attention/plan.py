@@ -259,14 +259,24 @@ def _heads_apart(tile: AnyTile, summed: _Sum | None) -> bool:
     return isinstance(tile, TmaTile) or summed is not None
 
 
+def _by_place(operand: Array) -> bool:
+    """Whether an array of the score depends on the query or the key."""
+    return any(n > 1 for n in operand.shape[max(0, operand.ndim - 2) :])
+
+
 def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | None) -> dict[str, Any]:
     """The template variables of a kernel."""
-    options = call.options
+    options, q, starts = call.options, call.q, call.starts[0]
     program = options.program
-    lines: tuple[Any, Any] = ([], ["a0", "1"])
+    lines: tuple[Any, Any, bool] = ([], ["a0", "1"], True)
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
-        lines = printed(program, options.lookups, None if kind == "forward" else wanted)
+        given: tuple[Any, ...] = ()
+        if dtypes.info(q.dtype).narrow:
+            batches = q.shape[0] if starts is None else starts.size
+            rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
+            given = (batches, *q.shape[1:3], call.k.shape[2]), rows
+        lines = printed(program, options.lookups, None if kind == "forward" else wanted, *given)
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
     variables = {
         "elem": call.q.dtype,
@@ -293,13 +303,16 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | 
                 "number": i,
                 "type": dtypes.info(one.dtype).cxx,
                 "compute": compute_type(one.dtype),
+                "settled": isinstance(tile, TmaTile) and not _by_place(one),
                 "axes": [axis for axis, n in enumerate(one.shape, 4 - one.ndim) if n > 1],
             }
             for i, one in enumerate(call.operands)
         ],
+        "reads_places": bool(call.tables) or any(map(_by_place, call.operands)),
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines[0],
         "values": lines[1],
+        "slope": lines[1][1] if lines[2] else None,
     }
     if summed is not None:
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from ... import dtypes
@@ -13,6 +13,7 @@ from ...elementwise.graph import Expr, Node, constant, input_node
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
+from .cheaper import cheaper
 
 #: Inputs of the program before the arrays: the score, and its batch, head, query and key.
 PLACES = 5
@@ -149,18 +150,31 @@ def traced(
 
 
 def printed(
-    of: Program, lookups: Sequence[Lookup], wanted: Sequence[int] | None
-) -> tuple[list[Statement], list[str]]:
-    """The statements of a score, and the names of the score, its slope, and its derivatives by arrays.
+    of: Program,
+    lookups: Sequence[Lookup],
+    wanted: Sequence[int] | None,
+    sizes: Sequence[int] = (),
+    uniform: Collection[int] = (),
+) -> tuple[list[Statement], list[str], bool]:
+    """The statements of a score, the names of its value, slope and derivatives by arrays, and if the slope is a number.
 
     Args:
         of: the program of the score.
         lookups: what it reads of tables.
         wanted: the inputs whose derivatives are needed besides the score's; None if not even that one is.
+        sizes, uniform: of scores of 16-bit elements; see :func:`.cheaper.cheaper`.
     """
+    roots = of.outputs if wanted is None else _with_slopes(of, wanted)
+    ahead: list[Statement] = []
+    if sizes:
+        roots, ahead = cheaper(roots, len(of.inputs), sizes, uniform)
+    body, names = _looked_up(lookups, roots)
+    return [*ahead, *body], names, wanted is not None and roots[1].kind == "constant"
+
+
+def _with_slopes(of: Program, wanted: Sequence[int]) -> tuple[Node, ...]:
+    """The score, its slope, and its derivatives by arrays."""
     acc = of.inputs[0]
-    if wanted is None:
-        return _looked_up(lookups, of.outputs)
     needs = tuple(k == 0 or k in wanted for k in range(len(of.inputs)))
     # The derivative is linear in the cotangent, with which the kernel multiplies it.
     roots, results = roots_from(of, [constant(1.0, acc)], needs, needs)
@@ -169,7 +183,7 @@ def printed(
         result = results[k]
         return constant(0.0, acc) if result is None else roots[result[1]]
 
-    return _looked_up(lookups, [*of.outputs, root(0), *(root(k) for k in wanted)])
+    return (*of.outputs, root(0), *(root(k) for k in wanted))
 
 
 def _looked_up(lookups: Sequence[Lookup], roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:

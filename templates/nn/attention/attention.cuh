@@ -18,6 +18,7 @@ constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>;  // rows and keys of
 constexpr bool bounded_left = << bounded_left | lower >>, bounded_right = << bounded_right | lower >>;
 constexpr bool sequenced = << packed | lower >>, counted = << counted | lower >>, at_end = << at_end | lower >>;
 constexpr bool dropping = << dropping | lower >>, plain = << plain | lower >>;
+constexpr bool reads_places = << reads_places | lower >>;  // the score reads memory by its query or key
 constexpr bool split = << split | lower >>;  // the blocks along y share the keys
 constexpr double log2_e = 1.4426950408889634;
 
@@ -67,6 +68,12 @@ struct Score {
     A by_array;
 <% endif %>
 };
+// The place of a score: its batch, head, query and key, the last two in parts that a loop over elements keeps, and what is more in
+// the loop's steps. Queries and keys after the last ones have the place of these.
+struct Spot {
+    int batch, head, row, key, more_row = 0, more_key = 0;
+    int last_row = limits<int>::highest(), last_key = limits<int>::highest();
+};
 // The function of a score, of its place and of arrays.
 struct Scores {
 <% for x in operands %>
@@ -76,14 +83,34 @@ struct Scores {
     const << x.type >>* t<< x.k >>;
 <% endfor %>
     ScoreSteps steps;
+    A scale;  // of the products of queries and keys, which are scores then
+<% for x in operands if x.settled %>
+    << x.compute >> s<< x.k >>;
+<% endfor %>
+
+    // The function for one head, of which it keeps the elements of arrays that have one for each.
+    __device__ __forceinline__ Scores of([[maybe_unused]] int a1, [[maybe_unused]] int a2) const {
+        Scores made = *this;
+<% for x in operands if x.settled %>
+        made.s<< x.k >> = cast< << x.compute >> >(x<< x.k >>[0<% for axis in x.axes %> + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]<% endfor %>]);
+<% endfor %>
+        return made;
+    }
 <% if half %>
 
     // In place of the library's, which takes longer to be exact where it is small: scores are summands of exponents.
     static __device__ __forceinline__ A tanh(A x) { return tanh_of(x); }
 <% endif %>
 
-    __device__ __forceinline__ Score operator()(A a0, int a1, int a2, int a3, int a4) const {
-<% for x in operands %>
+    __device__ __forceinline__ Score operator()(A product, const Spot& at) const {
+        [[maybe_unused]] const A a0 = product * scale;
+        [[maybe_unused]] const int a1 = at.batch, a2 = at.head;
+        [[maybe_unused]] const int a3 = reads_places ? minimum(at.row + at.more_row, at.last_row) : at.row + at.more_row;
+        [[maybe_unused]] const int a4 = reads_places ? minimum(at.key + at.more_key, at.last_key) : at.key + at.more_key;
+<% for x in operands if x.settled %>
+        const << x.compute >> a<< x.k >> = s<< x.k >>;
+<% endfor %>
+<% for x in operands if not x.settled %>
         const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[0
 <% for axis in x.axes %>
             + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]
@@ -246,7 +273,7 @@ struct Element {
     {
         if (!whole && !at.attends(row, key)) return;
         Score score{product * A(sizes.scale), A(1)};
-        if constexpr (!plain) score = scores(score.value, at.batch, at.head * group + row % group, row / group, key);
+        if constexpr (!plain) score = scores(product, Spot{at.batch, at.head * group + row % group, row / group, key});
         const A p = exp_of(score.value - lse);
         if (p == A(0)) return;  // not 0 times a derivative that is infinite there
         A factor = A(1);

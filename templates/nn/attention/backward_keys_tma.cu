@@ -81,6 +81,9 @@ __device__ __forceinline__ void advance(
         const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
         return whole || ((!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right));
     };
+    const auto spot = [&](int i) {
+        return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
+    };
     rows.wait_full();
     wgmma_fence();
     multiply_rows<head_width, tile_n, tile_m>(s, keys, of_q);
@@ -89,7 +92,7 @@ __device__ __forceinline__ void advance(
     wgmma_made(s);
     if constexpr (early) {
 #pragma unroll
-        for (int i = 0; i < tile_m / 2; ++i) s[i] = cotangents.weight(s[i], of_lse[i / 4 * 8 + i % 2]);
+        for (int i = 0; i < tile_m / 2; ++i) s[i] = cotangents.weight(s[i], of_lse[i / 4 * 8 + i % 2], spot(i));
         if ((bounded_left || bounded_right) && !whole) {
 #pragma unroll
             for (int i = 0; i < tile_m / 2; ++i)
@@ -104,8 +107,7 @@ __device__ __forceinline__ void advance(
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
             const int column = i / 4 * 8 + i % 2;
-            cotangents.finish(s[i], ds[i], at, of_lse[column], of_lse[tile_m + column], lane_row + column, key + i % 4 / 2 * 8,
-                              early || attends(i));
+            cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], early || attends(i));
         }
     }
     if constexpr (makes_v) round<tile_m>(weights, s);
@@ -143,7 +145,6 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         return;
     }
     take_registers<taken_registers>();
-    const Cotangents cotangents(sizes, scores, draw);
     for (Turns turns(sizes, order); turns.next();) {
         Place at = turns.place<sharing>();
         const int group_key = at.tile * tile_n + 64 * group_number, warp_key = group_key + threadIdx.x % 128 / 32 * 16;
@@ -152,8 +153,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         float sums_k[makes_k ? head_width / 2 : 1] = {}, sums_v[makes_v ? value_width / 2 : 1] = {};
         if (walk.count) {
             keys.wait_full();
+            Scores of_head = scores;
+            const Cotangents cotangents(sizes, of_head, draw);
             for (int n = 0, i = 0; n < sharing * walk.count; ++n) {
                 const int row = walk.first + i * tile_m;
+                if (i == 0) of_head = scores.of(at.batch, at.head);
                 advance(cotangents, at, of_k + group_number * 64 * line, rows, statistics, row, warp_key + threadIdx.x % 32 / 4,
                         walk.whole(at, row, group_key), sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
@@ -161,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             keys.release();
             at.head = first_head;
         }
-        const float scale = float(sizes.scale), of_dk[2] = {scale, scale}, of_dv[2] = {1.0f, 1.0f};
+        const float scale = Cotangents(sizes, scores, draw).factor(), of_dk[2] = {scale, scale}, of_dv[2] = {1.0f, 1.0f};
         if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, sizes.keys), warp_key, sums_k, of_dk);
         if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, sizes.keys), warp_key, sums_v, of_dv);
     }

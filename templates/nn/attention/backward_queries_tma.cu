@@ -66,9 +66,13 @@ __device__ __forceinline__ void advance(
     wgmma_wait<1>(s);
     wgmma_made(s);
     const int lane_key = key + threadIdx.x % 4 * 2;
+    const auto spot = [&](int i) {
+        const Place& at = own.at;
+        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, i / 4 * 8 + i % 2, at.rows - 1, at.keys - 1};
+    };
     if constexpr (early) {
 #pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) s[i] = cotangents.weight(s[i], own.lse[i / 2 % 2]);
+        for (int i = 0; i < tile_n / 2; ++i) s[i] = cotangents.weight(s[i], own.lse[i / 2 % 2], spot(i));
         if (!whole) {
 #pragma unroll
             for (int i = 0; i < tile_n / 2; ++i)
@@ -79,9 +83,9 @@ __device__ __forceinline__ void advance(
     wgmma_made(ds);
 #pragma unroll
     for (int i = 0; i < tile_n / 2; ++i) {
-        const int half = i / 2 % 2, in_key = lane_key + i / 4 * 8 + i % 2;
-        const bool attends = early || whole || own.attends(half, in_key);
-        cotangents.finish(s[i], ds[i], own.at, own.lse[half], own.delta[half], own.row + 8 * half, in_key, attends);
+        const int half = i / 2 % 2;
+        const bool attends = early || whole || own.attends(half, lane_key + i / 4 * 8 + i % 2);
+        cotangents.finish(s[i], ds[i], spot(i), own.at, own.lse[half], own.delta[half], attends);
     }
     round<tile_n>(dscores, ds);
     wgmma_fence();
@@ -111,12 +115,13 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         return;
     }
     take_registers<taken_registers>();
-    const Cotangents cotangents(sizes, scores, draw);
     for (Turns turns(sizes, order); turns.next();) {
         const Place at = turns.place<1>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
         const Range range = at.keys_of(row);
         const Own own(at, sizes, warp_row + threadIdx.x % 32 / 4, lse, delta);
+        const Scores of_head = scores.of(at.batch, at.head);
+        const Cotangents cotangents(sizes, of_head, draw);
         float sums[head_width / 2] = {};
         if (range.first < range.end) {
             const int rows_end = minimum(group_row + 64, at.rows);
@@ -128,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             arrive(&keys.empty[(keys.number - 1) % stages]);
             rows.release();
         }
-        const float scale = float(sizes.scale), factor[2] = {scale, scale};
+        const float scale = cotangents.factor(), factor[2] = {scale, scale};
         store<head_size>(at.of_rows(dq, sizes.dq), warp_row, sums, factor);
     }
 }

@@ -1,6 +1,8 @@
 // What the backward kernels on sm_90a share: the cotangents of a tile of scores, by lanes' elements.
 <% include "nn/attention/warpgroups.cuh" %>
-constexpr bool early = plain && !dropping;  // weights are made before their cotangents are there
+constexpr bool constant_slope = << (slope is not none) | lower >>;  // the derivative of a score by the one it is made of is a number
+constexpr float slope = << slope or "0" >>;
+constexpr bool early = constant_slope && !dropping;  // weights are made before their cotangents are there
 
 // The cotangents of the scores of a launch.
 struct Cotangents {
@@ -11,23 +13,28 @@ struct Cotangents {
 
     __device__ __forceinline__ Cotangents(const Sizes& sizes, const Scores& scores, const Draw& draw)
         : sizes(sizes), scores(scores), draw(draw), unit(float(sizes.scale * log2_e)) {}
-    __device__ __forceinline__ float weight(float product, float lse) const { return power_of_two(product * unit - lse); }
+    // Beyond the last query and key, where the row's lse is +inf, the score may be NaN.
+    __device__ __forceinline__ float weight(float product, float lse, const Spot& at) const {
+        if constexpr (plain) return power_of_two(product * unit - lse);
+        else return lse != limits<float>::infinity() ? power_of_two(scores(product, at).value * float(log2_e) - lse) : 0.0f;
+    }
+    // What the cotangents of scores are multiplied by where they are stored.
+    __device__ __forceinline__ float factor() const { return float(sizes.scale) * (early ? slope : 1.0f); }
     // From products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the
     // score but for its factor.
     __device__ __forceinline__ void finish(
-        float& s, float& d, const Place& at, float lse, float delta, int row, int key, bool attends) const
+        float& s, float& d, const Spot& at, const Place& place, float lse, float delta, bool attends) const
     {
         if constexpr (early) {
             d = s * (d - delta);
         } else {
-            Score score{s * float(sizes.scale), 1.0f};
-            const int in_row = minimum(row, at.rows - 1), in_key = minimum(key, at.keys - 1);
-            if constexpr (!plain) score = scores(score.value, at.batch, at.head, in_row, in_key);
-            const float p = attends ? power_of_two(score.value * float(log2_e) - lse) : 0.0f;
+            const float p = attends ? weight(s, lse, at) : 0.0f;
+            float by_score = 1.0f;
+            if constexpr (!plain) by_score = scores(s, at).slope;
             float factor = 1.0f;
-            if constexpr (dropping) factor = draw.factor(sizes, at.element(sizes, row, key));
+            if constexpr (dropping) factor = draw.factor(sizes, place.element(sizes, at.row + at.more_row, at.key + at.more_key));
             const float ds = p * (d * factor - delta);
-            d = p == 0.0f ? 0.0f : ds * score.slope;  // not 0 times a derivative that is infinite there
+            d = p == 0.0f ? 0.0f : ds * by_score;  // not 0 times a derivative that is infinite there
             s = p * factor;
         }
     }

@@ -47,8 +47,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
                 const int own_row = row + r, own_key = key + j * lanes_x + x;
                 A& s = score[i][j];
                 if (at.attends(own_row, own_key)) {
-                    s *= A(sizes.scale);
-                    if constexpr (!plain) s = scores(s, at.batch, at.head * group + own_row % group, own_row / group, own_key).value;
+                    if constexpr (plain) s *= A(sizes.scale);
+                    else s = scores(s, Spot{at.batch, at.head * group + own_row % group, own_row / group, own_key}).value;
                 } else s = -limits<A>::infinity();
                 most = maximum(most, s);
             }

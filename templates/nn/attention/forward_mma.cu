@@ -65,7 +65,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
                 float& s = score[i / 2][2 * half + i % 2];
                 if (!whole && !at.attends(own_row, own_key)) s = -limits<float>::infinity();
                 else if constexpr (!plain)
-                    s = scores(s * float(sizes.scale), at.batch, at.head * group + own_row % group, own_row / group, own_key).value;
+                    s = scores(s, Spot{at.batch, at.head * group + own_row % group, own_row / group, key + lane % 4 * 2,
+                                       0, i / 2 * 8 + i % 2}).value;
                 most = maximum(most, s);
             }
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));

@@ -53,9 +53,9 @@ struct Task {
             for (int i = 0; i < tile_n / 4; ++i) {
                 const int column = i / 2 * 8 + i % 2;
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                if constexpr (!plain)  // of what is not attended to, too: for a row and a key that there are
-                    x = scores(x * float(sizes.scale), at.batch, at.head, minimum(own, at.rows - 1),
-                               MASKED ? minimum(key + q + column, at.keys - 1) : key + q + column).value;
+                if constexpr (!plain)  // of what is not attended to, too
+                    x = scores(x, Spot{at.batch, at.head, own, key + q, 0, column, at.rows - 1,
+                                       MASKED ? at.keys - 1 : limits<int>::highest()}).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
                 most[i % 2] = maximum(most[i % 2], x);
@@ -193,7 +193,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         const Walk walk(at, row);
         Statistics of{{-limits<float>::infinity(), -limits<float>::infinity()}, {0.0f, 0.0f}};
         float sums[value_width / 2] = {}, factor[2];
-        const Task task{at, sizes, scores, draw, own_row, unit};
+        const Scores of_head = scores.of(at.batch, at.head);
+        const Task task{at, sizes, of_head, draw, own_row, unit};
         if (walk.count) attend(task, walk, walk.whole(at, group_row), rows, keys, values, of, sums);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {

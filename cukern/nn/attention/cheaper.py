@@ -1,0 +1,229 @@
+"""Forms of a score's expressions that take fewer instructions, for scores made of 16-bit elements.
+
+Integers of places become floats by sums of floats, exactly. What depends on the score is rounded a few times more or
+less than its function says: that moves it by some 1e-6 of its largest term.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+
+from ... import dtypes
+from ...array.operators import FUNCTIONS
+from ...elementwise.graph import Node, call, cast, constant, input_node, order, substitute
+from ...elementwise.print_cxx import Statement, literal
+
+#: What the kernels call a score's batch, head, query and key, in two parts: what a loop over elements keeps, and
+#: what is known of each element when the kernel is compiled.
+_KEPT = ("at.batch", "at.head", "at.row", "at.key")
+_KNOWN = {2: "at.more_row", 3: "at.more_key"}
+#: Whole numbers that float32 holds, less what a tile has beyond the end.
+_WHOLE = 2**24 - 2**12
+_THROUGH = frozenset({"abs", "negative", "maximum", "minimum", "add", "subtract"})
+_Linear = tuple[tuple[int, int, int, int], int]
+
+
+def cheaper(
+    roots: Sequence[Node], first: int, sizes: Sequence[int], uniform: Collection[int]
+) -> tuple[tuple[Node, ...], list[Statement]]:
+    """Nodes with the values of ``roots``, and statements of the inputs that they read besides.
+
+    Args:
+        roots: of float32, of which input 0 is the score and 1 to 4 are its places.
+        first: the number of the first new input.
+        sizes: how many batches, heads, queries and keys there are.
+        uniform: the inputs that are the same for all queries and keys of a head.
+    """
+    made = _Inputs(first, sizes, uniform)
+    for rule in (made.as_sum, made.apart, _simpler, made.tanh, made.scaled):
+        roots = _rewritten(roots, rule)
+    return tuple(roots), made.lines
+
+
+def _rewritten(roots: Sequence[Node], rule: Callable[[Node], Node | None]) -> Sequence[Node]:
+    """The roots where every node for which the rule has another one is replaced by it."""
+    while True:
+        found = next(((node, new) for node in order(roots) if (new := rule(node)) is not None), None)
+        if found is None:
+            return roots
+        roots = substitute(roots, dict([found]))
+
+
+def _named(node: Node, *names: str) -> bool:
+    return node.row is not None and node.row.name in names
+
+
+def _depends(node: Node) -> bool:
+    """Whether a node depends on the score."""
+    return any(one.kind == "input" and one.value == 0 for one in order((node,)))
+
+
+def _factor(node: Node) -> tuple[float, Node] | None:
+    """The constant and the other factor of a product or quotient of floats."""
+    if not _named(node, "multiply", "divide") or node.dtype != dtypes.float32:
+        return None
+    x, y = node.args
+    if _named(node, "multiply") and x.kind == "constant":
+        x, y = y, x
+    if y.kind != "constant" or x.kind == "constant":
+        return None
+    if _named(node, "multiply"):
+        return y.value, x
+    if not _fits(y.value) or not _fits(1 / y.value):
+        return None
+    return 1 / y.value, x
+
+
+def _fits(value: float) -> bool:
+    """Whether float32 has a number with all its digits."""
+    return 2.0**-126 <= abs(value) < 2.0**127
+
+
+def _simpler(node: Node) -> Node | None:
+    """Products in place of quotients by constants, one constant in place of two, and derivatives of tanh by itself."""
+    if _named(node, "logistic_density") and node.dtype == dtypes.float32 and _depends(node):
+        t = call(FUNCTIONS["tanh"], (call(FUNCTIONS["multiply"], (0.5, node.args[0])),))
+        squared = call(FUNCTIONS["multiply"], (t, t))
+        return call(FUNCTIONS["multiply"], (0.25, call(FUNCTIONS["subtract"], (1.0, squared))))
+    found = _factor(node)
+    if found is None:
+        return _number(node)
+    by, x = found
+    exact = abs(math.frexp(by)[0]) == 0.5
+    if _named(node, "divide") and (exact or _depends(x)):
+        return call(FUNCTIONS["multiply"], (constant(by, dtypes.float32), x))
+    inner = _factor(x) if _named(x, "multiply") and _depends(x) else None
+    if inner is None or not _fits(by * inner[0]):
+        return None
+    return call(FUNCTIONS["multiply"], (constant(by * inner[0], dtypes.float32), inner[1]))
+
+
+def _number(node: Node) -> Node | None:
+    """A product or quotient of constants."""
+    if not _named(node, "multiply", "divide") or any(one.kind != "constant" for one in node.args):
+        return None
+    x, y = (one.value for one in node.args)
+    if node.dtype != dtypes.float32 or not (_fits(x) and _fits(y)):
+        return None
+    return constant(x * y if _named(node, "multiply") else x / y, dtypes.float32)
+
+
+class _Inputs:
+    """The inputs that stand for what is computed ahead, and their statements."""
+
+    def __init__(self, first: int, sizes: Sequence[int], uniform: Collection[int]) -> None:
+        self.lines: list[Statement] = []
+        self._first, self._sizes, self._uniform = first, sizes, uniform
+        self._known: dict[str, Node] = {}
+
+    def _input(self, code: str) -> Node:
+        if code not in self._known:
+            node = input_node(self._first + len(self.lines), dtypes.float32)
+            self.lines.append(Statement("float", f"a{node.value}", code))
+            self._known[code] = node
+        return self._known[code]
+
+    def scaled(self, node: Node) -> Node | None:
+        """The score times a constant: the product of query and key, times one factor."""
+        found = _factor(node)
+        if found is None or found[1] != input_node(0, dtypes.float32):
+            return None
+        return self._input(f"product * (scale * {literal(found[0], dtypes.float32)})")
+
+    def tanh(self, node: Node) -> Node | None:
+        """The tanh of the score times a constant, likewise."""
+        found = _factor(node.args[0]) if _named(node, "tanh") else None
+        if found is None or found[1] != input_node(0, dtypes.float32):
+            return None
+        by = found[0] * 2 / math.log(2)
+        return self._input(f"tanh_of_power(product * (scale * {literal(by, dtypes.float32)}))")
+
+    def apart(self, node: Node) -> Node | None:
+        """A sum as from :meth:`as_sum` times what is uniform: one product that a loop keeps, and one added to it."""
+        if not _named(node, "multiply") or node.dtype != dtypes.float32:
+            return None
+        for by, of in (node.args, node.args[::-1]):
+            if (
+                _named(of, "add")
+                and all(one in self._known.values() for one in of.args)
+                and self._is_uniform(by)
+            ):
+                row = node.row
+                assert row is not None and of.row is not None
+                return call(of.row, [call(row, (by, one)) for one in of.args])
+        return None
+
+    def _is_uniform(self, node: Node) -> bool:
+        leaves = [one for one in order((node,)) if not one.args]
+        return all(one.kind == "constant" or one.value in self._uniform for one in leaves)
+
+    def as_sum(self, node: Node) -> Node | None:
+        """The float of an integer: of what a loop keeps, and of what is known."""
+        if node.kind != "cast" or node.dtype != dtypes.float32 or node.args[0].dtype != dtypes.int32:
+            return None
+        found = self._float(node.args[0])
+        # Where no place is linear, the sum would be the same cast.
+        return None if found is None or found[0] == node else found[0]
+
+    def _float(self, node: Node) -> tuple[Node, int] | None:
+        """An integer as a float, and how large it may be; None if it may be too large, or is no sum of places."""
+        found = self._linear(node)
+        if found is not None:
+            return found
+        if not _named(node, *_THROUGH):
+            return None
+        parts = [self._float(one) for one in node.args]
+        if any(one is None for one in parts):
+            return None
+        most = sum(one[1] for one in parts if one)
+        assert node.row is not None
+        return (call(node.row, [one[0] for one in parts if one]), most) if most < _WHOLE else None
+
+    def _linear(self, node: Node) -> tuple[Node, int] | None:
+        found = _linear_in_places(node)
+        if found is None:
+            return None
+        factors, more = found
+        most = abs(more) + sum(abs(c) * n for c, n in zip(factors, self._sizes, strict=True))
+        if most >= _WHOLE:
+            return None
+        if not any(factors):
+            return cast(constant(more, dtypes.int32), dtypes.float32), most
+        kept = [f"({c}) * {name}" for c, name in zip(factors, _KEPT, strict=True) if c]
+        code = f"float({' + '.join([*kept, f'({more})'])})"
+        known = [f"({factors[k]}) * {name}" for k, name in _KNOWN.items() if factors[k]]
+        made = self._input(code)
+        if known:
+            made = call(FUNCTIONS["add"], (made, self._input(f"float({' + '.join(known)})")))
+        return made, most
+
+
+def _linear_in_places(node: Node) -> _Linear | None:
+    """The factors of the places, and the constant, of an integer that is a sum of them."""
+    if node.dtype != dtypes.int32:
+        return None
+    if node.kind == "constant":
+        return (0, 0, 0, 0), int(node.value)
+    if node.kind == "input" and 1 <= node.value <= 4:
+        batch, head, query, key = (int(node.value == k) for k in range(1, 5))
+        return (batch, head, query, key), 0
+    if not _named(node, "add", "subtract", "negative", "multiply"):
+        return None
+    parts = [_linear_in_places(one) for one in node.args]
+    if any(one is None for one in parts):
+        return None
+    (a, x), *rest = (one for one in parts if one)
+    if not rest:
+        return _combined(-1, a, x, 0, a, x)
+    ((b, y),) = rest
+    if not _named(node, "multiply"):
+        return _combined(1, a, x, -1 if _named(node, "subtract") else 1, b, y)
+    if any(a) and any(b):
+        return None
+    return _combined(y, a, x, 0, b, y) if any(a) else _combined(0, a, x, x, b, y)
+
+
+def _combined(s: int, a: tuple[int, ...], x: int, t: int, b: tuple[int, ...], y: int) -> _Linear:
+    batch, head, query, key = (s * one + t * other for one, other in zip(a, b, strict=True))
+    return (batch, head, query, key), s * x + t * y

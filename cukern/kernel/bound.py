@@ -77,6 +77,18 @@ class BoundKernel:
         """CUDA's function attributes, as far as the device knows them."""
         return self.function.attributes
 
+    def grid_for(self, args: Sequence[Any]) -> int:
+        """The blocks with one thread for each element of the first written array, or of the first array.
+
+        Raises:
+            LaunchError: no argument is an array.
+        """
+        written = [args[i] for i in self._written if i < len(args) and isinstance(args[i], Array)]
+        sized = written or [arg for arg in args if isinstance(arg, Array)]
+        if not sized:
+            raise LaunchError(f"{self.signature.name}: grid: expected a grid, as no argument is an array")
+        return -(-int(sized[0].size) // math.prod(self.block))
+
     def __call__(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> None:
         """Launch on the current stream.
 

@@ -6,7 +6,8 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from .sizes import LARGEST_INDEX
 
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
 
+
+#: What a call of a kernel does instead of launching it: takes the kernel, arguments, grid, shared memory and overrides.
+through: Callable[[Kernel, Sequence[Any], Any, int, dict[str, Any]], None] | None = None
 
 #: All kernels. A forked child drops their locks, because the threads that held them do not exist there.
 _KERNELS: weakref.WeakSet[Kernel] = weakref.WeakSet()
@@ -129,6 +133,16 @@ class Kernel:
         bound.setdefault("name", symbol if not symbol[0].isdigit() else f"_{symbol}")
         return bound, block
 
+    @contextmanager
+    def _rewritten(self, source: str) -> Iterator[None]:
+        """Give the kernel another text while the with-block runs."""
+        before = self.template, self._bound
+        self.template, self._bound = render.add_source(source, self.name), {}
+        try:
+            yield
+        finally:
+            self.template, self._bound = before
+
     def __reduce__(self) -> tuple[Any, ...]:
         source = render.source_of(self.template) if self.template.startswith("<") else self.template
         return _remake, (type(self), source, self.block, self.name, self.variables, self.checked)
@@ -202,19 +216,17 @@ class Kernel:
             KernelFault: the kernel failed while it ran; on the host also if it wrote outside an array or beyond
                 ``shared``, or took longer than ``CUKERN_KERNEL_TIMEOUT`` (60 seconds by default).
         """
+        if through is not None:
+            return through(self, args, grid, shared, overrides)
+        self._launch(args, grid, shared, overrides)
+
+    def _launch(
+        self, args: Sequence[Any], grid: int | Sequence[int] | None, shared: int, overrides: dict[str, Any]
+    ) -> None:
         device, overrides = self._defaults(args, overrides)
         bound = self.bind(device, **overrides)
-        if grid is None:
-            written = [args[i] for i in bound._written if i < len(args) and isinstance(args[i], Array)]
-            sized = written or [arg for arg in args if isinstance(arg, Array)]
-            threads = bound.block[0] * bound.block[1] * bound.block[2]
-            if not sized:
-                raise LaunchError(
-                    f"{bound.signature.name}: grid: expected a grid, as no argument is an array"
-                )
-            grid = -(-sized[0].size // threads)
         try:
-            bound(args, grid, shared)
+            bound(args, bound.grid_for(args) if grid is None else grid, shared)
         except LaunchError as error:
             named = [p.name for p in bound.signature.params[len(args) :] if p.name in overrides]
             if named:

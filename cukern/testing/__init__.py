@@ -1,4 +1,4 @@
-"""Helpers for tests: comparisons, gradient checks by finite differences, checked launches, and traces of kernels."""
+"""Helpers for tests: comparisons, checks of derivatives and precision, checked launches, mutants and traces of kernels."""
 
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
@@ -6,20 +6,37 @@ from .assertions import assert_close
 from .asynchrony import asynchrony
 from .checked import checked
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
+from .kernelcheck import Finding, KernelcheckError, KernelcheckResult, kernelcheck
+from .large import check_large
+from .mutants import MutationResult, mutants
+from .mutations import Mutation
 from .strict import strict_tape
 from .trace import Access, Trace, traced
 
+from .ulps import Ulps, UlpTable, ulps
+
 __all__ = [
     "Access",
+    "Finding",
     "GradcheckError",
+    "KernelcheckError",
+    "KernelcheckResult",
+    "Mutation",
+    "MutationResult",
     "NondifferentiableError",
     "Trace",
+    "UlpTable",
+    "Ulps",
     "assert_close",
     "asynchrony",
+    "check_large",
     "checked",
     "gradcheck",
+    "kernelcheck",
+    "mutants",
     "strict_tape",
     "traced",
+    "ulps",
 ]
 
 __getattr__, __dir__ = _missing(__name__, __all__, _MODULES["testing"])

@@ -56,7 +56,7 @@ def checked(seeds: int = 3, strict: bool = False, collect: bool = False) -> Iter
     if not 1 <= number <= 1000:
         raise ValueError(f"checked: seeds: expected an integer in [1, 1000], got {seeds}")
     reports: list[KernelReport] = []
-    chosen = mode.Mode(number, bool(strict), reports if collect else None)
+    chosen = mode.Mode(number, bool(strict), reports=reports if collect else None)
     mode.enter(chosen)
     try:
         yield reports

@@ -211,12 +211,18 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text))
 
 
-def render(template: str, variables: Mapping[str, Any]) -> Rendered:
+#: The floating types of a kernel, and the dual numbers that take their place.
+_FLOATING = re.compile(r"\b(float|double|__half|__nv_bfloat16)\b")
+DUAL = "complex<double>"
+
+
+def render(template: str, variables: Mapping[str, Any], duals: bool = False) -> Rendered:
     """Render a template, preceded by the prelude.
 
     Args:
         template: the name of a template, in a folder or from :func:`add_source`.
         variables: the template's variables.
+        duals: whether dual numbers take the place of all floating types, see ``templates/prelude/dual.cuh``.
 
     Raises:
         TemplateError: there is no such template, it has a syntax error or an unbound variable, or an
@@ -226,10 +232,13 @@ def render(template: str, variables: Mapping[str, Any]) -> Rendered:
     try:
         with _lock:
             body = environment().get_template(template).render(variables)
+            if duals:
+                body = _FLOATING.sub(DUAL, body)
             words = _words(body)
             bound = {
                 "uses_half": not words.isdisjoint(_HALF_WORDS),
                 "uses_complex": "complex" in words,
+                "uses_dual": duals,
                 "uses_bfloat16": not words.isdisjoint(_BFLOAT16_WORDS),
             }
             prelude = environment().get_template(PRELUDE).render(bound)

@@ -65,7 +65,9 @@ struct limits<double> {
     __device__ static __forceinline__ double epsilon() { return __longlong_as_double(0x3cb0000000000000ll); }
 };
 
-<% if uses_complex %>
+<% if uses_dual %>
+<% include "prelude/dual.cuh" %>
+<% elif uses_complex %>
 <% include "prelude/complex.cuh" %>
 <% include "prelude/complex_math.cuh" %>
 <% endif %>

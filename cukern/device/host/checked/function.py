@@ -6,6 +6,8 @@ import ctypes
 import os
 import struct
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ class _Options(ctypes.Structure):
         ("lasting_count", ctypes.c_uint),
         ("lasting", ctypes.c_void_p),
         ("itemsizes", ctypes.c_void_p),
+        ("sampled", ctypes.c_ulonglong),
     )
 
 
@@ -98,6 +101,17 @@ def _start(array: np.ndarray[Any, Any]) -> int:
     low = byte_bounds(array)[0]
     # Memory between red zones is bytes, and aligned where the array is that was made of it.
     return int(low % 64 if memory.dtype == np.uint8 else low - byte_bounds(memory)[0])
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Stop each checked launch that takes longer, while the with-block runs."""
+    library = _library()[0]
+    library.cukern_set_limit(int(seconds * 1e9))
+    try:
+        yield
+    finally:
+        library.cukern_set_limit(_PATIENCE * settings.time_limit())
 
 
 class CheckedFunction:
@@ -152,6 +166,7 @@ class CheckedFunction:
             lasting=ctypes.addressof(self._lasting),
             lasting_count=self._lasting_count,
             itemsizes=ctypes.addressof(itemsizes),
+            sampled=chosen.sampled,
         )
         with _one_launch:
             self._run(packed, options, arrays, empties)

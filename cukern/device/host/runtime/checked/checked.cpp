@@ -112,10 +112,19 @@ static void run_block(Worker* w, bool in_fibers) {
     found_text(w->job->timed_out ? timeout : divergent ? barrier_divergence : kernel_fault, w->message, 0, 0, s.last_place);
 }
 
+// The first and the last block, and others spread between them, each at random within its stretch.
+static u64 sampled_block(u64 i, u64 total) {
+    if (!sampled || sampled >= total) return i;
+    if (i + 1 >= sampled) return total - 1;
+    const u64 stretch = total / sampled, mixed = (i * 0x9e3779b97f4a7c15ull) ^ (i * 0xbf58476d1ce4e5b9ull >> 29);
+    return i ? i * stretch + mixed % stretch : 0;
+}
+
 static void run_blocks(Worker* w, Job* job, bool in_fibers) {
     unsigned faults = 0;
-    for (u64 at = 0; at < job->total && faults < 4 && s.all_reports < 4096; ++at) {
-        w->first = at;
+    const u64 count = sampled && sampled < job->total ? sampled : job->total;
+    for (u64 i = 0; i < count && faults < 4 && s.all_reports < 4096; ++i) {
+        w->first = sampled_block(i, job->total);
         w->count = 1;
         set_first_block(w);
         run_block(w, in_fibers);
@@ -131,6 +140,7 @@ struct Options {
     unsigned unset_count, lasting_count;
     const Lasting* lasting;
     const unsigned* itemsizes;
+    u64 sampled;
 };
 
 // Launches once for each seed, as cukern_launch does; the reports are left for cukern_reports.
@@ -154,6 +164,7 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     job.total = (u64)header.grid.x * header.grid.y * header.grid.z;
     lasting = options->lasting;
     lasting_count = options->lasting_count;
+    sampled = options->sampled;
     int status = 0;
     Worker* w = prepare_worker(&job, header.block.x * header.block.y * header.block.z);
     if (!w || !begin_launch(function, options->itemsizes, packed + sizeof header, params, header.shared, options->unset, options->unset_count)) {

@@ -39,6 +39,8 @@ static size_t dynamic_bytes;
 static Unset* unset_arrays;
 static unsigned unset_count;
 static char* originals[max_areas];
+// How many blocks run, of arrays too large to be copied: they are taken for zeros, and left alone. 0: all, of copies.
+static u64 sampled;
 
 // Shared memory as what goes on beside sees it, at the same places as in its own arena: see proxy.h.
 static char* seen_arena;
@@ -220,7 +222,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         area->start = s.arena + ((u64)s.area_count << s.slot_shift) + (1ull << (s.slot_shift - 2)) + ((uintptr_t)low & 255);
         area->bytes = high - low;
         for (area->shift = 0; area->shift < 2 && area->itemsize % (2u << area->shift) == 0;) ++area->shift;
-        if (area->start & ((1u << area->shift) - 1)) area->shift = 0;
+        if (sampled || area->start & ((1u << area->shift) - 1)) area->shift = 0;
         originals[s.area_count] = low;
         for (unsigned k = i; k < j; ++k) *pieces[k].pointer = *pieces[k].pointer - (u64)low + area->start;
         find_unset(area, low, high);
@@ -272,7 +274,7 @@ static void begin_run(unsigned run) {
         else if (!run && (one.saved = (unsigned char*)malloc(elements))) memcpy(one.saved, one.elements, elements);
     }
     keep_lasting(run);
-    for (unsigned i = 0; i < s.area_count; ++i)
+    for (unsigned i = 0; i < s.area_count && !sampled; ++i)
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
     trace_count = 0;
     s.launch_start = ++s.now;
@@ -291,10 +293,10 @@ static u64 find_write(const Area* area) {
 static void end_launch() {
     for (unsigned i = 0; i < s.area_count; ++i)
         if (!s.global[i].constant && s.global[i].unset) s.global[i].written_place = find_write(&s.global[i]);
-    for (unsigned i = 0; i < s.area_count; ++i)
+    for (unsigned i = 0; i < s.area_count && !sampled; ++i)
         if (!s.global[i].constant) memcpy(originals[i], (void*)s.global[i].start, s.global[i].bytes);
     for (unsigned i = 0; i < unset_count; ++i) free(unset_arrays[i].saved);
     if (s.pool_used > 24 * kept_bytes) madvise(s.pool, s.pool_used, MADV_DONTNEED);
     for (unsigned i = 0; i < s.area_count; ++i)
-        if (s.global[i].bytes > kept_bytes / 8) madvise((void*)(s.arena + ((u64)i << s.slot_shift)), 1ull << s.slot_shift, MADV_DONTNEED);
+        if (sampled || s.global[i].bytes > kept_bytes / 8) madvise((void*)(s.arena + ((u64)i << s.slot_shift)), 1ull << s.slot_shift, MADV_DONTNEED);
 }

@@ -1,0 +1,173 @@
+"""The planted mistakes of the tests, as checked launches find them and as NVIDIA's compute-sanitizer does.
+
+    python benchmarks/planted.py --out host.jsonl                      # checked launches, on the host
+    python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
+    python benchmarks/planted.py --table host.jsonl gpu.jsonl          # the Markdown table of both
+
+The mistakes are those of ``tests/device/planted.py``. Each tool of compute-sanitizer runs the wrong kernels, and the
+right ones for false alarms. After a launch that ends the CUDA context, a new process goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "device"))
+
+import cukern as ck
+from cukern.testing import checked
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+#: Seconds for a process under a tool.
+PATIENCE = 30.0
+#: What the tools write for something that they found.
+_FOUND = re.compile(
+    r"^=+ (?:Error:|Warning:|Invalid|Uninitialized|Barrier error|Race|Potential|Misaligned|Illegal)",
+    re.MULTILINE,
+)
+
+
+def pairs() -> list[Any]:
+    """The planted mistakes."""
+    from planted import PAIRS
+
+    return PAIRS
+
+
+def on_host(out: Any) -> None:
+    """Each wrong and each right kernel, launched checked."""
+    with ck.device("host"):
+        for number, pair in enumerate(pairs()):
+            for wrong in (True, False):
+                with checked(collect=True) as reports:
+                    kept = pair.run(wrong=wrong)
+                del kept
+                found = [one for one in reports if one.kind in pair.expected.split(",")] if wrong else reports
+                line = any(one.place.startswith("<planted") for one in found)
+                _tell(out, number, wrong, "checked", bool(found), line)
+
+
+def _tell(out: Any, number: int, wrong: bool, tool: str, found: bool, line: bool) -> None:
+    pair = pairs()[number]
+    row = {"class": pair.kinds, "name": pair.name, "wrong": wrong, "tool": tool, "found": found, "line": line}
+    print(json.dumps(row), file=out, flush=True)
+
+
+def child(wrong: bool, numbers: list[int]) -> None:
+    """Launch some kernels on the GPU, between marks on the standard output; end at the first error."""
+    import cupy
+
+    cupy.cuda.set_allocator(None)  # each array an allocation of its own, whose end memcheck knows
+    for number in numbers:
+        print(f"BEGIN {number}", flush=True)
+        kept = pairs()[number].run(wrong=wrong)
+        cupy.cuda.Device().synchronize()
+        del kept
+        time.sleep(0.2)  # the tool writes by itself
+
+
+def sanitized(tool: str, wrong: bool, numbers: list[int], deadline: float, out: Any) -> None:
+    """Run some kernels under one tool."""
+    rest = list(numbers)
+    while rest and time.monotonic() < deadline:
+        words = ",".join(map(str, rest))
+        command = ["compute-sanitizer", "--tool", tool, sys.executable, __file__, "--child", words]
+        left = max(1.0, min(PATIENCE, deadline - time.monotonic()))
+        try:
+            done = subprocess.run(
+                [*command, *(["--right"] if not wrong else [])], capture_output=True, text=True, timeout=left
+            )
+            said = done.stdout + done.stderr
+        except subprocess.TimeoutExpired as late:  # a kernel that never ends: go on after it
+            said = (late.stdout or b"").decode()
+        pieces = re.split(r"^BEGIN (\d+)$", said, flags=re.MULTILINE)
+        if len(pieces) < 3:
+            print(json.dumps({"failed": said[-400:]}), file=sys.stderr)
+            return
+        for number, text in zip(pieces[1::2], pieces[2::2], strict=True):
+            own = text.partition("SUMMARY")[0]
+            _tell(out, int(number), wrong, tool, _FOUND.search(own) is not None, "<planted" in own)
+        rest = [number for number in rest if str(number) not in pieces[1::2]]
+
+
+def on_gpu(out: Any, seconds: float, processes: int) -> None:
+    """All kernels under all tools, the wrong ones first."""
+    deadline = time.monotonic() + seconds
+    every = list(range(len(pairs())))
+    jobs = [("memcheck", True, [number]) for number in every]
+    for wrong in (True, False):
+        for tool in TOOLS if not wrong else TOOLS[1:]:
+            jobs += [(tool, wrong, every[at : at + 8]) for at in range(0, len(every), 8)]
+    with ThreadPoolExecutor(processes) as pool:
+        for job in [pool.submit(sanitized, *job, deadline, out) for job in jobs]:
+            job.result()
+
+
+def table(paths: list[Path]) -> str:
+    """A row for each class: how many mistakes each tool finds, and with the line in parentheses."""
+    found = [json.loads(line) for path in paths for line in path.read_text().splitlines() if line[:1] == "{"]
+    tools = [tool for tool in ("checked", *TOOLS) if any(one["tool"] == tool for one in found)]
+    classes = list(dict.fromkeys(one["class"] for one in found))
+    lines = ["| class | mistakes | " + " | ".join([*tools, "any tool of NVIDIA's"]) + " |"]
+    lines.append("| --- " * (len(tools) + 3) + "|")
+    for kind in [*classes, "all"]:
+        own = [one for one in found if one["wrong"] and kind in (one["class"], "all")]
+        names = {(one["class"], one["name"]) for one in own}
+        cells = []
+        for tool in tools:
+            mine = {(one["class"], one["name"]) for one in own if one["tool"] == tool and one["found"]}
+            lined = {
+                (one["class"], one["name"])
+                for one in own
+                if one["tool"] == tool and one["found"] and one["line"]
+            }
+            cells.append(f"{len(mine)} ({len(lined)})" if mine else "")
+        either = {(one["class"], one["name"]) for one in own if one["tool"] in TOOLS and one["found"]}
+        lines.append(f"| {kind} | {len(names)} | " + " | ".join([*cells, str(len(either))]) + " |")
+    alarms = {
+        tool: sum(one["found"] for one in found if not one["wrong"] and one["tool"] == tool) for tool in tools
+    }
+    runs = {tool: sum(not one["wrong"] and one["tool"] == tool for one in found) for tool in tools}
+    lines += [
+        "",
+        "False alarms: " + ", ".join(f"{tool} {alarms[tool]} of {runs[tool]}" for tool in tools) + ".",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sanitizer", action="store_true", help="run compute-sanitizer instead of checked launches"
+    )
+    parser.add_argument("--seconds", type=float, default=80, help="for compute-sanitizer")
+    parser.add_argument("--processes", type=int, default=14)
+    parser.add_argument("--out", type=Path, help="a file for the results, one JSON object a line")
+    parser.add_argument("--table", type=Path, nargs="+", help="files of results to show as a table")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--right", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    out = sys.stdout if options.out is None else options.out.open("w")
+    if options.child:
+        child(not options.right, [int(word) for word in options.child.split(",")])
+    elif options.table:
+        print(table(options.table))
+    elif options.sanitizer:
+        on_gpu(out, options.seconds, options.processes)
+    else:
+        on_host(out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The worst error of every elementwise function, in units of the last place, for each floating type.
+
+    python benchmarks/ulps.py --out host.jsonl [--part 0/8]       # measure on the default device
+    python benchmarks/ulps.py --table host.jsonl cuda.jsonl       # the Markdown table of both
+
+Half types are compared with the same kernels in float32, at every value that the type has (two operands: at a sample);
+float32 with the same kernels in float64, and float64 with NumPy's functions of long double where there are such:
+at random bit patterns, and at values of the interval from which the tests draw. Subnormal numbers are left out, which
+kernels of float32 round to 0 on GPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import cukern as ck
+from cukern.array.operators import FUNCTIONS
+from cukern.elementwise.row import Row
+from cukern.testing.ulps import ulps
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+SAMPLE = 1 << 20
+
+
+def rows() -> list[Row]:
+    """The elementwise functions of floats to floats."""
+    return [
+        row
+        for name, row in sorted(FUNCTIONS.items())
+        if isinstance(row, Row)
+        and hasattr(ck, name)
+        and name != "nextafter"  # its value depends on the type
+        and row.result == "x"
+        and set(row.operands) == {"x"}
+        and "f" in row.types
+    ]
+
+
+def operands(row: Row, dtype: np.dtype[Any], count: int) -> Iterator[list[np.ndarray]]:
+    """Values of each operand: all bit patterns or random ones, then the interval of the tests."""
+    rng = np.random.default_rng(0)
+    bits = ck.dtypes.info(dtype).bits
+    if dtype.itemsize == 2 and len(row.operands) == 1:
+        values = np.arange(1 << 16, dtype=bits).view(dtype)
+        yield [values[_is_normal(values) | np.isnan(values)]]
+        return
+    patterns = [
+        rng.integers(0, np.iinfo(bits).max, count, bits, endpoint=True).view(dtype) for _ in row.operands
+    ]
+    with np.errstate(invalid="ignore"):
+        finite = np.logical_and.reduce([np.isfinite(values) & _is_normal(values) for values in patterns])
+    yield [values[finite] for values in patterns]
+    yield [rng.uniform(*row.domain, count).astype(dtype) for _ in row.operands]
+
+
+def _is_normal(values: np.ndarray) -> np.ndarray:
+    """Where a value is 0, or not smaller than the smallest normal number."""
+    return (values == 0) | (np.abs(values) >= ml_dtypes.finfo(values.dtype).smallest_normal)
+
+
+def reference(row: Row) -> Any:
+    """NumPy's function of long double; None if it has none."""
+    function = getattr(np, row.oracle) if isinstance(row.oracle, str) else None
+    loops = getattr(function, "types", [])
+    wanted = "g" * len(row.operands)
+    return function if any(loop.partition("->")[0] == wanted for loop in loops) else None
+
+
+def measure(row: Row, name: str, count: int) -> dict[str, Any] | None:
+    """The worst error of one function in one type, and where it is."""
+    dtype = ck.dtypes.as_dtype(name)
+    exact = reference(row) if name == "float64" else None
+    if (name == "float64" and exact is None) or (dtype.itemsize == 2 and not row.halves):
+        return None
+    worst = None
+    for values in operands(row, dtype, count):
+        with np.errstate(all="ignore"):
+            (found,) = ulps(row, [ck.asarray(one) for one in values], reference=exact, subnormals=False)
+        if worst is None or found.worst > worst.worst:
+            worst = found
+    assert worst is not None
+    return {
+        "function": row.name,
+        "dtype": name,
+        "worst": worst.worst,
+        "at": [float(x) for x in worst.at],
+        "value": float(worst.value),
+        "exact": float(worst.exact),
+    }
+
+
+def run(part: str, out: Path | None, count: int) -> None:
+    """Measure every ``n``-th function from the ``i``-th, where ``part`` is ``i/n``."""
+    first, step = (int(word) for word in part.split("/"))
+    file = sys.stdout if out is None else out.open("w")
+    device = ck.zeros(1).device
+    for row in rows()[first::step]:
+        for name in DTYPES:
+            try:
+                found = measure(row, name, count)
+            except (TypeError, ck.CompileError) as error:
+                found = {"function": row.name, "dtype": name, "error": str(error)[:200]}
+            if found is not None:
+                print(json.dumps({"device": device.properties.name, **found}), file=file, flush=True)
+
+
+def table(paths: list[Path]) -> str:
+    """A row for each function, a column for each device and type."""
+    found = [json.loads(line) for path in paths for line in path.read_text().splitlines() if line[:1] == "{"]
+    devices = list(dict.fromkeys(one["device"] for one in found))
+    cells = {(one["function"], one["device"], one["dtype"]): one for one in found}
+    heads = [f"{name}" for _ in devices for name in DTYPES]
+    lines = [f"Columns: {len(DTYPES)} for each of: {', '.join(devices)}.", ""]
+    lines += ["| function | " + " | ".join(heads) + " |", "| --- " * (len(heads) + 1) + "|"]
+    for function in sorted({one["function"] for one in found}):
+        words = []
+        for device in devices:
+            for name in DTYPES:
+                one = cells.get((function, device, name))
+                words.append("" if one is None else _cell(one))
+        lines.append(f"| `{function}` | " + " | ".join(words) + " |")
+    far = [one for one in found if one.get("worst", 0) > 4]
+    lines += ["", "Errors above 4 ulp:", "", "| function | dtype | device | at | result | exact |"]
+    lines.append("| --- " * 6 + "|")
+    for one in far:
+        at = ", ".join(f"{x:.9g}" for x in one["at"])
+        value, exact = f"{one['value']:.9g}", f"{one['exact']:.9g}"
+        lines.append(f"| `{one['function']}` | {one['dtype']} | {one['device']} | {at} | {value} | {exact} |")
+    return "\n".join(lines)
+
+
+def _cell(one: dict[str, Any]) -> str:
+    if "error" in one:
+        return "refused"
+    worst = one["worst"]
+    return "inf" if worst == float("inf") else f"{worst:.2f}" if worst < 100 else f"{worst:.1e}"
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", default="0/1", help="i/n: every n-th function from the i-th")
+    parser.add_argument("--out", type=Path, help="a file for the measurements, one JSON object a line")
+    parser.add_argument("--sample", type=int, default=SAMPLE, help="random points of float32 and float64")
+    parser.add_argument("--table", type=Path, nargs="+", help="files of measurements to show as a table")
+    options = parser.parse_args()
+    if options.table:
+        print(table(options.table))
+    else:
+        run(options.part, options.out, options.sample)
+
+
+if __name__ == "__main__":
+    main()

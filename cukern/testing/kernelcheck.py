@@ -1,0 +1,441 @@
+"""Checks of a function with kernels of its own: its derivatives, types, sizes, layouts and special values at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from .. import dtypes, pytree
+from ..autodiff.cotangents import is_array
+from ..device import Device
+from ..device import devices as all_devices
+from ..dtypes import DType, as_dtype
+from ..errors import GradientError, KernelFault
+from .checked import checked
+from .duals import NoDuals, derivative
+from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
+from .locate import Launches, Pulled, cotangents, floats, pull, wrong_elements
+from .shapes import Sized, cast, layouts, on, resized, sizes_around
+
+Values = npt.NDArray[np.float64]
+#: How far results and gradients of a type may be from those in float64, relative to the largest of an array.
+RTOL: dict[DType, float] = {
+    dtypes.float64: 1e-9,
+    dtypes.float32: 1e-4,
+    dtypes.float16: 2e-2,
+    dtypes.bfloat16: 1e-1,
+}
+#: The block sizes that library functions are tried around, whose launches are not seen.
+USUAL = (32,)
+#: The most findings of a kind.
+MOST = 4
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        kind: ``"gradient"``, ``"second order"``, ``"precision"``, ``"transpose"``, ``"layout"``, ``"special value"``,
+            ``"device"``, or ``"fault"`` for what a checked launch reports.
+        case: the arguments with which it was found.
+        message: what is wrong.
+    """
+
+    kind: str
+    case: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.case}): {self.message}"
+
+
+class KernelcheckError(GradcheckError):
+    """Something is wrong with a function; ``findings`` are all that was found."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("kernelcheck:\n" + "\n".join(str(one) for one in findings))
+
+
+@dataclass
+class KernelcheckResult:
+    """What was checked and found right.
+
+    Attributes:
+        cases: the arguments and types that were tried.
+        skipped: those that the function refused, each with its error.
+        notes: checks that could not be made, each with the reason.
+    """
+
+    cases: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = [f"{len(self.cases)} cases are right", *(f"skipped: {one}" for one in self.skipped)]
+        return "\n".join([*parts, *(f"note: {one}" for one in self.notes)])
+
+
+def kernelcheck(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    order: int = 2,
+    dtypes: Sequence[Any] = ("float32", "float16", "bfloat16"),
+    sizes: Sequence[int] | None = None,
+    largest: int = 1 << 14,
+    seed: int = 0,
+) -> KernelcheckResult:
+    """Check a function that calls kernels, and its derivatives, in all ways that usually go wrong.
+
+    On the host every launch is a checked one. Checked are:
+
+    - gradients beside finite differences in float64 (:func:`gradcheck`), for the arguments to ``order``, and to the
+      first order with each size of an axis replaced by 0, 1, and sizes around the blocks and tiles of the launches;
+    - results and gradients of each type of ``dtypes`` beside those in float64, element by element;
+    - ``<v, J u> = <J^T v, u>`` in each type, where ``J u`` comes from the forward kernels themselves, rendered with
+      dual numbers, and ``J^T v`` from the backward;
+    - arguments with strides, transposed, broadcast and misaligned; NaN, infinities and zeros in each argument, which
+      must reach the same results in each type; the GPU beside the host, where there is one.
+
+    Args:
+        function: takes ``args`` and returns an array or a pytree of arrays.
+        args: pytrees. Floats are the values near which it is checked; integers are passed on, and their arrays drawn
+            anew for other sizes.
+        order: the highest order of derivatives; 1 for a backward that is not differentiable.
+        dtypes: the floating types besides float64.
+        sizes: the sizes of axes to try instead.
+        largest: the most elements of an array to try.
+        seed: the seed of the random numbers.
+
+    Returns:
+        What was tried, and what the function refused. Sizes and types that it refuses by an error are skipped.
+
+    Raises:
+        KernelcheckError: something is wrong. Findings name the argument, the element, and the line that writes it.
+        TypeError: ``args`` has no floating array.
+
+    >>> import cukern as ck
+    >>> result = kernelcheck(ck.tanh, [ck.asarray([0.5, -1.0])], dtypes=["float32"], sizes=[0, 3])
+    >>> result.cases[:4]
+    ['as given, float64', 'size 2 is 0, float64', 'size 2 is 3, float64', 'as given, float32']
+    """
+    if order < 1:
+        raise ValueError(f"order: expected at least 1, got {order}")
+    if not floats(list(args)):
+        raise TypeError("args: there is no floating array to check the gradient of")
+    types = [_dtype(one) for one in dtypes]
+    run = _Check(function, args, order, seed)
+    run.gradients(sizes, largest)
+    for dtype in types:
+        run.precision(dtype)
+    run.layouts()
+    run.special_values(types[0] if types else None)
+    run.devices()
+    if run.findings:
+        raise KernelcheckError(run.findings)
+    return run.result
+
+
+def _dtype(given: Any) -> DType:
+    found = as_dtype(given, "dtypes")
+    if found not in RTOL:
+        raise TypeError(f"dtypes: expected floating types, got {found}")
+    return found
+
+
+class _Check:
+    """One run of :func:`kernelcheck`."""
+
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any], order: int, seed: int) -> None:
+        self.function, self.order, self.seed = function, order, seed
+        self.given = list(args)
+        self.findings: list[Finding] = []
+        self.result = KernelcheckResult()
+        self.launches = Launches()
+        #: The type that stands for exact, and whether finite differences can be had in it.
+        self.widest, self.refused = dtypes.float64, ""
+        self.duals = True
+        self.cases: list[Sized] = []
+
+    @contextmanager
+    def trying(self, case: str, kind: str) -> Iterator[None]:
+        """Note what is found in a case; skip what the function refuses."""
+        count = len(self.findings)
+        label = f"{case}: {kind}"
+        try:
+            with checked():
+                yield
+        except KernelFault as fault:
+            for report in fault.reports or (fault,):
+                self.found("fault", case, str(report))
+        except NondifferentiableError as error:
+            self.result.notes.append(f"{label}: {error}")
+        except GradcheckError as error:
+            self.found(kind, case, str(error))
+        except Exception as error:
+            self.result.skipped.append(f"{label}: {type(error).__name__}: {str(error).splitlines()[0]}")
+        else:
+            if case not in self.result.cases and len(self.findings) == count:
+                self.result.cases.append(case)
+
+    def found(self, kind: str, case: str, message: str) -> None:
+        """Note a finding, some of each kind: one mistake is found in most cases."""
+        same = [one for one in self.findings if one.kind == kind]
+        if len(same) < MOST and not any(one.message == message for one in same):
+            self.findings.append(Finding(kind, case, message))
+
+    # ---- gradients
+
+    def gradients(self, sizes: Sequence[int] | None, largest: int) -> None:
+        """Finite differences, at the arguments and with other sizes."""
+        args = cast(self.given, self.widest)
+        try:
+            with checked():
+                pull(self.function, args, self.seed, self.launches)
+        except KernelFault:
+            pass  # found again below, with its case
+        except Exception as error:
+            self.refused = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            args = self.given
+            with checked():
+                pull(self.function, args, self.seed, self.launches)  # its own error is the caller's to see
+            self.result.notes.append(f"no finite differences, as float64 is refused: {self.refused}")
+        around = sizes_around(self.launches.blocks or USUAL) if sizes is None else sorted(sizes)
+        self.cases = [Sized("as given", args), *resized(args, around, largest, self.seed)]
+        for case in self.cases:
+            if self.refused:
+                dtype = floats(case.args)[0].dtype
+                with self.trying(f"{case.what}, {dtypes.info(dtype).name}", "transpose"):
+                    self.transpose(case, dtype)
+            else:
+                self.gradient(case)
+
+    def gradient(self, case: Sized) -> None:
+        """Finite differences in float64, and the transposed identity."""
+        label = f"{case.what}, float64"
+        before = len(self.findings)
+        with self.trying(label, "gradient"):
+            try:
+                gradcheck(self.function, case.args, seed=self.seed)
+            except NondifferentiableError:
+                raise
+            except GradcheckError as error:
+                if "is not finite" in str(error) and case.what != "as given":
+                    raise ArithmeticError(str(error)) from error
+                raise GradcheckError("; ".join(self.places(case) or [str(error)])) from error
+        if case.what == "as given":
+            if len(self.findings) == before and self.order > 1:
+                self.higher(case)
+            with self.trying(label, "transpose"):
+                self.transpose(case, dtypes.float64, judges=len(self.findings) > before)
+
+    def places(self, case: Sized) -> list[str]:
+        """Sentences on each wrong gradient."""
+        return wrong_elements(self.function, case.args, self.launches.blocks, self.seed)
+
+    def higher(self, case: Sized) -> None:
+        with self.trying(f"{case.what}, float64", "second order"):
+            try:
+                gradcheck(self.function, case.args, self.order, seed=self.seed)
+            except GradientError as error:
+                self.result.notes.append(f"first order only: {str(error).splitlines()[0]}")
+
+    # ---- types
+
+    def precision(self, dtype: DType) -> None:
+        """Results and gradients of a type, as given and for the two largest sizes."""
+        chosen = self.cases[:1] + sorted(self.cases[1:], key=lambda case: _elements(case.args))[-2:]
+        for case in chosen:
+            label = f"{case.what}, {dtypes.info(dtype).name}"
+            skipped = len(self.result.skipped)
+            with self.trying(label, "precision"):
+                args = cast(case.args, dtype)
+                got = pull(self.function, args, self.seed)
+                if not self.refused:
+                    want = pull(self.function, cast(args, self.widest), self.seed)
+                    self.compare("precision", label, got, want, dtype, "in float64")
+            if case is self.cases[0] and len(self.result.skipped) > skipped:
+                return  # it does not take this type
+            with self.trying(label, "transpose"):
+                self.transpose(case, dtype)
+
+    def transpose(self, case: Sized, dtype: DType, judges: bool = True) -> None:
+        """Compare <v, J u> with <J^T v, u>.
+
+        Args:
+            judges: whether a difference is a finding; otherwise it shows that there is no oracle.
+        """
+        if not self.duals:
+            return
+        args = cast(case.args, dtype)
+        rng = np.random.default_rng([self.seed, 3])
+        moves = [rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape) for x in floats(args)]
+        try:
+            values, slopes = derivative(self.function, args, moves)
+        except NoDuals as reason:
+            self.duals = False
+            self.result.notes.append(f"no dual numbers: {reason}")
+            return
+        found = pull(self.function, args, self.seed)
+        weights = cotangents(values, self.seed)
+        left = [w * s for w, s in zip(weights, slopes, strict=True)]
+        right = [g * u for g, u in zip(found.gradients, moves, strict=True)]
+        a, b = (float(sum(np.sum(term) for term in terms)) for terms in (left, right))
+        scale = float(sum(np.linalg.norm(term) for term in (*left, *right))) + 1e-3
+        if np.isfinite(a) and not abs(a - b) <= RTOL[dtype] * scale:
+            message = f"<v, J u> is {a:.6g} by dual numbers, <J^T v, u> is {b:.6g} by the backward"
+            if not judges:
+                self.duals = False
+                self.result.notes.append(
+                    f"no dual numbers: {message}, and finite differences agree with the backward"
+                )
+                return
+            names = [
+                one.path
+                for one in pytree.leaves_with_path(list(args), "args")
+                if any(one.value is x for x in floats(args))
+            ]
+            wrong = self.wrong_parts(args, moves, weights, right, names, dtype)
+            places = [f"written by {place}" for place in found.places if place]
+            self.found(
+                "transpose", f"{case.what}, {dtypes.info(dtype).name}", "; ".join([message, *wrong, *places])
+            )
+
+    def wrong_parts(
+        self,
+        args: list[Any],
+        moves: list[Values],
+        weights: list[Values],
+        right: list[Values],
+        names: list[str],
+        dtype: DType,
+    ) -> list[str]:
+        """The arguments whose part of the identity does not hold."""
+        said = []
+        for i, name in enumerate(names):
+            alone = [move if i == k else None for k, move in enumerate(moves)]
+            slopes = derivative(self.function, args, alone)[1]
+            left = [w * s for w, s in zip(weights, slopes, strict=True)]
+            a, b = float(sum(np.sum(term) for term in left)), float(np.sum(right[i]))
+            scale = float(sum(np.linalg.norm(term) for term in (*left, right[i]))) + 1e-3
+            if not abs(a - b) <= RTOL[dtype] * scale:
+                said.append(f"with respect to {name}: {a:.6g} and {b:.6g}")
+        return said
+
+    def compare(self, kind: str, case: str, got: Pulled, want: Pulled, dtype: DType, beside: str) -> None:
+        """Compare results and gradients, element by element."""
+        pairs = [
+            *(
+                (f"output {i}", a, b, "")
+                for i, (a, b) in enumerate(zip(got.outputs, want.outputs, strict=True))
+            ),
+            *(
+                (f"the gradient by floating argument {i}", a, b, place)
+                for i, (a, b, place) in enumerate(zip(got.gradients, want.gradients, got.places, strict=True))
+            ),
+        ]
+        largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+        for name, a, b, place in pairs:
+            with np.errstate(all="ignore"):
+                scale = np.abs(b) + float(np.max(np.abs(b[np.isfinite(b)]), initial=0)) + 1e-2
+                good = (np.abs(a - b) <= RTOL[dtype] * scale) | (a == b) | (np.isnan(a) & np.isnan(b))
+                good |= np.abs(b) > largest / 2
+            if not good.all():
+                worst = int(np.argmax(np.where(good, 0, np.nan_to_num(np.abs(a - b), nan=np.inf) + 1e-300)))
+                index = tuple(int(i) for i in np.unravel_index(worst, a.shape))
+                end = f"; written by {place}" if place else ""
+                self.found(
+                    kind,
+                    case,
+                    f"{name}, element {index}: {a[index]:.6g}, {beside} {b[index]:.6g}; {int((~good).sum())} of "
+                    f"{a.size} elements differ{end}",
+                )
+
+    # ---- layouts, values, devices
+
+    def layouts(self) -> None:
+        """Each floating argument in other layouts."""
+        args = self.cases[0].args
+        dtype = floats(args)[0].dtype
+        leaves = list(pytree.leaves(args))
+        for position, leaf in enumerate(leaves):
+            if not (is_array(leaf) and any(leaf is one for one in floats(args))):
+                continue
+            for what, view, dense in layouts(leaf):
+                case = f"floating argument {position} {what}"
+                with self.trying(case, "layout"):
+                    got, want = (
+                        pull(
+                            self.function,
+                            pytree.replace(args, [*leaves[:position], one, *leaves[position + 1 :]]),
+                            self.seed,
+                        )
+                        for one in (view, dense)
+                    )
+                    self.compare("layout", case, got, want, dtype, "with a contiguous copy")
+
+        with self.trying("cotangents have strides", "layout"):
+            got = pull(self.function, args, self.seed, spread=lambda g: next(iter(layouts(g)))[1])
+            want = pull(self.function, args, self.seed)
+            self.compare("layout", "cotangents have strides", got, want, dtype, "with contiguous ones")
+
+    def special_values(self, dtype: DType | None) -> None:
+        """NaN, infinities and zeros in one element of each argument reach the same results in both types."""
+        if dtype is None or self.refused:
+            return
+        for position, array in enumerate(floats(self.given)):
+            for value in SPECIAL if array.size else ():
+                case = f"{value} in floating argument {position}"
+                with self.trying(case, "special value"), np.errstate(all="ignore"):
+                    kinds = [self.kinds(position, value, one) for one in (dtype, self.widest)]
+                    for i, (a, b) in enumerate(zip(*kinds, strict=True)):
+                        if not np.array_equal(a, b):
+                            index = tuple(int(k) for k in np.argwhere(a != b)[0])
+                            names = ["finite", "infinite", "-infinite", "NaN"]
+                            self.found(
+                                "special value",
+                                case,
+                                f"output {i}, element {index}: {names[a[index]]} in {dtypes.info(dtype).name}, "
+                                f"{names[b[index]]} in float64",
+                            )
+
+    def kinds(self, position: int, value: float, dtype: DType) -> list[npt.NDArray[np.int64]]:
+        """For each element of the outputs: 0 if finite, 1 and 2 for infinities, 3 for NaN."""
+        args = cast(self.given, dtype)
+        array = floats(args)[position]
+        values = array.numpy().copy()
+        values.flat[array.size // 2] = value
+        leaves = [on(values, dtype, array.device) if leaf is array else leaf for leaf in pytree.leaves(args)]
+        outputs = floats(self.function(*pytree.replace(args, leaves)))
+        largest = float(ml_dtypes.finfo(dtypes.float32).max)  # type: ignore[no-untyped-call]
+        found = [np.asarray(y.numpy()).astype(np.float64) for y in outputs]
+        return [
+            np.where(np.isnan(y), 3, np.where(y > largest, 1, np.where(y < -largest, 2, 0))) for y in found
+        ]
+
+    def devices(self) -> None:
+        """The GPU beside the host."""
+        here = floats(self.given)[0].device
+        others = [device for device in all_devices() if device.kind != here.kind][:1]
+        for device in others:
+            for case in self.cases:
+                label = f"{case.what}, on {device}"
+                with self.trying(label, "device"):
+                    want = pull(self.function, case.args, self.seed)
+                    dtype = floats(case.args)[0].dtype
+                    with Device(device).activate():
+                        got = pull(self.function, cast(case.args, dtype, device), self.seed)
+                    self.compare("device", label, got, want, dtype, f"on {here}")
+
+
+def _elements(args: Sequence[Any]) -> int:
+    return sum(leaf.size for leaf in pytree.leaves(list(args)) if is_array(leaf))

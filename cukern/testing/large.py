@@ -1,0 +1,118 @@
+"""Checked launches of kernels on arrays that are larger than memory."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..device import Device
+from ..device.host.checked import mode
+from ..device.host.checked.function import time_limit
+from ..dtypes import DType
+from ..errors import KernelFault, KernelReport, LaunchError
+from ..kernel import Kernel
+from ..text.signature import Param
+
+#: Linux's flag for memory that is not there until it is touched.
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+_LARGEST_SIZE = 2**31
+
+
+def check_large(
+    kernel: Kernel,
+    shapes: Sequence[Any],
+    *,
+    grid: int | Sequence[int] | None = None,
+    shared: int = 0,
+    blocks: int = 64,
+    timeout: float = 10.0,
+    **overrides: Any,
+) -> list[KernelReport]:
+    """Launch a kernel on arrays of any size, without the memory for them, and report wrong indices.
+
+    Some blocks run on the host, the first and the last among them, as in a checked launch. What is found above all are
+    integers that overflow in the arithmetic of indices, and the accesses out of bounds to which that leads. Arrays
+    appear to hold zeros; only what the blocks touch takes memory. Unsigned integers may overflow by C++'s rules, so
+    they are not reported, but where they lead out of bounds.
+
+    Args:
+        kernel: the kernel.
+        shapes: its arguments, with a shape (a tuple) in place of each array, whose dtype is that of the parameter.
+        grid: the blocks along x, y and z. None: one thread for each element of the first written array, or of the
+            first array.
+        shared: bytes of dynamic shared memory per block.
+        blocks: how many blocks run.
+        timeout: seconds after which the launch ends; what it has found by then counts.
+        overrides: template variables. ``elem`` is float32 by default, and ``index`` as for a launch on such arrays.
+
+    Returns:
+        An empty list.
+
+    Raises:
+        KernelFault: something is wrong.
+        LaunchError: there are too many or too few arguments, or one does not fit its parameter.
+        ValueError: ``blocks`` is less than 1.
+
+    >>> import cukern as ck
+    >>> double = ck.Kernel('''
+    ... extern "C" __global__ void << name >>(const float* x, float* y, int rows, int columns) {
+    ...     int row = blockIdx.y, column = blockIdx.x * << block >> + threadIdx.x;
+    ...     if (column < columns) y[row * columns + column] = 2 * x[row * columns + column];
+    ... }''', name="double")
+    >>> check_large(double, [(40000, 50000), (40000, 50000), 40000, 50000], grid=(196, 40000))
+    []
+    >>> check_large(double, [(50000, 50000), (50000, 50000), 50000, 50000], grid=(196, 50000))
+    Traceback (most recent call last):
+    cukern.errors.KernelFault: double_float32_256: overflow: ...
+    """
+    if blocks < 1:
+        raise ValueError(f"blocks: expected at least 1, got {blocks}")
+    host = Device("host")
+    given = {"elem": dtypes.float32, **kernel.variables, **overrides}
+    largest = max((math.prod(shape) for shape in shapes if isinstance(shape, tuple)), default=0)
+    if "index" not in given and largest >= _LARGEST_SIZE:
+        overrides = {**overrides, "index": "long long"}
+    if "elem" not in kernel.variables:
+        overrides = {"elem": dtypes.float32, **overrides}
+    bound = kernel.bind(host, **overrides)
+    params = bound.signature.params
+    if len(shapes) != len(params):
+        wanted = ", ".join(f"{param.type_text} {param.name}" for param in params)
+        raise LaunchError(f"{kernel.name}: expected {len(params)} arguments ({wanted}), got {len(shapes)}")
+    args = [_argument(kernel, param, one, host) for param, one in zip(params, shapes, strict=True)]
+    reports: list[KernelReport] = []
+    chosen = mode.Mode(seeds=1, sampled=blocks, reports=reports)
+    mode.enter(chosen)
+    try:
+        with host.activate(), time_limit(timeout):
+            bound(args, bound.grid_for(args) if grid is None else grid, shared)
+    finally:
+        mode.leave(chosen)
+    found = [one for one in reports if one.kind not in ("timeout", "unset", "unwritten")]
+    if found:
+        raise KernelFault("\n".join(one.message for one in found), tuple(found))
+    return []
+
+
+def _argument(kernel: Kernel, param: Param, given: Any, host: Device) -> Any:
+    if not isinstance(given, tuple):
+        return given
+    if param.kind not in ("pointer", "view"):
+        raise LaunchError(
+            f"{kernel.name}: argument {param.name}: expected {param.type_text}, got the shape {given}"
+        )
+    dtype = dtypes.uint8 if param.dtype is None else param.dtype
+    return Array._wrap(sparse(given, dtype), host)
+
+
+def sparse(shape: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
+    """An array of zeros whose pages take memory only once they are written to."""
+    nbytes = max(1, math.prod(shape) * dtype.itemsize)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    return np.frombuffer(mmap.mmap(-1, nbytes, flags=flags), dtype, math.prod(shape)).reshape(shape)

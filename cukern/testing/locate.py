@@ -1,0 +1,184 @@
+"""Where a wrong gradient is: its argument, its elements, and the kernel's line that writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import pytree
+from ..array import Array
+from ..autodiff.cotangents import is_array, is_float
+from ..autodiff.tape import Tape
+from ..kernel import Kernel
+from ..kernel.bound import as_dim3
+from ..text import render
+from .duals import launching
+from .shapes import on
+
+Values = npt.NDArray[np.float64]
+#: The most elements of an argument that are moved one by one.
+TRIED = 48
+
+
+class Pulled(NamedTuple):
+    """The results of one call, and the gradients of their products with cotangents."""
+
+    outputs: list[Values]
+    gradients: list[Values]
+    places: list[str]
+
+
+class Launches:
+    """The users' kernels that were launched: their block sizes and tiles, and which array each one wrote last."""
+
+    def __init__(self) -> None:
+        self.blocks: set[int] = set()
+        self._writers: dict[int, tuple[Array, str]] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note launches while the with-block runs."""
+        with launching(self._launch):
+            yield
+
+    def _launch(
+        self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
+    ) -> None:
+        block = as_dim3(overrides.get("block", kernel.block), "block")
+        variables = {**kernel.variables, **overrides}
+        self.blocks |= {block[0] * block[1] * block[2], *(size for size in block if size > 1)}
+        self.blocks |= {
+            value
+            for name, value in variables.items()
+            if "tile" in name and type(value) is int and value < 512
+        }
+        before = dict(overrides)
+        kernel._launch(args, grid, shared, overrides)
+        device, known = kernel._defaults(args, before)
+        for param, arg in zip(kernel.bind(device, **known).signature.params, args, strict=False):
+            if isinstance(arg, Array) and not param.const:
+                self._writers[id(arg._storage)] = arg, _place(kernel, param.name)
+
+    def place(self, array: Array) -> str:
+        """Where an array was last written, such as ``"dx of <softsign_backward>:5"``; empty if no kernel wrote it."""
+        return self._writers.get(id(array._storage), (None, ""))[1]
+
+
+def _place(kernel: Kernel, param: str) -> str:
+    text = render.source_of(kernel.template)
+    word = re.escape(param)
+    written = re.compile(
+        rf"\b{word}\s*\[[^;]*\]\s*[-+*/]?=(?!=)|\b{word}\([^;]*\)\s*[-+*/]?=(?!=)|atomic\w+\(&?\s*{word}\b"
+    )
+    lines = [n for n, line in enumerate(text.split("\n"), 1) if written.search(line)]
+    return f"{param} of {kernel.template}" + (f":{lines[0]}" if lines else "")
+
+
+def floats(values: Any) -> list[Array]:
+    """The floating arrays among the leaves of a pytree, complex ones left out."""
+    return [
+        leaf
+        for leaf in pytree.leaves(values)
+        if is_array(leaf) and is_float(leaf.dtype) and leaf.dtype.kind != "c"
+    ]
+
+
+def pull(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    seed: int,
+    launches: Launches | None = None,
+    spread: Callable[[Array], Array] = lambda cotangent: cotangent,
+) -> Pulled:
+    """Call a function, and pull random cotangents, as ``spread`` lays them out, back to its floating arguments."""
+    watch = Launches() if launches is None else launches
+    inputs = floats(list(args))
+    with watch.watching():
+        with Tape() as tape:
+            tape.watch(inputs)
+            outputs = floats(function(*args))
+        weights = zip(cotangents(outputs, seed), outputs, strict=True)
+        seeds = [spread(on(one, y.dtype, y.device)) for one, y in weights]
+        found = tape.gradient(outputs, inputs, seeds, unconnected="zero")
+    return Pulled(
+        [y.numpy().astype(np.float64) for y in outputs],
+        [gradient.numpy().astype(np.float64) for gradient in found],
+        [watch.place(gradient) for gradient in found],
+    )
+
+
+def cotangents(outputs: Sequence[Any], seed: int) -> list[Values]:
+    """Random cotangents of some outputs, none near zero, which bfloat16 holds exactly."""
+    rng = np.random.default_rng([seed, 7])
+    return [rng.integers(4, 13, y.shape) / 8.0 * rng.choice([-1.0, 1.0], y.shape) for y in outputs]
+
+
+def wrong_elements(
+    function: Callable[..., Any], args: Sequence[Any], blocks: set[int], seed: int
+) -> list[str]:
+    """For each argument of float64 whose gradient is wrong, a sentence that names its elements and the line.
+
+    Elements at both ends, near multiples of block sizes and at random are moved one by one.
+    """
+    found = pull(function, args, seed)
+    weights = cotangents(found.outputs, seed)
+    names = [
+        leaf.path
+        for leaf in pytree.leaves_with_path(list(args), "args")
+        if is_array(leaf.value) and is_float(leaf.value.dtype) and leaf.value.dtype.kind != "c"
+    ]
+    said = []
+    for position, (name, gradient) in enumerate(zip(names, found.gradients, strict=True)):
+        tried = _tried(gradient.size, blocks, seed)
+        numeric = {at: _slope(function, args, position, at, weights) for at in tried}
+        scale = max(
+            [abs(x) for x in numeric.values()] + [float(np.max(np.abs(gradient), initial=0))] + [1e-3]
+        )
+        wrong = [at for at in tried if not abs(gradient.flat[at] - numeric[at]) <= 1e-4 * scale]
+        if wrong:
+            first = wrong[0]
+            index = tuple(int(i) for i in np.unravel_index(first, gradient.shape))
+            place = f"; written by {found.places[position]}" if found.places[position] else ""
+            said.append(
+                f"{name}, element {index}: numeric {numeric[first]:.6g}, analytic {gradient.flat[first]:.6g}; "
+                f"{len(wrong)} of {len(tried)} elements that were tried are wrong{place}"
+            )
+    return said
+
+
+def _tried(size: int, blocks: set[int], seed: int) -> list[int]:
+    if size <= TRIED:
+        return list(range(size))
+    near = {0, 1, size - 1, size - 2}
+    for block in sorted(blocks):
+        near |= {at for at in (block - 1, block, block + 1, 2 * block) if at < size}
+    rest = np.random.default_rng(seed).permutation(size)[: max(0, TRIED - len(near))]
+    return sorted(near | {int(at) for at in rest})
+
+
+def _slope(
+    function: Callable[..., Any], args: Sequence[Any], position: int, at: int, weights: list[Values]
+) -> float:
+    """The derivative of the weighted sum of all outputs by one element, by a central difference."""
+    inputs = floats(list(args))
+    values = inputs[position].numpy().astype(np.float64)
+    step = 1e-5 * max(1.0, abs(float(values.flat[at])))
+    sums = []
+    for sign in (1, -1):
+        moved = values.copy()
+        moved.flat[at] += sign * step
+        given = iter(
+            on(moved, array.dtype, array.device) if i == position else array for i, array in enumerate(inputs)
+        )
+        leaves = [
+            next(given) if is_array(leaf) and is_float(leaf.dtype) and leaf.dtype.kind != "c" else leaf
+            for leaf in pytree.leaves(list(args))
+        ]
+        outputs = floats(function(*pytree.replace(list(args), leaves)))
+        sums.append(sum(float(np.sum(w * y.numpy())) for w, y in zip(weights, outputs, strict=True)))
+    return (sums[0] - sums[1]) / (2 * step)

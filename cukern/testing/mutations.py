@@ -1,0 +1,267 @@
+"""Small changes of a kernel's text, each of which should make it wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import tree_sitter
+
+from ..text.signature import syntax_tree
+
+_INSERTED = re.compile(rb"<<.*?>>", re.DOTALL)
+_STATEMENT = re.compile(rb"<[%#].*?[%#]>", re.DOTALL)
+
+_OPERATORS = {
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "==": "!=",
+    "!=": "==",
+    "+": "-",
+    "-": "+",
+    "*": "+",
+    "/": "*",
+    "%": "/",
+    "&&": "||",
+    "||": "&&",
+    "&": "|",
+    "|": "&",
+}
+_ASSIGNMENTS = {"+=": ("=", "-="), "-=": ("+=",), "*=": ("=",), "|=": ("=",), "&=": ("=",)}
+_COUNTERPARTS = {
+    "fmin": "fmax",
+    "fminf": "fmaxf",
+    "min": "max",
+    "minimum": "maximum",
+    "atomicMin": "atomicMax",
+    "__shfl_up_sync": "__shfl_down_sync",
+    "sin": "cos",
+    "exp": "expm1",
+    "log": "log1p",
+}
+_COUNTERPARTS |= {b: a for a, b in _COUNTERPARTS.items()}
+#: Calls whose absence leaves threads, or what was written, out of order.
+_WAITS = re.compile(
+    r"__syncthreads|__syncwarp|__threadfence(_block|_system)?|\w*wait\w*|\w*barrier\w*|\w*fence\w*"
+)
+_AXES = {"x": "y", "y": "x", "z": "x"}
+_BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+_NUMBER = re.compile(r"(\d+(?:\.\d*)?)([uUlLfF]*)")
+_JUMPS = ("return_statement", "break_statement", "continue_statement")
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A change of a text.
+
+    Attributes:
+        line: where it begins, counted from 1.
+        what: the kind of change.
+        start: the first byte that is replaced.
+        end: the byte after the last one.
+        new: what stands there instead.
+    """
+
+    line: int
+    what: str
+    start: int
+    end: int
+    new: str
+
+    def apply(self, source: str) -> str:
+        """The changed text."""
+        text = source.encode()
+        return (text[: self.start] + self.new.encode() + text[self.end :]).decode()
+
+    def diff(self, source: str) -> str:
+        """The lines before and after, marked by ``-`` and ``+``."""
+        text = source.encode()
+        first = text.rfind(b"\n", 0, self.start) + 1
+        last = text.find(b"\n", self.end)
+        last = len(text) if last < 0 else last
+        old = text[first:last].decode()
+        new = (text[first : self.start] + self.new.encode() + text[self.end : last]).decode()
+        before = [f"- {line}" for line in old.split("\n")]
+        return "\n".join(
+            [f"line {self.line}: {self.what}", *before, *(f"+ {line}" for line in new.split("\n"))]
+        )
+
+
+def masked(source: str) -> bytes:
+    """A template as C++ of the same length: what Jinja inserts is a name, its statements and comments are spaces."""
+
+    def spaces(found: re.Match[bytes]) -> bytes:
+        return re.sub(rb"[^\n]", b" ", found[0])
+
+    def name(found: re.Match[bytes]) -> bytes:
+        return re.sub(rb"[^\n]", b"_", b"e" + found[0][1:])
+
+    return _INSERTED.sub(name, _STATEMENT.sub(spaces, source.encode()))
+
+
+def mutations(source: str) -> list[Mutation]:
+    """The changes that make sense in the functions of a template, in the order of its lines."""
+    found: dict[tuple[int, int, str], Mutation] = {}
+    stack = [syntax_tree(masked(source))]
+    while stack:
+        node = stack.pop()
+        stack.extend(node.children)
+        make = _KINDS.get(node.type)
+        if make is None or not _in_body(node):
+            continue
+        for what, place, new in make(node):
+            one = Mutation(place.start_point[0] + 1, what, place.start_byte, place.end_byte, new)
+            found.setdefault((one.start, one.end, one.new), one)
+    text = source.encode()
+    mended = (_unmasked(one, text) for one in found.values())
+    return sorted(mended, key=lambda one: (one.start, one.end, one.new))
+
+
+def _unmasked(one: Mutation, text: bytes) -> Mutation:
+    """The mutation with the template's own text where its new text copies some; see :func:`_copy`."""
+    new = _COPIED.sub(lambda m: text[int(m[1]) : int(m[2])].decode(), one.new)
+    return Mutation(one.line, one.what, one.start, one.end, new)
+
+
+_COPIED = re.compile("\0(\\d+):(\\d+)\0")
+Change = tuple[str, tree_sitter.Node, str]
+
+
+def _copy(node: tree_sitter.Node) -> str:
+    """Stands for the template's text of a node."""
+    return f"\0{node.start_byte}:{node.end_byte}\0"
+
+
+def _text(node: tree_sitter.Node | None) -> str:
+    return "" if node is None or node.text is None else node.text.decode()
+
+
+def _in_body(node: tree_sitter.Node) -> bool:
+    """Whether a node is in a function's body, and takes part when it runs."""
+    inside = False
+    parent: tree_sitter.Node | None = node
+    while parent is not None:
+        if parent.type in ("static_assert_declaration", "template_argument_list", "array_declarator"):
+            return False
+        if parent.type.startswith("preproc"):
+            return inside and parent.type in ("preproc_if", "preproc_ifdef", "preproc_else")
+        inside = inside or parent.type == "compound_statement"
+        parent = parent.parent
+    return inside
+
+
+def _in_step(node: tree_sitter.Node) -> bool:
+    """Whether a node is the step of a for loop."""
+    parent = node.parent
+    return (
+        parent is not None and parent.type == "for_statement" and parent.child_by_field_name("update") == node
+    )
+
+
+def _binary(node: tree_sitter.Node) -> Iterator[Change]:
+    operator = node.children[1]
+    new = _OPERATORS.get(_text(operator))
+    if new is not None and not node.has_error:
+        yield f"`{_text(operator)}` is `{new}`", operator, new
+    left, right = node.children[0], node.children[2]
+    if _text(operator) == "+" and left.type == "binary_expression" and _text(left.children[1]) == "*":
+        # row * columns + column
+        swapped = f"{_copy(right)} * {_copy(left.children[2])} + {_copy(left.children[0])}"
+        if right.type == "identifier" and left.children[0].type == "identifier":
+            yield "index terms are swapped", node, swapped
+
+
+def _assignment(node: tree_sitter.Node) -> Iterator[Change]:
+    operator = node.children[1]
+    word = _text(operator)
+    if _in_step(node):
+        if word == "+=":
+            yield "the stride is larger by one", node.children[2], f"1 + ({_copy(node.children[2])})"
+        return
+    for new in _ASSIGNMENTS.get(word, ()):
+        yield f"`{word}` is `{new}`", operator, new
+    if node.parent is not None and node.parent.type == "expression_statement":
+        yield "the statement is left out", node.parent, ";"
+
+
+def _condition(node: tree_sitter.Node) -> Iterator[Change]:
+    condition, body = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
+    if condition is None or body is None or any(child.type == "constexpr" for child in node.children):
+        return
+    while body.type == "compound_statement" and len(body.named_children) == 1:
+        body = body.named_children[0]
+    yield "the guard is dropped", condition, "(false)" if body.type in _JUMPS else "(true)"
+
+
+def _number(node: tree_sitter.Node) -> Iterator[Change]:
+    found = _NUMBER.fullmatch(_text(node))
+    if found is None or (node.parent is not None and node.parent.type == "subscript_designator"):
+        return
+    digits, suffix = found.groups()
+    new = {"0": "1", "1": "0"}.get(digits)
+    if new is None:
+        new = str(float(digits) + 1) if "." in digits else str(int(digits) + 1)
+    yield f"`{_text(node)}` is `{new}{suffix}`", node, new + suffix
+
+
+def _subscript(node: tree_sitter.Node) -> Iterator[Change]:
+    indices = node.child_by_field_name("indices")
+    inner = node.child_by_field_name("argument")
+    if indices is None or inner is None or not indices.named_children or node.has_error:
+        return
+    index = indices.named_children[0]
+    yield "the index is larger by one", index, f"({_copy(index)}) + 1"
+    first = inner.child_by_field_name("indices") if inner.type == "subscript_expression" else None
+    array = inner.child_by_field_name("argument")
+    if first is not None and array is not None and _text(first) != _text(indices):
+        yield "indices are swapped", node, f"{_copy(array)}{_copy(indices)}{_copy(first)}"
+
+
+def _field(node: tree_sitter.Node) -> Iterator[Change]:
+    name, _, axis = _text(node).partition(".")
+    if name in _BUILTINS and axis in _AXES:
+        yield f"`{name}.{axis}` is `{name}.{_AXES[axis]}`", node, f"{name}.{_AXES[axis]}"
+
+
+def _call(node: tree_sitter.Node) -> Iterator[Change]:
+    function, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+    if function is None or given is None:
+        return
+    name = _text(function).partition("<")[0].strip()
+    alone = node.parent is not None and node.parent.type == "expression_statement"
+    if alone and node.parent is not None and _WAITS.fullmatch(name.rpartition("::")[2]):
+        yield f"`{name}` is left out", node.parent, ";"
+    elif name in _COUNTERPARTS:
+        yield f"`{name}` is `{_COUNTERPARTS[name]}`", function, _COUNTERPARTS[name]
+    elif name == "atomicAdd" and len(given.named_children) == 2:
+        place, value = given.named_children
+        yield "the atomic is plain", node, f"(*({_copy(place)}) += ({_copy(value)}))"
+
+
+def _ternary(node: tree_sitter.Node) -> Iterator[Change]:
+    yes, no = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
+    condition = node.child_by_field_name("condition")
+    if yes is not None and no is not None and condition is not None and _text(yes) != _text(no):
+        yield "the choices are swapped", node, f"{_copy(condition)} ? {_copy(no)} : {_copy(yes)}"
+
+
+def _unary(node: tree_sitter.Node) -> Iterator[Change]:
+    operator, value = node.children[0], node.children[-1]
+    if _text(operator) in ("-", "!") and value.type != "number_literal":
+        yield f"`{_text(operator)}` is left out", operator, " "
+
+
+_KINDS: dict[str, Callable[[tree_sitter.Node], Iterator[Change]]] = {
+    "binary_expression": _binary,
+    "assignment_expression": _assignment,
+    "if_statement": _condition,
+    "number_literal": _number,
+    "subscript_expression": _subscript,
+    "field_expression": _field,
+    "call_expression": _call,
+    "conditional_expression": _ternary,
+    "unary_expression": _unary,
+}

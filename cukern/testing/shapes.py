@@ -1,0 +1,109 @@
+"""Arguments of other sizes and layouts, made from those that a caller gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import pytree
+from ..array import Array
+from ..autodiff.cotangents import is_array, is_float
+from ..device import Device
+from ..dtypes import DType
+
+
+class Sized(NamedTuple):
+    """Arguments, and what is different about them: ``"size 5 is 33"``."""
+
+    what: str
+    args: list[Any]
+
+
+def sizes_around(blocks: Iterable[int]) -> list[int]:
+    """0, 1, and for each block or tile one less, it, one more, and twice and 3 more; in ascending order."""
+    found = {0, 1}
+    for block in blocks:
+        found |= {block - 1, block, block + 1, 2 * block + 3}
+    return sorted(size for size in found if size >= 0)
+
+
+def resized(args: Sequence[Any], sizes: Sequence[int], largest: int, seed: int) -> Iterator[Sized]:
+    """Arguments in which each size of an axis is replaced by each of ``sizes``, axes of equal size together.
+
+    Floats lie between two of the given array's. Integers are drawn from it, and taken modulo a smaller size, as they
+    may be indices; without anything to index there is no case. Shapes of more than ``largest`` elements are left out.
+    """
+    arrays = [leaf for leaf in pytree.leaves(list(args)) if is_array(leaf)]
+    for old in dict.fromkeys(size for array in arrays for size in array.shape):
+        for new in sizes:
+            shapes = [tuple(new if size == old else size for size in array.shape) for array in arrays]
+            if new == old or max(np.prod(shape, dtype=float) for shape in shapes) > largest:
+                continue
+            indexed = [array for array in arrays if array.dtype.kind in "iu" and array.size]
+            if new == 0 and indexed:
+                continue
+            rng = np.random.default_rng([seed, old, new])
+            made = (drawn(rng, array, shape, new) for array, shape in zip(arrays, shapes, strict=True))
+            leaves = [next(made) if is_array(leaf) else leaf for leaf in pytree.leaves(list(args))]
+            yield Sized(f"size {old} is {new}", pytree.replace(list(args), leaves))
+
+
+def drawn(rng: np.random.Generator, array: Array, shape: tuple[int, ...], size: int) -> Array:
+    """An array of another shape with values like those of ``array``; integers are less than ``size`` where they can."""
+    values = array.numpy().ravel()
+    if not values.size:
+        values = np.ones(1, values.dtype)
+    if array.dtype.kind in "iu" and size:
+        values = values % values.dtype.type(min(size, np.iinfo(values.dtype).max))
+    if not is_float(array.dtype) or array.dtype.kind == "c":
+        return on(rng.choice(values, shape), array.dtype, array.device)
+    wide = values.astype(np.float64)
+    between = rng.uniform(size=shape)
+    made = rng.choice(wide, shape) * between + rng.choice(wide, shape) * (1 - between)
+    if wide.min() == wide.max():
+        made = made * rng.uniform(0.9, 1.1, shape)
+    return on(made, array.dtype, array.device)
+
+
+def on(values: npt.NDArray[Any], dtype: DType, device: Device) -> Array:
+    """NumPy's values as an array of a device."""
+    with device.activate():
+        return Array._wrap(device.xp.asarray(np.asarray(values).astype(dtype)), device)
+
+
+def cast(args: Sequence[Any], dtype: DType, device: Device | None = None) -> list[Any]:
+    """The arguments with their floating arrays in ``dtype``, on a device if one is given."""
+    leaves = []
+    for leaf in pytree.leaves(list(args)):
+        if is_array(leaf):
+            real = is_float(leaf.dtype) and leaf.dtype.kind != "c"
+            leaf = on(leaf.numpy(), dtype if real else leaf.dtype, device or leaf.device)
+        leaves.append(leaf)
+    made: list[Any] = pytree.replace(list(args), leaves)
+    return made
+
+
+def layouts(array: Array) -> Iterator[tuple[str, Array, Array]]:
+    """Views of other layouts, each with a contiguous array of the same values."""
+    values, device = array.numpy(), array.device
+    with device.activate():
+        xp = device.xp
+        if array.ndim:
+            wide = np.repeat(values, 2, axis=-1)
+            yield "has strides", Array._wrap(xp.asarray(wide)[..., ::2], device), array
+            spread = (
+                xp.broadcast_to(xp.asarray(values[:1]), values.shape) if len(values) else xp.asarray(values)
+            )
+            dense = on(
+                np.broadcast_to(values[:1], values.shape) if len(values) else values, array.dtype, device
+            )
+            yield "is broadcast", Array._wrap(spread, device), dense
+        if array.ndim > 1:
+            turned = xp.asarray(np.ascontiguousarray(values.T)).T
+            yield "is transposed", Array._wrap(turned, device), array
+        moved = xp.empty(array.size + 1, array.dtype)
+        moved[1:] = xp.asarray(values.ravel())
+        yield "is misaligned", Array._wrap(moved[1:].reshape(values.shape), device), array

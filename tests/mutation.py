@@ -1,0 +1,195 @@
+"""How many small mistakes in the library's own kernels do its tests notice, on the host?
+
+    python tests/mutation.py --sample 2 --out mutants.jsonl [--only 'index/*']    # run
+    python tests/mutation.py --table mutants.jsonl                              # the score and all survivors
+
+Each mutant is one change of one template (``cukern.testing.mutations``). A forked process runs the tests of that
+template's room with it, up to the first failure. Mutants that lack a statement or an atomic run in checked launches. A
+mutant that no test renders, as it is in a branch for GPUs, is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import io
+import json
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cukern as ck
+from cukern.testing.mutations import Mutation, mutations
+from cukern.text import render
+
+HERE = Path(__file__).parent
+#: The tests of the templates whose names begin so; the longest that fits.
+CHECKS = {
+    "elementwise/": ["elementwise", "operands"],
+    "generate/": ["generate"],
+    "index/gather": ["index"],
+    "index/pick": ["index", "sort"],
+    "index/put": ["index", "at"],
+    "index/scatter": ["index", "at"],
+    "index/compact": ["index", "sets"],
+    "index/se": ["search", "at", "index"],
+    "index/scan": ["scan"],
+    "index/sort": ["sort"],
+    "lib/": ["reduce", "spread", "nn_layer_norm", "random"],
+    "linear/": ["linalg", "few_rows", "matmul_precision", "tma_products"],
+    "nn/attention": ["nn_attention_kernels", "nn_attention_tma", "nn_cache"],
+    "nn/convolution": ["nn_convolution", "nn_fold"],
+    "nn/cross_entropy": ["nn_cross_entropy"],
+    "nn/dropout": ["nn_dropout"],
+    "nn/layer_norm": ["nn_layer_norm", "nn_rms_norm"],
+    "nn/linear_fused": ["nn_linear"],
+    "nn/lltm": ["nn_lltm"],
+    "nn/matmul_add_relu": ["nn_matmul_add_relu"],
+    "nn/pooling": ["nn_pooling", "nn_pooling_axes"],
+    "nn/resample": ["nn_resampling"],
+    "nn/rotary": ["nn_rotary"],
+    "ops/convolve": ["calculus"],
+    "ops/histogram": ["statistics"],
+    "optim/": ["optim", "optim_many"],
+    "random/": ["random", "distributions"],
+    "reduction/": ["reduce", "reduce_work"],
+    "reduction/softmax": ["softmax"],
+    "shape/": ["manipulate", "spread", "slices"],
+}
+MARK = "/*mutant*/"
+SECONDS = 240
+
+
+def tests(template: str) -> list[str]:
+    """The files that test a template."""
+    fits = [name for name in CHECKS if template.startswith(name)]
+    files = [HERE / "device" / f"test_{name}.py" for name in CHECKS[max(fits, key=len)]] if fits else []
+    return [str(file) for file in files if file.exists()]
+
+
+def run_tests(template: str, one: Mutation, source: str) -> tuple[int, bool]:
+    """pytest's status with a mutant, and whether any text had it; for a process of its own."""
+    text = source.encode()
+    changed = text[: one.start] + f"{MARK}{one.new}".encode() + text[one.end :]
+    render._sources.strings[template] = changed.decode()
+    reached = False
+    usual = render.place_directives
+
+    def place_directives(body: str) -> str:
+        nonlocal reached
+        reached = reached or MARK in body
+        return usual(body.replace(MARK, ""))
+
+    render.place_directives = place_directives
+    # Texts of string templates would count as a user's: mutants stay the library's own, as quick to compile.
+    own = render.is_own
+    render.is_own = lambda name: name == template or own(name)
+    order = "left out" in one.what or "plain" in one.what
+    options = ["-x", "-q", "-o", "addopts=", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not thorough"]
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        status = pytest.main([*options, *(["--cukern-checked"] if order else []), *tests(template)])
+    return int(status), reached
+
+
+def try_mutant(template: str, one: Mutation, source: str) -> dict[str, Any]:
+    """Fork, test, and say what became of a mutant: noticed, survived, or not reached."""
+    read, write = os.pipe()
+    began = time.monotonic()
+    child = os.fork()
+    if not child:
+        os.close(read)
+        os.setpgid(0, 0)
+        try:
+            status, reached = run_tests(template, one, source)
+            os.write(write, json.dumps([status, reached]).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    signal.signal(signal.SIGALRM, lambda *_: os.killpg(child, signal.SIGKILL))
+    signal.alarm(SECONDS)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    signal.alarm(0)
+    os.waitpid(child, 0)
+    status, reached = json.loads(said) if said else (-1, True)
+    outcome = "not reached" if not reached else "noticed" if status != 0 else "survived"
+    late = (
+        not said and time.monotonic() - began >= SECONDS - 1
+    )  # an endless loop, or a slow machine: not counted
+    return {
+        "template": template,
+        "line": one.line,
+        "what": one.what,
+        "outcome": outcome if said else "timeout" if late else "noticed",
+        "how": "failed" if status == 1 else "passed" if status == 0 else "crashed",
+        "seconds": round(time.monotonic() - began, 1),
+        "diff": one.diff(source),
+    }
+
+
+def run(pattern: str, sample: int, seed: int, out: Path | None) -> None:
+    """Try mutants of all templates whose name matches."""
+    file = sys.stdout if out is None else out.open("a")
+    paths = sorted(render.TEMPLATES.rglob("*.cu*"))
+    random.Random(seed).shuffle(paths)  # so that a part of a run tells about all rooms
+    for path in paths:
+        template = path.relative_to(render.TEMPLATES).as_posix()
+        if not fnmatch.fnmatch(template, pattern) or not tests(template):
+            continue
+        source = path.read_text()
+        made = mutations(source)
+        chosen = random.Random(f"{template} {seed}").sample(made, min(sample, len(made)))
+        for one in sorted(chosen, key=lambda mutation: mutation.start):
+            print(json.dumps(try_mutant(template, one, source)), file=file, flush=True)
+
+
+def table(paths: list[Path]) -> str:
+    """The score of each room, and the survivors."""
+    found = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    rooms: dict[str, list[str]] = {}
+    for one in found:
+        rooms.setdefault(one["template"].rpartition("/")[0], []).append(one["outcome"])
+    lines = [
+        "| templates | mutants | noticed | survived | not reached | timeout | score |",
+        "| --- " * 7 + "|",
+    ]
+    for room, outcomes in [*sorted(rooms.items()), ("all", [one["outcome"] for one in found])]:
+        counts = [outcomes.count(word) for word in ("noticed", "survived", "not reached", "timeout")]
+        tried = counts[0] + counts[1]
+        score = f"{counts[0] / tried:.0%}" if tried else ""
+        lines.append(f"| {room} | {len(outcomes)} | " + " | ".join(map(str, counts)) + f" | {score} |")
+    for one in found:
+        if one["outcome"] == "survived":
+            lines += ["", f"`{one['template']}`, {one['diff'].partition(chr(10))[0]}", "", "```diff"]
+            lines += [*one["diff"].split("\n")[1:], "```"]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="*", help="a pattern of template names")
+    parser.add_argument("--sample", type=int, default=2, help="mutants a template, chosen at random")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="a file for the results, one JSON object a line")
+    parser.add_argument("--table", type=Path, nargs="+", help="files of results to show as a table")
+    options = parser.parse_args()
+    if options.table:
+        print(table(options.table))
+        return
+    os.environ["CUKERN_TEST_DEVICES"] = "host"
+    with ck.device("host"):
+        run(options.only, options.sample, options.seed, options.out)
+
+
+if __name__ == "__main__":
+    main()

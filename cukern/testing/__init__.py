@@ -1,4 +1,4 @@
-"""Helpers for tests: comparisons, checks of derivatives and precision, checked launches, mutants and traces of kernels."""
+"""Helpers for tests: comparisons, derivatives and precision, checked launches, mutants and traces of kernels."""
 
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
@@ -12,7 +12,6 @@ from .mutants import MutationResult, mutants
 from .mutations import Mutation
 from .strict import strict_tape
 from .trace import Access, Trace, traced
-
 from .ulps import Ulps, UlpTable, ulps
 
 __all__ = [

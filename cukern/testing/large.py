@@ -13,7 +13,6 @@ from .. import dtypes
 from ..array import Array
 from ..device import Device
 from ..device.host.checked import mode
-from ..device.host.checked.function import time_limit
 from ..dtypes import DType
 from ..errors import KernelFault, KernelReport, LaunchError
 from ..kernel import Kernel
@@ -71,6 +70,8 @@ def check_large(
     Traceback (most recent call last):
     cukern.errors.KernelFault: double_float32_256: overflow: ...
     """
+    from ..device.host.checked.function import time_limit  # loads the compiler's module
+
     if blocks < 1:
         raise ValueError(f"blocks: expected at least 1, got {blocks}")
     host = Device("host")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..device import Device
-from ..device.host.checked.function import time_limit
 from ..errors import CompileError
 from ..kernel import Kernel
 from ..text import render
@@ -99,6 +98,8 @@ def mutants(
     -     int i = blockIdx.x * << block >> + threadIdx.x;
     +     int i = blockIdx.y * << block >> + threadIdx.x;
     """
+    from ..device.host.checked.function import time_limit  # loads the compiler's module
+
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel: expected a cukern.Kernel, got {type(kernel).__name__}")
     source = render.source_of(kernel.template)

@@ -23,17 +23,17 @@ class Mode:
     Attributes:
         seeds: in how many orders a kernel runs whose result may depend on that.
         strict: whether what most kernels get away with is reported, too.
-        sampled: how many blocks run, the first and the last among them, with all arrays taken for zeros; 0 for all
-            blocks.
         reports: where findings are collected, instead of raised as errors; None to raise them.
         tracer: where what launches do is collected; None if it is not.
+        sampled: how many blocks run, the first and the last among them, with all arrays taken for zeros; 0 for all
+            blocks.
     """
 
     seeds: int = 3
     strict: bool = False
-    sampled: int = 0
     reports: list[KernelReport] | None = field(default=None, repr=False)
     tracer: Tracer | None = field(default=None, repr=False)
+    sampled: int = 0
 
 
 #: The modes of the with-blocks that are open, the innermost last.

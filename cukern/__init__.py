@@ -1,6 +1,7 @@
 """NumPy-style arrays whose every operation is CUDA C++ that you can read, run, differentiate and replace."""
 
 import contextlib
+import sys as _sys
 
 from . import (
     distributed,
@@ -125,6 +126,9 @@ __all__ += transforms.__all__
 
 with contextlib.suppress(ImportError):
     from .namespace import einops_backend as _einops_backend  # noqa: F401 - registers with einops, if imported
+if "dask" in _sys.modules:
+    with contextlib.suppress(ImportError):
+        distributed.register_dask()
 
 
 __getattr__, __dir__ = _names.missing(__name__, __all__, _names.NAMESPACE, "numpy")

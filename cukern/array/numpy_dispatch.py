@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..autodiff import tape
-from ..device import Device
+from ..device import Device, current
 from .array import Array
 from .creation import asarray, device_of
 from .operators import FUNCTIONS
@@ -195,8 +195,23 @@ def _at_least(name: str, *arrays: Any) -> Any:
     return getattr(np, name)(*(np.asarray(x) if isinstance(x, Array) else x for x in arrays))
 
 
+def _asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
+    """numpy.asanyarray: there is one class of arrays."""
+    return _namespace("numpy").asarray(a, dtype=dtype, **options)
+
+
+def _einsum(*operands: Any, dtype: Any = None, **options: Any) -> Any:
+    """numpy.einsum, whose ``dtype`` is that of the factors and the result."""
+    if dtype is not None:
+        operands = tuple(one.astype(dtype, copy=False) if isinstance(one, Array) else one for one in operands)
+    given = {name: value for name, value in options.items() if name not in ("casting", "order")}
+    return _namespace("numpy").einsum(*operands, **given)
+
+
 #: NumPy functions whose arguments are not first moved to the cukern array's device.
 _ANSWERS: dict[str, Callable[..., Any]] = {
+    "asanyarray": _asanyarray,
+    "einsum": _einsum,
     "broadcast_arrays": _broadcast_arrays,
     **{name: partial(_at_least, name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")},
     "may_share_memory": _may_share_memory,
@@ -219,7 +234,8 @@ def array_function(function: Callable[..., Any], args: Sequence[Any], options: M
         raise _refuse(name, "cukern has no such function")
     given = dict(options)
     out = given.pop("out", None)
-    device = next(x.device for x in _arrays((args, given)))
+    # numpy.asarray(values, like=x) has no cukern array among its arguments, as NumPy keeps ``like`` to itself.
+    device = device_of(_arrays((args, given))) or current()
     made, named = _translated(function, ours, _at_home(args, device), _at_home(given, device))
     return _finish(name, ours(*made, **named), out, None)
 

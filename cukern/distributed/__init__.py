@@ -7,6 +7,7 @@ Arrays pass between them by NCCL on GPUs and by MPI on the host. Start them by `
 from .checkpoint import Checkpoint, Piece, last_checkpoint, load_checkpoint, save_checkpoint
 from .collectives import *  # noqa: F403
 from .collectives import __all__ as _collectives
+from .dask_chunks import register_dask
 from .data_parallel import DataParallel
 from .group import Group, init, new_group, rank, shutdown, size, world
 from .sampler import Sampler, seed
@@ -26,6 +27,7 @@ __all__ = [
     "model_state",
     "new_group",
     "rank",
+    "register_dask",
     "save_checkpoint",
     "seed",
     "shard_module",

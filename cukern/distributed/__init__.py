@@ -10,14 +10,21 @@ from .collectives import __all__ as _collectives
 from .dask_chunks import register_dask
 from .data_parallel import DataParallel
 from .group import Group, init, new_group, rank, shutdown, size, world
+from .mesh import Mesh
 from .sampler import Sampler, seed
 from .sharded import ShardedModule, load_model_state, model_state, shard_module
+from .tensor_parallel import ColumnLinear, ParallelAttention, ParallelEmbedding, RowLinear
 
 __all__ = [
     "Checkpoint",
+    "ColumnLinear",
     "DataParallel",
     "Group",
+    "Mesh",
+    "ParallelAttention",
+    "ParallelEmbedding",
     "Piece",
+    "RowLinear",
     "Sampler",
     "ShardedModule",
     "init",

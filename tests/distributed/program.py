@@ -236,6 +236,64 @@ def check_training() -> None:
     assert sum(one.size for slots in state for one in slots.values()) == 2 * 2 * 64 // SIZE
 
 
+class Words(ck.nn.Module):
+    """A small language model, whole or divided over a group."""
+
+    def __init__(self, group: Any = None) -> None:
+        parts = [
+            ck.nn.Embedding(8, 8, rng=0),
+            ck.nn.MultiHeadAttention(8, 4, rng=1),
+            ck.nn.Linear(8, 16, rng=2, activation=ck.nn.relu),
+            ck.nn.Linear(16, 8, rng=3),
+            ck.nn.Linear(8, 8, rng=4),
+        ]
+        if group is not None:
+            kinds = [
+                cd.ParallelEmbedding,
+                cd.ParallelAttention,
+                cd.ColumnLinear,
+                cd.RowLinear,
+                cd.ColumnLinear,
+            ]
+            last = [{}, {}, {}, {}, {"join": True}]
+            parts = [kind(part, group, **more) for kind, part, more in zip(kinds, parts, last, strict=True)]
+        self.words, self.attention, self.wide, self.narrow, self.logits = parts
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.words(tokens)
+        x = x + self.attention(x, is_causal=True)
+        return self.logits(x + self.narrow(self.wide(x)))
+
+
+def check_tensor_parallel() -> None:
+    """Over (data, tensor) = (2, 2): the losses of one process, and its gradients of what is not divided."""
+    mesh = cd.Mesh(data=2, tensor=SIZE // 2)
+    assert mesh.coordinates == {"data": RANK // 2, "tensor": RANK % 2}
+    raises(ValueError, "product", call=lambda: cd.Mesh(data=SIZE + 1))
+    raises(ValueError, "one of data, tensor", call=lambda: mesh.group("model"))
+    tokens = np.random.default_rng(1).integers(0, 8, (4, 6))
+    own = ck.asarray(tokens.reshape(2, 2, 6)[mesh.coordinates["data"]])
+    whole, divided = Words(), Words(mesh.group("tensor"))
+    alone, training = (
+        ck.optim.SGD(whole, lr=0.5),
+        cd.DataParallel(ck.optim.SGD(divided, lr=0.5), mesh.group("data")),
+    )
+    for step in range(3):
+        with ck.Tape() as tape:
+            expected = ck.nn.cross_entropy(whole(ck.asarray(tokens[:, :-1])), ck.asarray(tokens[:, 1:]))
+        alone.step(tape.gradient(expected, whole))
+        with ck.Tape() as tape:
+            loss = ck.nn.cross_entropy(divided(own[:, :-1]), own[:, 1:])
+        training.step(training.gradient(tape, loss))
+        mean = cd.all_reduce(loss, "mean", group=mesh.group("data")).item()
+        np.testing.assert_allclose(mean, expected.item(), rtol=1e-5 * 4**step)
+    np.testing.assert_allclose(
+        np.asarray(divided.narrow.bias), np.asarray(whole.narrow.bias), rtol=1e-3, atol=1e-6
+    )
+    joined = cd.all_gather(divided.words.weight, group=mesh.group("tensor"))
+    np.testing.assert_allclose(np.asarray(joined), np.asarray(whole.words.weight), rtol=1e-3, atol=1e-6)
+
+
 def check_sums_in_bfloat16() -> None:
     net = Net(False)
     training = cd.DataParallel(ck.optim.SGD(net, lr=0.1), sums="bfloat16")

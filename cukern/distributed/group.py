@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..device import Device, devices
+from ..device import Device, current, devices
 from ..errors import DistributedError
 from . import mpi, nccl
 from .engine import Engine
@@ -103,9 +103,10 @@ class Group:
 
     def _opened(self, device: Device) -> Engine:
         if device.addressable:
+            library = _mpi()
             self.meet("open MPI")
             tag = int.from_bytes(hashlib.sha256(self._name.encode()).digest()[:4], "big") % _TAGS
-            return mpi.Engine(_mpi(), self.ranks, tag, _member(), self.timeout)
+            return mpi.Engine(library, self.ranks, tag, _member(), self.timeout)
         library = nccl.library()
         unique = library.get_unique_id().hex() if self.rank == 0 else ""
         _, payloads = self.meet("open NCCL", payload=unique)
@@ -180,6 +181,8 @@ def init(timeout: float = 600.0) -> Group:
     _job.mpi = library
     atexit.register(shutdown)
     _job.world.meet("init")
+    if current().addressable:
+        _mpi()
     return _job.world
 
 
@@ -254,6 +257,7 @@ def _member() -> Member:
 def _mpi() -> Any:
     job = _joined()
     if job.mpi is None:
+        job.world.meet("start MPI")  # which does not return before all ranks have called it
         job.mpi = mpi.library(job.place)
     return job.mpi
 

@@ -11,6 +11,7 @@ import hmac
 import selectors
 import socket
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,8 +158,7 @@ class Rendezvous(threading.Thread):
         payloads = [meeting.come[one][2] for one in meeting.ranks]
         del self._meetings[key]
         answer = {"kind": "met", "key": key, "payloads": payloads if any(payloads) else []}
-        for one in meeting.ranks:
-            self._send(one, answer)
+        self._tell_each(meeting.ranks, answer)
 
     def _late(self, key: str, seconds: float) -> None:
         meeting = self._meetings.get(key)
@@ -176,8 +176,7 @@ class Rendezvous(threading.Thread):
 
     def _refuse(self, key: str, meeting: _Meeting, why: str) -> None:
         meeting.failed = why
-        for one in meeting.come:
-            self._send(one, {"kind": "refused", "key": key, "why": why})
+        self._tell_each(meeting.come, {"kind": "refused", "key": key, "why": why})
         self._forget_if_done(key, meeting)
 
     def _forget_if_done(self, key: str, meeting: _Meeting) -> None:
@@ -207,7 +206,11 @@ class Rendezvous(threading.Thread):
                 self._tell({"kind": "ended", "well": False})
 
     def _tell(self, message: dict[str, Any]) -> None:
-        for rank in sorted(self._peers, reverse=True):  # rank 0 last: this thread ends with its process
+        self._tell_each(self._peers, message)
+
+    def _tell_each(self, ranks: Iterable[int], message: dict[str, Any]) -> None:
+        """Send a message to several ranks, rank 0 last: an answer may end or stop its process, and with it this thread."""
+        for rank in sorted(ranks, reverse=True):
             self._send(rank, message)
 
     def _send(self, rank: int, message: dict[str, Any]) -> None:

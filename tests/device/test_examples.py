@@ -25,6 +25,7 @@ SAYS = {
     "08_vae": "drawn by the model:",
     "10_gpt2": "with the cache as without it",
     "12_generate": "logits of the file's model differ by",
+    "13_gpt_parallel": "over Mesh(data=1, tensor=1)",
     "11_cnn": "right on digits that it has not seen:",
     "09_tensor_cores": "given back too early: wrong numbers",
 }
@@ -33,6 +34,7 @@ SMALL = {
     "07_gpt": "--steps 3 --batch 2 --length 8 --features 8 --layers 1 --write 10",
     "08_vae": "--steps 3 --batch 4 --hidden 8 --latent 2",
     "12_generate": "--steps 3 --batch 2 --length 8 --features 32 --layers 1 --write 10",
+    "13_gpt_parallel": "--steps 2 --batch 2 --length 8 --features 8 --layers 1",
     "11_cnn": "--steps 2 --batch 4 --channels 4",
     "10_gpt2": "--steps 10 --batch 1 --write 8 --chunks 2 --checkpoint",
 }

@@ -58,3 +58,20 @@ def test_a_rank_that_is_killed_in_a_checkpoint(tmp_path: Path) -> None:
     resumed = faults.trained(tmp_path / "two", faults.STEPS)
     whole = faults.trained(tmp_path / "one", faults.STEPS)
     np.testing.assert_allclose(resumed, whole[2:], rtol=1e-6)
+
+
+@pytest.mark.thorough
+def test_the_example_over_a_mesh(tmp_path: Path) -> None:
+    """Four processes, two that go on from their checkpoint with other numbers along an axis, and one give equal losses."""
+    script, small = (
+        str(HERE.parent.parent / "examples" / "13_gpt_parallel.py"),
+        ("--features", "16", "--layers", "1"),
+    )
+    more = ("--tensor", "2", "--checkpoints", str(tmp_path))
+    first = launched(4, script, *small, *more, "--steps", "10")
+    second = launched(2, script, *small, *more, "--steps", "15")
+    alone = launched(1, script, *small, "--steps", "15")
+    assert [run.returncode for run in (first, second, alone)] == [0, 0, 0], first.stderr + second.stderr
+    losses = [[line.split()[4] for line in run.stdout.splitlines()] for run in (first, second, alone)]
+    expected = np.asarray(losses[2], "float64")
+    np.testing.assert_allclose(np.asarray(losses[0] + losses[1], "float64"), expected, atol=2e-4)

@@ -62,7 +62,7 @@ def test_a_rank_that_is_killed_in_a_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_example_over_a_mesh(tmp_path: Path) -> None:
-    """Four processes, two that go on from their checkpoint with other numbers along an axis, and one give equal losses."""
+    """Four processes, then two that go on from their checkpoint, give the losses of one."""
     script, small = (
         str(HERE.parent.parent / "examples" / "13_gpt_parallel.py"),
         ("--features", "16", "--layers", "1"),

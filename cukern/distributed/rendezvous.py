@@ -209,7 +209,7 @@ class Rendezvous(threading.Thread):
         self._tell_each(self._peers, message)
 
     def _tell_each(self, ranks: Iterable[int], message: dict[str, Any]) -> None:
-        """Send a message to several ranks, rank 0 last: an answer may end or stop its process, which has this thread."""
+        """Send a message to several ranks, rank 0 last: an answer may end or stop its process, and so this thread."""
         for rank in sorted(ranks, reverse=True):
             self._send(rank, message)
 

@@ -19,6 +19,8 @@ _LAUNCHERS = {
 LISTENING = "CUKERN_LISTENING"
 #: The variable of the word by which the ranks of a job know each other.
 TOKEN = "CUKERN_JOB_TOKEN"
+#: Whether torchrun itself listens at MASTER_PORT.
+_TORCHRUN_LISTENS = "TORCHELASTIC_USE_AGENT_STORE"
 _MOST_RANKS = 1 << 20
 
 
@@ -59,7 +61,9 @@ def place(variables: Mapping[str, str] = os.environ) -> Place:
         local = _number(variables, its_local, 0, size - 1, launcher) if its_local in variables else rank
         break
     address = variables.get("MASTER_ADDR", "")
-    port = _number(variables, "MASTER_PORT", 1, 65535, "MASTER_ADDR") if address else 0
+    port = _number(variables, "MASTER_PORT", 1, 65534, "MASTER_ADDR") if address else 0
+    if variables.get(_TORCHRUN_LISTENS) == "True":
+        port += 1
     return Place(rank, size, local, address, port, variables.get(TOKEN, ""))
 
 

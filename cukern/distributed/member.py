@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DistributedError
@@ -36,8 +36,6 @@ class Member:
     def __init__(self, place: Place, address: tuple[str, int], timeout: float) -> None:
         self.rank, self.size = place.rank, place.size
         self.failure = ""
-        #: Called with the failure, in another thread than the program's, so that what waits can be ended.
-        self.on_failure: Callable[[str], None] | None = None
         self._connection = _connected(place, address, timeout)
         self._sending, self._changed = threading.Lock(), threading.Condition()
         self._answers: dict[str, dict[str, Any]] = {}
@@ -98,8 +96,6 @@ class Member:
                 return
             self.failure = why
             self._changed.notify_all()
-        if self.on_failure is not None:
-            self.on_failure(why)
 
     def end(self, why: str, timeout: float) -> bool:
         """Take part no more; whether all ranks have ended well within ``timeout`` seconds.

@@ -44,7 +44,9 @@ def on_the_host() -> Any:
         yield
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.thorough] * (one == "percentile")) for one in CALLS]
+)
 def test_values_and_chunks(name: str) -> None:
     ours = da.from_array(ck.asarray(VALUES), chunks=(4, 3), asarray=False)
     expected = CALLS[name](da.from_array(VALUES, chunks=(4, 3)))

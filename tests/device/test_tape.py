@@ -281,3 +281,32 @@ def test_what_derivatives_begin_with_is_not_written_to():
         y = ck.asarray(np.float64(3.0))
         record("mine", (x,), (y,), vjp)
     assert tape.gradient(y, x).tolist() == [1.0, 1.0]
+
+
+def test_gradients_are_handed_over_as_they_are_finished():
+    """Before the gradients of earlier layers, and whole where an array is used twice."""
+    x, y, z, unused = (ck.nn.Parameter([1.0, 2.0]) for _ in range(4))
+    order = []
+
+    class Seen(ck.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, grad):
+            order.append("backward")
+            return grad
+
+    with ck.Tape() as tape:
+        loss = (Seen.apply(x * x) * y * z + y).sum()
+    sources = [x, unused, y, z, y]
+    given = {}
+    found = tape.gradient(
+        loss, sources, finished=lambda i, one: (order.append(str(i)), given.update({i: one}))
+    )
+    assert sorted(order[: order.index("backward")]) == ["2", "3", "4"]
+    assert order[order.index("backward") + 1 :] == ["0", "1"]
+    assert all(given[i] is found[i] for i in range(5)) and found[1] is None
+    np.testing.assert_array_equal(np.asarray(found[2]), [2.0, 9.0])
+    np.testing.assert_array_equal(np.asarray(found[4]), [2.0, 9.0])

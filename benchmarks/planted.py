@@ -112,7 +112,7 @@ def on_gpu(out: Any, seconds: float, processes: int) -> None:
 
 
 def table(paths: list[Path]) -> str:
-    """A row for each class: how many mistakes each tool finds, and with the line in parentheses."""
+    """A row for each class: how many mistakes each tool finds (with the line) of those that it ran."""
     found = [json.loads(line) for path in paths for line in path.read_text().splitlines() if line[:1] == "{"]
     tools = [tool for tool in ("checked", *TOOLS) if any(one["tool"] == tool for one in found)]
     classes = list(dict.fromkeys(one["class"] for one in found))
@@ -123,13 +123,11 @@ def table(paths: list[Path]) -> str:
         names = {(one["class"], one["name"]) for one in own}
         cells = []
         for tool in tools:
-            mine = {(one["class"], one["name"]) for one in own if one["tool"] == tool and one["found"]}
-            lined = {
-                (one["class"], one["name"])
-                for one in own
-                if one["tool"] == tool and one["found"] and one["line"]
-            }
-            cells.append(f"{len(mine)} ({len(lined)})" if mine else "")
+            mine = [one for one in own if one["tool"] == tool]
+            found_with = [
+                sum(one["found"] and (one["line"] or not lined) for one in mine) for lined in (False, True)
+            ]
+            cells.append(f"{found_with[0]} ({found_with[1]}) of {len(mine)}" if mine else "")
         either = {(one["class"], one["name"]) for one in own if one["tool"] in TOOLS and one["found"]}
         lines.append(f"| {kind} | {len(names)} | " + " | ".join([*cells, str(len(either))]) + " |")
     alarms = {

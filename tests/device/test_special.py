@@ -68,6 +68,11 @@ def test_sinc_is_smooth_at_0(device: ck.Device) -> None:
     assert gradcheck(ck.sinc, [points], order=2)
 
 
+def test_sinc_where_pi_times_x_overflows(device: ck.Device) -> None:
+    largest = ck.sinc(ck.asarray(np.array([-2.7e38, 3.4e38, np.inf], np.float32)))
+    np.testing.assert_array_equal(largest.numpy(), [0, 0, np.nan])
+
+
 @pytest.mark.parametrize("dtype", ck.dtypes.FLOATS, ids=lambda d: ck.dtypes.info(d).name)
 def test_nan_to_num(device: ck.Device, dtype: Any) -> None:
     x = ck.asarray([1.0, math.nan, math.inf, -math.inf]).astype(dtype)

@@ -14,6 +14,7 @@ from gpu_without_one import Gpu, _Function, gpu_without_one, require_nvrtc
 import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.interface import CompilerFailure
+from cukern.text import render
 
 require_nvrtc()
 
@@ -50,6 +51,24 @@ def test_products_of_a_warp_compile_in_e4m3() -> None:
     }"""
     log = nvrtc.compile(ck.Kernel(text, name="e4m3").source(ck.zeros(1), ck.zeros(1)), "sm_90").log
     assert "warning" not in log
+
+
+def test_kernels_in_dual_numbers_compile() -> None:
+    text = """
+extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, << acc >> eps, int n) {
+    __shared__ << acc >> part[32];
+    int i = blockIdx.x * << block >> + threadIdx.x;
+    if (i >= n) return;
+    << acc >> v = x[i];
+    part[threadIdx.x % 32] = v;
+    __syncthreads();
+    y[i] = pow(v, 2) + fmax(v, 0.5f) * expf(-v) / (1 + fabs(v)) + __shfl_xor_sync(~0u, v, 1) + part[0] * eps;
+    if (v > 1) atomicAdd(&y[0], sqrt(v));
+}"""
+    kernel = ck.Kernel(text, name="dual", block=32)
+    rendered = render.render(kernel.template, kernel._resolve({"elem": ck.float32})[0], duals=True)
+    assert "complex<double>* x" in rendered.text
+    assert "warning" not in nvrtc.compile(rendered.text, "sm_90").log
 
 
 def test_products_of_the_example_compile(gpu: Gpu) -> None:

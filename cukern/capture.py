@@ -165,7 +165,7 @@ class _Graph:
         self._current = self._cuda.runtime.getDevice
         self._pool = self._cuda.MemoryPool()
         # The call before kept as much for its intermediate results, which no replay uses.
-        device.xp.get_default_memory_pool().free_all_blocks()
+        device.backend.free_unused()
         self._tree = tree  # keeps the modules and parameters that the graph uses alive
         self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
         self._actions: list[Callable[[], None]] = []

@@ -119,6 +119,9 @@ class Backend(Protocol):
 
     def synchronize(self, index: int) -> None: ...
 
+    def free_unused(self) -> None:
+        """Give memory that no array has back to the current device, if a pool keeps it."""
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """A function that allocates a new array on the current device, as an ndarray or a CuPy memory pointer."""
 

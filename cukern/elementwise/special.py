@@ -18,7 +18,6 @@ from .operands import public, require_array
 from .row import ALL, INEXACT, REAL, REAL_NUMERIC, scipys
 from .table import (
     _log_add_exp_vjp,
-    _logistic_density,
     abs,
     cos,
     equal,
@@ -332,12 +331,17 @@ _TANH_SCALE = math.sqrt(2 / _PI)
 
 def _gelu_tanh_vjp(g: Any, x: Any, r: Any) -> Any:
     s = 2 * _TANH_SCALE * (x + 0.044715 * x * x * x)
-    return g * (sigmoid(s) + x * _logistic_density(s) * (2 * _TANH_SCALE * (1 + 3 * 0.044715 * x * x)))
+    p = sigmoid(s)
+    # What 1 - p loses where p is near 1 is little beside p.
+    return g * (p + x * (p * (1 - p)) * (2 * _TANH_SCALE * (1 + 3 * 0.044715 * x * x)))
 
 
 gelu_tanh = unary(
     "gelu_tanh",
     f"x * sigmoid(T({2 * _TANH_SCALE!r}) * (x + T(0.044715) * x * x * x))",
+    codes={
+        "h": f"x * __fdividef(T(1), T(1) + __expf(T({-2 * _TANH_SCALE!r}) * (x + T(0.044715) * x * x * x)))"
+    },
     vjp=_gelu_tanh_vjp,
     oracle=lambda x: 0.5 * x * (1 + np.tanh(_TANH_SCALE * (x + 0.044715 * x**3))),
     doc="An approximation of gelu by tanh (Hendrycks and Gimpel, 2016).",

@@ -311,6 +311,7 @@ tanh = unary(
 _logistic_density: Any = unary(
     "logistic_density",
     "T(1) / (T(2) + exp(x) + exp(-x))",
+    codes={"h": "__fdividef(T(1), T(2) + __expf(x) + __expf(-x))"},
     vjp=lambda g, x, r: -g * r * tanh(0.5 * x),
     oracle=lambda x: 1 / (2 + 2 * np.cosh(x)),
     doc="The derivative of sigmoid, sigmoid(x) * sigmoid(-x), accurate where it is small.",
@@ -356,6 +357,7 @@ relu = unary(
 sigmoid = unary(
     "sigmoid",
     "sigmoid(x)",
+    codes={"h": "__fdividef(T(1), T(1) + __expf(-x))"},
     vjp=lambda g, x, r: g * _logistic_density(x),
     oracle=lambda x: 1 / (1 + np.exp(-x)),
     doc="1 / (1 + exp(-x)).",
@@ -370,6 +372,7 @@ softplus = unary(
 silu = unary(
     "silu",
     "x * sigmoid(x)",
+    codes={"h": "x * __fdividef(T(1), T(1) + __expf(-x))"},
     vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * sigmoid(-x))),
     oracle=lambda x: x / (1 + np.exp(-x)),
     doc="x * sigmoid(x), also known as swish.",

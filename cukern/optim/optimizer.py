@@ -230,11 +230,20 @@ class Optimizer:
         """The launches of a step whose gradients have these layouts."""
         trained = [i for i, one in enumerate(self.parameters) if layouts[i] is not None and _is_trained(one)]
         slots: dict[int, tuple[str, ...]] = {}
+        self._make_room(trained)
         for group, own in zip(self.groups, options, strict=True):
             for i in set(group.members).intersection(trained):
                 slots[i] = self._kept(i, own)
                 self._state[i].update({slot: self._placed(i, slot) for slot in slots[i]})
         return Step(self, trained, layouts, slots)
+
+    def _make_room(self, trained: Sequence[int]) -> None:
+        """Before the first state: it stays, and shall not lie within memory that a backward has freed as a whole."""
+        if capture_hooks.recorder() is not None:
+            return
+        for device in {self.parameters[i].device for i in trained if not self._state[i]}:
+            with device.activate():
+                device.backend.free_unused()
 
     def _kept(self, i: int, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the state arrays of a parameter."""

@@ -153,6 +153,9 @@ class Gpu:
     def synchronize(self, index: int) -> None:
         """There is nothing to wait for."""
 
+    def free_unused(self) -> None:
+        """There is no pool."""
+
 
 @contextmanager
 def gpu_without_one(compiles: bool = True) -> Iterator[Gpu]:

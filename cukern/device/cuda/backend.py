@@ -238,6 +238,10 @@ class CudaBackend:
     def synchronize(self, index: int) -> None:
         self.xp.cuda.Device(index).synchronize()
 
+    def free_unused(self) -> None:
+        """See :class:`..interface.Backend`: CuPy's default pool."""
+        self.xp.get_default_memory_pool().free_all_blocks()
+
 
 def backend() -> CudaBackend:
     """The one CUDA backend.

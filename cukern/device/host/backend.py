@@ -402,6 +402,9 @@ class Host:
     def synchronize(self, index: int) -> None:
         """Return at once: a launch on the host has finished when it returns."""
 
+    def free_unused(self) -> None:
+        """Nothing: arrays of the host have memory of their own."""
+
 
 def _cpu_name() -> str:
     for line in machine().splitlines():

@@ -152,6 +152,9 @@ class RecordedGpu:
     def synchronize(self, index: int) -> None:
         """Return at once."""
 
+    def free_unused(self) -> None:
+        """There is no pool."""
+
 
 def _aligned(nbytes: int) -> Any:
     """Zeroed bytes at a multiple of 256, as CUDA allocates them."""

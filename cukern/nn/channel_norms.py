@@ -245,7 +245,8 @@ def _found(x: Array, places: Places, eps: float, acc: dtypes.DType, running: Run
     moved: list[Array | None] = [None, None]
     by, number = None, 0.0
     if running is not None:
-        moved = [running.mean.contiguous(), running.variance.contiguous()]
+        variance = ops.astype(running.variance, running.mean.dtype, copy=False)
+        moved = [running.mean.contiguous(), variance.contiguous()]
         if isinstance(running.momentum, Array):
             by = ops.astype(running.momentum, acc, copy=False)
         else:

@@ -31,9 +31,9 @@ _apply = Kernel("nn/channel_norm/apply.cu")
 _BLOCK, _ACROSS, _JOINING = 256, 32, 128
 #: Blocks that a multiprocessor has at a time, by whether channels lie innermost, where a thread holds numbers of
 #: several, and those that it gets for results.
-_RESIDENT, _APPLYING = {False: 4, True: 3}, 16
-#: Packs that a thread has on their way of each array, and where channels lie innermost of each of two.
-_UNROLL, _UNROLL_OF_TWO = 4, 2
+_RESIDENT, _APPLYING = {False: 4, True: 3}, 4
+#: Packs of each array that a thread has on their way.
+_UNROLL = 4
 #: Elements of a part on the host, and parts at most; the most elements of a pack there.
 _HOST_PART, _HOST_PARTS, _HOST_WIDTH = 4096, 8, 16
 
@@ -162,8 +162,7 @@ def _back(x: Array, places: Places) -> Array:
     return ops.permute_dims(x, [places.order.index(i) for i in range(x.ndim)])
 
 
-def _share(places: Places, arrays: Sequence[Array], read: int) -> Share:
-    """How threads share arrays, of which they read ``read``."""
+def _share(places: Places, arrays: Sequence[Array]) -> Share:
     last = places.inner == 1
     neighbours = places.channels if last else places.inner
     aligned = all(address(one._data) % ALIGNMENT == 0 for one in arrays)
@@ -175,8 +174,7 @@ def _share(places: Places, arrays: Sequence[Array], read: int) -> Share:
     if serial:
         return Share(1, 1, width, 1, last)
     across = min(_ACROSS, power_of_two(neighbours // width)) if last else 1
-    unroll = _UNROLL_OF_TWO if last and read > 1 else _UNROLL
-    return Share(_BLOCK, across, width, unroll, last, _RESIDENT[last])
+    return Share(_BLOCK, across, width, _UNROLL, last, _RESIDENT[last])
 
 
 class _Cut(NamedTuple):
@@ -228,7 +226,7 @@ def _summed(
 ) -> tuple[Array, int]:
     """Parts of sums over each channel, and their number a channel."""
     arrays, derivative = [x, *([] if dy is None else [dy])], dy is not None
-    share = _share(places, arrays, len(arrays))
+    share = _share(places, arrays)
     cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
     variables = {"out": arrays[-1].dtype, "index": cut.integer, "derivative": derivative, **share._asdict()}
     bound = _bound(_sums, x.device, "channel_sums", elem=x.dtype, acc=acc, **variables)
@@ -245,7 +243,8 @@ def _found(x: Array, places: Places, eps: float, acc: dtypes.DType, running: Run
     moved: list[Array | None] = [None, None]
     by, number = None, 0.0
     if running is not None:
-        moved = [running.mean.contiguous(), running.variance.contiguous()]
+        variance = ops.astype(running.variance, running.mean.dtype, copy=False)
+        moved = [running.mean.contiguous(), variance.contiguous()]
         if isinstance(running.momentum, Array):
             by = ops.astype(running.momentum, acc, copy=False)
         else:
@@ -287,7 +286,7 @@ def _normalized(
 ) -> Array:
     """The result, of ``x`` as it lies in memory."""
     y = empty(x.shape, options.dtype, x.device)
-    share = _share(places, (x, y), 1)
+    share = _share(places, (x, y))
     cut = _cut(places, share, x.device, _APPLYING, share.unroll)
     given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
     variables = {
@@ -357,7 +356,7 @@ def _differentiated(
 def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
     """The gradient of ``x``, as it lies in memory."""
     dx = empty(x.shape, x.dtype, x.device)
-    share = _share(places, (x, dy, dx), 2)
+    share = _share(places, (x, dy, dx))
     cut = _cut(places, share, x.device, _APPLYING, share.unroll)
     bound = _bound(
         _apply,

@@ -3,8 +3,10 @@
 // x (planes, depth, height, width), y (planes, out_depth, out_height, out_width), contiguous; of each axis starts (out), in
 // ascending order, and weights (out, taps), of which one that is 0 takes nothing, not even NaN. Along the height the starts
 // are of bands of `rows` rows of y, with weights (bands * rows, reach) for the rows of x from there on.
-// Launch: a thread owns `items` elements of each row of a band, next to which lie those of the next thread; `held`: it first
-// sums each row of x along the others, in registers. << block >> threads a block. Shared: none. No atomics.
+// Launch: a thread owns `items` elements of each row of a band: neighbours, which it stores at once, or if not `packed` such
+// that next to each lies one of the next thread's. `held`: it first sums each row of x along the others, in registers.
+// << block >> threads a block. Shared: none. No atomics.
+<% include "prelude/packs.cuh" %>
 using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
@@ -12,7 +14,7 @@ using size = unsigned << index >>;
 constexpr int block = << block >>, items = << items >>, rows = << rows >>;
 constexpr int taps_d = << taps[0] >>, reach = << taps[1] >>, taps_w = << taps[2] >>;
 // Whether there is no first axis.
-constexpr bool flat = << flat | lower >>;
+constexpr bool flat = << flat | lower >>, packed_rows = << packed | lower >>;
 
 __device__ __forceinline__ void add(acc& sum, acc weight, acc value) {
     if (weight != acc(0)) sum += weight * value;
@@ -56,10 +58,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const index top = starts_h[band];
     const acc* down = weights_h + band * (rows * reach);
 <% if held %>
+    const index left = packed_rows ? first * items : first, step = packed_rows ? 1 : index(groups);
     acc sums[reach][items];
 #pragma unroll
     for (int item = 0; item < items; ++item) {
-        const index column = minimum(first + item * index(groups), out_width - 1);
+        const index column = minimum(left + item * step, out_width - 1);
         const size from = starts_w[column];
         acc across[taps_w];
 #pragma unroll
@@ -70,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
         if (band * rows + r >= out_height) break;
-        T* to = target + r * out_width + first;
+        T* to = target + r * out_width + left;
         acc made[items] = {};
 #pragma unroll
         for (int b = 0; b < reach; ++b) {
@@ -78,9 +81,13 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
             for (int item = 0; item < items; ++item) add(made[item], weight, sums[b][item]);
         }
+        if constexpr (packed_rows) {
+            store_pack(to, packed<T>(made));
+            continue;
+        }
 #pragma unroll
         for (int item = 0; item < items; ++item) {
-            if (first + item * index(groups) < out_width) to[item * groups] = cast<T>(made[item]);
+            if (left + item * step < out_width) to[item * step] = cast<T>(made[item]);
         }
     }
 <% else %>

@@ -250,6 +250,17 @@ def test_images_that_are_brought_once(
     assert len(used) > 2 and all(used)
 
 
+def test_images_that_share_memory_are_not_brought_once() -> None:
+    """Maps have no strides of 0."""
+    image = geometry.Place(2, 64, (1, 5, 5), (1600, 1, 0, 320, 64))
+    axes = geometry.forward_axes(geometry.Windows((1, 1), (1, 1), (1, 1)), (1, 3, 3), (1, 5, 5))
+    task = geometry.Task(image, image, (576, 1, 0, 192, 64), 64, 64, 1, axes, False, 0)
+    repeated = task._replace(image=image._replace(steps=(0, *image.steps[1:])))
+    assert shifted.fits(task, ck.bfloat16) and not shifted.fits(repeated, ck.bfloat16)
+    assert shifted._form(task, ck.bfloat16, task.weights, 227 * 1024, 132)
+    assert not shifted._form(task, ck.bfloat16, (0, *task.weights[1:]), 227 * 1024, 132)
+
+
 def test_rounded_to_tf32(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_plans", {})
     monkeypatch.setattr(plan, "takes", lambda *_: True)

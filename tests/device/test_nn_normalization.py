@@ -169,6 +169,13 @@ def test_running_statistics(device: ck.Device) -> None:
     close(plain.eval()(ck.asarray(X)), normalized(X, (0, 2, 3)), 16)
 
 
+def test_running_statistics_of_two_dtypes(device: ck.Device) -> None:
+    mean, variance = ck.zeros(4, "float64"), ck.ones(4, "float32")
+    nn.batch_norm(ck.asarray(X), mean, variance, training=True)
+    close(mean, 0.1 * X.mean((0, 2, 3)), 8)
+    close(variance, 0.9 + 0.1 * X.var((0, 2, 3), ddof=1), 8)
+
+
 def test_running_statistics_of_a_captured_step(device: ck.Device) -> None:
     layer, again = (nn.BatchNorm(4, momentum=None, dtype="float64") for _ in range(2))
     captured = ck.capture(lambda x: layer(x))

@@ -18,7 +18,7 @@ from ...kernel import Kernel
 from ...kernel.plan import remember
 from ...kernel.sizes import divide_up
 from .epilogue import steps, variables
-from .geometry import Task, place_of
+from .geometry import Place, Task, place_of
 
 _KERNEL = Kernel("nn/convolution/shifted.cu")
 #: Elements in a line of 128 bytes, threads of a block, and bytes of a map.
@@ -107,7 +107,22 @@ def fits(task: Task, elem: dtypes.DType) -> bool:
     z, y, x = task.axes
     flat = task.image.size[0] == 1 and z[:3] == (1, 1, 0) and task.output.size == (1, y.pixels, x.pixels)
     even = all(one.step == 1 and one[5:] == (0, 1, 0, 1) for one in (y, x))
-    return elem.itemsize == 2 and task.groups == 1 and not task.wide and flat and even and task.taps > 1
+    apart = all(map(_apart, (task.image, task.output)))
+    return (
+        elem.itemsize == 2
+        and task.groups == 1
+        and not task.wide
+        and flat
+        and even
+        and task.taps > 1
+        and apart
+    )
+
+
+def _apart(place: Place) -> bool:
+    """Whether no two elements are one in memory, which maps cannot say."""
+    sizes = (place.batch, place.channels, *place.size)
+    return all(step > 0 or n == 1 for step, n in zip(place.steps, sizes, strict=True))
 
 
 def form_for(task: Task, elem: dtypes.DType, device: Device, strides: Sequence[int]) -> Form | None:
@@ -128,7 +143,12 @@ def form_for(task: Task, elem: dtypes.DType, device: Device, strides: Sequence[i
 def _form(
     task: Task, elem: dtypes.DType, strides: Sequence[int], memory: int, multiprocessors: int
 ) -> Form | None:
-    dense = strides[1] == 1 and strides[3] == task.axes[2].taps * strides[4] and task.filters % 8 == 0
+    dense = (
+        strides[1] == 1
+        and min(strides[0], strides[4]) > 0
+        and strides[3] == task.axes[2].taps * strides[4]
+        and task.filters % 8 == 0
+    )
     if not (dense and fits(task, elem)) or min(task.filters, task.channels) < CHANNELS:
         return None
     return min(_forms(task, memory), key=lambda one: one.cost(task, multiprocessors), default=None)

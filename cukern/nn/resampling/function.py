@@ -10,10 +10,11 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import empty
+from ...array.layout import address
 from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel import Kernel
-from ...kernel.sizes import divide_up, index_type
+from ...kernel.sizes import ACCESS, divide_up, index_type
 from ..fused import common_dtype, several
 from ..module import Module
 from . import bands
@@ -21,9 +22,9 @@ from .bands import Band
 
 _BLOCK = 256
 _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
-#: The elements of a row that a thread owns, its rows, the most sums along a row that it keeps, and the threads per
-#: multiprocessor below which it has fewer rows.
-_ITEMS, _ROWS, _HELD, _BUSY = 4, 8, 56, 2048
+#: The rows that a thread owns, the most sums along a row that it keeps, and the threads per multiprocessor below which
+#: it has fewer rows. Of a row it owns as many elements as an access has.
+_ROWS, _HELD, _BUSY = 8, 56, 2048
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
@@ -33,7 +34,7 @@ _OTHER_NAMES = {"bilinear": ("linear", 2), "trilinear": ("linear", 3), "bicubic"
 def _work(x: Array, planes: int, axes: Sequence[Band]) -> tuple[int, int]:
     """Elements of a row and rows that a thread owns; none where it cannot keep their sums."""
     depth, across, along = axes
-    items, rows, enough = _ITEMS, _ROWS, _BUSY * x.device.properties.multiprocessors
+    items, rows, enough = ACCESS // x.itemsize, _ROWS, _BUSY * x.device.properties.multiprocessors
 
     def threads() -> int:
         return planes * depth.out * divide_up(across.out, rows) * divide_up(along.out, items)
@@ -66,6 +67,7 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
         items=items,
         rows=rows,
         held=any(owned),
+        packed=any(owned) and axes[2].out % items == 0 and address(y._data) % ACCESS == 0,
         flat=depth.n == depth.out == 1,
         taps=(depth.taps, across.taps, along.taps),
     )

@@ -24,7 +24,7 @@ struct Given {
     << "const %s *means, *variances; acc eps;" % running if constant else "const acc* statistics;" >>
 
     __device__ __forceinline__ Channel of(const Sizes& g, index number, index channel) const {
-        const Statistics own = << "{cast<acc>(means[channel]), acc(1) / sqrt(cast<acc>(variances[channel]) + eps)}" if constant else "((const Statistics*)statistics)[number / g.together]" >>;
+        const Statistics own = << "{cast<acc>(means[channel]), acc(1) / sqrt(cast<acc>(variances[channel]) + eps)}" if constant else "((const Statistics*)statistics)[of_group(g, number)]" >>;
         return {own.mean, own.rstd * (weight ? cast<acc>(weight[channel]) : acc(1)), acc(0), bias ? cast<acc>(bias[channel]) : acc(0)};
     }
 };

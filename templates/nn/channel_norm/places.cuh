@@ -45,6 +45,8 @@ struct Walk {
         if (in >= wrap) in -= wrap, at += row - wrap;
     }
 };
+// The number of the statistics of a channel.
+__device__ __forceinline__ index of_group(const Sizes& g, index number) { return g.together == 1 ? number : number / g.together; }
 // What has been found of a channel: mean, and 1 / sqrt(variance + eps).
 struct alignas(2 * sizeof(acc)) Statistics {
     acc mean, rstd;

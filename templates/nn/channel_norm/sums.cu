@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     index count = 0;
 #pragma unroll
     for (int c = 0; c < own_channels; ++c)
-        offset[c] = !walk.there() ? acc(0) : << "((const Statistics*)statistics)[(walk.number(g) + c) / g.together].mean" if derivative else "cast<acc>(x[walk.at + c])" >>;
+        offset[c] = !walk.there() ? acc(0) : << "((const Statistics*)statistics)[of_group(g, walk.number(g) + c)].mean" if derivative else "cast<acc>(x[walk.at + c])" >>;
     while (walk.there()) {
         Pack<T, width> xs[unroll];
 <% if derivative %>

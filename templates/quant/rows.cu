@@ -7,11 +7,14 @@
 // Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
 // slices itself and waits for no other.
 <% set settled, normed, gate = settled | default(false), normed | default(false), gate | default("") %>
-<% set bulk = bulk | default(false) %>
+<% set bulk, halves = bulk | default(false), kind in ("q4_0", "q4_1", "q4_k") %>
 <% set cluster, threads, acc = 1, 32 * warps, "float" %>
 <% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
+<% if halves %>
+<% include "prelude/dot.cuh" %>
+<% endif %>
 <% if bulk %>
 <% include "prelude/bulk_copy.cuh" %>
 <% endif %>
@@ -221,7 +224,7 @@ struct Sums {
             for (int i = 0; i < groups; ++i) {
                 const Group group = unit.decode(i);
 #pragma unroll
-                for (int j = 0; j < 4; ++j) q[row][4 * i + j] = int(group.q[j]);
+                for (int j = 0; j < 4; ++j) q[row][4 * i + j] = int(<< "unit.in_place(i, j)" if halves else "group.q[j]" >>);
                 scale[row][i / together] = group.scale, least[row][i / together] = group.least;
             }
         }
@@ -239,9 +242,19 @@ struct Sums {
 #pragma unroll
                 for (int row = 0; row < rows; ++row) {
                     int sum = Kind::shifted ? magic_bits : factor.start;
+<% if halves %>
+                    int high = magic_bits;  // of weights that are 16 times as large
+#pragma unroll
+                    for (int j = 0; j < 4 * together; ++j) {
+                        int& of_half = together * s + j / 4 < Kind::first_high ? sum : high;
+                        of_half = dot_unsigned(q[row][4 * together * s + j], own[j], of_half);
+                    }
+                    const float product = __int_as_float(sum) - magic + (__int_as_float(high) - magic) * 0.0625f;
+<% else %>
 #pragma unroll
                     for (int j = 0; j < 4 * together; ++j) sum = __dp4a(q[row][4 * together * s + j], own[j], sum);
                     const float product = __int_as_float(sum) - magic;
+<% endif %>
                     float& total = of[row][column];
                     total = fmaf(scale[row][s] * factor.d, product, total);
                     if (Kind::shifted) total = fmaf(least[row][s], __int_as_float(factor.start), total);

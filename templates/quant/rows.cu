@@ -40,12 +40,6 @@ constexpr int slice_bytes = 32 * pieces / Kind::units * Kind::bytes, chunks = sl
 constexpr int stage_bytes = rows * chunks * 16;
 constexpr int made = << "rows / 2" if gate else "rows" >>;  // results of a warp at a time
 static_assert(slice_bytes % 16 == 0, "slices begin where rows do");
-// What tells a warp that a slice has come: << "a barrier" if bulk else "nothing, as it counts its copies" >>.
-<% if bulk %>
-using Arrival = MBarrier;
-<% else %>
-struct Arrival {};
-<% endif %>
 <% if normed %>
 using RowState = float;
 <% include "prelude/reduce.cuh" %>
@@ -157,19 +151,9 @@ struct Weights {
         else return row * row_bytes;
     }
     __device__ __forceinline__ long long first_of(int item) const { return (long long)item * made * row_bytes; }
+<% if not bulk %>
     // Sends a slice of rows to shared memory.
-<% if bulk %>
-    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at, MBarrier* arrival) const {
-        if (at.item >= items) return;
-        const int lane = threadIdx.x % 32, before = at.slice * slice_bytes, bytes = minimum(row_bytes - before, slice_bytes);
-        const int present = minimum(outputs - at.item * made, made);
-        if (lane == 0) mbarrier_arrive_expecting(arrival, bytes * present * (rows / made));
-        __syncwarp();
-        if (lane < rows && lane % made < present)
-            copy_bulk(stage + lane * slice_bytes, blocks + (first_of(at.item) + within(lane) + before), bytes, arrival);
-    }
-<% else %>
-    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at, Arrival*) const {
+    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at) const {
         if (at.item >= items) return commit_copies();
         const bool whole = outputs - at.item * made >= made && (at.slice + 1) * slice_bytes <= row_bytes;
         if (aligned && whole) send<true>(stage, at);
@@ -196,6 +180,48 @@ private:
                 copy_async_or_zeros(stage + 16 * c, from + (within(row) + start), maximum(bytes, 0));
             }
         }
+    }
+<% endif %>
+};
+
+// Sends slice after slice of a warp's rows to its ring, each row's by one copy of one lane.
+struct Sender {
+    const Weights& w;
+    unsigned char* ring;
+    int item, slice = 0, stage = 0;
+<% if bulk %>
+    MBarrier* arrivals;  // one a stage
+    const unsigned char* from;
+    int present;  // rows of the item
+    bool sends;
+
+    __device__ __forceinline__ Sender(const Weights& w, unsigned char* ring, int item, MBarrier* arrivals)
+        : w(w), ring(ring), item(item), arrivals(arrivals)
+    {
+        begin();
+    }
+    __device__ __forceinline__ void begin() {
+        const int lane = threadIdx.x % 32, results = minimum(w.outputs - item * made, made);
+        present = results * (rows / made);
+        sends = lane < rows && lane % made < results;
+        from = w.blocks + (w.first_of(item) + w.within(lane));
+    }
+    __device__ __forceinline__ void next() {
+        if (item >= w.items) return;
+        const int lane = threadIdx.x % 32, bytes = slice == w.slices - 1 ? w.row_bytes - slice * slice_bytes : slice_bytes;
+        if (lane == 0) mbarrier_arrive_expecting(arrivals + stage, bytes * present);
+        if (sends) copy_bulk(ring + stage * stage_bytes + lane * slice_bytes, from, bytes, arrivals + stage);
+        from += slice_bytes;
+        stage = stage + 1 == stages ? 0 : stage + 1;
+        if (++slice < w.slices) return;
+        slice = 0, item += warps * gridDim.x;
+        begin();
+    }
+<% else %>
+    __device__ __forceinline__ void next() {
+        w.load(ring + stage * stage_bytes, Cursor{item, slice});
+        stage = stage + 1 == stages ? 0 : stage + 1;
+        if (++slice == w.slices) slice = 0, item += warps * gridDim.x;
     }
 <% endif %>
 };
@@ -300,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const Activations activations{shared, slices * pieces};
     const int warp = threadIdx.x / 32;
     unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
-    Cursor ahead{int(blockIdx.x + gridDim.x * warp), 0}, at = ahead;
+    Cursor at{int(blockIdx.x + gridDim.x * warp), 0};
     // What is asked for first comes first: x, which everything waits for, if it is there.
     Packs own;
 <% if normed %>
@@ -313,20 +339,18 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         commit_copies();
     }
 <% if bulk %>
-    __shared__ MBarrier arrivals[warps][stages];
-    MBarrier* const arrival = arrivals[warp];
+    __shared__ MBarrier of_warps[warps][stages];
+    MBarrier* const arrivals = of_warps[warp];
     if (threadIdx.x % 32 == 0) {
-        for (int i = 0; i < stages; ++i) mbarrier_init(arrival + i, 1);
+        for (int i = 0; i < stages; ++i) mbarrier_init(arrivals + i, 1);
         fence_mbarrier_init();
     }
     __syncwarp();
+    Sender sender(w, ring, at.item, arrivals);
 <% else %>
-    Arrival* const arrival = nullptr;
+    Sender sender{w, ring, at.item};
 <% endif %>
-    for (int i = 0; i < stages - 1; ++i) {
-        w.load(ring + i * stage_bytes, ahead, arrival + i);
-        ahead.next(slices);
-    }
+    for (int i = 0; i < stages - 1; ++i) sender.next();
     allow_next_kernel();
 <% if settled %>
     wait_for_earlier_kernels();
@@ -340,21 +364,19 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     if (!settled) wait_copies<bulk ? 0 : stages - 1>();
     __syncthreads();
     Sums sums;
-    int stage = 0, next_stage = stages - 1;
+    int stage = 0;
     unsigned parity = 0;
     while (at.item < w.items) {
 <% if bulk %>
-        mbarrier_wait(arrival + stage, parity);
+        mbarrier_wait(arrivals + stage, parity);
 <% else %>
         wait_copies<stages - 2>();
 <% endif %>
         __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
-        w.load(ring + next_stage * stage_bytes, ahead, arrival + next_stage);
-        ahead.next(slices);
+        sender.next();
         sums.add(ring + stage * stage_bytes, activations, w, at);
         if (at.slice == slices - 1) sums.store(y, bias, at.item * made, outputs);
         at.next(slices);
-        next_stage = stage;
         if (++stage == stages) stage = 0, parity ^= 1;
     }
 <% if not bulk %>

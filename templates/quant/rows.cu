@@ -8,7 +8,6 @@
 // slices itself and waits for no other.
 <% set settled, normed, gate = settled | default(false), normed | default(false), gate | default("") %>
 <% set bulk, halves = bulk | default(false), kind in ("q4_0", "q4_1", "q4_k") %>
-<% set cluster, threads, acc = 1, 32 * warps, "float" %>
 <% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
@@ -41,10 +40,19 @@ constexpr int stage_bytes = rows * chunks * 16;
 constexpr int made = << "rows / 2" if gate else "rows" >>;  // results of a warp at a time
 static_assert(slice_bytes % 16 == 0, "slices begin where rows do");
 <% if normed %>
-using RowState = float;
-<% include "prelude/reduce.cuh" %>
-__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
-<% include "lib/row.cuh" %>
+// The sum over all threads of a block, in each of them; once in a kernel.
+__device__ __forceinline__ float sum_of_block(float own) {
+    __shared__ float of_warps[warps];
+#pragma unroll
+    for (int apart = 16; apart; apart /= 2) own += __shfl_xor_sync(0xffffffffu, own, apart);
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) of_warps[threadIdx.x / 32] = own;
+    __syncthreads();
+    float sum = lane < warps ? of_warps[lane] : 0.0f;
+#pragma unroll
+    for (int apart = 16; apart; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    return sum;
+}
 <% endif %>
 <% if gate %>
 <% include "quant/gate.cuh" %>
@@ -105,13 +113,11 @@ struct Packs {
 <% if normed %>
     __device__ __forceinline__ void normalize(const Packs& weights, int k, float eps) {
         float sum = 0;
-        int phase = 0;
 #pragma unroll
         for (int p = 0; p < packs; ++p)
 #pragma unroll
             for (int j = 0; j < 8; ++j) sum += of[p].at[j] * of[p].at[j];
-        const float factor = 1 / sqrt(row_reduce(sum, phase) / k + eps);
-        row_end();
+        const float factor = 1 / sqrt(sum_of_block(sum) / k + eps);
 #pragma unroll
         for (int p = 0; p < packs; ++p)
 #pragma unroll

@@ -30,7 +30,6 @@ _ROW_THREADS, _HEADS_THREADS, _GATED_THREADS = 1024, 128, 128
 _PARTS, _MOST_POSITIONS = 8, 8192
 #: Features of a head whose eighths are lanes of a warp, and features at most of the queries that share a head of keys,
 #: whose sums are in a warp's registers. Warps of a block, and where there are more than half of those features.
-_RESIDENT = 2
 _HEAD_FEATURES, _GROUP_FEATURES, _ATTEND_WARPS = (32, 64, 128, 256), 1024, (8, 4)
 #: Elements that a thread reads together where it can, and where it rounds them to 8 bits.
 _PACK, _ROUNDED = 4, 8
@@ -219,7 +218,6 @@ def attend(
         group=group,
         block=32 * warps,
         warps=warps,
-        resident=_RESIDENT,
         parts=_PARTS,
         capped=scores.cap is not None,
         planes=kind is not None,

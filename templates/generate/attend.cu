@@ -4,8 +4,7 @@
 // features) in C order; lengths (batch): the positions with the new ones, of which the last `window` are attended to; biases and
 // weights: or null; table (positions, turned / 2, 2): the cosine and sine of each pair's angle. y (batch, heads * features) in
 // float; with `planes` in 8 bits, as numbers and factors of activations.cuh. With `capped` scores are cap * tanh(score / cap).
-// Launch: a cluster of `parts` blocks for each head of keys and sequence, in x, which share the positions. Registers are for
-// `resident` blocks of a multiprocessor, so that blocks of the next kernel begin beside them.
+// Launch: a cluster of `parts` blocks for each head of keys and sequence, in x, which share the positions.
 <% set threads = 32 %>
 <% include "prelude/overlap.cuh" %>
 <% include "generate/head.cuh" %>
@@ -148,7 +147,7 @@ __device__ __forceinline__ void send(Memory& memory, Own (&own)[group], int rank
     cluster_barrier();
 }
 
-extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__(<< block >>, << resident >>) << name >>(
+extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__(<< block >>) << name >>(
     const float* q, const float* k, const float* v, const float* q_bias, const float* k_bias, const float* v_bias,
     const float* q_weight, const float* k_weight, const float* table, const int* lengths, T* keys, T* values, float* y,
     uint2* numbers, Factor* factors, long long q_step, long long k_step, long long v_step, int key_heads, int capacity,

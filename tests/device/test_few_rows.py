@@ -54,7 +54,7 @@ def test_few_columns(device: ck.Device, dtype: str, biases: list[tuple[int, ...]
     """The transpose is computed; operands follow the product's own rows and columns."""
     columns = 8 if dtype == "bfloat16" else 2
     a, b = random(device, dtype, 70, 136), random(device, dtype, 136, columns)
-    b = b if dtype == "bfloat16" else b.T.copy().T
+    b = b if dtype == "bfloat16" else b.T.contiguous().T
     for bias in biases:
         check(a, b, random(device, dtype, *bias), form(a, b))
     one = random(device, dtype, 136, 1)

@@ -37,7 +37,6 @@ class FewRows(NamedTuple):
         columns: of a block.
         warps: of a block, which share the depth.
         parts: blocks that share the depth, whose sums another kernel adds up.
-        ahead: slabs of a warp that are on their way.
     """
 
     turned: bool
@@ -45,7 +44,6 @@ class FewRows(NamedTuple):
     columns: int
     warps: int
     parts: int = 1
-    ahead: int = 1
 
     @property
     def kernel(self) -> Kernel:
@@ -67,12 +65,11 @@ class FewRows(NamedTuple):
         few = task.turned if self.turned else task
         return {
             **variables(program, elem, task),
-            "name": f"{program.name}_{dtypes.info(elem).name}_{self.rows}x{self.columns}x{self.ahead}",
+            "name": f"{program.name}_{dtypes.info(elem).name}_{self.rows}x{self.columns}",
             "block": self.threads,
             "rows": self.rows,
             "columns": self.columns,
             "warps": self.warps,
-            "ahead": self.ahead,
             "turned": self.turned,
             "x_by_depth": few.a.by_depth,
             "w_by_depth": few.b.by_depth,

@@ -29,8 +29,9 @@ _MOST_PACKS, _PACK = 4, 8
 _BLOCK, _FACTOR = 32, 8
 #: Warps of a block for one row of activations and for several, which take more registers.
 _WARPS = (24, 16)
-#: Stages of a warp, at least with several rows and at most, and the bytes of all: more of them delay the first ones.
-_STAGES, _IN_FLIGHT = (3, 4), 212 * 1024
+#: Stages of a warp at least if it takes several rows of weights, for one row of activations and for several; those at
+#: most, and the bytes of all: more of them delay the first ones.
+_FEWEST_STAGES, _MOST_STAGES, _IN_FLIGHT = (2, 3), 4, 212 * 1024
 #: Bytes of shared memory that a kernel has besides.
 _KEPT = 1024
 #: Rows that a thread of the host multiplies.
@@ -88,8 +89,9 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
         if not warps:
             return None
         for rows in (4, 2, 1):
-            stages = min(_STAGES[-1], min(room, _IN_FLIGHT) // (warps * rows * _chunks(kind, inputs)))
-            if rows == 1 or (stages >= _STAGES[0] and 2 * outputs >= limits.multiprocessors * warps * rows):
+            stages = min(_MOST_STAGES, min(room, _IN_FLIGHT) // (warps * rows * _chunks(kind, inputs)))
+            enough = stages >= _FEWEST_STAGES[columns > 1]
+            if rows == 1 or (enough and 2 * outputs >= limits.multiprocessors * warps * rows):
                 break
     packs = divide_up(columns * inputs, _PACK * 32 * warps)
     return Shape(rows, warps, stages, packs if packs <= _MOST_PACKS else 0)

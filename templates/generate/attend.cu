@@ -45,10 +45,12 @@ struct Mean {
     }
 };
 using Own = Mean<8>;
-// What a block has in shared memory: the heads of the new position; sums of its warps for each query, and those of the block.
+// Results of a key's head in packs of eight, of which each four are made by one block.
+constexpr int packs = group * lanes, of_rank = (packs / 4 + parts - 1) / parts * 4;
+// What a block has in shared memory: the heads of the new position; sums of its warps; those of all blocks for its packs.
 struct Memory {
     alignas(16) T queries[group][features], key[features], value[features];
-    Own of_warps[warps][group][lanes], of_block[group][lanes];
+    Own of_warps[warps][packs], of_parts[parts][of_rank];
 };
 // What a team has of some positions: eight features a lane. Those beyond the last are not there.
 struct Rows {
@@ -74,13 +76,14 @@ struct Rows {
             values[u] = load_pack<8>(memory.value + feature);
         }
     }
-    __device__ __forceinline__ void attend(Own& own, const float (&query)[8], int first, int step, int end, float scale, float cap) const {
+    __device__ __forceinline__ void attend(Own& own, const T* query, int first, int step, int end, float scale, float cap) const {
         float score[ahead], most = own.largest;
+        const Pack<T, 8> q = load_pack<8>(query + 8 * (threadIdx.x % lanes));
 #pragma unroll
         for (int u = 0; u < ahead; ++u) {
             float sum = 0;
 #pragma unroll
-            for (int i = 0; i < 8; ++i) sum += query[i] * cast<float>(keys[u].at[i]);
+            for (int i = 0; i < 8; ++i) sum += cast<float>(q.at[i]) * cast<float>(keys[u].at[i]);
 #pragma unroll
             for (int apart = 1; apart < lanes; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
             sum *= scale;
@@ -123,21 +126,25 @@ struct Heads {
         row_end();
     }
 };
-// Joins what the teams of all warps have summed: in memory.of_block.
-__device__ __forceinline__ void join(Memory& memory, Own (&own)[group]) {
+// Joins what the teams of all warps have summed, and sends it to the blocks that make the results.
+__device__ __forceinline__ void send(Memory& memory, Own (&own)[group], int rank) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int g = 0; g < group; ++g) {
 #pragma unroll
         for (int apart = lanes; apart < 32; apart *= 2) own[g].add(shuffle_xor(own[g], apart));
-        if (lane < lanes) memory.of_warps[threadIdx.x / 32][g][lane] = own[g];
+        if (lane < lanes) memory.of_warps[threadIdx.x / 32][g * lanes + lane] = own[g];
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < group * lanes; i += 32 * warps) {
-        Own all = memory.of_warps[0][i / lanes][i % lanes];
-        for (int warp = 1; warp < warps; ++warp) all.add(memory.of_warps[warp][i / lanes][i % lanes]);
-        memory.of_block[i / lanes][i % lanes] = all;
+    cluster_wait();  // all blocks have begun
+    for (int pack = threadIdx.x; pack < packs; pack += 32 * warps) {
+        Own all = memory.of_warps[0][pack];
+#pragma unroll
+        for (int warp = 1; warp < warps; ++warp) all.add(memory.of_warps[warp][pack]);
+        const int four = pack / 4;
+        *map_shared_rank(&memory.of_parts[rank][four / parts * 4 + pack % 4], four % parts) = all;
     }
+    cluster_barrier();
 }
 
 extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__(<< block >>) << name >>(
@@ -147,6 +154,7 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     int window, float scale, float cap, float eps)
 {
     Memory& memory = memory_of_block();
+    cluster_arrive();
     allow_next_kernel();
     wait_for_earlier_kernels();
     const int rank = blockIdx.x % parts, lane = threadIdx.x % 32;
@@ -169,34 +177,28 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
             own_values[(long long)place * features + i] = memory.value[i];
         }
     Own own[group];
-    float query[group][8];
 #pragma unroll
-    for (int g = 0; g < group; ++g) {
-        own[g] = {-limits<float>::infinity(), 0, {}};
-#pragma unroll
-        for (int i = 0; i < 8; ++i) query[g][i] = cast<float>(memory.queries[g][8 * (lane % lanes) + i]);
-    }
+    for (int g = 0; g < group; ++g) own[g] = {-limits<float>::infinity(), 0, {}};
     for (int first = before; first < end; first += ahead * step) {
         const int at = first + lane / lanes;
         if (first != before) rows.load(own_keys, own_values, at, step, minimum(end, place));
         rows.put(memory, at, step, place);
 #pragma unroll
-        for (int g = 0; g < group; ++g) rows.attend(own[g], query[g], at, step, end, scale, cap);
+        for (int g = 0; g < group; ++g) rows.attend(own[g], memory.queries[g], at, step, end, scale, cap);
     }
-    join(memory, own);
-    cluster_barrier();
-    // A block makes every `parts`-th 32 of the results, by four lanes each; all threads of a warp go along.
-    constexpr int quads = group * lanes / 4;
-    for (int i = threadIdx.x; i - lane < divide_up(quads, parts) * 4; i += 32 * warps) {
+    send(memory, own, rank);
+    // All threads of a warp go along.
+    for (int i = threadIdx.x; i - lane < of_rank; i += 32 * warps) {
         const int pack = (i / 4 * parts + rank) * 4 + i % 4;
-        const bool present = pack < group * lanes;
+        const bool present = i < of_rank && pack < packs;
         Own all = {-limits<float>::infinity(), 0, {}};
-        for (int part = 0; part < parts && present; ++part)
-            all.add(of_block_number(&memory.of_block[pack / lanes][pack % lanes], part));
+#pragma unroll
+        for (int part = 0; part < parts; ++part)
+            if (present) all.add(memory.of_parts[part][i]);
         Pack<float, 8> made;
 #pragma unroll
         for (int j = 0; j < 8; ++j) made.at[j] = all.total == 0 ? 0.0f : all.sums[j] / all.total;
-        const long long to = matrix * group * lanes + pack;
+        const long long to = matrix * packs + pack;
 <% if planes %>
         Factor factor;
         const uint2 bytes = quantize_eight(made, factor);
@@ -207,5 +209,4 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
         if (present) store_pack(y + 8 * to, made);
 <% endif %>
     }
-    cluster_barrier();
 }

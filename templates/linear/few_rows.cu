@@ -17,7 +17,6 @@ constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>;
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
 constexpr bool turned = << "true" if turned else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
 constexpr int threads = 32 * warps;
-constexpr int ahead = << ahead >>;                        // slabs of a warp on their way
 constexpr int chunk = 16 / sizeof(T), depth = 4 * chunk;  // of a lane and of a slab, along the depth
 constexpr int own = columns / 8;                          // columns of a lane
 using Bits = << "unsigned" if elem == "float" else "unsigned short" >>;  // of an element
@@ -171,16 +170,13 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T *const x = turned ? b : a, *const w = turned ? a : b;
     const int slabs = divide_up(sizes.k, depth);
     const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs};
-    Slab held[ahead];
-#pragma unroll
-    for (int i = 0; i < ahead; ++i) held[i].load(factors, worker + i * workers);
+    Slab slab;
+    slab.load(factors, worker);
     Sums sums;
-    for (int number = worker; number < slabs; number += ahead * workers)
-#pragma unroll
-        for (int i = 0; i < ahead; ++i) {  // beyond the last slab there are zeros
-            sums.add(held[i], factors, number + i * workers);
-            held[i].load(factors, number + (i + ahead) * workers);
-        }
+    for (int number = worker; number < slabs; number += workers) {
+        sums.add(slab, factors, number);
+        slab.load(factors, number + workers);
+    }
 
     sums.store(of_warps[warp]);
     __syncthreads();

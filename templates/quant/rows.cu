@@ -7,11 +7,13 @@
 // Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
 // slices itself and waits for no other.
 <% set settled, normed, gate = settled | default(false), normed | default(false), gate | default("") %>
-<% set bulk = bulk | default(false) %>
-<% set cluster, threads, acc = 1, 32 * warps, "float" %>
+<% set bulk, halves = bulk | default(false), kind in ("q4_0", "q4_1", "q4_k") %>
 <% include "quant/kind.cuh" %>
 <% include "quant/activations.cuh" %>
 <% include "prelude/copy_async.cuh" %>
+<% if halves %>
+<% include "prelude/dot.cuh" %>
+<% endif %>
 <% if bulk %>
 <% include "prelude/bulk_copy.cuh" %>
 <% endif %>
@@ -37,17 +39,20 @@ constexpr int slice_bytes = 32 * pieces / Kind::units * Kind::bytes, chunks = sl
 constexpr int stage_bytes = rows * chunks * 16;
 constexpr int made = << "rows / 2" if gate else "rows" >>;  // results of a warp at a time
 static_assert(slice_bytes % 16 == 0, "slices begin where rows do");
-// What tells a warp that a slice has come: << "a barrier" if bulk else "nothing, as it counts its copies" >>.
-<% if bulk %>
-using Arrival = MBarrier;
-<% else %>
-struct Arrival {};
-<% endif %>
 <% if normed %>
-using RowState = float;
-<% include "prelude/reduce.cuh" %>
-__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
-<% include "lib/row.cuh" %>
+// The sum over all threads of a block, in each of them; once in a kernel.
+__device__ __forceinline__ float sum_of_block(float own) {
+    __shared__ float of_warps[warps];
+#pragma unroll
+    for (int apart = 16; apart; apart /= 2) own += __shfl_xor_sync(0xffffffffu, own, apart);
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) of_warps[threadIdx.x / 32] = own;
+    __syncthreads();
+    float sum = lane < warps ? of_warps[lane] : 0.0f;
+#pragma unroll
+    for (int apart = 16; apart; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    return sum;
+}
 <% endif %>
 <% if gate %>
 <% include "quant/gate.cuh" %>
@@ -108,13 +113,11 @@ struct Packs {
 <% if normed %>
     __device__ __forceinline__ void normalize(const Packs& weights, int k, float eps) {
         float sum = 0;
-        int phase = 0;
 #pragma unroll
         for (int p = 0; p < packs; ++p)
 #pragma unroll
             for (int j = 0; j < 8; ++j) sum += of[p].at[j] * of[p].at[j];
-        const float factor = 1 / sqrt(row_reduce(sum, phase) / k + eps);
-        row_end();
+        const float factor = 1 / sqrt(sum_of_block(sum) / k + eps);
 #pragma unroll
         for (int p = 0; p < packs; ++p)
 #pragma unroll
@@ -154,19 +157,9 @@ struct Weights {
         else return row * row_bytes;
     }
     __device__ __forceinline__ long long first_of(int item) const { return (long long)item * made * row_bytes; }
+<% if not bulk %>
     // Sends a slice of rows to shared memory.
-<% if bulk %>
-    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at, MBarrier* arrival) const {
-        if (at.item >= items) return;
-        const int lane = threadIdx.x % 32, before = at.slice * slice_bytes, bytes = minimum(row_bytes - before, slice_bytes);
-        const int present = minimum(outputs - at.item * made, made);
-        if (lane == 0) mbarrier_arrive_expecting(arrival, bytes * present * (rows / made));
-        __syncwarp();
-        if (lane < rows && lane % made < present)
-            copy_bulk(stage + lane * slice_bytes, blocks + (first_of(at.item) + within(lane) + before), bytes, arrival);
-    }
-<% else %>
-    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at, Arrival*) const {
+    __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at) const {
         if (at.item >= items) return commit_copies();
         const bool whole = outputs - at.item * made >= made && (at.slice + 1) * slice_bytes <= row_bytes;
         if (aligned && whole) send<true>(stage, at);
@@ -197,6 +190,48 @@ private:
 <% endif %>
 };
 
+// Sends slice after slice of a warp's rows to its ring, each row's by one copy of one lane.
+struct Sender {
+    const Weights& w;
+    unsigned char* ring;
+    int item, slice = 0, stage = 0;
+<% if bulk %>
+    MBarrier* arrivals;  // one a stage
+    const unsigned char* from;
+    int present;  // rows of the item
+    bool sends;
+
+    __device__ __forceinline__ Sender(const Weights& w, unsigned char* ring, int item, MBarrier* arrivals)
+        : w(w), ring(ring), item(item), arrivals(arrivals)
+    {
+        begin();
+    }
+    __device__ __forceinline__ void begin() {
+        const int lane = threadIdx.x % 32, results = minimum(w.outputs - item * made, made);
+        present = results * (rows / made);
+        sends = lane < rows && lane % made < results;
+        from = w.blocks + (w.first_of(item) + w.within(lane));
+    }
+    __device__ __forceinline__ void next() {
+        if (item >= w.items) return;
+        const int lane = threadIdx.x % 32, bytes = slice == w.slices - 1 ? w.row_bytes - slice * slice_bytes : slice_bytes;
+        if (lane == 0) mbarrier_arrive_expecting(arrivals + stage, bytes * present);
+        if (sends) copy_bulk(ring + stage * stage_bytes + lane * slice_bytes, from, bytes, arrivals + stage);
+        from += slice_bytes;
+        stage = stage + 1 == stages ? 0 : stage + 1;
+        if (++slice < w.slices) return;
+        slice = 0, item += warps * gridDim.x;
+        begin();
+    }
+<% else %>
+    __device__ __forceinline__ void next() {
+        w.load(ring + stage * stage_bytes, Cursor{item, slice});
+        stage = stage + 1 == stages ? 0 : stage + 1;
+        if (++slice == w.slices) slice = 0, item += warps * gridDim.x;
+    }
+<% endif %>
+};
+
 // What a warp adds up: for each of its rows and each column.
 struct Sums {
     float of[rows][columns] = {};
@@ -221,7 +256,7 @@ struct Sums {
             for (int i = 0; i < groups; ++i) {
                 const Group group = unit.decode(i);
 #pragma unroll
-                for (int j = 0; j < 4; ++j) q[row][4 * i + j] = int(group.q[j]);
+                for (int j = 0; j < 4; ++j) q[row][4 * i + j] = int(<< "unit.in_place(i, j)" if halves else "group.q[j]" >>);
                 scale[row][i / together] = group.scale, least[row][i / together] = group.least;
             }
         }
@@ -239,9 +274,19 @@ struct Sums {
 #pragma unroll
                 for (int row = 0; row < rows; ++row) {
                     int sum = Kind::shifted ? magic_bits : factor.start;
+<% if halves %>
+                    int high = magic_bits;  // of weights that are 16 times as large
+#pragma unroll
+                    for (int j = 0; j < 4 * together; ++j) {
+                        int& of_half = together * s + j / 4 < Kind::first_high ? sum : high;
+                        of_half = dot_unsigned(q[row][4 * together * s + j], own[j], of_half);
+                    }
+                    const float product = __int_as_float(sum) - magic + (__int_as_float(high) - magic) * 0.0625f;
+<% else %>
 #pragma unroll
                     for (int j = 0; j < 4 * together; ++j) sum = __dp4a(q[row][4 * together * s + j], own[j], sum);
                     const float product = __int_as_float(sum) - magic;
+<% endif %>
                     float& total = of[row][column];
                     total = fmaf(scale[row][s] * factor.d, product, total);
                     if (Kind::shifted) total = fmaf(least[row][s], __int_as_float(factor.start), total);
@@ -287,7 +332,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const Activations activations{shared, slices * pieces};
     const int warp = threadIdx.x / 32;
     unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
-    Cursor ahead{int(blockIdx.x + gridDim.x * warp), 0}, at = ahead;
+    Cursor at{int(blockIdx.x + gridDim.x * warp), 0};
     // What is asked for first comes first: x, which everything waits for, if it is there.
     Packs own;
 <% if normed %>
@@ -300,20 +345,18 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         commit_copies();
     }
 <% if bulk %>
-    __shared__ MBarrier arrivals[warps][stages];
-    MBarrier* const arrival = arrivals[warp];
+    __shared__ MBarrier of_warps[warps][stages];
+    MBarrier* const arrivals = of_warps[warp];
     if (threadIdx.x % 32 == 0) {
-        for (int i = 0; i < stages; ++i) mbarrier_init(arrival + i, 1);
+        for (int i = 0; i < stages; ++i) mbarrier_init(arrivals + i, 1);
         fence_mbarrier_init();
     }
     __syncwarp();
+    Sender sender(w, ring, at.item, arrivals);
 <% else %>
-    Arrival* const arrival = nullptr;
+    Sender sender{w, ring, at.item};
 <% endif %>
-    for (int i = 0; i < stages - 1; ++i) {
-        w.load(ring + i * stage_bytes, ahead, arrival + i);
-        ahead.next(slices);
-    }
+    for (int i = 0; i < stages - 1; ++i) sender.next();
     allow_next_kernel();
 <% if settled %>
     wait_for_earlier_kernels();
@@ -327,21 +370,19 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     if (!settled) wait_copies<bulk ? 0 : stages - 1>();
     __syncthreads();
     Sums sums;
-    int stage = 0, next_stage = stages - 1;
+    int stage = 0;
     unsigned parity = 0;
     while (at.item < w.items) {
 <% if bulk %>
-        mbarrier_wait(arrival + stage, parity);
+        mbarrier_wait(arrivals + stage, parity);
 <% else %>
         wait_copies<stages - 2>();
 <% endif %>
         __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
-        w.load(ring + next_stage * stage_bytes, ahead, arrival + next_stage);
-        ahead.next(slices);
+        sender.next();
         sums.add(ring + stage * stage_bytes, activations, w, at);
         if (at.slice == slices - 1) sums.store(y, bias, at.item * made, outputs);
         at.next(slices);
-        next_stage = stage;
         if (++stage == stages) stage = 0, parity ^= 1;
     }
 <% if not bulk %>

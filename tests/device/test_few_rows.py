@@ -14,13 +14,13 @@ from cukern.linear.few_rows import FewRows
 from cukern.linear.task import Factor, Task, task_of
 
 
-def form(a: ck.Array, b: ck.Array, columns: int = 32, warps: int = 2, ahead: int = 1) -> FewRows:
+def form(a: ck.Array, b: ck.Array, columns: int = 32, warps: int = 2) -> FewRows:
     """As the library divides the work, but for the given numbers."""
     task = task_of(a._planned(), b._planned(), [])
     assert task is not None
     found = few_rows.few_rows_for(task, a.device)
     assert found is not None
-    return found._replace(columns=columns, warps=warps, ahead=ahead)
+    return found._replace(columns=columns, warps=warps)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -37,7 +37,7 @@ def test_layouts_of_the_factors(device: ck.Device, dtype: str, x_swapped: bool, 
 @pytest.mark.parametrize(("dtype", "rows"), [("float16", 1), ("float16", 8), ("float16", 11), ("float32", 1)])
 def test_numbers_of_rows(device: ck.Device, dtype: str, rows: int) -> None:
     x, w = random(device, dtype, rows, 200), random(device, dtype, 200, 40, swapped=True)
-    check(x, w, random(device, dtype, rows, 1), form(x, w, columns=16, ahead=2))
+    check(x, w, random(device, dtype, rows, 1), form(x, w, columns=16))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -54,7 +54,7 @@ def test_few_columns(device: ck.Device, dtype: str, biases: list[tuple[int, ...]
     """The transpose is computed; operands follow the product's own rows and columns."""
     columns = 8 if dtype == "bfloat16" else 2
     a, b = random(device, dtype, 70, 136), random(device, dtype, 136, columns)
-    b = b if dtype == "bfloat16" else b.T.copy().T
+    b = b if dtype == "bfloat16" else b.T.contiguous().T
     for bias in biases:
         check(a, b, random(device, dtype, *bias), form(a, b))
     one = random(device, dtype, 136, 1)

@@ -11,7 +11,7 @@ from blocks import BLOCKS, random_blocks
 import cukern as ck
 from cukern.array.layout import address
 from cukern.linear import tensor_cores
-from cukern.quant import few_rows, tiles
+from cukern.quant import few_rows, planes, tiles
 from cukern.quant.few_rows import Shape
 from cukern.quant.kinds import KINDS
 from cukern.testing import asynchrony, gradcheck
@@ -79,6 +79,20 @@ def test_copies_that_come_at_any_time(kind: str, inputs: int, monkeypatch: pytes
         for seed in range(2):
             with asynchrony("random", seed):
                 check(x, w, shape=Shape(2, 2, 3, 0))
+
+
+def test_rows_that_are_normalised(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads' sums of squares come from three warps; one row takes part of the last."""
+    monkeypatch.setattr(few_rows, "_WARPS", (3, 1))
+    for inputs in (256, 704, 1536):
+        x, norm, w = random(1, inputs), random(inputs), weights("Q4_0", 5, inputs)
+        x32, added = x.numpy().astype(np.float64), random(1, 5)
+        exact = x32 / np.sqrt(np.mean(x32**2) + 1e-5) * norm.numpy()
+        assert planes.fuses(w)
+        found = planes.product(planes.Normed(x, norm, 1e-5), w, added=added).numpy() - added.numpy()
+        want = exact @ w.dequantize().numpy().T.astype(np.float64)
+        size = np.sqrt((exact**2).mean()) * np.sqrt((w.dequantize().numpy().astype(np.float64) ** 2).sum(1))
+        assert (np.abs(found - want) < 0.05 * size).all()
 
 
 @pytest.mark.parametrize("rows", [3, 8])
@@ -208,7 +222,7 @@ def test_how_the_work_is_divided() -> None:
     assert divided("Q4_0", 1, 14336, 4096) == Shape(2, 24, 3, 1)
     assert divided("Q4_0", 1, 4096, 14336) == Shape(2, 24, 3, 3)
     assert divided("Q4_0", 1, 1024, 4096) == Shape(1, 24, 4, 1)
-    assert divided("Q6_K", 1, 14336, 4096) == Shape(1, 24, 4, 1)
+    assert divided("Q6_K", 1, 14336, 4096) == Shape(2, 24, 2, 1)
     assert divided("Q4_0", 8, 14336, 4096) == Shape(2, 16, 4, 0)
     assert divided("Q4_0", 1, 14336, 4096, shared=48 * 1024) == Shape(1, 12, 3, 2)
     assert divided("Q4_0", 8, 4096, 28672) is None

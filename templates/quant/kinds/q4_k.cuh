@@ -3,6 +3,7 @@
 <% include "quant/kinds/scales_k.cuh" %>
 struct Kind {
     static constexpr int bits = 4, weights = 256, bytes = 144, align = 16, units = 4, groups = 4, zero = 0;
+    static constexpr int first_high = 2;  // of the groups whose weights are upper halves of bytes
     static constexpr bool shifted = true, interleaved = false;
     struct Unit {
         unsigned words[8];
@@ -17,6 +18,10 @@ struct Kind {
 #pragma unroll
             for (int j = 0; j < 4; ++j) made.q[j] = words[i % 2 * 4 + j] >> i / 2 * 4 & 0x0f0f0f0fu;
             return made;
+        }
+        // The bytes of decode(i).q[j], 16 times as large from group first_high on: where they are.
+        __device__ __forceinline__ unsigned in_place(int i, int j) const {
+            return words[i % 2 * 4 + j] & (i < first_high ? 0x0f0f0f0fu : 0xf0f0f0f0u);
         }
     };
 };

@@ -30,7 +30,7 @@ GPU_GOAL, HOST_GOAL = 1.05, 1.2
 #: The largest relative distance of results, in the norm of all elements.
 LIMIT = 2e-3
 #: Seconds that a round of calls is to take, and the rounds of each side.
-ROUND, ROUNDS = 4e-3, 5
+ROUND, ROUNDS = 3e-3, 3
 #: Bytes of device memory held by the pools above which they are emptied.
 HELD = 50 << 30
 

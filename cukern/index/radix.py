@@ -29,7 +29,7 @@ _LONGEST_ROW = 2**29
 #: Elements of a row from which there are fewer passes over it than merges.
 _LONG = 1 << 17
 #: The same on the host, per byte of a key; the most elements that a thread sorts there.
-_HOST_LONG, _RUN = 128, 1 << 20
+_HOST_LONG, _RUN = 32, 1 << 20
 #: Values of a digit; threads of a block that counts, elements that each has in flight, and the least that one counts.
 _DIGITS, _COUNT_BLOCK, _COUNT_ITEMS, _COUNT_PIECE = 256, 512, 8, 64
 #: Blocks that count at a time: four in each of 132 multiprocessors.

@@ -27,7 +27,7 @@ _SERIAL = Kernel("index/radix_serial.cu", block=1)
 #: and two bits.
 _LONGEST_ROW = 2**29
 #: Elements of a row from which there are fewer passes over it than merges.
-_LONG = 1 << 17
+_LONG = 1 << 18
 #: The same on the host, per byte of a key; the most elements that a thread sorts there.
 _HOST_LONG, _RUN = 32, 1 << 20
 #: Values of a digit; threads of a block that counts, elements that each has in flight, and the least that one counts.
@@ -63,7 +63,7 @@ def radix_for(style: Style, dtype: DType, n: int, indexed: bool) -> Radix | None
     if n < _LONG:
         return None
     widest = max(dtype.itemsize, (4 if n <= _LONGEST_ROW else 8) * indexed)
-    return Radix(256, 12, 3) if widest == 8 else Radix(256, 16, 4)
+    return Radix(256, 12, 3 if indexed else 4) if widest == 8 else Radix(256, 16, 4)
 
 
 def bits_of(dtype: DType) -> DType:

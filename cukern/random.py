@@ -337,6 +337,8 @@ def _positive(name: str, scale: Number) -> Number:
 
 def _moved(drawn: Array, loc: Number | complex, scale: Number) -> Array:
     """``loc + scale * drawn`` in the dtype of ``drawn``."""
+    if not isinstance(loc, Array) and not isinstance(scale, Array) and loc == 0 and scale == 1:
+        return drawn
     made: Array = _affine(drawn, loc, scale)
     return made
 

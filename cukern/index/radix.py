@@ -1,7 +1,7 @@
-"""The stable radix sort of long rows on a GPU: one reading and writing of the elements for each byte of a key.
+"""The stable radix sort of long rows: one reading and writing of the elements for each byte of a key.
 
-One reading counts the digits of all passes; then each pass places the elements while its blocks tell each other how
-many they have (Adinets and Merrill, "Onesweep: a faster least significant digit radix sort for GPUs", 2022).
+On a GPU one reading counts the digits of all passes; then each pass places the elements while its blocks tell each
+other how many they have (Adinets and Merrill, "Onesweep: a faster least significant digit radix sort for GPUs", 2022).
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from ..kernel.sizes import divide_up
 
 _COUNTS = Kernel("index/radix_counts.cu", block=512)
 _PASS = Kernel("index/radix_pass.cu", block=256)
+_SERIAL = Kernel("index/radix_serial.cu", block=1)
 #: The row length from which indices need 64 bits; below it, sums of a few indices still fit 32 bits, and so do a count
 #: and two bits.
 _LONGEST_ROW = 2**29
 #: Elements of a row from which there are fewer passes over it than merges.
-_LONG = 1 << 17
+_LONG = 1 << 18
+#: The same on the host, per byte of a key; the most elements that a thread sorts there.
+_HOST_LONG, _RUN = 32, 1 << 20
 #: Values of a digit; threads of a block that counts, elements that each has in flight, and the least that one counts.
 _DIGITS, _COUNT_BLOCK, _COUNT_ITEMS, _COUNT_PIECE = 256, 512, 8, 64
 #: Blocks that count at a time: four in each of 132 multiprocessors.
@@ -37,14 +40,15 @@ class Radix(NamedTuple):
     """How threads share the tiles of a pass.
 
     Attributes:
-        block: threads per block, a multiple of 32, at least 256.
+        block: threads per block, a multiple of 32, at least 256; or 1 for a thread alone, which makes all passes over
+            a tile, before tiles are merged.
         items: elements per thread of a tile.
         resident: blocks of a multiprocessor at a time.
     """
 
     block: int
     items: int
-    resident: int
+    resident: int = 1
 
     @property
     def tile(self) -> int:
@@ -54,10 +58,12 @@ class Radix(NamedTuple):
 
 def radix_for(style: Style, dtype: DType, n: int, indexed: bool) -> Radix | None:
     """The geometry for rows of ``n`` elements; None where merging is faster."""
-    if style == "serial" or n < _LONG:
+    if style == "serial":
+        return Radix(1, _RUN) if n >= _HOST_LONG * dtype.itemsize else None
+    if n < _LONG:
         return None
     widest = max(dtype.itemsize, (4 if n <= _LONGEST_ROW else 8) * indexed)
-    return Radix(256, 12, 3) if widest == 8 else Radix(256, 16, 4)
+    return Radix(256, 12, 3 if indexed else 4) if widest == 8 else Radix(256, 16, 4)
 
 
 def bits_of(dtype: DType) -> DType:
@@ -102,6 +108,14 @@ def _passing(
     more = {"resident": shape.resident, "place_out": place}
     name = "last" if last and place != index else "pass"
     return _bound(device, _PASS, dtype, name, index, indexed, descending, shape.block, shape.items, **more)
+
+
+@cache
+def serial_radix(
+    device: Device, dtype: DType, index: str, indexed: bool, descending: bool
+) -> CompiledFunction:
+    """The kernel by which a thread sorts runs of a row."""
+    return _bound(device, _SERIAL, dtype, "runs", index, indexed, descending, 1, 1)
 
 
 def _bound(

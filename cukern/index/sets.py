@@ -10,6 +10,7 @@ from ..array import Array
 from ..array.creation import arange, asarray, device_of, full, ones
 from ..autodiff import tape
 from ..elementwise.function import as_operands, astype
+from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_not
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.row import is_scalar
@@ -86,13 +87,19 @@ def _runs(x: Array, indexed: bool, equal_nan: bool) -> _Runs:
         ordered, order = sorted_along(x, 0, False)
     else:
         ordered = sort(x)
-    differs = not_equal(ordered[1:], ordered[:-1])
     if x.ndim == 2:
-        differs = any(differs, axis=1)
-    elif equal_nan and x.dtype in dtypes.INEXACT:
-        differs = differs & logical_not(isnan(ordered[:-1]))
+        differs = any(not_equal(ordered[1:], ordered[:-1]), axis=1)
+    else:
+        differs = _differ(ordered[1:], ordered[:-1], equal_nan and x.dtype in dtypes.INEXACT)
     fresh = concat([ones(min(len(x), 1), dtypes.bool_, x.device), differs])
     return _Runs(ordered, order, flat_places(fresh), fresh)
+
+
+@fuse(static=["equal_nan"])
+def _differ(x: Array, before: Array, equal_nan: bool) -> Array:
+    """Whether elements are not equal to the ones before them."""
+    differs = not_equal(x, before)
+    return differs & logical_not(isnan(before)) if equal_nan else differs
 
 
 def _counts(runs: _Runs) -> Array:
@@ -100,7 +107,10 @@ def _counts(runs: _Runs) -> Array:
     return subtract(ends, runs.starts) if runs.starts.size else runs.starts
 
 
-def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: str) -> UniqueAll:
+def _unique(
+    x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: str, counted: bool = True
+) -> UniqueAll:
+    """The distinct slices; the indices mean nothing unless ``indexed``, nor the counts unless ``counted``."""
     x = require_array(x, name)
     if tape.recording((x,)) and x.dtype in dtypes.INEXACT:
         with tape.stop_recording():
@@ -115,7 +125,7 @@ def _unique(x: Array, axis: int | None, indexed: bool, equal_nan: bool, name: st
         rows = parts if axis is None else reshape(parts, (len(parts), math.prod(parts.shape[1:])))
         runs = _runs(rows, indexed, equal_nan)
         found = reshape(take(runs.ordered, runs.starts, axis=0), (runs.starts.size, *parts.shape[1:]))
-        values, counts = moveaxis(found, 0, place), _counts(runs)
+        values, counts = moveaxis(found, 0, place), _counts(runs) if counted else runs.starts
         if not indexed or runs.order is None:
             return UniqueAll(values, runs.starts, runs.starts, counts)
         numbers = subtract(cumulative_sum(astype(runs.fresh, dtypes.int64), axis=0), 1)
@@ -153,14 +163,14 @@ def unique_counts(x: Array, /) -> UniqueCounts:
 @public
 def unique_inverse(x: Array, /) -> UniqueInverse:
     """The distinct elements of the flattened ``x``, sorted, and the inverse indices. See :func:`unique_all`."""
-    found = _unique(x, None, True, False, "unique_inverse")
+    found = _unique(x, None, True, False, "unique_inverse", False)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
 @public
 def unique_values(x: Array, /) -> Array:
     """The distinct elements of the flattened ``x``, sorted; each NaN is distinct."""
-    return _unique(x, None, False, False, "unique_values").values
+    return _unique(x, None, False, False, "unique_values", False).values
 
 
 @public
@@ -196,7 +206,7 @@ def unique(
     >>> ck.unique(ck.asarray([[1, 0], [0, 1], [1, 0]]), axis=0).tolist()
     [[0, 1], [1, 0]]
     """
-    found = _unique(x, axis, return_index or return_inverse, equal_nan, "unique")
+    found = _unique(x, axis, return_index or return_inverse, equal_nan, "unique", return_counts)
     wanted = (return_index, return_inverse, return_counts)
     more = [one for one, want in zip(found[1:], wanted, strict=True) if want]
     return (found.values, *more) if more else found.values

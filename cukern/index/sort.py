@@ -26,7 +26,7 @@ from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
 from ..kernel.sizes import divide_up, power_of_two
 from ..shape.views import moveaxis, reshape
-from .radix import Radix, bits_of, index_of, key_variables, radix_for, radix_sorted
+from .radix import Radix, bits_of, index_of, key_variables, radix_for, radix_sorted, serial_radix
 
 __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "topk"]
 
@@ -84,22 +84,30 @@ def sorted_rows(
         return _complex_rows(x, descending, shape)
     n, device = x.shape[-1], x.device
     shape = shape or radix_for(device.style, x.dtype, n, indexed) or shape_for(device.style, n)
-    if isinstance(shape, Radix):
+    if isinstance(shape, Radix) and shape.block > 1:
         return radix_sorted(x, indexed, descending, shape)
     index, place = index_of(n)
     made = allocate(device, x.shape, x.dtype)
     buffers = [(made.view(bits_of(x.dtype)), *([allocate(device, x.shape, place)] if indexed else []))]
     if x.size:
         rows, tiles = x.size // n, divide_up(n, shape.tile)
-        kernel = _bound(device, x.dtype, index, shape, "tile", indexed, descending)
-        piece = (_TILES,) if shape.block == 1 else ()
-        blocks = divide_up(rows * tiles, shape.block // shape.lanes * math.prod(piece))
-        bits = x.contiguous()._data.view(bits_of(x.dtype))
-        launch(device, kernel, blocks, shape.block, (bits, *buffers[0], rows, n, tiles, *piece))
-        if tiles > 1:
-            kernel = _bound(device, x.dtype, index, shape, "merge", indexed, descending)
+        if tiles > 1 or isinstance(shape, Radix):
             buffers.append(tuple(allocate(device, x.shape, one.dtype) for one in buffers[0]))
-            _merge(kernel, device, buffers, rows, n, shape)
+        bits = x.contiguous()._data.view(bits_of(x.dtype))
+        if isinstance(shape, Radix):
+            kernel = serial_radix(device, x.dtype, index, indexed, descending)
+            launch(
+                device, kernel, rows * tiles, 1, (bits, *buffers[0], *buffers[1], rows, n, tiles, shape.tile)
+            )
+        else:
+            kernel = _bound(device, x.dtype, index, shape, "tile", indexed, descending)
+            piece = (_TILES,) if shape.block == 1 else ()
+            blocks = divide_up(rows * tiles, shape.block // shape.lanes * math.prod(piece))
+            launch(device, kernel, blocks, shape.block, (bits, *buffers[0], rows, n, tiles, *piece))
+        if tiles > 1:
+            merging = Shape(1, 1, 16) if isinstance(shape, Radix) else shape
+            kernel = _bound(device, x.dtype, index, merging, "merge", indexed, descending)
+            _merge(kernel, device, buffers, rows, n, merging, shape.tile)
     keys = Array._wrap(buffers[0][0].view(x.dtype), device)
     return keys, astype(Array._wrap(buffers[0][1], device), dtypes.int64, copy=False) if indexed else None
 
@@ -123,10 +131,10 @@ def _complex_rows(x: Array, descending: bool, shape: Shape | Radix | None) -> tu
 
 
 def _merge(
-    kernel: CompiledFunction, device: Device, buffers: list[Any], rows: int, n: int, shape: Shape
+    kernel: CompiledFunction, device: Device, buffers: list[Any], rows: int, n: int, shape: Shape, run: int
 ) -> None:
-    """Merge sorted tiles, alternating between two buffers; returns the buffer with the result first."""
-    run, tiles = shape.tile, divide_up(n, shape.tile)
+    """Merge sorted runs, alternating between two buffers; returns the buffer with the result first."""
+    tiles = divide_up(n, shape.tile)
     piece = _CHAINS * _STRETCH
     tail: tuple[int, ...]
     while run < n:

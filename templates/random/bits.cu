@@ -1,10 +1,11 @@
 // y[i] for i < n: << kind >> numbers from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 // 2011), counter (offset + i / each, 0, attempt) and a key of 64 bits: the words depend on nothing else.
-// A group of four words gives `each` elements of y (n).
+// A group of four words gives `each` elements of y (n), which is aligned to 16 bytes.
 // `live`: the offset is read from memory, where it changes between replays of one launch.
 // Launch: a thread owns `piece` groups. No shared memory.
 <% include "prelude/math.cuh" %>
 <% include "lib/philox.cuh" %>
+<% include "lib/pack.cuh" %>
 using Number = << elem >>;
 constexpr int block = << block >>, each = << each >>;
 // What a number is made from, `each` of a group.
@@ -28,6 +29,23 @@ __device__ __forceinline__ T open_unit(Word word) {
     return (T(word >> (bits - kept)) + T(0.5)) * T(half_to_the(kept));
 }
 <% endif %>
+<% if kind == "normal" %>
+
+// The point that is a part of a turn from (1, 0) on the unit circle.
+struct Point {
+    T x, y;
+};
+__device__ __forceinline__ Point on_circle(T turn) {
+    if constexpr (sizeof(T) > 4) return {cos(T(6.283185307179586) * turn), sin(T(6.283185307179586) * turn)};
+    // In an eighth of a turn to either side of a quarter, the series up to t^9 and t^10 are exact to half a unit.
+    const T quarter = rint(T(4) * turn), t = T(6.283185307179586) * (turn - T(0.25) * quarter), u = t * t;
+    const T x = T(1) + u * (T(-1.0 / 2) + u * (T(1.0 / 24) + u * (T(-1.0 / 720) + u * (T(1.0 / 40320) + u * T(-1.0 / 3628800)))));
+    const T y = t + t * u * (T(-1.0 / 6) + u * (T(1.0 / 120) + u * (T(-1.0 / 5040) + u * T(1.0 / 362880))));
+    const int quarters = int(quarter) & 3;
+    const T across = quarters & 1 ? y : x, up = quarters & 1 ? x : y;
+    return {quarters == 1 || quarters == 2 ? -across : across, quarters > 1 ? -up : up};
+}
+<% endif %>
 <% if kind == "integers" %>
 
 // The range of a draw, 0 for all words. Lemire, "Fast random integer generation in an interval", 2019: where the low half of
@@ -41,22 +59,24 @@ struct Interval {
 <% endif %>
 
 // The numbers of one group.
-struct Group {
-    Number at[each];
-
+struct Group : Pack<Number, each> {
+<% if kind == "normal" %>
+    // Box and Muller, "A note on the generation of random normal deviates", 1958.
+    template <int i>
+    __device__ __forceinline__ void draw_pair(const RandomWords& words) {
+        const T radius = sqrt(T(-2) * log(open_unit<near_zero>(word_of(words, i))));
+        const Point point = on_circle(unit(word_of(words, i + 1)));
+        at[i] = cast<Number>(radius * point.x);
+        at[i + 1] = cast<Number>(radius * point.y);
+    }
+<% endif %>
     __device__ __forceinline__ Group(
         unsigned long long counter, unsigned k0, unsigned k1<< ", const Interval& interval" if kind == "integers" >>)
     {
         const RandomWords words = philox(counter, 0, k0, k1);
 <% if kind == "normal" %>
-        // Box and Muller, "A note on the generation of random normal deviates", 1958.
-#pragma unroll
-        for (int i = 0; i < each; i += 2) {
-            const T radius = sqrt(T(-2) * log(open_unit<near_zero>(word_of(words, i))));
-            const T angle = T(6.283185307179586) * unit(word_of(words, i + 1));
-            at[i] = cast<Number>(radius * cos(angle));
-            at[i + 1] = cast<Number>(radius * sin(angle));
-        }
+        draw_pair<0>(words);
+        if constexpr (each == 4) draw_pair<2>(words);
 <% else %>
 #pragma unroll
         for (int i = 0; i < each; ++i) {
@@ -92,11 +112,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const long long groups = divide_up(n, (long long)each);
     const long long first = ((long long)blockIdx.x * block + threadIdx.x) * piece;
     const long long last = minimum(groups, first + piece);
-    for (long long group = first; group < last; ++group) {
-        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >>);
-#pragma unroll
-        for (int i = 0; i < each; ++i) {
-            if (group * each + i < n) y[group * each + i] = made.at[i];
-        }
+    const long long whole = minimum(last, n / each);
+    for (long long group = first; group < whole; ++group)
+        store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >>));
+    // The last group has numbers to spare.
+    if (whole < last) {
+        const Group made(offset + whole, k0, k1<< ", interval" if kind == "integers" >>);
+        for (int i = 0; whole * each + i < n; ++i) y[whole * each + i] = made.at[i];
     }
 }

@@ -112,9 +112,20 @@ def test_digits_in_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -
     check(drawn("int16", (2, 2500)), False, Radix(256, 4, 2))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
+def test_digits_by_one_thread(device: ck.Device, dtype: str) -> None:
+    """Runs of one element, of all, and several that are merged; some have the same digits."""
+    for n, run in ((3, 1), (700, 800), (700, 64)):
+        check(drawn(dtype, (2, n), n), n > run, Radix(1, run))
+    if dtype == "float32":
+        check(np.random.default_rng(0).standard_normal((1, 500), "f4"), True, Radix(1, 500))
+        check(np.full((1, 20), 2.5, "f4"), True, Radix(1, 500))
+
+
 def test_long_rows_are_sorted_by_digits() -> None:
-    assert isinstance(radix_for("simt", ck.float32, 10**6, True), Radix)
-    assert radix_for("simt", ck.float32, 1000, True) is radix_for("serial", ck.float32, 10**6, True) is None
+    for style, n in (("simt", 1000), ("serial", 100)):
+        assert radix_for(style, ck.float32, n, True) is None
+        assert isinstance(radix_for(style, ck.float32, 10**6, True), Radix)
 
 
 def test_many_short_rows(device: ck.Device) -> None:

@@ -114,7 +114,8 @@ def launch_sorting(dtype: Any) -> None:
     ck.lexsort((line, line))
     if dtype in (ck.float32, ck.int8):
         sort.sorted_rows(line, True, False, sort.Shape(1, 1, 16))
-        sort.sorted_rows(line, True, False, radix_for("simt", dtype, 1 << 20, True))
+        for style in ("simt", "serial"):
+            sort.sorted_rows(line, True, False, radix_for(style, dtype, 1 << 20, True))
     if dtypes.info(dtype).kind == "f":
         with_derivatives(ck.sort, line)
 

@@ -224,8 +224,7 @@ def _install(checkout: Path) -> None:
     sys.modules["cupy"] = cupy
     sys.meta_path.append(_Finder())  # type: ignore[arg-type]
     for name in ("cuda", "_core", "_util", "fft", "lib"):
-        with contextlib.suppress(ImportError):
-            setattr(cupy, name, importlib.import_module(f"cupy.{name}"))
+        setattr(cupy, name, importlib.import_module(f"cupy.{name}"))
     util: Any = cupy._util
     util.PerformanceWarning = type("PerformanceWarning", (UserWarning,), {})
     internal = types.ModuleType("cupy._core.internal")

@@ -181,7 +181,7 @@ def accumulate(row: Elementwise, x: Any, axis: int, dtype: Any) -> Array:
     while known is not None and step < len(values):
         values = concat([values[:step], row(values[:-step], values[step:])])  # type: ignore[operator]
         step *= 2
-    return moveaxis(values, 0, place)
+    return moveaxis(values, 0, place).contiguous()
 
 
 def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> Array:
@@ -208,7 +208,7 @@ def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> A
         rows = asarray(inside, device=x.device)
         more = row(made[rows], take(values, asarray(starts[inside] + k, device=x.device), axis=0))  # type: ignore[operator]
         made = made.at[rows].set(more)
-    return moveaxis(made, 0, place)
+    return moveaxis(made, 0, place).contiguous()
 
 
 def at(row: Elementwise, x: Array, indices: Any, values: Any) -> None:

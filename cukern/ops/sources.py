@@ -14,7 +14,7 @@ from ..array.creation import array, asarray
 from ..device import Device
 from ..elementwise.table import isfinite
 
-__all__ = ["asarray_chkfinite", "frombuffer", "fromfile", "fromiter", "fromstring", "genfromtxt", "loadtxt"]
+__all__ = ["asarray_chkfinite", "frombuffer", "fromfile", "fromiter", "fromstring"]
 
 
 def asarray_chkfinite(
@@ -98,27 +98,3 @@ def fromfile(
     wanted = dtypes.get_default_dtype() if dtype is None else np.dtype(dtype)
     read = np.fromfile(file, wanted, count, sep, offset)
     return array(read.astype(dtypes.as_dtype(wanted), copy=False), device=device)
-
-
-def loadtxt(
-    fname: Any, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None, **options: Any
-) -> Array:
-    """The numbers of a text file, a row for each line; ``options`` are those of ``numpy.loadtxt``.
-
-    >>> loadtxt(["0 1", "2 3"], "int64").tolist()
-    [[0, 1], [2, 3]]
-    """
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return array(np.loadtxt(fname, wanted, **options), device=device)
-
-
-def genfromtxt(
-    fname: Any, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None, **options: Any
-) -> Array:
-    """:func:`loadtxt` of files in which numbers are missing; ``options`` are those of ``numpy.genfromtxt``.
-
-    >>> genfromtxt(["0,", "2,3"], delimiter=",", filling_values=7).tolist()
-    [[0.0, 7.0], [2.0, 3.0]]
-    """
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return array(np.genfromtxt(fname, wanted, **options), device=device)

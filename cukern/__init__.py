@@ -40,11 +40,12 @@ from .namespace import *  # noqa: F403
 from .namespace import aliases
 from .namespace import hints as _names
 from .namespace.aliases import *  # noqa: F403
-from .ops import grids, info
+from .ops import grids, info, sources
 from .ops.grids import *  # noqa: F403
 from .ops.info import *  # noqa: F403
 from .ops.info import __array_api_version__ as __array_api_version__
 from .ops.info import __array_namespace_info__ as __array_namespace_info__
+from .ops.sources import *  # noqa: F403
 from .text.render import add_templates
 from .transforms import *  # noqa: F403
 
@@ -122,6 +123,7 @@ __all__ += grids.__all__
 __all__ += info.__all__
 __all__ += io.__all__
 __all__ += namespace.__all__
+__all__ += sources.__all__
 __all__ += transforms.__all__
 
 with contextlib.suppress(ImportError):

@@ -18,6 +18,7 @@ from .operators import FUNCTIONS
 __all__ = [
     "arange",
     "array",
+    "asanyarray",
     "asarray",
     "ascontiguousarray",
     "empty",
@@ -219,6 +220,10 @@ def array(
     """Copy ``obj`` to a new array, with at least ``ndmin`` axes; the other arguments are those of :func:`asarray`."""
     made = asarray(obj, dtype, device, copy=copy)
     return made.reshape((1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
+
+
+#: :func:`asarray`: there is one class of arrays.
+asanyarray = asarray
 
 
 def ascontiguousarray(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from .. import dtypes
 from .operators import FUNCTIONS, Operators
@@ -78,7 +78,7 @@ class Memory(Operators):
         FUNCTIONS["flat"](self)[...] = values
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Self:
         """The real part, a view; a real array itself. Assigning to it writes to the array."""
         return self._call("real")
 
@@ -87,7 +87,7 @@ class Memory(Operators):
         self._call("real")[...] = value
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Self:
         """The imaginary part, a view; zeros of a real array, which cannot be assigned to."""
         return self._call("imag")
 
@@ -97,6 +97,30 @@ class Memory(Operators):
         if x.dtype not in dtypes.COMPLEX:
             raise TypeError(f"imag: expected a complex array to assign to, got {x.dtype}")
         self._call("imag")[...] = value
+
+    def conj(self) -> Self:
+        """The complex conjugate; a real array itself."""
+        x: Any = self
+        return self._call("conj") if x.dtype in dtypes.COMPLEX else self
+
+    conjugate = conj
+
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", *, copy: bool = True) -> Self:
+        """The elements as another dtype; differentiable between floating and complex dtypes.
+
+        Args:
+            dtype: the dtype of the result.
+            order: the order in memory, of which there is one for new arrays: "C".
+            casting: which casts are allowed, as of ``numpy.can_cast``.
+            copy: whether to copy an array that already has that dtype.
+
+        Raises:
+            TypeError: the cast is not allowed.
+            ValueError: ``order`` is "F".
+        """
+        if order not in ("K", "C", "A", None):
+            raise ValueError(f"astype: order: expected 'C', as new arrays have, got {order!r}")
+        return self._call("cast_to", dtype, casting, copy)
 
     def fill(self, value: Any) -> None:
         """Assign ``value``, a number or a 0-d array, to all elements; see :func:`cukern.copyto`."""

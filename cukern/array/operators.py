@@ -260,7 +260,9 @@ class Operators:
         return self._call("ravel", order)
 
     def flatten(self, order: str = "C") -> Self:
-        """A copy of the elements as a vector."""
+        """A copy of the elements as a vector; ``order`` as of :func:`cukern.ravel`."""
+        if order in ("K", "k"):
+            return self._call("ravel", order).copy()
         return self._call("reshape", (-1,), order, copy=True)
 
     def repeat(self, repeats: Any, axis: int | None = None) -> Self:

@@ -13,7 +13,7 @@ from .. import fft, io, linalg, namespace
 from ..array import creation
 from ..elementwise.row import Row
 from ..namespace import aliases
-from ..ops import grids, info
+from ..ops import grids, info, sources
 from ..reduction.rows import __all__ as reductions
 
 #: Names of :mod:`cukern` that are not functions.
@@ -74,6 +74,7 @@ def families() -> Iterator[Family]:
     yield Family("Further", root, [name for name in namespace.__all__ if name not in told])
     yield Family("Creation", root, creation.__all__)
     yield Family("Grids", root, grids.__all__)
+    yield Family("Arrays of bytes, files and texts", root, sources.__all__)
     yield Family("Inspection", root, [name for name in info.__all__ if name not in CONSTANTS])
     yield Family("Files", root, io.__all__)
     for home, title in ((linalg, "Linear algebra"), (fft, "Fourier transforms")):

@@ -21,7 +21,7 @@ from .operands import first_array, public, require_array
 from .plan import Plan, plan_for, planned
 from .program import Backward, Program, program
 from .row import Scalar, is_scalar
-from .ufunc import Ufunc
+from .ufunc import Casting, Ufunc, can_cast
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float | complex
 
@@ -286,6 +286,15 @@ def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz"
                 )
             )
     return tuple(made)
+
+
+@public
+def cast_to(x: Array, dtype: Any, casting: Casting, copy: bool, /) -> Array:
+    """``x.astype(dtype, casting=casting, copy=copy)``."""
+    wanted = dtypes.as_dtype(dtype)
+    if casting != "unsafe" and not can_cast(x.dtype, wanted, casting):
+        raise TypeError(f"astype: cannot cast {x.dtype} to {wanted}, casting={casting!r}")
+    return astype(x, wanted, copy=copy)
 
 
 @public

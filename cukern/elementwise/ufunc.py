@@ -240,7 +240,8 @@ class Ufunc(Row):
     def at(self, x: Array, indices: Any, values: Any = None, /) -> None:
         """Replace ``x[indices]`` by the function of it and ``values``, in place, as ``numpy.ufunc.at``.
 
-        If an index is repeated, the function is applied as often. ``x.at[indices].add(values)`` is the same in a new
+        If an index is repeated, the function is applied as often; each result is cast to the dtype of ``x``, floats
+        to integers too. ``x.at[indices].add(values)`` is the same in a new
         array, with a derivative.
 
         Args:
@@ -249,7 +250,7 @@ class Ufunc(Row):
             values: the second operand, broadcast to ``x[indices]``; none for a function of one operand.
 
         Raises:
-            TypeError: ``x`` is not a cukern array, the result does not fit its dtype, or ``values`` is missing.
+            TypeError: ``x`` is not a cukern array, or real and the result complex; or ``values`` is missing.
             GradientError: a tape tracks ``x`` or ``values``.
         """
         FUNCTIONS["ufunc_at"](self, x, indices, values)

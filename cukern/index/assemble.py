@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import arange, asarray, beside
+from ..array.creation import arange, asarray, beside, zeros
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, normalize_axis, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
@@ -192,7 +192,7 @@ def vander(x: Array, /, N: int | None = None, increasing: bool = False) -> Array
     values = x if floating else astype(x, dtypes.promote(x.dtype, dtypes.default_int), copy=False)
     factors = broadcast_to(expand_dims(values, 1), (x.size, max(0, count - 1)))
     powers = cumulative_prod(factors, axis=1, include_initial=True, dtype=values.dtype)[:, :count]
-    return powers if increasing else flip(powers, 1)
+    return powers if increasing else flip(powers, 1).contiguous()
 
 
 @public
@@ -366,7 +366,7 @@ def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None =
         return reshape(spread, (*x.shape[:place], size * times, *x.shape[place + 1 :]), copy=True)
     counts = asarray(repeats, device=x.device)
     if dtypes.info(counts.dtype).kind not in "iu":
-        if counts.size:
+        if counts.size and counts.dtype != dtypes.bool_:
             raise TypeError(f"repeat: repeats: expected integers, got {counts.dtype}")
         counts = astype(counts, dtypes.int64)
     if counts.ndim > 1 or counts.size not in (1, size):
@@ -454,17 +454,19 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
 
 @public
 def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
-    """An array of any shape, filled with the elements of ``x`` in C order, repeated as needed.
+    """An array of any shape, filled with the elements of ``x`` in C order, repeated as needed; zeros if there are none.
 
     Raises:
-        ValueError: ``x`` is empty and the shape is not.
+        ValueError: a size is negative.
     """
     x = require_array(x, "resize")
     given = new_shape if isinstance(new_shape, Sequence) else (new_shape,)
     sizes = tuple(map(operator.index, given))
     count = math.prod(sizes)
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"resize: new_shape: expected sizes of at least 0, got {sizes}")
     if count and not x.size:
-        raise ValueError(f"resize: x: an array of shape {x.shape} has no element to repeat for {sizes}")
+        return zeros(sizes, x.dtype, x.device)
     times = -(-count // max(1, x.size))
     return reshape(tile(reshape(x, (-1,)), times)[:count], sizes)
 

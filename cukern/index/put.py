@@ -56,7 +56,7 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
         dst: the array to write to, which no tape tracks.
         src: an array, a number or nested lists; more axes of size 1 in front are allowed.
         casting: which casts to the dtype of ``dst`` are allowed, as of ``numpy.can_cast``.
-        where: a bool mask that broadcasts to ``dst``; where it is false, elements stay.
+        where: a bool mask that broadcasts to ``dst``, or a number; where it is false, elements stay.
 
     Raises:
         GradientError: a tape tracks an array.
@@ -71,7 +71,9 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     """
     dst = require_written(dst, "copyto", "dst")
     value = _castable("copyto", src, dst, casting)
-    if where is None or where is True:
+    if is_scalar(where):
+        where = None if where else np.zeros((), bool)
+    if where is None:
         setitem(dst, ..., value)
         return
     mask = require_array(where, "copyto", "where", dst)

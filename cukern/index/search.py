@@ -325,6 +325,7 @@ def ravel_multi_index(
 
 def _in_mode(x: Array, size: int, mode: str, name: str) -> Array:
     """Indices of an axis of ``size``; those out of range as ``mode`` says."""
+    x = astype(x, dtypes.int64) if x.dtype == dtypes.bool_ else x
     if mode == "raise":
         return _in_range(x, size, name)
     if mode not in ("wrap", "clip"):

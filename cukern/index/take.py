@@ -175,19 +175,21 @@ def _take(x: Array, data: Any, axis: int) -> Array:
 
 @public
 @on_device
-def take_along_axis(x: Array, /, indices: Array, axis: int = -1) -> Array:
+def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array:
     """For each element of ``indices``, the element of ``x`` at that index along an axis.
 
     Args:
         x: any array.
         indices: integers, with the shape of ``x`` except along ``axis``, where any size is allowed; axes
             of size 1 are broadcast.
-        axis: the axis.
+        axis: the axis; None takes from the flattened array.
 
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         ValueError: the shapes do not fit.
     """
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take_along_axis")
     places = along_axis(x, indices, place, "take_along_axis")
     return _along(x, places, place, x.shape[place], "gather")

@@ -52,7 +52,7 @@ from ..shape.views import *  # noqa: F403
 INTERNAL = frozenset(
     {
         *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),
-        *("flat", "viewed"),
+        *("cast_to", "flat", "viewed"),
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("product_then", "product_source", "times_i", "phase"),

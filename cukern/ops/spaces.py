@@ -77,7 +77,7 @@ def _spaced(
 
 @fuse
 def _line(low: Any, high: Any, k: Any, last: float) -> Any:
-    return where(equal(k, last), high, low + (high - low) * (k / last))
+    return where(equal(k, last), high, low + k * ((high - low) / last))
 
 
 @fuse

@@ -18,7 +18,6 @@ from ..elementwise.function import Elementwise, astype
 from ..elementwise.operands import normalize_axes, normalize_axis, require_array, require_written
 from ..elementwise.row import is_scalar
 from ..elementwise.table import where as choose
-from ..elementwise.ufunc import can_cast
 from ..index.subscript import getitem, setitem
 from ..index.take import take
 from ..index.update import numbers
@@ -181,7 +180,7 @@ def accumulate(row: Elementwise, x: Any, axis: int, dtype: Any) -> Array:
     while known is not None and step < len(values):
         values = concat([values[:step], row(values[:-step], values[step:])])  # type: ignore[operator]
         step *= 2
-    return moveaxis(values, 0, place)
+    return moveaxis(values, 0, place).contiguous()
 
 
 def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> Array:
@@ -208,7 +207,7 @@ def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> A
         rows = asarray(inside, device=x.device)
         more = row(made[rows], take(values, asarray(starts[inside] + k, device=x.device), axis=0))  # type: ignore[operator]
         made = made.at[rows].set(more)
-    return moveaxis(made, 0, place)
+    return moveaxis(made, 0, place).contiguous()
 
 
 def at(row: Elementwise, x: Array, indices: Any, values: Any) -> None:
@@ -221,8 +220,7 @@ def at(row: Elementwise, x: Array, indices: Any, values: Any) -> None:
         operand = (require_array(values, row.name, "values", x),)
     kinds = (x.dtype, *(one.dtype if isinstance(one, Array) else one for one in operand))
     result = row.resolve(kinds)[1]
-    if not can_cast(result, x.dtype, "same_kind"):
-        raise TypeError(f"{row.name}.at: a result of {result} cannot be written to an array of {x.dtype}")
+    dtypes.refuse_real(f"{row.name}.at", result, x.dtype)
     known = _COMBINATIONS.get(row.name)
     if known is not None and known.update and result == x.dtype:
         setitem(x, ..., getattr(x.at[indices], known.update)(operand[0]))

@@ -59,14 +59,15 @@ __all__ = [
 ]
 
 
-def _sizes(shape: Shape, name: str, argument: str = "shape") -> tuple[int, ...]:
+def _sizes(shape: Shape | np.ndarray[Any, Any], name: str, argument: str = "shape") -> tuple[int, ...]:
     """An integer or several as a tuple.
 
     Raises:
         TypeError: they are not integers.
     """
     try:
-        return tuple(map(operator.index, shape if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)))
+        several = isinstance(shape, (tuple, list)) or (isinstance(shape, np.ndarray) and shape.ndim)
+        return tuple(map(operator.index, shape if several else (shape,)))  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name}: {argument}: expected integers, got {shape!r}") from None
 
@@ -133,17 +134,17 @@ def _is_view(x: Array, sizes: tuple[int, ...]) -> bool:
 
 @public
 def ravel(x: Array, /, order: str = "C") -> Array:
-    """The elements of ``x`` as a vector, a view if possible.
+    """The elements of ``x`` as a contiguous vector, a view if possible.
 
     Args:
         x: any array.
         order: that of :func:`reshape`, or "K": the order of the elements in memory.
     """
     if order not in ("K", "k"):
-        return reshape(x, (-1,), order)
+        return reshape(x, (-1,), order).contiguous()
     x = require_array(x, "ravel")
     axes = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
-    return reshape(permute_dims(x, tuple(axes)), (-1,))
+    return reshape(permute_dims(x, tuple(axes)), (-1,)).contiguous()
 
 
 @public
@@ -291,12 +292,12 @@ def flip(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
 
 
 @public
-def roll(x: Array, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
+def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[int] | None = None) -> Array:
     """Shift elements cyclically along axes, or in the flattened array by default.
 
     Args:
         x: any array.
-        shift: the number of positions, one for each axis or one for all.
+        shift: the number of positions, one for each axis or one for all; an array is read on the host.
         axis: the axis or axes; the shifts of a repeated axis add up.
 
     Raises:
@@ -304,11 +305,12 @@ def roll(x: Array, /, shift: int | Sequence[int], axis: int | Sequence[int] | No
         ValueError: the numbers of shifts and axes differ.
     """
     x = require_array(x, "roll")
+    shifts = _sizes(shift.numpy() if isinstance(shift, Array) else shift, "roll", "shift")
     if axis is None:
         flat = reshape(x, (-1,))
-        total = sum(_sizes(shift, "roll", "shift"))
+        total = sum(shifts)
         return reshape(_rolled(flat, (total,)), x.shape)
-    axes, shifts = _sizes(axis, "roll", "axis"), _sizes(shift, "roll", "shift")
+    axes = _sizes(axis, "roll", "axis")
     if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
         raise ValueError(f"roll: expected as many shifts as axes, got {shift} and {axis}")
     count = max(len(axes), len(shifts)) if axes and shifts else 0
@@ -506,8 +508,10 @@ def _chosen(x: Any, rows: Any, columns: Any, k: int, lower: bool) -> Any:
 
 def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
     x = require_array(x, name)
-    if x.ndim < 2:
-        raise ValueError(f"{name}: expected at least two axes, got shape {x.shape}")
+    if not x.ndim:
+        raise ValueError(f"{name}: expected at least one axis, got shape {x.shape}")
+    if x.ndim == 1:  # as in NumPy, a vector is every row
+        x = broadcast_to(x, (x.size, x.size))
     n, m = x.shape[-2:]
     rows, columns = arange(n, device=x.device), arange(m, device=x.device)
     made: Array = _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
@@ -516,11 +520,11 @@ def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
 
 @public
 def tril(x: Array, /, k: int = 0) -> Array:
-    """The elements on and below the ``k``-th diagonal of each matrix, zeros elsewhere."""
+    """The elements on and below the ``k``-th diagonal of each matrix, zeros elsewhere; a vector is every row of one."""
     return _triangle(x, k, "tril", True)
 
 
 @public
 def triu(x: Array, /, k: int = 0) -> Array:
-    """The elements on and above the ``k``-th diagonal of each matrix, zeros elsewhere."""
+    """The elements on and above the ``k``-th diagonal of each matrix, zeros elsewhere; a vector is every row of one."""
     return _triangle(x, k, "triu", False)

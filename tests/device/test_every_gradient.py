@@ -383,7 +383,7 @@ FLOATING = re.compile("Any|Array|float|Scalar|Number|Parameter|_empty")
 #: Parameters with such an annotation that never hold one.
 STATIC = frozenset(
     """axes device dtype func1d function fweights ids ind indices kind mask_func multi_index obj optimize out out1 out2
-    pad_width repeats s sorter stat_length where window_shape condlist""".split()
+    pad_width repeats s shift sorter stat_length where window_shape condlist""".split()
 )
 #: Parameters, or all of a function, that are not probed, and why.
 EXCLUDED = {

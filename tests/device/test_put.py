@@ -93,6 +93,11 @@ def test_flags_bytes_and_views() -> None:
     assert x[0, 0].item() == 1.0
     with pytest.raises(ValueError, match="view: float32 of shape"):
         x[:, :1].T.view("float64")
+    assert x.conj() is x and x.astype("float64", "C", "safe").dtype == "float64"
+    with pytest.raises(TypeError, match="astype: cannot cast float32 to int32, casting='same_kind'"):
+        x.astype("int32", casting="same_kind")
+    with pytest.raises(ValueError, match="astype: order: expected 'C'"):
+        x.astype("int32", "F")
     z = ck.asarray([1 + 2j])
     z.real, z.imag = 3, 4
     assert z.tolist() == [3 + 4j]
@@ -114,6 +119,15 @@ GRIDS: dict[str, Callable[[Any], Any]] = {
     ),
     "ravel_multi_index": lambda xp: xp.ravel_multi_index(([0, 1], [5, -1]), (2, 3), ("raise", "wrap"), "F"),
     "unravel_index": lambda xp: xp.unravel_index(xp.asarray([1, 4]), (2, 3), order="F"),
+    "flatten by memory": lambda xp: xp.asarray(np.arange(6).reshape(2, 3)).T.flatten("K"),
+    "ravel of a slice": lambda xp: xp.ravel(xp.asarray([1, 2, 3])[::2]),
+    "roll by an array": lambda xp: xp.roll(xp.asarray([[1, 2], [3, 4]]), xp.asarray([1, 1]), (0, 1)),
+    "repeat by bools": lambda xp: xp.repeat(xp.asarray([1, 2, 3]), xp.asarray([True, False, True])),
+    "resize of nothing": lambda xp: xp.resize(xp.zeros(0), (2, 1)),
+    "tril of a vector": lambda xp: xp.tril(xp.asarray([1, 2, 3]), -1),
+    "take_along_axis": lambda xp: xp.take_along_axis(xp.asarray([[1, 2], [3, 4]]), xp.asarray([3, 0]), None),
+    "frombuffer": lambda xp: xp.frombuffer(b"\x01\x02\x03", dtype="uint8", offset=1),
+    "fromstring": lambda xp: xp.fromstring("1.5 2", sep=" "),
     "ravel by memory": lambda xp: xp.ravel(
         xp.asarray(np.arange(24).reshape(2, 3, 4)).transpose(1, 2, 0), "K"
     ),

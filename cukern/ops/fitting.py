@@ -46,7 +46,7 @@ def polyfit(
     x: Array,
     y: Array,
     /,
-    deg: float,
+    deg: int,
     rcond: float | None = None,
     full: bool = False,
     w: Array | None = None,

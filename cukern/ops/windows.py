@@ -19,7 +19,7 @@ __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 _PI = 3.141592653589793
 
 
-def _window(name: str, m: int, shape: Callable[..., Any], *parameters: float) -> Array:
+def _window(name: str, m: int, shape: Callable[..., Any], *parameters: Any) -> Array:
     """``shape`` of ``m`` positions from -1 to 1, in the default floating dtype."""
     try:
         count = operator.index(int(m)) if m == int(m) else operator.index(m)
@@ -101,14 +101,14 @@ def hanning(M: int) -> Array:
 
 
 @public
-def kaiser(M: int, beta: float) -> Array:
+def kaiser(M: int, beta: Any) -> Array:
     """Kaiser's window: ``i0(beta * sqrt(1 - t**2)) / i0(beta)``, t from -1 to 1; see :func:`bartlett`.
 
     Args:
         M: the number of points.
-        beta: the shape; 0 gives ones, 14 nearly 0 at the ends.
+        beta: the shape, a number or an array of one; 0 gives ones, 14 nearly 0 at the ends. Differentiable.
 
     >>> kaiser(4, 0).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    return _window("kaiser", M, _kaiser, float(beta))
+    return _window("kaiser", M, _kaiser, beta if isinstance(beta, Array) else float(beta))

@@ -18,6 +18,7 @@ from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, divide, exp, sigmoid, sqrt, where
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
@@ -214,14 +215,16 @@ class Distributions:
         return self._counts("zipf", self._variates("zipf", dtypes.int64, size, a), dtype)
 
     def vonmises(self, mu: Parameter, kappa: Parameter, size: Size = None, dtype: Any = None) -> Array:
-        """Von Mises, the normal distribution on the circle: angles in [-pi, pi] around ``mu``; constant to tapes.
+        """Von Mises, the normal distribution on the circle: angles in [-pi, pi] around ``mu``.
 
         Raises:
+            GradientError: a tape tracks a parameter.
             ValueError: the concentration ``kappa`` is negative, or parameters do not broadcast to ``size``.
         """
         wanted = floating("vonmises", dtype)
         mu = self._parameter(mu, "vonmises: mu", -math.inf)
         kappa = self._parameter(kappa, "vonmises: kappa", 0.0)
+        require_constant("vonmises", mu=mu, kappa=kappa)
         made = self._variates("vonmises", dtypes.float64, size, mu, kappa)
         return astype(made, wanted, copy=False)
 

@@ -14,6 +14,7 @@ from ..array.creation import asarray
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, exp, expm1, floor, isnan, log1p, sqrt, where
 from ..reduction.softmax import softmax
 from .distributions import Distributions, Parameter, Size, floating, shape_of_parameters
@@ -194,12 +195,16 @@ class Transformed(Distributions):
     ) -> Array:
         """Chi-squared with ``df`` degrees of freedom and noncentrality ``nonc``: a Poisson mixture of central ones.
 
-        Not differentiable with respect to ``nonc``.
+        Once differentiable with respect to ``df``, as :meth:`gamma`.
+
+        Raises:
+            GradientError: a tape tracks ``nonc``.
         """
         df, nonc = (
             self._parameter(p, f"noncentral_chisquare: {name}", 0.0)
             for p, name in ((df, "df"), (nonc, "nonc"))
         )
+        require_constant("noncentral_chisquare", nonc=nonc)
         size = shape_of_parameters(df, nonc) if size is None else size
         with tape.stop_recording():
             extra = self.poisson(nonc * 0.5, size)
@@ -216,7 +221,7 @@ class Transformed(Distributions):
     def noncentral_f(
         self, dfnum: Parameter, dfden: Parameter, nonc: Parameter, size: Size = None, dtype: Any = None
     ) -> Array:
-        """:meth:`f` whose numerator has noncentrality ``nonc``, with respect to which it is not differentiable."""
+        """:meth:`f` whose numerator is a :meth:`noncentral_chisquare` variate; once differentiable but by ``nonc``."""
         wanted, wide = floating("noncentral_f", dtype), dtypes.float64
         dfnum, dfden, nonc = (
             self._parameter(p, f"noncentral_f: {name}", 0.0)
@@ -252,7 +257,10 @@ class Transformed(Distributions):
         return astype(softmax(self._log_gamma("dirichlet: alpha", known, shape), -1), wanted, copy=False)
 
     def wald(self, mean: Parameter, scale: Parameter, size: Size = None, dtype: Any = None) -> Array:
-        """Wald's (inverse Gaussian) distribution; constant to tapes.
+        """Wald's (inverse Gaussian) distribution.
+
+        Raises:
+            GradientError: a tape tracks a parameter.
 
         Source: Michael, Schucany and Haas, "Generating random variates using transformations with multiple roots",
         1976.
@@ -261,6 +269,7 @@ class Transformed(Distributions):
         mean, scale = (
             self._parameter(p, f"wald: {name}", 0.0) for p, name in ((mean, "mean"), (scale, "scale"))
         )
+        require_constant("wald", mean=mean, scale=scale)
         with tape.stop_recording():
             drawn = self._floats("normal", size, dtypes.float64, mean, scale)
             made: Array = _wald(drawn, self.random(drawn.shape, dtypes.float64), mean, scale)

@@ -24,7 +24,6 @@ NOWHERE = {
     "like": "device= says where an array is made",
     "casting": "astype casts; nothing else does",
     "signature": "the loop of a ufunc",
-    "overwrite_input": "no argument is written",
     "max_work": "the answer of shares_memory is exact",
     "axes": "of NumPy's generalised ufuncs: moveaxis moves axes",
     "mmap_mode": "a file is read as a whole",

@@ -43,6 +43,7 @@ _FAMILIES = {
     "ops.slices": "Slices and windows",
     "ops.choices": "Choices",
     "ops.windows": "Windows of samples",
+    "ops.conversions": "Phases, powers and complex numbers",
 }
 
 

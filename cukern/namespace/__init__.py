@@ -33,6 +33,7 @@ from ..ops.bessel_functions import *  # noqa: F403
 from ..ops.calculus import *  # noqa: F403
 from ..ops.choices import *  # noqa: F403
 from ..ops.comparisons import *  # noqa: F403
+from ..ops.conversions import *  # noqa: F403
 from ..ops.covariance import *  # noqa: F403
 from ..ops.fitting import *  # noqa: F403
 from ..ops.gamma_functions import *  # noqa: F403

@@ -273,7 +273,7 @@ def polymul(a1: Any, a2: Any, /) -> Any:
 
 
 @public
-def polydiv(u: Any, v: Any, /) -> tuple[Any, Any]:
+def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     """The quotient and the remainder of two polynomials, in a floating dtype; waits for the device.
 
     Leading coefficients of the remainder of less than 1e-8 are removed, as by NumPy.
@@ -397,7 +397,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 
 @public
-def poly(seq_of_zeros: Any, /) -> Array:
+def poly(seq_of_zeros: Any) -> Array:
     """The coefficients of the polynomial with these roots and a leading coefficient of 1.
 
     Args:

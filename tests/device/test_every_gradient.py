@@ -202,6 +202,11 @@ CALLS = [
     Call("percentile", (V, 60.0), {"weights": f(1, 2, 3), "method": "inverted_cdf"}),
     Call("polyfit", (V, f(1, 3, 2), 1), {"w": f(1, 2, 1), "rcond": 1e-9}),
     Call("polyval", (f(1, 2, 3), V)),
+    Call("unwrap", (V * 5, 4.0), {"period": 6.0}),
+    Call("float_power", (V, 1.5)),
+    Call("real_if_close", (V, 100.0)),
+    Call("sort_complex", (V,)),
+    Call("apply_over_axes", (lambda x, axis: x.sum(axis), M, [0])),
     Call("choose", (np.asarray([0, 1, 0]), [V, 1.5])),
     Call("piecewise", (V, [V < 1, V > 1.5], [lambda v, by, k=0.0: v * by + k, 0.5], 1.5), {"k": 0.25}),
     Call("poly", (V,)),
@@ -412,8 +417,8 @@ def test_the_gradient_by_each_argument_is_right_or_refused(
 FLOATING = re.compile("Any|Array|float|Scalar|Number|Parameter|_empty")
 #: Parameters with such an annotation that never hold one.
 STATIC = frozenset(
-    """axes device dtype func1d function fweights ids ind indices kind mask_func multi_index obj optimize out out1 out2
-    pad_width repeats s sorter stat_length where window_shape condlist""".split()
+    """axes device dtype func func1d function fweights ids ind indices kind mask_func multi_index obj optimize out out1
+    out2 pad_width repeats s sorter stat_length where window_shape condlist""".split()
 )
 #: Parameters, or all of a function, that are not probed, and why.
 EXCLUDED = {

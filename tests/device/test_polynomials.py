@@ -71,6 +71,18 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("pad", (P, (5, 7), "reflect"), {"reflect_type": "odd"}),
     ("pad", (X, ((2, 0), (3, 6)), "symmetric"), {"reflect_type": "odd"}),
     ("pad", (np.array([3.0]), 2, "reflect"), {"reflect_type": "odd"}),
+    ("unwrap", (X * 9,), {}),
+    ("unwrap", (X * 9, 5.0, 0), {"period": 3.0}),
+    ("unwrap", (np.array([0, 1, 2, -1, 5, 3]),), {"period": 4}),
+    ("unwrap", (np.array([0, 2, 4, 7]),), {"period": 5}),
+    ("float_power", (np.array([2, -4]), np.array([-1, 2])), {}),
+    ("float_power", (Z, 0.5), {}),
+    ("real_if_close", (P + 1e-15j,), {}),
+    ("real_if_close", (Z, 0.5), {}),
+    ("sort_complex", (Z,), {}),
+    ("sort_complex", (P,), {}),
+    ("median", (X, 0), {"overwrite_input": True}),
+    ("nanquantile", (X, 0.3), {"overwrite_input": True}),
     ("cross", (X[:, :2], X[:, 2:4]), {}),
     ("cross", (X[:, :2], X[:, 2:]), {}),
     ("linalg.matrix_rank", (X, 2.0), {}),
@@ -157,6 +169,17 @@ def test_functions_of_numbers(device: ck.Device) -> None:
     assert [one.tolist() for one in both] == [[5, 9, 7], [False, True, False]]
     assert ck.vectorize(lambda v: v.sum(), signature="(n)->()")(y).tolist() == [4.0, 2.0]
     assert ck.vectorize(lambda a, w: a + w[0], excluded=[1])(x, [10]).tolist() == [11, 15, 13]
+
+
+def test_functions_over_axes(device: ck.Device) -> None:
+    for axes in (0, (0, -1)):
+        for f in ("sum", "cumsum"):
+            got, want = (
+                lib.apply_over_axes(getattr(lib, f), x, axes) for lib, x in ((ck, ck.asarray(X)), (np, X))
+            )
+            assert_close(got, want, rtol=1e-12)
+    with pytest.raises(ValueError, match="apply_over_axes: func"):
+        ck.apply_over_axes(lambda x, axis: ck.zeros(()), ck.asarray(X), 0)
 
 
 def test_choices_differentiate(device: ck.Device) -> None:

@@ -32,7 +32,7 @@ MODULES = [
         ("cukern", "jit", "@cukern.fuse"),
         ("cukern", "row_stack", "cukern.vstack"),
         ("cukern", "dtype", "numpy.dtype"),
-        ("cukern", "unwrap", "NumPy has it: numpy.unwrap"),
+        ("cukern", "busday_count", "NumPy has it: numpy.busday_count"),
         ("cukern.nn", "BatchNorm2d", "cukern.nn.BatchNorm"),
         ("cukern.nn", "ModuleList", "a list of modules"),
         ("cukern.nn.functional", "normalize", "vector_norm"),

@@ -33,12 +33,17 @@ _FAMILIES = {
     "ops.statistics": "Medians and quantiles",
     "ops.covariance": "Covariances",
     "ops.histogram": "Histograms",
+    "ops.histogram_grid": "Histograms of points",
     "reduction.softmax": "Normalised exponentials",
     "linear.products": "Products",
     "linear.einsum": "Einstein summation",
     "ops.calculus": "Differences and interpolation",
-    "ops.fitting": "Polynomials",
+    "ops.fitting": "Polynomials that fit",
+    "ops.polynomials": "Polynomials",
     "ops.slices": "Slices and windows",
+    "ops.choices": "Choices",
+    "ops.windows": "Windows of samples",
+    "ops.conversions": "Phases, powers and complex numbers",
 }
 
 

@@ -13,14 +13,21 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, holds_array
 from ..elementwise.function import astype
-from ..elementwise.operands import normalize_axis, on_device, public, recorded, require_array
+from ..elementwise.operands import (
+    normalize_axis,
+    on_device,
+    public,
+    recorded,
+    require_array,
+    require_constant,
+)
 from ..elementwise.table import floor
 from ..elementwise.table import round as rint
 from ..reduction.rows import max as largest
 from ..reduction.rows import mean
 from ..reduction.rows import min as smallest
 from ..shape.remap import remap
-from ..shape.views import broadcast_to, concat, reshape
+from ..shape.views import broadcast_to, concat, flip, moveaxis, reshape
 from .take import scatter
 
 __all__ = ["pad"]
@@ -38,12 +45,13 @@ def pad(
     x: Array,
     /,
     pad_width: Any,
-    mode: str = "constant",
+    mode: str | Callable[..., Any] = "constant",
     *,
     constant_values: Any = 0,
     end_values: Any = 0,
     stat_length: Any = None,
     reflect_type: str = "even",
+    **options: Any,
 ) -> Array:
     """Pad ``x`` before and after its elements along each axis; differentiable.
 
@@ -53,11 +61,14 @@ def pad(
             from axes to these.
         mode: ``"constant"``; ``"edge"`` repeats the edge, ``"reflect"`` mirrors without and ``"symmetric"`` with the
             edge, ``"wrap"`` continues from the other end; ``"maximum"``, ``"mean"`` or ``"minimum"`` of elements at
-            the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for unspecified values.
+            the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for unspecified values. A function
+            ``f(vector, width, axis, options)`` is called with each vector along each axis, zeros at both ends, and
+            writes into it; it has no derivative.
         constant_values: the constants, as ``pad_width``; numbers or arrays of one number, differentiable.
         end_values: the end values of ramps, likewise.
         stat_length: the number of elements at the edge in a statistic, likewise; all by default.
-        reflect_type: must be ``"even"``.
+        reflect_type: for ``"reflect"`` and ``"symmetric"``; ``"odd"`` subtracts what is mirrored from twice the edge.
+        options: the last argument of a function.
 
     Raises:
         OverflowError: an integer of ``constant_values`` is out of the range of the dtype of ``x``.
@@ -69,10 +80,14 @@ def pad(
     """
     x = require_array(x, "pad")
     widths = _widths(pad_width, x.ndim)
+    if not isinstance(mode, str):
+        return _by_function(x, widths, mode, options)
     if mode not in _MODES:
-        raise ValueError(f"pad: mode: expected one of {_MODES}, got {mode!r}")
-    if reflect_type != "even":
-        raise ValueError(f"pad: reflect_type: expected 'even', got {reflect_type!r}")
+        raise ValueError(f"pad: mode: expected a function or one of {_MODES}, got {mode!r}")
+    if options:
+        raise ValueError(f"pad: unexpected keywords {sorted(options)} for mode {mode!r}")
+    if reflect_type not in ("even", "odd"):
+        raise ValueError(f"pad: reflect_type: expected 'even' or 'odd', got {reflect_type!r}")
     for axis, width in enumerate(widths):
         if mode not in ("constant", "empty") and any(width) and not x.shape[axis]:
             raise ValueError(f"pad: axis {axis} of shape {x.shape} has nothing to repeat")
@@ -82,7 +97,8 @@ def pad(
     if mode in ("constant", "empty"):
         return _constant(x, widths, _pairs(constant_values, x.ndim, "constant_values"))
     if mode in _CHOOSE:
-        return _extended(x, widths, mode)
+        odd = reflect_type == "odd" and mode in ("reflect", "symmetric")
+        return _oddly_reflected(x, widths, mode) if odd else _extended(x, widths, mode)
     if mode == "linear_ramp":
         ends = _pairs(end_values, x.ndim, "end_values")
         return _along_axes(
@@ -158,6 +174,43 @@ def _extended(x: Array, widths: Pairs, mode: str) -> Array:
     data = remap(x.device, x._data, _shape(x, widths), before, mode)
     sizes = x.shape
     return recorded("pad", x, Array._wrap(data, x.device), lambda g: _folded(g, sizes, before, mode))
+
+
+def _oddly_reflected(x: Array, widths: Pairs, mode: str) -> Array:
+    """Reflect axis by axis, at most the array's size at a time: twice the edge, less what is mirrored."""
+    overlap = 1 if mode == "reflect" else 0
+    for axis, (before, after) in enumerate(widths):
+        while before or after:
+            n = x.shape[axis]
+            if n == 1 and overlap:
+                x = _extended(x, _only(axis, x.ndim, before, after), "edge")
+                break
+            sides = min(before, n - overlap), min(after, n - overlap)
+            parts = [x]
+            for side, count in enumerate(sides):
+                if count:
+                    edge = _within(x, axis, 0 if side == 0 else n - 1, 1)
+                    mirrored = _within(x, axis, overlap if side == 0 else n - overlap - count, count)
+                    part = 2 * edge - flip(mirrored, axis=axis)
+                    parts = [part, *parts] if side == 0 else [*parts, part]
+            x = concat(parts, axis)
+            before, after = before - sides[0], after - sides[1]
+    return x
+
+
+def _only(axis: int, ndim: int, before: int, after: int) -> Pairs:
+    return [(before, after) if i == axis else (0, 0) for i in range(ndim)]
+
+
+def _by_function(x: Array, widths: Pairs, function: Callable[..., Any], options: dict[str, Any]) -> Array:
+    """Zeros around ``x``, in which ``function`` writes the vectors along each axis."""
+    require_constant("pad", x=x)
+    made = _constant(x, widths, [(0, 0)] * x.ndim)
+    for axis, width in enumerate(widths):
+        rows = moveaxis(made, axis, -1)
+        for place in np.ndindex(rows.shape[:-1]):
+            function(rows[place], width, axis, options)
+    return made
 
 
 @on_device

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
+from ..array.creation import zeros_like
 from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
@@ -396,8 +397,8 @@ def cross(
     """The cross product of vectors of three elements along an axis.
 
     Args:
-        x1: any array.
-        x2: any array.
+        x1: any array. Vectors of two elements are in the plane; two of these give the third element alone.
+        x2: any array, likewise.
         axisa: the axis of ``x1``.
         axisb: the axis of ``x2``.
         axisc: the axis of the result.
@@ -410,9 +411,14 @@ def cross(
     given = (axisa, axisb) if axis is None else (axis, axis)
     places = [normalize_axis(one, x.ndim, "cross") for one, x in zip(given, (x1, x2), strict=True)]
     for name, x, place in (("x1", x1, places[0]), ("x2", x2, places[1])):
-        if x.shape[place] != 3:
-            raise ValueError(f"cross: {name}: expected 3 elements along axis {place}, got shape {x.shape}")
-    parts = [part for x, place in zip((x1, x2), places, strict=True) for part in unstack(x, axis=place)]
+        if x.shape[place] not in (2, 3):
+            raise ValueError(
+                f"cross: {name}: expected 2 or 3 elements along axis {place}, got shape {x.shape}"
+            )
+    rows = [list(unstack(x, axis=place)) for x, place in zip((x1, x2), places, strict=True)]
+    if len(rows[0]) == len(rows[1]) == 2:
+        return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
+    parts = [part for row in rows for part in (row if len(row) == 3 else [*row, zeros_like(row[0])])]
     made = stack(list(_cross(*parts)), axis=-1)
     if axis is not None:
         axisc = axis if axis < 0 else places[0] + made.ndim - x1.ndim

@@ -20,10 +20,9 @@ from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
 from ..elementwise.table import abs, ceil, divide, equal, exp2, isfinite, log2, maximum, multiply, where
 from ..errors import DeviceError
-from ..index.assemble import atleast_2d
 from ..reduction.rows import any, max, prod, sum
 from ..shape.views import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tril
-from .decompositions import eigh, svd, svdvals
+from .decompositions import eigh, eigvalsh, svd, svdvals
 from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, total
 from .products import adjoint, matmul
 
@@ -171,11 +170,30 @@ def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
     return made + matmul(matmul(back, p), above - matmul(matmul(above, p), a))
 
 
-def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
-    """The number of singular values above ``rtol`` times the largest, as int64. See :func:`pinv`."""
+def matrix_rank(x: Array, /, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
+    """The number of singular values above ``rtol`` times the largest, as int64. See :func:`pinv`.
+
+    Args:
+        x: matrices, (..., m, n); a vector has rank 1 unless it is 0.
+        tol: the threshold itself, a number or one for each matrix.
+        hermitian: whether the matrices are symmetric or Hermitian; only the lower triangles are read then.
+        rtol: a number or one for each matrix; the larger size times the dtype's epsilon when None.
+
+    Raises:
+        ValueError: ``tol`` and ``rtol`` are both given.
+    """
+    if tol is not None and rtol is not None:
+        raise ValueError("matrix_rank: expected tol or rtol, got both")
     with tape.stop_recording():
-        s = svdvals(matrices(atleast_2d(x), "matrix_rank"))
-        return sum(s > _tolerance(s, rtol, atleast_2d(x).shape), -1, dtype=dtypes.int64)
+        x = require_array(x, "matrix_rank")
+        if x.ndim < 2:
+            return astype(any(x != 0), dtypes.int64)
+        a = matrices(x, "matrix_rank", square=hermitian)
+        s = abs(eigvalsh(a)) if hermitian else svdvals(a)
+        if tol is not None:
+            limit = expand_dims(require_array(tol, "matrix_rank", "tol", s), -1)
+            return sum(s > limit, -1, dtype=dtypes.int64)
+        return sum(s > _tolerance(s, rtol, x.shape), -1, dtype=dtypes.int64)
 
 
 def matrix_power(x: Array, /, n: int) -> Array:

@@ -31,15 +31,21 @@ from ..linear.einsum import *  # noqa: F403
 from ..linear.products import *  # noqa: F403
 from ..ops.bessel_functions import *  # noqa: F403
 from ..ops.calculus import *  # noqa: F403
+from ..ops.choices import *  # noqa: F403
 from ..ops.comparisons import *  # noqa: F403
+from ..ops.conversions import *  # noqa: F403
 from ..ops.covariance import *  # noqa: F403
 from ..ops.fitting import *  # noqa: F403
 from ..ops.gamma_functions import *  # noqa: F403
 from ..ops.histogram import *  # noqa: F403
+from ..ops.histogram_grid import *  # noqa: F403
+from ..ops.polynomials import *  # noqa: F403
 from ..ops.slices import *  # noqa: F403
 from ..ops.spaces import *  # noqa: F403
 from ..ops.statistics import *  # noqa: F403
 from ..ops.ufunc_methods import *  # noqa: F403
+from ..ops.vectorized import *  # noqa: F403
+from ..ops.windows import *  # noqa: F403
 from ..reduction.custom import reduction as reduction
 from ..reduction.nan import *  # noqa: F403
 from ..reduction.rows import *  # noqa: F403
@@ -69,4 +75,6 @@ tape.register_algebra(
     own=owned,
 )
 
-__all__ = sorted(set(FUNCTIONS) - INTERNAL | {"check_indices", "elementwise", "fuse", "reduction"})
+__all__ = sorted(
+    set(FUNCTIONS) - INTERNAL | {"check_indices", "elementwise", "fuse", "poly1d", "reduction", "vectorize"}
+)

@@ -85,12 +85,8 @@ NAMESPACE: Mapping[str, str] = {
 MODULES: Mapping[str, Mapping[str, str]] = {
     "random": {
         "PRNGKey": f"{_GENERATOR}.normal(size=size) or another method; each call advances rng",
-        "RandomState": "write cukern.random.default_rng(seed)",
         "key": f"{_GENERATOR}.normal(size=size) or another method; each call advances rng",
         "manual_seed": "write cukern.random.seed(seed)",
-        "rand": "write cukern.random.random(size)",
-        "randint": "write cukern.random.integers(low, high, size)",
-        "randn": "write cukern.random.normal(size=size)",
         "split": "each call advances a generator; write first, second = rng.split(2) for independent streams",
     },
     "nn": {

@@ -17,6 +17,7 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
+from ..elementwise.complex_rows import from_parts, imag, real
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
@@ -338,7 +339,7 @@ def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Arra
         raise ValueError(f"{name}: mode: expected 'full', 'same' or 'valid', got {mode!r}")
     dtype = dtypes.result_type(a.dtype, v.dtype)
     if dtype in dtypes.COMPLEX:
-        raise TypeError(f"{name}: expected real numbers, got {dtype}; products of cukern.fft.fft make it")
+        return _complex_correlated(name, astype(a, dtype), astype(v, dtype), mode, reverse)
     if dtype == dtypes.bool_:
         made = _correlated(name, astype(a, dtypes.int32), astype(v, dtypes.int32), mode, reverse)
         return astype(made, dtypes.bool_)
@@ -352,6 +353,13 @@ def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Arra
     ends = [zeros(room, dtype, a.device) for room in (before, after)]
     made = _valid(concat([ends[0], first, ends[1]]) if before + after else first, kernel)
     return flip(made) if swapped and not reverse else made
+
+
+def _complex_correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Array:
+    """By four correlations of real numbers; a correlation conjugates ``v``."""
+    parts = [_correlated(name, f(a), g(v), mode, reverse) for f in (real, imag) for g in (real, imag)]
+    sign = 1 if reverse else -1
+    return from_parts(parts[0] - sign * parts[3], sign * parts[1] + parts[2])
 
 
 @public
@@ -377,7 +385,7 @@ def convolve(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "fu
 
 @public
 def correlate(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "valid") -> Array:
-    """The correlation of two vectors: ``sum over j of a[i + j] * v[j]``; arguments as in :func:`convolve`."""
+    """The correlation of two vectors: ``sum over j of a[i + j] * conj(v[j])``; arguments as in :func:`convolve`."""
     return _correlated("correlate", a, v, mode, False)
 
 

@@ -22,18 +22,18 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_array
 from ..elementwise.row import is_scalar
-from ..elementwise.table import equal, greater, greater_equal, where
+from ..elementwise.table import greater, greater_equal, where
 from ..index.search import compress, searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, zeros
 from ..kernel.sizes import divide_up
 from ..reduction.rows import all, any, max, min, std, sum
-from ..shape.views import expand_dims, flip, reshape
+from ..shape.views import flip, reshape
 from .calculus import diff
 from .statistics import percentile
 
-__all__ = ["bincount", "digitize", "histogram", "histogram2d", "histogram_bin_edges"]
+__all__ = ["bincount", "digitize", "histogram", "histogram_bin_edges"]
 
 _KERNEL = Kernel("ops/histogram.cu", block=256)
 #: Bins that fit in the shared memory of a block.
@@ -154,7 +154,7 @@ def _even(name: str, x: Array, bins: int, range: Any) -> Array:
     return edges
 
 
-def _shown(edges: Array, rule: str, x: Array) -> Array:
+def shown_edges(edges: Array, rule: str, x: Array) -> Array:
     """The edges to return: equidistant ones of integers in the default dtype instead of float64."""
     if rule != "even" or x.dtype in dtypes.FLOATS:
         return edges
@@ -214,7 +214,7 @@ def _estimated(name: str, x: Array, rule: str, range: Any, weights: Any) -> int:
     return math.ceil((high - low) / width) if width else 1
 
 
-def _edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Array, str]:
+def find_edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Array, str]:
     """The edges of the bins, and whether they are "even" or to "search"."""
     if isinstance(bins, str):
         with tape.stop_recording():
@@ -235,7 +235,7 @@ def _edges(name: str, x: Array, bins: Any, range: Any, weights: Any) -> tuple[Ar
     return edges, "search"
 
 
-def _sample(name: str, x: Array, weights: Any) -> tuple[Array, Array | None]:
+def as_sample(name: str, x: Array, weights: Any) -> tuple[Array, Array | None]:
     """Data and weights as vectors; bools as numbers."""
     x = require_array(x, name)
     flat = reshape(astype(x, dtypes.uint8) if x.dtype == dtypes.bool_ else x, (-1,))
@@ -250,8 +250,8 @@ def _sample(name: str, x: Array, weights: Any) -> tuple[Array, Array | None]:
 @public
 def histogram_bin_edges(x: Array, /, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
     """The edges of the bins of a :func:`histogram`."""
-    flat, shares = _sample("histogram_bin_edges", x, weights)
-    return _shown(*_edges("histogram_bin_edges", flat, bins, range, shares), flat)
+    flat, shares = as_sample("histogram_bin_edges", x, weights)
+    return shown_edges(*find_edges("histogram_bin_edges", flat, bins, range, shares), flat)
 
 
 @public
@@ -282,9 +282,9 @@ def histogram(
     >>> ck.histogram(ck.asarray([1, 2, 1, 4]), [1, 2, 3, 4])[0].tolist()
     [2, 1, 1]
     """
-    flat, shares = _sample("histogram", x, weights)
-    edges, rule = _edges("histogram", flat, bins, range, shares)
-    shown = _shown(edges, rule, flat)
+    flat, shares = as_sample("histogram", x, weights)
+    edges, rule = find_edges("histogram", flat, bins, range, shares)
+    shown = shown_edges(edges, rule, flat)
     count = edges.size - 1 if edges.size else 0
     if shares is None or not count:
         made = counted(flat, edges, count, rule)
@@ -298,61 +298,6 @@ def histogram(
         kinds = [made.dtype] if made.dtype in dtypes.FLOATS else []
         made = astype(dense, dtypes.float_of(shown.dtype, *kinds), copy=False)
     return made, shown
-
-
-@public
-def histogram2d(
-    x: Array, y: Array, /, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
-) -> tuple[Array, Array, Array]:
-    """The number of points in each cell of a grid, as ``numpy.histogram2d``.
-
-    Args:
-        x: the points' first coordinates, (n,).
-        y: the points' second coordinates, (n,).
-        bins: for both coordinates, or a pair: the number of bins of equal width, or edges in ascending order.
-        range: a pair of the outer edges of each coordinate; by default the extremes.
-        density: whether to divide the result so that its integral is 1.
-        weights: the weight of each point, (n,); differentiable.
-
-    Returns:
-        The counts, (x bins, y bins), in the floating dtype of the weights, else of the data; the edges of x, and of y.
-
-    Raises:
-        ValueError: the shapes do not fit, or ``bins`` or ``range`` is invalid.
-
-    >>> import cukern as ck
-    >>> ck.histogram2d(ck.asarray([0.0, 1.0]), ck.asarray([0.0, 1.0]), 2)[0].tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    columns = [_sample("histogram2d", one, weights) for one in (x, y)]
-    if columns[0][0].shape != columns[1][0].shape:
-        raise ValueError(f"histogram2d: expected as many x as y, got shapes {x.shape} and {y.shape}")
-    pair = list(bins) if isinstance(bins, (tuple, list)) and len(bins) == 2 else [bins, bins]
-    ranges = [None, None] if range is None else list(range)
-    edges, shown, inside, place = [], [], None, None
-    for (flat, _), one, ends in zip(columns, pair, ranges, strict=True):
-        found, rule = _edges("histogram2d", flat, one, ends, None)
-        edges.append(found)
-        shown.append(_shown(found, rule, flat))
-        with tape.stop_recording():
-            count = found.size - 1
-            bin_ = digitize(flat, found) - 1
-            bin_ = where(equal(flat, found[-1]), count - 1, bin_)
-            fits = (bin_ >= 0) & (bin_ < count)
-            inside = fits if inside is None else inside & fits
-            place = bin_ if place is None else place * count + bin_
-    with tape.stop_recording():
-        assert inside is not None and place is not None
-        shape = tuple(one.size - 1 for one in edges)
-        # Points outside the grid are counted in an additional cell.
-        place = where(inside, place, math.prod(shape))
-    counts = bincount(place, columns[0][1], minlength=math.prod(shape) + 1)[:-1]
-    result = counts.dtype if counts.dtype in dtypes.FLOATS else dtypes.float_of(x.dtype, y.dtype)
-    made = reshape(counts if counts.dtype in dtypes.FLOATS else astype(counts, dtypes.float64), shape)
-    if density:
-        widths = [astype(diff(one), made.dtype, copy=False) for one in edges]
-        made = made / (expand_dims(widths[0], 1) * widths[1]) / sum(made)
-    return astype(made, result, copy=False), shown[0], shown[1]
 
 
 @public
@@ -385,7 +330,7 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
     bins = operator.index(minlength)
     if bins < 0:
         raise ValueError(f"bincount: minlength: expected at least 0, got {minlength}")
-    flat, shares = _sample("bincount", x, weights)
+    flat, shares = as_sample("bincount", x, weights)
     if x.size:
         low, high = int(min(flat).item()), int(max(flat).item())
         if low < 0:

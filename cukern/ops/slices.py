@@ -25,9 +25,9 @@ from ..elementwise.operands import (
 from ..elementwise.table import where
 from ..index.take import scatter
 from ..linear.products import diagonal
-from ..shape.views import broadcast_arrays, moveaxis, reshape, stack, unstack
+from ..shape.views import broadcast_arrays, expand_dims, moveaxis, reshape, stack, unstack
 
-__all__ = ["apply_along_axis", "fill_diagonal", "select", "sliding_window_view"]
+__all__ = ["apply_along_axis", "apply_over_axes", "fill_diagonal", "select", "sliding_window_view"]
 
 
 @public
@@ -64,6 +64,36 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, x: Array, /, *args: 
     whole = reshape(results, (*rows.shape[:-1], *shape))
     back = rows.ndim - 1
     return moveaxis(whole, tuple(range(back, back + len(shape))), tuple(range(place, place + len(shape))))
+
+
+@public
+def apply_over_axes(func: Callable[..., Any], x: Array, axes: int | Sequence[int]) -> Array:
+    """Call ``func(x, axis)`` for each of several axes in turn, with the result of the one before.
+
+    Args:
+        func: returns an array of as many axes as it is given, or of one less, without ``axis``, which is put back.
+        x: any array.
+        axes: the axis or axes.
+
+    Raises:
+        AxisError: there is no such axis.
+        ValueError: a result has another number of axes.
+
+    >>> import cukern as ck
+    >>> ck.apply_over_axes(ck.sum, ck.ones((2, 3, 4)), [0, 2]).tolist()
+    [[[8.0], [8.0], [8.0]]]
+    """
+    made = require_array(x, "apply_over_axes")
+    ndim = made.ndim
+    for one in axes if isinstance(axes, (list, tuple)) else (axes,):
+        axis = normalize_axis(one, ndim, "apply_over_axes")
+        made = func(made, axis)
+        made = expand_dims(made, axis) if made.ndim == ndim - 1 else made
+        if made.ndim != ndim:
+            raise ValueError(
+                f"apply_over_axes: func: expected {ndim} axes, or one less, got shape {made.shape}"
+            )
+    return made
 
 
 @public

@@ -187,12 +187,13 @@ def _around_middle(counts: Any) -> Any:
 
 
 @public
-def median(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def median(x: Array, /, axis: Axis = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Array:
     """The median over axes: the middle of the sorted elements, or the mean of the two middle ones; differentiable.
 
     Args:
         x: any array; for integers the result has the default floating dtype.
         axis: the axis or axes; all by default.
+        overwrite_input: has no effect: ``x`` is never written.
         keepdims: whether the axes stay, with size 1.
 
     Returns:
@@ -209,7 +210,9 @@ def median(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @public
-def nanmedian(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def nanmedian(
+    x: Array, /, axis: Axis = None, *, overwrite_input: bool = False, keepdims: bool = False
+) -> Array:
     """The :func:`median` of the elements that are not NaN; NaN if there are none."""
     return _median("nanmedian", x, axis, bool(keepdims), True)
 
@@ -306,6 +309,7 @@ def quantile(
     q: Any,
     axis: Axis = None,
     *,
+    overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
     weights: Array | None = None,
@@ -316,6 +320,7 @@ def quantile(
         x: any array; interpolated integers have the default floating dtype.
         q: numbers from 0 to 1, at most two axes. Arrays on a GPU are not checked.
         axis: the axis or axes; all by default.
+        overwrite_input: has no effect: ``x`` is never written.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, or another of NumPy's names.
         keepdims: whether the axes stay, with size 1.
         weights: the weight of each element, of the shape of ``x`` or of ``axis``, for the method
@@ -344,6 +349,7 @@ def percentile(
     q: Any,
     axis: Axis = None,
     *,
+    overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
     weights: Array | None = None,
@@ -354,7 +360,14 @@ def percentile(
 
 @public
 def nanquantile(
-    x: Array, /, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: Array,
+    /,
+    q: Any,
+    axis: Axis = None,
+    *,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
 ) -> Array:
     """The :func:`quantile` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True)
@@ -362,7 +375,14 @@ def nanquantile(
 
 @public
 def nanpercentile(
-    x: Array, /, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
+    x: Array,
+    /,
+    q: Any,
+    axis: Axis = None,
+    *,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
 ) -> Array:
     """The :func:`percentile` of the elements that are not NaN; NaN if there are none."""
     return _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True)

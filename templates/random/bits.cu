@@ -15,7 +15,7 @@ __device__ __forceinline__ Word word_of(const RandomWords& words, int i) {
     if constexpr (each == 2) return joined(words.w[2 * i], words.w[2 * i + 1]);
     return words.w[i];
 }
-<% if kind in ("uniform", "normal", "exponential", "gumbel") %>
+<% if kind in ("uniform", "normal", "exponential", "gumbel", "laplace", "logistic", "cauchy") %>
 
 using T = << acc >>;
 // Digits of the result's dtype, and of numbers in (0, 1) that are fine near 0, or near both ends.
@@ -89,6 +89,14 @@ struct Group : Pack<Number, each> {
             at[i] = cast<Number>(-log(open_unit<near_zero>(word)));
 <% elif kind == "gumbel" %>
             at[i] = cast<Number>(-log(-log(open_unit<near_ends>(word))));
+<% elif kind == "laplace" %>
+            const T u = open_unit<near_ends>(word);
+            at[i] = cast<Number>(u < T(0.5) ? log(T(2) * u) : -log(T(2) * (T(1) - u)));
+<% elif kind == "logistic" %>
+            const T u = open_unit<near_ends>(word);
+            at[i] = cast<Number>(log(u / (T(1) - u)));
+<% elif kind == "cauchy" %>
+            at[i] = cast<Number>(tan(T(3.141592653589793) * (open_unit<near_ends>(word) - T(0.5))));
 <% else %>
             unsigned long long value = interval.range ? __umul64hi(word, interval.range) : word;
             for (unsigned attempt = 1; word * interval.range < interval.refused; ++attempt) {

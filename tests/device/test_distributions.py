@@ -63,6 +63,146 @@ def test_counts(device: ck.Device) -> None:
         assert chi2 < k * (1 - 2 / (9 * k) + 4.75 * math.sqrt(2 / (9 * k))) ** 3
 
 
+#: Arguments of methods, and the law in scipy.stats with its arguments.
+LAWS: dict[str, tuple[tuple[Any, ...], str, tuple[Any, ...]]] = {
+    "chisquare": ((3.0,), "chi2", (3.0,)),
+    "f": ((4.0, 6.0), "f", (4.0, 6.0)),
+    "laplace": ((1.0, 2.0), "laplace", (1.0, 2.0)),
+    "logistic": ((1.0, 2.0), "logistic", (1.0, 2.0)),
+    "lognormal": ((0.5, 0.7), "lognorm", (0.7, 0.0, math.exp(0.5))),
+    "noncentral_chisquare": ((2.5, 3.0), "ncx2", (2.5, 3.0)),
+    "noncentral_f": ((4.0, 6.0, 2.0), "ncf", (4.0, 6.0, 2.0)),
+    "pareto": ((2.5,), "lomax", (2.5,)),
+    "power": ((2.5,), "powerlaw", (2.5,)),
+    "rayleigh": ((2.0,), "rayleigh", (0.0, 2.0)),
+    "standard_cauchy": ((), "cauchy", ()),
+    "standard_gamma": ((2.5,), "gamma", (2.5,)),
+    "triangular": ((1.0, 2.0, 4.0), "triang", (1 / 3, 1.0, 3.0)),
+    "vonmises": ((0.5, 2.0), "vonmises", (2.0, 0.5)),
+    "wald": ((2.0, 3.0), "invgauss", (2 / 3, 0.0, 3.0)),
+    "weibull": ((1.5,), "weibull_min", (1.5,)),
+    "geometric": ((0.2,), "geom", (0.2,)),
+    "hypergeometric": ((60, 40, 30), "hypergeom", (100, 60, 30)),
+    "logseries": ((0.8,), "logser", (0.8,)),
+    "negative_binomial": ((4.5, 0.3), "nbinom", (4.5, 0.3)),
+    "zipf": ((2.5,), "zipf", (2.5,)),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_laws(device: ck.Device, name: str) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    args, law, parameters = LAWS[name]
+    fixed = getattr(stats, law)(*parameters)
+    rng = ck.random.default_rng(7)
+    drawn = getattr(rng, name)(*args, size=N)
+    if drawn.dtype == ck.int64:
+        chi2, k = chi_square(drawn, fixed)
+        assert chi2 < k * (1 - 2 / (9 * k) + 4.75 * math.sqrt(2 / (9 * k))) ** 3
+    else:
+        assert drawn.dtype == ck.float32
+        low = 0.5 - math.pi if name == "vonmises" else -math.inf  # scipy's law is on a circle around mu
+        cdf = lambda x: fixed.cdf(np.where(x < low, x + 2 * math.pi, x))  # noqa: E731
+        wrapped = np.where(drawn.numpy() < low, drawn.numpy() + 2 * math.pi, drawn.numpy())
+        assert distance(ck.asarray(wrapped), cdf) < 2.69
+
+
+def test_hypergeometric_in_every_branch(device: ck.Device) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    rng = ck.random.default_rng(8)
+    for good, bad, sample in ((8, 30, 5), (30, 8, 35), (300, 500, 700), (500, 300, 100)):
+        chi2, k = chi_square(
+            rng.hypergeometric(good, bad, sample, N), stats.hypergeom(good + bad, good, sample)
+        )
+        assert chi2 < k * (1 - 2 / (9 * k) + 4.75 * math.sqrt(2 / (9 * k))) ** 3
+    assert rng.hypergeometric(ck.asarray([5, 0, 5, 9]), 5, ck.asarray([10, 5, 0, 20])).tolist() == [
+        5,
+        0,
+        0,
+        -1,
+    ]
+
+
+def test_dirichlet(device: ck.Device) -> None:
+    alpha = np.array([0.5, 2.0, 3.5])
+    x = ck.random.default_rng(9).dirichlet(alpha, N).numpy().astype(np.float64)
+    np.testing.assert_allclose(x.sum(1), 1, rtol=1e-6)
+    np.testing.assert_allclose(x.mean(0), alpha / 6, atol=0.01)
+    np.testing.assert_allclose(x.var(0), alpha / 6 * (1 - alpha / 6) / 7, atol=0.002)
+
+
+def test_ends_of_more_parameters(device: ck.Device) -> None:
+    rng = ck.random.default_rng(0)
+    bad = ck.asarray([-1.0, np.nan])
+    for name in ("pareto", "power", "rayleigh", "weibull", "chisquare"):
+        assert np.isnan(getattr(rng, name)(bad).numpy()).all(), name
+        with pytest.raises(ValueError, match=name):
+            getattr(rng, name)(-1.0)
+    for name in ("geometric", "logseries", "zipf"):
+        assert getattr(rng, name)(bad).tolist() == [-1, -1], name
+    assert rng.geometric(ck.asarray(np.array([1.0, 1e-300]))).tolist() == [1, 2**63 - 1]
+    assert rng.zipf(2000.0, 3).tolist() == [1, 1, 1] and (rng.zipf(1.0001, 100) >= 1).all()
+    assert rng.logseries(0.0, 2).tolist() == [1, 1]
+    assert rng.weibull(0.0, 2).tolist() == [0.0, 0.0]
+    assert abs(rng.vonmises(3.0, 1e9, 50).numpy() - 3).max() < 1e-3
+    assert abs(rng.vonmises(3.0, ck.asarray([0.0, 1e-7, 1e-3])).numpy()).max() <= np.pi
+    with pytest.raises(ValueError, match="nsample"):
+        rng.hypergeometric(3, 4, 8)
+    with pytest.raises(ValueError, match="left <= mode"):
+        rng.triangular(2, 1, 3)
+    with pytest.raises(TypeError, match="integer dtype"):
+        rng.geometric(0.5, 3, "float32")
+
+
+def test_derivatives_of_laws(device: ck.Device) -> None:
+    a, b = ck.asarray([1.5, 2.5]), ck.asarray([0.3, 0.7])
+    for name in ("laplace", "logistic", "lognormal", "pareto", "power", "rayleigh", "weibull"):
+        x = [a.astype("float64"), b.astype("float64")][
+            : 1 if name in ("pareto", "power", "rayleigh", "weibull") else 2
+        ]
+        draw = lambda *x, name=name: getattr(ck.random.default_rng(3), name)(*x, dtype="float64")  # noqa: E731
+        assert gradcheck(draw, x, order=2)
+    ends = [ck.asarray(np.array([one])) for one in (1.0, 2.0, 4.0)]
+    assert gradcheck(lambda *x: ck.random.default_rng(3).triangular(*x, size=5, dtype="float64"), ends)
+
+
+def test_random_state(device: ck.Device) -> None:
+    state = ck.random.RandomState(5)
+    first = state.rand(2, 3)
+    assert first.shape == (2, 3) and state.randn(4, dtype="float64").dtype == ck.float64
+    saved = state.get_state()
+    drawn = state.random_sample(3).tolist()
+    state.set_state(saved)
+    assert state.random_sample(3).tolist() == drawn
+    state.seed(5)
+    assert state.rand(2, 3).tolist() == first.tolist()
+    assert (
+        state.randint(-1.9, 2.9, 100).numpy().min() == -1
+        and state.random_integers(3, size=200).max().item() == 3
+    )
+    low, high = ck.asarray([[-5], [100]]), [3, 1000]
+    x = state.randint(low, high, dtype="int32").numpy()
+    assert x.dtype == np.int32 and ((x >= low.numpy()) & (x < np.array(high))).tolist() == [
+        [True, True],
+        [False, True],
+    ]
+    assert isinstance(state.bytes(5), bytes) and len(state.bytes(5)) == 5 and state.tomaxint(2).shape == (2,)
+    ck.random.seed(3)
+    one = [
+        ck.random.rand(2).tolist(),
+        ck.random.randint(5, size=3).tolist(),
+        ck.random.laplace(size=2).tolist(),
+    ]
+    ck.random.seed(3)
+    assert [
+        ck.random.rand(2).tolist(),
+        ck.random.randint(5, size=3).tolist(),
+        ck.random.laplace(size=2).tolist(),
+    ] == one
+    with pytest.raises(TypeError, match="RandomState: seed"):
+        ck.random.RandomState("a")
+
+
 def test_ends_of_parameters(device: ck.Device) -> None:
     rng = ck.random.default_rng(0)
     assert rng.poisson(ck.asarray([0.0, -1.0, np.nan])).tolist() == [0, -1, -1]

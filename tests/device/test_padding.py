@@ -99,8 +99,12 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "negative": (lambda x: ck.pad(x, -1), ValueError, "expected numbers of at least 0"),
     "not integers": (lambda x: ck.pad(x, 1.5), TypeError, "pad_width: expected integers"),
     "too many": (lambda x: ck.pad(x, ((1, 1),) * 3), ValueError, "expected a number or pairs for 2 axes"),
-    "mode": (lambda x: ck.pad(x, 1, "median"), ValueError, "mode: expected one of"),
-    "odd": (lambda x: ck.pad(x, 1, "reflect", reflect_type="odd"), ValueError, "expected 'even'"),
+    "mode": (lambda x: ck.pad(x, 1, "median"), ValueError, "mode: expected a function or one of"),
+    "reflection": (
+        lambda x: ck.pad(x, 1, "reflect", reflect_type="up"),
+        ValueError,
+        "expected 'even' or 'odd'",
+    ),
     "nothing to repeat": (lambda x: ck.pad(x[:0], 1, "edge"), ValueError, "has nothing to repeat"),
     "no statistic": (
         lambda x: ck.pad(x, 1, "mean", stat_length=0),

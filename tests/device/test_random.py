@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.ops import philox
+from cukern.random import philox
 from cukern.testing import gradcheck
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]

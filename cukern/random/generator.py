@@ -1,40 +1,32 @@
-"""Random numbers, with the same bits on every device: streams of :mod:`.ops.philox`."""
+"""Random numbers, with the same bits on every device: streams of :mod:`.philox`."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import operator
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex
 
 import numpy as np
 
-from . import dtypes, namespace
-from .array.array import Array, shape_of
-from .array.creation import asarray
-from .device import Device, capture_hooks, current
-from .elementwise.operands import normalize_axis
-from .kernel.plan import allocate
-from .namespace.hints import MODULES, missing
-from .ops.distributions import Distributions
-from .ops.philox import WORD, draw, numbers, philox
-
-__all__ = (
-    "Generator bernoulli beta binomial bits choice default_rng exponential gamma gumbel integers "
-    "multinomial multivariate_normal normal permutation poisson random seed shuffle "
-    "standard_exponential standard_normal standard_t uniform"
-).split()
+from .. import dtypes, namespace
+from ..array.array import Array, shape_of
+from ..array.creation import asarray
+from ..device import Device, capture_hooks, current
+from ..elementwise.operands import normalize_axis
+from ..kernel.plan import allocate
+from .philox import WORD, draw, numbers, philox
+from .transformed import Transformed
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Number = Array | float
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Generator(Distributions):
+_ARRAYS = (Array, np.ndarray, list, tuple)
+
+
+class Generator(Transformed):
     """A stream of random numbers; made by :func:`default_rng`.
 
     Every method takes ``size``, the shape of the result, and ``dtype``, and draws on the generator's
@@ -136,31 +128,6 @@ class Generator(Distributions):
         place = capture_hooks.numbers(dtypes.uint64, advance)
         return place, 0 if place is not None else advance()[0]
 
-    def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Number | complex) -> Array:
-        """Draw numbers of a floating kind; without ``size``, in the shape that the parameters broadcast to.
-
-        Raises:
-            ValueError: the parameters do not broadcast to ``size``.
-        """
-        wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-        row = dtypes.info(wanted)
-        if row.kind != "f" and not (row.kind == "c" and kind == "normal"):
-            raise TypeError(f"{kind}: dtype: expected a floating dtype, got {wanted}")
-        shapes = [p.shape for p in parameters if isinstance(p, Array)]
-        sizes = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
-        if shapes and np.broadcast_shapes(sizes, *shapes) != sizes:
-            raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {sizes}")
-        if row.kind != "c":
-            return self._draw(kind, sizes, wanted)
-        parts = self._draw(kind, (*sizes, 2), row.real) * math.sqrt(0.5)
-        return Array._wrap(parts._data.view(wanted).reshape(sizes), self.device)
-
-    def _known(self, parameter: Any) -> Any:
-        """A parameter as a Python number or a cukern array."""
-        if isinstance(parameter, (Array, int, float, complex)):
-            return parameter
-        return asarray(parameter, device=self.device)
-
     def bits(self, size: Size = None, dtype: Any = "uint32") -> Array:
         """Draw random words: every bit is 0 or 1 with equal probability.
 
@@ -173,43 +140,6 @@ class Generator(Distributions):
             raise TypeError(f"bits: dtype: expected uint32 or uint64, got {wanted}")
         return self._draw("bits", size, wanted)
 
-    def random(self, size: Size = None, dtype: Any = None) -> Array:
-        """Uniform in [0, 1), in steps of 2**-24 (float32), 2**-53 (float64), 2**-11 (float16) or 2**-8 (bfloat16)."""
-        return self._floats("uniform", size, dtype)
-
-    def uniform(self, low: Number = 0.0, high: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
-        """Uniform in [low, high); rounding may give ``high``."""
-        low, high = self._known(low), self._known(high)
-        return _moved(self._floats("uniform", size, dtype, low, high), low, high - low)
-
-    def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:
-        """Normal with mean 0 and standard deviation 1, by the Box-Muller transform.
-
-        Of a complex dtype both parts are normal, with a variance of 0.5 each.
-        """
-        return self._floats("normal", size, dtype)
-
-    def normal(
-        self, loc: Number | complex = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None
-    ) -> Array:
-        """Normal with mean ``loc`` and standard deviation ``scale``."""
-        loc, scale = self._known(loc), self._known(scale)
-        return _moved(self._floats("normal", size, dtype, loc, scale), loc, _positive("normal", scale))
-
-    def standard_exponential(self, size: Size = None, dtype: Any = None) -> Array:
-        """Exponential with mean 1."""
-        return self._floats("exponential", size, dtype)
-
-    def exponential(self, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
-        """Exponential with mean ``scale``."""
-        scale = self._known(scale)
-        return _moved(self._floats("exponential", size, dtype, scale), 0.0, _positive("exponential", scale))
-
-    def gumbel(self, loc: Number = 0.0, scale: Number = 1.0, size: Size = None, dtype: Any = None) -> Array:
-        """Gumbel, the distribution of extreme values: ``loc - scale * log(-log(u))`` for uniform ``u``."""
-        loc, scale = self._known(loc), self._known(scale)
-        return _moved(self._floats("gumbel", size, dtype, loc, scale), loc, _positive("gumbel", scale))
-
     def bernoulli(self, p: Number = 0.5, size: Size = None) -> Array:
         """Bools that are True with probability ``p``."""
         p = self._known(p)
@@ -219,14 +149,15 @@ class Generator(Distributions):
         return namespace.less(self._floats("uniform", size, dtype, p), p)
 
     def integers(
-        self, low: int, high: int | None = None, size: Size = None, dtype: Any = None, endpoint: bool = False
+        self, low: Any, high: Any = None, size: Size = None, dtype: Any = None, endpoint: bool = False
     ) -> Array:
         """Uniform integers from ``low`` up to but not including ``high``.
 
         Args:
-            low: the smallest integer; if ``high`` is None, this is ``high``, and ``low`` is 0.
+            low: the smallest integer; if ``high`` is None, this is ``high``, and ``low`` is 0. An array or a list gives
+                each element its own range, of fewer than 2**53 integers; empty ranges are not refused then.
             high: the end of the range.
-            size: the shape.
+            size: the shape; by default the broadcast shape of the bounds.
             dtype: an integer dtype; int64 when None.
             endpoint: whether ``high`` is included.
 
@@ -241,6 +172,8 @@ class Generator(Distributions):
         if dtypes.info(wanted).kind not in "iu":
             raise TypeError(f"integers: dtype: expected an integer dtype, got {wanted}")
         first, end = (0, low) if high is None else (low, high)
+        if isinstance(first, _ARRAYS) or isinstance(end, _ARRAYS):
+            return self._within(first, end, size, wanted, bool(endpoint))
         try:
             first, end = operator.index(first), operator.index(end) + bool(endpoint)
         except TypeError:
@@ -252,6 +185,13 @@ class Generator(Distributions):
         unsigned = (end - first) % 2**64
         signed = (first + 2**63) % 2**64 - 2**63
         return self._draw("integers", size, wanted, unsigned, signed)
+
+    def _within(self, first: Any, end: Any, size: Size, wanted: dtypes.DType, endpoint: bool) -> Array:
+        """Uniform integers of a range for each element."""
+        first, end = (asarray(one, dtypes.int64, self.device) for one in (first, end))
+        share = self._floats("uniform", size, dtypes.float64, first, end)
+        made: Array = _scaled(share, first, end + endpoint)
+        return made.astype(wanted)
 
     def permutation(self, x: Array | int, axis: int = 0) -> Array:
         """The slices of ``x`` along an axis in random order, or the integers below ``x`` in random order."""
@@ -329,23 +269,9 @@ def _parts(x: Any, device: Device) -> Array | int:
     return operator.index(x)
 
 
-def _positive(name: str, scale: Number) -> Number:
-    if not isinstance(scale, Array) and not scale >= 0:
-        raise ValueError(f"{name}: scale: expected at least 0, got {scale!r}")
-    return scale
-
-
-def _moved(drawn: Array, loc: Number | complex, scale: Number) -> Array:
-    """``loc + scale * drawn`` in the dtype of ``drawn``."""
-    if not isinstance(loc, Array) and not isinstance(scale, Array) and loc == 0 and scale == 1:
-        return drawn
-    made: Array = _affine(drawn, loc, scale)
-    return made
-
-
 @namespace.fuse
-def _affine(drawn: Any, loc: Any, scale: Any) -> Any:
-    return (loc + scale * drawn).astype(drawn.dtype)
+def _scaled(share: Any, first: Any, end: Any) -> Any:
+    return first + namespace.floor(share * (end - first).astype("float64")).astype("int64")
 
 
 def _distribution(p: Any, n: int, device: Device) -> Array:
@@ -386,82 +312,14 @@ def default_rng(
     """
     if isinstance(seed, Generator):
         return seed
+    return Generator(key_of(seed, "default_rng"), current() if device is None else Device(device))
+
+
+def key_of(seed: Any, name: str) -> tuple[int, int]:
+    """The key of a stream, of a seed as in :func:`default_rng`."""
     try:
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"default_rng: seed: expected an int of at least 0 or several, got {seed!r}"
-        ) from None
+        raise type(error)(f"{name}: seed: expected an int of at least 0 or several, got {seed!r}") from None
     first, second = map(int, sequence.generate_state(2))
-    return Generator((first, second), current() if device is None else Device(device))
-
-
-_shared_seed: tuple[int, int] | None = None
-_shared: dict[Device, Generator] = {}
-_sharing = threading.RLock()
-
-
-def seed(seed: int | Sequence[int] | np.random.SeedSequence | None = None) -> None:
-    """Restart the streams of this module's functions, one for each device, all with the same bits.
-
-    Args:
-        seed: as in :func:`default_rng`; fresh entropy of the system when None.
-
-    >>> seed(3)
-    >>> first = normal(size=2).tolist()
-    >>> seed(3)
-    >>> normal(size=2).tolist() == first
-    True
-    """
-    global _shared_seed
-    key = default_rng(seed, "host")._key
-    with _sharing:
-        _shared_seed = key
-        _shared.clear()
-
-
-def _generator() -> Generator:
-    """The generator of this module's functions on the current device."""
-    device = current()
-    with _sharing:
-        if _shared_seed is None:
-            seed()
-        assert _shared_seed is not None
-        return _shared.setdefault(device, Generator(_shared_seed, device))
-
-
-def _of_shared(method: F) -> F:
-    """A generator's method as a function that draws from the current device's shared generator."""
-
-    @functools.wraps(method)
-    def function(*args: Any, **options: Any) -> Any:
-        return method(_generator(), *args, **options)
-
-    parameters = list(inspect.signature(method).parameters.values())[1:]
-    vars(function)["__signature__"] = inspect.signature(method).replace(parameters=parameters)
-    return function  # type: ignore[return-value]
-
-
-bernoulli = _of_shared(Generator.bernoulli)
-beta = _of_shared(Generator.beta)
-binomial = _of_shared(Generator.binomial)
-bits = _of_shared(Generator.bits)
-choice = _of_shared(Generator.choice)
-exponential = _of_shared(Generator.exponential)
-gamma = _of_shared(Generator.gamma)
-gumbel = _of_shared(Generator.gumbel)
-integers = _of_shared(Generator.integers)
-multinomial = _of_shared(Generator.multinomial)
-multivariate_normal = _of_shared(Generator.multivariate_normal)
-normal = _of_shared(Generator.normal)
-permutation = _of_shared(Generator.permutation)
-poisson = _of_shared(Generator.poisson)
-random = _of_shared(Generator.random)
-shuffle = _of_shared(Generator.shuffle)
-standard_exponential = _of_shared(Generator.standard_exponential)
-standard_normal = _of_shared(Generator.standard_normal)
-standard_t = _of_shared(Generator.standard_t)
-uniform = _of_shared(Generator.uniform)
-
-
-__getattr__, __dir__ = missing(__name__, __all__, MODULES["random"])
+    return first, second

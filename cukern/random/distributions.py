@@ -1,4 +1,4 @@
-"""Distributions drawn by rejection, and those derived from them, as methods of a random generator."""
+"""Distributions drawn by rejection, and those derived from gamma variates, as methods of a random generator."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
+from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, divide, exp, sigmoid, sqrt, where
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
 from ..linear.decompositions import cholesky, eigh
 from ..linear.products import matmul
+from ..ops.gamma_functions import log_gamma_slope
 from ..shape.views import broadcast_to, expand_dims, squeeze, stack
-from .gamma_functions import log_gamma_slope
 
 _KERNEL = Kernel("random/variates.cu", block=256)
 #: Elements that one host thread draws in sequence.
@@ -76,7 +77,7 @@ class Distributions:
                     for p in arrays
                 ]
             numbers = [0.0 if isinstance(p, Array) else float(p) for p in parameters]
-            datas, numbers = [*datas, None][:2], [*numbers, 0.0][:2]
+            datas, numbers = [*datas, None, None][:3], [*numbers, 0.0, 0.0][:3]
             place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, n))
             function, block = _bound(self.device, wanted, kind, place is not None)
             (offset,) = self._advance(n) if place is None else (place._data,)
@@ -119,9 +120,9 @@ class Distributions:
         True
         """
         scale = self._parameter(scale, "gamma: scale", 0.0)
-        size = _shape_of(shape, scale) if size is None else size
+        size = shape_of_parameters(shape, scale) if size is None else size
         made = exp(self._log_gamma("gamma: shape", shape, size)) * _wide(scale)
-        return astype(made, _floating("gamma", dtype), copy=False)
+        return astype(made, floating("gamma", dtype), copy=False)
 
     def beta(self, a: Parameter, b: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Beta with parameters ``a`` and ``b``, in (0, 1); once differentiable with respect to both.
@@ -129,9 +130,9 @@ class Distributions:
         Raises:
             ValueError: a number is negative, or parameters do not broadcast to ``size``.
         """
-        size = _shape_of(a, b) if size is None else size
+        size = shape_of_parameters(a, b) if size is None else size
         first, second = self._log_gamma("beta: a", a, size), self._log_gamma("beta: b", b, size)
-        return astype(sigmoid(first - second), _floating("beta", dtype), copy=False)
+        return astype(sigmoid(first - second), floating("beta", dtype), copy=False)
 
     def standard_t(self, df: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Student's t with ``df`` degrees of freedom; once differentiable with respect to ``df``.
@@ -140,27 +141,92 @@ class Distributions:
             ValueError: a number is negative, or ``df`` does not broadcast to ``size``.
         """
         half = 0.5 * self._parameter(df, "standard_t: df", 0.0)
-        chi = self._log_gamma("standard_t: df", half, _shape_of(half) if size is None else size)
+        chi = self._log_gamma("standard_t: df", half, shape_of_parameters(half) if size is None else size)
         made = self.standard_normal(chi.shape, dtypes.float64) * sqrt(_wide(half) * exp(-chi))
-        return astype(made, _floating("standard_t", dtype), copy=False)
+        return astype(made, floating("standard_t", dtype), copy=False)
 
-    def poisson(self, lam: Parameter = 1.0, size: Size = None) -> Array:
-        """Poisson counts with mean ``lam``; int64, -1 where an element of ``lam`` is negative or NaN.
+    def _counts(self, name: str, made: Array, dtype: Any) -> Array:
+        """Counts in int64 as another integer dtype."""
+        wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+        if dtypes.info(wanted).kind not in "iu":
+            raise TypeError(f"{name}: dtype: expected an integer dtype, got {wanted}")
+        return astype(made, wanted, copy=False)
+
+    def poisson(self, lam: Parameter = 1.0, size: Size = None, dtype: Any = None) -> Array:
+        """Poisson counts with mean ``lam``; int64 by default, -1 where an element of ``lam`` is negative or NaN.
 
         Raises:
             ValueError: a number is negative or above 9.2e18, or ``lam`` does not broadcast to ``size``.
         """
         lam = self._parameter(lam, "poisson: lam", 0.0, 9.2e18)
-        return self._variates("poisson", dtypes.int64, size, lam)
+        return self._counts("poisson", self._variates("poisson", dtypes.int64, size, lam), dtype)
 
-    def binomial(self, n: Parameter, p: Parameter, size: Size = None) -> Array:
-        """Numbers of successes in ``n`` trials of probability ``p``; int64, -1 where an element is out of range.
+    def binomial(self, n: Parameter, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Numbers of successes in ``n`` trials of probability ``p``; int64 by default.
+
+        -1 where an element is out of range.
 
         Raises:
             ValueError: a number is out of range, or parameters do not broadcast to ``size``.
         """
         n = self._parameter(n, "binomial: n", 0, 2**62)
-        return self._variates("binomial", dtypes.int64, size, n, self._parameter(p, "binomial: p", 0.0, 1.0))
+        p = self._parameter(p, "binomial: p", 0.0, 1.0)
+        return self._counts("binomial", self._variates("binomial", dtypes.int64, size, n, p), dtype)
+
+    def hypergeometric(
+        self, ngood: Parameter, nbad: Parameter, nsample: Parameter, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """Good elements among ``nsample`` drawn without replacement from ``ngood`` good and ``nbad`` bad ones.
+
+        Integers, int64 by default, -1 where an element is out of range: negative, above 10**9, or a sample larger than
+        the population.
+
+        Raises:
+            ValueError: a number is out of range, or parameters do not broadcast to ``size``.
+        """
+        given = (("ngood", ngood), ("nbad", nbad), ("nsample", nsample))
+        known = [self._parameter(p, f"hypergeometric: {name}", 0, 10**9) for name, p in given]
+        good, bad, sample = known
+        if not any(isinstance(p, Array) for p in known) and sample > good + bad:
+            raise ValueError(f"hypergeometric: nsample: expected at most {good + bad} elements, got {sample}")
+        drawn = self._variates("hypergeometric", dtypes.int64, size, good, bad, sample)
+        return self._counts("hypergeometric", drawn, dtype)
+
+    def logseries(self, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Logarithmic series: ``k`` with probability ``-p**k / (k * log(1 - p))``; integers, int64 by default.
+
+        -1 where an element of ``p`` is out of range.
+
+        Raises:
+            ValueError: ``p`` is not in [0, 1), or does not broadcast to ``size``.
+        """
+        p = self._parameter(p, "logseries: p", 0.0, math.nextafter(1.0, 0.0))
+        return self._counts("logseries", self._variates("logseries", dtypes.int64, size, p), dtype)
+
+    def zipf(self, a: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Zipf: ``k`` with a probability proportional to ``k**-a``; integers, int64 by default.
+
+        -1 where an element of ``a`` is out of range.
+
+        Raises:
+            ValueError: ``a`` is not above 1, or does not broadcast to ``size``.
+        """
+        a = self._parameter(a, "zipf: a", math.nextafter(1.0, 2.0))
+        return self._counts("zipf", self._variates("zipf", dtypes.int64, size, a), dtype)
+
+    def vonmises(self, mu: Parameter, kappa: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Von Mises, the normal distribution on the circle: angles in [-pi, pi] around ``mu``.
+
+        Raises:
+            GradientError: a tape tracks a parameter.
+            ValueError: the concentration ``kappa`` is negative, or parameters do not broadcast to ``size``.
+        """
+        wanted = floating("vonmises", dtype)
+        mu = self._parameter(mu, "vonmises: mu", -math.inf)
+        kappa = self._parameter(kappa, "vonmises: kappa", 0.0)
+        require_constant("vonmises", mu=mu, kappa=kappa)
+        made = self._variates("vonmises", dtypes.float64, size, mu, kappa)
+        return astype(made, wanted, copy=False)
 
     def multinomial(self, n: Parameter, pvals: Any, size: Size = None) -> Array:
         """How often each of several outcomes occurs in ``n`` trials; int64.
@@ -180,7 +246,7 @@ class Distributions:
             raise ValueError(f"multinomial: pvals: expected at least one outcome, got shape {p.shape}")
         with tape.stop_recording():
             p = astype(p, dtypes.float64)
-            shape = _shape_of(n, p[..., 0]) if size is None else shape_of(size)  # type: ignore[arg-type]
+            shape = shape_of_parameters(n, p[..., 0]) if size is None else shape_of(size)  # type: ignore[arg-type]
             left = broadcast_to(asarray(n, dtypes.int64, self.device), shape)
             rest, counts = p[..., 0] * 0 + 1, []
             for i in range(p.shape[-1] - 1):
@@ -204,7 +270,7 @@ class Distributions:
             LinAlgError: on the host, a covariance matrix is not positive definite.
             ValueError: the shapes do not fit, or there is no such method.
         """
-        wanted = _floating("multivariate_normal", dtype)
+        wanted = floating("multivariate_normal", dtype)
         center, spread = (
             astype(x if isinstance(x, Array) else asarray(x, device=self.device), dtypes.float64, copy=False)
             for x in (mean, cov)
@@ -246,11 +312,11 @@ def _share(p: Any, rest: Any) -> Any:
     return where(rest > 0, clip(divide(p, where(rest > 0, rest, 1)), None, 1.0), 0.0)
 
 
-def _shape_of(*parameters: Parameter) -> tuple[int, ...]:
+def shape_of_parameters(*parameters: Parameter) -> tuple[int, ...]:
     return np.broadcast_shapes(*(np.shape(p) if not isinstance(p, Array) else p.shape for p in parameters))
 
 
-def _floating(name: str, dtype: Any) -> DType:
+def floating(name: str, dtype: Any) -> DType:
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if dtypes.info(wanted).kind != "f":
         raise TypeError(f"{name}: dtype: expected a floating dtype, got {wanted}")

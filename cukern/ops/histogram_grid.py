@@ -1,0 +1,148 @@
+"""Histograms of points: the number of points, or their weight, in each cell of a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import zeros
+from ..autodiff import tape
+from ..elementwise.function import astype
+from ..elementwise.operands import first_array, public, require_array, require_arrays
+from ..elementwise.table import equal, where
+from ..reduction.rows import sum
+from ..shape.views import reshape, unstack
+from .calculus import diff
+from .histogram import as_sample, bincount, digitize, find_edges, shown_edges
+
+__all__ = ["histogram2d", "histogramdd"]
+
+
+def _coordinates(sample: Any) -> list[Array]:
+    """The coordinates of points (n, d), or of a sequence of d vectors."""
+    if isinstance(sample, (list, tuple)) and first_array(sample) is not None:
+        columns = require_arrays(sample, "histogramdd")
+        if {one.shape for one in columns} != {(columns[0].size,)}:
+            raise ValueError(
+                f"histogramdd: sample: expected vectors of one size, got {[x.shape for x in columns]}"
+            )
+        return columns
+    points = require_array(sample, "histogramdd", "sample")
+    points = reshape(points, (-1, 1)) if points.ndim < 2 else points
+    if points.ndim != 2:
+        raise ValueError(f"histogramdd: sample: expected shape (n, d), got {points.shape}")
+    return list(unstack(points, axis=1))
+
+
+def _for_each(value: Any, d: int, name: str) -> list[Any]:
+    """``value`` for each coordinate: one, or a sequence of ``d``."""
+    if not isinstance(value, (list, tuple)):
+        return [value] * d
+    if len(value) != d:
+        raise ValueError(f"histogramdd: {name}: expected one for each of {d} coordinates, got {len(value)}")
+    return list(value)
+
+
+@public
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
+) -> tuple[Array, list[Array]]:
+    """The number of points in each cell of a grid, as ``numpy.histogramdd``.
+
+    Args:
+        sample: points, (n, d), or a sequence of their d coordinates, each (n,).
+        bins: the number of bins of equal width of every coordinate, or for each coordinate the number or edges in
+            ascending order.
+        range: for each coordinate the outer edges, or None for the extremes.
+        density: whether to divide the result so that its integral is 1.
+        weights: the weight of each point, (n,); differentiable.
+
+    Returns:
+        The counts, (bins of the first coordinate, ...), in the floating dtype of the weights, else of the sample, the
+        default one for integers; and the edges of each coordinate.
+
+    Raises:
+        ValueError: the shapes do not fit, or ``bins`` or ``range`` is invalid.
+
+    >>> import cukern as ck
+    >>> counts, edges = ck.histogramdd(ck.asarray([[0.0, 1.0], [1.0, 1.0]]), [2, [0.0, 2.0]])
+    >>> counts.tolist(), [one.tolist() for one in edges]
+    ([[1.0], [1.0]], [[0.0, 0.5, 1.0], [0.0, 2.0]])
+    """
+    columns = _coordinates(sample)
+    d = len(columns)
+    samples = [as_sample("histogramdd", one, weights) for one in columns]
+    edges, shown = [], []
+    for (flat, _), one, ends in zip(
+        samples, _for_each(bins, d, "bins"), _for_each(range, d, "range"), strict=True
+    ):
+        found, rule = find_edges("histogramdd", flat, one, ends, None)
+        if not found.size:
+            raise ValueError("histogramdd: bins: expected at least one edge")
+        edges.append(found)
+        shown.append(shown_edges(found, rule, flat))
+    shape = tuple(one.size - 1 for one in edges)
+    place = _cells([flat for flat, _ in samples], edges, shape)
+    counts = bincount(place, samples[0][1], minlength=math.prod(shape) + 1)[:-1]
+    result = (
+        counts.dtype if counts.dtype in dtypes.FLOATS else dtypes.float_of(*(one.dtype for one in columns))
+    )
+    made = reshape(counts if counts.dtype in dtypes.FLOATS else astype(counts, dtypes.float64), shape)
+    if density:
+        total = sum(made)
+        for axis, one in enumerate(edges):
+            widths = astype(diff(one), made.dtype, copy=False)
+            made = made / reshape(widths, (-1, *(1,) * (d - 1 - axis)))
+        made = made / total
+    return astype(made, result, copy=False), shown
+
+
+def _cells(columns: Sequence[Array], edges: Sequence[Array], shape: tuple[int, ...]) -> Array:
+    """The number of the cell of each point in C order; points outside the grid have the number after the last."""
+    with tape.stop_recording():
+        place = zeros(columns[0].size, dtypes.int64, columns[0].device)
+        inside: Any = None
+        for flat, one, count in zip(columns, edges, shape, strict=True):
+            found = digitize(flat, one) - 1
+            found = where(equal(flat, one[-1]), count - 1, found)
+            fits = (found >= 0) & (found < count)
+            inside = fits if inside is None else inside & fits
+            place = place * count + found
+        return where(inside, place, math.prod(shape))
+
+
+@public
+def histogram2d(
+    x: Array, y: Array, /, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
+) -> tuple[Array, Array, Array]:
+    """The number of points in each cell of a grid, as ``numpy.histogram2d``.
+
+    Args:
+        x: the points' first coordinates, (n,).
+        y: the points' second coordinates, (n,).
+        bins: for both coordinates, or a pair: the number of bins of equal width, or edges in ascending order.
+        range: a pair of the outer edges of each coordinate; by default the extremes.
+        density: whether to divide the result so that its integral is 1.
+        weights: the weight of each point, (n,); differentiable.
+
+    Returns:
+        The counts, (x bins, y bins), in the floating dtype of the weights, else of the data; the edges of x, and of y.
+
+    Raises:
+        ValueError: the shapes do not fit, or ``bins`` or ``range`` is invalid.
+
+    >>> import cukern as ck
+    >>> ck.histogram2d(ck.asarray([0.0, 1.0]), ck.asarray([0.0, 1.0]), 2)[0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    pair = require_arrays((x, y), "histogram2d", ("x", "y"))
+    if pair[0].ndim != 1 or pair[0].shape != pair[1].shape:
+        raise ValueError(
+            f"histogram2d: expected as many x as y, got shapes {pair[0].shape} and {pair[1].shape}"
+        )
+    both = bins if isinstance(bins, (tuple, list)) and len(bins) == 2 else [bins, bins]
+    counts, edges = histogramdd(pair, both, range, density, weights)
+    return counts, edges[0], edges[1]

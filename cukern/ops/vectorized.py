@@ -1,0 +1,98 @@
+"""Functions of numbers applied to arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray
+from ..device import Device
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.operands import first_array, require_array, require_constant
+
+__all__ = ["vectorize"]
+
+
+class vectorize:
+    """A function of numbers as a function of arrays, which broadcast.
+
+    The function is traced into one kernel, as by :func:`fuse`, and is differentiable then. A function that cannot be
+    traced, as it branches on values, runs in Python for each element, as with :class:`numpy.vectorize`; that is slow,
+    copies arrays to the host and back, and has no derivative.
+
+    Args:
+        pyfunc: takes numbers, and returns one or a tuple of them.
+        otypes: the dtypes of the results, as a string of NumPy's letters or a sequence; those that the function gives
+            when None.
+        doc: the docstring; that of the function when None.
+        excluded: positions or names of arguments that are passed as they are.
+        cache: has no effect; NumPy's keeps the result of the first call that finds the dtypes.
+        signature: of a function of vectors, such as ``"(n),(n)->()"``, as in NumPy; runs in Python.
+
+    Raises:
+        GradientError: when called: a tape tracks an argument, and the function cannot be traced.
+
+    >>> import cukern as ck
+    >>> step = ck.vectorize(lambda x, y: x + 1 if x > y else x - 1)
+    >>> step(ck.asarray([1, 5]), 3).tolist()
+    [0, 6]
+    """
+
+    def __init__(
+        self,
+        pyfunc: Callable[..., Any],
+        otypes: str | Sequence[Any] | None = None,
+        doc: str | None = None,
+        excluded: Collection[int | str] | None = None,
+        cache: bool = False,
+        signature: str | None = None,
+    ) -> None:
+        self.pyfunc = pyfunc
+        self.otypes = None if otypes is None else [dtypes.as_dtype(one) for one in otypes]
+        self.excluded, self.signature, self.cache = excluded or (), signature, cache
+        functools.update_wrapper(self, pyfunc)
+        self.__doc__ = pyfunc.__doc__ if doc is None else doc
+        self._traced: Any = None if self.excluded or signature is not None else fuse(pyfunc)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        beside = first_array((*args, *options.values()))
+        if self._traced is not None and beside is not None:
+            with contextlib.suppress(Exception):
+                arrays = [require_array(one, "vectorize", beside=beside) for one in args]
+                return self._cast(self._traced(*arrays, **options), beside.device)
+            self._traced = None
+        require_constant("vectorize", **{f"args[{i}]": one for i, one in enumerate(args)}, **options)
+        inner = np.vectorize(
+            self._numbers,
+            otypes=self.otypes,
+            excluded=self.excluded,
+            signature=self.signature,
+        )
+        numpys = [_on_host(one) for one in args]
+        made = inner(*numpys, **{name: _on_host(one) for name, one in options.items()})
+        return self._cast(made, None if beside is None else beside.device)
+
+    def _numbers(self, *args: Any, **options: Any) -> Any:
+        made = self.pyfunc(*args, **options)
+        return tuple(map(_on_host, made)) if isinstance(made, tuple) else _on_host(made)
+
+    def _cast(self, made: Any, device: Device | None) -> Any:
+        """The results as arrays in the dtypes that were asked for."""
+        several = isinstance(made, (tuple, list))
+        results = [asarray(one, device=device) for one in (made if several else (made,))]
+        if self.otypes is not None:
+            results = [
+                astype(one, dtype, copy=False) for one, dtype in zip(results, self.otypes, strict=True)
+            ]
+        return tuple(results) if several else results[0]
+
+
+def _on_host(x: Any) -> Any:
+    return x.numpy() if isinstance(x, Array) else x

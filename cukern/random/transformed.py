@@ -1,0 +1,353 @@
+"""Distributions made of uniform, normal, exponential and gamma variates, as methods of a random generator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array.array import Array, shape_of
+from ..array.creation import asarray
+from ..autodiff import tape
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.operands import require_constant
+from ..elementwise.table import clip, exp, expm1, floor, isnan, log1p, sqrt, where
+from ..reduction.softmax import softmax
+from .distributions import Distributions, Parameter, Size, floating, shape_of_parameters
+
+_MAX = 2**63 - 1
+
+
+class Transformed(Distributions):
+    """Methods of a random generator whose variates are functions of others.
+
+    Parameters are numbers or arrays, with respect to which the variates are differentiable unless stated otherwise;
+    ``size`` defaults to their broadcast shape, ``dtype`` to the default floating one. A number out of range is an
+    error; an array element out of range gives NaN, or -1 if integers are drawn.
+    """
+
+    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int) -> Array:
+        raise NotImplementedError
+
+    def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Parameter) -> Array:
+        """Draw numbers of a floating kind; without ``size``, in the shape that the parameters broadcast to.
+
+        Raises:
+            ValueError: the parameters do not broadcast to ``size``.
+        """
+        wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+        row = dtypes.info(wanted)
+        if row.kind != "f" and not (row.kind == "c" and kind == "normal"):
+            raise TypeError(f"{kind}: dtype: expected a floating dtype, got {wanted}")
+        shapes = [p.shape for p in parameters if isinstance(p, Array)]
+        sizes = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
+        if shapes and np.broadcast_shapes(sizes, *shapes) != sizes:
+            raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {sizes}")
+        if row.kind != "c":
+            return self._draw(kind, sizes, wanted)
+        parts = self._draw(kind, (*sizes, 2), row.real) * math.sqrt(0.5)
+        return Array._wrap(parts._data.view(wanted).reshape(sizes), self.device)
+
+    def _known(self, parameter: Any) -> Any:
+        """A parameter as a Python number or a cukern array."""
+        if isinstance(parameter, (Array, int, float, complex)):
+            return parameter
+        return asarray(parameter, device=self.device)
+
+    def _located(self, name: str, kind: str, loc: Any, scale: Any, size: Size, dtype: Any) -> Array:
+        """``loc + scale * drawn`` for variates of a kind."""
+        loc, scale = self._known(loc), self._parameter(scale, f"{name}: scale", 0.0)
+        drawn = self._floats(kind, size, dtype, loc, scale)
+        if not isinstance(loc, Array) and not isinstance(scale, Array) and loc == 0 and scale == 1:
+            return drawn
+        made: Array = _affine(drawn, loc, scale)
+        return made
+
+    # ----- uniform, normal, exponential -----
+
+    def random(self, size: Size = None, dtype: Any = None) -> Array:
+        """Uniform in [0, 1), in steps of 2**-24 (float32), 2**-53 (float64), 2**-11 (float16) or 2**-8 (bfloat16)."""
+        return self._floats("uniform", size, dtype)
+
+    def uniform(
+        self, low: Parameter = 0.0, high: Parameter = 1.0, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """Uniform in [low, high); rounding may give ``high``."""
+        low, high = self._known(low), self._known(high)
+        made: Array = _affine(self._floats("uniform", size, dtype, low, high), low, high - low)
+        return made
+
+    def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:
+        """Normal with mean 0 and standard deviation 1, by the Box-Muller transform.
+
+        Of a complex dtype both parts are normal, with a variance of 0.5 each.
+        """
+        return self._floats("normal", size, dtype)
+
+    def normal(
+        self, loc: Parameter = 0.0, scale: Parameter = 1.0, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """Normal with mean ``loc`` and standard deviation ``scale``."""
+        return self._located("normal", "normal", loc, scale, size, dtype)
+
+    def lognormal(
+        self, mean: Parameter = 0.0, sigma: Parameter = 1.0, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """The exponential of a :meth:`normal` variate with mean ``mean`` and standard deviation ``sigma``."""
+        mean, sigma = self._known(mean), self._parameter(sigma, "lognormal: sigma", 0.0)
+        made: Array = _lognormal(self._floats("normal", size, dtype, mean, sigma), mean, sigma)
+        return made
+
+    def standard_exponential(self, size: Size = None, dtype: Any = None) -> Array:
+        """Exponential with mean 1."""
+        return self._floats("exponential", size, dtype)
+
+    def exponential(self, scale: Parameter = 1.0, size: Size = None, dtype: Any = None) -> Array:
+        """Exponential with mean ``scale``."""
+        return self._located("exponential", "exponential", 0.0, scale, size, dtype)
+
+    # ----- inverses of distribution functions -----
+
+    def gumbel(
+        self, loc: Parameter = 0.0, scale: Parameter = 1.0, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """Gumbel, the distribution of extreme values: ``loc - scale * log(-log(u))`` for uniform ``u``."""
+        return self._located("gumbel", "gumbel", loc, scale, size, dtype)
+
+    def laplace(
+        self, loc: Parameter = 0.0, scale: Parameter = 1.0, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """Laplace, of density ``exp(-abs(x - loc) / scale) / (2 * scale)``."""
+        return self._located("laplace", "laplace", loc, scale, size, dtype)
+
+    def logistic(
+        self, loc: Parameter = 0.0, scale: Parameter = 1.0, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """Logistic: ``loc + scale * log(u / (1 - u))`` for uniform ``u``."""
+        return self._located("logistic", "logistic", loc, scale, size, dtype)
+
+    def standard_cauchy(self, size: Size = None, dtype: Any = None) -> Array:
+        """Cauchy, of density ``1 / (pi * (1 + x**2))``."""
+        return self._floats("cauchy", size, dtype)
+
+    def _of_exponential(self, name: str, f: Any, a: Parameter, size: Size, dtype: Any) -> Array:
+        a = self._parameter(a, name, 0.0)
+        made: Array = f(self._floats("exponential", size, dtype, a), a)
+        return made
+
+    def pareto(self, a: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Pareto's second distribution (Lomax), of density ``a / (1 + x)**(a + 1)`` for positive ``x``."""
+        return self._of_exponential("pareto: a", _pareto, a, size, dtype)
+
+    def power(self, a: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Of density ``a * x**(a - 1)`` in [0, 1]."""
+        return self._of_exponential("power: a", _power, a, size, dtype)
+
+    def rayleigh(self, scale: Parameter = 1.0, size: Size = None, dtype: Any = None) -> Array:
+        """Rayleigh, the length of a normal vector in the plane whose elements have standard deviation ``scale``."""
+        return self._of_exponential("rayleigh: scale", _rayleigh, scale, size, dtype)
+
+    def weibull(self, a: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Weibull of shape ``a``, of density ``a * x**(a - 1) * exp(-x**a)`` for positive ``x``."""
+        return self._of_exponential("weibull: a", _weibull, a, size, dtype)
+
+    def triangular(
+        self, left: Parameter, mode: Parameter, right: Parameter, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """Of a density that rises linearly from ``left`` to ``mode``, and falls to ``right``.
+
+        Raises:
+            ValueError: numbers are not in the order ``left <= mode <= right``, with ``left < right``.
+        """
+        left, mode, right = (self._known(p) for p in (left, mode, right))
+        known = [p for p in (left, mode, right) if not isinstance(p, Array)]
+        if known != sorted(known) or (len(known) == 3 and left == right):
+            raise ValueError(
+                f"triangular: expected left <= mode <= right and left < right, got {left}, {mode} and {right}"
+            )
+        made: Array = _triangular(self._floats("uniform", size, dtype, left, mode, right), left, mode, right)
+        return made
+
+    def geometric(self, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """The number of trials of probability ``p`` up to the first success; integers, int64 by default."""
+        p = self._parameter(p, "geometric: p", 5e-324, 1.0)
+        with tape.stop_recording():
+            made: Array = _geometric(self._floats("exponential", size, dtypes.float64, p), p)
+        return self._counts("geometric", made, dtype)
+
+    # ----- of gamma variates -----
+
+    def standard_gamma(self, shape: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """:meth:`gamma` with a scale of 1."""
+        return self.gamma(shape, 1.0, size, dtype)
+
+    def chisquare(self, df: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Chi-squared with ``df`` degrees of freedom: the sum of that many squared standard normal variates.
+
+        Once differentiable, as :meth:`gamma`.
+        """
+        df = self._parameter(df, "chisquare: df", 0.0)
+        return self.gamma(df * 0.5, 2.0, size, dtype)
+
+    def noncentral_chisquare(
+        self, df: Parameter, nonc: Parameter, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """Chi-squared with ``df`` degrees of freedom and noncentrality ``nonc``: a Poisson mixture of central ones.
+
+        Once differentiable with respect to ``df``, as :meth:`gamma`.
+
+        Raises:
+            GradientError: a tape tracks ``nonc``.
+        """
+        df, nonc = (
+            self._parameter(p, f"noncentral_chisquare: {name}", 0.0)
+            for p, name in ((df, "df"), (nonc, "nonc"))
+        )
+        require_constant("noncentral_chisquare", nonc=nonc)
+        size = shape_of_parameters(df, nonc) if size is None else size
+        with tape.stop_recording():
+            extra = self.poisson(nonc * 0.5, size)
+            extra = where(extra < 0, math.nan, astype(extra, dtypes.float64))
+        return self.gamma(astype(df * 0.5 + extra, dtypes.float64), 2.0, size, dtype)
+
+    def f(self, dfnum: Parameter, dfden: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Fisher's F: the ratio of two :meth:`chisquare` variates, each divided by its degrees of freedom.
+
+        Once differentiable, as :meth:`gamma`.
+        """
+        return self.noncentral_f(dfnum, dfden, 0.0, size, dtype)
+
+    def noncentral_f(
+        self, dfnum: Parameter, dfden: Parameter, nonc: Parameter, size: Size = None, dtype: Any = None
+    ) -> Array:
+        """:meth:`f` whose numerator is a :meth:`noncentral_chisquare` variate; once differentiable but by ``nonc``."""
+        wanted, wide = floating("noncentral_f", dtype), dtypes.float64
+        dfnum, dfden, nonc = (
+            self._parameter(p, f"noncentral_f: {name}", 0.0)
+            for p, name in ((dfnum, "dfnum"), (dfden, "dfden"), (nonc, "nonc"))
+        )
+        size = shape_of_parameters(dfnum, dfden, nonc) if size is None else size
+        above = self.noncentral_chisquare(dfnum, nonc, size, wide)
+        below = self.chisquare(dfden, size, wide)
+        return astype((above / dfnum) / (below / dfden), wanted, copy=False)
+
+    def dirichlet(self, alpha: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Dirichlet: points whose coordinates are positive and sum to 1.
+
+        Once differentiable, as :meth:`gamma`.
+
+        Args:
+            alpha: positive numbers, shape (..., n).
+            size: the shape of the result without its last axis; by default that of ``alpha``.
+            dtype: a floating dtype.
+
+        Raises:
+            ValueError: ``alpha`` is a number, or does not broadcast to ``size``.
+
+        >>> import cukern as ck
+        >>> x = ck.random.default_rng(0).dirichlet([1.0, 2.0, 3.0], size=4)
+        >>> x.shape, ck.allclose(x.sum(-1), 1)
+        ((4, 3), True)
+        """
+        wanted, known = floating("dirichlet", dtype), self._known(alpha)
+        if not isinstance(known, Array) or not known.ndim:
+            raise ValueError(f"dirichlet: alpha: expected at least one axis, got {alpha!r}")
+        shape = known.shape if size is None else (*shape_of(size), known.shape[-1])  # type: ignore[arg-type]
+        return astype(softmax(self._log_gamma("dirichlet: alpha", known, shape), -1), wanted, copy=False)
+
+    def wald(self, mean: Parameter, scale: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """Wald's (inverse Gaussian) distribution.
+
+        Raises:
+            GradientError: a tape tracks a parameter.
+
+        Source: Michael, Schucany and Haas, "Generating random variates using transformations with multiple roots",
+        1976.
+        """
+        wanted = floating("wald", dtype)
+        mean, scale = (
+            self._parameter(p, f"wald: {name}", 0.0) for p, name in ((mean, "mean"), (scale, "scale"))
+        )
+        require_constant("wald", mean=mean, scale=scale)
+        with tape.stop_recording():
+            drawn = self._floats("normal", size, dtypes.float64, mean, scale)
+            made: Array = _wald(drawn, self.random(drawn.shape, dtypes.float64), mean, scale)
+        return astype(made, wanted, copy=False)
+
+    def negative_binomial(self, n: Parameter, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
+        """The number of failures before ``n`` successes of probability ``p``; integers, int64 by default."""
+        n = self._parameter(n, "negative_binomial: n", 0.0)
+        p = self._parameter(p, "negative_binomial: p", 5e-324, 1.0)
+        size = shape_of_parameters(n, p) if size is None else size
+        with tape.stop_recording():
+            mean = self.gamma(n, 1.0, size, dtypes.float64) * ((1 - p) / p)
+        return self.poisson(mean, size, dtype)
+
+
+def _fused(function: Callable[..., Any]) -> Any:
+    """One kernel of a function of drawn numbers and parameters, with results in the dtype of the drawn numbers."""
+
+    def made(drawn: Any, *parameters: Any) -> Any:
+        return function(drawn, *parameters).astype(drawn.dtype)
+
+    made.__name__ = function.__name__
+    return fuse(made)
+
+
+@_fused
+def _affine(drawn: Any, loc: Any, scale: Any) -> Any:
+    return loc + scale * drawn
+
+
+@_fused
+def _lognormal(drawn: Any, mean: Any, sigma: Any) -> Any:
+    return exp(mean + sigma * drawn)
+
+
+@_fused
+def _pareto(drawn: Any, a: Any) -> Any:
+    return where(a >= 0, expm1(drawn / a), math.nan)
+
+
+@_fused
+def _power(drawn: Any, a: Any) -> Any:
+    return where(a >= 0, exp(-drawn / a), math.nan)
+
+
+@_fused
+def _rayleigh(drawn: Any, scale: Any) -> Any:
+    return where(scale >= 0, scale * sqrt(2 * drawn), math.nan)
+
+
+@_fused
+def _weibull(drawn: Any, a: Any) -> Any:
+    return where(a >= 0, where(a == 0, 0.0, drawn ** (1 / a)), math.nan)
+
+
+@_fused
+def _triangular(drawn: Any, left: Any, mode: Any, right: Any) -> Any:
+    base, rise = right - left, mode - left
+    up, down = drawn * base * rise, (1 - drawn) * base * (right - mode)
+    rising = drawn * base <= rise
+    made = where(rising, left + sqrt(where(rising, up, 1)), right - sqrt(where(rising, 1, down)))
+    return where((left <= mode) & (mode <= right), made, math.nan)
+
+
+@fuse
+def _geometric(drawn: Any, p: Any) -> Any:
+    trials = floor(drawn / -log1p(-p)) + 1
+    whole = where(trials >= 2.0**63, _MAX, clip(trials, None, 2.0**63 - 1024).astype(dtypes.int64))
+    return where((p > 0) & (p <= 1), whole, -1)
+
+
+@fuse
+def _wald(drawn: Any, u: Any, mean: Any, scale: Any) -> Any:
+    y = mean * drawn * drawn
+    # The smaller root of the transform, in a form without cancellation.
+    root = mean * 2 * scale / (2 * scale + y + sqrt(y * (4 * scale + y)))
+    made = where(u * (mean + root) <= mean, root, mean * mean / root)
+    return where((mean >= 0) & (scale >= 0) & ~isnan(made), made, math.nan)

@@ -216,6 +216,42 @@ def _module(name: str, ours: Any) -> types.ModuleType:
     return sys.modules.setdefault(name, made)
 
 
+def _add_random(module: Any) -> None:
+    """The names of CuPy's random modules that its tests read."""
+    from cukern.random import Generator, RandomState, _generator, generator
+
+    class Seeded(Generator):
+        def __init__(self, key: tuple[int, int]) -> None:
+            super().__init__(key, generator.current())
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "bit_generator":
+                self.__init__(value)  # type: ignore[misc]
+            else:
+                super().__setattr__(name, value)
+
+    def philox(seed: Any = None) -> tuple[int, int]:
+        return generator.key_of(seed, "Philox4x3210")
+
+    state = types.SimpleNamespace(_random_states={}, RandomState=RandomState, get_random_state=_generator)
+
+    def reset_states() -> None:
+        state._random_states = {}
+
+    state.reset_states = reset_states
+    module.__dict__.update(
+        Generator=Seeded,
+        reset_states=reset_states,
+        get_random_state=_generator,
+        _bit_generator=types.SimpleNamespace(Philox4x3210=philox),
+        _distributions=module,
+        _sample=module,
+        _generator=state,
+    )
+    for name in ("random._bit_generator", "random._distributions", "random._generator", "random._sample"):
+        sys.modules[f"cupy.{name}"] = getattr(module, name.split(".")[1])
+
+
 def _install(checkout: Path) -> None:
     import cukern
 
@@ -235,6 +271,7 @@ def _install(checkout: Path) -> None:
     for name in ("runtimeGetVersion", "driverGetVersion", "getDeviceCount"):
         setattr(runtime, name, lambda: 1)
     cupy.cuda.runtime = runtime  # type: ignore[attr-defined]
+<<<<<<< HEAD
     for name in ("get_default_memory_pool", "get_default_pinned_memory_pool"):
         setattr(cupy, name, lambda: _left_out("memory of CUDA"))
     cupy.random._generator = types.SimpleNamespace(_random_states={})  # type: ignore[attr-defined]
@@ -243,6 +280,9 @@ def _install(checkout: Path) -> None:
         cupy.random._generator._random_states = {}  # type: ignore[attr-defined]
 
     cupy.random.reset_states = reset_states  # type: ignore[attr-defined]
+=======
+    _add_random(cupy.random)
+>>>>>>> cupy2
     sys.modules["cupy.exceptions"] = cupy.exceptions = np.exceptions  # type: ignore[attr-defined]
     array: Any = cukern.Array
     array.get = array.numpy

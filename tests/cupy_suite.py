@@ -271,18 +271,9 @@ def _install(checkout: Path) -> None:
     for name in ("runtimeGetVersion", "driverGetVersion", "getDeviceCount"):
         setattr(runtime, name, lambda: 1)
     cupy.cuda.runtime = runtime  # type: ignore[attr-defined]
-<<<<<<< HEAD
     for name in ("get_default_memory_pool", "get_default_pinned_memory_pool"):
         setattr(cupy, name, lambda: _left_out("memory of CUDA"))
-    cupy.random._generator = types.SimpleNamespace(_random_states={})  # type: ignore[attr-defined]
-
-    def reset_states() -> None:
-        cupy.random._generator._random_states = {}  # type: ignore[attr-defined]
-
-    cupy.random.reset_states = reset_states  # type: ignore[attr-defined]
-=======
     _add_random(cupy.random)
->>>>>>> cupy2
     sys.modules["cupy.exceptions"] = cupy.exceptions = np.exceptions  # type: ignore[attr-defined]
     array: Any = cukern.Array
     array.get = array.numpy

@@ -1,9 +1,9 @@
 """Kernels of other people's programs, compiled for the host, and launched checked on generated arguments.
 
-``python tests/corpus.py CHECKOUT [--out FILE] [--launch] [--jobs N] [--only TEXT]`` takes each ``.cu`` file below CHECKOUT,
-such as one of github.com/zjin-lcf/HeCBench, and each of its kernels that NVRTC compiles with what the file includes from
-its own folder. It counts those that the host compiles, and, with --launch, what launches in checked mode end with: a
-result, a report, or a crash. Nothing of the checkout is kept.
+``python tests/corpus.py CHECKOUT [--out FILE] [--launch] [--jobs N] [--only TEXT]`` takes each ``.cu`` file below
+CHECKOUT, such as one of github.com/zjin-lcf/HeCBench, and each of its kernels that NVRTC compiles with what the file
+includes from its own folder. It counts those that the host compiles, and, with --launch, what launches in checked mode
+end with: a result, a report, or a crash. Nothing of the checkout is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.interface import CompilerFailure
-from cukern.text import entry
+from cukern.text import entry, render
 
 #: Elements of each array, and the values of integers and floats, in a launch.
 _ELEMENTS, _INTEGER, _FLOAT = 4096, 64, 1.0
@@ -43,7 +43,7 @@ def one_file(path: Path, launch: bool) -> list[dict[str, Any]]:
     found = []
     try:
         source = ck.Kernel(path, block=_BLOCK, plain=True)
-        names = entry.kernels(source._rendered(source._resolve({})[0]).text)
+        names = entry.kernels(render.render(source.template, {}, plain=True).text)
     except (ck.CukernError, OSError) as error:
         return [{"file": str(path), "kernel": "", "state": "not read", "why": str(error)[:200]}]
     for name, parameters in names.items():

@@ -1,8 +1,8 @@
 """One kernel of a text that has several, made the text's only one.
 
 A launch needs one ``__global__`` function of a plain name. So the other kernels, and what runs on the host, are left
-out; a kernel that is a template or in a namespace becomes a device function, which a kernel of a plain name calls. Lines
-stay where they are.
+out; a kernel that is a template or in a namespace becomes a device function, which a kernel of a plain name calls.
+Lines stay where they are.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _HOST_HEADERS = re.compile(
     rb"helper_\w+)\.h|thrust/.*"
 )
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]*)>|"([^"\n]*)").*$', re.MULTILINE)
+_WHOLE = {8: "signed char", 16: "short", 32: "int", 64: "long long"}
 #: What the left-out headers define and kernels use, and functions of a warp that GPUs no longer have.
 _DEFINED = {
     "FLT_MAX": "3.402823466e+38F",
@@ -38,6 +39,8 @@ _DEFINED = {
     "LLONG_MAX": "9223372036854775807LL",
     "M_PI": "3.14159265358979323846",
     "RAND_MAX": "2147483647",
+    **{f"int{n}_t": kind for n, kind in _WHOLE.items()},
+    **{f"uint{n}_t": f"unsigned {kind.removeprefix('signed ')}" for n, kind in _WHOLE.items()},
 }
 _OLD = {
     "__ballot": "(...) __ballot_sync(__activemask(), __VA_ARGS__)",

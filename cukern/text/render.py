@@ -216,9 +216,7 @@ _FLOATING = re.compile(r"\b(float|double|__half|__nv_bfloat16)\b")
 DUAL = "complex<double>"
 
 
-def render(
-    template: str, variables: Mapping[str, Any], duals: bool = False, plain: bool = False
-) -> Rendered:
+def render(template: str, variables: Mapping[str, Any], duals: bool = False, plain: bool = False) -> Rendered:
     """Render a template, preceded by the prelude.
 
     Args:

@@ -178,9 +178,12 @@ def _tensor_map(device: Device, where: str) -> Converter:
 
 def _struct(param: Param, where: str) -> Converter:
     def convert(value: Any) -> bytes:
+        if isinstance(value, np.void) and value.dtype.names:
+            return value.tobytes()
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise LaunchError(
-                f"{where}: expected bytes for the struct {param.type_text}, got {_describe(value)}"
+                f"{where}: expected bytes or a NumPy structured scalar for the struct {param.type_text}, got "
+                f"{_describe(value)}"
             )
         return bytes(value)
 

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..device import Device, current
 from ..device.interface import CompilerFailure
 from ..errors import LaunchError
 from ..text import render
+from ..text.entry import assembled, isolated
 from ..text.signature import Dim3
 from .bound import BoundKernel, as_dim3, compile_error
 from .sizes import LARGEST_INDEX
@@ -57,6 +59,9 @@ class Kernel:
         block: threads per block: an integer, or up to three for x, y and z.
         name: the name of the kernel, on which the variable ``name`` in ``<< name >>`` is based.
         checked: whether every launch on the host is a checked one: see :func:`cukern.testing.checked`.
+        plain: whether ``source`` is CUDA C++ as it stands, and no template: it may have several kernels, also C++
+            templates and in namespaces, of which ``kernel["name<float>"]`` chooses one. What runs on the host is left
+            out; files in quotes are included from the folder of the ``Path``.
         variables: template variables. ``elem`` may be a dtype; by default it is the dtype of the first
             array of each call. ``acc``, ``index``, ``vec``, ``block``, ``block_x``, ``block_y``,
             ``block_z`` and ``name`` follow from the others unless they are given.
@@ -84,8 +89,13 @@ class Kernel:
         name: str | None = None,
         *,
         checked: bool = False,
+        plain: bool = False,
         **variables: Any,
     ) -> None:
+        self.plain = bool(plain)
+        self.entry: str | None = None
+        if self.plain:
+            source, name = _assembled(source, name)
         if isinstance(source, Path):
             self.name = name or source.stem
             self.template = render.add_source(source.read_text(), str(source))
@@ -104,10 +114,41 @@ class Kernel:
         self._bound: dict[Any, BoundKernel] = {}
         #: For each form, the lock that the thread holds which compiles it.
         self._making: dict[Any, threading.Lock] = {}
+        self._entries: dict[str, Kernel] = {}
         _KERNELS.add(self)
 
     def __repr__(self) -> str:
         return f"Kernel({self.template!r}, block={self.block}, {render.describe(self.variables)})"
+
+    def __getitem__(self, entry: str) -> Kernel:
+        """The kernel of a name in a text that has several, with the arguments of its template if it is one.
+
+        >>> import cukern as ck
+        >>> both = Kernel('''
+        ... template <typename T> __global__ void set(T* x, T value) { x[threadIdx.x] = value; }
+        ... __global__ void twice(float* x) { x[threadIdx.x] *= 2; }
+        ... ''', block=4, plain=True)
+        >>> x = ck.zeros(4)
+        >>> both["set<float>"](x, 3)
+        >>> both["twice"](x)
+        >>> x.tolist()
+        [6.0, 6.0, 6.0, 6.0]
+        """
+        if not isinstance(entry, str):
+            raise TypeError(f"{self.name}: expected the name of a kernel, got {type(entry).__name__}")
+        made = self._entries.get(entry)
+        if made is None:
+            made = copy.copy(self)
+            made.entry, made._bound, made._making, made._entries = entry, {}, {}, {}
+            _KERNELS.add(made)
+            self._entries[entry] = made
+        return made
+
+    def _rendered(self, variables: dict[str, Any], duals: bool = False) -> render.Rendered:
+        rendered = render.render(self.template, variables, duals, self.plain)
+        if self.plain or self.entry is not None:
+            rendered = replace(rendered, text=isolated(rendered.text, self.entry))
+        return rendered
 
     def _resolve(self, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], Dim3]:
         """All template variables, and the block size."""
@@ -145,7 +186,8 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source = render.source_of(self.template) if self.template.startswith("<") else self.template
-        return _remake, (type(self), source, self.block, self.name, self.variables, self.checked)
+        options = {"checked": self.checked, "plain": self.plain}
+        return _remake, (type(self), source, self.block, self.name, self.variables, options, self.entry)
 
     def bind(self, device: Device | str | None = None, /, **overrides: Any) -> BoundKernel:
         """Render and compile the kernel, or return the result of an earlier call.
@@ -169,7 +211,7 @@ class Kernel:
             with self._making.setdefault(key, threading.Lock()):
                 found = self._bound.get(key)
                 if found is None:
-                    rendered = render.render(self.template, variables)
+                    rendered = self._rendered(variables)
                     found = self._bound[key] = BoundKernel(rendered, device, block, self.checked)
         return found
 
@@ -240,7 +282,7 @@ class Kernel:
             TemplateError: the template cannot be rendered.
         """
         _, overrides = self._defaults(args, overrides)
-        return render.render(self.template, self._resolve(overrides)[0]).text
+        return self._rendered(self._resolve(overrides)[0]).text
 
     def ptx(self, *args: Any, arch: str = "sm_90", **overrides: Any) -> str:
         """The PTX to which NVRTC compiles :meth:`source`; needs no GPU.
@@ -255,7 +297,7 @@ class Kernel:
         from ..device import nvrtc
 
         _, overrides = self._defaults(args, overrides)
-        rendered = render.render(self.template, self._resolve(overrides)[0])
+        rendered = self._rendered(self._resolve(overrides)[0])
         try:
             return nvrtc.compile(rendered.text, arch=arch).ptx
         except CompilerFailure as failure:
@@ -268,9 +310,31 @@ class Kernel:
 
 
 def _remake(
-    cls: type[Kernel], source: str, block: Dim3, name: str, variables: dict[str, Any], checked: bool
+    cls: type[Kernel],
+    source: str,
+    block: Dim3,
+    name: str,
+    variables: dict[str, Any],
+    options: dict[str, bool],
+    entry: str | None,
 ) -> Kernel:
-    return cls(source, block, name, checked=checked, **variables)
+    made = cls(source, block, name, **options, **variables)
+    return made if entry is None else made[entry]
+
+
+def _assembled(source: str | Path, name: str | None) -> tuple[str, str]:
+    """The text of a plain source, with what it includes, and the kernel's name.
+
+    Raises:
+        TypeError: ``source`` is neither a string nor a path.
+    """
+    if isinstance(source, Path):
+        text = source.read_text(encoding="utf-8", errors="replace")
+        return assembled(text, source.name, (source.parent,)), name or source.stem
+    if not isinstance(source, str):
+        raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")
+    name = name or "kernel"
+    return (source if source.startswith("#line ") else assembled(source, f"<{name}>")), name
 
 
 def _element(elem: Any, argument: str) -> dtypes.DType:

@@ -135,7 +135,7 @@ class _Run:
             variables, block = kernel._resolve(overrides)
             if found := _REFUSED.search(render.source_of(kernel.template)):
                 raise NoDuals(f"{kernel.name} takes floats apart: {found[0]}")
-            self.made[key] = BoundKernel(render.render(kernel.template, variables, duals=True), device, block)
+            self.made[key] = BoundKernel(kernel._rendered(variables, duals=True), device, block)
         return self.made[key]
 
     def dual(self, array: Any) -> Any:

@@ -216,22 +216,23 @@ _FLOATING = re.compile(r"\b(float|double|__half|__nv_bfloat16)\b")
 DUAL = "complex<double>"
 
 
-def render(template: str, variables: Mapping[str, Any], duals: bool = False) -> Rendered:
+def render(template: str, variables: Mapping[str, Any], duals: bool = False, plain: bool = False) -> Rendered:
     """Render a template, preceded by the prelude.
 
     Args:
         template: the name of a template, in a folder or from :func:`add_source`.
         variables: the template's variables.
         duals: whether dual numbers take the place of all floating types, see ``templates/prelude/dual.cuh``.
+        plain: whether the text is CUDA C++ as it stands, with ``#line`` directives, which uses no variable.
 
     Raises:
         TemplateError: there is no such template, it has a syntax error or an unbound variable, or an
             expression fails.
     """
-    source_of(template)
+    source = source_of(template)
     try:
         with _lock:
-            body = environment().get_template(template).render(variables)
+            body = source if plain else environment().get_template(template).render(variables)
             if duals:
                 body = _FLOATING.sub(DUAL, body)
             words = _words(body)

@@ -214,18 +214,18 @@ def _canonical(type_text: str, typedefs: dict[str, str]) -> str:
 
 
 def _declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") -> tuple[str, int]:
-    """The declared name, and the number of pointer or array levels around it."""
-    levels = 0
+    """The declared name, and its levels of pointers: an array of arrays, or a pointer to one, is one level."""
+    levels: list[str] = []
     while node is not None and node.type != kind:
         if node.type in ("pointer_declarator", "array_declarator", "abstract_pointer_declarator"):
-            levels += 1
+            levels.append(node.type)
         inner = node.child_by_field_name("declarator")
         if inner is None:
             inner = next(
                 (c for c in node.named_children if c.type.endswith(("declarator", "identifier"))), None
             )
         node = inner
-    return _text(node), levels
+    return _text(node), bool(levels) + sum(level != "array_declarator" for level in levels[:-1])
 
 
 def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DType | None, bool, int]:
@@ -337,6 +337,13 @@ def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
     return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
 
 
+def _defines(node: tree_sitter.Node | None) -> bool:
+    """Whether a type is a struct, union or enumeration that is defined where it is named."""
+    return (
+        node is not None and node.type.endswith("_specifier") and node.child_by_field_name("body") is not None
+    )
+
+
 def parse(text: str, trusted: bool = False) -> Unit:
     """Parse the kernel of a rendered text.
 
@@ -376,6 +383,8 @@ def parse(text: str, trusted: bool = False) -> Unit:
             typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("type"))
         elif kind == "type_definition":
             declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
+            if not declared or _defines(node.child_by_field_name("type")):
+                continue
             kept = [_text(child) for child in node.children if child.type == "type_qualifier"]
             typedefs[declared] = " ".join([*kept, _text(node.child_by_field_name("type"))]) + " *" * levels
         elif kind == "declaration" and (found := _dynamic_shared(node)):

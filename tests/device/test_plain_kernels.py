@@ -1,0 +1,119 @@
+"""CUDA C++ as it stands: several kernels in a text, templates, namespaces, host code, structs, old functions of warps."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cukern as ck
+
+TEXT = """
+#include <stdio.h>
+#include <vector>
+#include "scale.h"
+#define N 5
+namespace outer { namespace inner {
+template <typename T, int K = 3>
+__global__ void __launch_bounds__(128) times(const T* __restrict__ x, T* y, int n) {
+    const int i = threadIdx.x;
+    if (i < n) y[i] = x[i] * K << 1;
+}
+}}
+typedef struct { float x, y; } Pair;
+__global__ void before(float*);
+static __global__ void before(float* x) { x[threadIdx.x] = __shfl_down(x[threadIdx.x], 1) + SCALE; }
+__global__ void pairs(const Pair* p, float* out, Pair more) {
+    out[threadIdx.x] = p[threadIdx.x].x * p[threadIdx.x].y + more.x;
+}
+template <class T> __device__ T largest();
+template <> __device__ int largest<int>() { return INT_MAX; }
+extern "C" { __global__ void limit(int* p) { p[threadIdx.x] = largest<int>(); } }
+template <typename... T> __global__ void several(T... x) {}
+int main(int argc, char** argv) {
+    std::vector<int> v(N);
+    before<<<1, 32>>>(nullptr);
+    printf("%zu", v.size());
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> ck.Kernel:
+    (tmp_path / "scale.h").write_text("#pragma once\n#include <math.h>\n#define SCALE 100\n")
+    (tmp_path / "program.cu").write_text(TEXT)
+    return ck.Kernel(tmp_path / "program.cu", block=4, plain=True)
+
+
+def test_each_kernel_of_a_text_runs(device: ck.Device, kernels: ck.Kernel) -> None:
+    x, y, limits = ck.arange(4, dtype="int32"), ck.zeros(4, "int32"), ck.zeros(4, "int32")
+    kernels["times<int>"](x, y, 4)
+    assert y.tolist() == [0, 6, 12, 18]
+    kernels["outer::inner::times<int, 7>"](x, y, 3)
+    assert y.tolist() == [0, 14, 28, 18]
+    kernels["limit"](limits)
+    pickle.loads(pickle.dumps(kernels["limit"]))(limits)
+    assert limits.tolist() == [2**31 - 1] * 4
+    lanes = ck.arange(32, dtype="float32")
+    kernels["before"](lanes, block=32)
+    assert lanes.tolist() == [*range(101, 132), 131]
+    assert kernels["limit"] is kernels["limit"]
+
+
+def test_structs(device: ck.Device, kernels: ck.Kernel) -> None:
+    pairs = np.array([(1, 2), (3, 4), (5, 6), (7, 8)], [("x", "f4"), ("y", "f4")])
+    out = ck.zeros(4)
+    kernels["pairs"](ck.asarray(pairs.view(np.uint8)), out, pairs[0])
+    assert out.tolist() == [3, 13, 31, 57]
+    with pytest.raises(ck.LaunchError, match="more: expected bytes or a NumPy structured scalar"):
+        kernels["pairs"](ck.asarray(pairs.view(np.uint8)), out, 1.0)
+
+
+def test_lines_stay_where_they_are(kernels: ck.Kernel) -> None:
+    wrong = ck.Kernel(TEXT.replace('#include "scale.h"', "").replace("* K << 1", "* K << none"), plain=True)
+    line = 1 + TEXT[: TEXT.index("* K << 1")].count("\n")
+    with ck.device("host"), pytest.raises(ck.CompileError, match=rf"<kernel>.*\b{line}\b(?s:.*)none"):
+        wrong["times<int>"].bind()
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            "none",
+            "expected one __global__ function none in a kernel's text, found outer::inner::times, before, ",
+        ),
+        ("times", r'expected an argument for the template parameter T, as in kernel\["times<T, K>"\]'),
+        ("times<int, 1, 2>", "times: expected at most 2 template arguments, got int, 1, 2"),
+        (
+            "several<int>",
+            "several: a kernel's template cannot take any number of arguments here|typename... T",
+        ),
+    ],
+)
+def test_refusals(kernels: ck.Kernel, entry: str, message: str) -> None:
+    with pytest.raises(ck.TemplateError, match=message):
+        kernels[entry].source()
+
+
+def test_a_name_is_asked_for(kernels: ck.Kernel) -> None:
+    with pytest.raises(ck.TemplateError, match=r'choose one as in kernel\["name"\]'):
+        kernels.source()
+    with pytest.raises(TypeError, match="expected the name of a kernel, got int"):
+        kernels[0]  # type: ignore[index]
+
+
+def test_templates_with_several_kernels(device: ck.Device) -> None:
+    both = ck.Kernel(
+        """
+    extern "C" __global__ void one(<< elem >>* x) { x[threadIdx.x] = 1; }
+    extern "C" __global__ void two(<< elem >>* x) { x[threadIdx.x] = 2; }
+    """,
+        block=4,
+    )
+    x = ck.zeros(4, "float64")
+    both["two"](x)
+    assert x.tolist() == [2] * 4

@@ -68,7 +68,7 @@ __all__ = [
 def copy(x: Array, /) -> Array:
     """A differentiable copy of ``x`` in C order."""
     x = require_array(x, "copy")
-    return astype(x, x.dtype)
+    return astype(x, x.dtype) if x.is_contiguous else x.contiguous()
 
 
 def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""CUDA C++ as it stands: several kernels in a text, templates, namespaces, host code, structs, old functions of warps."""
+"""CUDA C++ as it stands: several kernels in a text, templates, namespaces, host code, structs, old warp functions."""
 
 from __future__ import annotations
 

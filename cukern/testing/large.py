@@ -63,12 +63,12 @@ def check_large(
     ... extern "C" __global__ void << name >>(const float* x, float* y, int rows, int columns) {
     ...     int row = blockIdx.y, column = blockIdx.x * << block >> + threadIdx.x;
     ...     if (column < columns) y[row * columns + column] = 2 * x[row * columns + column];
-    ... }''', name="double")
+    ... }''', name="doubled")
     >>> check_large(double, [(40000, 50000), (40000, 50000), 40000, 50000], grid=(196, 40000))
     []
     >>> check_large(double, [(50000, 50000), (50000, 50000), 50000, 50000], grid=(196, 50000))
     Traceback (most recent call last):
-    cukern.errors.KernelFault: double_float32_256: overflow: ...
+    cukern.errors.KernelFault: doubled_float32_256: overflow: ...
     """
     from ..device.host.checked.function import time_limit  # loads the compiler's module
 

@@ -174,8 +174,14 @@ def test_cross(device: ck.Device) -> None:
     assert_close(ck.cross(ck.asarray(a), ck.asarray(b)), np.cross(a, b))
     a, b = np.moveaxis(a, -1, -2), np.moveaxis(b, -1, -2)
     assert_close(ck.cross(ck.asarray(a), ck.asarray(b), axis=-2), np.linalg.cross(a, b, axis=-2))
-    with pytest.raises(ValueError, match="x1: expected 3 elements"):
-        ck.cross(ck.ones(2), ck.ones(3))
+    # Vectors of two elements have 0 as the third, which numpy.cross takes no more.
+    u, v = np.random.default_rng(2).standard_normal((2, 5, 2))
+    flat = np.pad(u, ((0, 0), (0, 1))), np.pad(v, ((0, 0), (0, 1)))
+    assert_close(ck.cross(ck.asarray(u), ck.asarray(v)), np.cross(*flat)[:, 2])
+    w = np.random.default_rng(3).standard_normal((5, 3))
+    assert_close(ck.cross(ck.asarray(u), ck.asarray(w)), np.cross(flat[0], w))
+    with pytest.raises(ValueError, match="cross: .*4"):
+        ck.cross(ck.ones(4), ck.ones(3))
 
 
 def test_refusals(device: ck.Device) -> None:

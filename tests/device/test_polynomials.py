@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -83,8 +84,6 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("sort_complex", (P,), {}),
     ("median", (X, 0), {"overwrite_input": True}),
     ("nanquantile", (X, 0.3), {"overwrite_input": True}),
-    ("cross", (X[:, :2], X[:, 2:4]), {}),
-    ("cross", (X[:, :2], X[:, 2:]), {}),
     ("linalg.matrix_rank", (X, 2.0), {}),
     ("linalg.matrix_rank", (X[:3, :3] + X[:3, :3].T,), {"hermitian": True}),
     ("linalg.matrix_rank", (P,), {}),
@@ -147,7 +146,8 @@ def test_polynomials(device: ck.Device) -> None:
     arrays = [ck.asarray(P), ck.asarray(Q)]
     assert gradcheck(lambda p, q: ck.polydiv(p, q)[0] + ck.polymul(q, q).sum(), arrays)
     assert gradcheck(lambda p, q: ck.poly(ck.polyint(q, k=p[0])) * ck.polyder(p)[0], arrays)
-    with pytest.warns(np.exceptions.RankWarning):
+    warned = pytest.warns(np.exceptions.RankWarning) if device.kind == "host" else contextlib.nullcontext()
+    with warned:
         ck.polyfit(ck.asarray(Q), ck.asarray(Q), 4)
     for call in (lambda: p**-1, lambda: ck.poly1d(np.ones((2, 2))), lambda: q.__setitem__(-1, 2)):
         with pytest.raises(ValueError, match="poly1d"):

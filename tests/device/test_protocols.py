@@ -148,7 +148,6 @@ def test_derivatives_go_through(device: ck.Device) -> None:
         (lambda x: np.spacing(x), "numpy.spacing on a cukern array: cukern has no such function"),
         (lambda x: np.sqrt(x, signature="d->d"), "the option signature is not supported"),
         (lambda x: np.copy(x, order="F"), "order='F' is not supported"),
-        (lambda x: np.piecewise(x, [x > 0], [1]), "piecewise"),
         (lambda x: np.busday_count(x, x), "busday_count"),
     ],
 )

@@ -108,7 +108,8 @@ def test_survivors_are_shown_and_the_kernel_is_left_as_it_was() -> None:
 
     text = kernel.source(ck.zeros(1), ck.zeros(1), 1)
     known = ["3: `blockIdx.x` is `blockIdx.y`"]
-    result = mutants(kernel, check, equivalent=known, limit=3, seed=2)
+    with ck.device("host"):  # elsewhere empty arrays may hold the results of the launch before
+        result = mutants(kernel, check, equivalent=known, limit=3, seed=2)
     assert len(result.noticed) + len(result.survivors) + len(result.equivalent) + len(result.invalid) == 3
     assert result.noticed and result.survivors and 0 < result.score < 1
     assert [one.what for one in result.equivalent] == ["`blockIdx.x` is `blockIdx.y`"]

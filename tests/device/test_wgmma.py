@@ -67,7 +67,7 @@ def test_tf32_leaves_out_the_low_bits(device: ck.Device) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("of_b(right,", "of_b(right + 64 - 32,", "begins within a group of eight lines"),
+        ("of_b(right, 0, 1024)", "of_b(right + 32, 0, 2048)", "begins within a group of eight lines"),
         ("of_b(right,", "of_b((char*)right + 8,", "no multiple of 16 bytes"),
         ("of_b(right, 0, 1024)", "of_b(right, 0, 1032)", "no multiple of 16 bytes"),
     ],

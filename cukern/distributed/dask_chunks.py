@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import sys
 from typing import Any
 
@@ -41,8 +40,8 @@ def register_dask() -> None:
     sizeof.register(Array, _nbytes)
     normalize_token.register(Array, _token)
     percentile_lookup.register(Array, _percentile)
-    if "distributed" in sys.modules:
-        protocol = importlib.import_module("distributed.protocol")
+    protocol = sys.modules.get("distributed.protocol")  # where Dask's own scheduler is used
+    if protocol is not None:
         protocol.dask_serialize.register(Array)(_serialize)
         protocol.dask_deserialize.register(Array)(_deserialize)
 

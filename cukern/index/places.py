@@ -355,7 +355,7 @@ def _added_in_turn(
         made = (
             Array._wrap(zeros(device, (outer, size, inner), acc), device)
             if base is None
-            else astype(base, acc)
+            else astype(base, acc).contiguous()
         )
         if made.size and g.size:
             _columns("add", g, places, made._data, (outer, size, inner), each)

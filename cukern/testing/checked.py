@@ -40,11 +40,11 @@ def checked(seeds: int = 3, strict: bool = False, collect: bool = False) -> Iter
     ... extern "C" __global__ void << name >>(const float* x, float* y) {
     ...     int i = blockIdx.x * << block >> + threadIdx.x;
     ...     y[i] = 2 * x[i];
-    ... }''', name="double", block=4)
+    ... }''', name="late", block=4)
     >>> with checked(collect=True) as reports:
     ...     double(ck.ones(6), ck.zeros(6))
     >>> print(reports[0])
-    double_float32_4: out of bounds: block (1, 0, 0), thread (2, 0, 0) reads element 6 of argument x, ... <double>:4
+    late_float32_4: out of bounds: block (1, 0, 0), thread (2, 0, 0) reads element 6 of argument x, ... <late>:4
          3 |     int i = blockIdx.x * << block >> + threadIdx.x;
     >    4 |     y[i] = 2 * x[i];
          5 | }

@@ -130,6 +130,15 @@ def test_parts_are_written_by_kernels(device: ck.Device, monkeypatch: pytest.Mon
     assert_close(tape.gradient(y, x), want)
 
 
+def test_updates_of_arrays_that_are_not_in_c_order(device: ck.Device) -> None:
+    x = ck.asarray(A[0].copy()).T + 0
+    want = A[0].T.copy()
+    np.add.at(want, [1, 1, 3], 5.0)
+    assert not x.is_contiguous
+    assert_close(x.at[[1, 1, 3]].add(5.0), want)
+    assert_close(ck.index_add(x, ck.asarray([1, 1, 3]), ck.full((3, 4), 5.0, x.dtype)), want)
+
+
 def test_assignment_counts_and_overlaps(device: ck.Device) -> None:
     x = ck.asarray(np.arange(6.0))
     version = x._storage.version

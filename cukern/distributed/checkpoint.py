@@ -71,7 +71,7 @@ def save_checkpoint(
         state: arrays by name, the same on all ranks, each of which writes an equal share of them; and pieces.
         texts: what else to keep, as values that JSON has, such as the states of samplers and generators; that of the
             group's first rank is written.
-        keep: how many of the last checkpoints to leave in the folder; all when None.
+        keep: how many of the last checkpoints to leave in the folder, and always this one; all when None.
         group: the ranks; all when None.
 
     Returns:
@@ -117,12 +117,12 @@ def save_checkpoint(
         }
         for name, piece in pieces.items()
     }
-    (partial / f"{file}.json").write_text(json.dumps(entries))
+    (partial / f"{file}.json").write_text(json.dumps({"names": list(state), "pieces": entries}))
     group.meet("save_checkpoint: files", f"step {step}")
     if group.rank == 0:
         trouble = _completed(partial, final, step, dict(texts or {}))
         if not trouble and keep is not None:
-            _prune(root, keep)
+            _prune(root, keep, final)
     _, told = group.meet("save_checkpoint: index", f"step {step}", payload=trouble)
     if any(told):
         raise ValueError(f"save_checkpoint: {told[0]}")
@@ -151,13 +151,19 @@ def _own_part(state: Mapping[str, Array | Piece], group: Group) -> dict[str, Pie
 def _completed(partial: Path, final: Path, step: int, texts: dict[str, Any]) -> str:
     """Write the index of all ranks' files, and give the folder its final name; what is wrong, if anything is."""
     arrays: dict[str, Any] = {}
+    names: dict[str, None] = {}
     for listed in sorted(partial.glob("*.safetensors.json")):
-        for name, entry in json.loads(listed.read_text()).items():
+        part = json.loads(listed.read_text())
+        names |= dict.fromkeys(part["names"])
+        for name, entry in part["pieces"].items():
             one = arrays.setdefault(name, {"dtype": entry["dtype"], "shape": entry["shape"], "pieces": []})
             if (one["dtype"], one["shape"]) != (entry["dtype"], entry["shape"]):
                 return f"{name!r}: ranks have it as {one['dtype']} {one['shape']} and {entry['dtype']} {entry['shape']}"
             one["pieces"].append([listed.name.removesuffix(".json"), entry["start"], entry["size"]])
         listed.unlink()
+    for name in names:
+        if name not in arrays:
+            return f"{name!r}: no rank has written it; the names of arrays must be the same, in one order, on all ranks"
     for name, one in arrays.items():
         one["pieces"].sort(key=lambda piece: (piece[1], piece[2]))
         end = 0
@@ -191,8 +197,11 @@ def _checkpoints(root: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
-def _prune(root: Path, keep: int) -> None:
+def _prune(root: Path, keep: int, newest: Path) -> None:
+    """Leave the last checkpoints, and the one just written, which a run that went back to an earlier step needs."""
     for old in _checkpoints(root)[:-keep]:
+        if old == newest:
+            continue
         gone = old.with_name(f".{old.name}.partial")
         os.rename(old, gone)  # what is half removed is no checkpoint
         shutil.rmtree(gone)

@@ -386,7 +386,10 @@ class DataParallel:
                 if slot == "updates":
                     made[f"{label}.updates"] = state[key]
                     continue
-                values = np.asarray(state[key]).reshape(-1)
+                whole, shape = np.asarray(state[key]), self._parameters[i].shape
+                if whole.shape != shape:
+                    raise ValueError(f"state: {key!r} has shape {whole.shape}, expected {shape}")
+                values = whole.reshape(-1)
                 flat = made.setdefault(f"{label}.{slot}", np.zeros(share, values.dtype))
                 if piece is not None:
                     begin, end, start = piece

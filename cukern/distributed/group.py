@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import operator
 import os
 import secrets
 import socket
@@ -82,9 +83,10 @@ class Group:
         signature = f"{call} {form}"
         if self.size == 1 or (known and signature in self._known):
             return about, [payload] if payload else []
+        payloads = _member().meet(f"{name}:{number}", part, signature, about, self.timeout, payload)
         if known:
             self._known.add(signature)
-        return about, _member().meet(f"{name}:{number}", part, signature, about, self.timeout, payload)
+        return about, payloads
 
     def devices(self) -> list[Device]:
         """The devices whose arrays have passed between the ranks."""
@@ -312,7 +314,7 @@ def new_group(ranks: Iterable[int], timeout: float | None = None) -> Group:
     >>> pair = ck.distributed.new_group({world.rank, world.rank ^ 1} if world.size > 1 else {0})
     """
     job = _joined()
-    given = tuple(sorted(ranks))
+    given = tuple(sorted(map(operator.index, ranks)))
     if len(set(given)) != len(given) or not given or not 0 <= given[0] <= given[-1] < job.place.size:
         raise ValueError(f"new_group: ranks: expected different numbers below {job.place.size}, got {given}")
     if job.place.rank not in given:

@@ -92,7 +92,7 @@ class Rendezvous(threading.Thread):
                 if not self._answer(peer, message):
                     self._close(peer)
                     return
-        except (KeyError, TypeError, ValueError):  # not a message that a rank sends
+        except (KeyError, TypeError, ValueError, OverflowError):  # not a message that a rank sends
             self._close(peer)
 
     def _answer(self, peer: _Peer, message: dict[str, Any]) -> bool:

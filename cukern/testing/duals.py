@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,8 @@ _REFUSED = re.compile(
     r"\b(?:float|double|half|__half|__nv_bfloat16|int|uint)[1-4]\b|\breinterpret_cast\b|\basm\b|_as_(?:float|int|uint)\b"
     r"|__half2|__nv_bfloat162|\bwmma\b|mma_"
 )
+#: Held while one thread's launches are diverted.
+_diverting = threading.RLock()
 
 
 class NoDuals(Exception):
@@ -38,12 +41,26 @@ class NoDuals(Exception):
 
 @contextmanager
 def launching(instead: Callable[..., None]) -> Iterator[None]:
-    """Call ``instead`` for each launch of a user's kernel while the with-block runs."""
-    before, launches.through = launches.through, instead
-    try:
-        yield
-    finally:
-        launches.through = before
+    """Call ``instead`` for each launch of a user's kernel by this thread while the with-block runs.
+
+    Other threads launch as usual, and wait where they open such a block.
+    """
+    own = threading.get_ident()
+
+    def divert(
+        kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
+    ) -> None:
+        if threading.get_ident() == own:
+            instead(kernel, args, grid, shared, overrides)
+        else:
+            kernel._launch(args, grid, shared, overrides)
+
+    with _diverting:
+        before, launches.through = launches.through, divert
+        try:
+            yield
+        finally:
+            launches.through = before
 
 
 def derivative(

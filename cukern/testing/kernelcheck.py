@@ -396,7 +396,7 @@ class _Check:
             for value in SPECIAL if array.size else ():
                 case = f"{value} in floating argument {position}"
                 with self.trying(case, "special value"), np.errstate(all="ignore"):
-                    kinds = [self.kinds(position, value, one) for one in (dtype, self.widest)]
+                    kinds = [self.kinds(position, value, dtype, one) for one in (dtype, self.widest)]
                     for i, (a, b) in enumerate(zip(*kinds, strict=True)):
                         if not np.array_equal(a, b):
                             index = tuple(int(k) for k in np.argwhere(a != b)[0])
@@ -408,15 +408,15 @@ class _Check:
                                 f"{names[b[index]]} in float64",
                             )
 
-    def kinds(self, position: int, value: float, dtype: DType) -> list[npt.NDArray[np.int64]]:
-        """For each element of the outputs: 0 if finite, 1 and 2 for infinities, 3 for NaN."""
-        args = cast(self.given, dtype)
+    def kinds(self, position: int, value: float, narrow: DType, dtype: DType) -> list[npt.NDArray[np.int64]]:
+        """For each element of the outputs: 0 if finite, 1 and 2 for infinities in ``narrow``, 3 for NaN."""
+        args = cast(cast(self.given, narrow), dtype)
         array = floats(args)[position]
         values = array.numpy().copy()
         values.flat[array.size // 2] = value
         leaves = [on(values, dtype, array.device) if leaf is array else leaf for leaf in pytree.leaves(args)]
         outputs = floats(self.function(*pytree.replace(args, leaves)))
-        largest = float(ml_dtypes.finfo(dtypes.float32).max)  # type: ignore[no-untyped-call]
+        largest = float(ml_dtypes.finfo(narrow).max)  # type: ignore[no-untyped-call]
         found = [np.asarray(y.numpy()).astype(np.float64) for y in outputs]
         return [
             np.where(np.isnan(y), 3, np.where(y > largest, 1, np.where(y < -largest, 2, 0))) for y in found

@@ -75,3 +75,8 @@ def test_quotients_of_places_stay_exact() -> None:
     """Where rounding could move a place to another one; halves are exact."""
     assert " / float(41.0)" in text(lambda s, b, h, i, j: s + ck.floor(j / 41))
     assert "/" not in text(lambda s, b, h, i, j: s + ck.floor(j / 32))
+
+
+def test_the_slope_of_a_sigmoid_is_not_made_of_a_tanh() -> None:
+    """``log(sigmoid(s))`` divides the slope by a sigmoid as small, which one less a tanh's square would lose."""
+    assert "tanh" not in text(lambda s, b, h, i, j: ck.log(ck.sigmoid(s)), slope=True)

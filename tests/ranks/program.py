@@ -330,6 +330,14 @@ def check_checkpoint() -> None:
     cd.save_checkpoint(where, 3, state, keep=1)
     assert cd.last_checkpoint(where) == where / "step-000000003"
     assert len(list(where.iterdir())) == 1
+    cd.barrier()  # all have looked
+    cd.save_checkpoint(where, 1, state, keep=1)  # a run that went back to an earlier step
+    assert (where / "step-000000001").exists()
+    small = {"only on the first": ck.ones(1)} if RANK == 0 else {}
+    small["next"] = ck.ones(1)
+    pair = cd.new_group(np.arange(SIZE)[RANK // 2 * 2 : RANK // 2 * 2 + 2])
+    if RANK < 2:
+        raises(ValueError, "'next': no rank", call=lambda: cd.save_checkpoint(where, 4, small, group=pair))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ def cheaper(
         uniform: the inputs that are the same for all queries and keys of a head.
     """
     made = _Inputs(first, sizes, uniform)
-    for rule in (made.as_sum, made.apart, _simpler, made.tanh, made.scaled):
+    for rule in (made.as_sum, made.apart, _simpler):
+        roots = _rewritten(roots, rule)
+    known = frozenset(node for node in order(roots) if _named(node, "tanh"))
+    for rule in (lambda node: _by_tanh(node, known), made.tanh, made.scaled):
         roots = _rewritten(roots, rule)
     return tuple(roots), made.lines
 
@@ -81,11 +84,7 @@ def _fits(value: float) -> bool:
 
 
 def _simpler(node: Node) -> Node | None:
-    """Products in place of quotients by constants, one constant in place of two, and derivatives of tanh by itself."""
-    if _named(node, "logistic_density") and node.dtype == dtypes.float32 and _depends(node):
-        t = call(FUNCTIONS["tanh"], (call(FUNCTIONS["multiply"], (0.5, node.args[0])),))
-        squared = call(FUNCTIONS["multiply"], (t, t))
-        return call(FUNCTIONS["multiply"], (0.25, call(FUNCTIONS["subtract"], (1.0, squared))))
+    """Products in place of quotients by constants, and one constant in place of two."""
     found = _factor(node)
     if found is None:
         return _number(node)
@@ -97,6 +96,22 @@ def _simpler(node: Node) -> Node | None:
     if inner is None or not _fits(by * inner[0]):
         return None
     return call(FUNCTIONS["multiply"], (constant(by * inner[0], dtypes.float32), inner[1]))
+
+
+def _by_tanh(node: Node, known: Collection[Node]) -> Node | None:
+    """The derivative of a known tanh by that tanh itself.
+
+    That of sigmoid stays as it is: functions such as log(sigmoid(x)) divide it by what may be as small.
+    """
+    if not _named(node, "logistic_density") or node.dtype != dtypes.float32 or not _depends(node):
+        return None
+    by, x = _factor(node.args[0]) or (1.0, node.args[0])
+    half = x if by == 2 else call(FUNCTIONS["multiply"], (constant(0.5 * by, dtypes.float32), x))
+    t = call(FUNCTIONS["tanh"], (half,))
+    if t not in known:
+        return None
+    one_less = call(FUNCTIONS["subtract"], (1.0, call(FUNCTIONS["multiply"], (t, t))))
+    return call(FUNCTIONS["multiply"], (0.25, one_less))
 
 
 def _number(node: Node) -> Node | None:

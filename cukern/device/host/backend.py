@@ -320,9 +320,9 @@ def _built(unit: Unit) -> tuple[Path, bool]:
     """The library of a kernel, from the cache or compiled, and whether it was built quickly."""
     if not processors.bundled(runtime_text()):
         _runtime_builder()
+    if unit.checked:
+        return checked.build(unit)[0], False
     text = source(unit)
-    if unit.checked:  # this build never runs: it tells the launch of shared memory and parameters
-        return find_kernel(text) or build_quickly(text), False
     if not unit.trusted or not settings.builds_quickly():
         return build_kernel(text), False
     path = find_kernel(text)

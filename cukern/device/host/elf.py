@@ -12,6 +12,8 @@ _THREAD_INDEX = b"_ZL9threadIdx"
 _PLACE = b"_ZN6cukernL5placeE"
 _OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
 _OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
+#: How a checked build names objects as long as its variables in static shared memory, which it makes in each launch.
+SIZE_OF_SHARED = "cukern_size_of_shared_"
 
 
 def symbols(library: bytes) -> Iterator[tuple[bytes, int, bytes, int, int]]:
@@ -36,10 +38,11 @@ def symbols(library: bytes) -> Iterator[tuple[bytes, int, bytes, int, int]]:
 def static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
     """The variables in static shared memory: offsets from the result of ``begin_block``, and sizes in bytes.
 
-    They are the thread-local symbols of a 64-bit ELF library.
+    They are the thread-local symbols of a 64-bit ELF library; in a checked build others tell their sizes alone.
     """
     own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
     found: list[tuple[int, int]] = []
+    sizes: list[tuple[int, int]] = []
     anchors: dict[bytes, int] = {}
     for symbol, kind, _, value, length in symbols(library):
         if kind == 6:  # STT_TLS
@@ -47,5 +50,7 @@ def static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
                 anchors[symbol] = value
             else:
                 found.append((value, length))
+        elif SIZE_OF_SHARED.encode() in symbol:
+            sizes.append((0, length))
     anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
-    return [(value - anchor, length) for value, length in found]
+    return [*((value - anchor, length) for value, length in found), *sizes]

@@ -114,6 +114,16 @@ def time_limit(seconds: float) -> Iterator[None]:
         library.cukern_set_limit(_PATIENCE * settings.time_limit())
 
 
+def build(unit: Unit) -> tuple[Path, str]:
+    """The library of a kernel for checked launches, from the cache or compiled, and the compiler's warnings.
+
+    Raises:
+        CompilerFailure: the compiler refuses the text.
+        DeviceError: there is no compiler.
+    """
+    return build_checked(source(unit), _library()[1])
+
+
 class CheckedFunction:
     """A kernel of which every access can be watched.
 
@@ -126,8 +136,8 @@ class CheckedFunction:
     """
 
     def __init__(self, unit: Unit) -> None:
-        self._runtime, runtime_path = _library()
-        path, said = build_checked(source(unit), runtime_path)
+        self._runtime, _ = _library()
+        path, said = build(unit)
         self._library = load(path)
         kernel = Kernel.in_dll(self._library, "cukern_kernel")
         self._packing = packing = Packing(unit, kernel)

@@ -9,6 +9,7 @@ import tree_sitter
 
 from ....text.signature import Unit, syntax_tree
 from ..compiler import HEADER
+from ..elf import SIZE_OF_SHARED
 from ..translate import Edit, alignment_edits, needs_fibers, shared_edit
 
 _ENTRY = """
@@ -84,6 +85,7 @@ def _variables(node: tree_sitter.Node, text: bytes) -> str | None:
         made.append(
             f"typedef {volatile}{type_text} {_ALIGNED.sub('', head)}cukern_type_{word}{tail}{aligned}; "
             f"static unsigned cukern_slot_{word}; "
+            f"__attribute__((used)) static char {SIZE_OF_SHARED}{word}[sizeof(cukern_type_{word})]; "
             f'auto& {word} = cukern::shared_variable<cukern_type_{word}>(cukern_slot_{word}, "{word}");'
         )
     return " ".join(made) + "\n" * own.count("\n")

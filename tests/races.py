@@ -1,10 +1,10 @@
 """The CUDA patterns of the Indigo suite, with and without planted bugs, in checked launches.
 
-``python tests/races.py CHECKOUT [--strict] [--only TEXT] [--out FILE]`` takes the patterns of github.com/burtscher/IndigoSuite
-(Liu and others, "The Indigo Program-Verification Microbenchmark Suite of Irregular Parallel Code Patterns", ISPASS 2022) with
-``int`` data, launches every variant on one random graph, and counts which planted races and overruns are reported, and
-which right variants are. A variant's name says what is planted: atomicBug, guardBug, raceBug and syncBug are races,
-boundsBug is an overrun. Nothing of the checkout is kept.
+``python tests/races.py CHECKOUT [--strict] [--only TEXT] [--out FILE]`` takes the patterns of
+github.com/burtscher/IndigoSuite (Liu and others, "The Indigo Program-Verification Microbenchmark Suite of Irregular
+Parallel Code Patterns", ISPASS 2022) with ``int`` data, launches every variant on one random graph, and counts which
+planted races and overruns are reported, and which right variants are. A variant's name says what is planted: atomicBug,
+guardBug, raceBug and syncBug are races, boundsBug is an overrun. Nothing of the checkout is kept.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def launch(name: str, text: str, strict: bool) -> list[ck.KernelReport]:
         one = rng.integers(0, VERTICES, size)
     other = rng.integers(0, len(neighbours), size)
     one[0] = other[0] = 0
-    arrays = [ck.asarray(values.astype(np.int32), device="host") for values in (starts, neighbours, one, other)]
+    arrays = [
+        ck.asarray(values.astype(np.int32), device="host") for values in (starts, neighbours, one, other)
+    ]
     # A vertex is a thread's, a warp's or a block's; where threads loop over vertices, few blocks suffice.
     each = 1 if "_block" in name else THREADS // 32 if "_warp" in name else THREADS
     grid = 3 if "persistent" in name else -(-VERTICES // each)
@@ -86,14 +88,16 @@ def launch(name: str, text: str, strict: bool) -> list[ck.KernelReport]:
 
 def main() -> int:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("checkout", type=Path, help="a checkout of the suite")
     parser.add_argument("--strict", action="store_true", help="report what most kernels get away with, too")
     parser.add_argument("--only", default="", help="variants with this in their names")
     parser.add_argument("--out", type=Path, help="a file for the variants, one JSON object a line")
     options = parser.parse_args()
     counts: Counter[tuple[str, bool, bool]] = Counter()
-    out = open(options.out, "w") if options.out else None
+    rows = []
     for path in sorted(options.checkout.rglob("CUDA_sources/*.idg")):
         for tags, text in variants(path.read_text()):
             name = "_".join([path.stem, *tags])
@@ -103,13 +107,18 @@ def main() -> int:
             kinds = sorted({report.kind for report in reports})
             row = {"name": name, "kinds": kinds, "reports": [report.message for report in reports]}
             for what, planted, found in (
-                ("race", any(tag in RACES for tag in tags), not {"race", "unset", "divergence"}.isdisjoint(kinds)),
+                (
+                    "race",
+                    any(tag in RACES for tag in tags),
+                    not {"race", "unset", "divergence"}.isdisjoint(kinds),
+                ),
                 ("overrun", "boundsBug" in tags, "out of bounds" in kinds),
             ):
                 counts[what, planted, found] += 1
                 row[what] = f"planted {planted}, found {found}"
-            if out:
-                print(json.dumps(row), file=out, flush=True)
+            rows.append(json.dumps(row))
+    if options.out:
+        options.out.write_text("\n".join(rows) + "\n")
     print("| kind | planted | found | right | false alarms |\n| --- | --- | --- | --- | --- |")
     for what in ("race", "overrun"):
         planted, right = (counts[what, yes, True] + counts[what, yes, False] for yes in (True, False))

@@ -195,3 +195,45 @@ def test_a_checked_launch_says_so_too(fenced: bool) -> None:
         return
     with pytest.raises(ck.KernelFault, match=UNFENCED):
         kernel(x, y, grid=1, shared=128)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_checked_launch_finds_what_is_overwritten_while_it_is_stored(waits: bool) -> None:
+    """Of static and of dynamic shared memory, with the store's place and the writer's."""
+    text = """<% include "prelude/bulk_copy.cuh" %>
+    extern "C" __global__ void << name >>(float* y) {
+        __shared__ __align__(16) float made[32];
+        extern __shared__ float more[];
+        for (int i = 0; i < 3; ++i) {
+            made[threadIdx.x] = i;
+            more[threadIdx.x] = -i;
+            fence_to_async();
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                store_bulk(y + 64 * i, made, sizeof made);
+                store_bulk(y + 64 * i + 32, more, sizeof made);
+                commit_stores();
+                WAIT
+            }
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) wait_stores_read<0>();
+    }""".replace("WAIT", "wait_stores_read<0>();" if waits else "")
+    y = ck.zeros(192, device="host")
+    kernel = ck.Kernel(text, name="waits" if waits else "overtaken", block=32, checked=True)
+    with ck.testing.checked(collect=True) as reports:
+        kernel(y, grid=1, shared=128)
+    if waits:
+        assert not reports
+        assert y.tolist() == np.repeat([0.0, 0, 1, -1, 2, -2], 32).tolist()
+        return
+    found = {(one.kind, one.array, one.place, one.other_place) for one in reports}
+    assert {
+        ("race", "made", "<overtaken>:11", "<overtaken>:6"),
+        ("race", "more", "<overtaken>:12", "<overtaken>:7"),
+    } <= found
+    for one in reports:
+        assert one.message.startswith(
+            "overtaken_float32_32: race: store_bulk of block (0, 0, 0), thread (0, 0, 0) reads "
+        )
+        assert "before a wait for it" in one.message

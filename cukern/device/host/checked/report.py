@@ -222,9 +222,15 @@ class Reader:
             other = {"other_block": far, "other_thread": near, "other_place": other_place}
             did = "written" if raw.other.writes else "read"
             how = " atomically" if raw.other.how == 1 else ""
+            beside = raw.here.how == 2  # an asynchronous operation
+            who, gap = (
+                (f"{text} of {who}", "before a wait for it")
+                if beside
+                else (who, "with no barrier in between")
+            )
             what = (
                 f"race: {who} {does} {described}, {did}{how} by block {far}, thread {near}"
-                f"{f' at {other_place}' if other_place else ''} with no barrier in between"
+                f"{f' at {other_place}' if other_place else ''} {gap}"
             )
         elif kind == "unset":
             what = f"unset: {who} reads {described}, which nothing has written"

@@ -9,7 +9,8 @@ static unsigned long long asynchrony_seed;  // atomic
 
 struct Pending {
     Operation operation;
-    void* kept;  // what it has read
+    void* kept;     // what it has read
+    unsigned sent;  // when, in a checked launch
 };
 
 // Of each pending operation: whose it is. Threads look through these alone.
@@ -40,6 +41,7 @@ static bool is_random() { return __atomic_load_n(&asynchrony, __ATOMIC_RELAXED) 
 static void read_here(Worker* w, Pending* one) {
     if (one->kept || !one->operation.bytes) return;
     if (!(one->kept = malloc(one->operation.bytes))) fail_beside(w, "no memory for what is stored asynchronously");
+    on_source(one->operation.source, one->operation.bytes);
     memcpy(one->kept, one->operation.source, one->operation.bytes);
     one->operation.source = one->kept;
 }
@@ -50,10 +52,12 @@ static void read_or_do(Worker* w, unsigned i, bool whole) {
     w->doing = &w->pending[i].operation;
     w->doing_for = w->keys[i].owner;
     bring_block(w, rank_of(w, w->doing_for));
+    on_doing(w->pending[i].operation, w->doing_for, w->pending[i].sent);
     read_here(w, &w->pending[i]);
     on_beside();
     if (whole) w->pending[i].operation.run(&w->pending[i].operation);
     on_beside_done();
+    on_done(w->current);
     bring_block(w, here);
     w->doing = 0;
 }
@@ -126,6 +130,7 @@ static void send(const Operation* operation) {
     w->keys[i] = {queue, owner, group};
     w->pending[i].operation = *operation;
     w->pending[i].kept = 0;
+    w->pending[i].sent = on_send();
     if (operation->reads_at_once) read_now(w, i);
     if (__atomic_load_n(&asynchrony, __ATOMIC_RELAXED) == at_once) do_now(w, i);
     else do_some(w);

@@ -10,6 +10,10 @@ static inline void on_barrier() {}
 static inline void on_missing_lane(const Wait*, unsigned, unsigned) {}
 static inline void on_together(const Wait*) {}
 static inline void on_together_done() {}
+static inline unsigned on_send() { return 0; }
+static inline void on_doing(const Operation&, unsigned, unsigned) {}
+static inline void on_done(unsigned) {}
+static inline void on_source(const void*, unsigned) {}
 static inline void on_beside() {}
 static inline void on_beside_done() {}
 

@@ -122,6 +122,27 @@ static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at
     found(out_of_bounds, r, at, size, writes, place);
 }
 
+// Whether what goes on beside reads what a thread has written since it was sent, so before a wait for it.
+static __attribute__((noinline)) void meet_beside(Area* r, u64 written, uintptr_t at, unsigned size) {
+    if (time_of(written) < s.sent || how_of(written) == beside) return;
+    if (!is_new(race, (u64)s.doing->file ^ s.doing->line, written >> place_shift & place_mask)) return;
+    Report report = empty_report(race, r, at, size, side_here(0, false, beside));
+    report.file = s.doing->file;
+    report.line = s.doing->line;
+    report.other = side_of(written, true);
+    report.has_other = 1;
+    snprintf(report.text, sizeof report.text, "%s", s.doing->name);
+    add_report(report);
+}
+
+static void on_source(const void* source, unsigned bytes) {
+    const uintptr_t at = (uintptr_t)source;
+    if (!s.on || at - s.shared_arena >= (u64)shared_slots << shared_slot_shift) return;
+    Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
+    for (size_t cell = (at - r->start) >> r->shift; cell <= (at - r->start + bytes - 1) >> r->shift; ++cell)
+        meet_beside(r, r->writes[cell], r->start + (cell << r->shift), 1u << r->shift);
+}
+
 // The cells of one access: whether another thread's access to them is not over, and this one's stamp.
 template <unsigned size, bool reads, bool writes, unsigned how>
 static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
@@ -133,6 +154,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
         const u64 w = r->writes[cell];
         if (reads && r->shared && __builtin_expect(time_of(w) <= s.block_start, 0)) found(unset_read, r, at, size, false, place);
         if (s.mode == 2) {
+            if (reads && how == plain && r->shared && s.doing) meet_beside(r, w, at, size);
             if (writes) r->writes[cell] = stamp;
             continue;
         }

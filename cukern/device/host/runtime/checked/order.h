@@ -58,6 +58,20 @@ static void on_together(const Wait* wait) {
     s.together_line = wait->line;
 }
 static void on_together_done() { s.mode = 0; }
+static unsigned on_send() {
+    tick();
+    return s.now;
+}
+static void on_doing(const Operation& operation, unsigned owner, unsigned sent) {
+    s.doing = &operation;
+    s.sent = sent;
+    on_switch(owner);
+}
+static void on_source(const void* source, unsigned bytes);  // in access.h
+static void on_done(unsigned thread) {
+    s.doing = 0;
+    on_switch(thread);
+}
 static unsigned beside_depth;
 static unsigned char mode_before_beside;
 static void on_beside() {

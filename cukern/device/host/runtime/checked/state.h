@@ -118,6 +118,8 @@ struct State {
     unsigned shared_count;
     const char* shared_names[shared_slots];
     unsigned area_count;
+    const Operation* doing;  // what goes on beside the threads now, and when it was sent
+    unsigned sent;
     const char* together_file;
     int together_line;
     unsigned warp_time[32];

@@ -237,3 +237,32 @@ def test_a_checked_launch_finds_what_is_overwritten_while_it_is_stored(waits: bo
             "overtaken_float32_32: race: store_bulk of block (0, 0, 0), thread (0, 0, 0) reads "
         )
         assert "before a wait for it" in one.message
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+def test_a_checked_launch_takes_a_threads_copies_for_its_writes(barrier: bool) -> None:
+    """Other threads see them after a barrier, not after the wait of the thread that sent them."""
+    text = """<% include "prelude/copy_async.cuh" %>
+    extern "C" __global__ void << name >>(const float* x, float* y) {
+        __shared__ float brought[64];
+        for (int i = 0; i < 2; ++i) {
+            copy_async(&brought[threadIdx.x], &x[64 * i + threadIdx.x]);
+            commit_copies();
+            wait_copies<0>();
+            if (BARRIER) __syncthreads();
+            y[64 * i + threadIdx.x] = brought[63 - threadIdx.x];
+            __syncthreads();
+        }
+    }""".replace("BARRIER", "true" if barrier else "i == 0")
+    x, y = ck.arange(128, dtype="float32", device="host"), ck.zeros(128, device="host")
+    kernel = ck.Kernel(text, name="brings" if barrier else "too_soon", block=64, checked=True)
+    with ck.testing.checked(collect=True) as reports:
+        kernel(x, y, grid=1)
+    if barrier:
+        assert not reports
+        assert y.tolist() == [*range(63, -1, -1), *range(127, 63, -1)]
+    else:
+        assert any(
+            one.kind == "race" and one.array == "brought" and "<too_soon>:9" in (one.place, one.other_place)
+            for one in reports
+        )

@@ -54,9 +54,11 @@ static void read_or_do(Worker* w, unsigned i, bool whole) {
     bring_block(w, rank_of(w, w->doing_for));
     on_doing(w->pending[i].operation, w->doing_for, w->pending[i].sent);
     read_here(w, &w->pending[i]);
-    on_beside();
+    // A thread's own copies are its writes, which others see after a barrier; of all else they wait for the end themselves.
+    const bool own = w->keys[i].queue == cukern::copy_groups;
+    if (!own) on_beside();
     if (whole) w->pending[i].operation.run(&w->pending[i].operation);
-    on_beside_done();
+    if (!own) on_beside_done();
     on_done(w->current);
     bring_block(w, here);
     w->doing = 0;

@@ -127,8 +127,6 @@ static __attribute__((noinline)) void meet_beside(Area* r, u64 written, uintptr_
     if (time_of(written) < s.sent || how_of(written) == beside) return;
     if (!is_new(race, (u64)s.doing->file ^ s.doing->line, written >> place_shift & place_mask)) return;
     Report report = empty_report(race, r, at, size, side_here(0, false, beside));
-    report.file = s.doing->file;
-    report.line = s.doing->line;
     report.other = side_of(written, true);
     report.has_other = 1;
     snprintf(report.text, sizeof report.text, "%s", s.doing->name);

@@ -232,8 +232,8 @@ def torch_loss(state, codes, following, heads):
     return f.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
-def torch_step(weights, preset, where, compiled):
-    """A step with weights in float32, which autocast rounds to bfloat16 for each use."""
+def torch_step(weights, preset, where, compiled=None):
+    """A step with weights in float32, which autocast rounds to bfloat16 for each use, ``compiled`` in a mode."""
     import torch
 
     state = {name: torch.tensor(value, device=where, requires_grad=True) for name, value in weights.items()}
@@ -243,7 +243,7 @@ def torch_step(weights, preset, where, compiled):
     ]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=where == "cuda")
     schedule, done = learning_rate(preset), iter(range(10**9))
-    loss_of = torch.compile(torch_loss) if compiled else torch_loss
+    loss_of = torch.compile(torch_loss, mode=compiled) if compiled else torch_loss
 
     def step(codes, following):
         with torch.autocast(where, torch.bfloat16, enabled=preset.dtype == "bfloat16"):
@@ -261,7 +261,10 @@ def torch_step(weights, preset, where, compiled):
 
 
 def measured(name, step, batch, synchronize, memory, count):
-    """Print the median time of a step, that until its Python returns, its memory, and the losses of the first three."""
+    """Print and return the milliseconds of a step, those until its Python returns, its MiB, and the first three losses.
+
+    The milliseconds are medians of ``count`` steps.
+    """
     losses = [float(step(*batch)) for _ in range(3)]
     times, returned = [], []
     for _ in range(count):
@@ -272,9 +275,10 @@ def measured(name, step, batch, synchronize, memory, count):
         synchronize()
         times.append(1e3 * (time.perf_counter() - start))
     shown = ", ".join(f"{loss:.5f}" for loss in losses)
-    taken = f"{memory() / 2**20:8.0f} MiB  " if memory else ""
-    both = f"{statistics.median(times):9.2f} ms (Python {statistics.median(returned):.2f})"
-    print(f"{name:22} {both}  {taken}losses {shown}", flush=True)
+    taken = f"{memory() / 2**20:.0f}" if memory else "-"
+    found = statistics.median(times), statistics.median(returned), taken, shown
+    print("{:22} {:9.2f} ms (Python {:.2f}) {:>6} MiB  losses {}".format(name, *found), flush=True)
+    return found
 
 
 def taken_since(device, held=0):
@@ -304,7 +308,7 @@ def benchmark(model, preset, text, count):
     on_gpu = not on_host and torch.cuda.is_available()
     where, wait = ("cuda", torch.cuda.synchronize) if on_gpu else ("cpu", lambda: None)
     codes = [torch.tensor(one.numpy().astype(np.int64), device=where) for one in batch]
-    for name, compiled in (("PyTorch, eager", False), ("PyTorch, torch.compile", True)):
+    for name, compiled in (("PyTorch, eager", None), ("PyTorch, torch.compile", "default")):
         if on_gpu:
             torch.cuda.empty_cache()
         memory = taken_since(device) if on_gpu else None

@@ -438,6 +438,7 @@ EXCLUDED = {
     "nn.attention.mask": "bools",
     "nn.attention.score": "a function",
     "nn.attention.starts": "integers",
+    "nn.linear_cross_entropy.targets": "integers",
     "nn.nll_loss.targets": "integers",
     "nn.lltm": "test_nn_lltm",
     "packbits": "integers",

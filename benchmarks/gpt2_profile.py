@@ -1,10 +1,10 @@
-"""A training step of GPT-2 124M kernel by kernel: cukern's captured step, PyTorch's eager and compiled ones.
+"""A training step of GPT-2 124M kernel by kernel: cukern's step, captured and not, PyTorch's eager and compiled ones.
 
-The steps are those of examples/10_gpt2.py, from the same weights. PyTorch's profiler, which sees all kernels of the
-process, counts their time. Without a GPU or PyTorch there is nothing to see, and the script ends with a line that
-says so.
+The steps are those of examples/10_gpt2.py, from the same weights: their times, that until a step's Python returns, and
+the GPU's memory that they take. PyTorch's profiler, which sees all kernels of the process, then counts these. Without a
+GPU or PyTorch there is nothing to see, and the script ends with a line that says so.
 
-Usage: python benchmarks/gpt2_profile.py [--preset NAME] [--steps N] [--most N] [--out FILE]
+Usage: python benchmarks/gpt2_profile.py [--preset NAME] [--steps N] [--most N] [--modes NAMES] [--out FILE]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ except ImportError:
     torch = None  # type: ignore[assignment]
 
 ROOT = Path(__file__).parents[1]
+#: Steps that are timed.
+TIMED = 20
+#: For each kernel, or copy, its number and its microseconds in a step.
+Kernels = dict[str, tuple[float, float]]
 
 
 def example() -> Any:
@@ -37,8 +41,8 @@ def example() -> Any:
     return module
 
 
-def profiled(step: Callable[[], Any], steps: int) -> dict[str, tuple[float, float]]:
-    """For each kernel, or copy, its number and its microseconds in a step."""
+def profiled(step: Callable[[], Any], steps: int) -> Kernels:
+    """The kernels of a step."""
     for _ in range(4):  # captured steps are replayed from the third on
         step()
     torch.cuda.synchronize()
@@ -55,7 +59,7 @@ def profiled(step: Callable[[], Any], steps: int) -> dict[str, tuple[float, floa
     return {name: (count / steps, time / steps) for name, (count, time) in kernels.items()}
 
 
-def table(name: str, kernels: dict[str, tuple[float, float]], most: int) -> list[str]:
+def table(name: str, kernels: Kernels, most: int) -> list[str]:
     """Markdown: the kernels that take longest."""
     rows = sorted(kernels.items(), key=lambda one: -one[1][1])
     total, count = sum(time for _, time in kernels.values()), sum(number for number, _ in kernels.values())
@@ -82,28 +86,45 @@ def main() -> None:
     parser.add_argument("--preset", default="124m")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--most", type=int, default=30, help="kernels that have a line each")
+    parser.add_argument("--modes", nargs="*", default=["default"], help="of torch.compile")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     device = ck.zeros(1).device
     if torch is None or device.kind == "host":
         print("no GPU, or no PyTorch, whose profiler sees the kernels")
         return
-    gpt = example()
-    preset = gpt.PRESETS[options.preset]
-    model = gpt.GPT(preset).astype(preset.dtype)
-    weights = {name: p.numpy().astype(np.float32) for name, p in model.named_parameters()}
-    batch = next(gpt.batches(gpt.library_text(2**24), preset))
-    own = gpt.make_step(model)
+    made = list(rows(example(), device, options))
     lines = [f"{device.properties.name}, PyTorch {torch.__version__}", ""]
-    lines += table("cukern, captured", profiled(lambda: own(*batch), options.steps), options.most)
-    codes = [torch.tensor(one.numpy().astype(np.int64), device="cuda") for one in batch]
-    for name, compiled in (("PyTorch, eager", False), ("PyTorch, torch.compile", True)):
-        step = gpt.torch_step(weights, preset, "cuda", compiled)
-        lines += table(name, profiled(lambda step=step: step(*codes), options.steps), options.most)  # type: ignore[misc]
+    lines += ["| | ms | of which Python | MiB | losses |", "| --- | --- | --- | --- | --- |"]
+    lines += ["| {} | {:.2f} | {:.2f} | {} | {} |".format(name, *found) for name, found, _ in made]
+    for name, _, kernels in made:
+        lines += ["", *table(name, kernels, options.most)] if kernels else []
     text = "\n".join(lines)
     print(text)
     if options.out:
         options.out.write_text(text + "\n")
+
+
+def rows(gpt: Any, device: ck.Device, options: argparse.Namespace) -> Iterator[tuple[str, Any, Kernels]]:
+    """For each way to make the step: its name, what the example measures of it, and its kernels."""
+    preset = gpt.PRESETS[options.preset]
+    model = gpt.GPT(preset).astype(preset.dtype)
+    weights = {name: p.numpy().astype(np.float32) for name, p in model.named_parameters()}
+    batch = next(gpt.batches(gpt.library_text(2**24), preset))
+    memory = gpt.taken_since(device, device.xp.get_default_memory_pool().total_bytes())
+    for name, captured in (("cukern, captured", True), ("cukern", False)):
+        model.load_state_dict(weights)
+        step = gpt.make_step(model, captured)
+        found = gpt.measured(name, step, batch, device.synchronize, memory if captured else None, TIMED)
+        yield name, found, profiled(lambda step=step: step(*batch), options.steps) if captured else {}  # type: ignore[misc]
+    codes = [torch.tensor(one.numpy().astype(np.int64), device="cuda") for one in batch]
+    for mode in (None, *options.modes):
+        torch.cuda.empty_cache()
+        name = f"PyTorch, torch.compile, {mode}" if mode else "PyTorch, eager"
+        memory = gpt.taken_since(device)
+        step = gpt.torch_step(weights, preset, "cuda", mode)
+        found = gpt.measured(name, step, codes, torch.cuda.synchronize, memory, TIMED)
+        yield name, found, profiled(lambda step=step: step(*codes), options.steps)  # type: ignore[misc]
 
 
 if __name__ == "__main__":

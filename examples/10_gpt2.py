@@ -6,8 +6,8 @@
 
 The tokens are bytes. The model computes in bfloat16 where the preset says so, and AdamW keeps float32 copies of its
 weights; the learning rate warms up and falls along a cosine, gradients are clipped, and the step is captured.
-`--checkpoint` computes each block again in the backward, `--chunks` the logits of a part of the tokens at a time: both
-take less memory and more time.
+`--checkpoint` computes each block again in the backward, which takes less memory and more time; `--chunks` sets how
+many parts the tokens have whose logits are made at a time.
 """
 
 import argparse
@@ -79,7 +79,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, preset, checkpoint=False, chunks=1, rng=0):
+    def __init__(self, preset, checkpoint=False, chunks=None, rng=0):
         rng = np.random.default_rng(rng)
         self.preset, self.checkpoint, self.chunks = preset, checkpoint, chunks
         self.tokens = nn.Embedding(
@@ -113,16 +113,7 @@ class GPT(nn.Module):
         return nn.linear(x, self.tokens.weight)
 
     def loss(self, codes, following):
-        x, y = ck.reshape(self(codes), (-1, self.preset.features)), ck.reshape(following, (-1,))
-
-        def part(x, y):
-            # Each loss has the dtype of the logits; their sum needs more digits.
-            return ck.sum(nn.cross_entropy(self.logits(x), y, reduction="none").astype("float32"))
-
-        if self.chunks == 1:
-            return part(x, y) / y.size
-        parts = zip(ck.split(x, self.chunks), ck.split(y, self.chunks), strict=True)
-        return sum(ck.checkpoint(part)(*one) for one in parts) / y.size
+        return nn.linear_cross_entropy(self(codes), self.tokens.weight, following, chunks=self.chunks)
 
     def caches(self, batch):
         p = self.preset
@@ -141,7 +132,7 @@ def learning_rate(preset):
     return ck.optim.WarmUp(warm_up, then=fall)
 
 
-def make_step(model):
+def make_step(model, captured=True):
     """AdamW: matrices decay, biases and the weights of norms do not."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
@@ -152,7 +143,6 @@ def make_step(model):
         weight_decay=0.1,
     )
 
-    @ck.capture
     def step(codes, following):
         with ck.Tape() as tape:
             loss = model.loss(codes, following)
@@ -160,7 +150,7 @@ def make_step(model):
         optimizer.step(gradients)
         return loss
 
-    return step
+    return ck.capture(step) if captured else step
 
 
 # 3. Writing. Each step computes the newest token alone; the cache has the keys and values of those before it.
@@ -242,8 +232,8 @@ def torch_loss(state, codes, following, heads):
     return f.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
-def torch_step(weights, preset, where, compiled):
-    """A step with weights in float32, which autocast rounds to bfloat16 for each use."""
+def torch_step(weights, preset, where, compiled=None):
+    """A step with weights in float32, which autocast rounds to bfloat16 for each use, ``compiled`` in a mode."""
     import torch
 
     state = {name: torch.tensor(value, device=where, requires_grad=True) for name, value in weights.items()}
@@ -253,7 +243,7 @@ def torch_step(weights, preset, where, compiled):
     ]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=where == "cuda")
     schedule, done = learning_rate(preset), iter(range(10**9))
-    loss_of = torch.compile(torch_loss) if compiled else torch_loss
+    loss_of = torch.compile(torch_loss, mode=compiled) if compiled else torch_loss
 
     def step(codes, following):
         with torch.autocast(where, torch.bfloat16, enabled=preset.dtype == "bfloat16"):
@@ -271,18 +261,24 @@ def torch_step(weights, preset, where, compiled):
 
 
 def measured(name, step, batch, synchronize, memory, count):
-    """Print the median time of a step, the losses of the first three, and the GPU's memory taken."""
+    """Print and return the milliseconds of a step, those until its Python returns, its MiB, and the first three losses.
+
+    The milliseconds are medians of ``count`` steps.
+    """
     losses = [float(step(*batch)) for _ in range(3)]
-    times = []
+    times, returned = [], []
     for _ in range(count):
         synchronize()
         start = time.perf_counter()
         step(*batch)
+        returned.append(1e3 * (time.perf_counter() - start))
         synchronize()
         times.append(1e3 * (time.perf_counter() - start))
     shown = ", ".join(f"{loss:.5f}" for loss in losses)
-    taken = f"{memory() / 2**20:8.0f} MiB  " if memory else ""
-    print(f"{name:22} {statistics.median(times):9.2f} ms  {taken}losses {shown}")
+    taken = f"{memory() / 2**20:.0f}" if memory else "-"
+    found = statistics.median(times), statistics.median(returned), taken, shown
+    print("{:22} {:9.2f} ms (Python {:.2f}) {:>6} MiB  losses {}".format(name, *found), flush=True)
+    return found
 
 
 def taken_since(device, held=0):
@@ -301,7 +297,9 @@ def benchmark(model, preset, text, count):
     weights = {name: p.numpy().astype(np.float32) for name, p in model.named_parameters()}
     on_host = device.kind == "host"
     memory = None if on_host else taken_since(device, device.xp.get_default_memory_pool().total_bytes())
-    measured("cukern", make_step(model), batch, device.synchronize, memory, count)
+    measured("cukern, captured", make_step(model), batch, device.synchronize, memory, count)
+    model.load_state_dict({name: ck.asarray(value) for name, value in weights.items()})
+    measured("cukern", make_step(model, captured=False), batch, device.synchronize, None, count)
     try:
         import torch
     except ImportError:
@@ -310,7 +308,7 @@ def benchmark(model, preset, text, count):
     on_gpu = not on_host and torch.cuda.is_available()
     where, wait = ("cuda", torch.cuda.synchronize) if on_gpu else ("cpu", lambda: None)
     codes = [torch.tensor(one.numpy().astype(np.int64), device=where) for one in batch]
-    for name, compiled in (("PyTorch, eager", False), ("PyTorch, torch.compile", True)):
+    for name, compiled in (("PyTorch, eager", None), ("PyTorch, torch.compile", "default")):
         if on_gpu:
             torch.cuda.empty_cache()
         memory = taken_since(device) if on_gpu else None
@@ -325,7 +323,7 @@ def main():
     parser.add_argument("--dtype", choices=["float32", "bfloat16"])
     parser.add_argument("--checkpoint", action="store_true", help="compute the blocks again in the backward")
     parser.add_argument(
-        "--chunks", type=int, default=1, help="parts of the tokens whose logits are made at a time"
+        "--chunks", type=int, help="parts of the tokens, the logits of one of which are made at a time"
     )
     parser.add_argument("--write", type=int, default=48, help="tokens to write")
     parser.add_argument("--benchmark", action="store_true", help="measure a step, and PyTorch's")

@@ -169,15 +169,21 @@ def roots_from(
     inputs = [seed if seed.kind == "input" else None for seed in seeds]
     roots: list[Node] = []
     results: list[Source | None] = []
-    for i, dtype in enumerate(forward.inputs):
-        root = cotangents.get(input_node(i, dtype)) if needs[i] else None
+    found = [
+        cotangents.get(input_node(i, dtype)) if needs[i] else None for i, dtype in enumerate(forward.inputs)
+    ]
+    stored = [root for root, is_wide in zip(found, wide, strict=True) if not is_wide]
+    for root, dtype, is_wide in zip(found, forward.inputs, wide, strict=True):
         if root is None:
             results.append(None)
         elif root in inputs:
             results.append(("cotangent", inputs.index(root)))
         else:
-            results.append(("output", len(roots)))
-            roots.append(cast(root, dtypes.info(dtype).acc if wide[i] else dtype))
+            # What is stored for another input is summed as it is: another array would have no more than its digits.
+            made = cast(root, dtypes.info(dtype).acc if is_wide and root not in stored else dtype)
+            if made not in roots:
+                roots.append(made)
+            results.append(("output", roots.index(made)))
     return roots, tuple(results)
 
 

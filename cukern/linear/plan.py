@@ -134,12 +134,14 @@ class Product:
         a: a matrix of a floating dtype that the device's library reads without a copy (:func:`readable`).
         b: likewise.
         out: a matrix with contiguous rows, of the dtype of ``a`` and ``b`` or of their accumulator.
+        add: whether the product is added to ``out``.
     """
 
-    __slots__ = ("_call", "_convert", "_device", "_offsets", "_views")
+    __slots__ = ("_add", "_call", "_convert", "_device", "_offsets", "_views")
 
-    def __init__(self, a: Part, b: Part, out: Part) -> None:
+    def __init__(self, a: Part, b: Part, out: Part, add: bool = False) -> None:
         parts = (a, b, out)
+        self._add = add
         self._device = a.whole.device
         self._views = [part.view for part in parts]
         self._call: Callable[[int, int, int], None] | None = None
@@ -148,7 +150,8 @@ class Product:
         matrices = [_stand_in(part) for part in parts]
         if not a.whole.on_host and all(one.size for one, _ in matrices):
             self._offsets = tuple(offset for _, offset in matrices)
-            self._call = cublas.prepare(self._device.xp, *(one for one, _ in matrices))
+            left, right, made = (one for one, _ in matrices)
+            self._call = cublas.prepare(self._device.xp, left, right, made, add=add)
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the product; the current device must be that of the arrays."""
@@ -159,7 +162,10 @@ class Product:
         left, right, made = (view(one._data) for view, one in zip(self._views, (a, b, out), strict=True))
         if self._convert is not None:
             left, right = left.astype(self._convert), right.astype(self._convert)
-        multiply(self._device, left, right, made)
+        if self._add:
+            made += multiply(self._device, left, right)
+        else:
+            multiply(self._device, left, right, made)
 
 
 def _stand_in(part: Part) -> tuple[Any, int]:

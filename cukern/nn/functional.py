@@ -40,6 +40,7 @@ from .embedding import embedding, one_hot
 from .layer_norm.function import layer_norm
 from .layer_norm.rms import rms_norm
 from .linear import linear
+from .linear_cross_entropy import linear_cross_entropy
 from .lltm.function import lltm, lltm_cell
 from .matmul_add_relu import matmul_add_relu
 from .normalization import batch_norm, group_norm
@@ -93,6 +94,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "linear_cross_entropy",
     "lltm",
     "lltm_cell",
     "log_sigmoid",

@@ -86,7 +86,7 @@ def totals_and_chosen(logits: Array, targets: Array) -> tuple[Array, Array]:
     if recording:
         _expect_backward(logits, targets, True)
     with tape.stop_recording():
-        total, chosen = _composed_rows(logits, targets)
+        total, chosen = composed_rows(logits, targets)
     if recording:
         tape.record("cross_entropy", (logits,), (total, chosen), _pull_rows, (logits, targets, total))
     return total, chosen
@@ -103,7 +103,7 @@ def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
     key = (logits._layout or logits._planned(), targets._layout or targets._planned())
     with on(logits.device):
         plan = _forwards.get(key)
-        if plan is None and not _is_cut(key[0]):
+        if plan is None and not is_cut(key[0]):
             plan = remember(_forwards, key, _make_forward(*key))
         if plan is not None:
             return plan.run(logits, targets)
@@ -135,7 +135,7 @@ def _composed(logits: Array, targets: Array) -> Array:
     return ops.negative(ops.mean(picked(ops.log_softmax(logits, axis=-1), targets)))
 
 
-def _composed_rows(logits: Array, targets: Array) -> tuple[Array, Array]:
+def composed_rows(logits: Array, targets: Array) -> tuple[Array, Array]:
     """:func:`totals_and_chosen`, with derivatives of any order."""
     acc = dtypes.info(logits.dtype).acc
     total = logsumexp._apply(logits, -1, False, acc)
@@ -145,7 +145,7 @@ def _composed_rows(logits: Array, targets: Array) -> tuple[Array, Array]:
 def _pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array | None, ...]:
     logits, targets, total = saved
     return fused_vjp(
-        lambda: [_logits_d(logits.contiguous(), total, targets.contiguous(), cotangents[0])],
+        lambda: [logits_d(logits.contiguous(), total, targets.contiguous(), cotangents[0])],
         lambda logits: _composed(logits, targets),
         (logits,),
         cotangents,
@@ -159,15 +159,15 @@ def _pull_rows(
     logits, targets, total = saved
     given = [one.contiguous() for one in cotangents]
     return fused_vjp(
-        lambda: [_logits_d(logits.contiguous(), total.contiguous(), targets.contiguous(), *given)],
-        lambda logits: _composed_rows(logits, targets),
+        lambda: [logits_d(logits.contiguous(), total.contiguous(), targets.contiguous(), *given)],
+        lambda logits: composed_rows(logits, targets),
         (logits,),
         cotangents,
         (True,),
     )
 
 
-def _logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Array:
+def logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Array:
     """The cotangent of the logits, computed in one pass over them.
 
     Args:
@@ -181,7 +181,7 @@ def _logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Arr
 
 
 def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:
-    """Compile :func:`_logits_d` ahead of need, while the loss is computed."""
+    """Compile :func:`logits_d` ahead of need, while the loss is computed."""
     key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
     if key not in _backwards:
         logits.device.backend.ahead(partial(_backward_for, *key))
@@ -216,13 +216,13 @@ def _serial(device: Device) -> bool:
     return device.style == "serial"
 
 
-def _is_cut(logits: Layout) -> bool:
+def is_cut(logits: Layout) -> bool:
     """Whether other functions are faster: on the host, and for a few long rows."""
     columns = logits.shape[-1]
     return _serial(logits.device) or (columns >= _LONG and logits.size // columns < _FEW)
 
 
-def _types(logits: Layout, targets: Layout) -> dict[str, Any]:
+def row_types(logits: Layout, targets: Layout) -> dict[str, Any]:
     # The last thread's index may pass the end by a grid's threads: 32 bits must hold that too.
     index = index_type(logits.size + _MOST_BLOCKS * SHAPE.block)
     return {"elem": logits.dtype, "target": dtypes.info(targets.dtype).cxx, "index": index}
@@ -233,20 +233,28 @@ def _width(logits: Layout) -> int:
     return math.gcd(logits.shape[-1], 16 // logits.dtype.itemsize) if logits.aligned else 1
 
 
+def row_shape(logits: Layout, least: int = 1, most: int | None = None) -> dict[str, int]:
+    """The template variables that say how threads share rows: ``least`` to ``most`` a row, or as many as in `SHAPE`."""
+    columns, width = logits.shape[-1], _width(logits)
+    packs = columns // width
+    chunks = min(SHAPE.flight[logits.dtype.itemsize], power_of_two(packs))
+    threads = power_of_two(divide_up(packs, chunks))
+    threads = max(32, threads // SHAPE.turns) if threads > 32 else threads
+    threads = max(least, min(threads, most or SHAPE.threads))
+    block = threads if threads > 32 else _LEAST_BLOCK
+    exact = columns % (threads * chunks * width) == 0
+    return {"block": block, "threads": threads, "chunks": chunks, "width": width, "exact": exact}
+
+
 def _make_forward(logits: Layout, targets: Layout) -> _Forward:
     device, columns, dtype = logits.device, logits.shape[-1], logits.dtype
-    rows, width, acc = logits.size // columns, _width(logits), dtypes.info(dtype).acc
+    rows, acc = logits.size // columns, dtypes.info(dtype).acc
     slots = min(rows, _SLOTS)
-    packs = columns // width
-    chunks = min(SHAPE.flight[dtype.itemsize], power_of_two(packs))
-    threads = power_of_two(divide_up(packs, chunks))
-    threads = min(max(32, threads // SHAPE.turns) if threads > 32 else threads, SHAPE.threads)
-    block = threads if threads > 32 else _LEAST_BLOCK
-    shape = {"block": block, "threads": threads, "chunks": chunks, "width": width}
-    exact = columns % (threads * chunks * width) == 0
-    of_rows = _forward.bind(device, exact=exact, **_types(logits, targets), **shape).function
+    shape = row_shape(logits)
+    block = shape["block"]
+    of_rows = _forward.bind(device, **row_types(logits, targets), **shape).function
     of_mean = _mean.bind(device, elem=dtype, block=_MEAN_BLOCK).function
-    grid = divide_up(slots, block // threads)
+    grid = divide_up(slots, block // shape["threads"])
     return _Forward(
         device,
         (
@@ -270,7 +278,7 @@ def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> Plan:
     block, width = (1, 1) if serial else (SHAPE.block, _width(logits))
     lanes = min(power_of_two(divide_up(columns, width * SHAPE.unroll)), SHAPE.lanes, block)
     shape = {"block": block, "lanes": lanes, "width": width, "unroll": SHAPE.unroll, "by_rows": by_rows}
-    function = _backward.bind(device, **_types(logits, targets), **shape).function
+    function = _backward.bind(device, **row_types(logits, targets), **shape).function
     along = 1 if serial else divide_up(columns, lanes * SHAPE.unroll * width)
     down = min(divide_up(rows, block // lanes), _MOST_BLOCKS)
     tail = (rows, columns) if by_rows else (rows, columns, 1 / rows)

@@ -177,6 +177,7 @@ CALLS = [
     Call("nn.embedding", (BINS, M)),
     Call("nn.layer_norm", (M, 4, f(1, 2, 3, 4), f(4, 3, 2, 1), 0.1)),
     Call("nn.linear", (M, M[:2] + 1.0, f(1, 2))),
+    Call("nn.linear_cross_entropy", (M, M + 1.0, BINS, f(1, 2, 3)), {"chunks": 2}),
     Call(
         "nn.lltm_cell",
         (M[:2, :2], S, V, M[:2, :1], M[:2, 1:2]),
@@ -437,6 +438,7 @@ EXCLUDED = {
     "nn.attention.mask": "bools",
     "nn.attention.score": "a function",
     "nn.attention.starts": "integers",
+    "nn.linear_cross_entropy.targets": "integers",
     "nn.nll_loss.targets": "integers",
     "nn.lltm": "test_nn_lltm",
     "packbits": "integers",

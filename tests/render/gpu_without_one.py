@@ -168,7 +168,7 @@ def gpu_without_one(compiles: bool = True) -> Iterator[Gpu]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
         for name in ("prepare", "prepare_pointers"):
-            patch.setattr(cublas, name, lambda *args: lambda *addresses: None)
+            patch.setattr(cublas, name, lambda *args, **options: lambda *addresses: None)
         with ck.device(f"cuda:{INDEX}"):
             yield gpu
     del devices.Device._made["cuda", INDEX]

@@ -81,6 +81,8 @@ def launch_cross_entropy(dtype: Any) -> None:
         logits, targets = ck.zeros((300, columns), dtype), ck.zeros((300,), "int64")
         with_derivatives(lambda x, targets=targets: ck.nn.cross_entropy(x, targets), logits)
     with_derivatives(lambda x: ck.nn.cross_entropy(x, targets, ignore_index=-100), logits)
+    x, weight = arrays(dtype, (300, 24), (4100, 24))
+    with_derivatives(lambda x, w: ck.nn.linear_cross_entropy(x, w, targets, chunks=2), x, weight)
 
 
 def launch_attention(dtype: Any) -> None:

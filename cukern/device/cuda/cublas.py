@@ -138,7 +138,7 @@ def readable(cupy: Any, data: Any) -> Any:
 
 
 def prepare(
-    cupy: Any, a: Any, b: Any, out: Any, batch: int = 1, steps: Sequence[int] = (0, 0, 0)
+    cupy: Any, a: Any, b: Any, out: Any, batch: int = 1, steps: Sequence[int] = (0, 0, 0), add: bool = False
 ) -> Callable[[int, int, int], None]:
     """Prepare ``out = a @ b`` for a batch of matrices of one floating dtype.
 
@@ -149,13 +149,14 @@ def prepare(
         out: likewise for the results, with contiguous rows; its dtype is that of ``a``, or float32. No size is 0.
         batch: the number of matrices.
         steps: the strides from matrix to matrix, in elements, of ``a``, ``b`` and ``out``.
+        add: whether the product is added to ``out``.
 
     Returns:
         A function of three addresses in the current device's memory; it runs on the current stream.
     """
     if (own := getattr(cupy, "products", None)) is not None:  # of what stands in for CuPy
-        return own.prepare(a, b, out, batch, steps)  # type: ignore[no-any-return]
-    small, head, of_right, of_left, zero, of_out, tails = _arguments(a, b, out, batch)
+        return own.prepare(a, b, out, batch, steps, add)  # type: ignore[no-any-return]
+    small, head, of_right, of_left, factor, of_out, tails = _arguments(a, b, out, batch, add)
     long, pointer = ctypes.c_longlong, ctypes.c_void_p
     of_left, of_right = (*of_left, long(steps[0])), (*of_right, long(steps[1]))
     exact, fast = ((*of_out, long(steps[2]), *tail) for tail in tails)
@@ -164,7 +165,7 @@ def prepare(
         library, handle = _ready(cupy, small)
         tail = fast if allows_tf32() else exact
         status = library.cublasGemmStridedBatchedEx(
-            handle, *head, pointer(of), *of_right, pointer(at), *of_left, zero, pointer(to), *tail
+            handle, *head, pointer(of), *of_right, pointer(at), *of_left, factor, pointer(to), *tail
         )
         if status:
             _check(status, "cublasGemmStridedBatchedEx")
@@ -196,7 +197,7 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
     return call
 
 
-def _arguments(a: Any, b: Any, out: Any, batch: int) -> tuple[Any, ...]:
+def _arguments(a: Any, b: Any, out: Any, batch: int, add: bool = False) -> tuple[Any, ...]:
     """Whether the product is small, and the arguments that both of the library's products take besides addresses.
 
     The last are those of an exact product, and of one that may be rounded to tf32.
@@ -216,7 +217,7 @@ def _arguments(a: Any, b: Any, out: Any, batch: int) -> tuple[Any, ...]:
         (*map(integer, (right[0], left[0], columns, rows, inner)), one),
         (integer(kind), integer(right[1])),
         (integer(kind), integer(left[1])),
-        zero,
+        one if add else zero,
         (integer(result), integer(leading)),
         tuple(
             tuple(map(integer, (batch, one, -1)))

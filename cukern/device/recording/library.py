@@ -177,14 +177,13 @@ class Library(types.ModuleType):
         """Products by addresses, in the place of cuBLAS."""
 
         @staticmethod
-        def prepare(a: Any, b: Any, out: Any, batch: int, steps: Sequence[int]) -> Callable[..., None]:
+        def prepare(
+            a: Any, b: Any, out: Any, batch: int, steps: Sequence[int], add: bool
+        ) -> Callable[..., None]:
             def multiply(*places: int) -> None:
-                _multiply(
-                    *(
-                        _matrices(one, at, batch, step)
-                        for one, at, step in zip((a, b, out), places, steps, strict=True)
-                    )
-                )
+                parts = zip((a, b, out), places, steps, strict=True)
+                left, right, made = (_matrices(one, at, batch, step) for one, at, step in parts)
+                _multiply(left, right, made, add)
 
             return lambda *places: do(lambda: multiply(*places))
 
@@ -246,7 +245,8 @@ def _matrices(one: Any, at: int, batch: int, step: int) -> Any:
     return np.ndarray((batch, rows, columns), one.dtype, memory, strides=strides)
 
 
-def _multiply(a: Any, b: Any, out: Any) -> None:
+def _multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
     wide = dtypes.info(a.dtype).acc
     with np.errstate(all="ignore"):
-        out[...] = np.matmul(a.astype(wide), b.astype(wide))
+        made = np.matmul(a.astype(wide), b.astype(wide))
+        out[...] = out + made if add else made

@@ -1,0 +1,246 @@
+"""The cross-entropy of a linear layer's logits, which are made for a part of the rows at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array
+from ..array.creation import ones
+from ..array.layout import Layout, fresh_layout
+from ..autodiff import tape
+from ..elementwise.fuse import fuse
+from ..elementwise.operands import require_array, require_arrays
+from ..kernel import Kernel
+from ..kernel.plan import Plan, on, remember
+from ..kernel.sizes import divide_up
+from ..linear.plan import Part, Product, readable
+from . import losses
+from .fused import common_dtype, fused_vjp, is_int, require_ids
+from .linear import linear
+from .regression import require_reduction
+
+__all__ = ["linear_cross_entropy"]
+
+_replace = Kernel("nn/cross_entropy/replace.cu", name="cross_entropy_replace")
+#: Bytes of logits that are made at a time, unless the caller says.
+_AT_A_TIME = 2**28
+#: Rows of a part are a multiple of this, that of the tiles in which products are made.
+_ROWS = 128
+#: Threads per row: no more than two rows a multiprocessor then stay in the L2 until they are read again.
+_LEAST_BLOCK, _BLOCK = 128, 1024
+
+
+def linear_cross_entropy(
+    x: Array,
+    weight: Array,
+    targets: Array,
+    bias: Array | None = None,
+    *,
+    reduction: str = "mean",
+    chunks: int | None = None,
+) -> Array:
+    """``cross_entropy(linear(x, weight, bias), targets)``, without all logits in memory at a time.
+
+    The rows are taken in parts. Where a tape records, each part's logits become the loss's derivative by them at once,
+    and are multiplied into the gradients, so that the backward has only to scale these. With many classes that takes
+    less memory, by two arrays of the size of the logits, and no more time.
+
+    Args:
+        x: shape (..., inputs), a floating dtype.
+        weight: shape (classes, inputs).
+        targets: a class for each row, shape (...,), an integer dtype, each in [0, classes).
+        bias: shape (classes,); none is added when None.
+        reduction: ``"mean"`` or ``"sum"`` over the rows.
+        chunks: into how many parts the rows are taken apart; when None, into as many as keep the logits of each below
+            256 MiB.
+
+    Returns:
+        A 0-d array, float32 for half types. The mean of no rows is NaN.
+
+    Raises:
+        TypeError: ``x``, ``weight`` or ``bias`` is not floating, ``targets`` not an integer array, or ``chunks`` not an
+            int.
+        ValueError: the shapes do not fit, there is no such reduction, or ``chunks`` is less than 1.
+        IndexError: a target is out of range (on the host; on a GPU it is replaced by some class).
+
+    Source: Hsu et al., Liger Kernel: Efficient Triton Kernels for LLM Training, 2024 (arXiv 2410.10989).
+
+    >>> import cukern as ck
+    >>> x, weight = ck.asarray([[1.0, 0.0], [0.0, 2.0]]), ck.asarray([[1.0, 0.0], [0.0, 1.0]])
+    >>> round(ck.nn.linear_cross_entropy(x, weight, ck.asarray([0, 1])).item(), 4)
+    0.2201
+    """
+    x, weight, bias, targets = _checked(x, weight, bias, targets, reduction, chunks)
+    mean, rows = reduction == "mean", targets.size
+    if not rows or not weight.size:
+        made: Array = _composed(x, weight, bias, targets, mean)
+        return made
+    if chunks is None:
+        chunks = divide_up(rows * weight.shape[0] * x.dtype.itemsize, _AT_A_TIME)
+    step = divide_up(rows, chunks)
+    if step > _ROWS:
+        step = divide_up(step, _ROWS) * _ROWS
+    return _loss((x, weight, bias), targets, 1 / rows if mean else 1.0, step)
+
+
+def _checked(
+    x: Array, weight: Array, bias: Array | None, targets: Array, reduction: object, chunks: object
+) -> tuple[Array, Array, Array | None, Array]:
+    """The arrays in their common dtype, the rows of ``x`` and of ``targets`` along one axis.
+
+    Raises:
+        TypeError, ValueError, IndexError: as :func:`linear_cross_entropy`.
+    """
+    name = "linear_cross_entropy"
+    x, weight = require_arrays((x, weight), name, ("x", "weight"))
+    bias = None if bias is None else require_array(bias, name, "bias", x)
+    dtype = common_dtype(name, {"x": x, "weight": weight}, {"bias": bias})
+    require_reduction(name, reduction, ("mean", "sum"))
+    if chunks is not None and not is_int(chunks):
+        raise TypeError(f"{name}: chunks: expected an int or None, got {chunks!r}")
+    if chunks is not None and chunks < 1:  # type: ignore[operator]
+        raise ValueError(f"{name}: chunks: expected at least 1, got {chunks!r}")
+    if weight.ndim != 2 or not x.ndim or x.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"{name}: expected x of shape (..., inputs) and weight (classes, inputs), got {x.shape} and "
+            f"{weight.shape}"
+        )
+    classes, inputs = weight.shape
+    if bias is not None and bias.shape != (classes,):
+        raise ValueError(f"{name}: bias: expected shape ({classes},), got {bias.shape}")
+    targets = require_array(targets, name, "targets", x)
+    require_ids(name, "targets", targets, classes)
+    if targets.shape != x.shape[:-1]:
+        raise ValueError(
+            f"{name}: targets: expected shape {x.shape[:-1]}, that of x {x.shape} without its last axis, "
+            f"got {targets.shape}"
+        )
+    rows = math.prod(targets.shape)
+    x, weight = ops.astype(x, dtype, copy=False), ops.astype(weight, dtype, copy=False)
+    bias = None if bias is None else ops.astype(bias, dtype, copy=False)
+    return ops.reshape(x, (rows, inputs)), weight, bias, ops.reshape(targets.to_device(x.device), (rows,))
+
+
+def _composed(x: Array, weight: Array, bias: Array | None, targets: Array, mean: bool) -> Array:
+    """The loss as a composition, which has derivatives of any order."""
+    total, chosen = losses.composed_rows(linear(x, weight, bias), targets)
+    return (ops.mean if mean else ops.sum)(ops.subtract(total, chosen))
+
+
+def _loss(given: Sequence[Array | None], targets: Array, share: float, step: int) -> Array:
+    """The sum of the losses of all rows times ``share``, made for ``step`` rows at a time."""
+    present = [one for one in given if one is not None]
+    tracking = tape.tracked(present)
+    needs = iter(tracking[0] if tracking is not None else ())
+    wanted = [one is not None and next(needs, False) for one in given]
+    with tape.stop_recording():
+        sums = _Sums(given, wanted)
+        parts = [sums.add(targets, start, start + step) for start in range(0, targets.size, step)]
+        rows = parts[0] if len(parts) == 1 else ops.concat(parts)
+        loss: Array = ops.sum(rows) * share
+
+    def pull(cotangents: Sequence[Array], saved: Sequence[Any], needs: Sequence[bool]) -> list[Array | None]:
+        primals, targets, unscaled = saved[:3], saved[3], saved[4:]
+        still = iter(needs)
+        made = fused_vjp(
+            lambda: [
+                None if one is None else _scaled(one, cotangents[0], share, primals[0].dtype)
+                for one in unscaled
+            ],
+            lambda x, weight, bias: _composed(x, weight, bias, targets, False) * share,
+            primals,
+            cotangents,
+            [primal is not None and next(still) for primal in primals],
+        )
+        return [one for one, primal in zip(made, primals, strict=True) if primal is not None]
+
+    if tracking is not None:
+        tape.record("linear_cross_entropy", present, (loss,), pull, (*given, targets, *sums.of))
+    return loss
+
+
+@fuse(static=("dtype",))
+def _scaled(gradient: Any, given: Any, share: float, dtype: dtypes.DType) -> Any:
+    return (gradient * (given * share)).astype(dtype)
+
+
+class _Sums:
+    """The gradients of the sum of losses, added up part by part in the accumulator's dtype; None if not wanted.
+
+    Attributes:
+        of: by x, the weight and the bias.
+    """
+
+    def __init__(self, given: Sequence[Array | None], wanted: Sequence[bool]) -> None:
+        x, weight, self._bias = given
+        assert x is not None and weight is not None
+        self._x, self._weight = readable(x), readable(weight)
+        self._wanted, self._acc = wanted, dtypes.info(x.dtype).acc
+        self.of: list[Array | None] = [None] * 3
+
+    def add(self, targets: Array, start: int, end: int) -> Array:
+        """Add those of some rows, and return the losses of these."""
+        x, targets = self._x[start:end], targets[start:end]
+        logits = linear(x, self._weight, self._bias)
+        if not any(self._wanted):
+            total, chosen = losses.composed_rows(logits, targets)
+            made: Array = ops.subtract(total, chosen)
+            return made
+        rows, gaps = _losses_and_gaps(logits, targets.contiguous())
+        with on(x.device):
+            for i, like in enumerate((self._x, self._weight)):
+                if self._wanted[i] and self.of[i] is None:
+                    self.of[i] = Array._made(fresh_layout(x.device, self._acc, like.shape))
+            if (of_x := self.of[0]) is not None:
+                _multiply(gaps, self._weight, of_x[start:end])
+            if (of_weight := self.of[1]) is not None:
+                _multiply(gaps, x, of_weight, turned=True, add=start > 0)
+        if self._wanted[2]:
+            made = ops.sum(gaps, axis=0, dtype=self._acc)
+            self.of[2] = made if self.of[2] is None else self.of[2] + made
+        return rows
+
+
+def _losses_and_gaps(logits: Array, targets: Array) -> tuple[Array, Array]:
+    """The loss of each row, and its derivative by the logits, which they become on a GPU."""
+    if losses.is_cut(logits._layout or logits._planned()):
+        total, chosen = losses.composed_rows(logits, targets)
+        one = ones(total.shape, total.dtype, total.device)
+        return ops.subtract(total, chosen), losses.logits_d(logits, total, targets, one, -one)
+    key = (logits._planned(), targets._planned())
+    plan = _plans.get(key) or remember(_plans, key, _make_plan(*key))
+    assert plan.launch is not None
+    with on(logits.device):
+        rows = Array._made(plan.layouts[0])
+        plan.launch(logits._operand, targets._operand, rows._operand)
+    return rows, logits
+
+
+_plans: dict[tuple[Layout, Layout], Plan] = {}
+_products: dict[tuple[Layout, Layout, Layout, bool, bool], Product] = {}
+
+
+def _make_plan(logits: Layout, targets: Layout) -> Plan:
+    device, (rows, columns) = logits.device, logits.shape
+    shape = losses.row_shape(logits, _LEAST_BLOCK, _BLOCK)
+    function = _replace.bind(device, **losses.row_types(logits, targets), **shape).function
+    launch = function.prepare((rows, 1, 1), (shape["block"], 1, 1), 0, (columns,))
+    return Plan(device, [fresh_layout(device, dtypes.info(logits.dtype).acc, (rows,))], launch)
+
+
+def _multiply(gaps: Array, other: Array, out: Array, turned: bool = False, add: bool = False) -> None:
+    """Write ``gaps @ other``, or the product of the transpose of ``gaps``, to ``out``, or add it."""
+    key = (gaps._planned(), other._planned(), out._planned(), turned, add)
+    product = _products.get(key)
+    if product is None:
+        left = Part(key[0], _transposed) if turned else Part(key[0])
+        product = remember(_products, key, Product(left, Part(key[1]), Part(key[2]), add))
+    product(gaps, other, out)
+
+
+def _transposed(data: Any) -> Any:
+    return data.T

@@ -42,7 +42,7 @@ def one_file(path: Path, launch: bool) -> list[dict[str, Any]]:
     """What became of each kernel of a file."""
     found = []
     try:
-        source = ck.Kernel(path, block=_BLOCK, plain=True)
+        source = ck.Kernel(path, block=_BLOCK, checked=True, plain=True)
         names = entry.kernels(render.render(source.template, {}, plain=True).text)
     except (ck.CukernError, OSError) as error:
         return [{"file": str(path), "kernel": "", "state": "not read", "why": str(error)[:200]}]
@@ -52,7 +52,7 @@ def one_file(path: Path, launch: bool) -> list[dict[str, Any]]:
         try:
             kernel = source[row["kernel"]]
             text = kernel.source()
-            nvrtc.compile(text, "sm_90", options=["--Ofast-compile=max"])
+            nvrtc.compile(text, "sm_90", options=["--Ofast-compile=max", nvrtc.PLAIN])
         except CompilerFailure as error:
             row.update(state="not for NVRTC", why=_first_error(error.log))
             continue

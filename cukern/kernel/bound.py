@@ -54,8 +54,8 @@ class BoundKernel:
 
     def __init__(self, rendered: render.Rendered, device: Device, block: Dim3, checked: bool = False) -> None:
         unit = bundles.unit(rendered.text, render.is_own(rendered.template))
-        if checked:
-            unit = replace(unit, checked=True)
+        if checked or rendered.plain:
+            unit = replace(unit, checked=checked, plain=rendered.plain)
         self.device = device
         self.rendered = rendered
         self.signature = unit.signature

@@ -18,7 +18,8 @@ from ..device import Device, current
 from ..device.interface import CompilerFailure
 from ..errors import LaunchError
 from ..text import render
-from ..text.entry import assembled, isolated
+from ..text.assemble import assembled
+from ..text.entry import isolated
 from ..text.signature import Dim3
 from .bound import BoundKernel, as_dim3, compile_error
 from .sizes import LARGEST_INDEX
@@ -299,7 +300,7 @@ class Kernel:
         _, overrides = self._defaults(args, overrides)
         rendered = self._rendered(self._resolve(overrides)[0])
         try:
-            return nvrtc.compile(rendered.text, arch=arch).ptx
+            return nvrtc.compile(rendered.text, arch, options=[nvrtc.PLAIN] if self.plain else []).ptx
         except CompilerFailure as failure:
             raise compile_error(failure.log, rendered, arch) from None
 

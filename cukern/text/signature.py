@@ -116,6 +116,7 @@ class Unit:
         dynamic_shared: the declarations ``extern __shared__ T name[];``.
         trusted: whether it is the library's own, which the host runs without checks.
         checked: whether each launch on the host is a checked one.
+        plain: whether it is CUDA C++ as it stands, from a program.
     """
 
     text: str
@@ -125,10 +126,11 @@ class Unit:
     dynamic_shared: tuple[DynamicShared, ...]
     trusted: bool = False
     checked: bool = False
+    plain: bool = False
 
 
-# A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
-_WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
+#: A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
+WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
 
 _DECLARES = re.compile(rb"\bextern\b|#\s*define\b")
 
@@ -287,7 +289,7 @@ def _function_name(node: tree_sitter.Node) -> str:
 
 def _called(body: tree_sitter.Node) -> set[str]:
     """Every word of a function's body: a superset of what it calls, macros and templates included."""
-    return set(_WORDS.findall(_text(body))) - {""}
+    return set(WORDS.findall(_text(body))) - {""}
 
 
 def variables(expression: str) -> tuple[str, ...] | None:
@@ -473,17 +475,23 @@ def _check_linkage(kernel: tree_sitter.Node) -> None:
     """Check that the kernel's symbol is its plain name.
 
     Raises:
-        TemplateError: the kernel is a template, in a namespace, or without ``extern "C"``.
+        TemplateError: the kernel is a template, in a namespace without a using-declaration, or without
+            ``extern "C"``.
     """
     name = _function_name(kernel)
-    outer, linked = kernel.parent, False
-    while outer is not None:
-        linked = linked or outer.type == "linkage_specification"
-        if outer.type in ("namespace_definition", "template_declaration"):
-            where = outer.type.split("_")[0]
-            raise TemplateError(
-                f"{name}: a kernel in a C++ {where} has no plain name; use template variables"
-            )
+    linked, spaces = False, list[str]()
+    outer = kernel
+    while outer.parent is not None:
         outer = outer.parent
+        linked = linked or outer.type == "linkage_specification"
+        if outer.type == "namespace_definition":
+            spaces.insert(0, _text(outer.child_by_field_name("name")))
+        if outer.type == "template_declaration":
+            raise TemplateError(
+                f"{name}: a kernel in a C++ template has no plain name; use template variables"
+            )
+    used = f"using ::{'::'.join([*spaces, name])};"
+    if spaces and not (linked and any(_text(node) == used for node in outer.children)):
+        raise TemplateError(f"{name}: a kernel in a C++ namespace has no plain name; use template variables")
     if not linked:
         raise TemplateError(f'{name}: write extern "C" before __global__, so that the kernel keeps its name')

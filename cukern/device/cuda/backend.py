@@ -18,6 +18,7 @@ from ...text.signature import Dim3, Param, Unit
 from .. import bundles, disk_cache
 from ..bundle_file import Target, hash_of
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
+from ..nvrtc import PLAIN
 from . import architectures, driver, tensor_map
 from .libraries import needed
 
@@ -197,6 +198,7 @@ class CudaBackend:
                 try:
                     with bundles.compiling("cuda", index, name), needed(self.xp, "nvrtc"):
                         options = _OPTIONS_90A if architectures.is_for_90a(unit) else _OPTIONS
+                        options = (*options, PLAIN) if unit.plain else options
                         text = driver.waiting(unit) if overlap else unit.text
                         function = self.xp.RawModule(code=text, options=options).get_function(name)
                 except compile_error as error:

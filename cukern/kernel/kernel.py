@@ -330,7 +330,7 @@ def _assembled(source: str | Path, name: str | None) -> tuple[str, str]:
         TypeError: ``source`` is neither a string nor a path.
     """
     if isinstance(source, Path):
-        text = source.read_text(encoding="utf-8", errors="replace")
+        text = source.read_text(encoding="utf-8-sig", errors="replace")
         return assembled(text, source.name, (source.parent,)), name or source.stem
     if not isinstance(source, str):
         raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")

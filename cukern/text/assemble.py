@@ -11,6 +11,32 @@ _HOST_HEADERS = re.compile(
     rb"time|unistd|sys/\w+|mpi|cuda|cuda_runtime|cuda_runtime_api|cuda_profiler_api|curand|cublas_v2|cufft|getopt|"
     rb"helper_\w+)\.h|thrust/.*"
 )
+#: The parts of cub/cub.cuh, which NVRTC cannot include as a whole.
+_CUB = {
+    **{
+        name: f"cub/block/block_{header}.cuh"
+        for name, header in (
+            ("BlockAdjacentDifference", "adjacent_difference"),
+            ("BlockDiscontinuity", "discontinuity"),
+            ("BlockExchange", "exchange"),
+            ("BlockHistogram", "histogram"),
+            ("BlockLoad", "load"),
+            ("BlockMergeSort", "merge_sort"),
+            ("BlockRadixSort", "radix_sort"),
+            ("BlockReduce", "reduce"),
+            ("BlockScan", "scan"),
+            ("BlockShuffle", "shuffle"),
+            ("BlockStore", "store"),
+            ("LoadDirectStriped", "load"),
+            ("StoreDirectStriped", "store"),
+        )
+    },
+    **{
+        f"Warp{name}": f"cub/warp/warp_{name.lower()}.cuh"
+        for name in ("Exchange", "Load", "Reduce", "Scan", "Store")
+    },
+    "cub": "cub/thread/thread_operators.cuh",
+}
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]*)>|"([^"\n]*)").*$', re.MULTILINE)
 _WHOLE = {8: "signed char", 16: "short", 32: "int", 64: "long long"}
 #: What the left-out headers define and kernels use, and functions of a warp that GPUs no longer have.
@@ -27,8 +53,16 @@ _DEFINED = {
     "LLONG_MAX": "9223372036854775807LL",
     "M_PI": "3.14159265358979323846",
     "RAND_MAX": "2147483647",
+}
+_TYPES = {
     **{f"int{n}_t": kind for n, kind in _WHOLE.items()},
     **{f"uint{n}_t": f"unsigned {kind.removeprefix('signed ')}" for n, kind in _WHOLE.items()},
+    "intptr_t": "long long",
+    "uintptr_t": "unsigned long long",
+    "ushort": "unsigned short",
+    "uint": "unsigned int",
+    "ulong": "unsigned long",
+    "clock_t": "long",
 }
 _OLD = {
     "__ballot": "(...) __ballot_sync(__activemask(), __VA_ARGS__)",
@@ -45,7 +79,7 @@ def _read(name: str, folders: tuple[Path, ...]) -> tuple[Path, str] | None:
     for folder in folders:
         path = folder / name
         if path.is_file():
-            return path, path.read_text(encoding="utf-8", errors="replace")
+            return path, path.read_text(encoding="utf-8-sig", errors="replace")
     return None
 
 
@@ -58,6 +92,7 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
         folders: where files in quotes are looked for.
     """
     seen: set[Path] = set()
+    used = set(re.findall(r"\w+", source))
 
     def put(text: str, name: str, here: tuple[Path, ...]) -> str:
         lines = [f'#line 1 "{name}"']
@@ -74,6 +109,11 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
                     lines += [put(own[1], wanted, (own[0].parent, *folders)), f'#line {number + 1} "{name}"']
                 else:
                     lines.append("")
+            elif wanted == "cub/cub.cuh":
+                lines += [
+                    f"#include <{part}>" for part in dict.fromkeys(_CUB[one] for one in _CUB if one in used)
+                ]
+                lines.append(f'#line {number + 1} "{name}"')
             elif include[2] is None and not _HOST_HEADERS.fullmatch(include[1]):
                 lines.append(line)
             else:
@@ -82,7 +122,12 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
 
     text = put(source, label, folders)
     words = set(re.findall(r"\w+", text))
+    declared = set(re.findall(r"\btypedef\b[^;{}]*?\b(\w+)\s*;|\busing\s+(\w+)\s*=", text))
+    own = {name for names in declared for name in names}
     defined = [
+        f"typedef {kind} {name};" for name, kind in _TYPES.items() if name in words and name not in own
+    ]
+    defined += [
         f"#ifndef {name}\n#define {name} {value}\n#endif" for name, value in _DEFINED.items() if name in words
     ]
     defined += [

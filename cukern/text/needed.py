@@ -34,7 +34,6 @@ _GROUPS = (
     "preproc_else",
     "preproc_elif",
     "declaration_list",
-    "linkage_specification",
 )
 _TYPES = ("struct_specifier", "class_specifier", "union_specifier")
 #: The first line that is not of the prelude.
@@ -164,18 +163,19 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
 
 def _items(node: tree_sitter.Node) -> Iterator[_Item]:
     for child in node.named_children:
-        if child.type in _GROUPS or child.type == "namespace_definition":
+        body = child.child_by_field_name("body")
+        is_block = (
+            child.type == "linkage_specification" and body is not None and body.type == "declaration_list"
+        )
+        if child.type in _GROUPS or child.type == "namespace_definition" or is_block:
             yield from _items(child)
         elif child.type in ("preproc_def", "preproc_function_def"):
             name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
             yield _Item(child, frozenset([_text(name)]), _words(_text(value)))
-        elif child.type == "template_declaration":
-            inner = next(
-                (one for one in reversed(child.named_children) if one.type != "comment"),
-                child,
-            )
-            while inner.type == "template_declaration":
-                inner = inner.named_children[-1]
+        elif child.type in ("template_declaration", "linkage_specification"):
+            inner = child
+            while inner.type in ("template_declaration", "linkage_specification"):
+                inner = next(one for one in reversed(inner.named_children) if one.type != "comment")
             yield _item(child, inner)
         elif child.type != "comment":
             yield _item(child, child)

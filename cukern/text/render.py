@@ -246,7 +246,8 @@ def render(template: str, variables: Mapping[str, Any], duals: bool = False, pla
             prelude = environment().get_template(PRELUDE).render(bound)
     except Exception as error:
         raise _explain(error, template, variables) from None
-    return Rendered(place_directives(prelude + body), template, dict(variables), plain)
+    text = place_directives(prelude) + body if plain else place_directives(prelude + body)
+    return Rendered(text, template, dict(variables), plain)
 
 
 def locate(log: str) -> tuple[str, int] | None:

@@ -184,8 +184,14 @@ static void run_thread(const Launch* launch) {{
 }}"""
 
 
+#: Headers of which nearly every function is one of these.
+_WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/)", re.MULTILINE)
+
+
 def needs_fibers(unit: Unit) -> bool:
     """Whether the threads of the unit's kernel may wait for each other."""
+    if _WAITING.search(unit.text):
+        return True
     return unit.signature.cluster != (1, 1, 1) or not _COLLECTIVES.isdisjoint(unit.calls)
 
 
@@ -211,7 +217,7 @@ def keeps_place(unit: Unit) -> bool:
 def source(unit: Unit) -> str:
     """The C++ text that is compiled for ``unit``, without the included headers."""
     name, count = unit.signature.name, len(unit.signature.params)
-    load = "const auto a{0} = load_param<{0}, Function>(launch->params);"
+    load = "const auto cukern_arg{0} = load_param<{0}, Function>(launch->params);"
     fibers = needs_fibers(unit)
     alone = unit.signature.max_threads == 1
     marked = keeps_place(unit)
@@ -222,7 +228,7 @@ def source(unit: Unit) -> str:
         mark_block=_MARK_BLOCK if marked else "",
         **{f"mark_{axis}": f" here->{axis} = {axis};" if marked else "" for axis in "xyz"},
         loads="\n    ".join(load.format(i) for i in range(count)),
-        arguments=", ".join(f"a{i}" for i in range(count)),
+        arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
     bindings = " ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope)
     functions = "nullptr, cukern::begin_threads, cukern::run_thread"

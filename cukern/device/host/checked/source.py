@@ -140,9 +140,10 @@ def source(unit: Unit) -> str:
         name=unit.signature.name,
         bindings=" ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope),
         loads=" ".join(
-            f"const auto a{i} = load_param<{i}, Function>(cukern_params.bytes);" for i in range(count)
+            f"const auto cukern_arg{i} = load_param<{i}, Function>(cukern_params.bytes);"
+            for i in range(count)
         ),
-        arguments=", ".join(f"a{i}" for i in range(count)),
+        arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
     return f"#include <{HEADER}>\n{marks}{_rewritten(unit)}{entry}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+from .conditions import Conditions
 
 #: Headers of the host's libraries, which kernels do not need; NVRTC has none of them.
 _HOST_HEADERS = re.compile(
@@ -54,6 +57,7 @@ _DEFINED = {
     "M_PI": "3.14159265358979323846",
     "RAND_MAX": "2147483647",
 }
+_COMPILER = {"__CUDACC__": "1", "__CUDA_ARCH__": "900"}
 _TYPES = {
     **{f"int{n}_t": kind for n, kind in _WHOLE.items()},
     **{f"uint{n}_t": f"unsigned {kind.removeprefix('signed ')}" for n, kind in _WHOLE.items()},
@@ -83,6 +87,18 @@ def _read(name: str, folders: tuple[Path, ...]) -> tuple[Path, str] | None:
     return None
 
 
+def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with those by which they continue, and the number of the last; left-out ones keep their breaks."""
+    held: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        held.append(line)
+        if not line.rstrip("\r").endswith("\\"):
+            yield number, "\n".join(held)
+            held = []
+    if held:
+        yield number, "\n".join(held)
+
+
 def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
     """A plain text with the files that it includes from folders, and without headers of the host's libraries.
 
@@ -94,9 +110,12 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
     seen: set[Path] = set()
     used = set(re.findall(r"\w+", source))
 
+    conditions = Conditions()
+
     def put(text: str, name: str, here: tuple[Path, ...]) -> str:
         lines = [f'#line 1 "{name}"']
-        for number, line in enumerate(text.split("\n"), 1):
+        for number, line in _whole_lines(text):
+            line = conditions.line(line, text)
             include = _INCLUDE.match(line.encode())
             if include is None:
                 lines.append(line)
@@ -132,5 +151,11 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
     ]
     defined += [
         f"#ifndef {name}\n#define {name}{value}\n#endif" for name, value in _OLD.items() if name in words
+    ]
+    # The host has neither, where programs choose by them what runs on a GPU.
+    defined += [
+        f"#ifndef {name}\n#define {name} {value}\n#endif"
+        for name, value in _COMPILER.items()
+        if name in words
     ]
     return "\n".join([*(['#line 1 "prelude/plain"'] if defined else []), *defined, text])

@@ -3,6 +3,9 @@
 
 using size_t = decltype(sizeof(0));
 using ptrdiff_t = decltype((char*)0 - (char*)0);
+#ifndef NULL
+#define NULL __null
+#endif
 
 #define CUKERN_VECTOR(type, name, align2, align4)                                                          \
     struct name##1 { type x; };                                                                            \

@@ -21,8 +21,10 @@ from ..text import render
 from ..text.assemble import assembled
 from ..text.entry import isolated
 from ..text.signature import Dim3
+from ..text.variables import device_variables
 from .bound import BoundKernel, as_dim3, compile_error
 from .sizes import LARGEST_INDEX
+from .variables import Globals, State
 
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
 
@@ -116,6 +118,7 @@ class Kernel:
         #: For each form, the lock that the thread holds which compiles it.
         self._making: dict[Any, threading.Lock] = {}
         self._entries: dict[str, Kernel] = {}
+        self._state = State()
         _KERNELS.add(self)
 
     def __repr__(self) -> str:
@@ -141,9 +144,16 @@ class Kernel:
         if made is None:
             made = copy.copy(self)
             made.entry, made._bound, made._making, made._entries = entry, {}, {}, {}
+            made._state = self._state
             _KERNELS.add(made)
             self._entries[entry] = made
         return made
+
+    @property
+    def globals(self) -> Globals:
+        """The ``__constant__`` and ``__device__`` variables of the text on the current device: see :class:`Globals`."""
+        whole = render.source_of(self.template) if self.plain else self._rendered(self._resolve({})[0]).text
+        return Globals(self._state, device_variables(whole), self.bind)
 
     def _rendered(self, variables: dict[str, Any], duals: bool = False) -> render.Rendered:
         rendered = render.render(self.template, variables, duals, self.plain)
@@ -213,7 +223,7 @@ class Kernel:
                 found = self._bound.get(key)
                 if found is None:
                     rendered = self._rendered(variables)
-                    found = self._bound[key] = BoundKernel(rendered, device, block, self.checked)
+                    found = self._bound[key] = BoundKernel(rendered, device, block, self.checked, self._state)
         return found
 
     def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:

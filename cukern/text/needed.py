@@ -198,6 +198,17 @@ def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_
             stack.extend(one.named_children)
 
 
+def _left_out(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
+    """The parts of a declaration that is needed which are not: also ``static``, by which a variable has no symbol."""
+    yield from _host_members(node, annotated)
+    if (
+        node.type == "declaration"
+        and not _is_function(node)
+        and not _ON_DEVICE.isdisjoint(_words(_text(node)))
+    ):
+        yield from (child for child in node.children if _text(child) == "static")
+
+
 def _annotated(items: list[_Item]) -> set[str]:
     """The names of functions of which a declaration says that they run on the device."""
     names: set[str] = set()
@@ -238,7 +249,7 @@ def needed(text: str) -> str:
     for item in items:
         if item.node.type.startswith("preproc") or (own and item.node.start_byte < own.start()):
             continue
-        nodes = _host_members(item.node, annotated) if id(item) in kept else [item.node]
+        nodes = _left_out(item.node, annotated) if id(item) in kept else [item.node]
         spans += [(node.start_byte, node.end_byte) for node in nodes]
     for start, end in sorted(spans, reverse=True):
         source = source[:start] + re.sub(rb"[^\n]", b" ", source[start:end]) + source[end:]

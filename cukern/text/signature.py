@@ -199,7 +199,7 @@ def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
     return words
 
 
-def _canonical(type_text: str, typedefs: dict[str, str]) -> str:
+def canonical(type_text: str, typedefs: dict[str, str]) -> str:
     """A C++ arithmetic type in the spelling of the dtype table; another type as written."""
     text = " ".join(word for word in _expanded(type_text, typedefs) if word not in _NOISE)
     if text in _ALIASES:
@@ -236,7 +236,7 @@ def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DTyp
     if len(parts) != 2 or not _text(parts[1]).strip().isdigit():
         raise TemplateError(f"{_text(node)}: expected View<element type, number of axes>")
     element = _text(parts[0])
-    return dtypes.from_cxx(_canonical(element, typedefs)), "const" in element.split(), int(_text(parts[1]))
+    return dtypes.from_cxx(canonical(element, typedefs)), "const" in element.split(), int(_text(parts[1]))
 
 
 def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
@@ -253,7 +253,7 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
         if is_view and levels == 0:
             dtype, const, ndim = _view(type_node, typedefs)
             return Param(name, "view", dtype, const, ndim, type_text)
-    plain = _canonical(base, typedefs)
+    plain = canonical(base, typedefs)
     dtype = dtypes.from_cxx(plain)
     if (
         any(mark in plain for mark in "*&")
@@ -346,6 +346,21 @@ def _defines(node: tree_sitter.Node | None) -> bool:
     )
 
 
+def aliases(node: tree_sitter.Node) -> dict[str, str]:
+    """The name that a typedef, an alias or a macro declares, and what it stands for; nothing for other nodes."""
+    declared, levels = _text(node.child_by_field_name("name")), 0
+    if node.type == "preproc_def":
+        return {declared: _text(node.child_by_field_name("value"))}
+    if node.type == "type_definition":
+        declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
+        if not declared or _defines(node.child_by_field_name("type")):
+            return {}
+    elif node.type != "alias_declaration":
+        return {}
+    kept = [_text(child) for child in node.children if child.type == "type_qualifier"]
+    return {declared: " ".join([*kept, _text(node.child_by_field_name("type"))]) + " *" * levels}
+
+
 def parse(text: str, trusted: bool = False) -> Unit:
     """Parse the kernel of a rendered text.
 
@@ -367,28 +382,19 @@ def parse(text: str, trusted: bool = False) -> Unit:
     shared: list[DynamicShared] = []
     for node in _declarations(root):
         kind = node.type
+        typedefs |= aliases(node)
         if kind == "function_definition":
             name, body = _function_name(node), node.child_by_field_name("body")
             bodies.setdefault(name.split("::")[-1], set()).update(_called(node if body is None else body))
             if any(child.type == "__global__" for child in node.children):
                 kernels.append(node)
         elif kind in ("preproc_function_def", "preproc_def"):
-            if kind == "preproc_def":
-                typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("value"))
             value = node.child_by_field_name("value")
             words = _text(value)
             table = {ord(c): " " for c in words if not (c.isalnum() or c == "_")}
             bodies.setdefault(_text(node.child_by_field_name("name")), set()).update(
                 words.translate(table).split()
             )
-        elif kind == "alias_declaration":
-            typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("type"))
-        elif kind == "type_definition":
-            declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
-            if not declared or _defines(node.child_by_field_name("type")):
-                continue
-            kept = [_text(child) for child in node.children if child.type == "type_qualifier"]
-            typedefs[declared] = " ".join([*kept, _text(node.child_by_field_name("type"))]) + " *" * levels
         elif kind == "declaration" and (found := _dynamic_shared(node)):
             shared.append(found)
     if len(kernels) != 1:
@@ -475,21 +481,17 @@ def _check_linkage(kernel: tree_sitter.Node) -> None:
     """Check that the kernel's symbol is its plain name.
 
     Raises:
-        TemplateError: the kernel is a template, in a namespace without a using-declaration, or without
-            ``extern "C"``.
+        TemplateError: it is a template, in a namespace without a using-declaration, or without ``extern "C"``.
     """
-    name = _function_name(kernel)
-    linked, spaces = False, list[str]()
-    outer = kernel
+    name, outer, linked = _function_name(kernel), kernel, False
+    spaces: list[str] = []
     while outer.parent is not None:
         outer = outer.parent
         linked = linked or outer.type == "linkage_specification"
         if outer.type == "namespace_definition":
             spaces.insert(0, _text(outer.child_by_field_name("name")))
         if outer.type == "template_declaration":
-            raise TemplateError(
-                f"{name}: a kernel in a C++ template has no plain name; use template variables"
-            )
+            raise TemplateError(f"{name}: a kernel template has no plain name; use template variables")
     used = f"using ::{'::'.join([*spaces, name])};"
     if spaces and not (linked and any(_text(node) == used for node in outer.children)):
         raise TemplateError(f"{name}: a kernel in a C++ namespace has no plain name; use template variables")

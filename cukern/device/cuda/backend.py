@@ -15,6 +15,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError
 from ...text.signature import Dim3, Param, Unit
+from ...text.variables import device_variables
 from .. import bundles, disk_cache
 from ..bundle_file import Target, hash_of
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
@@ -39,8 +40,15 @@ class CudaFunction:
         index: int,
         cupy: ModuleType,
         overlap: bool,
+        module: Any,
     ) -> None:
         self._function = function
+        found = () if unit.trusted else device_variables(unit.text)
+        #: The address of each variable, and it with its bytes.
+        self._places = {one.name: driver.variable(module.module.ptr, one.symbol) for one in found}
+        self.variables = {
+            one.name: (one, self._places[one.name][1]) for one in found if self._places[one.name][1]
+        }
         self.attributes = attributes
         self._params = unit.signature.params
         self._packers = [_packer(param) for param in unit.signature.params]
@@ -55,6 +63,22 @@ class CudaFunction:
         else:
             with self._cupy.cuda.Device(self._index):
                 self._function(grid, block, args, shared_mem=shared)
+
+    def _place(self, name: str) -> Any:
+        """A variable, as an array of bytes on the GPU."""
+        at, nbytes = self._places[name]
+        memory = self._cupy.cuda.UnownedMemory(at, nbytes, self._function, self._index)
+        return self._cupy.ndarray((nbytes,), np.uint8, self._cupy.cuda.MemoryPointer(memory, 0))
+
+    def read_variable(self, name: str) -> bytes:
+        """See :class:`..interface.CompiledFunction`."""
+        with self._cupy.cuda.Device(self._index):
+            return bytes(self._place(name).get().tobytes())
+
+    def write_variable(self, name: str, value: bytes) -> None:
+        """See :class:`..interface.CompiledFunction`."""
+        with self._cupy.cuda.Device(self._index):
+            self._place(name)[...] = self._cupy.asarray(np.frombuffer(value, np.uint8))
 
     def prepare(
         self, grid: Dim3, block: Dim3, shared: int, tail: Sequence[Any], structs: Sequence[int] = ()
@@ -192,7 +216,8 @@ class CudaBackend:
                 "cuda", index, hash_of(unit.text, unit.trusted), partial(self._why_not, index)
             ):
                 with code.on_disk() as path:
-                    function = self.xp.RawModule(path=str(path)).get_function(name)
+                    module = self.xp.RawModule(path=str(path))
+                    function = module.get_function(name)
                     attributes = dict(function.attributes)
             else:
                 try:
@@ -200,7 +225,8 @@ class CudaBackend:
                         options = _OPTIONS_90A if architectures.is_for_90a(unit) else _OPTIONS
                         options = (*options, PLAIN) if unit.plain else options
                         text = driver.waiting(unit) if overlap else unit.text
-                        function = self.xp.RawModule(code=text, options=options).get_function(name)
+                        module = self.xp.RawModule(code=text, options=options)
+                        function = module.get_function(name)
                 except compile_error as error:
                     raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
                 attributes = dict(function.attributes)
@@ -208,7 +234,7 @@ class CudaBackend:
                 limit = self.properties(index).max_shared_memory_per_block
                 function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
             # RawKernel's underlying function on the active device, which saves a query per call.
-            return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
+            return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap, module)
 
     def _why_not(self, index: int, target: Target) -> str | None:
         """Why a device cannot run what was compiled for a target; None if it can."""

@@ -65,6 +65,15 @@ def library() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
+def variable(module: int, symbol: str) -> tuple[int, int]:
+    """The address and the bytes of a variable of a module; zeros where it has none of this name."""
+    at, nbytes = ctypes.c_void_p(), ctypes.c_size_t()
+    status = library().cuModuleGetGlobal_v2(
+        ctypes.byref(at), ctypes.byref(nbytes), ctypes.c_void_p(module), symbol.encode()
+    )
+    return (0, 0) if status else (at.value or 0, nbytes.value)
+
+
 def address(memory: bytearray) -> int:
     """The address of a parameter buffer."""
     # A bytearray whose size does not change is not moved.

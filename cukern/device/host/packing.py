@@ -14,6 +14,7 @@ import numpy as np
 from ... import dtypes
 from ...errors import DeviceError, LaunchError
 from ...text.signature import Dim3, Param, Unit
+from ...text.variables import device_variables
 
 #: The first arguments of every launch: grid, block and bytes of shared memory.
 GRID = "6IQ"
@@ -25,6 +26,10 @@ class Kernel(ctypes.Structure):
         ("param_count", ctypes.c_uint),
         ("param_sizes", ctypes.POINTER(ctypes.c_uint)),
     )
+
+
+class _Variable(ctypes.Structure):
+    _fields_ = (("at", ctypes.c_void_p), ("bytes", ctypes.c_ulonglong))
 
 
 class _Param(ctypes.Structure):
@@ -47,6 +52,15 @@ def load(path: Path, bundled: bool = False) -> ctypes.CDLL:
             f"what was compiled for the host cannot be loaded: {error}; where the {folder} folder forbids "
             f"programs (noexec), set {variable} to one that allows them"
         ) from error
+
+
+def placed_variables(library: ctypes.CDLL, unit: Unit) -> dict[str, tuple[int, int]]:
+    """The address and the bytes of each variable of a unit, in its compiled library."""
+    found = () if unit.trusted else device_variables(unit.text)
+    if not found:
+        return {}
+    table = (_Variable * len(found)).in_dll(library, "cukern_variables")
+    return {one.name: (int(row.at), int(row.bytes)) for one, row in zip(found, table, strict=True)}
 
 
 def _bits(dtype: dtypes.DType, value: float) -> int:

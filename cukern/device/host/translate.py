@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import tree_sitter
 
 from ...text.signature import DynamicShared, Unit, syntax_tree
+from ...text.variables import device_variables
 from .compiler import HEADER
 
 #: Functions whose callers wait, or for which work goes on: a kernel that reaches one runs its threads as fibers.
@@ -126,6 +127,9 @@ extern "C" __attribute__((visibility("default"), externally_visible)) const cuke
     cukern::abi_version, cukern::Params<cukern::Function>::count, cukern::Params<cukern::Function>::sizes,
     &cukern::runtime, {functions}}};
 """
+_VARIABLES = """extern "C" __attribute__((visibility("default"), externally_visible))
+const cukern::Variable cukern_variables[] = {{{rows}}};
+"""
 
 _PLAIN = """
 static void run_blocks(
@@ -188,6 +192,13 @@ static void run_thread(const Launch* launch) {{
 _WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/)", re.MULTILINE)
 
 
+def variable_table(unit: Unit) -> str:
+    """The table of the unit's variables, in the order of :func:`variables`, so that others find and set them."""
+    found = () if unit.trusted else device_variables(unit.text)
+    rows = ", ".join(f"{{(void*)&::{one.name}, sizeof(::{one.name})}}" for one in found)
+    return _VARIABLES.format(rows=rows) if rows else ""
+
+
 def needs_fibers(unit: Unit) -> bool:
     """Whether the threads of the unit's kernel may wait for each other."""
     if _WAITING.search(unit.text):
@@ -237,4 +248,4 @@ def source(unit: Unit) -> str:
     entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
     # In angle brackets, because a quoted name could be a file in the current folder.
     marks = "#define CUKERN_FIBERS\n" if fibers else ""
-    return f"#include <{HEADER}>\n{marks}{_rewritten(unit, fibers)}{entry}"
+    return f"#include <{HEADER}>\n{marks}{_rewritten(unit, fibers)}{entry}{variable_table(unit)}"

@@ -10,7 +10,7 @@ import tree_sitter
 from ....text.signature import Unit, syntax_tree
 from ..compiler import HEADER
 from ..elf import SIZE_OF_SHARED
-from ..translate import Edit, alignment_edits, needs_fibers, shared_edit
+from ..translate import Edit, alignment_edits, needs_fibers, shared_edit, variable_table
 
 _ENTRY = """
 #line 1 "cukern entry point"
@@ -146,4 +146,4 @@ def source(unit: Unit) -> str:
         arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
-    return f"#include <{HEADER}>\n{marks}{_rewritten(unit)}{entry}"
+    return f"#include <{HEADER}>\n{marks}{_rewritten(unit)}{entry}{variable_table(unit)}"

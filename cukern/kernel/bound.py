@@ -166,7 +166,7 @@ class BoundKernel:
         return True
 
     def _bump(self, args: Sequence[Any]) -> None:
-        written = [args[i] for i in self._written if args[i] is not None]
+        written = arguments.arrays_in([args[i] for i in self._written])
         if self._maps:
             written += [args[i].array for i in self._maps if args[i].writes]
         for array in written:
@@ -175,7 +175,7 @@ class BoundKernel:
             given = [
                 (p.name, getattr(a, "array", a)) for p, a in zip(self.signature.params, args, strict=True)
             ]
-            arrays = [(name, a) for name, a in given if isinstance(a, Array)]
+            arrays = [(name, one) for name, a in given for one in arguments.arrays_in([a])]
             writes.launched(self.signature.name, arrays, written)
 
     def _check_launch(self, grid: Dim3, shared: int) -> None:

@@ -22,6 +22,7 @@ from ..text.assemble import assembled
 from ..text.entry import isolated
 from ..text.signature import Dim3
 from ..text.variables import device_variables
+from .arguments import arrays_in
 from .bound import BoundKernel, as_dim3, compile_error
 from .sizes import LARGEST_INDEX
 from .variables import Globals, State
@@ -230,6 +231,7 @@ class Kernel:
         arrays = [arg for arg in args if isinstance(arg, Array)]
         if not arrays:
             self._refuse_packed(args)
+            arrays = arrays_in(args)
         if "elem" not in overrides and "elem" not in self.variables and arrays:
             overrides["elem"] = arrays[0].dtype
         given = overrides.keys() | self.variables.keys()
@@ -239,7 +241,7 @@ class Kernel:
 
     def _refuse_packed(self, args: Sequence[Any]) -> None:
         """Raise an error with the right call if arguments come in a tuple, as in CuPy."""
-        if len(args) == 3 and isinstance(args[2], (tuple, list)):
+        if len(args) == 3 and isinstance(args[2], tuple):
             raise LaunchError(
                 f"{self.name}: arguments come one by one, and the grid and the block by name: CuPy's "
                 "kernel(grid, block, (x, y, n)) is kernel(x, y, n, grid=grid, block=block) here"
@@ -256,8 +258,8 @@ class Kernel:
 
         Args:
             args: one argument per parameter. ``const T*`` and ``T*`` take None or an Array of that dtype, which for
-                ``const T*`` is made contiguous; ``View`` takes any strides; a scalar is cast to the declared type; a
-                struct takes ``bytes``.
+                ``const T*`` is made contiguous; ``T**`` takes a list of such arrays; ``View`` takes any strides; a
+                scalar is cast to the declared type; a struct takes ``bytes``.
             grid: blocks along x, y and z. None: one thread for each element of the first written
                 array, or of the first array.
             shared: bytes of dynamic shared memory per block.

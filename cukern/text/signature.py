@@ -59,7 +59,7 @@ class Param:
 
     Attributes:
         name: the parameter's name.
-        kind: ``"scalar"``, ``"pointer"``, ``"view"`` or ``"struct"``.
+        kind: ``"scalar"``, ``"pointer"``, ``"view"``, ``"struct"``, or ``"table"`` for pointers to arrays.
         dtype: the element dtype; None for a struct or a pointer to one.
         const: whether the kernel only reads through the pointer or view.
         ndim: the number of axes of a view, else 0.
@@ -270,9 +270,11 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
         dtype = dtypes.from_cxx(vector[0]) if vector else dtype
         return Param(name, "pointer", dtype, "const" in qualifiers, 0, type_text, size)
     if levels > 1:
-        raise TemplateError(
-            f"parameter {name}: {type_text} is a pointer to a pointer; pass one array a parameter"
-        )
+        if levels > 2 or dtype is None:
+            raise TemplateError(
+                f"parameter {name}: {type_text} cannot be passed by a launch: T** takes a list of arrays"
+            )
+        return Param(name, "table", dtype, "const" in qualifiers, 0, type_text, dtypes.info(dtype).itemsize)
     return Param(name, "struct" if dtype is None else "scalar", dtype, True, 0, type_text)
 
 

@@ -98,6 +98,36 @@ def test_values_that_do_not_fit(
         set_and_launch()
 
 
+def test_pointers_to_pointers(device: ck.Device, cukern_checked: Callable[[], None]) -> None:
+    kernel = ck.Kernel(
+        """
+    __global__ void add(const float* const* x, float** y, int arrays) {
+        for (int k = 0; k < arrays; ++k)
+            if (x[k]) y[k][threadIdx.x] += x[k][threadIdx.x];
+    }
+    """,
+        block=4,
+        plain=True,
+    )
+    x, y = [ck.arange(4.0, dtype="float32"), None, ck.ones(4)], [ck.ones(4), ck.ones(4), ck.ones(4)]
+    kernel(x, y, 3, grid=1)
+    assert [one.tolist() for one in y] == [[1, 2, 3, 4], [1] * 4, [2] * 4]
+    with pytest.raises(
+        ck.LaunchError, match=r"argument y\[1\]: expected dtype float32 for float\*\*, got an array of"
+    ):
+        kernel(x, [y[0], ck.ones(4, "int32"), y[1]], 3, grid=1)
+    with pytest.raises(ck.LaunchError, match=r"argument x\[0\]: const float\*\* takes contiguous arrays"):
+        kernel([ck.ones(8)[::2]], y, 1, grid=1)
+    with pytest.raises(
+        ck.LaunchError, match="argument y is written, and its memory overlaps that of argument x"
+    ):
+        kernel(y, y, 3, grid=1)
+    with pytest.raises(
+        ck.LaunchError, match=r"expected a list of arrays for float\*\*, got an array of float32"
+    ):
+        kernel(x, y[0], 1, grid=1)
+
+
 GROUPS = """
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>

@@ -128,7 +128,7 @@ def _same(value: Any) -> Any:
 
 def _packer(param: Param) -> Callable[[Any], Any]:
     """A function that converts a checked value to a type that CuPy passes with the parameter's exact size."""
-    if param.kind == "pointer":
+    if param.kind in ("pointer", "table"):
         return _pack_pointer
     if param.kind == "view":
         return _pack_view

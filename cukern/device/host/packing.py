@@ -82,7 +82,7 @@ def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
 def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
     """How to pack a parameter of ``size`` bytes: its struct format, conversion, and expected size."""
     padding = -size % 8
-    if param.kind == "pointer":
+    if param.kind in ("pointer", "table"):
         return "Q", id, 8
     if param.kind == "view":
         expected = 8 + 16 * param.ndim
@@ -129,8 +129,10 @@ class Packing:
                     f"and {expected} by its signature"
                 )
             itemsize = param.dtype.itemsize if param.dtype is not None else 0
-            kind = {"pointer": 1, "view": 2}.get(param.kind, 0)
-            written = kind != 0 and not param.const
+            kind = {"pointer": 1, "view": 2, "table": 1}.get(param.kind, 0)
+            written = kind != 0 and not param.const and param.kind != "table"
+            if param.kind == "table":
+                itemsize = 8
             self.table[i] = _Param(kind, offset, param.ndim, itemsize, written, param.name.encode())
             self.codes.append(code)
             offset += -(-size // 8) * 8

@@ -232,7 +232,7 @@ class CheckedFunction:
         found: list[np.ndarray[Any, Any] | None] = []
         for param, row in zip(self._packing.params, self._packing.table, strict=False):
             array = None
-            if param.kind in ("pointer", "view"):
+            if param.kind in ("pointer", "view", "table"):
                 (address,) = struct.unpack_from("=Q", packed, HEAD + row.offset)
                 array = ctypes.cast(address, ctypes.py_object).value
             found.append(array)

@@ -137,7 +137,7 @@ struct Wide { double a; int b; };
 __global__ void tiles(const int* x, int* y) {
     cg::thread_block block = cg::this_thread_block();
     auto warp = cg::tiled_partition<32>(block);
-    auto four = cg::tiled_partition<4>(warp);
+    cg::thread_block_tile<4> four = cg::tiled_partition<4>(warp);
     const int own = x[block.thread_rank()];
     const int total = cg::reduce(four, own, cg::plus<int>()), most = cg::reduce(warp, own, cg::greater<int>());
     const int scan = cg::inclusive_scan(four, own) + cg::exclusive_scan(four, own);

@@ -134,6 +134,9 @@ class thread_block_tile : public warp_lanes {
 
    public:
     thread_block_tile() : warp_lanes((count == 32 ? ~0u : (1u << (count & 31)) - 1) << (details::lane() & ~(count - 1))) {}
+    // A tile's parent is a part of its type alone.
+    template <class Other>
+    thread_block_tile(const thread_block_tile<count, Other>&) : thread_block_tile() {}
     static constexpr unsigned size() { return count; }
     static constexpr unsigned num_threads() { return count; }
     static unsigned thread_rank() { return details::lane() & (count - 1); }

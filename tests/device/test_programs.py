@@ -234,6 +234,42 @@ def test_cub(device: ck.Device, cukern_checked: Callable[[], None]) -> None:
     np.testing.assert_array_equal(ordered.numpy(), [keys[order], order])
 
 
+def test_functions_that_few_kernels_call(device: ck.Device) -> None:
+    kernel = ck.Kernel(
+        """
+    __global__ void compute(const float* x, const int* k, float* y, int* m) {
+        y[0] = normf(3, x), y[1] = norm4df(x[0], x[1], x[2], 1e30f), y[2] = rnorm3df(x[0], x[1], x[2]);
+        const double large[] = {3e200, 4e200};
+        y[3] = scalbnf(x[0], 3), y[4] = (float)(norm(2, large) / 5e200);
+        m[0] = lrintf(x[3]), m[1] = ilogbf(x[2]), m[2] = __viaddmax_s32(k[0], k[1], k[2]);
+        m[3] = (int)__vimin3_s16x2_relu(k[3], k[4], 0x00050006), m[4] = __vimax3_s32(k[0], k[1], k[2]);
+    }
+    """,
+        block=1,
+        plain=True,
+    )
+    y, m = ck.zeros(5), ck.zeros(5, "int32")
+    x, k = ck.asarray([1.0, 2, 4, 2.5]), ck.asarray([-5, 2, -4, 0x7FFF0003, -1 << 16 | 9], dtype="int32")
+    kernel(x, k, y, m, grid=1)
+    np.testing.assert_allclose(y.numpy(), [21**0.5, 1e30, 21**-0.5, 8, 1], rtol=1e-6)
+    assert m.tolist() == [2, 2, -3, 3, 2]
+
+
+def test_curand_is_refused_by_name() -> None:
+    program = ck.Kernel(
+        """
+    #include <curand_kernel.h>
+    __global__ void draw(curandState* states, float* x) { x[0] = curand_uniform(states); }
+    __global__ void other(float* x) { x[0] = 1; }
+    """,
+        plain=True,
+    )
+    with ck.device("host"):
+        with pytest.raises(ck.CompileError, match="cuRAND's device generators run on a GPU alone"):
+            program["draw"].bind()
+        program["other"](ck.zeros(1))
+
+
 def test_small_floats_and_complex_numbers(device: ck.Device) -> None:
     kernel = ck.Kernel(
         """

@@ -347,7 +347,10 @@ def _assembled(source: str | Path, name: str | None) -> tuple[str, str]:
     if not isinstance(source, str):
         raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")
     name = name or "kernel"
-    return (source if source.startswith("#line ") else assembled(source, f"<{name}>")), name
+    if source.startswith("#line "):
+        return source, name
+    # Messages name the source by this label, and show its lines.
+    return assembled(source, render.add_source(source, name)), name
 
 
 def _element(elem: Any, argument: str) -> dtypes.DType:

@@ -10,6 +10,7 @@ import tree_sitter
 from ...text.signature import DynamicShared, Unit, syntax_tree
 from ...text.variables import device_variables
 from .compiler import HEADER
+from .ptx import WAITS, asm_edits
 
 #: Functions whose callers wait, or for which work goes on: a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
@@ -102,12 +103,19 @@ def alignment_edits(text: bytes) -> Iterator[Edit]:
             yield found.start(1), found.start(1), found[2].decode() + " "
 
 
+def ptx_edits(unit: Unit) -> Iterator[Edit]:
+    """What stands for the inline PTX of a user's text."""
+    if not unit.trusted and "asm" in unit.text:
+        yield from asm_edits(unit.text)
+
+
 def _rewritten(unit: Unit, fibers: bool) -> str:
     text = unit.text.encode()
     edits = [shared_edit(text, found) for found in unit.dynamic_shared]
     if not fibers and "blockIdx" in unit.text:
         edits.extend(_index_edits(text))
     edits.extend(alignment_edits(text))
+    edits.extend(ptx_edits(unit))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new.encode() + text[end:]
     return text.decode()
@@ -201,7 +209,7 @@ def variable_table(unit: Unit) -> str:
 
 def needs_fibers(unit: Unit) -> bool:
     """Whether the threads of the unit's kernel may wait for each other."""
-    if _WAITING.search(unit.text):
+    if _WAITING.search(unit.text) or (not unit.trusted and WAITS.search(unit.text)):
         return True
     return unit.signature.cluster != (1, 1, 1) or not _COLLECTIVES.isdisjoint(unit.calls)
 

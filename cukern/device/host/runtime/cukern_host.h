@@ -135,3 +135,4 @@ static inline size_t __cvta_generic_to_global(const void* address) { return (siz
 #include "cukern_math.h"
 #include "cukern_rare.h"
 #include "cukern_atomic.h"
+#include "cukern_ptx.h"

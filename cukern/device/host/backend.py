@@ -183,6 +183,8 @@ class HostFunction:
         name = unit.signature.name
         self._packing = packing = Packing(unit, kernel)
         self._codes, self._converters = packing.codes, packing.converters
+        #: The bytes of each parameter.
+        self.param_sizes = packing.sizes
         self._pack = packing.pack
         self._launch = runtime.cukern_launch
         self._last_error = runtime.cukern_last_error

@@ -109,6 +109,7 @@ class Packing:
 
     Attributes:
         params: the signature's parameters.
+        sizes: the bytes of each.
         table: what a runtime needs to know of them, which must live as long as the kernel.
         nbytes: the bytes of all packed parameters.
         codes: the struct format of each.
@@ -117,7 +118,7 @@ class Packing:
 
     def __init__(self, unit: Unit, kernel: Kernel) -> None:
         name = unit.signature.name
-        sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
+        self.sizes = sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
         offset, self.table = 0, (_Param * max(1, len(sizes)))()
         self.codes: list[str] = []
         self.converters: list[Callable[[Any], Any] | None] = []

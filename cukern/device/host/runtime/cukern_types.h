@@ -38,6 +38,20 @@ struct dim3 {
     constexpr operator uint3() const { return uint3{x, y, z}; }
 };
 
+// Types of the runtime's functions, which structs of programs may have.
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
+struct cudaPitchedPtr {
+    void* ptr;
+    size_t pitch, xsize, ysize;
+};
+struct cudaExtent {
+    size_t width, height, depth;
+};
+struct cudaPos {
+    size_t x, y, z;
+};
+
 extern "C" {
 int printf(const char*, ...);
 void* malloc(size_t) noexcept;

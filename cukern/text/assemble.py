@@ -56,6 +56,39 @@ _DEFINED = {
     "LLONG_MAX": "9223372036854775807LL",
     "M_PI": "3.14159265358979323846",
     "RAND_MAX": "2147483647",
+    "INFINITY": "__builtin_inff()",
+    "NAN": '__builtin_nanf("")',
+    "HUGE_VAL": "__builtin_inf()",
+    "HUGE_VALF": "__builtin_inff()",
+    "M_E": "2.7182818284590452354",
+    "M_LN2": "0.69314718055994530942",
+    "M_LOG2E": "1.4426950408889634074",
+    "M_PI_2": "1.57079632679489661923",
+    "M_PI_4": "0.78539816339744830962",
+    "M_1_PI": "0.31830988618379067154",
+    "M_2_PI": "0.63661977236758134308",
+    "M_SQRT2": "1.41421356237309504880",
+    "M_SQRT1_2": "0.70710678118654752440",
+    "CHAR_BIT": "8",
+    "SHRT_MAX": "32767",
+    "SHRT_MIN": "(-32767 - 1)",
+    "UCHAR_MAX": "255",
+    "USHRT_MAX": "65535",
+    "LLONG_MIN": "(-9223372036854775807LL - 1)",
+    "ULLONG_MAX": "0xffffffffffffffffull",
+    "LONG_MAX": "9223372036854775807L",
+    "ULONG_MAX": "0xffffffffffffffffUL",
+    "SIZE_MAX": "0xffffffffffffffffULL",
+    "INT32_MAX": "2147483647",
+    "INT32_MIN": "(-2147483647 - 1)",
+    "UINT32_MAX": "0xffffffffu",
+    "UINT8_MAX": "255",
+    "UINT16_MAX": "65535",
+    "INT64_MAX": "9223372036854775807LL",
+    "UINT64_MAX": "0xffffffffffffffffull",
+    "UINT64_C(x)": "x##ull",
+    "UINT32_C(x)": "x##u",
+    "INT64_C(x)": "x##ll",
 }
 _COMPILER = {"__CUDACC__": "1", "__CUDA_ARCH__": "900"}
 _TYPES = {
@@ -147,7 +180,9 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
         f"typedef {kind} {name};" for name, kind in _TYPES.items() if name in words and name not in own
     ]
     defined += [
-        f"#ifndef {name}\n#define {name} {value}\n#endif" for name, value in _DEFINED.items() if name in words
+        f"#ifndef {name.partition('(')[0]}\n#define {name} {value}\n#endif"
+        for name, value in _DEFINED.items()
+        if name.partition("(")[0] in words
     ]
     defined += [
         f"#ifndef {name}\n#define {name}{value}\n#endif" for name, value in _OLD.items() if name in words

@@ -175,6 +175,29 @@ def test_cooperative_groups(device: ck.Device, cukern_checked: Callable[[], None
     np.testing.assert_array_equal(y.numpy(), np.stack(wanted, 1))
 
 
+def test_the_blocks_of_a_grid_meet(device: ck.Device) -> None:
+    kernel = ck.Kernel(
+        """
+    #include <cooperative_groups.h>
+    __global__ void turn(const float* x, float* held, float* y) {
+        auto grid = cooperative_groups::this_grid();
+        const int i = grid.thread_rank(), n = grid.size();
+        held[i] = x[i];
+        grid.sync();
+        y[i] = held[n - 1 - i];
+    }
+    """,
+        block=32,
+        plain=True,
+    )
+    blocks = 1 if device.kind == "host" else 4
+    x, y = ck.arange(32.0 * blocks, dtype="float32"), ck.zeros(32 * blocks)
+    for _ in range(2):
+        y.fill(0)
+        kernel(x, ck.zeros(32 * blocks), y, grid=blocks)
+        assert y.tolist() == x[::-1].tolist()
+
+
 def test_grids_of_several_blocks_do_not_meet_on_the_host() -> None:
     kernel = ck.Kernel(
         """

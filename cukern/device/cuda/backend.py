@@ -54,15 +54,16 @@ class CudaFunction:
         self._packers = [_packer(param) for param in unit.signature.params]
         self._index = index
         self._cupy = cupy
-        self._overlap = overlap
+        self._overlap, self._cooperative = overlap, _is_cooperative(unit)
+        self._start = partial(function, enable_cooperative_groups=True) if self._cooperative else function
 
     def __call__(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> None:
         args = tuple(pack(value) for pack, value in zip(self._packers, values, strict=True))
         if self._cupy.cuda.runtime.getDevice() == self._index:
-            self._function(grid, block, args, shared_mem=shared)
+            self._start(grid, block, args, shared_mem=shared)
         else:
             with self._cupy.cuda.Device(self._index):
-                self._function(grid, block, args, shared_mem=shared)
+                self._start(grid, block, args, shared_mem=shared)
 
     def _place(self, name: str) -> Any:
         """A variable, as an array of bytes on the GPU."""
@@ -100,7 +101,14 @@ class CudaFunction:
         struct.pack_into("=" + "".join(codes[leading:]), memory, start + [0, *ends][leading], *fixed)
         pack = partial(struct.Struct("=" + "".join(codes[:leading])).pack_into, memory, start)
         kernel, sizes = self._function.ptr, (*grid, *block, shared)
-        return driver.launcher(self._cupy, self._index, kernel, sizes, memory, pack, self._overlap)
+        return driver.launcher(
+            self._cupy, self._index, kernel, sizes, memory, pack, self._overlap, self._cooperative
+        )
+
+
+def _is_cooperative(unit: Unit) -> bool:
+    """Whether the blocks of a launch meet, for which all of them must run at once."""
+    return not unit.trusted and "this_grid" in unit.calls and "sync" in unit.calls
 
 
 def _code(param: Param, value: Any = None) -> str:
@@ -211,7 +219,8 @@ class CudaBackend:
         name = unit.signature.name
         compile_error = self.xp.cuda.compiler.CompileException
         with self.xp.cuda.Device(index):
-            overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
+            cooperative = _is_cooperative(unit)
+            overlap = not cooperative and driver.overlaps(self.xp, index) and driver.may_overlap(unit)
             if code := bundles.find(
                 "cuda", index, hash_of(unit.text, unit.trusted), partial(self._why_not, index)
             ):

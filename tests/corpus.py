@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -24,7 +25,9 @@ from cukern.text import entry, render
 
 #: Elements of each array, and the values of integers and floats, in a launch.
 _ELEMENTS, _INTEGER, _FLOAT = 4096, 64, 1.0
-_BLOCK, _GRID, _SECONDS = 64, 2, 60
+_BLOCK, _GRID, _SHARED = 64, 2, 16384
+#: Of a file; and of a launch that is not checked, of which a checked one takes ten times as many.
+_SECONDS, _LAUNCH_SECONDS = 900, 1
 
 
 def _instance(name: str, parameters: list[tuple[str, bool, str]]) -> str:
@@ -42,7 +45,7 @@ def one_file(path: Path, launch: bool) -> list[dict[str, Any]]:
     """What became of each kernel of a file."""
     found = []
     try:
-        source = ck.Kernel(path, block=_BLOCK, plain=True)
+        source = ck.Kernel(path, block=_BLOCK, checked=True, plain=True)
         names = entry.kernels(render.render(source.template, {}, plain=True).text)
     except (ck.CukernError, OSError) as error:
         return [{"file": str(path), "kernel": "", "state": "not read", "why": str(error)[:200]}]
@@ -52,7 +55,7 @@ def one_file(path: Path, launch: bool) -> list[dict[str, Any]]:
         try:
             kernel = source[row["kernel"]]
             text = kernel.source()
-            nvrtc.compile(text, "sm_90", options=["--Ofast-compile=max"])
+            nvrtc.compile(text, "sm_90", options=["--Ofast-compile=max", nvrtc.PLAIN])
         except CompilerFailure as error:
             row.update(state="not for NVRTC", why=_first_error(error.log))
             continue
@@ -62,7 +65,11 @@ def one_file(path: Path, launch: bool) -> list[dict[str, Any]]:
         try:
             bound = kernel.bind("host")
         except ck.LaunchError:  # its launch bounds allow fewer threads
-            bound = kernel.bind("host", block=32)
+            try:
+                bound = kernel.bind("host", block=32)
+            except ck.CukernError as error:
+                row.update(state="refused", why=_first_error(str(error)))
+                continue
         except ck.CukernError as error:
             row.update(state="refused", why=_first_error(str(error)))
             continue
@@ -81,11 +88,15 @@ def _launched(kernel: ck.Kernel, bound: Any) -> dict[str, str]:
             arguments.append(ck.ones(_ELEMENTS * (64 if param.dtype is None else 1), dtype))
         elif param.kind == "scalar":
             arguments.append(_FLOAT if param.dtype.kind == "f" else _INTEGER)
+        elif param.kind == "table":
+            arguments.append([ck.ones(_ELEMENTS, param.dtype) for _ in range(_INTEGER)])
+        elif param.kind == "struct":
+            arguments.append(bytes(bound.function.param_sizes[len(arguments)]))
         else:
             return {"launch": "not launched", "launch_why": f"{param.kind} {param.type_text}"}
     try:
         with ck.testing.checked(seeds=1, collect=True) as reports:
-            kernel(*arguments, grid=_GRID, shared=16384)
+            bound(arguments, _GRID, _SHARED)
     except (ck.CukernError, ValueError, TypeError) as error:
         return {"launch": "error", "launch_why": f"{type(error).__name__}: {_first_error(str(error))}"}
     if not reports:
@@ -97,7 +108,8 @@ def _apart(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """:func:`one_file` in a process of its own."""
     command = [sys.executable, __file__, str(path), "--alone", *(["--launch"] if options.launch else [])]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS * 10)
+        environment = {"CUKERN_KERNEL_TIMEOUT": str(_LAUNCH_SECONDS), **os.environ}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, env=environment)
     except subprocess.TimeoutExpired:
         return [{"file": str(path), "kernel": "", "state": "hangs", "why": ""}]
     try:
@@ -125,11 +137,14 @@ def main() -> None:
     paths = [path for path in sorted(options.checkout.rglob("*.cu")) if options.only in str(path)]
     paths = [path for path in paths if "__global__" in path.read_text(errors="replace")]
     rows: list[dict[str, Any]] = []
+    if options.out:
+        options.out.write_text("")
     with ThreadPoolExecutor(options.jobs) as pool:
         for found in pool.map(lambda path: _apart(path, options), paths):
             rows += found
-    if options.out:
-        options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            if options.out:
+                with options.out.open("a") as file:
+                    file.write("".join(json.dumps(row) + "\n" for row in found))
     for what in ("state", "launch"):
         for state, count in Counter(row[what] for row in rows if what in row).most_common():
             print(f"{what} {state}: {count}")

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from ..dtypes import DType
 from ..text.signature import Dim3, Unit
+from ..text.variables import Variable
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,16 @@ class CompiledFunction(Protocol):
 
     @property
     def attributes(self) -> Mapping[str, int]: ...
+
+    @property
+    def variables(self) -> Mapping[str, tuple[Variable, int]]:
+        """The variables of a user's text, and the bytes of each; empty for the library's own."""
+
+    def read_variable(self, name: str) -> bytes:
+        """The value of one of them, once what was launched has ended."""
+
+    def write_variable(self, name: str, value: bytes) -> None:
+        """Set one, from the next launch on."""
 
     def __call__(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> None:
         """Launch with values in the signature's order, each already checked.

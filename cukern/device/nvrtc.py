@@ -31,23 +31,31 @@ class Program:
     log: str
 
 
+#: The option for CUDA C++ as it stands, where functions without a word for where they run are for the device.
+PLAIN = "--device-as-default-execution-space"
+#: Wheels with headers that kernels of others include, beside those of CUDA: cub and libcu++, and cuRAND.
+_MORE_HEADERS = ("cuda_cccl", "curand")
+
+
 @dataclass(frozen=True)
 class Toolkit:
-    """An NVRTC library and the folder of its headers, if there is one."""
+    """An NVRTC library and the folders of headers that belong to it: first CUDA's own, if there are any."""
 
     library: str
-    include: str | None
+    includes: tuple[str, ...]
 
 
 def _wheels() -> Iterator[Toolkit]:
     spec = importlib.util.find_spec("nvidia")
-    for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
+    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+    more = [root / name / "include" for root in roots for name in _MORE_HEADERS]
+    for root in roots:
         for pattern in ("cuda_nvrtc/lib/libnvrtc.so.*", "cu[0-9]*/lib/libnvrtc.so.*"):
             for library in sorted(root.glob(pattern), reverse=True):
                 if "alt" not in library.name:
                     beside = library.parent.parent / "include"
                     include = root / "cuda_runtime" / "include" if "cuda_nvrtc" in pattern else beside
-                    yield Toolkit(str(library), _headers(include))
+                    yield Toolkit(str(library), _headers(include, *more))
 
 
 def _system() -> Iterator[Toolkit]:
@@ -62,8 +70,11 @@ def _system() -> Iterator[Toolkit]:
         yield Toolkit(found, _headers(Path("/usr/include")))
 
 
-def _headers(folder: Path) -> str | None:
-    return str(folder) if (folder / "cuda_fp16.h").is_file() else None
+def _headers(folder: Path, *more: Path) -> tuple[str, ...]:
+    if not (folder / "cuda_fp16.h").is_file():
+        return ()
+    # CUDA 13 has the headers of cub and libcu++ in a folder of their own.
+    return tuple(str(one) for one in (folder, folder / "cccl", *more) if one.is_dir())
 
 
 @lru_cache(maxsize=1)
@@ -73,7 +84,7 @@ def toolkit() -> Toolkit:
     Raises:
         DeviceError: there is no NVRTC on this machine.
     """
-    found = sorted([*_wheels(), *_system()], key=lambda kit: kit.include is None)
+    found = sorted([*_wheels(), *_system()], key=lambda kit: not kit.includes)
     if not found:
         raise DeviceError(
             "no NVRTC found, which compiles kernels for CUDA: pip install nvidia-cuda-nvrtc-cu12 "
@@ -135,8 +146,12 @@ def compile(text: str, arch: str = "sm_90", name: str = "kernel.cu", options: Se
         CompilerFailure: NVRTC refused the text; its ``log`` says why.
         DeviceError: there is no NVRTC on this machine.
     """
-    library, include = _library(), toolkit().include
-    flags = [f"--gpu-architecture={arch}", "--std=c++17", *([f"--include-path={include}"] if include else [])]
+    library, includes = _library(), toolkit().includes
+    flags = [
+        f"--gpu-architecture={arch}",
+        "--std=c++17",
+        *(f"--include-path={folder}" for folder in includes),
+    ]
     encoded = [flag.encode() for flag in (*flags, *options)]
     program = _Handle()
     created = library.nvrtcCreateProgram(

@@ -127,6 +127,36 @@ def _pointer(param: Param, device: Device, where: str) -> Converter:
     return convert
 
 
+def _table(param: Param, device: Device, where: str) -> Converter:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise LaunchError(
+                f"{where}: expected a list of arrays for {param.type_text}, got {_describe(value)}"
+            )
+        addresses = []
+        for i, one in enumerate(value):
+            if one is not None:
+                _check_array(one, param, device, f"{where}[{i}]")
+                if not one._data.flags.c_contiguous:
+                    raise LaunchError(
+                        f"{where}[{i}]: {param.type_text} takes contiguous arrays; got strides {one.strides} "
+                        f"for shape {one.shape}"
+                    )
+            addresses.append(0 if one is None else address(one._data))
+        with device.activate():
+            return device.xp.asarray(np.array(addresses, np.uint64))
+
+    return convert
+
+
+def arrays_in(args: Sequence[Any]) -> list[Array]:
+    """The arrays among arguments, also in lists."""
+    flat = [one for arg in args for one in (arg if isinstance(arg, list) else [arg])]
+    return [one for one in flat if isinstance(one, Array)]
+
+
 def _view(param: Param, device: Device, where: str) -> Converter:
     def convert(value: Any) -> Any:
         _check_array(value, param, device, where)
@@ -201,6 +231,8 @@ def converters(signature: Signature, device: Device) -> list[Converter]:
             made.append(_pointer(param, device, where))
         elif param.kind == "view":
             made.append(_view(param, device, where))
+        elif param.kind == "table":
+            made.append(_table(param, device, where))
         elif is_tensor_map(param):
             made.append(_tensor_map(device, where))
         else:
@@ -284,7 +316,12 @@ def check_overlap(
     }
     maps = {i: arg for i, arg in enumerate(args) if isinstance(arg, TensorMap)}
     arrays |= {i: found.array._data for i, found in maps.items()}
-    for i in (*written, *(i for i, found in maps.items() if found.writes)):
-        for j in arrays:
-            if i != j and i in arrays and _overlap(arrays[i], arrays[j]):
+    several = [(i, data) for i, data in arrays.items()]
+    several += [
+        (i, one._data) for i, arg in enumerate(args) if isinstance(arg, list) for one in arrays_in([arg])
+    ]
+    changed = {*written, *(i for i, found in maps.items() if found.writes)}
+    for i, data in several:
+        for j, other in several if i in changed else ():
+            if i != j and _overlap(data, other):
                 raise _overlapping(signature, i, j)

@@ -18,6 +18,7 @@ from ..errors import CompileError, LaunchError
 from ..text import render, signature
 from ..text.signature import Dim3
 from . import arguments
+from .variables import State
 
 #: The most forms of checked arguments that a kernel remembers.
 _CAPACITY = 4096
@@ -52,10 +53,17 @@ class BoundKernel:
         function: the compiled function, which launches values without checking them.
     """
 
-    def __init__(self, rendered: render.Rendered, device: Device, block: Dim3, checked: bool = False) -> None:
+    def __init__(
+        self,
+        rendered: render.Rendered,
+        device: Device,
+        block: Dim3,
+        checked: bool = False,
+        state: State | None = None,
+    ) -> None:
         unit = bundles.unit(rendered.text, render.is_own(rendered.template))
-        if checked:
-            unit = replace(unit, checked=True)
+        if checked or rendered.plain:
+            unit = replace(unit, checked=checked, plain=rendered.plain)
         self.device = device
         self.rendered = rendered
         self.signature = unit.signature
@@ -66,6 +74,9 @@ class BoundKernel:
         except CompilerFailure as failure:
             raise compile_error(failure.log, rendered, device) from None
         _check_bounds(block, self.attributes, self.signature)
+        self._state = state if self.function.variables else None
+        if self._state is not None:
+            self._state.compiled(device, self.function)
         self._prepared: dict[tuple[Any, ...], Prepared] = {}
         self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
         self._converters = arguments.converters(unit.signature, device)
@@ -111,7 +122,7 @@ class BoundKernel:
                 f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
             )
         key: tuple[Any, ...] = ()
-        if self.device.style == "simt":
+        if self.device.style == "simt" and self._state is None:
             if not isinstance(grid, (int, tuple)):
                 grid = as_dim3(grid, "grid")
             key = (grid, shared, *_forms(args))
@@ -125,10 +136,14 @@ class BoundKernel:
         if 0 in blocks:
             return
         self._check_launch(blocks, shared)
+        if self._state is not None:
+            self._state.before(self.device, self.function, name)
         try:
             self.function(blocks, self.block, shared, values)
         finally:  # a kernel that fails may already have written
             self._bump(args)
+            if self._state is not None:
+                self._state.after(self.device, self.function)
         if key and arguments.plain(self.signature, args, values):
             if len(self._prepared) >= _CAPACITY:
                 self._prepared.clear()
@@ -151,7 +166,7 @@ class BoundKernel:
         return True
 
     def _bump(self, args: Sequence[Any]) -> None:
-        written = [args[i] for i in self._written if args[i] is not None]
+        written = arguments.arrays_in([args[i] for i in self._written])
         if self._maps:
             written += [args[i].array for i in self._maps if args[i].writes]
         for array in written:
@@ -160,7 +175,7 @@ class BoundKernel:
             given = [
                 (p.name, getattr(a, "array", a)) for p, a in zip(self.signature.params, args, strict=True)
             ]
-            arrays = [(name, a) for name, a in given if isinstance(a, Array)]
+            arrays = [(name, one) for name, a in given for one in arguments.arrays_in([a])]
             writes.launched(self.signature.name, arrays, written)
 
     def _check_launch(self, grid: Dim3, shared: int) -> None:

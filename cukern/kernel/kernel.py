@@ -18,10 +18,14 @@ from ..device import Device, current
 from ..device.interface import CompilerFailure
 from ..errors import LaunchError
 from ..text import render
-from ..text.entry import assembled, isolated
+from ..text.assemble import assembled
+from ..text.entry import isolated
 from ..text.signature import Dim3
+from ..text.variables import device_variables
+from .arguments import arrays_in
 from .bound import BoundKernel, as_dim3, compile_error
 from .sizes import LARGEST_INDEX
+from .variables import Globals, State
 
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
 
@@ -115,6 +119,7 @@ class Kernel:
         #: For each form, the lock that the thread holds which compiles it.
         self._making: dict[Any, threading.Lock] = {}
         self._entries: dict[str, Kernel] = {}
+        self._state = State()
         _KERNELS.add(self)
 
     def __repr__(self) -> str:
@@ -140,9 +145,16 @@ class Kernel:
         if made is None:
             made = copy.copy(self)
             made.entry, made._bound, made._making, made._entries = entry, {}, {}, {}
+            made._state = self._state
             _KERNELS.add(made)
             self._entries[entry] = made
         return made
+
+    @property
+    def globals(self) -> Globals:
+        """The ``__constant__`` and ``__device__`` variables of the text on the current device: see :class:`Globals`."""
+        whole = render.source_of(self.template) if self.plain else self._rendered(self._resolve({})[0]).text
+        return Globals(self._state, device_variables(whole), self.bind)
 
     def _rendered(self, variables: dict[str, Any], duals: bool = False) -> render.Rendered:
         rendered = render.render(self.template, variables, duals, self.plain)
@@ -212,13 +224,14 @@ class Kernel:
                 found = self._bound.get(key)
                 if found is None:
                     rendered = self._rendered(variables)
-                    found = self._bound[key] = BoundKernel(rendered, device, block, self.checked)
+                    found = self._bound[key] = BoundKernel(rendered, device, block, self.checked, self._state)
         return found
 
     def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:
         arrays = [arg for arg in args if isinstance(arg, Array)]
         if not arrays:
             self._refuse_packed(args)
+            arrays = arrays_in(args)
         if "elem" not in overrides and "elem" not in self.variables and arrays:
             overrides["elem"] = arrays[0].dtype
         given = overrides.keys() | self.variables.keys()
@@ -228,7 +241,7 @@ class Kernel:
 
     def _refuse_packed(self, args: Sequence[Any]) -> None:
         """Raise an error with the right call if arguments come in a tuple, as in CuPy."""
-        if len(args) == 3 and isinstance(args[2], (tuple, list)):
+        if len(args) == 3 and isinstance(args[2], tuple):
             raise LaunchError(
                 f"{self.name}: arguments come one by one, and the grid and the block by name: CuPy's "
                 "kernel(grid, block, (x, y, n)) is kernel(x, y, n, grid=grid, block=block) here"
@@ -245,8 +258,8 @@ class Kernel:
 
         Args:
             args: one argument per parameter. ``const T*`` and ``T*`` take None or an Array of that dtype, which for
-                ``const T*`` is made contiguous; ``View`` takes any strides; a scalar is cast to the declared type; a
-                struct takes ``bytes``.
+                ``const T*`` is made contiguous; ``T**`` takes a list of such arrays; ``View`` takes any strides; a
+                scalar is cast to the declared type; a struct takes ``bytes``.
             grid: blocks along x, y and z. None: one thread for each element of the first written
                 array, or of the first array.
             shared: bytes of dynamic shared memory per block.
@@ -299,7 +312,7 @@ class Kernel:
         _, overrides = self._defaults(args, overrides)
         rendered = self._rendered(self._resolve(overrides)[0])
         try:
-            return nvrtc.compile(rendered.text, arch=arch).ptx
+            return nvrtc.compile(rendered.text, arch, options=[nvrtc.PLAIN] if self.plain else []).ptx
         except CompilerFailure as failure:
             raise compile_error(failure.log, rendered, arch) from None
 
@@ -329,12 +342,15 @@ def _assembled(source: str | Path, name: str | None) -> tuple[str, str]:
         TypeError: ``source`` is neither a string nor a path.
     """
     if isinstance(source, Path):
-        text = source.read_text(encoding="utf-8", errors="replace")
+        text = source.read_text(encoding="utf-8-sig", errors="replace")
         return assembled(text, source.name, (source.parent,)), name or source.stem
     if not isinstance(source, str):
         raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")
     name = name or "kernel"
-    return (source if source.startswith("#line ") else assembled(source, f"<{name}>")), name
+    if source.startswith("#line "):
+        return source, name
+    # Messages name the source by this label, and show its lines.
+    return assembled(source, render.add_source(source, name)), name
 
 
 def _element(elem: Any, argument: str) -> dtypes.DType:

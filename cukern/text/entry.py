@@ -1,7 +1,7 @@
 """One kernel of a text that has several, made the text's only one.
 
-A launch needs one ``__global__`` function of a plain name. So the other kernels, and what runs on the host, are left
-out; a kernel that is a template or in a namespace becomes a device function, which a kernel of a plain name calls.
+A launch needs one ``__global__`` function of a plain name. So the other kernels, and what this one does not need, are
+left out; a kernel that is a template or in a namespace becomes a device function, which a kernel of a plain name calls.
 Lines stay where they are.
 """
 
@@ -10,59 +10,39 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import tree_sitter
 
 from ..errors import TemplateError
+from .needed import expanded_annotations, needed
 from .signature import syntax_tree
-
-#: Headers of the host's libraries, which kernels do not need; NVRTC has none of them.
-_HOST_HEADERS = re.compile(
-    rb"[a-z_0-9]+|(?:assert|ctype|errno|float|limits|math|memory|omp|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|"
-    rb"time|unistd|sys/\w+|mpi|cuda|cuda_runtime|cuda_runtime_api|cuda_profiler_api|curand|cublas_v2|cufft|getopt|"
-    rb"helper_\w+)\.h|thrust/.*"
-)
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]*)>|"([^"\n]*)").*$', re.MULTILINE)
-_WHOLE = {8: "signed char", 16: "short", 32: "int", 64: "long long"}
-#: What the left-out headers define and kernels use, and functions of a warp that GPUs no longer have.
-_DEFINED = {
-    "FLT_MAX": "3.402823466e+38F",
-    "FLT_MIN": "1.175494351e-38F",
-    "FLT_EPSILON": "1.192092896e-07F",
-    "DBL_MAX": "1.7976931348623158e+308",
-    "DBL_MIN": "2.2250738585072014e-308",
-    "DBL_EPSILON": "2.2204460492503131e-16",
-    "INT_MAX": "2147483647",
-    "INT_MIN": "(-2147483647 - 1)",
-    "UINT_MAX": "0xffffffffu",
-    "LLONG_MAX": "9223372036854775807LL",
-    "M_PI": "3.14159265358979323846",
-    "RAND_MAX": "2147483647",
-    **{f"int{n}_t": kind for n, kind in _WHOLE.items()},
-    **{f"uint{n}_t": f"unsigned {kind.removeprefix('signed ')}" for n, kind in _WHOLE.items()},
-}
-_OLD = {
-    "__ballot": "(...) __ballot_sync(__activemask(), __VA_ARGS__)",
-    "__any": "(...) __any_sync(__activemask(), __VA_ARGS__)",
-    "__all": "(...) __all_sync(__activemask(), __VA_ARGS__)",
-    "__shfl": "(...) __shfl_sync(__activemask(), __VA_ARGS__)",
-    "__shfl_up": "(...) __shfl_up_sync(__activemask(), __VA_ARGS__)",
-    "__shfl_down": "(...) __shfl_down_sync(__activemask(), __VA_ARGS__)",
-    "__shfl_xor": "(...) __shfl_xor_sync(__activemask(), __VA_ARGS__)",
-}
-_DEVICE_WORDS = {"__device__", "__global__", "constexpr", "__constant__", "__shared__", "__managed__"}
 
 
 @dataclass
 class _Kernel:
-    """A ``__global__`` function: its node, the template around it, the namespaces, whether it has C linkage."""
+    """A ``__global__`` function.
+
+    Attributes:
+        node: its definition.
+        name: as it is written, with arguments where it specialises a template.
+        template: the template around it.
+        scope: the namespaces around it, the outermost first; one without a name is empty.
+        linked: whether it has C linkage.
+    """
 
     node: tree_sitter.Node
     name: str
     template: tree_sitter.Node | None
     scope: tuple[str, ...]
     linked: bool
+
+    @property
+    def qualified(self) -> str:
+        return "::".join([*(name for name in self.scope if name), self.name])
+
+    @property
+    def whole(self) -> tree_sitter.Node:
+        return self.node if self.template is None else self.template
 
 
 #: What the walk through a text finds, and the nodes to leave out.
@@ -94,8 +74,7 @@ def _walk(
         elif child.type == "template_declaration":
             _walk(child, found, scope, child, linked)
         elif child.type == "namespace_definition":
-            name = _text(child.child_by_field_name("name"))
-            _walk(child, found, (*scope, *([name] if name else [])), None, linked)
+            _walk(child, found, (*scope, _text(child.child_by_field_name("name"))), None, linked)
         elif child.type == "linkage_specification":
             _walk(child, found, scope, None, True)
         elif child.type in (
@@ -118,16 +97,12 @@ def _sort_out(
     kernels, left_out = found
     function = _function(node)
     words = {_text(child) for child in node.children} | {child.type for child in node.children}
-    whole = template if template is not None and node.parent == template else node
     if "__global__" in words and function is not None:
         if node.type == "function_definition":
-            kernels.append(
-                _Kernel(node, _text(function.child_by_field_name("declarator")), template, scope, linked)
-            )
+            name = _text(function.child_by_field_name("declarator"))
+            kernels.append(_Kernel(node, name, template, scope, linked))
         else:
-            left_out.append(whole)
-    elif function is not None and node.type == "function_definition" and words.isdisjoint(_DEVICE_WORDS):
-        left_out.append(whole)
+            left_out.append(template if template is not None and node.parent == template else node)
 
 
 def _parameters(template: tree_sitter.Node) -> list[tree_sitter.Node]:
@@ -172,9 +147,9 @@ def _arguments(kernel: _Kernel, given: list[str]) -> dict[str, str]:
         raise TemplateError(
             f"{kernel.name}: expected at most {len(parameters)} template arguments, got {', '.join(given)}"
         )
-    chosen = {}
+    chosen: dict[str, str] = {}
     for i, (name, default) in enumerate(parameters):
-        value = given[i] if i < len(given) else default
+        value = given[i] if i < len(given) else _replaced(default, chosen)
         if not value:
             raise TemplateError(
                 f"{kernel.name}: expected an argument for the template parameter {name}, as in "
@@ -182,6 +157,11 @@ def _arguments(kernel: _Kernel, given: list[str]) -> dict[str, str]:
             )
         chosen[name] = value
     return chosen
+
+
+def _replaced(text: str, values: dict[str, str]) -> str:
+    """The default of a template's parameter, in which earlier parameters may stand."""
+    return re.sub(r"\w+", lambda found: values.get(found[0], found[0]), text)
 
 
 def _substituted(node: tree_sitter.Node, values: dict[str, str]) -> str:
@@ -205,20 +185,24 @@ def _wrapper(kernel: _Kernel, values: dict[str, str], head: str) -> str:
     listed = None if function is None else function.child_by_field_name("parameters")
     params = [] if listed is None else [p for p in listed.named_children if p.type.endswith("declaration")]
     params = [p for p in params if _text(p).strip() != "void"]
-    names = []
-    for param in params:
+    types, names = [], []
+    for i, param in enumerate(params):
         node = param.child_by_field_name("declarator")
         while node is not None and node.type != "identifier":
             node = node.child_by_field_name("declarator") or next(iter(node.named_children), None)
-        names.append(_text(node))
+        names.append(_text(node) or f"unnamed_{i}")
+        types.append(_substituted(param, values) + ("" if node is not None else f" unnamed_{i}"))
     chosen = f"<{', '.join(values.values())}>" if values else ""
-    symbol = re.sub(r"\W+", "_", kernel.name + chosen).strip("_")
-    called = "::".join(["", *kernel.scope, kernel.name]) + chosen
-    declared = ", ".join(_substituted(param, values) for param in params)
-    return (
-        f'\n#line 1 "the kernel of a plain name"\nextern "C" __global__ {head} void cukern_{symbol}({declared}) '
-        f"{{ {called}({', '.join(names)}); }}\n"
+    symbol = "cukern_" + re.sub(r"\W+", "_", kernel.name + chosen).strip("_")
+    called = "::".join(["", kernel.qualified]) + chosen
+    wrapper = (
+        f'extern "C" __global__ {head} void {symbol}({", ".join(types)}) {{ {called}({", ".join(names)}); }}'
     )
+    scope = [name for name in kernel.scope if name]
+    if scope:
+        spaces = " ".join(f"namespace {name} {{" for name in scope)
+        wrapper = f"{spaces} {wrapper} {'}' * len(scope)} using ::{'::'.join(scope)}::{symbol};"
+    return f'\n#line 1 "the kernel of a plain name"\n{wrapper}\n'
 
 
 def _chosen(kernels: list[_Kernel], wanted: str | None) -> tuple[_Kernel, list[str]]:
@@ -229,12 +213,9 @@ def _chosen(kernels: list[_Kernel], wanted: str | None) -> tuple[_Kernel, list[s
     """
     name, _, rest = (wanted or "").partition("<")
     name = name.strip().removeprefix("::")
-    known = ["::".join([*kernel.scope, kernel.name]) for kernel in kernels]
-    fits = [
-        kernel
-        for kernel, full in zip(kernels, known, strict=True)
-        if wanted is None or name in (full, kernel.name)
-    ]
+    kernels = [kernel for kernel in kernels if "<" not in kernel.name]
+    known = [kernel.qualified for kernel in kernels]
+    fits = [kernel for kernel in kernels if wanted is None or name in (kernel.qualified, kernel.name)]
     if len(fits) != 1:
         names = ", ".join(dict.fromkeys(known)) or "none"
         asked = "one __global__ function" if wanted is None else f"one __global__ function {name}"
@@ -255,9 +236,11 @@ def _blank(text: bytes) -> bytes:
 def kernels(text: str) -> dict[str, list[tuple[str, bool, str]]]:
     """The kernels of a text, each with the name, whether it is a type, and the default of its template's parameters."""
     found: _Found = ([], [])
-    _walk(syntax_tree(text.encode()), found, (), None, False)
+    _walk(syntax_tree(expanded_annotations(text).encode()), found, (), None, False)
     made: dict[str, list[tuple[str, bool, str]]] = {}
     for one in found[0]:
+        if "<" in one.name:
+            continue
         listed = []
         if one.template is not None:
             types = {
@@ -267,7 +250,7 @@ def kernels(text: str) -> dict[str, list[tuple[str, bool, str]]]:
                 for name in re.findall(r"\w+", _text(node).partition("=")[0])[-1:]
             }
             listed = [(name, name in types, default) for name, default in _template_parameters(one.template)]
-        made["::".join([*one.scope, one.name])] = listed
+        made[one.qualified] = listed
     return made
 
 
@@ -282,84 +265,41 @@ def isolated(text: str, wanted: str | None) -> str:
     Raises:
         TemplateError: there is no such kernel, or it cannot be launched.
     """
+    text = expanded_annotations(text)
     source = text.encode()
     found: _Found = ([], [])
     _walk(syntax_tree(source), found, (), None, False)
     kernel, given = _chosen(found[0], wanted)
     values = _arguments(kernel, given)
     edits: list[tuple[int, int, bytes]] = []
-    for other in found[0]:
-        if other is not kernel:
-            whole = other.template if other.template is not None else other.node
-            edits.append(
-                (whole.start_byte, whole.end_byte, _blank(source[whole.start_byte : whole.end_byte]))
-            )
-    for node in found[1]:
+
+    def blank(node: tree_sitter.Node) -> None:
         edits.append((node.start_byte, node.end_byte, _blank(source[node.start_byte : node.end_byte])))
+
+    for other in found[0]:
+        if other is kernel:
+            continue
+        if other.name.partition("<")[0] == kernel.name and other.scope == kernel.scope and "<" in other.name:
+            mark = next(child for child in other.node.children if child.type == "__global__")
+            edits.append((mark.start_byte, mark.end_byte, b"__device__"))
+        else:
+            blank(other.whole)
+    for node in found[1]:
+        blank(node)
     plain = kernel.template is None and not kernel.scope
     bounds = ""
     for child in kernel.node.children:
         if child.type == "storage_class_specifier" and _text(child) in ("static", "inline"):
-            edits.append((child.start_byte, child.end_byte, _blank(child.text or b"")))
+            blank(child)
         elif child.type == "__global__" and plain and not kernel.linked:
             edits.append((kernel.node.start_byte, kernel.node.start_byte, b'extern "C" '))
         elif child.type == "__global__" and not plain:
             edits.append((child.start_byte, child.end_byte, b"__device__"))
         elif child.type == "launch_bounds" and not plain:
             bounds = _substituted(child, values)
-            edits.append((child.start_byte, child.end_byte, _blank(child.text or b"")))
+            blank(child)
     inside = [(start, end) for start, end, _ in edits if end > start]
     edits = [one for one in edits if not any(_within(one[:2], span) for span in inside)]
     for start, end, new in sorted(set(edits), reverse=True):
         source = source[:start] + new + source[end:]
-    return source.decode() + ("" if plain else _wrapper(kernel, values, bounds))
-
-
-def _read(name: str, folders: tuple[Path, ...]) -> tuple[Path, str] | None:
-    for folder in folders:
-        path = folder / name
-        if path.is_file():
-            return path, path.read_text(encoding="utf-8", errors="replace")
-    return None
-
-
-def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
-    """A plain text with the files that it includes from folders, and without headers of the host's libraries.
-
-    Args:
-        source: CUDA C++.
-        label: the name that compilers' messages give it.
-        folders: where files in quotes are looked for.
-    """
-    seen: set[Path] = set()
-
-    def put(text: str, name: str, here: tuple[Path, ...]) -> str:
-        lines = [f'#line 1 "{name}"']
-        for number, line in enumerate(text.split("\n"), 1):
-            include = _INCLUDE.match(line.encode())
-            if include is None:
-                lines.append(line)
-                continue
-            wanted = (include[1] or include[2]).decode()
-            own = _read(wanted, here) if include[2] is not None else None
-            if own is not None:
-                if own[0] not in seen:
-                    seen.add(own[0])
-                    lines += [put(own[1], wanted, (own[0].parent, *folders)), f'#line {number + 1} "{name}"']
-                else:
-                    lines.append("")
-            elif include[2] is None and not _HOST_HEADERS.fullmatch(include[1]):
-                lines.append(line)
-            else:
-                lines.append("")
-        return "\n".join(lines)
-
-    text = put(source, label, folders)
-    words = set(re.findall(r"\w+", text))
-    defined = [
-        f"#ifndef {name}\n#define {name} {value}\n#endif" for name, value in _DEFINED.items() if name in words
-    ]
-    defined += [
-        f"#ifndef {name}\n#define {name}{value}\n#endif" for name, value in _OLD.items() if name in words
-    ]
-    return "\n".join([*(['#line 1 "prelude/plain"'] if defined else []), *defined, text])
+    return needed(source.decode() + ("" if plain else _wrapper(kernel, values, bounds)))

@@ -32,11 +32,12 @@ _BFLOAT16_WORDS = ("__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat1
 
 @dataclass(frozen=True)
 class Rendered:
-    """The text of a kernel, and the template and variables from which it was rendered."""
+    """The text of a kernel, the template and variables from which it was rendered, and whether it is no template."""
 
     text: str
     template: str
     variables: Mapping[str, Any] = field(compare=False)
+    plain: bool = False
 
 
 class _Sources(jinja2.BaseLoader):
@@ -245,7 +246,8 @@ def render(template: str, variables: Mapping[str, Any], duals: bool = False, pla
             prelude = environment().get_template(PRELUDE).render(bound)
     except Exception as error:
         raise _explain(error, template, variables) from None
-    return Rendered(place_directives(prelude + body), template, dict(variables))
+    text = place_directives(prelude) + body if plain else place_directives(prelude + body)
+    return Rendered(text, template, dict(variables), plain)
 
 
 def locate(log: str) -> tuple[str, int] | None:

@@ -59,7 +59,7 @@ class Param:
 
     Attributes:
         name: the parameter's name.
-        kind: ``"scalar"``, ``"pointer"``, ``"view"`` or ``"struct"``.
+        kind: ``"scalar"``, ``"pointer"``, ``"view"``, ``"struct"``, or ``"table"`` for pointers to arrays.
         dtype: the element dtype; None for a struct or a pointer to one.
         const: whether the kernel only reads through the pointer or view.
         ndim: the number of axes of a view, else 0.
@@ -116,6 +116,7 @@ class Unit:
         dynamic_shared: the declarations ``extern __shared__ T name[];``.
         trusted: whether it is the library's own, which the host runs without checks.
         checked: whether each launch on the host is a checked one.
+        plain: whether it is CUDA C++ as it stands, from a program.
     """
 
     text: str
@@ -125,10 +126,11 @@ class Unit:
     dynamic_shared: tuple[DynamicShared, ...]
     trusted: bool = False
     checked: bool = False
+    plain: bool = False
 
 
-# A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
-_WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
+#: A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
+WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
 
 _DECLARES = re.compile(rb"\bextern\b|#\s*define\b")
 
@@ -197,7 +199,7 @@ def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
     return words
 
 
-def _canonical(type_text: str, typedefs: dict[str, str]) -> str:
+def canonical(type_text: str, typedefs: dict[str, str]) -> str:
     """A C++ arithmetic type in the spelling of the dtype table; another type as written."""
     text = " ".join(word for word in _expanded(type_text, typedefs) if word not in _NOISE)
     if text in _ALIASES:
@@ -234,7 +236,7 @@ def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DTyp
     if len(parts) != 2 or not _text(parts[1]).strip().isdigit():
         raise TemplateError(f"{_text(node)}: expected View<element type, number of axes>")
     element = _text(parts[0])
-    return dtypes.from_cxx(_canonical(element, typedefs)), "const" in element.split(), int(_text(parts[1]))
+    return dtypes.from_cxx(canonical(element, typedefs)), "const" in element.split(), int(_text(parts[1]))
 
 
 def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
@@ -251,7 +253,7 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
         if is_view and levels == 0:
             dtype, const, ndim = _view(type_node, typedefs)
             return Param(name, "view", dtype, const, ndim, type_text)
-    plain = _canonical(base, typedefs)
+    plain = canonical(base, typedefs)
     dtype = dtypes.from_cxx(plain)
     if (
         any(mark in plain for mark in "*&")
@@ -268,9 +270,11 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
         dtype = dtypes.from_cxx(vector[0]) if vector else dtype
         return Param(name, "pointer", dtype, "const" in qualifiers, 0, type_text, size)
     if levels > 1:
-        raise TemplateError(
-            f"parameter {name}: {type_text} is a pointer to a pointer; pass one array a parameter"
-        )
+        if levels > 2 or dtype is None:
+            raise TemplateError(
+                f"parameter {name}: {type_text} cannot be passed by a launch: T** takes a list of arrays"
+            )
+        return Param(name, "table", dtype, "const" in qualifiers, 0, type_text, dtypes.info(dtype).itemsize)
     return Param(name, "struct" if dtype is None else "scalar", dtype, True, 0, type_text)
 
 
@@ -287,7 +291,7 @@ def _function_name(node: tree_sitter.Node) -> str:
 
 def _called(body: tree_sitter.Node) -> set[str]:
     """Every word of a function's body: a superset of what it calls, macros and templates included."""
-    return set(_WORDS.findall(_text(body))) - {""}
+    return set(WORDS.findall(_text(body))) - {""}
 
 
 def variables(expression: str) -> tuple[str, ...] | None:
@@ -344,6 +348,21 @@ def _defines(node: tree_sitter.Node | None) -> bool:
     )
 
 
+def aliases(node: tree_sitter.Node) -> dict[str, str]:
+    """The name that a typedef, an alias or a macro declares, and what it stands for; nothing for other nodes."""
+    declared, levels = _text(node.child_by_field_name("name")), 0
+    if node.type == "preproc_def":
+        return {declared: _text(node.child_by_field_name("value"))}
+    if node.type == "type_definition":
+        declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
+        if not declared or _defines(node.child_by_field_name("type")):
+            return {}
+    elif node.type != "alias_declaration":
+        return {}
+    kept = [_text(child) for child in node.children if child.type == "type_qualifier"]
+    return {declared: " ".join([*kept, _text(node.child_by_field_name("type"))]) + " *" * levels}
+
+
 def parse(text: str, trusted: bool = False) -> Unit:
     """Parse the kernel of a rendered text.
 
@@ -365,28 +384,19 @@ def parse(text: str, trusted: bool = False) -> Unit:
     shared: list[DynamicShared] = []
     for node in _declarations(root):
         kind = node.type
+        typedefs |= aliases(node)
         if kind == "function_definition":
             name, body = _function_name(node), node.child_by_field_name("body")
             bodies.setdefault(name.split("::")[-1], set()).update(_called(node if body is None else body))
             if any(child.type == "__global__" for child in node.children):
                 kernels.append(node)
         elif kind in ("preproc_function_def", "preproc_def"):
-            if kind == "preproc_def":
-                typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("value"))
             value = node.child_by_field_name("value")
             words = _text(value)
             table = {ord(c): " " for c in words if not (c.isalnum() or c == "_")}
             bodies.setdefault(_text(node.child_by_field_name("name")), set()).update(
                 words.translate(table).split()
             )
-        elif kind == "alias_declaration":
-            typedefs[_text(node.child_by_field_name("name"))] = _text(node.child_by_field_name("type"))
-        elif kind == "type_definition":
-            declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
-            if not declared or _defines(node.child_by_field_name("type")):
-                continue
-            kept = [_text(child) for child in node.children if child.type == "type_qualifier"]
-            typedefs[declared] = " ".join([*kept, _text(node.child_by_field_name("type"))]) + " *" * levels
         elif kind == "declaration" and (found := _dynamic_shared(node)):
             shared.append(found)
     if len(kernels) != 1:
@@ -473,17 +483,19 @@ def _check_linkage(kernel: tree_sitter.Node) -> None:
     """Check that the kernel's symbol is its plain name.
 
     Raises:
-        TemplateError: the kernel is a template, in a namespace, or without ``extern "C"``.
+        TemplateError: it is a template, in a namespace without a using-declaration, or without ``extern "C"``.
     """
-    name = _function_name(kernel)
-    outer, linked = kernel.parent, False
-    while outer is not None:
-        linked = linked or outer.type == "linkage_specification"
-        if outer.type in ("namespace_definition", "template_declaration"):
-            where = outer.type.split("_")[0]
-            raise TemplateError(
-                f"{name}: a kernel in a C++ {where} has no plain name; use template variables"
-            )
+    name, outer, linked = _function_name(kernel), kernel, False
+    spaces: list[str] = []
+    while outer.parent is not None:
         outer = outer.parent
+        linked = linked or outer.type == "linkage_specification"
+        if outer.type == "namespace_definition":
+            spaces.insert(0, _text(outer.child_by_field_name("name")))
+        if outer.type == "template_declaration":
+            raise TemplateError(f"{name}: a kernel template has no plain name; use template variables")
+    used = f"using ::{'::'.join([*spaces, name])};"
+    if spaces and not (linked and any(_text(node) == used for node in outer.children)):
+        raise TemplateError(f"{name}: a kernel in a C++ namespace has no plain name; use template variables")
     if not linked:
         raise TemplateError(f'{name}: write extern "C" before __global__, so that the kernel keeps its name')

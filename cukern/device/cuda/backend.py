@@ -15,9 +15,11 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError
 from ...text.signature import Dim3, Param, Unit
+from ...text.variables import device_variables
 from .. import bundles, disk_cache
 from ..bundle_file import Target, hash_of
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
+from ..nvrtc import PLAIN
 from . import architectures, driver, tensor_map
 from .libraries import needed
 
@@ -38,22 +40,46 @@ class CudaFunction:
         index: int,
         cupy: ModuleType,
         overlap: bool,
+        module: Any,
     ) -> None:
         self._function = function
+        found = () if unit.trusted else device_variables(unit.text)
+        #: The address of each variable, and it with its bytes.
+        self._places = {one.name: driver.variable(module.module.ptr, one.symbol) for one in found}
+        self.variables = {
+            one.name: (one, self._places[one.name][1]) for one in found if self._places[one.name][1]
+        }
         self.attributes = attributes
         self._params = unit.signature.params
         self._packers = [_packer(param) for param in unit.signature.params]
         self._index = index
         self._cupy = cupy
-        self._overlap = overlap
+        self._overlap, self._cooperative = overlap, _is_cooperative(unit)
+        self._start = partial(function, enable_cooperative_groups=True) if self._cooperative else function
 
     def __call__(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> None:
         args = tuple(pack(value) for pack, value in zip(self._packers, values, strict=True))
         if self._cupy.cuda.runtime.getDevice() == self._index:
-            self._function(grid, block, args, shared_mem=shared)
+            self._start(grid, block, args, shared_mem=shared)
         else:
             with self._cupy.cuda.Device(self._index):
-                self._function(grid, block, args, shared_mem=shared)
+                self._start(grid, block, args, shared_mem=shared)
+
+    def _place(self, name: str) -> Any:
+        """A variable, as an array of bytes on the GPU."""
+        at, nbytes = self._places[name]
+        memory = self._cupy.cuda.UnownedMemory(at, nbytes, self._function, self._index)
+        return self._cupy.ndarray((nbytes,), np.uint8, self._cupy.cuda.MemoryPointer(memory, 0))
+
+    def read_variable(self, name: str) -> bytes:
+        """See :class:`..interface.CompiledFunction`."""
+        with self._cupy.cuda.Device(self._index):
+            return bytes(self._place(name).get().tobytes())
+
+    def write_variable(self, name: str, value: bytes) -> None:
+        """See :class:`..interface.CompiledFunction`."""
+        with self._cupy.cuda.Device(self._index):
+            self._place(name)[...] = self._cupy.asarray(np.frombuffer(value, np.uint8))
 
     def prepare(
         self, grid: Dim3, block: Dim3, shared: int, tail: Sequence[Any], structs: Sequence[int] = ()
@@ -75,7 +101,14 @@ class CudaFunction:
         struct.pack_into("=" + "".join(codes[leading:]), memory, start + [0, *ends][leading], *fixed)
         pack = partial(struct.Struct("=" + "".join(codes[:leading])).pack_into, memory, start)
         kernel, sizes = self._function.ptr, (*grid, *block, shared)
-        return driver.launcher(self._cupy, self._index, kernel, sizes, memory, pack, self._overlap)
+        return driver.launcher(
+            self._cupy, self._index, kernel, sizes, memory, pack, self._overlap, self._cooperative
+        )
+
+
+def _is_cooperative(unit: Unit) -> bool:
+    """Whether the blocks of a launch meet, for which all of them must run at once."""
+    return not unit.trusted and "this_grid" in unit.calls and "sync" in unit.calls
 
 
 def _code(param: Param, value: Any = None) -> str:
@@ -103,7 +136,7 @@ def _same(value: Any) -> Any:
 
 def _packer(param: Param) -> Callable[[Any], Any]:
     """A function that converts a checked value to a type that CuPy passes with the parameter's exact size."""
-    if param.kind == "pointer":
+    if param.kind in ("pointer", "table"):
         return _pack_pointer
     if param.kind == "view":
         return _pack_view
@@ -186,19 +219,23 @@ class CudaBackend:
         name = unit.signature.name
         compile_error = self.xp.cuda.compiler.CompileException
         with self.xp.cuda.Device(index):
-            overlap = driver.overlaps(self.xp, index) and driver.may_overlap(unit)
+            cooperative = _is_cooperative(unit)
+            overlap = not cooperative and driver.overlaps(self.xp, index) and driver.may_overlap(unit)
             if code := bundles.find(
                 "cuda", index, hash_of(unit.text, unit.trusted), partial(self._why_not, index)
             ):
                 with code.on_disk() as path:
-                    function = self.xp.RawModule(path=str(path)).get_function(name)
+                    module = self.xp.RawModule(path=str(path))
+                    function = module.get_function(name)
                     attributes = dict(function.attributes)
             else:
                 try:
                     with bundles.compiling("cuda", index, name), needed(self.xp, "nvrtc"):
                         options = _OPTIONS_90A if architectures.is_for_90a(unit) else _OPTIONS
+                        options = (*options, PLAIN) if unit.plain else options
                         text = driver.waiting(unit) if overlap else unit.text
-                        function = self.xp.RawModule(code=text, options=options).get_function(name)
+                        module = self.xp.RawModule(code=text, options=options)
+                        function = module.get_function(name)
                 except compile_error as error:
                     raise CompilerFailure(str(error).replace(driver.WAIT, "")) from None
                 attributes = dict(function.attributes)
@@ -206,7 +243,7 @@ class CudaBackend:
                 limit = self.properties(index).max_shared_memory_per_block
                 function.max_dynamic_shared_size_bytes = limit - attributes["shared_size_bytes"]
             # RawKernel's underlying function on the active device, which saves a query per call.
-            return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap)
+            return CudaFunction(function.kernel, attributes, unit, index, self.xp, overlap, module)
 
     def _why_not(self, index: int, target: Target) -> str | None:
         """Why a device cannot run what was compiled for a target; None if it can."""

@@ -26,7 +26,7 @@ _CONFIG = struct.Struct("=7I4xQQI4x")
 _set_stream, _STREAM = struct.Struct("=Q").pack_into, 32
 #: CUlaunchAttribute: an identifier, and a value in a union of 64 bytes.
 _ATTRIBUTE = struct.Struct("=I4xi60x")
-_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+_COOPERATIVE, _PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6
 _CONSTANT_LOADS = re.compile(r"\b__restrict(__)?\b|\b__ldg\b|\bld\.global[\w.:]*\.nc\b")
 #: The first instruction of a kernel that may begin early.
 WAIT = ' asm volatile("griddepcontrol.wait;" ::: "memory");'
@@ -65,6 +65,15 @@ def library() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
+def variable(module: int, symbol: str) -> tuple[int, int]:
+    """The address and the bytes of a variable of a module; zeros where it has none of this name."""
+    at, nbytes = ctypes.c_void_p(), ctypes.c_size_t()
+    status = library().cuModuleGetGlobal_v2(
+        ctypes.byref(at), ctypes.byref(nbytes), ctypes.c_void_p(module), symbol.encode()
+    )
+    return (0, 0) if status else (at.value or 0, nbytes.value)
+
+
 def address(memory: bytearray) -> int:
     """The address of a parameter buffer."""
     # A bytearray whose size does not change is not moved.
@@ -79,6 +88,7 @@ def launcher(
     memory: bytearray,
     pack: Callable[..., None],
     overlap: bool,
+    cooperative: bool = False,
 ) -> Prepared:
     """A launch on the current stream.
 
@@ -89,10 +99,12 @@ def launcher(
         memory: the addresses of the parameters, then the parameters.
         pack: writes the arguments of a call into ``memory``.
         overlap: whether the kernel may begin early, for which it must begin with the wait.
+        cooperative: whether all blocks run at once, and may meet; not together with ``overlap``.
     """
     config = bytearray(_CONFIG.size + _ATTRIBUTE.size)
-    _CONFIG.pack_into(config, 0, *sizes, 0, address(config) + _CONFIG.size, int(overlap))
-    _ATTRIBUTE.pack_into(config, _CONFIG.size, _PROGRAMMATIC_STREAM_SERIALIZATION, 1)
+    _CONFIG.pack_into(config, 0, *sizes, 0, address(config) + _CONFIG.size, int(overlap or cooperative))
+    attribute = _COOPERATIVE if cooperative else _PROGRAMMATIC_STREAM_SERIALIZATION
+    _ATTRIBUTE.pack_into(config, _CONFIG.size, attribute, 1)
     arguments = tuple(map(ctypes.c_void_p, (address(config), kernel, address(memory), 0)))
     failure: Any = importlib.import_module("cupy_backends.cuda.api.driver").CUDADriverError
     start, stream, lock = library().cuLaunchKernelEx, cupy.cuda.get_current_stream, threading.Lock()

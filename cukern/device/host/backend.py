@@ -27,6 +27,7 @@ import numpy as np
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Dim3, Unit
+from ...text.variables import device_variables
 from .. import bundles
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
 from . import processors, settings
@@ -45,7 +46,7 @@ from .compiler import (
 )
 from .elf import static_shared
 from .lines import lines_at
-from .packing import GRID, Kernel, Packing
+from .packing import GRID, Kernel, Packing, placed_variables
 from .packing import load as _load
 from .python import LARGEST_COPY, allocation, python_api, reraise
 from .tensor_map import tensor_map
@@ -171,11 +172,19 @@ class HostFunction:
 
     def __init__(self, unit: Unit, path: Path, quick: bool, bundled: bool = False) -> None:
         runtime = _runtime()
-        kernel = Kernel.in_dll(_load(path, bundled), "cukern_kernel")
+        library = _load(path, bundled)
+        kernel = Kernel.in_dll(library, "cukern_kernel")
         self._bundled = bundled
+        self._places = placed_variables(library, unit)
+        self.variables = {
+            one.name: (one, self._places[one.name][1])
+            for one in (device_variables(unit.text) if self._places else ())
+        }
         name = unit.signature.name
         self._packing = packing = Packing(unit, kernel)
         self._codes, self._converters = packing.codes, packing.converters
+        #: The bytes of each parameter.
+        self.param_sizes = packing.sizes
         self._pack = packing.pack
         self._launch = runtime.cukern_launch
         self._last_error = runtime.cukern_last_error
@@ -247,6 +256,14 @@ class HostFunction:
     def _checked(self) -> checked.CheckedFunction:
         return checked.CheckedFunction(self._unit)
 
+    def read_variable(self, name: str) -> bytes:
+        """See :class:`..interface.CompiledFunction`."""
+        return ctypes.string_at(*self._places[name])
+
+    def write_variable(self, name: str, value: bytes) -> None:
+        """See :class:`..interface.CompiledFunction`."""
+        ctypes.memmove(self._places[name][0], value, len(value))
+
     def launch_checked(self, packed: int) -> None:
         """Launch with every access watched.
 
@@ -256,7 +273,13 @@ class HostFunction:
         Raises:
             KernelFault: something was found.
         """
-        self._checked.launch(ctypes.string_at(packed, self._packing.nbytes + checked.HEAD))
+        for name, (at, nbytes) in self._places.items():
+            ctypes.memmove(self._checked.places[name][0], at, nbytes)
+        try:
+            self._checked.launch(ctypes.string_at(packed, self._packing.nbytes + checked.HEAD))
+        finally:
+            for name, (at, nbytes) in self._places.items():
+                ctypes.memmove(at, self._checked.places[name][0], nbytes)
 
     def _overtime(self, text: str) -> str:
         head, places = text.partition(": ")[::2]

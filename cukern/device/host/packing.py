@@ -14,6 +14,7 @@ import numpy as np
 from ... import dtypes
 from ...errors import DeviceError, LaunchError
 from ...text.signature import Dim3, Param, Unit
+from ...text.variables import device_variables
 
 #: The first arguments of every launch: grid, block and bytes of shared memory.
 GRID = "6IQ"
@@ -25,6 +26,10 @@ class Kernel(ctypes.Structure):
         ("param_count", ctypes.c_uint),
         ("param_sizes", ctypes.POINTER(ctypes.c_uint)),
     )
+
+
+class _Variable(ctypes.Structure):
+    _fields_ = (("at", ctypes.c_void_p), ("bytes", ctypes.c_ulonglong))
 
 
 class _Param(ctypes.Structure):
@@ -49,6 +54,15 @@ def load(path: Path, bundled: bool = False) -> ctypes.CDLL:
         ) from error
 
 
+def placed_variables(library: ctypes.CDLL, unit: Unit) -> dict[str, tuple[int, int]]:
+    """The address and the bytes of each variable of a unit, in its compiled library."""
+    found = () if unit.trusted else device_variables(unit.text)
+    if not found:
+        return {}
+    table = (_Variable * len(found)).in_dll(library, "cukern_variables")
+    return {one.name: (int(row.at), int(row.bytes)) for one, row in zip(found, table, strict=True)}
+
+
 def _bits(dtype: dtypes.DType, value: float) -> int:
     with np.errstate(over="ignore"):
         return int(np.asarray(value, dtype).view(dtypes.info(dtype).bits))
@@ -68,7 +82,7 @@ def _struct_check(kernel: str, param: Param, size: int) -> Callable[[Any], Any]:
 def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], Any] | None, int]:
     """How to pack a parameter of ``size`` bytes: its struct format, conversion, and expected size."""
     padding = -size % 8
-    if param.kind == "pointer":
+    if param.kind in ("pointer", "table"):
         return "Q", id, 8
     if param.kind == "view":
         expected = 8 + 16 * param.ndim
@@ -95,6 +109,7 @@ class Packing:
 
     Attributes:
         params: the signature's parameters.
+        sizes: the bytes of each.
         table: what a runtime needs to know of them, which must live as long as the kernel.
         nbytes: the bytes of all packed parameters.
         codes: the struct format of each.
@@ -103,7 +118,7 @@ class Packing:
 
     def __init__(self, unit: Unit, kernel: Kernel) -> None:
         name = unit.signature.name
-        sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
+        self.sizes = sizes = [kernel.param_sizes[i] for i in range(kernel.param_count)]
         offset, self.table = 0, (_Param * max(1, len(sizes)))()
         self.codes: list[str] = []
         self.converters: list[Callable[[Any], Any] | None] = []
@@ -115,8 +130,10 @@ class Packing:
                     f"and {expected} by its signature"
                 )
             itemsize = param.dtype.itemsize if param.dtype is not None else 0
-            kind = {"pointer": 1, "view": 2}.get(param.kind, 0)
-            written = kind != 0 and not param.const
+            kind = {"pointer": 1, "view": 2, "table": 1}.get(param.kind, 0)
+            written = kind != 0 and not param.const and param.kind != "table"
+            if param.kind == "table":
+                itemsize = 8
             self.table[i] = _Param(kind, offset, param.ndim, itemsize, written, param.name.encode())
             self.codes.append(code)
             offset += -(-size // 8) * 8

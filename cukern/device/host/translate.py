@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import tree_sitter
 
 from ...text.signature import DynamicShared, Unit, syntax_tree
+from ...text.variables import device_variables
 from .compiler import HEADER
+from .ptx import WAITS, asm_edits
 
 #: Functions whose callers wait, or for which work goes on: a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
@@ -101,12 +103,19 @@ def alignment_edits(text: bytes) -> Iterator[Edit]:
             yield found.start(1), found.start(1), found[2].decode() + " "
 
 
+def ptx_edits(unit: Unit) -> Iterator[Edit]:
+    """What stands for the inline PTX of a user's text."""
+    if not unit.trusted and "asm" in unit.text:
+        yield from asm_edits(unit.text)
+
+
 def _rewritten(unit: Unit, fibers: bool) -> str:
     text = unit.text.encode()
     edits = [shared_edit(text, found) for found in unit.dynamic_shared]
     if not fibers and "blockIdx" in unit.text:
         edits.extend(_index_edits(text))
     edits.extend(alignment_edits(text))
+    edits.extend(ptx_edits(unit))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new.encode() + text[end:]
     return text.decode()
@@ -125,6 +134,9 @@ static void enter_block(const Launch* launch, Dim block, void* shared) {{
 extern "C" __attribute__((visibility("default"), externally_visible)) const cukern::Kernel cukern_kernel = {{
     cukern::abi_version, cukern::Params<cukern::Function>::count, cukern::Params<cukern::Function>::sizes,
     &cukern::runtime, {functions}}};
+"""
+_VARIABLES = """extern "C" __attribute__((visibility("default"), externally_visible))
+const cukern::Variable cukern_variables[] = {{{rows}}};
 """
 
 _PLAIN = """
@@ -184,8 +196,21 @@ static void run_thread(const Launch* launch) {{
 }}"""
 
 
+#: Headers of which nearly every function is one of these.
+_WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/)", re.MULTILINE)
+
+
+def variable_table(unit: Unit) -> str:
+    """The table of the unit's variables, in the order of :func:`variables`, so that others find and set them."""
+    found = () if unit.trusted else device_variables(unit.text)
+    rows = ", ".join(f"{{(void*)&::{one.name}, sizeof(::{one.name})}}" for one in found)
+    return _VARIABLES.format(rows=rows) if rows else ""
+
+
 def needs_fibers(unit: Unit) -> bool:
     """Whether the threads of the unit's kernel may wait for each other."""
+    if _WAITING.search(unit.text) or (not unit.trusted and WAITS.search(unit.text)):
+        return True
     return unit.signature.cluster != (1, 1, 1) or not _COLLECTIVES.isdisjoint(unit.calls)
 
 
@@ -211,7 +236,7 @@ def keeps_place(unit: Unit) -> bool:
 def source(unit: Unit) -> str:
     """The C++ text that is compiled for ``unit``, without the included headers."""
     name, count = unit.signature.name, len(unit.signature.params)
-    load = "const auto a{0} = load_param<{0}, Function>(launch->params);"
+    load = "const auto cukern_arg{0} = load_param<{0}, Function>(launch->params);"
     fibers = needs_fibers(unit)
     alone = unit.signature.max_threads == 1
     marked = keeps_place(unit)
@@ -222,7 +247,7 @@ def source(unit: Unit) -> str:
         mark_block=_MARK_BLOCK if marked else "",
         **{f"mark_{axis}": f" here->{axis} = {axis};" if marked else "" for axis in "xyz"},
         loads="\n    ".join(load.format(i) for i in range(count)),
-        arguments=", ".join(f"a{i}" for i in range(count)),
+        arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
     bindings = " ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope)
     functions = "nullptr, cukern::begin_threads, cukern::run_thread"
@@ -231,4 +256,4 @@ def source(unit: Unit) -> str:
     entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
     # In angle brackets, because a quoted name could be a file in the current folder.
     marks = "#define CUKERN_FIBERS\n" if fibers else ""
-    return f"#include <{HEADER}>\n{marks}{_rewritten(unit, fibers)}{entry}"
+    return f"#include <{HEADER}>\n{marks}{_rewritten(unit, fibers)}{entry}{variable_table(unit)}"

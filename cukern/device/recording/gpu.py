@@ -16,6 +16,7 @@ import numpy as np
 
 from ...dtypes import DType
 from ...text.signature import Dim3, Unit
+from ...text.variables import Variable
 from ..host.backend import Host, HostFunction
 from ..host.checked import mode
 from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
@@ -39,6 +40,7 @@ class _Function:
 
     def __init__(self, host: Host, unit: Unit, check: Callable[[Unit], object]) -> None:
         self.attributes: Mapping[str, int] = {}
+        self.variables: Mapping[str, tuple[Variable, int]] = {}
         self._run: HostFunction | None = None
         self._kinds = [param.kind for param in unit.signature.params]
         try:
@@ -52,6 +54,14 @@ class _Function:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    def read_variable(self, name: str) -> bytes:
+        """See :class:`..interface.CompiledFunction`: there is none."""
+        raise KeyError(name)
+
+    def write_variable(self, name: str, value: bytes) -> None:
+        """See :class:`..interface.CompiledFunction`: there is none."""
+        raise KeyError(name)
 
     def __call__(self, grid: Dim3, block: Dim3, shared: int, values: Sequence[Any]) -> None:
         run = self._run

@@ -20,7 +20,7 @@ from ....text.signature import Unit
 from .. import asynchrony, settings
 from ..compiler import build_checked, build_runtime
 from ..elf import symbols
-from ..packing import GRID, Kernel, Packing, load
+from ..packing import GRID, Kernel, Packing, load, placed_variables
 from ..python import python_api, reraise
 from . import mode, unset
 from .report import RawReport, Reader
@@ -140,6 +140,8 @@ class CheckedFunction:
         path, said = build(unit)
         self._library = load(path)
         kernel = Kernel.in_dll(self._library, "cukern_kernel")
+        #: The address and the bytes of each variable.
+        self.places = placed_variables(self._library, unit)
         self._packing = packing = Packing(unit, kernel)
         self._handle = self._runtime.cukern_register(
             ctypes.addressof(kernel), packing.nbytes, packing.table, "printf" in unit.calls
@@ -230,7 +232,7 @@ class CheckedFunction:
         found: list[np.ndarray[Any, Any] | None] = []
         for param, row in zip(self._packing.params, self._packing.table, strict=False):
             array = None
-            if param.kind in ("pointer", "view"):
+            if param.kind in ("pointer", "view", "table"):
                 (address,) = struct.unpack_from("=Q", packed, HEAD + row.offset)
                 array = ctypes.cast(address, ctypes.py_object).value
             found.append(array)

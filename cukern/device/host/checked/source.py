@@ -10,7 +10,7 @@ import tree_sitter
 from ....text.signature import Unit, syntax_tree
 from ..compiler import HEADER
 from ..elf import SIZE_OF_SHARED
-from ..translate import Edit, alignment_edits, needs_fibers, shared_edit
+from ..translate import Edit, alignment_edits, needs_fibers, ptx_edits, shared_edit, variable_table
 
 _ENTRY = """
 #line 1 "cukern entry point"
@@ -113,6 +113,7 @@ def _rewritten(unit: Unit) -> str:
     if not _COPIES.search(unit.text):
         edits.extend(_static_shared_edits(unit, text))
     spans = [(start, end) for start, end, _ in edits]
+    edits += ptx_edits(unit)
     for edit in alignment_edits(text):
         if not any(start <= edit[0] < end for start, end in spans):
             edits.append(edit)
@@ -140,9 +141,10 @@ def source(unit: Unit) -> str:
         name=unit.signature.name,
         bindings=" ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope),
         loads=" ".join(
-            f"const auto a{i} = load_param<{i}, Function>(cukern_params.bytes);" for i in range(count)
+            f"const auto cukern_arg{i} = load_param<{i}, Function>(cukern_params.bytes);"
+            for i in range(count)
         ),
-        arguments=", ".join(f"a{i}" for i in range(count)),
+        arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
-    return f"#include <{HEADER}>\n{marks}{_rewritten(unit)}{entry}"
+    return f"#include <{HEADER}>\n{marks}{_rewritten(unit)}{entry}{variable_table(unit)}"

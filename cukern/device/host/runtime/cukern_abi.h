@@ -151,4 +151,10 @@ struct Kernel {
     void (*run_thread)(const Launch*);
 };
 
+// A variable of the kernel's text.
+struct Variable {
+    void* at;
+    unsigned long long bytes;
+};
+
 }  // namespace cukern

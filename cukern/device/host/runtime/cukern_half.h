@@ -87,6 +87,8 @@ struct Small {
 template <Format format>
 struct alignas(4) Small2 {
     Small<format> x, y;
+    Small2() = default;
+    Small2(Small<format> x, Small<format> y) : x(x), y(y) {}
 
 #define CUKERN_OPERATOR(op) \
     friend inline Small2 operator op(Small2 a, Small2 b) { return {a.x op b.x, a.y op b.y}; }

@@ -131,5 +131,8 @@ static inline size_t __cvta_generic_to_global(const void* address) { return (siz
 
 #include "cukern_warp.h"
 #include "cukern_integer.h"
+#include "cukern_simd.h"
 #include "cukern_math.h"
+#include "cukern_rare.h"
 #include "cukern_atomic.h"
+#include "cukern_ptx.h"

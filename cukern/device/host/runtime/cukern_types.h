@@ -3,6 +3,9 @@
 
 using size_t = decltype(sizeof(0));
 using ptrdiff_t = decltype((char*)0 - (char*)0);
+#ifndef NULL
+#define NULL __null
+#endif
 
 #define CUKERN_VECTOR(type, name, align2, align4)                                                          \
     struct name##1 { type x; };                                                                            \
@@ -33,6 +36,20 @@ struct dim3 {
     constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
     constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
     constexpr operator uint3() const { return uint3{x, y, z}; }
+};
+
+// Types of the runtime's functions, which structs of programs may have.
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
+struct cudaPitchedPtr {
+    void* ptr;
+    size_t pitch, xsize, ysize;
+};
+struct cudaExtent {
+    size_t width, height, depth;
+};
+struct cudaPos {
+    size_t x, y, z;
 };
 
 extern "C" {

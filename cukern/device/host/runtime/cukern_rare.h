@@ -1,0 +1,106 @@
+// Functions of CUDA that few kernels call.
+#pragma once
+
+#define CUKERN_SINGLE(name, parameters, call) static inline auto name##f parameters { return call; }
+CUKERN_SINGLE(ilogb, (float x), ilogb(x))
+CUKERN_SINGLE(lrint, (float x), lrint(x))
+CUKERN_SINGLE(llrint, (float x), llrint(x))
+CUKERN_SINGLE(lround, (float x), lround(x))
+CUKERN_SINGLE(llround, (float x), llround(x))
+CUKERN_SINGLE(scalbn, (float x, int n), scalbn(x, n))
+CUKERN_SINGLE(scalbln, (float x, long n), __builtin_scalblnf(x, n))
+CUKERN_SINGLE(rhypot, (float x, float y), rhypot(x, y))
+CUKERN_SINGLE(remquo, (float x, float y, int* quotient), __builtin_remquof(x, y, quotient))
+#undef CUKERN_SINGLE
+static inline double scalbln(double x, long n) { return __builtin_scalbln(x, n); }
+
+namespace cukern {
+// Values are scaled by the largest first, so that squares neither overflow nor vanish.
+template <class T>
+inline T length_of(int count, const T* values) {
+    double largest = 0, sum = 0;
+    for (int i = 0; i < count; ++i) {
+        if (isinf(values[i])) return (T)__builtin_inf();
+        if (!(fabs((double)values[i]) <= largest)) largest = fabs((double)values[i]);
+    }
+    if (largest == 0 || largest != largest) return (T)largest;
+    for (int i = 0; i < count; ++i) sum += values[i] / largest * (values[i] / largest);
+    return (T)(largest * sqrt(sum));
+}
+}  // namespace cukern
+#define CUKERN_LENGTHS(type, suffix)                                                                                  \
+    static inline type norm4d##suffix(type a, type b, type c, type d) {                                               \
+        const type values[] = {a, b, c, d};                                                                         \
+        return cukern::length_of(4, values);                                                                       \
+    }                                                                                                                 \
+    static inline type rnorm3d##suffix(type a, type b, type c) {                                                      \
+        const type values[] = {a, b, c};                                                                            \
+        return 1 / cukern::length_of(3, values);                                                                 \
+    }                                                                                                                 \
+    static inline type rnorm4d##suffix(type a, type b, type c, type d) {                                              \
+        const type values[] = {a, b, c, d};                                                                         \
+        return 1 / cukern::length_of(4, values);                                                                 \
+    }                                                                                                                 \
+    static inline type norm##suffix(int count, const type* values) { return cukern::length_of(count, values); }       \
+    static inline type rnorm##suffix(int count, const type* values) { return 1 / cukern::length_of(count, values); }
+CUKERN_LENGTHS(float, f)
+CUKERN_LENGTHS(double, )
+#undef CUKERN_LENGTHS
+
+static inline int __isnan(double x) { return __builtin_isnan(x); }
+static inline int __isnanf(float x) { return __builtin_isnan(x); }
+static inline int __isinf(double x) { return __builtin_isinf(x); }
+static inline int __isinff(float x) { return __builtin_isinf(x); }
+static inline unsigned umin(unsigned a, unsigned b) { return b < a ? b : a; }
+static inline unsigned umax(unsigned a, unsigned b) { return a < b ? b : a; }
+static inline long long llmin(long long a, long long b) { return b < a ? b : a; }
+static inline long long llmax(long long a, long long b) { return a < b ? b : a; }
+static inline unsigned long long ullmin(unsigned long long a, unsigned long long b) { return b < a ? b : a; }
+static inline unsigned long long ullmax(unsigned long long a, unsigned long long b) { return a < b ? b : a; }
+static inline void __prof_trigger(int) {}
+
+// Copies and texts, as C has them.
+extern "C" {
+void* memmove(void*, const void*, size_t) noexcept;
+size_t strlen(const char*) noexcept;
+int strcmp(const char*, const char*) noexcept;
+}
+
+// Of three: the larger and smaller, of sums too, and not below 0 with `_relu`; as 32 bits, and as two parts of 16.
+namespace cukern {
+template <class Part, class Function>
+inline unsigned by_part(unsigned a, unsigned b, unsigned c, Function function) {
+    unsigned result = 0;
+    for (unsigned at = 0; at < 32; at += 16)
+        result |= ((unsigned)function((Part)(a >> at), (Part)(b >> at), (Part)(c >> at)) & 0xffff) << at;
+    return result;
+}
+template <class T>
+inline T larger(T a, T b) { return a < b ? b : a; }
+template <class T>
+inline T smaller(T a, T b) { return b < a ? b : a; }
+template <class T>
+inline T sum(T a, T b) { return (T)((unsigned)a + (unsigned)b); }
+}  // namespace cukern
+#define CUKERN_OF_THREE(name, suffix, type, expression)                                                               \
+    static inline type name##suffix(type a, type b, type c) { return expression; }
+#define CUKERN_OF_PAIRS(name, suffix, type, expression)                                                               \
+    static inline unsigned name##suffix(unsigned x, unsigned y, unsigned z) {                                         \
+        return cukern::by_part<type>(x, y, z, [](type a, type b, type c) { return expression; });                     \
+    }
+#define CUKERN_LIMITS(name, expression, form)                                                                         \
+    form(name, _s32, int, expression) CUKERN_OF_PAIRS(name, _s16x2, short, expression)                                \
+    form(name, _u32, unsigned, expression) CUKERN_OF_PAIRS(name, _u16x2, unsigned short, expression)                  \
+    form(name, _s32_relu, int, cukern::larger<int>(expression, 0))                                                    \
+    CUKERN_OF_PAIRS(name, _s16x2_relu, short, cukern::larger<short>(expression, 0))
+CUKERN_LIMITS(__viaddmax, cukern::larger(cukern::sum(a, b), c), CUKERN_OF_THREE)
+CUKERN_LIMITS(__viaddmin, cukern::smaller(cukern::sum(a, b), c), CUKERN_OF_THREE)
+CUKERN_LIMITS(__vimax3, cukern::larger(cukern::larger(a, b), c), CUKERN_OF_THREE)
+CUKERN_LIMITS(__vimin3, cukern::smaller(cukern::smaller(a, b), c), CUKERN_OF_THREE)
+#undef CUKERN_LIMITS
+#undef CUKERN_OF_PAIRS
+#undef CUKERN_OF_THREE
+static inline int __vimax_s32_relu(int a, int b) { return __vimax3_s32(a, b, 0); }
+static inline int __vimin_s32_relu(int a, int b) { return cukern::larger(cukern::smaller(a, b), 0); }
+static inline unsigned __vimax_s16x2_relu(unsigned a, unsigned b) { return __vimax3_s16x2(a, b, 0); }
+static inline unsigned __vimin_s16x2_relu(unsigned a, unsigned b) { return __vimin3_s16x2_relu(a, b, a); }

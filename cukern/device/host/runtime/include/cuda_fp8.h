@@ -1,0 +1,101 @@
+// __nv_fp8_e4m3 and __nv_fp8_e5m2: stored in 8 bits, rounded to nearest even, values beyond the largest become it.
+#pragma once
+#include "cuda_fp16.h"
+
+#include "cuda_bf16.h"
+
+typedef unsigned char __nv_fp8_storage_t;
+typedef unsigned short __nv_fp8x2_storage_t;
+typedef unsigned int __nv_fp8x4_storage_t;
+enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };
+enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 };
+
+namespace cukern {
+// `bits` of a mantissa, exponents with the bias `bias`.
+inline __nv_fp8_storage_t to_fp8(double x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {
+    const int bits = kind == __NV_E4M3 ? 3 : 2, bias = kind == __NV_E4M3 ? 7 : 15;
+    const double largest = kind == __NV_E4M3 ? 448 : 57344;
+    const unsigned char sign = __builtin_copysign(1.0, x) < 0 ? 0x80 : 0, top = kind == __NV_E4M3 ? 0x7e : 0x7b;
+    const unsigned char infinity = kind == __NV_E4M3 ? 0x7f : 0x7c;
+    if (x != x) return 0x7f;
+    const double size = __builtin_fabs(x);
+    if (size > 1e6) return sign | (saturation == __NV_SATFINITE ? top : infinity);
+    if (size == 0) return sign;
+    int exponent;
+    __builtin_frexp(size, &exponent);
+    const int lowest = 1 - bias, power = exponent - 1 < lowest ? lowest : exponent - 1;
+    const double units = __builtin_rint(__builtin_ldexp(size, bits - power));
+    if (__builtin_ldexp(units, power - bits) > largest) return sign | (saturation == __NV_SATFINITE ? top : infinity);
+    // A mantissa that is rounded up to the next power of two carries into the exponent.
+    return sign | (unsigned char)(units < (1 << bits) ? (int)units : ((power + bias) << bits) + (int)units - (1 << bits));
+}
+inline float from_fp8(__nv_fp8_storage_t x, __nv_fp8_interpretation_t kind) {
+    const int bits = kind == __NV_E4M3 ? 3 : 2, bias = kind == __NV_E4M3 ? 7 : 15;
+    const int exponent = (x & 0x7f) >> bits, mantissa = x & ((1 << bits) - 1);
+    float value;
+    if (kind == __NV_E4M3 && (x & 0x7f) == 0x7f) value = __builtin_nanf("");
+    else if (kind == __NV_E5M2 && exponent == 31) value = mantissa ? __builtin_nanf("") : __builtin_inff();
+    else if (exponent == 0) value = __builtin_ldexpf((float)mantissa, 1 - bias - bits);
+    else value = __builtin_ldexpf((float)(mantissa + (1 << bits)), exponent - bias - bits);
+    return x & 0x80 ? -value : value;
+}
+
+template <__nv_fp8_interpretation_t kind>
+struct Fp8 {
+    __nv_fp8_storage_t __x;
+    Fp8() = default;
+    Fp8(float x) : __x(to_fp8(x, __NV_SATFINITE, kind)) {}
+    Fp8(double x) : __x(to_fp8(x, __NV_SATFINITE, kind)) {}
+    Fp8(__half x) : Fp8((float)x) {}
+    Fp8(__nv_bfloat16 x) : Fp8((float)x) {}
+    template <class T, class = typename IntegerAsDouble<T>::type>
+    explicit Fp8(T x) : Fp8((double)x) {}
+    explicit operator float() const { return from_fp8(__x, kind); }
+    explicit operator double() const { return from_fp8(__x, kind); }
+    explicit operator __half() const { return __half(from_fp8(__x, kind)); }
+    explicit operator __nv_bfloat16() const { return __nv_bfloat16(from_fp8(__x, kind)); }
+    explicit operator int() const { return (int)from_fp8(__x, kind); }
+    explicit operator bool() const { return from_fp8(__x, kind) != 0; }
+};
+template <__nv_fp8_interpretation_t kind>
+struct Fp8x2 {
+    __nv_fp8x2_storage_t __x;
+    Fp8x2() = default;
+    explicit Fp8x2(float2 x) : __x((unsigned short)(Fp8<kind>(x.x).__x | Fp8<kind>(x.y).__x << 8)) {}
+    explicit operator float2() const {
+        return {from_fp8((unsigned char)__x, kind), from_fp8((unsigned char)(__x >> 8), kind)};
+    }
+};
+template <__nv_fp8_interpretation_t kind>
+struct Fp8x4 {
+    __nv_fp8x4_storage_t __x;
+    Fp8x4() = default;
+    explicit Fp8x4(float4 x)
+        : __x(Fp8x2<kind>(float2{x.x, x.y}).__x | (unsigned)Fp8x2<kind>(float2{x.z, x.w}).__x << 16) {}
+    explicit operator float4() const {
+        float parts[4];
+        for (int i = 0; i < 4; ++i) parts[i] = from_fp8((unsigned char)(__x >> 8 * i), kind);
+        return {parts[0], parts[1], parts[2], parts[3]};
+    }
+};
+}  // namespace cukern
+
+using __nv_fp8_e4m3 = cukern::Fp8<__NV_E4M3>;
+using __nv_fp8_e5m2 = cukern::Fp8<__NV_E5M2>;
+using __nv_fp8x2_e4m3 = cukern::Fp8x2<__NV_E4M3>;
+using __nv_fp8x2_e5m2 = cukern::Fp8x2<__NV_E5M2>;
+using __nv_fp8x4_e4m3 = cukern::Fp8x4<__NV_E4M3>;
+using __nv_fp8x4_e5m2 = cukern::Fp8x4<__NV_E5M2>;
+
+static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(
+    float x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {
+    return cukern::to_fp8(x, saturation, kind);
+}
+static inline __nv_fp8_storage_t __nv_cvt_double_to_fp8(
+    double x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {
+    return cukern::to_fp8(x, saturation, kind);
+}
+static inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(
+    float2 x, __nv_saturation_t saturation, __nv_fp8_interpretation_t kind) {
+    return (unsigned short)(cukern::to_fp8(x.x, saturation, kind) | cukern::to_fp8(x.y, saturation, kind) << 8);
+}

@@ -1,0 +1,256 @@
+"""What a kernel needs of its program: the rest, such as what runs on the host, is overwritten by spaces.
+
+A declaration is needed if the kernel, or one that is needed, names it. Lines stay where they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tree_sitter
+
+from .signature import WORDS, syntax_tree
+
+_ON_DEVICE = {
+    "__device__",
+    "__global__",
+    "constexpr",
+    "__constant__",
+    "__shared__",
+    "__managed__",
+    "consteval",
+}
+#: Words of which a macro may consist that annotates functions.
+_ANNOTATIONS = {"__host__", "__device__", "__global__", "__forceinline__", "__noinline__", "inline", "static"}
+_ANNOTATIONS |= {"extern", '"C"', "constexpr", "__inline__", "__restrict__", "__launch_bounds__"}
+_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w\" \t]+?)[ \t]*(?://.*|/\*.*\*/[ \t]*)?$", re.MULTILINE
+)
+_GROUPS = (
+    "preproc_if",
+    "preproc_ifdef",
+    "preproc_else",
+    "preproc_elif",
+    "declaration_list",
+)
+_TYPES = ("struct_specifier", "class_specifier", "union_specifier")
+#: The first line that is not of the prelude.
+_OWN = re.compile(rb'^#line \d+ "(?!prelude/)', re.MULTILINE)
+
+
+@dataclass
+class _Item:
+    """A declaration: where it is, what it declares, the words in it, and whether a kernel may use it."""
+
+    node: tree_sitter.Node
+    names: frozenset[str]
+    words: set[str]
+    droppable: bool = True
+    of_host: bool = False
+
+
+def _text(node: tree_sitter.Node | None) -> str:
+    return "" if node is None or node.text is None else node.text.decode()
+
+
+def _words(text: str) -> set[str]:
+    return set(WORDS.findall(text)) - {""}
+
+
+def expanded_annotations(text: str) -> str:
+    """The text with macros such as ``#define HD __host__ __device__`` replaced by what they mean."""
+    macros: dict[str, str] = {}
+    for name, value in _MACRO.findall(text):
+        if set(value.split()) <= _ANNOTATIONS:
+            macros[name] = value
+    if not macros:
+        return text
+    used = re.compile(rf"\b(?:{'|'.join(macros)})\b(?!\s*\()")
+    lines = text.split("\n")
+    return "\n".join(
+        line if line.lstrip().startswith("#") else used.sub(lambda found: macros[found[0]], line)
+        for line in lines
+    )
+
+
+def _name_in(node: tree_sitter.Node | None) -> str:
+    """The last identifier of what a declarator declares; that of an operator is empty."""
+    while node is not None:
+        inner = node.child_by_field_name("declarator")
+        if inner is None and node.type in (
+            "reference_declarator",
+            "parenthesized_declarator",
+            "attributed_declarator",
+        ):
+            inner = next(iter(node.named_children), None)
+        if inner is None:
+            break
+        node = inner
+    text = _text(node)
+    if node is None or "operator" in text:
+        return ""
+    return re.sub(r"<.*", "", text, flags=re.DOTALL).rpartition("::")[2].strip(" ~*&") or text
+
+
+def _is_function(node: tree_sitter.Node) -> bool:
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator") or next(
+            (c for c in declarator.named_children if c.type.endswith("_declarator")), None
+        )
+    return declarator is not None
+
+
+def _head(node: tree_sitter.Node) -> set[str]:
+    """The words of a function before its body."""
+    body, text = node.child_by_field_name("body"), node.text or b""
+    return _words((text if body is None else text[: body.start_byte - node.start_byte]).decode())
+
+
+def _type_names(node: tree_sitter.Node | None) -> set[str]:
+    if node is None or node.type not in _TYPES:
+        return set()
+    return {
+        re.sub(r"<.*", "", _text(node.child_by_field_name("name")), flags=re.DOTALL)
+        .rpartition("::")[2]
+        .strip()
+    }
+
+
+def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
+    """What ``inner`` declares, with the template around it if there is one."""
+    item = _Item(node, frozenset(), _words(_text(node)))
+    declared = inner.child_by_field_name("type")
+    if inner.type in ("function_definition", "declaration") and _is_function(inner):
+        name = _name_in(inner.child_by_field_name("declarator"))
+        # An operator has no name by which it is used.
+        item.names, item.droppable = frozenset([name] if name else []), bool(name)
+        item.of_host = inner.type == "function_definition" and _ON_DEVICE.isdisjoint(_head(inner))
+    elif inner.type == "declaration":
+        names = {_name_in(child) for child in inner.children_by_field_name("declarator")}
+        defines = declared is not None and declared.child_by_field_name("body") is not None
+        item.names = frozenset(names | _type_names(declared))
+        kind = re.match(r"\w*", _text(declared))
+        item.of_host = (
+            not defines
+            and _ON_DEVICE.isdisjoint(item.words)
+            and "const" not in item.words
+            and (kind is None or kind[0] not in ("texture", "surface"))
+        )
+    elif inner.type == "type_definition":
+        names = {_text(child).strip(" *&") for child in inner.children_by_field_name("declarator")}
+        item.names = frozenset(
+            {re.sub(r"\W.*", "", name, flags=re.DOTALL) for name in names} | _type_names(declared)
+        )
+        item.droppable = item.names.isdisjoint({""}) and (
+            declared is None or declared.type != "enum_specifier"
+        )
+    elif inner.type == "alias_declaration":
+        item.names = frozenset([_text(inner.child_by_field_name("name"))])
+    elif inner.type in _TYPES:
+        item.names = frozenset(_type_names(inner))
+        item.droppable = item.names.isdisjoint({""})
+    elif inner.type in ("template_instantiation", "static_assert_declaration"):
+        item.of_host = True
+    elif inner.type == "using_declaration" and re.match(r"using\s+std\s*::", _text(inner)):
+        item.of_host = True  # what a kernel uses of std is global here
+    else:
+        item.droppable = False
+    return item
+
+
+def _items(node: tree_sitter.Node) -> Iterator[_Item]:
+    for child in node.named_children:
+        body = child.child_by_field_name("body")
+        is_block = (
+            child.type == "linkage_specification" and body is not None and body.type == "declaration_list"
+        )
+        if child.type in _GROUPS or child.type == "namespace_definition" or is_block:
+            yield from _items(child)
+        elif child.type in ("preproc_def", "preproc_function_def"):
+            name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
+            yield _Item(child, frozenset([_text(name)]), _words(_text(value)))
+        elif child.type in ("template_declaration", "linkage_specification"):
+            inner = child
+            while inner.type in ("template_declaration", "linkage_specification"):
+                inner = next(one for one in reversed(inner.named_children) if one.type != "comment")
+            yield _item(child, inner)
+        elif child.type != "comment":
+            yield _item(child, child)
+
+
+def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
+    """Definitions of member functions that run on the host alone."""
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        if one.type == "field_declaration_list":
+            for member in one.named_children:
+                inner = member.named_children[-1] if member.type == "template_declaration" else member
+                body = inner.child_by_field_name("body")
+                if inner.type == "function_definition" and body is not None and not inner.has_error:
+                    name = _name_in(inner.child_by_field_name("declarator"))
+                    if _ON_DEVICE.isdisjoint(_head(inner)) and name not in annotated:
+                        yield member
+        if one.type != "compound_statement":
+            stack.extend(one.named_children)
+
+
+def _left_out(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
+    """The parts of a declaration that is needed which are not: also ``static``, by which a variable has no symbol."""
+    yield from _host_members(node, annotated)
+    if (
+        node.type == "declaration"
+        and not _is_function(node)
+        and not _ON_DEVICE.isdisjoint(_words(_text(node)))
+    ):
+        yield from (child for child in node.children if _text(child) == "static")
+
+
+def _annotated(items: list[_Item]) -> set[str]:
+    """The names of functions of which a declaration says that they run on the device."""
+    names: set[str] = set()
+    for item in items:
+        stack = [item.node]
+        while stack:
+            node = stack.pop()
+            if node.type in ("declaration", "field_declaration") and _is_function(node):
+                if not _ON_DEVICE.isdisjoint(_words(_text(node))):
+                    names.add(_name_in(node.child_by_field_name("declarator")))
+            elif node.type != "compound_statement":
+                stack.extend(node.named_children)
+    return names - {""}
+
+
+def needed(text: str) -> str:
+    """The text with what its kernel does not need overwritten by spaces."""
+    source = text.encode()
+    own = _OWN.search(source)
+    items = list(_items(syntax_tree(source)))
+    annotated = _annotated(items)
+    for item in items:
+        item.of_host = item.of_host and item.names.isdisjoint(annotated)
+    kernels = [item for item in items if "__global__" in item.words]
+    by_name: dict[str, list[_Item]] = {}
+    for item in items:
+        for name in item.names if not item.of_host else ():
+            by_name.setdefault(name, []).append(item)
+    kept = {id(item) for item in items if item in kernels or not (item.droppable or item.of_host)}
+    queue = [item for item in items if id(item) in kept]
+    while queue:
+        for word in queue.pop().words:
+            for item in by_name.pop(word, ()):
+                if id(item) not in kept:
+                    kept.add(id(item))
+                    queue.append(item)
+    spans = []
+    for item in items:
+        if item.node.type.startswith("preproc") or (own and item.node.start_byte < own.start()):
+            continue
+        nodes = _left_out(item.node, annotated) if id(item) in kept else [item.node]
+        spans += [(node.start_byte, node.end_byte) for node in nodes]
+    for start, end in sorted(spans, reverse=True):
+        source = source[:start] + re.sub(rb"[^\n]", b" ", source[start:end]) + source[end:]
+    return source.decode()

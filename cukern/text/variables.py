@@ -1,0 +1,136 @@
+"""The ``__constant__`` and ``__device__`` variables of a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import tree_sitter
+
+from .. import dtypes
+from .signature import aliases, canonical, syntax_tree
+
+_KINDS = {"__constant__", "__device__", "__managed__"}
+#: Without a match there is no variable; with one, perhaps.
+_MAYBE = re.compile(r"\b__(?:constant|device|managed)__\b[^(){};]*[;=\[{]")
+_ARITHMETIC = re.compile(r"[\d\s()+*/-]+")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the device, outside functions.
+
+    Attributes:
+        name: with its namespaces, such as ``"a::b"``.
+        symbol: its name in a compiled module.
+        dtype: the element dtype; None for a struct.
+        shape: the lengths of its axes; None where they cannot be read from the text.
+        constant: whether kernels only read it.
+        type_text: as written in the text.
+    """
+
+    name: str
+    symbol: str
+    dtype: dtypes.DType | None
+    shape: tuple[int, ...] | None
+    constant: bool
+    type_text: str
+
+
+def _text(node: tree_sitter.Node | None) -> str:
+    return "" if node is None or node.text is None else node.text.decode()
+
+
+def _nodes(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The nodes outside functions, types and templates, in the text's order."""
+    for child in node.named_children:
+        yield child
+        if child.type.startswith("preproc_if") or child.type in (
+            "preproc_else",
+            "preproc_elif",
+            "namespace_definition",
+            "declaration_list",
+            "linkage_specification",
+        ):
+            yield from _nodes(child)
+
+
+def _length(text: str, numbers: dict[str, str]) -> int | None:
+    """The value of a length of an array, in which names of numbers may stand."""
+    for _ in range(8):
+        text = re.sub(r"[A-Za-z_]\w*", lambda found: f"({numbers.get(found[0], found[0])})", text)
+    text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
+    if not _ARITHMETIC.fullmatch(text):
+        return None
+    try:
+        return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
+    except (SyntaxError, TypeError, ArithmeticError):
+        return None
+
+
+def _spaces(node: tree_sitter.Node) -> tuple[list[str], bool]:
+    """The namespaces around a node, and whether it has C linkage."""
+    found: list[str] = []
+    linked = False
+    parent = node.parent
+    while parent is not None:
+        if parent.type == "namespace_definition":
+            found.insert(0, _text(parent.child_by_field_name("name")))
+        linked = linked or parent.type == "linkage_specification"
+        parent = parent.parent
+    return [name for name in found if name], linked
+
+
+def _declared(node: tree_sitter.Node, names: dict[str, str]) -> Iterator[Variable]:
+    words = {_text(child) for child in node.children}
+    if words.isdisjoint(_KINDS) or words & {"__shared__", "const", "constexpr", "extern"}:
+        return
+    type_text = _text(node.child_by_field_name("type"))
+    spaces, linked = _spaces(node)
+    for declarator in node.children_by_field_name("declarator"):
+        lengths: list[int | None] = []
+        inner: tree_sitter.Node | None = declarator
+        pointers = 0
+        while inner is not None and inner.type != "identifier":
+            if inner.type == "function_declarator":
+                break
+            pointers += inner.type == "pointer_declarator"
+            if inner.type == "array_declarator":
+                lengths.insert(0, _length(_text(inner.child_by_field_name("size")), names))
+            inner = inner.child_by_field_name("declarator")
+        if inner is None or inner.type != "identifier":
+            continue
+        name = _text(inner)
+        dtype = dtypes.uint64 if pointers else dtypes.from_cxx(canonical(type_text, names))
+        whole = [length for length in lengths if length is not None]
+        parts = [*spaces, name]
+        mangled = f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
+        yield Variable(
+            "::".join(parts),
+            mangled if spaces and not linked else name,
+            dtype,
+            tuple(whole) if len(whole) == len(lengths) else None,
+            "__constant__" in words,
+            type_text,
+        )
+
+
+@lru_cache(maxsize=256)
+def device_variables(text: str) -> tuple[Variable, ...]:
+    """The variables of a text that have a place on the device, without those that nobody can write.
+
+    >>> [(v.name, v.dtype.name, v.shape) for v in device_variables("__constant__ float x[2 * 4]; __device__ int n;")]
+    [('x', 'float32', (8,)), ('n', 'int32', ())]
+    """
+    if not _MAYBE.search(text):
+        return ()
+    nodes = list(_nodes(syntax_tree(text.encode())))
+    names: dict[str, str] = {}
+    for node in nodes:
+        names |= aliases(node)
+        if node.type == "declaration":
+            for number in re.findall(r"\bconst(?:expr)?\b[^;=]*?\b(\w+)\s*=\s*([^;,]+);", _text(node)):
+                names[number[0]] = number[1]
+    return tuple(one for node in nodes if node.type == "declaration" for one in _declared(node, names))

@@ -7,8 +7,14 @@ __device__ __forceinline__ double digamma_of(double x) {
         value = -3.141592653589793 / tan(3.141592653589793 * (x - floor(x)));
         x = 1.0 - x;
     }
+    // The sum of 1 / (x + k), over one denominator.
+    double over = 0.0, under = 1.0;
 #pragma unroll 1
-    for (; x < 10.0; x += 1.0) value -= 1.0 / x;
+    for (; x < 10.0; x += 1.0) {
+        over = over * x + under;
+        under *= x;
+    }
+    value -= over / under;
     const double s = 1.0 / (x * x);
     const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - s * (
         691.0 / 32760 - s / 12))))));

@@ -113,3 +113,6 @@ __device__ __forceinline__ T least_multiple(T x, T y) {
 <% if "special::" in code %>
 <% include "prelude/special.cuh" %>
 <% endif %>
+<% if "bessel::" in code %>
+<% include "prelude/bessel.cuh" %>
+<% endif %>

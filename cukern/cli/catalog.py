@@ -26,6 +26,7 @@ _FAMILIES = {
     "index.padding": "Padding",
     "index.take": "Indexing",
     "index.search": "Searching",
+    "index.unravel": "Indices of flattened arrays",
     "index.sort": "Sorting",
     "index.sets": "Sets",
     "index.scan": "Scans",

@@ -26,6 +26,7 @@ from ..index.sort import *  # noqa: F403
 from ..index.subscript import *  # noqa: F403
 from ..index.take import *  # noqa: F403
 from ..index.take import check_indices as check_indices
+from ..index.unravel import *  # noqa: F403
 from ..linear import epilogue as _epilogue  # noqa: F401 - fused functions find it by name
 from ..linear.einsum import *  # noqa: F403
 from ..linear.products import *  # noqa: F403

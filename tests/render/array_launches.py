@@ -110,6 +110,8 @@ def launch_sorting(dtype: Any) -> None:
     line = x[0].contiguous()
     for side in ("left", "right"):
         ck.searchsorted(line, line, side=side)
+        ck.searchsorted(line[:20], line, side=side)
+    ck.isin(line, line[:20])
     ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
     ck.lexsort((line, line))
     if dtype in (ck.float32, ck.int8):

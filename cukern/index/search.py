@@ -38,7 +38,7 @@ __all__ = [
 
 _SEARCH = Kernel("index/search.cu", block=256)
 _COMPACT = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write")}
-#: Queries that a thread searches together; how often a host thread does; blocks that others fill before one does it again; and
+#: Queries that a thread searches together; how often a host thread does, and the blocks from which others do it again;
 #: the bytes of a vector that a block copies to shared memory.
 _SEARCHED, _HOST_PIECE, _SEARCH_BLOCKS, _SEARCH_SHARED = 4, 256, 1056, 16384
 #: Flags per tile, which a host thread or a GPU's warp counts.

@@ -22,7 +22,7 @@ __all__ = ["ravel_multi_index", "unravel_index"]
 
 @fuse(static=("clipped", "narrow"))
 def _unraveled(places: Any, size: int, sizes: tuple[int, ...], clipped: bool, narrow: bool) -> list[Any]:
-    """Indices along axes of ``sizes``, computed in int32 if ``narrow``; of places clipped to ``size`` if ``clipped``."""
+    """Indices along axes of ``sizes``, in int32 if ``narrow``; of places clipped to ``size`` if ``clipped``."""
     places = _clipped(places, size) if clipped else places
     places = astype(places, dtypes.int32 if narrow else dtypes.int64)
     made: list[Any] = []

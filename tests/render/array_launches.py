@@ -99,6 +99,7 @@ def launch_index(dtype: Any) -> None:
         with_derivatives(lambda x: ck.take(x, places, axis=1), x)
         with_derivatives(lambda x: ck.take_along_axis(x, along, axis=1), x)
         with_derivatives(lambda x: x[places, places], x)
+        with_derivatives(lambda x: ck.cross(x, x), ck.zeros((5, 3), dtype))
 
 
 def launch_sorting(dtype: Any) -> None:

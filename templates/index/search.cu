@@ -7,9 +7,10 @@ using I = << index >>;
 constexpr int block = << block >>, items = << items >>;
 constexpr bool right = << "true" if right else "false" >>;
 
-// Whether x comes before what is sought: below it, or on the left side of equal ones, where NaN equals NaN and is above all.
+// Whether x comes before what is sought: below it, or on the left side of equal ones, where NaN equals NaN and is above all;
+// without branches, which would be taken at random.
 __device__ __forceinline__ bool before(acc x, acc wanted) {
-    return right ? !(wanted < x || (x != x && wanted == wanted)) : x < wanted || (wanted != wanted && x == x);
+    return right ? !((wanted < x) | ((x != x) & (wanted == wanted))) : (x < wanted) | ((wanted != wanted) & (x == x));
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
@@ -37,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (I length = n; length > 1;) {
             const I half = length / 2;
 #pragma unroll
-            for (int k = 0; k < items; ++k) base[k] += before(element(base[k] + half - 1), wanted[k]) ? half : 0;
+            for (int k = 0; k < items; ++k) base[k] += I(before(element(base[k] + half - 1), wanted[k])) * half;
             length -= half;
         }
 #pragma unroll

@@ -28,6 +28,7 @@ _FAMILIES = {
     "index.search": "Searching",
     "index.unravel": "Indices of flattened arrays",
     "index.sort": "Sorting",
+    "index.select": "Selecting",
     "index.sets": "Sets",
     "index.scan": "Scans",
     "reduction.nan": "Reductions that ignore NaN",

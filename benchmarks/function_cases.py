@@ -68,7 +68,8 @@ NO_WORK = set(
     ix_ broadcast_shapes can_cast finfo iinfo isdtype isscalar may_share_memory ndim promote_types shape
     shares_memory size load save save_safetensors savez savez_compressed real imag histogram_bin_edges fft.fftfreq
     fft.rfftfreq fromfunction diag_indices diag_indices_from broadcast mgrid ogrid iscomplexobj
-    isfortran isrealobj issubdtype""".split()
+    isfortran isrealobj issubdtype apply_over_axes vectorize asanyarray asarray_chkfinite frombuffer fromfile
+    fromiter fromstring poly1d""".split()
 )
 
 #: Functions with several right results.

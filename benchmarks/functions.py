@@ -332,7 +332,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--host", action="store_true", help="beside NumPy on one core of the host")
     parser.add_argument("--core", type=int, default=0, help="the core, with --host")
     parser.add_argument("--elements", type=int, help="elements of an array, in place of the usual sizes")
-    parser.add_argument("--only", nargs="*", help="names of functions")
+    parser.add_argument("--only", nargs="*", help="names of functions, in the order to measure them")
     parser.add_argument("--warm", help="K/N: make each N-th call once, from the K-th on")
     parser.add_argument("--seconds", type=float, default=math.inf, help="the time after which no case begins")
     parser.add_argument("--out", type=Path, help="a file for the table")
@@ -347,6 +347,8 @@ def main(arguments: list[str] | None = None) -> None:
         os.environ.update(OPENBLAS_NUM_THREADS="1", CUKERN_DEVICE="host", CUKERN_QUICK_BUILDS="0")
 
     chosen = [case for case in cases() if not options.only or case.name in options.only]
+    if options.only:
+        chosen.sort(key=lambda case: options.only.index(case.name))
     if options.warm:
         first, _, step = options.warm.partition("/")
         chosen = chosen[int(first) :: int(step)]

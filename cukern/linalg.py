@@ -20,6 +20,7 @@ from . import namespace as ops
 from .array import Array
 from .elementwise.fuse import fuse
 from .elementwise.operands import normalize_axes, require_array, require_arrays, require_constant
+from .linear.cross import cross
 from .linear.decompositions import (
     EighResult,
     EigResult,
@@ -35,7 +36,7 @@ from .linear.decompositions import (
     svdvals,
 )
 from .linear.lapack import identity, inv, matrices, solve, solve_triangular
-from .linear.products import cross, matmul, tensordot, vecdot
+from .linear.products import matmul, tensordot, vecdot
 from .linear.solving import (
     LstsqResult,
     SlogdetResult,

@@ -446,7 +446,8 @@ def eye(
 ) -> Array:
     """Make a matrix with ones on the ``k``-th diagonal and zeros elsewhere."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return _built(_device(device), wanted, lambda xp: xp.eye(N, M, k=k, dtype=bool))
+    made = bool if dtypes.info(wanted).extension else wanted
+    return _built(_device(device), wanted, lambda xp: xp.eye(N, M, k=k, dtype=made))
 
 
 def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:

@@ -225,11 +225,7 @@ sinc = unary(
     types=INEXACT,
     integers=dtypes.float64,
     code=f"x == T(0) ? T(1) : sin(T({_PI!r}) * x) / (T({_PI!r}) * x)",
-    # Where pi * x overflows, the value is smaller than any number.
-    codes={
-        "f": f"x == T(0) ? T(1) : fabs(x) < limits<T>::infinity() && fabs(T({_PI!r}) * x) == limits<T>::infinity() "
-        f"? T(0) : sin(T({_PI!r}) * x) / (T({_PI!r}) * x)",
-    },
+    codes={"f": "sinc_of(x)"},
     vjp=_sinc_vjp,
     doc="sin(pi * x) / (pi * x), and 1 at 0.",
 )

@@ -59,6 +59,9 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Arr
     if x.dtype not in (*dtypes.INTS, dtypes.bool_):
         raise TypeError(f"packbits: x: expected bool or integers, got {x.dtype}")
     places = _places(bitorder, "packbits", x)
+    if x.device.addressable:
+        where = axis if axis is None else normalize_axis(axis, x.ndim, "packbits")
+        return Array._wrap(np.packbits(x._data, where, bitorder), x.device)
     bits, place = _with_last(astype(not_equal(x, 0), dtypes.uint8), axis, "packbits")
     missing = -bits.shape[-1] % 8
     if missing:
@@ -91,6 +94,9 @@ def unpackbits(
     if x.dtype != dtypes.uint8:
         raise TypeError(f"unpackbits: x: expected uint8, got {x.dtype}")
     places = _places(bitorder, "unpackbits", x)
+    if x.device.addressable:
+        where = axis if axis is None else normalize_axis(axis, x.ndim, "unpackbits")
+        return Array._wrap(np.unpackbits(x._data, where, count, bitorder), x.device)
     whole, place = _with_last(x, axis, "unpackbits")
     bits = bitwise_and(bitwise_right_shift(expand_dims(whole, -1), places), 1)
     bits = reshape(bits, (*whole.shape[:-1], whole.shape[-1] * 8))

@@ -133,7 +133,7 @@ def _bound(
     return kernel.bind(
         device,
         **key_variables(dtype, f"{stage}_{block}", index, indexed, descending),
-        unsigned=f"unsigned {_UNSIGNED[dtype.itemsize]}",
+        unsigned=f"unsigned {UNSIGNED[dtype.itemsize]}",
         word="unsigned" if index == "int" else "unsigned long long",
         block=block,
         items=items,
@@ -141,7 +141,7 @@ def _bound(
     ).function
 
 
-_UNSIGNED = {1: "char", 2: "short", 4: "int", 8: "long long"}
+UNSIGNED = {1: "char", 2: "short", 4: "int", 8: "long long"}
 
 
 def radix_sorted(x: Array, indexed: bool, descending: bool, shape: Radix) -> tuple[Array, Array | None]:

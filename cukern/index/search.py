@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from functools import cache
 from typing import Any, Literal
 
@@ -17,16 +15,17 @@ from ..device import Device
 from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise.function import astype
-from ..elementwise.operands import first_array, on_device, public, require_array, require_arrays
+from ..elementwise.operands import first_array, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
-from ..elementwise.table import floor_divide, not_equal, remainder
+from ..elementwise.table import not_equal
 from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
 from ..shape.views import reshape, stack
 from .scan import cumulative_sum
-from .take import integers, places_in, take
+from .take import places_in, take
+from .unravel import unraveled
 
 __all__ = [
     "argwhere",
@@ -34,31 +33,63 @@ __all__ = [
     "extract",
     "flatnonzero",
     "nonzero",
-    "ravel_multi_index",
     "searchsorted",
-    "unravel_index",
 ]
 
 _SEARCH = Kernel("index/search.cu", block=256)
 _COMPACT = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write")}
-#: Queries per host thread, and flags per tile, which a host thread or a GPU's warp counts.
-_HOST_PIECE = 1024
+#: Queries that a thread searches together; how often a host thread does, and the blocks from which others do it again;
+#: the bytes of a vector that a block copies to shared memory.
+_SEARCHED, _HOST_PIECE, _SEARCH_BLOCKS, _SEARCH_SHARED = 4, 256, 1056, 16384
+#: Flags per tile, which a host thread or a GPU's warp counts.
 _TILE = {"serial": 1 << 15, "simt": 1 << 10}
 
 
 @cache
-def _searching(device: Device, dtype: DType, right: bool, indirect: bool) -> tuple[CompiledFunction, int]:
-    info = dtypes.info(dtype)
-    block = 1 if device.style == "serial" else 256
-    made = _SEARCH.bind(
+def _searching(
+    device: Device, dtype: DType, right: bool, indirect: bool, among: bool, index: str, kept: int, block: int
+) -> CompiledFunction:
+    return _SEARCH.bind(
         device,
-        name=f"searchsorted_{info.name}_{block}",
+        name=f"{'isin' if among else 'searchsorted'}_{dtypes.info(dtype).name}_{block}",
         elem=dtype,
         block=block,
+        items=_SEARCHED,
+        index=index,
+        kept=kept,
         right=right,
         indirect=indirect,
-    )
-    return made.function, block
+        among=among,
+    ).function
+
+
+def search_into(
+    made: Array, xs: Array, order: Any, wanted: Array, right: bool = False, block: int | None = None
+) -> Array:
+    """Write to ``made`` where each of ``wanted`` goes in the vector ``xs``, or if it is bool whether it is in there.
+
+    Args:
+        made: a new array of int64 or bool, of the shape of ``wanted``.
+        xs: (n,), in ascending order, in C order.
+        order: the indices that sort ``xs``, or None.
+        wanted: of the dtype of ``xs``, in C order.
+        right: whether equal elements come before.
+        block: threads per block; 1 for a thread alone.
+    """
+    device, n, count = xs.device, xs.size, wanted.size
+    block = block or (1 if device.style == "serial" else 256)
+    if count:
+        room = _SEARCH_SHARED // dtypes.info(dtypes.info(xs.dtype).acc).itemsize
+        kept = room if block > 1 and order is None and n <= room else 0
+        index = "int" if n < 2**30 else "long long"
+        among = made.dtype == dtypes.bool_
+        function = _searching(device, xs.dtype, right, order is not None, among, index, kept, block)
+        group = block * _SEARCHED
+        piece = _HOST_PIECE if block == 1 else min(16, max(1, count // (group * _SEARCH_BLOCKS)))
+        orders = () if order is None else (order,)
+        values = (xs._data, *orders, wanted._data, made._data, n, count, piece)
+        launch(device, function, divide_up(count, group * piece), block, values)
+    return made
 
 
 def _beyond(number: Any, dtype: DType) -> bool:
@@ -123,14 +154,8 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
     with tape.stop_recording():
         xs = astype(x1, dtype, copy=False).contiguous()
         wanted = astype(queries, dtype, copy=False).contiguous()
-    made = allocate(x1.device, wanted.shape, dtypes.int64)
-    if made.size:
-        function, block = _searching(x1.device, dtype, side == "right", order is not None)
-        piece = _HOST_PIECE if block == 1 else 1
-        orders = () if order is None else (order,)
-        values = (xs._data, *orders, wanted._data, made, x1.size, made.size, piece)
-        launch(x1.device, function, -(-made.size // (block * piece)), block, values)
-    return Array._wrap(made, x1.device)
+    made = Array._wrap(allocate(x1.device, wanted.shape, dtypes.int64), x1.device)
+    return search_into(made, xs, order, wanted, side == "right")
 
 
 @cache
@@ -182,15 +207,6 @@ def _flags(x: Array) -> Array:
         return x if x.dtype == dtypes.bool_ else not_equal(x, 0)
 
 
-def unraveled(places: Array, shape: tuple[int, ...]) -> list[Array]:
-    """Convert indices in a flattened array to indices along each axis of ``shape``."""
-    made: list[Array] = []
-    for size in reversed(shape[1:]):
-        made.append(remainder(places, size))
-        places = floor_divide(places, size)
-    return [places, *reversed(made)] if shape else []
-
-
 @public
 def nonzero(x: Array, /) -> tuple[Array, ...]:
     """The indices of the non-zero elements, in C order: an int64 array for each axis.
@@ -218,8 +234,8 @@ def argwhere(x: Array, /) -> Array:
     """The indices of the non-zero elements, shape (count, axes)."""
     x = require_array(x, "argwhere")
     places = flat_places(_flags(x))
-    if not x.ndim:
-        return reshape(places, (places.size, 1))[:, :0]
+    if x.ndim < 2:
+        return reshape(places, (places.size, 1))[:, : x.ndim]
     return stack(unraveled(places, x.shape), axis=1)
 
 
@@ -247,88 +263,3 @@ def extract(condition: Any, x: Array, /) -> Array:
     """The elements of ``x`` for which ``condition``, of the same size, is true; differentiable."""
     flags, x = require_arrays((condition, x), "extract", ("condition", "x"))
     return compress(reshape(flags, (-1,)), x)
-
-
-@on_device
-def _in_range(x: Array, size: int, name: str) -> Array:
-    """Indices of an axis of ``size``, counted from 0; out-of-range ones are handled as by :func:`take`."""
-    data = places_in(integers(x, x, name), size, x, name)
-    return Array._wrap(data, x.device)
-
-
-def _turned(sizes: Any, order: str, name: str) -> Any:
-    """A sequence of an entry for each axis, the slowest first."""
-    if order not in ("C", "c", "F", "f", None):
-        raise ValueError(f"{name}: order: expected 'C' or 'F', got {order!r}")
-    return sizes[::-1] if order in ("F", "f") else sizes
-
-
-@public
-def unravel_index(indices: Any, shape: int | tuple[int, ...], order: str = "C") -> tuple[Array, ...]:
-    """Convert indices in a flattened array to indices along each axis of ``shape``.
-
-    Args:
-        indices: integers of any shape.
-        shape: the shape of the array.
-        order: "F" counts the flattened array with the first axis fastest.
-
-    Raises:
-        IndexError: an index is out of range (on the host; on a GPU it is clipped).
-        TypeError: the indices are not integers.
-
-    >>> import cukern as ck
-    >>> [int(i) for i in ck.unravel_index(ck.asarray(5), (2, 3))]
-    [1, 2]
-    """
-    sizes = _turned(shape if isinstance(shape, tuple) else (shape,), order, "unravel_index")
-    flat = _in_range(asarray(indices), math.prod(sizes), "unravel_index")
-    return tuple(_turned(unraveled(flat, sizes), order, "unravel_index"))
-
-
-@public
-def ravel_multi_index(
-    multi_index: Any,
-    dims: tuple[int, ...],
-    mode: Literal["raise", "wrap", "clip"] | tuple[str, ...] = "raise",
-    order: str = "C",
-) -> Array:
-    """Convert indices along each axis of ``dims`` to indices in the flattened array.
-
-    Args:
-        multi_index: an array of integers for each axis; they broadcast.
-        dims: the shape of the array.
-        mode: for indices out of range: ``"raise"`` an error, ``"wrap"`` around, or ``"clip"`` to the range; or one of
-            these for each axis.
-        order: "F" counts the flattened array with the first axis fastest.
-
-    Raises:
-        IndexError: an index is out of range (on the host; on a GPU it is clipped).
-        TypeError: the indices are not integers.
-        ValueError: the number of arrays is not that of the axes, or the array has more than 2**63 - 1 elements.
-
-    >>> import cukern as ck
-    >>> ck.ravel_multi_index((ck.asarray([0, 1]), ck.asarray([2, 0])), (2, 3)).tolist()
-    [2, 3]
-    """
-    name = "ravel_multi_index"
-    sizes = [operator.index(size) for size in dims]
-    if len(multi_index) != len(sizes):
-        raise ValueError(f"{name}: expected {len(sizes)} arrays, got {len(multi_index)}")
-    if math.prod(sizes) >= 2**63:
-        raise ValueError(f"{name}: dims: an array of shape {dims} has too many elements")
-    modes = (mode,) * len(sizes) if isinstance(mode, str) else mode
-    made: Any = 0
-    for places, size, kind in _turned(list(zip(multi_index, sizes, modes, strict=True)), order, name):
-        made = made * size + _in_mode(asarray(places), size, kind, name)
-    return asarray(made)
-
-
-def _in_mode(x: Array, size: int, mode: str, name: str) -> Array:
-    """Indices of an axis of ``size``; those out of range as ``mode`` says."""
-    x = astype(x, dtypes.int64) if x.dtype == dtypes.bool_ else x
-    if mode == "raise":
-        return _in_range(x, size, name)
-    if mode not in ("wrap", "clip"):
-        raise ValueError(f"{name}: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
-    data = integers(x, x, name).astype(np.int64)
-    return Array._wrap(data % size if mode == "wrap" else data.clip(0, size - 1), x.device)

@@ -14,12 +14,13 @@ from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_not
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.row import is_scalar
-from ..elementwise.table import equal, isnan, minimum, not_equal, subtract
+from ..elementwise.table import isnan, not_equal, subtract
 from ..errors import DeviceError
+from ..kernel.plan import allocate
 from ..reduction.rows import any
 from ..shape.views import concat, moveaxis, reshape
 from .scan import cumulative_sum
-from .search import flat_places, searchsorted
+from .search import flat_places, search_into
 from .sort import lexsort, permuted, sort, sorted_along
 from .take import take
 
@@ -258,8 +259,8 @@ def isin(
         if not among.size:
             return full(elements.shape, bool(invert), dtypes.bool_, elements.device)
         ordered = sort(among, axis=None)
-        places = searchsorted(ordered, elements)
-        found = equal(take(ordered, minimum(places, among.size - 1)), elements)
+        made = Array._wrap(allocate(elements.device, elements.shape, dtypes.bool_), elements.device)
+        found = search_into(made, ordered, None, elements.contiguous())
         return logical_not(found) if invert else found
 
 

@@ -28,7 +28,7 @@ from ..kernel.sizes import divide_up, power_of_two
 from ..shape.views import moveaxis, reshape
 from .radix import Radix, bits_of, index_of, key_variables, radix_for, radix_sorted, serial_radix
 
-__all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort", "topk"]
+__all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort"]
 
 #: By the stage and whether a thread works alone.
 _KERNELS = {
@@ -175,7 +175,7 @@ def permuted(x: Array, places: Array, mode: Literal["gather", "scatter"]) -> Arr
     return recorded("permuted", x, Array._wrap(made, device), lambda g: permuted(g, places, back))
 
 
-def _along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
+def along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
     """``x`` and the axis to sort along, counted from 0; if ``axis`` is None, ``x`` is flattened."""
     x = require_array(x, name)
     if axis is None:
@@ -228,7 +228,7 @@ def argsort(
     >>> ck.argsort(ck.asarray([3, 1, 2])).tolist()
     [1, 2, 0]
     """
-    x, place = _along(x, axis, "argsort")
+    x, place = along(x, axis, "argsort")
     _no_fields(order, "argsort")
     with tape.stop_recording():
         return sorted_along(x, place, bool(descending))[1]
@@ -255,7 +255,7 @@ def sort(
     """
     x = require_array(x, "sort")
     shape = x.shape if not x.ndim else None
-    x, place = _along(x, axis, "sort")
+    x, place = along(x, axis, "sort")
     _no_fields(order, "sort")
     if tape.recording((x,)):
         made = sorted_along(x, place, bool(descending))[0]
@@ -267,37 +267,6 @@ def sort(
 def _no_fields(order: object, name: str) -> None:
     if order is not None:
         raise ValueError(f"{name}: order: expected None, for an array without fields, got {order!r}")
-
-
-@public
-def topk(x: Array, /, k: int, axis: int | None = -1, *, largest: bool = True) -> tuple[Array, Array]:
-    """The ``k`` largest or smallest elements along an axis, sorted, and their indices.
-
-    Args:
-        x: any array. NaN counts as larger than any number.
-        k: the number of elements, at most the size of the axis.
-        axis: the axis; None searches the flattened array.
-        largest: True for the largest in descending order, False for the smallest in ascending order.
-
-    Returns:
-        The values, which are differentiable, and their indices in int64; equal elements keep their order.
-
-    Raises:
-        AxisError: there is no such axis.
-        ValueError: there are fewer than ``k`` elements.
-
-    >>> import cukern as ck
-    >>> values, places = ck.topk(ck.asarray([3, 1, 2]), 2)
-    >>> values.tolist(), places.tolist()
-    ([3, 2], [0, 2])
-    """
-    x, place = _along(x, axis, "topk")
-    count = operator.index(k)
-    if not 0 <= count <= x.shape[place]:
-        raise ValueError(f"topk: k: expected 0 to {x.shape[place]}, the size of axis {place}, got {k}")
-    values, places = sorted_along(x, place, bool(largest))
-    first = (slice(None),) * place + (slice(count),)
-    return values[first], places[first]
 
 
 def _check_kth(kth: Any, size: int, name: str) -> None:
@@ -329,7 +298,7 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
         AxisError: there is no such axis.
         ValueError: ``kth`` is out of bounds.
     """
-    x, place = _along(x, axis, "partition")
+    x, place = along(x, axis, "partition")
     _check_kth(kth, x.shape[place], "partition")
     return sort(x, place)
 
@@ -337,7 +306,7 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
 @public
 def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """The indices of the elements of :func:`partition` in ``x``, in int64; arguments as there."""
-    x, place = _along(x, axis, "argpartition")
+    x, place = along(x, axis, "argpartition")
     _check_kth(kth, x.shape[place], "argpartition")
     return argsort(x, place)
 
@@ -373,7 +342,7 @@ def lexsort(keys: Any, /, axis: int = -1) -> Array:
     if any(key.device is not columns[0].device for key in columns):
         raise DeviceError(f"lexsort: keys: expected one device, got {[str(key.device) for key in columns]}")
     with tape.stop_recording():
-        place = _along(columns[0], axis, "lexsort")[1]
+        place = along(columns[0], axis, "lexsort")[1]
         if not columns[0].ndim:
             return asarray(0, dtype=dtypes.int64, device=columns[0].device)
         rows = [moveaxis(key, place, -1) for key in columns]

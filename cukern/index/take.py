@@ -60,11 +60,16 @@ def check_indices(on: bool = True) -> Iterator[None]:
         _checked.reset(before)
 
 
+def wraps(x: Array) -> bool:
+    """Whether indices of ``x`` that are out of range are clipped: on a GPU, unless they are checked."""
+    return not x.device.addressable and not _checked.get()
+
+
 def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Non-negative, checked or clipped indices, as an int64 ndarray on the device of ``x``."""
     xp = x.device.xp
     data = places.astype(np.int64, copy=False)
-    if not x.device.addressable and not _checked.get():
+    if wraps(x):
         return xp.clip(xp.where(data < 0, data + size, data), 0, max(0, size - 1))
     low, high = (int(data.min()), int(data.max())) if data.size else (0, -1)
     if low < -size or high >= size:
@@ -75,7 +80,7 @@ def places_in(places: Any, size: int, x: Array, name: str) -> Any:
 
 def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Indices for the kernels of :mod:`.places`; on a GPU the kernels themselves wrap and clip them."""
-    if x.device.addressable or _checked.get():
+    if not wraps(x):
         return x.device.xp.ascontiguousarray(places_in(places, size, x, name))
     if places.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import zeros_like
 from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
@@ -36,14 +35,11 @@ from ..shape.views import (
     ravel,
     reshape,
     squeeze,
-    stack,
     swapaxes,
-    unstack,
 )
 from .plan import known, multiply, planned
 
 __all__ = [
-    "cross",
     "diag",
     "diagflat",
     "diagonal",
@@ -383,43 +379,3 @@ def diagflat(x: Array, /, k: int = 0) -> Array:
     """A matrix of zeros with the elements of ``x`` on the ``k``-th diagonal."""
     x = require_array(x, "diagflat")
     return diag(ravel(x), k)
-
-
-@fuse
-def _cross(a0: Array, a1: Array, a2: Array, b0: Array, b1: Array, b2: Array) -> tuple[Array, Array, Array]:
-    return a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
-
-
-@public
-def cross(
-    x1: Array, x2: Array, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Array:
-    """The cross product of vectors of three elements along an axis.
-
-    Args:
-        x1: any array. Vectors of two elements are in the plane; two of these give the third element alone.
-        x2: any array, likewise.
-        axisa: the axis of ``x1``.
-        axisb: the axis of ``x2``.
-        axisc: the axis of the result.
-        axis: sets all three.
-
-    Raises:
-        ValueError: the axis has another size, or the shapes do not broadcast.
-    """
-    x1, x2 = require_arrays((x1, x2), "cross", ("x1", "x2"))
-    given = (axisa, axisb) if axis is None else (axis, axis)
-    places = [normalize_axis(one, x.ndim, "cross") for one, x in zip(given, (x1, x2), strict=True)]
-    for name, x, place in (("x1", x1, places[0]), ("x2", x2, places[1])):
-        if x.shape[place] not in (2, 3):
-            raise ValueError(
-                f"cross: {name}: expected 2 or 3 elements along axis {place}, got shape {x.shape}"
-            )
-    rows = [list(unstack(x, axis=place)) for x, place in zip((x1, x2), places, strict=True)]
-    if len(rows[0]) == len(rows[1]) == 2:
-        return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
-    parts = [part for row in rows for part in (row if len(row) == 3 else [*row, zeros_like(row[0])])]
-    made = stack(list(_cross(*parts)), axis=-1)
-    if axis is not None:
-        axisc = axis if axis < 0 else places[0] + made.ndim - x1.ndim
-    return moveaxis(made, -1, axisc)

@@ -21,12 +21,15 @@ from ..index.padding import *  # noqa: F403
 from ..index.put import *  # noqa: F403
 from ..index.scan import *  # noqa: F403
 from ..index.search import *  # noqa: F403
+from ..index.select import *  # noqa: F403
 from ..index.sets import *  # noqa: F403
 from ..index.sort import *  # noqa: F403
 from ..index.subscript import *  # noqa: F403
 from ..index.take import *  # noqa: F403
 from ..index.take import check_indices as check_indices
+from ..index.unravel import *  # noqa: F403
 from ..linear import epilogue as _epilogue  # noqa: F401 - fused functions find it by name
+from ..linear.cross import *  # noqa: F403
 from ..linear.einsum import *  # noqa: F403
 from ..linear.products import *  # noqa: F403
 from ..ops.bessel_functions import *  # noqa: F403

@@ -19,21 +19,21 @@ def _over(x: Any, y: Any) -> Any:
 
 j0: Any = unary(
     "j0",
-    "T(::j0(double(x)))",
+    "T(bessel::j0(x))",
     vjp=lambda g, x, r: -g * j1(x),
     oracle=scipys("j0"),
     doc="The Bessel function of the first kind, of order 0.",
 )
 j1: Any = unary(
     "j1",
-    "T(::j1(double(x)))",
+    "T(bessel::j1(x))",
     vjp=lambda g, x, r: g * (j0(x) - _over(x, r)),
     oracle=scipys("j1"),
     doc="The Bessel function of the first kind, of order 1.",
 )
 y0: Any = unary(
     "y0",
-    "T(::y0(double(x)))",
+    "T(bessel::y0(x))",
     vjp=lambda g, x, r: -g * y1(x),
     oracle=scipys("y0"),
     domain=(0.3, 6.0),
@@ -41,7 +41,7 @@ y0: Any = unary(
 )
 y1: Any = unary(
     "y1",
-    "T(::y1(double(x)))",
+    "T(bessel::y1(x))",
     vjp=lambda g, x, r: g * (y0(x) - r / x),
     oracle=scipys("y1"),
     domain=(0.3, 6.0),
@@ -49,28 +49,28 @@ y1: Any = unary(
 )
 i0: Any = unary(
     "i0",
-    "T(special::bessel_i(0, double(x)))",
+    "T(bessel::i(0, x))",
     vjp=lambda g, x, r: g * i1(x),
     oracle=scipys("i0"),
     doc="The modified Bessel function of the first kind, of order 0.",
 )
 i1: Any = unary(
     "i1",
-    "T(special::bessel_i(1, double(x)))",
+    "T(bessel::i(1, x))",
     vjp=lambda g, x, r: g * (i0(x) - _over(x, r)),
     oracle=scipys("i1"),
     doc="The modified Bessel function of the first kind, of order 1.",
 )
 i0e: Any = unary(
     "i0e",
-    "T(special::scaled_bessel_i(0, double(x)))",
+    "T(bessel::scaled_i(0, x))",
     vjp=lambda g, x, r: g * (i1e(x) - sign(x) * r),
     oracle=scipys("i0e"),
     doc="exp(-|x|) times the modified Bessel function of the first kind, of order 0.",
 )
 i1e: Any = unary(
     "i1e",
-    "T(special::scaled_bessel_i(1, double(x)))",
+    "T(bessel::scaled_i(1, x))",
     vjp=lambda g, x, r: g * (i0e(x) - _over(x, r) - sign(x) * r),
     oracle=scipys("i1e"),
     doc="exp(-|x|) times the modified Bessel function of the first kind, of order 1.",

@@ -15,6 +15,7 @@ from ..elementwise.function import as_operands, astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public
 from ..elementwise.table import abs, equal, isnan, less_equal, multiply, subtract
+from ..reduction.rows import all
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
 
@@ -102,8 +103,13 @@ def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
     a, b = _comparable(a, b)
     if a.shape != b.shape:
         return False
+    return bool(_all_equal(a, b, bool(equal_nan)))
+
+
+@fuse(static=("equal_nan",))
+def _all_equal(a: Any, b: Any, equal_nan: bool) -> Any:
     same = equal(a, b)
-    return bool((same | (isnan(a) & isnan(b)) if equal_nan else same).all())
+    return all(same | (isnan(a) & isnan(b)) if equal_nan else same)
 
 
 @public
@@ -111,6 +117,6 @@ def array_equiv(a: Any, b: Any, /) -> bool:
     """Whether two arrays broadcast to the same elements; a Python bool, for which it waits for the device."""
     a, b = _comparable(a, b)
     try:
-        return bool(equal(a, b).all())
+        return bool(_all_equal(a, b, False))
     except ValueError:
         return False

@@ -72,7 +72,7 @@ _gammainc_slope: Any = _hidden(
 )
 gammainc: Any = binary(
     "gammainc",
-    "T(special::incomplete_gamma(double(x), double(y), false))",
+    "T(special::incomplete_gamma(double(x), double(y), false, sizeof(T) == 4))",
     vjp=lambda g, a, x, r: (g * _gammainc_slope(a, x), g * _gamma_density(a, x)),
     oracle=scipys("gammainc"),
     domain=(0.3, 6.0),
@@ -80,7 +80,7 @@ gammainc: Any = binary(
 )
 gammaincc: Any = binary(
     "gammaincc",
-    "T(special::incomplete_gamma(double(x), double(y), true))",
+    "T(special::incomplete_gamma(double(x), double(y), true, sizeof(T) == 4))",
     vjp=lambda g, a, x, r: (-g * _gammainc_slope(a, x), -g * _gamma_density(a, x)),
     oracle=scipys("gammaincc"),
     domain=(0.3, 6.0),

@@ -229,10 +229,6 @@ def diag_indices_from(x: Array, /) -> tuple[Array, ...]:
     return diag_indices(shape[0], len(shape), device=x.device)
 
 
-def _places(mask: npt.NDArray[Any], device: Device | str | None) -> tuple[Array, ...]:
-    return tuple(asarray(places, device=device) for places in mask.nonzero())
-
-
 def tril_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
@@ -241,14 +237,14 @@ def tril_indices(
     >>> [places.tolist() for places in tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
-    return _places(np.tri(n, m, k, dtype=bool), device)
+    return tuple(asarray(places, device=device) for places in np.tril_indices(n, k, m))
 
 
 def triu_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
     """The row and column indices on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
-    return _places(~np.tri(n, m, k - 1, dtype=bool), device)
+    return tuple(asarray(places, device=device) for places in np.triu_indices(n, k, m))
 
 
 def _matrix(x: Array, name: str) -> tuple[int, int]:

@@ -23,6 +23,9 @@ from ..shape.views import moveaxis, reshape
 
 __all__ = ["geomspace", "linspace", "logspace"]
 
+#: The numbers from which a GPU computes them itself.
+_MANY = 4096
+
 
 def _count(num: Any) -> int:
     count = operator.index(num)
@@ -68,11 +71,16 @@ def _spaced(
     """The result of ``between`` for ends in float64, the numbers 0, 1, ... along an axis, and the last number."""
     wide = [float(end) if _is_number(end) else asarray(end, dtypes.float64, where) for end in ends]
     last = float(max(num - endpoint, 1))
-    ndim = max(end.ndim for end in wide if isinstance(end, Array))
+    ndim = max((end.ndim for end in wide if isinstance(end, Array)), default=0)
     counted = reshape(arange(num, dtype=dtypes.float64, device=where), (num,) + (1,) * ndim)
     made = between(*wide, counted, last)
     made = astype(floor(made) if wanted in dtypes.INTS else made, wanted, copy=False)
     return moveaxis(made, 0, axis) if axis else made
+
+
+def _made_there(ends: Sequence[Any], count: int, wanted: dtypes.DType, where: Device) -> bool:
+    """Whether numbers between plain ends are computed on a GPU: those that take longer to compute and copy."""
+    return count >= _MANY and not where.addressable and wanted in dtypes.FLOATS and all(map(_is_number, ends))
 
 
 @fuse
@@ -124,7 +132,7 @@ def linspace(
     """
     ends, count = (_listed(start), _listed(stop)), _count(num)
     wanted, there = _target(ends, dtype, device)
-    if device_of(ends) is None:
+    if device_of(ends) is None and not _made_there(ends, count, wanted, there):
         kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
         of_numbers: Any = np.linspace  # its overloads lack these arguments
         made, step = of_numbers(*ends, count, endpoint, True, kind, axis)
@@ -161,7 +169,7 @@ def logspace(
     """
     given, count = [_listed(one) for one in (start, stop, base)], _count(num)
     wanted, there = _target(given, dtype, device)
-    if device_of(given) is None:
+    if device_of(given) is None and not _made_there(given, count, wanted, there):
         made = np.logspace(given[0], given[1], count, endpoint, given[2], axis=axis)
         return asarray(made.astype(wanted), device=there)
     return _spaced(given, count, bool(endpoint), wanted, there, axis, _powers)
@@ -192,7 +200,8 @@ def geomspace(
     """
     ends, count = (_listed(start), _listed(stop)), _count(num)
     wanted, there = _target(ends, dtype, device)
-    if device_of(ends) is None:
+    alike = _made_there(ends, count, wanted, there) and ends[0] * ends[1] > 0
+    if device_of(ends) is None and not alike:
         made = np.geomspace(*ends, count, endpoint, axis=axis)
         return asarray(made.astype(wanted), device=there)
     if there.addressable and any(bool(any_of(equal(asarray(end, device=there), 0))) for end in ends):

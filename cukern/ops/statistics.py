@@ -20,6 +20,7 @@ from ..elementwise.logic import logical_not
 from ..elementwise.operands import Axis, normalize_axes, public, require_array
 from ..elementwise.table import ceil, clip, divide, floor, isfinite, isnan, remainder, round, where
 from ..index.scan import cumulative_sum
+from ..index.select import middle_of_sorted, selects
 from ..index.sort import argsort, sort
 from ..index.take import take_along_axis
 from ..reduction.rows import sum
@@ -137,6 +138,9 @@ class _Sample:
             last = parts[1].max(-1, keepdims=True)  # NaN comes last
             made = (low, np.where(last == last, high, last))
             return tuple(Array._wrap(one, self.rows.device) for one in made)  # type: ignore[return-value]
+        if not self.tracked and selects(self.rows):
+            both = middle_of_sorted(self.rows)
+            return both[..., :1], both[..., 1:]
         low = self.at((self.n - 1) // 2)
         return low, self.unless_nan(self.at(place))
 

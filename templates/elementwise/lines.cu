@@ -40,7 +40,7 @@
 <%- endmacro %>
 <% macro element() %>
 <% for x in inputs %>
-            const << x.compute >> a<< x.k >> = cast< << x.compute >> >(<< "y0" if x.inplace else "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]);
+            const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(<< "y0" if x.inplace else "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]));
 <% endfor %>
 <% for line in body %>
             const << line.type >> << line.name >> = << line.code >>;

@@ -130,6 +130,18 @@ __device__ __forceinline__ To cast(From x) {
     return caster<To, From>::apply(x);
 }
 
+// A number in memory. Of a bool the host reads the byte: its compiler makes no vectors of loops that load bools.
+template <typename T>
+__device__ __forceinline__ T loaded(const T& x) {
+    return x;
+}
+#ifndef __CUDA_ARCH__
+template <>
+inline bool loaded(const bool& x) {
+    return reinterpret_cast<const unsigned char&>(x) != 0;
+}
+#endif
+
 // The larger and the smaller of two, NaN if either is NaN, as numpy.maximum and numpy.minimum.
 template <typename T>
 __device__ __forceinline__ T maximum(T a, T b) {

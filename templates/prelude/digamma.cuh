@@ -2,17 +2,24 @@
 // series), to 1e-15 from 10 on.
 __device__ __forceinline__ double digamma_of(double x) {
     double value = 0.0;
+    if (x != 0.0 && fabs(x) < 1e-15) return -1.0 / x - 0.5772156649015329;
     if (x <= 0.0) {
         if (x == floor(x)) return x == 0.0 ? copysign(limits<double>::infinity(), -x) : limits<double>::quiet_nan();
-        value = -3.141592653589793 / tan(3.141592653589793 * (x - floor(x)));
+        value = -3.141592653589793 / tan(3.141592653589793 * (x - rint(x)));
         x = 1.0 - x;
     }
+    // The sum of 1 / (x + k), over one denominator.
+    double over = 0.0, under = 1.0;
 #pragma unroll 1
-    for (; x < 10.0; x += 1.0) value -= 1.0 / x;
-    const double s = 1.0 / (x * x);
+    for (; x < 10.0; x += 1.0) {
+        over = over * x + under;
+        under *= x;
+    }
+    const double inverse = 1.0 / (x * under), reciprocal = inverse * under, s = reciprocal * reciprocal;
+    if (over > 0.0) value -= over * (inverse * x);
     const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - s * (
         691.0 / 32760 - s / 12))))));
-    return value + log(x) - 0.5 / x - series;
+    return value + log(x) - 0.5 * reciprocal - series;
 }
 
 // The sum of (k + x)^-s over k >= 0 by the formula of Euler and Maclaurin (Abramowitz and Stegun, 23.1.30), for x from

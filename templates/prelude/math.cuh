@@ -107,9 +107,20 @@ __device__ __forceinline__ T least_multiple(T x, T y) {
 <% if "gamma_of" in code or "special::" in code %>
 <% include "prelude/digamma.cuh" %>
 <% endif %>
+<% if "sinc_of" in code %>
+// sin(pi x) / (pi x). Where pi x overflows, the value is smaller than any number.
+template <typename T>
+__device__ __forceinline__ T sinc_of(T x) {
+    const T turn = T(3.141592653589793) * x, made = sin(turn) / turn;
+    return x == T(0) ? T(1) : fabs(x) < limits<T>::infinity() && fabs(turn) == limits<T>::infinity() ? T(0) : made;
+}
+<% endif %>
 <% if "erfc_of" in code %>
 <% include "prelude/erfc.cuh" %>
 <% endif %>
 <% if "special::" in code %>
 <% include "prelude/special.cuh" %>
+<% endif %>
+<% if "bessel::" in code %>
+<% include "prelude/bessel.cuh" %>
 <% endif %>

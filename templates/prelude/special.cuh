@@ -1,4 +1,4 @@
-// Gamma, beta, Bessel and zeta functions in double precision, where CUDA has none.
+// Gamma, beta and zeta functions in double precision, where CUDA has none.
 namespace special {
 
 // A value and its derivative by one of the parameters.
@@ -12,9 +12,12 @@ __device__ __forceinline__ Dual operator*(Dual a, Dual b) { return {a.v * b.v, a
 __device__ __forceinline__ Dual operator/(Dual a, Dual b) { return {a.v / b.v, (a.d - a.v / b.v * b.d) / b.v}; }
 __device__ __forceinline__ double value_of(double x) { return x; }
 __device__ __forceinline__ double value_of(Dual x) { return x.v; }
-__device__ __forceinline__ bool settled_term(double term, double sum) { return fabs(term) <= 1e-17 * fabs(sum); }
-__device__ __forceinline__ bool settled_term(Dual term, Dual sum) {
-    return settled_term(term.v, sum.v) && fabs(term.d) <= 1e-17 * (fabs(sum.d) + fabs(sum.v));
+constexpr double all_digits = 1e-17;
+__device__ __forceinline__ bool settled_term(double term, double sum, double share = all_digits) {
+    return fabs(term) <= share * fabs(sum);
+}
+__device__ __forceinline__ bool settled_term(Dual term, Dual sum, double share = all_digits) {
+    return settled_term(term.v, sum.v, share) && fabs(term.d) <= share * (fabs(sum.d) + fabs(sum.v));
 }
 
 // What lgamma(x) adds to Stirling's formula (x - 1/2) log x - x + log(2 pi) / 2, for x >= 10 (Abramowitz and Stegun, 6.1.41).
@@ -61,19 +64,19 @@ __device__ __forceinline__ double poisson_weight(double a, double x) {
 // The regularised incomplete gamma functions, P or with `upper` Q = 1 - P, over the factor x^a e^-x / Gamma(a + 1):
 // the series (Abramowitz and Stegun, 6.5.29) below x = a + 1, and the continued fraction (6.5.31) above.
 template <typename N>
-__device__ __forceinline__ N gamma_series(N a, double x) {
+__device__ __forceinline__ N gamma_series(N a, double x, double share = all_digits) {
     N term(1.0), sum(1.0), n = a;
 #pragma unroll 1
     for (int i = 0; i < 100000; ++i) {
         n = n + N(1.0);
         term = term * (N(x) / n);
         sum = sum + term;
-        if (settled_term(term, sum)) break;
+        if (settled_term(term, sum, share)) break;
     }
     return sum;
 }
 template <typename N>
-__device__ __forceinline__ N gamma_fraction(N a, double x) {
+__device__ __forceinline__ N gamma_fraction(N a, double x, double share = all_digits) {
     const double tiny = 1e-300;
     N b = N(x + 1.0) - a, c(1.0 / tiny), d = N(1.0) / b, made = d;
 #pragma unroll 1
@@ -88,7 +91,7 @@ __device__ __forceinline__ N gamma_fraction(N a, double x) {
         d = N(1.0) / d;
         const N step = c * d;
         made = made * step;
-        if (settled_term(step - N(1.0), N(10.0))) break;
+        if (settled_term(step - N(1.0), N(10.0), share)) break;
     }
     return made * a;
 }
@@ -96,14 +99,17 @@ __device__ __forceinline__ double gamma_density(double a, double x) {
     if (x == 0.0) return a < 1.0 ? limits<double>::infinity() : double(a == 1.0);
     return poisson_weight(a - 1.0, x);
 }
-__device__ __forceinline__ double incomplete_gamma(double a, double x, bool upper) {
+// With `single`, to the digits of single precision.
+__device__ __forceinline__ double incomplete_gamma(double a, double x, bool upper, bool single) {
     const double infinity = limits<double>::infinity();
     if (!(a >= 0.0) || !(x >= 0.0) || (a == infinity && x == infinity)) return limits<double>::quiet_nan();
     if (x == 0.0 || a == infinity) return (a == 0.0 ? 1.0 : 0.0) == 1.0 ? double(!upper) : double(upper);
     if (a == 0.0 || x == infinity) return double(!upper);
     const bool below = x < a + 1.0;
     const double weight = poisson_weight(a, x);
-    const double part = weight == 0.0 ? 0.0 : weight * (below ? gamma_series(a, x) : gamma_fraction(a, x));
+    // What is taken from 1 may leave few digits of a small Q.
+    const double share = single && !(below && upper) ? 1e-11 : all_digits;
+    const double part = weight == 0.0 ? 0.0 : weight * (below ? gamma_series(a, x, share) : gamma_fraction(a, x, share));
     return below == upper ? 1.0 - part : part;
 }
 // The derivative of P by a; that of Q is its negative.
@@ -183,25 +189,6 @@ __device__ __forceinline__ double incomplete_beta_slope(double a, double b, doub
     const double both = digamma_of(p + q);
     const double log_slope = by_q ? log1p(-at) - digamma_of(q) + both : log(at) - digamma_of(p) + both - 1.0 / p;
     return sign * beta_weight(p, q, at) * (made.d + made.v * log_slope);
-}
-
-// e^-|x| I_n(x) for n = 0 or 1: the power series (Abramowitz and Stegun, 9.6.10), from 30 on the asymptotic one (9.7.1).
-__device__ __forceinline__ double scaled_bessel_i(int n, double x) {
-    const double size = fabs(x), sign = n == 1 && x < 0.0 ? -1.0 : 1.0;
-    double term = 1.0, sum = 1.0;
-    if (!(size > 30.0)) {
-        const double s = 0.25 * size * size;
-        for (double k = 1.0; term > 1e-18 * sum; k += 1.0) sum += term *= s / (k * (k + n));
-        return sign * exp(-size) * (n == 1 ? 0.5 * size * sum : sum);
-    }
-    for (double k = 1.0; k < 30.0; k += 1.0) sum += term *= -(4.0 * n - (2.0 * k - 1.0) * (2.0 * k - 1.0)) / (8.0 * k * size);
-    return sign * sum / sqrt(6.283185307179586 * size);
-}
-
-__device__ __forceinline__ double bessel_i(int n, double x) {
-    if (fabs(x) == limits<double>::infinity()) return n == 0 ? fabs(x) : x;
-    const double half = exp(0.5 * fabs(x));  // the whole overflows before the result does
-    return half * scaled_bessel_i(n, x) * half;
 }
 
 // Hurwitz's zeta function, the sum of (k + q)^-s over k >= 0: as polygamma_of has it. NaN for s < 1; of a q that is not

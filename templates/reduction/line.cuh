@@ -15,7 +15,7 @@ struct Line {
 <% endfor %>
     }
     __device__ __forceinline__ T value(const Scalars& scalars, index r, index c = 0) const {
-        return value_of(scalars<% for x in inputs %>, cast< << x.compute >> >(x<< x.k >>.at(r, c))<% endfor %>);
+        return value_of(scalars<% for x in inputs %>, cast< << x.compute >> >(loaded(x<< x.k >>.at(r, c)))<% endfor %>);
     }
 };
 // The piece of the reduced axes that a block has.

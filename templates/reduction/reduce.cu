@@ -7,7 +7,7 @@
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>
 // Values that are handed on together, or added to a state each.
-constexpr int block = << block >>, unroll = << unroll >>, states = batch ? 1 : unroll;
+constexpr int block = << block >>, unroll = << unroll >>, states = batch ? 1 : unroll, few = 8;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
@@ -37,11 +37,19 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
                     for (int u = 0; u < unroll; ++u) a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u));
                 }
             }
+            if constexpr (states > few) {
+                for (; r + few - 1 < piece.r_end; r += few) {
+#pragma unroll
+                    for (int u = 0; u < few; ++u) a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u));
+                }
+            }
             for (; r < piece.r_end; ++r) a[0] = push(a[0], line.value(scalars, r), Place(q * inner + r));
         }
-        State total = a[0];
 #pragma unroll
-        for (int u = 1; u < states; ++u) total = combine(total, a[u]);
-        out.store(row, total);
+        for (int n = states / 2; n > 0; n /= 2) {
+#pragma unroll
+            for (int u = 0; u < n; ++u) a[u] = combine(a[u], a[u + n]);
+        }
+        out.store(row, a[0]);
     }
 }

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cukern as ck
+from cukern.ops import spaces
 
 SMALL = st.integers(-5, 6)
 
@@ -287,3 +288,13 @@ def test_arange_of_arrays(device):
         with ck.Tape() as tape:
             tape.watch(start)
             np.testing.assert_allclose(ck.arange(*args).numpy(), want)
+
+
+def test_spaces_between_numbers_are_as_numpys_where_a_gpu_computes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spaces, "_made_there", lambda *given: True)
+    for name, ends in (("linspace", (-1, 2.5)), ("logspace", (-1, 2.5)), ("geomspace", (-2.0, -0.5))):
+        for endpoint in (True, False):
+            made = getattr(ck, name)(*ends, 7, endpoint=endpoint, dtype="float64").numpy()
+            np.testing.assert_allclose(made, getattr(np, name)(*ends, 7, endpoint=endpoint), rtol=1e-14)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cukern as ck
-from cukern.index.search import flat_places, places_of
+from cukern.index.search import flat_places, places_of, search_into
+from cukern.index.unravel import _raveled, unraveled
 
 DTYPES = ["bool", "int8", "uint8", "int32", "uint64", "float16", "float32", "float64"]
 
@@ -40,6 +41,18 @@ def test_searchsorted_with_sorter_and_nan(xs: list[float], qs: list[float], side
     np.testing.assert_array_equal(
         ck.searchsorted(ck.asarray(a[order]), ck.asarray(q), side=side).numpy(), want
     )
+
+
+@pytest.mark.parametrize(("n", "count"), [(700, 2500), (5000, 9), (0, 3), (1, 3)])
+def test_blocks_search_as_threads_do(n: int, count: int) -> None:
+    rng = np.random.default_rng(1)
+    a, q = np.sort(rng.integers(0, 900, n)).astype("f4"), rng.integers(-5, 910, count).astype("f4")
+    for made, want in (
+        (ck.zeros(count, "int64"), np.searchsorted(a, q)),
+        (ck.zeros(count, "bool"), np.isin(q, a)),
+    ):
+        search_into(made, ck.asarray(a), None, ck.asarray(q), block=64)
+        np.testing.assert_array_equal(made.numpy(), want)
 
 
 def test_searchsorted_of_numbers_and_lists(device: ck.Device) -> None:
@@ -122,3 +135,12 @@ def test_searchsorted_of_a_number_that_the_dtype_does_not_hold(device: ck.Device
     x = ck.asarray(np.asarray([1, 2, 255], "uint8"))
     assert ck.searchsorted(x, 300).item() == 3
     assert ck.searchsorted(x, -1, side="right").item() == 0
+
+
+def test_indices_out_of_range_are_clipped_where_nothing_reads_them() -> None:
+    places = ck.asarray([-5, 1, 7, 100, -1])
+    assert [one.tolist() for one in unraveled(places, (2, 3), clipped=True)] == [
+        [0, 0, 1, 1, 1],
+        [1, 1, 2, 2, 2],
+    ]
+    assert _raveled([places, places], [2, 3], True).tolist() == [0, 4, 5, 5, 5]

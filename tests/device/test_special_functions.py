@@ -90,7 +90,28 @@ SPECIAL: dict[str, tuple[list[Any], list[float]]] = {
     "i1e": ([0.0, np.inf, -np.inf, np.nan], [0.0, 0.0, 0.0, np.nan]),
     "y0": ([0.0, -1.0, np.nan], [-np.inf, np.nan, np.nan]),
     "j1": ([0.0, np.nan], [0.0, np.nan]),
+    "digamma": ([-1e-20, -1e-9, 5e-324, np.inf], [1e20, 1e9 - 0.5772156649015329, -np.inf, np.inf]),
 }
+
+#: Zeros of Bessel functions below 11.
+ZEROS = {
+    "j0": [2.404825557695773, 5.520078110286311, 8.653727912911013],
+    "j1": [3.831705970207512, 7.015586669815619, 10.173468135062722],
+    "y0": [0.8935769662791675, 3.957678419314858, 7.086051060301773],
+    "y1": [2.197141326031017, 5.429681040794135, 8.596005868331168],
+}
+
+
+@pytest.mark.parametrize("name", ["i0", "i1", "i0e", "i1e", *ZEROS])
+def test_bessel_functions_of_float32_have_all_its_digits(device: ck.Device, name: str) -> None:
+    x = np.concatenate([RNG.uniform(0, 11, 2000), np.exp(RNG.uniform(-9, 4, 500))]).astype("f4")
+    beside = np.asarray(ZEROS.get(name, [8.0]), "f4")
+    x = np.concatenate([x, beside, np.nextafter(beside, np.float32(99)), np.nextafter(beside, np.float32(0))])
+    exact = getattr(ck, name)(ck.asarray(x.astype("f8"))).numpy()
+    made = getattr(ck, name)(ck.asarray(x)).numpy()
+    ulps = abs(made - exact) / np.spacing(abs(exact).astype("f4"))
+    assert ulps.max() < 0.6
+
 
 
 @pytest.mark.parametrize("name", SPECIAL)

@@ -99,6 +99,7 @@ def launch_index(dtype: Any) -> None:
         with_derivatives(lambda x: ck.take(x, places, axis=1), x)
         with_derivatives(lambda x: ck.take_along_axis(x, along, axis=1), x)
         with_derivatives(lambda x: x[places, places], x)
+        with_derivatives(lambda x: ck.cross(x, x), ck.zeros((5, 3), dtype))
 
 
 def launch_sorting(dtype: Any) -> None:
@@ -107,9 +108,14 @@ def launch_sorting(dtype: Any) -> None:
         (x,) = arrays(dtype, shape)
         ck.sort(x)
         ck.argsort(x, descending=dtype in (ck.float32, ck.int8))
+    if dtype not in dtypes.COMPLEX:
+        ck.topk(x, 3)
+        ck.median(x, 1)
     line = x[0].contiguous()
     for side in ("left", "right"):
         ck.searchsorted(line, line, side=side)
+        ck.searchsorted(line[:20], line, side=side)
+    ck.isin(line, line[:20])
     ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
     ck.lexsort((line, line))
     if dtype in (ck.float32, ck.int8):

@@ -228,8 +228,14 @@ def _summed(
     arrays, derivative = [x, *([] if dy is None else [dy])], dy is not None
     share = _share(places, arrays)
     cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
-    variables = {"out": arrays[-1].dtype, "index": cut.integer, "derivative": derivative, **share._asdict()}
-    bound = _bound(_sums, x.device, "channel_sums", elem=x.dtype, acc=acc, **variables)
+    variables = {
+        "out": arrays[-1].dtype,
+        "index": cut.integer,
+        "derivative": derivative,
+        "backwards": False,
+        **share._asdict(),
+    }
+    bound = _bound(_sums, x.device, "channel_sums", elem=x.dtype, acc=acc, backwards=False, **variables)
     parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 3), acc, x.device)
     given = (dy, statistics) if derivative else ()
     bound((x, *given, parts, cut.sizes), (cut.blocks, cut.parts))
@@ -303,6 +309,7 @@ def _normalized(
         acc=acc,
         index=cut.integer,
         derivative=False,
+        backwards=True,
         **variables,
         **share._asdict(),
     )
@@ -368,6 +375,7 @@ def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
         acc=factors.dtype,
         index=cut.integer,
         derivative=True,
+        backwards=True,
         **share._asdict(),
     )
     bound((x, dy, factors, dx, cut.sizes), (cut.blocks, cut.parts))

@@ -17,7 +17,7 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import direct, pointwise, shifted, shifted_weights, tensor, tiles
+from . import depthwise, direct, pointwise, shifted, shifted_weights, tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -154,7 +154,8 @@ def _plan(call: Call) -> Plan:
     filters, channels = weights.shape[0] // groups, weights.shape[1]
     by_threads = direct.takes(groups, filters, channels, weights.shape[2:])
     on_tensor_cores = not by_threads and takes(x.dtype, device, groups, filters, channels)
-    width = direct.width_for(x, filters, channels, call.last) if by_threads else 1
+    by_rows = depthwise.takes(groups, filters, channels, windows, weights.shape[2:])
+    width = direct.width_for(x, filters, channels, call.last) if by_threads and not by_rows else 1
     outputs = (channels if turned else filters) * groups
     plan = Plan(device, (x.shape[0], outputs, *call.size), x.dtype, call.last or on_tensor_cores)
     if on_tensor_cores:
@@ -183,7 +184,10 @@ def _plan(call: Call) -> Plan:
                 task, form_of, made, device, layouts, device.properties.multiprocessors
             )
             continue
-        if by_threads:
+        walk = depthwise.form_for(task, x, plan.out, device) if by_rows else None
+        if walk is not None:
+            plan.launches.append(depthwise.launch_of(task, made, device, x.dtype, walk))
+        elif by_threads:
             plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
         else:
             form: Any = tensor if on_tensor_cores else tiles

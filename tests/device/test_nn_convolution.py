@@ -286,6 +286,25 @@ def test_images_that_are_brought_once(
     assert len(used) > 2 and all(used)
 
 
+@pytest.mark.parametrize("cluster", [2, pytest.param(4, marks=pytest.mark.thorough)])
+def test_blocks_of_a_cluster_add_up(device: ck.Device, monkeypatch: pytest.MonkeyPatch, cluster: int) -> None:
+    """Sums of four parts of the pixels, of which clusters leave two or one."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the instructions of sm_90a")
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: True)
+    monkeypatch.setattr(shifted_weights, "CHANNELS", 8)
+    monkeypatch.setattr(shifted_weights, "_CLUSTERS", (cluster,))
+    monkeypatch.setattr(
+        shifted_weights, "form_for", lambda task, elem, _: shifted_weights.form_of(task, elem, 227 * 1024)
+    )
+    monkeypatch.setattr(shifted_weights, "parts_of", lambda task, form, _: 4)
+    dy, x = (innermost(random(i, (4, n, 5, 6), "bfloat16")) for i, n in enumerate((72, 24)))
+    found = plan.weights_gradient(dy, x, geometry.Windows((1, 1), (1, 1), (1, 1)), (3, 3), True)
+    a, b = (one.numpy().astype(np.float64) for one in (dy, x))
+    close(found, Definition(2, padding=1).weights(a, b, (3, 3)), 2)
+
+
 def test_images_that_share_memory_are_not_brought_once() -> None:
     """Maps have no strides of 0."""
     image = geometry.Place(2, 64, (1, 5, 5), (1600, 1, 0, 320, 64))

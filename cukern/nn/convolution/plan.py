@@ -260,15 +260,17 @@ def _plan_weights(
         return plan
     form: Any = tensor if on_tensor_cores else tiles
     shift = shifted_weights.form_for(task, elem, device) if on_tensor_cores else None
+    cluster = 1
     if shift is None:
         parts = form.parts_for(task, elem, device)
     else:
         parts = shifted_weights.parts_of(task, shift, device.properties.multiprocessors)
-    if parts > 1:
-        plan.share(parts)
+        cluster = shifted_weights.cluster_of(task, shift, parts, device)
+    if parts > cluster:
+        plan.share(parts // cluster)
         made = program("convolution_parts", (input_node(0, acc),), (acc,))
     if shift is None:
         plan.launches.append(form.launch_of(task, made, device, elem, parts))
     else:
-        plan.mapped = shifted_weights.Launch(task, shift, made, device, (output, image), parts)
+        plan.mapped = shifted_weights.Launch(task, shift, made, device, (output, image), parts, cluster)
     return plan

@@ -21,6 +21,8 @@ from .shifted import ALIGNMENT, BARRIERS, CHANNELS, LINE, LONGEST, MAP, Maps, fi
 _KERNEL = Kernel("nn/convolution/shifted_weights.cu")
 #: Threads of a block, taps that three warpgroups have, pixels of a product, and stages.
 _THREADS, _TAPS, _DEPTH, _STAGES, _MOST = 512, 9, 16, 2, 4
+#: Blocks of a cluster: not more, as each has a multiprocessor, and more may not find enough of them side by side.
+_CLUSTERS = (4, 2)
 
 
 class Form(NamedTuple):
@@ -96,8 +98,26 @@ def parts_of(task: Task, form: Form, multiprocessors: int) -> int:
     return divide_up(bands, divide_up(bands, parts))
 
 
+def cluster_of(task: Task, form: Form, parts: int, device: Device) -> int:
+    """How many blocks, each with a part of the bands, add up their sums in shared memory."""
+    limits = device.properties
+    for cluster in _CLUSTERS:
+        memory = _sums(task, cluster) + ALIGNMENT + BARRIERS
+        fits_device = (
+            cluster <= limits.max_blocks_per_cluster and memory <= limits.max_shared_memory_per_block
+        )
+        if parts % cluster == 0 and fits_device:
+            return cluster
+    return 1
+
+
+def _sums(task: Task, cluster: int) -> int:
+    """Bytes of the sums that a block has from the others of its cluster."""
+    return divide_up(task.taps, 3) * 32 // cluster * (cluster - 1) * 384 * 4
+
+
 class Launch:
-    """A launch for output and image, to which maps lead, and the weights or sums of parts."""
+    """A launch for output and image, to which maps lead, and the weights or sums of clusters."""
 
     def __init__(
         self,
@@ -107,6 +127,7 @@ class Launch:
         device: Device,
         layouts: Sequence[Layout],
         parts: int,
+        cluster: int,
     ) -> None:
         elem = layouts[0].dtype
         output, image = layouts
@@ -115,7 +136,7 @@ class Launch:
             image_tiles(image, form.brought // form.pitch, form.pitch, False),
         )
         self._maps = Maps(device, tiles)
-        bound = _KERNEL.bind(device, **_variables(task, form, made, elem))
+        bound = _KERNEL.bind(device, **_variables(task, form, made, elem), cluster=cluster)
         bands, of_image = form.bands(task)
         across = divide_up(task.channels, LINE)
         _, y, x = task.axes
@@ -131,7 +152,7 @@ class Launch:
         )
         grid = (divide_up(task.filters, LINE) * across, parts, 1)
         tail = (struct.pack("8i", *numbers), steps(task, made))
-        shared = form.stages * form.stage + ALIGNMENT
+        shared = max(form.stages * form.stage, _sums(task, cluster)) + ALIGNMENT
         self._launch: Prepared = bound.function.prepare(grid, (_THREADS, 1, 1), shared, tail, [MAP] * 2)
 
     def __call__(self, arrays: Sequence[Array], out: Array) -> None:

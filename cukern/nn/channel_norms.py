@@ -235,7 +235,7 @@ def _summed(
         "backwards": False,
         **share._asdict(),
     }
-    bound = _bound(_sums, x.device, "channel_sums", elem=x.dtype, acc=acc, backwards=False, **variables)
+    bound = _bound(_sums, x.device, "channel_sums", elem=x.dtype, acc=acc, **variables)
     parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 3), acc, x.device)
     given = (dy, statistics) if derivative else ()
     bound((x, *given, parts, cut.sizes), (cut.blocks, cut.parts))

@@ -245,12 +245,17 @@ def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number
 SHIFTED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((3, 16, 5, 14), (72, 16, 3, 3), {"padding": 1}),
     ((1, 72, 9, 30), (24, 72, 2, 3), {"padding": (0, 2), "dilation": (2, 1)}),
+    ((2, 72, 8, 9), (24, 72, 3, 2), {"padding": 1, "stride": 2}),
 ]
 
 
 @pytest.mark.parametrize(
     ("number", "halves"),
-    [(0, 1), *(pytest.param(*one, marks=pytest.mark.thorough) for one in ((0, 2), (1, 1), (1, 2)))],
+    [
+        (0, 1),
+        (2, 1),
+        *(pytest.param(*one, marks=pytest.mark.thorough) for one in ((0, 2), (1, 1), (1, 2), (2, 2))),
+    ],
 )
 def test_images_that_are_brought_once(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int, halves: int

@@ -62,8 +62,8 @@ class Plan:
         self._fresh = fresh_layout(device, dtype, memory)
         self.out = last_layout(device, dtype, shape) if last else self._fresh
         self.launches: list[Prepared] = []
-        #: In place of launches, one of arrays that maps lead to.
-        self.mapped: shifted.Launch | shifted_weights.Launch | None = None
+        #: Those of arrays that maps lead to.
+        self.mapped: list[shifted.Launch | shifted_weights.Launch] = []
         self.arrange: tuple[Arranged, ...] = ()
         #: The channels of the result, and whether it is to be copied to C order.
         self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
@@ -87,8 +87,8 @@ class Plan:
             operands = [one._operand for one in arrays]
             for launch in self.launches:
                 launch(*operands, made._operand)
-            if self.mapped is not None:
-                self.mapped(arrays, made)
+            for mapped in self.mapped:
+                mapped(arrays, made)
             if self._parts > 1:
                 made = _total(made, self._dtype)
             if self._axes is not None:
@@ -180,8 +180,8 @@ def _plan(call: Call) -> Plan:
         form_of = shifted.form_for(task, x.dtype, device, strides) if on_tensor_cores else None
         if form_of is not None:
             layouts = x, weights, plan.out
-            plan.mapped = shifted.Launch(
-                task, form_of, made, device, layouts, device.properties.multiprocessors
+            plan.mapped.append(
+                shifted.Launch(task, form_of, made, device, layouts, device.properties.multiprocessors)
             )
             continue
         walk = depthwise.form_for(task, x, plan.out, device) if by_rows else None
@@ -272,5 +272,5 @@ def _plan_weights(
     if shift is None:
         plan.launches.append(form.launch_of(task, made, device, elem, parts))
     else:
-        plan.mapped = shifted_weights.Launch(task, shift, made, device, (output, image), parts, cluster)
+        plan.mapped.append(shifted_weights.Launch(task, shift, made, device, (output, image), parts, cluster))
     return plan

@@ -1,4 +1,4 @@
-// The gradient of the weights of a convolution by windows that move by one pixel, on the tensor cores of sm_90a:
+// The gradient of the weights of a convolution by windows that move by one or two pixels, on the tensor cores of sm_90a:
 // weights (filters, taps, channels) = the sum, over the pixels of a part of the bands, of output (pixels, filters) and image
 // (pixels, channels), shifted by the tap as nn/convolution/shifted.cu has it: what a band needs is brought once for all taps.
 // image and output (images, height, width, channels or filters) by maps, of 16-bit floats; beyond the arrays are zeros.
@@ -16,13 +16,14 @@
 <% include "prelude/packs.cuh" %>
 constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x;
 constexpr int step_y = << step_y >>, step_x = << step_x >>;
+constexpr int by = << by >>, phases_x = taps_x < by ? taps_x : by, phases = << phases >>;  // of the image, as shifted.cu has them
 constexpr int own_taps = (taps + 2) / 3;  // of a warpgroup
 // Blocks of a cluster, and the numbers of a tap that each thread of one of them ends with.
 constexpr int cluster = << cluster >>, own = 32 / cluster;
 constexpr int stages = << stages >>, line = 64;
 // Lines that are brought of output and image, and those in shared memory: the others stay zeros.
 constexpr int brought = band * pitch, brought_image = << brought_image >>, lines = << lines >>, lines_image = << lines_image >>;
-constexpr int stage_size = (lines + lines_image) * line;
+constexpr int stage_size = (lines + phases * lines_image) * line;
 
 struct Sizes {
     int bands, of_image, each, tiles_n, filters, channels;
@@ -58,7 +59,7 @@ __device__ __forceinline__ void add_up(float (&sums)[own_taps][32], float* from_
 }
 
 extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster > 1 >> __launch_bounds__(512, 1) << name >>(
-    const __grid_constant__ TensorMap output, const __grid_constant__ TensorMap image, Out* d, Sizes g, Steps steps)
+    const __grid_constant__ TensorMap output, <% for i in range(phases) %>const __grid_constant__ TensorMap image<< i >>, <% endfor %>Out* d, Sizes g, Steps steps)
 {
     const Epilogue epilogue{steps};
     extern __shared__ __align__(128) unsigned char shared[];
@@ -80,9 +81,13 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
             const int own = from + i, of = own / g.of_image, row = own % g.of_image * band, stage = i % stages;
             T* const to = ring + stage * stage_size;
             mbarrier_wait(&empty[stage], i / stages % 2 ^ 1);
-            mbarrier_arrive_expecting(&full[stage], (brought + brought_image) * line * int(sizeof(T)));
+            mbarrier_arrive_expecting(&full[stage], (brought + phases * brought_image) * line * int(sizeof(T)));
             copy_tile(to, output, {of, row, 0, first_filter}, &full[stage]);
-            copy_tile(to + lines * line, image, {of, row + g.base_y, g.base_x, first_channel}, &full[stage]);
+<% for i in range(phases) %>
+            copy_tile(to + (lines + << i >> * lines_image) * line, image<< i >>,
+                      {of, row + ((g.base_y + << i >> / phases_x) >> (by - 1)), (g.base_x + << i >> % phases_x) >> (by - 1), first_channel},
+                      &full[stage]);
+<% endfor %>
         }
         return;
     }
@@ -101,8 +106,9 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
 #pragma unroll
         for (int t = 0; t < own_taps; ++t) {
             // A warpgroup with fewer taps makes its last one again.
-            const int tap = minimum(group * own_taps + t, taps - 1), shift = tap / taps_x * step_y * pitch + tap % taps_x * step_x;
-            SharedMatrix left(of_output, 1024, 1024), right(of_image + shift * line, 1024, 1024);
+            const int tap = minimum(group * own_taps + t, taps - 1), y = tap / taps_x, x = tap % taps_x;
+            const int phase = y % by * phases_x + x % by, shift = y / by * step_y * pitch + x / by * step_x;
+            SharedMatrix left(of_output, 1024, 1024), right(of_image + (phase * lines_image + shift) * line, 1024, 1024);
 #pragma unroll 4
             for (int k = 0; k < lines; k += 16) {
                 wgmma<T, 64, false, false>(sums[t], left, right, i > 0 || k > 0);

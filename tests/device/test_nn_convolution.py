@@ -13,7 +13,15 @@ from nn_support import close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.convolution import depthwise, direct, geometry, plan, shifted, shifted_weights, tensor, tiles
+from cukern.nn.convolution import (
+    direct,
+    geometry,
+    plan,
+    shifted,
+    shifted_weights,
+    tensor,
+    tiles,
+)
 from cukern.testing import gradcheck
 
 
@@ -164,42 +172,6 @@ def test_threads_share_a_gradient_of_weights(device: ck.Device, monkeypatch: pyt
     monkeypatch.setattr(direct, "share_of", lambda task, of, width: direct.Share(width, 2, 64, 3))
     check((2, 24, 7, 10), (24, 1, 3, 2), "bfloat16", last=True, groups=24, stride=2, padding=1)
     check((2, 3, 6, 9), (6, 1, 3, 3), groups=3, padding=1)
-
-
-@pytest.mark.parametrize(
-    ("shape", "kernel", "padding", "dtype"),
-    [
-        ((2, 40, 5, 9), (3, 2), (1, 0), "bfloat16"),
-        ((2, 3, 5, 8), (3, 3), (1, 1), "float32"),
-        pytest.param((1, 5, 1, 1), (3, 3), (1, 1), "float32", marks=pytest.mark.thorough),
-        pytest.param((2, 3, 7, 8), (2, 3), (0, 2), "float64", marks=pytest.mark.thorough),
-    ],
-    ids=str,
-)
-def test_threads_walk_down_rows(
-    device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
-    shape: tuple[int, ...],
-    kernel: tuple[int, int],
-    padding: Any,
-    dtype: str,
-) -> None:
-    """Blocks, bands of rows and channels as on a GPU, with threads beyond the last."""
-    forms, last = [], shape[1] == 40
-    chosen = depthwise.form_for
-
-    def form_for(*given: Any) -> Any:
-        form = chosen(*given)
-        assert form is not None
-        forms.append(
-            form._replace(across=3 if last else 1, block=16, rows=2, ahead=1 if last else form.ahead)
-        )
-        return forms[-1]
-
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(depthwise, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), dtype, last=last, groups=shape[1], padding=padding)
-    assert len(forms) == 2 and forms[0].last == last and forms[0].whole == (shape[3] == 8)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])

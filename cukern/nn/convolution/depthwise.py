@@ -19,9 +19,8 @@ from .geometry import Axis, Task, Windows
 _KERNEL = Kernel("nn/convolution/depthwise.cu")
 #: Taps along rows and columns up to which sums and factors stay in registers.
 _TAPS = 3
-#: Threads of a block, those that have neighbouring packs of channels at most, and blocks that a multiprocessor has at
-#: a time, by whether channels lie innermost.
-_BLOCK, _ACROSS, _RESIDENT = 128, 32, {False: 5, True: 3}
+#: Threads of a block, and those that have neighbouring packs of channels at most.
+_BLOCK, _ACROSS = 128, 32
 #: Columns of a thread where they are not read in packs; rows of a thread at most, and at least if there are few.
 _COLUMNS, _ROWS, _FEWEST_ROWS = 4, 16, 4
 #: Threads in the time of one, where rows are few.
@@ -82,13 +81,14 @@ def form_for(task: Task, x: Layout, out: Layout, device: Device) -> Form | None:
     if last != (task.image.last and task.image.steps[1] == 1):
         return None
     if last:
-        width = _widest(ACCESS // max(4, item), lambda n: _even(x, n, 1) and _even(out, n, 1))
-        form = Form(True, False, width, _COLUMNS, y.taps, 0, _BLOCK, _RESIDENT[True])
+        width = _widest(max(1, ACCESS // 2 // item), lambda n: _even(x, n, 1) and _even(out, n, 1))
+        narrow = item == 2
+        form = Form(True, False, width, _COLUMNS, 1 if narrow else y.taps, 0, _BLOCK, 3 if narrow else 4)
     else:
-        within = 0 <= -_low(along) < along.taps
+        within = 0 <= -low(along) < along.taps
         items = _widest(ACCESS // item, lambda n: within and _even(x, n, 3) and _even(out, n, 3))
         whole = items > 1
-        form = Form(False, whole, 1, items if whole else _COLUMNS, y.taps, 0, _BLOCK, _RESIDENT[False])
+        form = Form(False, whole, 1, items if whole else _COLUMNS, 1, 0, _BLOCK, 6)
     form = form._replace(block=1, resident=1) if serial else _across(form, task)
     return form._replace(rows=y.pixels if serial else _rows(form, task, device))
 
@@ -99,7 +99,7 @@ def _widest(most: int, fits: Callable[[int], bool]) -> int:
     return most
 
 
-def _low(axis: Axis) -> int:
+def low(axis: Axis) -> int:
     """The place in the image of a window's least tap, of the first pixel."""
     return axis.base - (axis.taps - 1 if axis.tap_step < 0 else 0)
 
@@ -133,7 +133,7 @@ def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType, for
         taps_y=y.taps,
         taps_x=x.taps,
         turned=x.tap_step < 0,
-        before=-_low(x) if form.whole else 0,
+        before=-low(x) if form.whole else 0,
         taps_inside=False,
     )
     sizes = bands, task.groups, task.image.batch

@@ -17,7 +17,7 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import depthwise, direct, pointwise, shifted, shifted_weights, tensor, tiles
+from . import depthwise, depthwise_ring, direct, pointwise, shifted, shifted_weights, tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -63,7 +63,7 @@ class Plan:
         self.out = last_layout(device, dtype, shape) if last else self._fresh
         self.launches: list[Prepared] = []
         #: Those of arrays that maps lead to.
-        self.mapped: list[shifted.Launch | shifted_weights.Launch] = []
+        self.mapped: list[shifted.Launch | shifted_weights.Launch | depthwise_ring.Launch] = []
         self.arrange: tuple[Arranged, ...] = ()
         #: The channels of the result, and whether it is to be copied to C order.
         self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
@@ -183,6 +183,10 @@ def _plan(call: Call) -> Plan:
             plan.mapped.append(
                 shifted.Launch(task, form_of, made, device, layouts, device.properties.multiprocessors)
             )
+            continue
+        ring = depthwise_ring.form_for(task, x, device) if by_rows else None
+        if ring is not None:
+            plan.mapped.append(depthwise_ring.Launch(task, ring, made, device, x))
             continue
         walk = depthwise.form_for(task, x, plan.out, device) if by_rows else None
         if walk is not None:

@@ -1,4 +1,4 @@
-"""Convolutions by windows that move by one pixel or two, whose images the hardware brings once for all taps (sm_90a)."""
+"""Convolutions by windows that move by one pixel or two, with images brought once for all taps (sm_90a)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def fits(task: Task, elem: dtypes.DType) -> bool:
     flat = task.image.size[0] == 1 and z[:3] == (1, 1, 0) and task.output.size[0] == 1
     steps = y.step == x.step == 1 or y.step == x.step == 2 <= min(task.image.size[1:])
     even = steps and (y.step == 1 or y.tap_step == x.tap_step == 1)
-    apart = all(map(_apart, (task.image, task.output)))
+    unique = all(map(apart, (task.image, task.output)))
     return (
         elem.itemsize == 2
         and task.groups == 1
@@ -128,11 +128,11 @@ def fits(task: Task, elem: dtypes.DType) -> bool:
         and even
         and (task.taps > 1 or y.every * x.every > 1)
         and task.taps > 0
-        and apart
+        and unique
     )
 
 
-def _apart(place: Place) -> bool:
+def apart(place: Place) -> bool:
     """Whether no two elements are one in memory, which maps cannot say."""
     sizes = (place.batch, place.channels, *place.size)
     return all(step > 0 or n == 1 for step, n in zip(place.steps, sizes, strict=True))
@@ -228,7 +228,7 @@ class Launch:
 
     def __call__(self, arrays: Sequence[Array], out: Array) -> None:
         """Launch for image, weights and operands."""
-        *inputs, output = self._maps((*arrays[:1] * self._phases, arrays[1], out))
+        *inputs, output = self._maps((*[arrays[0]] * self._phases, arrays[1], out))
         self._launch(*inputs, *(one._operand for one in arrays[2:]), output)
 
 

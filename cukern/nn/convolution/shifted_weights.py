@@ -1,4 +1,4 @@
-"""Gradients of the weights of windows that move by one pixel or two, with each band brought once for all taps (sm_90a)."""
+"""Gradients of the weights of windows that move by one pixel or two, by bands brought once for all taps (sm_90a)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KERNEL = Kernel("nn/convolution/shifted_weights.cu")
 #: Threads of a block, taps that three warpgroups have, pixels of a product, and stages.
 _THREADS, _TAPS, _DEPTH, _STAGES, _MOST = 512, 9, 16, 2, 4
 #: Blocks of a cluster: not more, as each has a multiprocessor, and more may not find enough of them side by side.
-_CLUSTERS = (4, 2)
+_CLUSTERS = (2,)
 
 
 class Form(NamedTuple):

@@ -6,7 +6,8 @@
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/places.cuh" %>
 <% include "prelude/reduce.cuh" %>
-constexpr int numbers = << 2 if derivative else 3 >>;
+constexpr bool derivative = << derivative | lower >>;
+constexpr int numbers = derivative ? 2 : 3;
 <% if derivative %>
 struct State {
     acc total, product;
@@ -15,6 +16,7 @@ __device__ __forceinline__ State join(State a, State b) { return {a.total + b.to
 <% else %>
 using State = Moments<acc>;
 __device__ __forceinline__ State join(State a, State b) { return joined(a, b); }
+<% endif %>
 // The sums of differences from an offset, and of their squares, become those from the mean of what was summed.
 __device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& second, acc count) {
     const acc to = offset + first / count, by = to - offset;
@@ -22,7 +24,6 @@ __device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& secon
     first -= by * count;
     offset = to;
 }
-<% endif %>
 
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     const T* x, << "const U* dy, const acc* statistics, " if derivative >>acc* parts, Sizes g)
@@ -31,8 +32,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     Walk walk(g);
     acc offset[own_channels], first[own_channels], second[own_channels];
     clear(first), clear(second);
-    index count = 0;
-    << "index moved = 0;" if not derivative >>
+    index count = 0, moved = 0;
 #pragma unroll
     for (int c = 0; c < own_channels; ++c)
         offset[c] = !walk.there() ? acc(0) : << "((const Statistics*)statistics)[of_group(g, walk.number(g) + c)].mean" if derivative else "cast<acc>(x[walk.at + c])" >>;
@@ -72,13 +72,11 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
 <% endif %>
             }
         }
-<% if not derivative %>
-        if (count >= 2 * moved) {
+        if (!derivative && count >= 2 * moved) {
             moved = count;
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count));
         }
-<% endif %>
     }
     __shared__ State shared[own_channels][block];
     const acc share = acc(1) / acc(maximum(count, index(1)));

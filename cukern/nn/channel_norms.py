@@ -30,8 +30,8 @@ _apply = Kernel("nn/channel_norm/apply.cu")
 #: Threads of a block of a GPU, those that neighbouring packs of channels have at most, and those that join parts.
 _BLOCK, _ACROSS, _JOINING = 256, 32, 128
 #: Blocks that a multiprocessor has at a time, by whether channels lie innermost, where a thread holds numbers of
-#: several, and those that it gets for results.
-_RESIDENT, _APPLYING = {False: 4, True: 3}, 4
+#: several, and those that it gets for results, and for derivatives.
+_RESIDENT, _APPLYING, _DERIVING = {False: 4, True: 3}, {False: 32, True: 16}, {False: 32, True: 4}
 #: Packs of each array that a thread has on their way.
 _UNROLL = 4
 #: Elements of a part on the host, and parts at most; the most elements of a pack there.
@@ -228,11 +228,12 @@ def _summed(
     arrays, derivative = [x, *([] if dy is None else [dy])], dy is not None
     share = _share(places, arrays)
     cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
-    variables = {"out": arrays[-1].dtype, "index": cut.integer, "derivative": derivative, **share._asdict()}
-    bound = _bound(_sums, x.device, "channel_sums", elem=x.dtype, acc=acc, **variables)
+    given = {"elem": x.dtype, "out": arrays[-1].dtype, "acc": acc, "derivative": derivative}
+    shared = {"index": cut.integer, "backwards": False, **share._asdict()}
+    bound = _bound(_sums, x.device, "channel_sums", **given, **shared)
     parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 3), acc, x.device)
-    given = (dy, statistics) if derivative else ()
-    bound((x, *given, parts, cut.sizes), (cut.blocks, cut.parts))
+    more = (dy, statistics) if derivative else ()
+    bound((x, *more, parts, cut.sizes), (cut.blocks, cut.parts))
     return parts, cut.parts
 
 
@@ -287,7 +288,7 @@ def _normalized(
     """The result, of ``x`` as it lies in memory."""
     y = empty(x.shape, options.dtype, x.device)
     share = _share(places, (x, y))
-    cut = _cut(places, share, x.device, _APPLYING, share.unroll)
+    cut = _cut(places, share, x.device, _APPLYING[share.last], share.unroll)
     given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
     variables = {
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
@@ -303,6 +304,7 @@ def _normalized(
         acc=acc,
         index=cut.integer,
         derivative=False,
+        backwards=True,
         **variables,
         **share._asdict(),
     )
@@ -357,7 +359,7 @@ def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
     """The gradient of ``x``, as it lies in memory."""
     dx = empty(x.shape, x.dtype, x.device)
     share = _share(places, (x, dy, dx))
-    cut = _cut(places, share, x.device, _APPLYING, share.unroll)
+    cut = _cut(places, share, x.device, _DERIVING[share.last], share.unroll)
     bound = _bound(
         _apply,
         x.device,
@@ -368,6 +370,7 @@ def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
         acc=factors.dtype,
         index=cut.integer,
         derivative=True,
+        backwards=True,
         **share._asdict(),
     )
     bound((x, dy, factors, dx, cut.sizes), (cut.blocks, cut.parts))

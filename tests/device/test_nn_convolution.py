@@ -13,7 +13,15 @@ from nn_support import close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.convolution import direct, geometry, plan, shifted, shifted_weights, tensor, tiles
+from cukern.nn.convolution import (
+    direct,
+    geometry,
+    plan,
+    shifted,
+    shifted_weights,
+    tensor,
+    tiles,
+)
 from cukern.testing import gradcheck
 
 
@@ -209,12 +217,17 @@ def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number
 SHIFTED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((3, 16, 5, 14), (72, 16, 3, 3), {"padding": 1}),
     ((1, 72, 9, 30), (24, 72, 2, 3), {"padding": (0, 2), "dilation": (2, 1)}),
+    ((2, 72, 8, 9), (24, 72, 3, 2), {"padding": 1, "stride": 2}),
 ]
 
 
 @pytest.mark.parametrize(
     ("number", "halves"),
-    [(0, 1), *(pytest.param(*one, marks=pytest.mark.thorough) for one in ((0, 2), (1, 1), (1, 2)))],
+    [
+        (0, 1),
+        (2, 1),
+        *(pytest.param(*one, marks=pytest.mark.thorough) for one in ((0, 2), (1, 1), (1, 2), (2, 2))),
+    ],
 )
 def test_images_that_are_brought_once(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int, halves: int
@@ -248,6 +261,25 @@ def test_images_that_are_brought_once(
     x, w, options = SHIFTED[number]
     check(x, w, "bfloat16", last=True, **options)
     assert len(used) > 2 and all(used)
+
+
+@pytest.mark.parametrize("cluster", [2, pytest.param(4, marks=pytest.mark.thorough)])
+def test_blocks_of_a_cluster_add_up(device: ck.Device, monkeypatch: pytest.MonkeyPatch, cluster: int) -> None:
+    """Sums of four parts of the pixels, of which clusters leave two or one."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the instructions of sm_90a")
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: True)
+    monkeypatch.setattr(shifted_weights, "CHANNELS", 8)
+    monkeypatch.setattr(shifted_weights, "_CLUSTERS", (cluster,))
+    monkeypatch.setattr(
+        shifted_weights, "form_for", lambda task, elem, _: shifted_weights.form_of(task, elem, 227 * 1024)
+    )
+    monkeypatch.setattr(shifted_weights, "parts_of", lambda task, form, _: 4)
+    dy, x = (innermost(random(i, (4, n, 5, 6), "bfloat16")) for i, n in enumerate((72, 24)))
+    found = plan.weights_gradient(dy, x, geometry.Windows((1, 1), (1, 1), (1, 1)), (3, 3), True)
+    a, b = (one.numpy().astype(np.float64) for one in (dy, x))
+    close(found, Definition(2, padding=1).weights(a, b, (3, 3)), 2)
 
 
 def test_images_that_share_memory_are_not_brought_once() -> None:

@@ -240,6 +240,12 @@ def test_a_large_mean(device: ck.Device) -> None:
     close(nn.batch_norm(x, training=True), normalized(x.numpy().astype(np.float64), (0,)), 2**13)
 
 
+def test_a_first_element_far_from_the_others(device: ck.Device) -> None:
+    x = random(0, (16, 2, 300), "float32")
+    x[0, :, 0] = 1e4
+    close(nn.batch_norm(x, training=True), normalized(x.numpy().astype(np.float64), (0, 2)), 16)
+
+
 def test_no_examples(device: ck.Device) -> None:
     """Gradients of the parameters are zeros."""
     x, weight, bias = ck.zeros((0, 4, 2)), ck.ones(4), ck.zeros(4)

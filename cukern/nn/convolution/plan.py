@@ -17,7 +17,7 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import direct, pointwise, shifted, shifted_weights, tensor, tiles
+from . import depthwise, depthwise_ring, direct, pointwise, shifted, shifted_weights, tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -62,8 +62,8 @@ class Plan:
         self._fresh = fresh_layout(device, dtype, memory)
         self.out = last_layout(device, dtype, shape) if last else self._fresh
         self.launches: list[Prepared] = []
-        #: In place of launches, one of arrays that maps lead to.
-        self.mapped: shifted.Launch | shifted_weights.Launch | None = None
+        #: Those of arrays that maps lead to.
+        self.mapped: list[shifted.Launch | shifted_weights.Launch | depthwise_ring.Launch] = []
         self.arrange: tuple[Arranged, ...] = ()
         #: The channels of the result, and whether it is to be copied to C order.
         self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
@@ -87,8 +87,8 @@ class Plan:
             operands = [one._operand for one in arrays]
             for launch in self.launches:
                 launch(*operands, made._operand)
-            if self.mapped is not None:
-                self.mapped(arrays, made)
+            for mapped in self.mapped:
+                mapped(arrays, made)
             if self._parts > 1:
                 made = _total(made, self._dtype)
             if self._axes is not None:
@@ -154,7 +154,8 @@ def _plan(call: Call) -> Plan:
     filters, channels = weights.shape[0] // groups, weights.shape[1]
     by_threads = direct.takes(groups, filters, channels, weights.shape[2:])
     on_tensor_cores = not by_threads and takes(x.dtype, device, groups, filters, channels)
-    width = direct.width_for(x, filters, channels, call.last) if by_threads else 1
+    by_rows = depthwise.takes(groups, filters, channels, windows, weights.shape[2:])
+    width = direct.width_for(x, filters, channels, call.last) if by_threads and not by_rows else 1
     outputs = (channels if turned else filters) * groups
     plan = Plan(device, (x.shape[0], outputs, *call.size), x.dtype, call.last or on_tensor_cores)
     if on_tensor_cores:
@@ -179,11 +180,18 @@ def _plan(call: Call) -> Plan:
         form_of = shifted.form_for(task, x.dtype, device, strides) if on_tensor_cores else None
         if form_of is not None:
             layouts = x, weights, plan.out
-            plan.mapped = shifted.Launch(
-                task, form_of, made, device, layouts, device.properties.multiprocessors
+            plan.mapped.append(
+                shifted.Launch(task, form_of, made, device, layouts, device.properties.multiprocessors)
             )
             continue
-        if by_threads:
+        ring = depthwise_ring.form_for(task, x, device) if by_rows else None
+        if ring is not None:
+            plan.mapped.append(depthwise_ring.Launch(task, ring, made, device, x))
+            continue
+        walk = depthwise.form_for(task, x, plan.out, device) if by_rows else None
+        if walk is not None:
+            plan.launches.append(depthwise.launch_of(task, made, device, x.dtype, walk))
+        elif by_threads:
             plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
         else:
             form: Any = tensor if on_tensor_cores else tiles
@@ -256,15 +264,17 @@ def _plan_weights(
         return plan
     form: Any = tensor if on_tensor_cores else tiles
     shift = shifted_weights.form_for(task, elem, device) if on_tensor_cores else None
+    cluster = 1
     if shift is None:
         parts = form.parts_for(task, elem, device)
     else:
         parts = shifted_weights.parts_of(task, shift, device.properties.multiprocessors)
-    if parts > 1:
-        plan.share(parts)
+        cluster = shifted_weights.cluster_of(task, shift, parts, device)
+    if parts > cluster:
+        plan.share(parts // cluster)
         made = program("convolution_parts", (input_node(0, acc),), (acc,))
     if shift is None:
         plan.launches.append(form.launch_of(task, made, device, elem, parts))
     else:
-        plan.mapped = shifted_weights.Launch(task, shift, made, device, (output, image), parts)
+        plan.mapped.append(shifted_weights.Launch(task, shift, made, device, (output, image), parts, cluster))
     return plan

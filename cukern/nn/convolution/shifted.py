@@ -1,4 +1,4 @@
-"""Convolutions by windows that move by one pixel, whose images the hardware brings once for all taps (sm_90a)."""
+"""Convolutions by windows that move by one pixel or two, with images brought once for all taps (sm_90a)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...kernel import Kernel
 from ...kernel.plan import remember
 from ...kernel.sizes import divide_up
 from .epilogue import steps, variables
-from .geometry import Place, Task, place_of
+from .geometry import Axis, Place, Task, place_of
 
 _KERNEL = Kernel("nn/convolution/shifted.cu")
 #: Elements in a line of 128 bytes, threads of a block, and bytes of a map.
@@ -88,7 +88,7 @@ class Form(NamedTuple):
 def _forms(task: Task, memory: int) -> list[Form]:
     """The forms that compute a convolution with so much shared memory a block."""
     _, y, x = task.axes
-    around = [(one.taps - 1) * abs(one.tap_step) for one in (y, x)]
+    around = [around_of(one) for one in (y, x)]
     pitch, found = x.pixels + around[1], []
     for tile_n, halves in itertools.product((64, 128, 256), (1, 2)):
         band = min(64 * halves // pitch, y.pixels)
@@ -102,24 +102,37 @@ def _forms(task: Task, memory: int) -> list[Form]:
     return found
 
 
+def around_of(axis: Axis) -> int:
+    """The lines that a phase's windows reach from their first one."""
+    return (divide_up(axis.taps, axis.step) - 1) * (abs(axis.tap_step) if axis.step == 1 else 1)
+
+
+def phases_of(task: Task) -> list[tuple[int, int]]:
+    """The first taps, along rows and columns, of the phases of an image: see shifted.cu."""
+    _, y, x = task.axes
+    return list(itertools.product(range(min(y.step, y.taps)), range(min(x.step, x.taps))))
+
+
 def fits(task: Task, elem: dtypes.DType) -> bool:
-    """Whether the windows of a convolution of two axes move by one pixel, in images of 16-bit floats."""
+    """Whether the windows of a convolution of two axes move by one pixel or two, in images of 16-bit floats."""
     z, y, x = task.axes
-    flat = task.image.size[0] == 1 and z[:3] == (1, 1, 0) and task.output.size == (1, y.pixels, x.pixels)
-    even = all(one.step == 1 and one[5:] == (0, 1, 0, 1) for one in (y, x))
-    apart = all(map(_apart, (task.image, task.output)))
+    flat = task.image.size[0] == 1 and z[:3] == (1, 1, 0) and task.output.size[0] == 1
+    steps = y.step == x.step == 1 or y.step == x.step == 2 <= min(task.image.size[1:])
+    even = steps and (y.step == 1 or y.tap_step == x.tap_step == 1)
+    unique = all(map(apart, (task.image, task.output)))
     return (
         elem.itemsize == 2
         and task.groups == 1
         and not task.wide
         and flat
         and even
-        and task.taps > 1
-        and apart
+        and (task.taps > 1 or y.every * x.every > 1)
+        and task.taps > 0
+        and unique
     )
 
 
-def _apart(place: Place) -> bool:
+def apart(place: Place) -> bool:
     """Whether no two elements are one in memory, which maps cannot say."""
     sizes = (place.batch, place.channels, *place.size)
     return all(step > 0 or n == 1 for step, n in zip(place.steps, sizes, strict=True))
@@ -146,7 +159,7 @@ def _form(
     dense = (
         strides[1] == 1
         and min(strides[0], strides[4]) > 0
-        and strides[3] == task.axes[2].taps * strides[4]
+        and strides[3] % strides[4] == 0
         and task.filters % 8 == 0
     )
     if not (dense and fits(task, elem)) or min(task.filters, task.channels) < CHANNELS:
@@ -159,7 +172,7 @@ class Maps:
 
     Args:
         device: of the arrays.
-        tiles: how each is mapped, without its address.
+        tiles: how each is mapped, with the bytes from the array's address to the first element in place of an address.
     """
 
     def __init__(self, device: Device, tiles: Sequence[Tiles]) -> None:
@@ -174,7 +187,8 @@ class Maps:
         at = address(one._data) if self._device.addressable else one._operand
         found = self._known.get((which, at))
         if found is None:
-            made = self._device.backend.tensor_map(self._tiles[which]._replace(address=at))
+            tiles = self._tiles[which]
+            made = self._device.backend.tensor_map(tiles._replace(address=at + tiles.address))
             found = remember(self._known, (which, at), made)
         return found
 
@@ -192,13 +206,15 @@ class Launch:
         multiprocessors: int,
     ) -> None:
         image, weights, output = layouts
+        self._phases = len(phases_of(task))
         tiles = (
-            image_tiles(image, form.brought // form.pitch, form.pitch, False),
+            *phase_tiles(image, task, (form.brought // form.pitch, form.pitch)),
             _weight_tiles(weights, form.tile_n),
-            image_tiles(output, form.band, form.pitch, True),
+            _output_tiles(output, task, (form.band, form.pitch)),
         )
         self._maps = Maps(device, tiles)
-        bound = _KERNEL.bind(device, **_variables(task, form, made, image.dtype))
+        row = place_of(weights).size[2]
+        bound = _KERNEL.bind(device, **_variables(task, form, made, image.dtype), row=row)
         bands, of_image = form.bands(task)
         down, across = form.tiles(task)
         lowest = [one.base + min(0, (one.taps - 1) * one.tap_step) for one in task.axes[1:]]
@@ -206,25 +222,58 @@ class Launch:
         sizes = struct.pack("7i", bands, of_image, across, task.filters, slabs, *lowest)
         grid = (min(down * across, multiprocessors), 1, 1)
         tail = (sizes, steps(task, made))
-        self._launch: Prepared = bound.function.prepare(grid, (_THREADS, 1, 1), form.shared, tail, [MAP] * 3)
+        self._launch: Prepared = bound.function.prepare(
+            grid, (_THREADS, 1, 1), form.shared, tail, [MAP] * len(tiles)
+        )
 
     def __call__(self, arrays: Sequence[Array], out: Array) -> None:
         """Launch for image, weights and operands."""
-        image, weights, output = self._maps((*arrays[:2], out))
-        self._launch(image, weights, *(one._operand for one in arrays[2:]), output)
+        *inputs, output = self._maps((*[arrays[0]] * self._phases, arrays[1], out))
+        self._launch(*inputs, *(one._operand for one in arrays[2:]), output)
 
 
-def image_tiles(layout: Layout, rows: int, pitch: int, writes: bool) -> Tiles:
-    """How kernels find ``rows`` of ``pitch`` pixels of images, 64 channels of each."""
+def phase_tiles(layout: Layout, task: Task, box: tuple[int, int]) -> list[Tiles]:
+    """How kernels find rows and columns of an image's phases, 64 channels of each."""
+    axes = task.axes[1:]
+    return [
+        image_tiles(
+            layout,
+            box,
+            [((axis.base + tap) % axis.step, axis.step) for axis, tap in zip(axes, taps, strict=True)],
+        )
+        for taps in phases_of(task)
+    ]
+
+
+def _output_tiles(layout: Layout, task: Task, box: tuple[int, int]) -> Tiles:
+    """How kernels find the pixels of a task."""
+    return image_tiles(layout, box, [(axis.first, axis.every) for axis in task.axes[1:]], writes=True)
+
+
+def image_tiles(
+    layout: Layout,
+    box: tuple[int, int],
+    every: Sequence[tuple[int, int]] = ((0, 1), (0, 1)),
+    writes: bool = False,
+) -> Tiles:
+    """How kernels find a box of rows and columns of images, 64 channels of each.
+
+    Args:
+        layout: that of the images.
+        box: rows and columns.
+        every: which rows, and which columns: the first one, and the distance of two.
+        writes: whether kernels store tiles.
+    """
     place = place_of(layout)
-    height, width = place.size[1:]
     batch, _, _, y, x = (2 * step for step in place.steps)
     # An axis of size 1 has stride 0, which maps do not have.
     x = x or 2 * place.channels
-    y = y or x * width
-    strides = (batch or y * height, y, x)
-    shape = (place.batch, height, width, place.channels)
-    return Tiles(0, layout.dtype, shape, strides, (1, rows, pitch, LINE), 2 * LINE, writes)
+    y = y or x * place.size[2]
+    strides = (batch or y * place.size[1], y * every[0][1], x * every[1][1])
+    sizes = [divide_up(n - first, step) for n, (first, step) in zip(place.size[1:], every, strict=True)]
+    shape = (place.batch, *sizes, place.channels)
+    first = every[0][0] * y + every[1][0] * x
+    return Tiles(first, layout.dtype, shape, strides, (1, *box, LINE), 2 * LINE, writes)
 
 
 def _weight_tiles(layout: Layout, filters: int) -> Tiles:
@@ -254,6 +303,12 @@ def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dic
         "taps_x": x.taps,
         "step_y": y.tap_step,
         "step_x": x.tap_step,
+        "by": y.step,
+        "phases": len(phases_of(task)),
+        "tap_y": y.tap,
+        "each_y": y.each,
+        "tap_x": x.tap,
+        "each_x": x.each,
         "image_stages": _IMAGE_STAGES,
         "weight_stages": form.weight_stages,
     }

@@ -1,4 +1,4 @@
-"""Gradients of the weights of windows that move by one pixel, with each band brought once for all taps (sm_90a)."""
+"""Gradients of the weights of windows that move by one pixel or two, by bands brought once for all taps (sm_90a)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,26 @@ from ...kernel import Kernel
 from ...kernel.sizes import divide_up
 from .epilogue import steps, variables
 from .geometry import Task
-from .shifted import ALIGNMENT, BARRIERS, CHANNELS, LINE, LONGEST, MAP, Maps, fits, image_tiles
+from .shifted import (
+    ALIGNMENT,
+    BARRIERS,
+    CHANNELS,
+    LINE,
+    LONGEST,
+    MAP,
+    Maps,
+    around_of,
+    fits,
+    image_tiles,
+    phase_tiles,
+    phases_of,
+)
 
 _KERNEL = Kernel("nn/convolution/shifted_weights.cu")
 #: Threads of a block, taps that three warpgroups have, pixels of a product, and stages.
 _THREADS, _TAPS, _DEPTH, _STAGES, _MOST = 512, 9, 16, 2, 4
+#: Blocks of a cluster: not more, as each has a multiprocessor, and more may not find enough of them side by side.
+_CLUSTERS = (2,)
 
 
 class Form(NamedTuple):
@@ -30,7 +45,7 @@ class Form(NamedTuple):
         band: rows of an image.
         pitch: pixels of such a row with its padding.
         brought: lines of a band's image.
-        lines: those of the output in shared memory, and of the image.
+        lines: those of the output in shared memory, and of all phases of the image.
         stages: bands in shared memory.
     """
 
@@ -58,7 +73,7 @@ class Form(NamedTuple):
 def _forms(task: Task, memory: int) -> list[Form]:
     """The forms that compute a gradient with so much shared memory a block."""
     _, y, x = task.axes
-    around = [(one.taps - 1) * one.tap_step for one in (y, x)]
+    around, phases = [around_of(one) for one in (y, x)], len(phases_of(task))
     pitch, found = x.pixels + around[1], []
     for band in range(1, y.pixels + 1):
         if max(pitch, band + around[0]) > LONGEST:
@@ -66,7 +81,7 @@ def _forms(task: Task, memory: int) -> list[Form]:
         lines = divide_up(band * pitch, _DEPTH) * _DEPTH
         brought = (band + around[0]) * pitch
         reach = lines + around[0] * pitch + around[1]
-        form = Form(band, pitch, brought, (lines, divide_up(max(brought, reach), 8) * 8))
+        form = Form(band, pitch, brought, (lines, phases * divide_up(max(brought, reach), 8) * 8))
         stages = min(_MOST, (memory - BARRIERS - ALIGNMENT) // form.stage)
         if stages >= _STAGES:
             found.append(form._replace(stages=stages))
@@ -96,8 +111,26 @@ def parts_of(task: Task, form: Form, multiprocessors: int) -> int:
     return divide_up(bands, divide_up(bands, parts))
 
 
+def cluster_of(task: Task, form: Form, parts: int, device: Device) -> int:
+    """How many blocks, each with a part of the bands, add up their sums in shared memory."""
+    limits = device.properties
+    for cluster in _CLUSTERS:
+        memory = _sums(task, cluster) + ALIGNMENT + BARRIERS
+        fits_device = (
+            cluster <= limits.max_blocks_per_cluster and memory <= limits.max_shared_memory_per_block
+        )
+        if parts % cluster == 0 and fits_device:
+            return cluster
+    return 1
+
+
+def _sums(task: Task, cluster: int) -> int:
+    """Bytes of the sums that a block has from the others of its cluster."""
+    return divide_up(task.taps, 3) * 32 // cluster * (cluster - 1) * 384 * 4
+
+
 class Launch:
-    """A launch for output and image, to which maps lead, and the weights or sums of parts."""
+    """A launch for output and image, to which maps lead, and the weights or sums of clusters."""
 
     def __init__(
         self,
@@ -107,15 +140,17 @@ class Launch:
         device: Device,
         layouts: Sequence[Layout],
         parts: int,
+        cluster: int,
     ) -> None:
         elem = layouts[0].dtype
         output, image = layouts
         tiles = (
-            image_tiles(output, form.band, form.pitch, False),
-            image_tiles(image, form.brought // form.pitch, form.pitch, False),
+            image_tiles(output, (form.band, form.pitch)),
+            *phase_tiles(image, task, (form.brought // form.pitch, form.pitch)),
         )
+        self._phases = len(tiles) - 1
         self._maps = Maps(device, tiles)
-        bound = _KERNEL.bind(device, **_variables(task, form, made, elem))
+        bound = _KERNEL.bind(device, **_variables(task, form, made, elem), cluster=cluster)
         bands, of_image = form.bands(task)
         across = divide_up(task.channels, LINE)
         _, y, x = task.axes
@@ -131,17 +166,21 @@ class Launch:
         )
         grid = (divide_up(task.filters, LINE) * across, parts, 1)
         tail = (struct.pack("8i", *numbers), steps(task, made))
-        shared = form.stages * form.stage + ALIGNMENT
-        self._launch: Prepared = bound.function.prepare(grid, (_THREADS, 1, 1), shared, tail, [MAP] * 2)
+        shared = max(form.stages * form.stage, _sums(task, cluster)) + ALIGNMENT
+        self._launch: Prepared = bound.function.prepare(
+            grid, (_THREADS, 1, 1), shared, tail, [MAP] * len(tiles)
+        )
 
     def __call__(self, arrays: Sequence[Array], out: Array) -> None:
         """Launch for output and image."""
-        self._launch(*self._maps(arrays), out._operand)
+        output, image = arrays
+        self._launch(*self._maps((output, *[image] * self._phases)), out._operand)
 
 
 def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dict[str, Any]:
     """The template variables."""
     _, y, x = task.axes
+    phases = len(phases_of(task))
     return {
         **variables(task, made, elem),
         "name": f"{made.name}_shifted_weights_{dtypes.info(elem).name}",
@@ -150,7 +189,9 @@ def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dic
         "band": form.band,
         "brought_image": form.brought,
         "lines": form.lines[0],
-        "lines_image": form.lines[1],
+        "lines_image": form.lines[1] // phases,
+        "by": y.step,
+        "phases": phases,
         "taps_y": y.taps,
         "taps_x": x.taps,
         "step_y": y.tap_step,

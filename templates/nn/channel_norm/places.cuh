@@ -3,6 +3,7 @@
 // the one instance of batch norm is the whole batch. The outer * inner elements of a channel are a sequence, which is cut into
 // parts of `each`. Channels that lie innermost (inner is 1) are read in packs of `width` channels, others in packs along the
 // sequence, which never reach into another channel.
+// `backwards`, elements are taken from the last to the first: those that a kernel before has read last may still be in a cache.
 // Launch: blockIdx.x numbers instances, and in each `blocks` times `across` packs of channels, or its channels; blockIdx.y parts.
 <% include "prelude/packs.cuh" %>
 using T = << elem >>;
@@ -10,7 +11,7 @@ using U = << out >>;
 using acc = << acc >>;
 using index = << index >>;
 constexpr int block = << block >>, width = << width >>, across = << across >>, unroll = << unroll >>;
-constexpr bool last = << last | lower >>;
+constexpr bool last = << last | lower >>, backwards = << backwards | lower >>;
 constexpr int down = block / across;            // threads that share a channel
 constexpr int own_channels = last ? width : 1;  // of a thread
 constexpr int step = last ? down : down * width;
@@ -23,12 +24,15 @@ struct Walk {
     index instance, channel, at, left, in, step_in, step_at, row, wrap;
 
     __device__ __forceinline__ explicit Walk(const Sizes& g) {
-        const index own = threadIdx.x / across * (last ? 1 : width), from = index(blockIdx.y) * g.each + own;
-        instance = blockIdx.x / g.blocks;
-        const index of_instance = blockIdx.x - instance * g.blocks;
+        const index part = backwards ? gridDim.y - 1 - blockIdx.y : blockIdx.y;
+        const index block_x = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+        index from = part * g.each + threadIdx.x / across * (last ? 1 : width);
+        instance = block_x / g.blocks;
+        const index of_instance = block_x - instance * g.blocks;
         channel = last ? (of_instance * across + threadIdx.x % across) * width : of_instance;
-        const index end = minimum(index(blockIdx.y + 1) * g.each, g.outer * g.inner);
+        const index end = minimum((part + 1) * g.each, g.outer * g.inner);
         left = channel < g.channels ? end - from : index(0);
+        if (backwards && left > 0) from += (left - 1) / step * step;
         row = g.channels * g.inner;
         wrap = g.inner, in = last ? index(0) : from % g.inner;
         step_in = last ? index(0) : step % g.inner;
@@ -39,10 +43,11 @@ struct Walk {
     __device__ __forceinline__ index number(const Sizes& g) const { return instance * g.channels + channel; }
     __device__ __forceinline__ bool there() const { return left > 0; }
     __device__ __forceinline__ void go_on() {
-        left -= step, at += step_at;
+        left -= step, at += backwards ? -step_at : step_at;
         if (last) return;
-        in += step_in;
-        if (in >= wrap) in -= wrap, at += row - wrap;
+        in += backwards ? -step_in : step_in;
+        if (backwards && in < 0) in += wrap, at -= row - wrap;
+        if (!backwards && in >= wrap) in -= wrap, at += row - wrap;
     }
 };
 // The number of the statistics of a channel.

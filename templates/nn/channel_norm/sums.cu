@@ -1,11 +1,13 @@
 // Sums over parts of channels. Forward: count, mean and sum of squared differences from the mean, as parts[channel, part, 3].
 // Of the `derivative`: the sums of dy and of dy * (x - mean), as parts[channel, part, 2]. Channels are those of all instances.
-// Each thread subtracts the first element that it meets before it squares, so that a large mean costs no accuracy.
+// Each thread subtracts an offset before it squares, so that a large mean costs no accuracy: the first element that it meets, and
+// whenever it has met twice as many, their mean, as the first may be far from the others.
 // Launch: see places.cuh. Shared, static: the sums of the block's threads. The order of sums is the same in every run.
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/places.cuh" %>
 <% include "prelude/reduce.cuh" %>
-constexpr int numbers = << 2 if derivative else 3 >>;
+constexpr bool derivative = << derivative | lower >>;
+constexpr int numbers = derivative ? 2 : 3;
 <% if derivative %>
 struct State {
     acc total, product;
@@ -15,6 +17,13 @@ __device__ __forceinline__ State join(State a, State b) { return {a.total + b.to
 using State = Moments<acc>;
 __device__ __forceinline__ State join(State a, State b) { return joined(a, b); }
 <% endif %>
+// The sums of differences from an offset, and of their squares, become those from the mean of what was summed.
+__device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& second, acc count) {
+    const acc to = offset + first / count, by = to - offset;
+    second += by * (by * count - acc(2) * first);
+    first -= by * count;
+    offset = to;
+}
 
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     const T* x, << "const U* dy, const acc* statistics, " if derivative >>acc* parts, Sizes g)
@@ -23,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     Walk walk(g);
     acc offset[own_channels], first[own_channels], second[own_channels];
     clear(first), clear(second);
-    index count = 0;
+    index count = 0, moved = 0;
 #pragma unroll
     for (int c = 0; c < own_channels; ++c)
         offset[c] = !walk.there() ? acc(0) : << "((const Statistics*)statistics)[of_group(g, walk.number(g) + c)].mean" if derivative else "cast<acc>(x[walk.at + c])" >>;
@@ -62,6 +71,11 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
                 first[c] += apart, second[c] += apart * apart;
 <% endif %>
             }
+        }
+        if (!derivative && count >= 2 * moved) {
+            moved = count;
+#pragma unroll
+            for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count));
         }
     }
     __shared__ State shared[own_channels][block];

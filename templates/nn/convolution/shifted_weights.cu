@@ -1,31 +1,65 @@
-// The gradient of the weights of a convolution by windows that move by one pixel, on the tensor cores of sm_90a:
+// The gradient of the weights of a convolution by windows that move by one or two pixels, on the tensor cores of sm_90a:
 // weights (filters, taps, channels) = the sum, over the pixels of a part of the bands, of output (pixels, filters) and image
 // (pixels, channels), shifted by the tap as nn/convolution/shifted.cu has it: what a band needs is brought once for all taps.
 // image and output (images, height, width, channels or filters) by maps, of 16-bit floats; beyond the arrays are zeros.
 // Launch: blocks of four warpgroups, of which three share the taps of 64 filters by 64 channels. blockIdx.x numbers these tiles,
-// blockIdx.y parts of the bands, whose sums lie behind one another. One thread of the last warpgroup brings bands to a ring of
-// stages, which goes round as in shifted.cu.
-// Shared, dynamic: the stages, of the output's band and the image's; 1024 bytes before for alignment.
+// blockIdx.y parts of the bands: a cluster of blocks adds up as many, and the sums of clusters lie behind one another. One thread of
+// the last warpgroup brings bands to a ring of stages, which goes round as in shifted.cu.
+// Shared, dynamic: the stages, of the output's band and the image's, and then the sums of the cluster's other blocks; 1024 bytes
+// before for alignment.
 <% include "linear/epilogue.cuh" %>
 <% set wgmma_columns = [64] %>
 <% include "prelude/wgmma.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
+<% include "prelude/cluster.cuh" %>
+<% include "prelude/packs.cuh" %>
 constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x;
 constexpr int step_y = << step_y >>, step_x = << step_x >>;
+constexpr int by = << by >>, phases_x = taps_x < by ? taps_x : by, phases = << phases >>;  // of the image, as shifted.cu has them
 constexpr int own_taps = (taps + 2) / 3;  // of a warpgroup
+// Blocks of a cluster, and the numbers of a tap that each thread of one of them ends with.
+constexpr int cluster = << cluster >>, own = 32 / cluster;
 constexpr int stages = << stages >>, line = 64;
 // Lines that are brought of output and image, and those in shared memory: the others stay zeros.
 constexpr int brought = band * pitch, brought_image = << brought_image >>, lines = << lines >>, lines_image = << lines_image >>;
-constexpr int stage_size = (lines + lines_image) * line;
+constexpr int stage_size = (lines + phases * lines_image) * line;
 
 struct Sizes {
     int bands, of_image, each, tiles_n, filters, channels;
     int base_y, base_x;
 };
 
-extern "C" __global__ void __launch_bounds__(512, 1) << name >>(
-    const __grid_constant__ TensorMap output, const __grid_constant__ TensorMap image, Out* d, Sizes g, Steps steps)
+// The sums of a block's threads, plus those that the other blocks of the cluster have of the same places, in the order of blocks.
+// Each block ends with numbers rank * own to rank * own + own of each tap, at the front.
+__device__ __forceinline__ void add_up(float (&sums)[own_taps][32], float* from_others, int rank) {
+    constexpr int apart = own_taps * own * 384;
+    cluster_barrier();  // the stages of all blocks have been multiplied
+#pragma unroll
+    for (int to = 0; to < cluster; ++to) {
+        if (to == rank) continue;
+        float* const there = map_shared_rank(from_others, to) + (rank - (rank > to)) * apart + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < own_taps * own; ++i) there[i * 384] = sums[i / own][to * own + i % own];
+    }
+    cluster_barrier();
+#pragma unroll
+    for (int r = 0; r < cluster; ++r) {
+        if (r != rank) continue;
+#pragma unroll
+        for (int i = 0; i < own_taps * own; ++i) {
+            const float mine = sums[i / own][r * own + i % own];
+            float total = 0;
+#pragma unroll
+            for (int block = 0; block < cluster; ++block)
+                total += block == r ? mine : from_others[(block - (block > r)) * apart + i * 384 + threadIdx.x];
+            sums[i / own][i % own] = total;
+        }
+    }
+}
+
+extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster > 1 >> __launch_bounds__(512, 1) << name >>(
+    const __grid_constant__ TensorMap output, <% for i in range(phases) %>const __grid_constant__ TensorMap image<< i >>, <% endfor %>Out* d, Sizes g, Steps steps)
 {
     const Epilogue epilogue{steps};
     extern __shared__ __align__(128) unsigned char shared[];
@@ -47,9 +81,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) << name >>(
             const int own = from + i, of = own / g.of_image, row = own % g.of_image * band, stage = i % stages;
             T* const to = ring + stage * stage_size;
             mbarrier_wait(&empty[stage], i / stages % 2 ^ 1);
-            mbarrier_arrive_expecting(&full[stage], (brought + brought_image) * line * int(sizeof(T)));
+            mbarrier_arrive_expecting(&full[stage], (brought + phases * brought_image) * line * int(sizeof(T)));
             copy_tile(to, output, {of, row, 0, first_filter}, &full[stage]);
-            copy_tile(to + lines * line, image, {of, row + g.base_y, g.base_x, first_channel}, &full[stage]);
+<% for i in range(phases) %>
+            copy_tile(to + (lines + << i >> * lines_image) * line, image<< i >>,
+                      {of, row + ((g.base_y + << i >> / phases_x) >> (by - 1)), (g.base_x + << i >> % phases_x) >> (by - 1), first_channel},
+                      &full[stage]);
+<% endfor %>
         }
         return;
     }
@@ -68,8 +106,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) << name >>(
 #pragma unroll
         for (int t = 0; t < own_taps; ++t) {
             // A warpgroup with fewer taps makes its last one again.
-            const int tap = minimum(group * own_taps + t, taps - 1), shift = tap / taps_x * step_y * pitch + tap % taps_x * step_x;
-            SharedMatrix left(of_output, 1024, 1024), right(of_image + shift * line, 1024, 1024);
+            const int tap = minimum(group * own_taps + t, taps - 1), y = tap / taps_x, x = tap % taps_x;
+            const int phase = y % by * phases_x + x % by, shift = y / by * step_y * pitch + x / by * step_x;
+            SharedMatrix left(of_output, 1024, 1024), right(of_image + (phase * lines_image + shift) * line, 1024, 1024);
 #pragma unroll 4
             for (int k = 0; k < lines; k += 16) {
                 wgmma<T, 64, false, false>(sums[t], left, right, i > 0 || k > 0);
@@ -84,17 +123,20 @@ extern "C" __global__ void __launch_bounds__(512, 1) << name >>(
 #pragma unroll
     for (int t = 0; t < own_taps; ++t) wgmma_wait<0>(sums[t]);
     const int warp = threadIdx.x % 128 / 32, row = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-    d += (index)blockIdx.y * g.filters * taps * g.channels;
+    const int rank = cluster > 1 ? blockIdx.y % cluster : 0;
+    if (cluster > 1) add_up(sums, (float*)ring, rank);
+    d += (index)blockIdx.y / cluster * g.filters * taps * g.channels;
 #pragma unroll
     for (int t = 0; t < own_taps; ++t) {
         const int tap = group * own_taps + t;
         if (tap >= taps) continue;
 #pragma unroll
-        for (int i = 0; i < 32; i += 2) {
-            const int filter = first_filter + 16 * warp + row + i / 2 % 2 * 8, channel = first_channel + i / 4 * 8 + 2 * q;
+        for (int i = 0; i < own; i += 2) {
+            const int filter = first_filter + 16 * warp + row + i / 2 % 2 * 8;
+            const int channel = first_channel + (rank * own + i) / 4 * 8 + 2 * q;
             if (filter >= g.filters || channel >= g.channels) continue;
-            Out* const to = d + ((index)filter * taps + tap) * g.channels + channel;
-            to[0] = epilogue(sums[t][i], Operands{}), to[1] = epilogue(sums[t][i + 1], Operands{});
+            const float two[] = {float(epilogue(sums[t][i], Operands{})), float(epilogue(sums[t][i + 1], Operands{}))};
+            store_pack(d + ((index)filter * taps + tap) * g.channels + channel, packed<Out>(two));
         }
     }
 }

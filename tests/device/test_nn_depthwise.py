@@ -1,0 +1,78 @@
+"""The kernels of convolutions of each channel with one filter of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_nn_convolution import check
+
+import cukern as ck
+from cukern.nn.convolution import depthwise, depthwise_ring, plan
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding", "dtype"),
+    [
+        ((2, 40, 5, 9), (3, 2), (1, 0), "bfloat16"),
+        ((2, 3, 5, 8), (3, 3), (1, 1), "float32"),
+        pytest.param((1, 5, 1, 1), (3, 3), (1, 1), "float32", marks=pytest.mark.thorough),
+        pytest.param((2, 3, 7, 8), (2, 3), (0, 2), "float64", marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_threads_walk_down_rows(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: Any,
+    dtype: str,
+) -> None:
+    """Blocks, bands of rows and channels as on a GPU, with threads beyond the last."""
+    forms, last = [], shape[1] == 40
+    chosen = depthwise.form_for
+
+    def form_for(*given: Any) -> Any:
+        form = chosen(*given)
+        assert form is not None
+        forms.append(
+            form._replace(across=3 if last else 1, block=16, rows=2, ahead=1 if last else form.ahead)
+        )
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_ring, "form_for", lambda *given: None)
+    monkeypatch.setattr(depthwise, "form_for", form_for)
+    check(shape, (shape[1], 1, *kernel), dtype, last=last, groups=shape[1], padding=padding)
+    assert len(forms) == 2 and forms[0].last == last and forms[0].whole == (shape[3] == 8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding"),
+    [
+        ((2, 72, 9, 70), (3, 2), (1, 0)),
+        pytest.param((1, 136, 3, 7), (2, 3), (0, 2), marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_rows_are_brought_ahead(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: Any,
+) -> None:
+    """Tiles of columns and of channels, bands, and rings that go round."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the form is chosen on sm_90 alone")
+    forms = []
+
+    def form_for(task: Any, image: Any, _: Any) -> Any:
+        forms.append(depthwise_ring.form_of(task, image, 64 * 1024, 64))
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_ring, "form_for", form_for)
+    check(shape, (shape[1], 1, *kernel), "bfloat16", last=True, groups=shape[1], padding=padding)
+    assert len(forms) == 2 and all(forms)

@@ -143,7 +143,7 @@ def _count(n: Any, default: int, name: str, argument: str = "n") -> int:
 
 def _sizes(x: Array, s: Any, axes: Any, name: str, half: bool = False) -> tuple[tuple[int, ...], list[int]]:
     """The axes of a transform of several, and its number of samples along each; ``half``: the last is that of irfft."""
-    given = None if s is None else [operator.index(n) for n in s]
+    given = None if s is None else [-1 if n is None else operator.index(n) for n in s]
     if axes is None and given is not None:
         axes = tuple(range(-len(given), 0))
     places = normalize_axes(None if axes is None else tuple(axes), x.ndim, name)
@@ -205,7 +205,7 @@ def fftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "bac
 
     Args:
         x: any array.
-        s: the number of samples along each axis, -1 for its size.
+        s: the number of samples along each axis, -1 or None for its size.
         axes: the axes; by default all, or the last ones where ``s`` is given.
         norm: as in :func:`fft`.
 

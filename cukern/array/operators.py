@@ -281,9 +281,9 @@ class Operators:
         """The view without axes of size 1."""
         return self._call("squeeze", axis)
 
-    def dot(self, other: Any, /) -> Self:
+    def dot(self, other: Any, /, out: Any = None) -> Self:
         """The product with another matrix or vector."""
-        return self._call("dot", other)
+        return self._call("dot", other, out)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """A view of a diagonal of matrices, as the last axis."""

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy.typing as npt
+
 from .. import dtypes
 from ..array import Array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_arrays
+from ..elementwise.ufunc import Casting, can_cast
 from ..reduction.rows import sum
 from ..shape.views import permute_dims, reshape, squeeze
 from .products import diagonal, matmul
@@ -126,11 +129,13 @@ def _pair(
     return reshape(matmul(left, right), tuple(sizes[label] for label in labels)), labels
 
 
-def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]:
-    """The subscripts and shapes as a key, and the arrays in their common dtype.
+def _arguments(
+    operands: tuple[Any, ...], dtype: npt.DTypeLike | None, casting: Casting
+) -> tuple[tuple[Any, ...], list[Array]]:
+    """The subscripts and shapes as a key, and the arrays in the dtype given or their common one.
 
     Raises:
-        TypeError: an operand is not an array.
+        TypeError: an operand is not an array, or its cast is not allowed.
         ValueError: there is no operand.
     """
     key: list[Any] = list(operands)
@@ -144,12 +149,23 @@ def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]
     for i, x in zip(places, arrays, strict=True):
         key[i] = x.shape
     key = [one.replace(" ", "") if isinstance(one, str) else tuple(one) for one in key]
-    dtype = dtypes.result_type(*(x.dtype for x in arrays))
-    return tuple(key), [astype(x, dtype, copy=False) for x in arrays]
+    if dtype is None:
+        wanted = dtypes.result_type(*(x.dtype for x in arrays))
+    else:
+        wanted = dtypes.as_dtype(dtype)
+        for x in arrays:
+            if not can_cast(x.dtype, wanted, casting):
+                raise TypeError(f"einsum: dtype: cannot cast {x.dtype} to {wanted}, casting={casting!r}")
+    return tuple(key), [astype(x, wanted, copy=False) for x in arrays]
 
 
 @public
-def einsum(*operands: Any, optimize: Any = "auto") -> Array:
+def einsum(
+    *operands: Any,
+    optimize: Any = "auto",
+    dtype: npt.DTypeLike | None = None,
+    casting: Casting = "safe",
+) -> Array:
     """The sum of products over labelled axes, as ``numpy.einsum``; differentiable.
 
     Args:
@@ -157,17 +173,19 @@ def einsum(*operands: Any, optimize: Any = "auto") -> Array:
             lists of labels.
         optimize: opt_einsum's method for the order of three or more operands, such as ``"greedy"`` or ``"optimal"``;
             False contracts from left to right, and a list of pairs as from ``numpy.einsum_path`` in that order.
+        dtype: the dtype of the computation and of the result; by default the common one of the arrays.
+        casting: which casts to ``dtype`` are allowed, as of ``numpy.can_cast``.
 
     Raises:
         DeviceError: the arrays are on different devices.
-        TypeError: an operand is not an array.
+        TypeError: an operand is not an array, or its cast is not allowed.
         ValueError: the subscripts do not fit the operands.
 
     >>> import cukern as ck
     >>> ck.einsum("ij,ij->i", ck.ones((2, 3)), ck.ones((2, 3))).tolist()
     [3.0, 3.0]
     """
-    key, arrays = _arguments(operands)
+    key, arrays = _arguments(operands, dtype, casting)
     order = optimize
     if isinstance(optimize, (list, tuple)):
         order = tuple(tuple(pair) for pair in optimize if not isinstance(pair, str))
@@ -187,4 +205,5 @@ def einsum(*operands: Any, optimize: Any = "auto") -> Array:
             x, term = _pair(x, term, y, other, keep.union(*(t for _, t in taken[k:])), sizes)
         parts.append(_summed(x, term, keep))
     ((x, term),) = parts
-    return _ordered(x, term, output)
+    made = _ordered(x, term, output)
+    return made[...] if any(made is given for given in operands) else made

@@ -23,8 +23,10 @@ from ..elementwise.operands import (
     recorded,
     require_array,
     require_arrays,
+    require_written,
     view,
 )
+from ..elementwise.ufunc import written
 from ..errors import DeviceError
 from ..kernel.plan import on, raw, zeros
 from ..reduction.rows import sum
@@ -276,8 +278,27 @@ def inner(x1: Array, x2: Array, /) -> Array:
 
 
 @public
-def dot(x1: Array, x2: Array, /) -> Array:
-    """The product of matrices or vectors; in general over the last axis of ``x1`` and the second to last of ``x2``."""
+def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
+    """The product of matrices or vectors; in general over the last axis of ``x1`` and the second to last of ``x2``.
+
+    Args:
+        x1: any array.
+        x2: any array.
+        out: the array to write the result to, of its shape and dtype and in C order, as of ``numpy.dot``.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        ValueError: the shapes do not fit, or ``out`` does not.
+    """
+    if out is not None:
+        made = dot(x1, x2)
+        require_written(out, "dot", "out")
+        if out.shape != made.shape or out.dtype != made.dtype or not out.flags.c_contiguous:
+            raise ValueError(
+                f"dot: out: expected an array of shape {made.shape} and {made.dtype} in C order, got shape "
+                f"{out.shape} and {out.dtype}"
+            )
+        return written("dot", made, out)
     x1, x2 = require_arrays((x1, x2), "dot", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
         return x1 * x2

@@ -232,7 +232,7 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     Returns:
         The solution, of shape (n,) or (n, k); the sums of squared residuals, of shape (1,) or (k,), or of
         shape (0,) if ``m <= n`` or the rank is not ``n`` (the function waits for the device to read the rank); the
-        rank; the singular values.
+        rank, in int32; the singular values.
 
     Raises:
         LinAlgError: the shapes do not fit.
@@ -252,7 +252,7 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     with tape.stop_recording():
         inverse = _reciprocals(s, rcond, matrix.shape)
         x = matmul(adjoint(vh) * inverse, matmul(adjoint(u), target))
-        rank = sum(inverse != 0, -1, dtype=dtypes.int64)
+        rank = sum(inverse != 0, -1, dtype=dtypes.int32)
     if tape.recording((matrix, target)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:

@@ -352,7 +352,7 @@ def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Arra
     before, after = {"full": (m - 1, m - 1), "same": (m // 2, m - 1 - m // 2), "valid": (0, 0)}[mode]
     ends = [zeros(room, dtype, a.device) for room in (before, after)]
     made = _valid(concat([ends[0], first, ends[1]]) if before + after else first, kernel)
-    return flip(made) if swapped and not reverse else made
+    return flip(made).contiguous() if swapped and not reverse else made
 
 
 def _complex_correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Array:

@@ -11,6 +11,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, full
 from ..dtypes import DType
+from ..elementwise.complex_rows import conj, imag, real
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_array, require_constant
@@ -57,6 +58,12 @@ def _freedom(weights: Array | None, aweights: Array | None, n: int, ddof: int) -
     return where(total > loss, total - loss, 0)
 
 
+def _inexact(*given: DType) -> DType:
+    """The floating or complex dtype of computations with arrays of these dtypes."""
+    real = dtypes.float_of(*(dtypes.info(one).real if one in dtypes.COMPLEX else one for one in given))
+    return dtypes.complex_of(real) if any(one in dtypes.COMPLEX for one in given) else real
+
+
 def _cov(
     name: str,
     x: Array,
@@ -72,12 +79,12 @@ def _cov(
     for one in given:
         if one.ndim > 2:
             raise ValueError(f"{name}: expected at most two axes, got shape {one.shape}")
-    whole = not any(one.dtype in dtypes.FLOATS for one in given)
-    result = dtypes.float_of(*(one.dtype for one in given))
+    whole = not any(one.dtype in dtypes.INEXACT for one in given)
+    result = _inexact(*(one.dtype for one in given))
     if dtype is not None:
         result = dtypes.as_dtype(dtype)
-    if result not in dtypes.FLOATS:
-        raise TypeError(f"{name}: dtype: expected a floating one, got {result}")
+    if result not in dtypes.INEXACT:
+        raise TypeError(f"{name}: dtype: expected a floating or complex one, got {result}")
     acc = dtypes.float64 if whole else dtypes.info(result).acc
     rows = _variables(x, given[1] if y is not None else None, rowvar, acc)
     if not rows.shape[0]:
@@ -87,7 +94,7 @@ def _cov(
     weights = shares if counts is None else counts if shares is None else counts * shares
     centred = rows - average(rows, 1, weights, keepdims=True)
     right = centred if weights is None else centred * weights
-    made = centred @ matrix_transpose(right) / _freedom(weights, shares, rows.shape[1], ddof)
+    made = centred @ conj(matrix_transpose(right)) / _freedom(weights, shares, rows.shape[1], ddof)
     return astype(reshape(made, ()) if made.size == 1 else made, result, copy=False)
 
 
@@ -105,6 +112,8 @@ def cov(
     dtype: npt.DTypeLike | None = None,
 ) -> Array:
     """The covariance matrix of variables, as ``numpy.cov``; differentiable.
+
+    Of complex variables, the second factor of each product is conjugated.
 
     Args:
         x: a matrix with a variable in each row and an observation in each column, or a vector of one variable.
@@ -148,5 +157,10 @@ def corrcoef(x: Array, /, y: Any = None, rowvar: bool = True, *, dtype: npt.DTyp
     if not made.ndim:
         return made / made
     spread = diagonal(made)
+    if made.dtype in dtypes.COMPLEX:
+        rows = real(spread)
+        columns = reshape(rows, (-1, 1))
+        parts = [_correlations(part(made), columns, rows) for part in (real, imag)]
+        return astype(parts[0] + 1j * parts[1], made.dtype, copy=False)
     shares: Array = _correlations(made, reshape(spread, (-1, 1)), spread)
     return shares

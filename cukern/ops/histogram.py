@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
@@ -22,13 +23,13 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_array
 from ..elementwise.row import is_scalar
-from ..elementwise.table import greater, greater_equal, where
+from ..elementwise.table import greater, greater_equal, isnan, where
 from ..index.search import compress, searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, zeros
 from ..kernel.sizes import divide_up
-from ..reduction.rows import all, any, max, min, std, sum
+from ..reduction.rows import any, max, min, std, sum
 from ..shape.views import flip, reshape
 from .calculus import diff
 from .statistics import percentile
@@ -343,13 +344,20 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
     return astype(made, result, copy=False)
 
 
+def _ascending(edges: npt.NDArray[Any]) -> bool:
+    """Whether edges in host memory ascend; NaN comes last."""
+    known = edges[: edges.size - int(np.isnan(edges).sum())]
+    return bool(np.all(known[:-1] <= known[1:])) and not np.any(np.isnan(known))
+
+
 @public
 def digitize(x: Any, /, bins: Any, right: bool = False) -> Array:
     """The index ``i`` of the bin of each element: ``bins[i - 1] <= x < bins[i]``.
 
     Args:
         x: any array.
-        bins: the edges in ascending or in descending order; arrays on a GPU are not checked.
+        bins: the edges in ascending or in descending order, where NaN is the largest number; arrays on a GPU are not
+            checked.
         right: whether bins contain their upper edge instead of the lower one.
 
     Returns:
@@ -372,9 +380,9 @@ def digitize(x: Any, /, bins: Any, right: bool = False) -> Array:
         if edges.size < 2:
             return searchsorted(edges, values, side=side)
         if edges.device.addressable and not (
-            bool(all(edges[:-1] <= edges[1:])) or bool(all(edges[:-1] >= edges[1:]))
+            _ascending(edges._fetched()) or _ascending(edges._fetched()[::-1])
         ):
             raise ValueError("digitize: bins: expected edges in ascending or in descending order")
-        falls = edges[0] > edges[edges.size - 1]
+        falls = isnan(edges[0]) | (edges[0] > edges[edges.size - 1])
         found = searchsorted(where(falls, flip(edges), edges), values, side=side)
         return where(falls, edges.size - found, found)

@@ -19,6 +19,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_not
 from ..elementwise.operands import Axis, normalize_axes, public, require_array
 from ..elementwise.table import ceil, clip, divide, floor, isfinite, isnan, remainder, round, where
+from ..elementwise.ufunc import one_out, written
 from ..index.scan import cumulative_sum
 from ..index.select import middle_of_sorted, selects
 from ..index.sort import argsort, sort
@@ -151,7 +152,7 @@ class _Sample:
 
     def unless_nan(self, made: Array) -> Array:
         """``made`` (..., count), replaced by NaN for rows that contain NaN."""
-        if self.rows.dtype not in dtypes.FLOATS:
+        if self.rows.dtype not in dtypes.INEXACT:
             return made
         with tape.stop_recording():
             found = isnan(self.at(self.n - 1))
@@ -160,11 +161,13 @@ class _Sample:
     def shaped(self, made: Array, front: tuple[int, ...], keepdims: bool) -> Array:
         """``made`` (..., count) with the axes ``front`` first."""
         rest = self.with_ones if keepdims else self.sizes
-        return reshape(moveaxis(made, -1, 0), (*front, *rest))
+        return reshape(moveaxis(made, -1, 0), (*front, *rest)).contiguous()
 
 
 def _dtypes(x: Array, q: Any = None) -> tuple[DType, DType]:
     """The dtype in which a mean of elements is computed, and that of the result."""
+    if x.dtype in dtypes.COMPLEX:
+        return dtypes.complex128, x.dtype
     more = [q.dtype] if isinstance(q, Array) and q.dtype in dtypes.FLOATS else []
     result = dtypes.float_of(x.dtype, *more)
     return dtypes.info(result).acc if x.dtype in dtypes.FLOATS else dtypes.float64, result
@@ -177,7 +180,7 @@ def _median(name: str, x: Array, axis: Axis, keepdims: bool, skip: bool) -> Arra
     if not sample.n:
         made = full((*sample.sizes, 1), float("nan"), result, x.device)
         return sample.shaped(made, (), keepdims)
-    if skip and x.dtype in dtypes.FLOATS:
+    if skip and x.dtype in dtypes.INEXACT:
         low, high = _around_middle(sample.counts())
         made = _middle(sample.pick(low), sample.pick(high), acc, result)
     else:
@@ -195,7 +198,8 @@ def median(x: Array, /, axis: Axis = None, *, overwrite_input: bool = False, kee
     """The median over axes: the middle of the sorted elements, or the mean of the two middle ones; differentiable.
 
     Args:
-        x: any array; for integers the result has the default floating dtype.
+        x: any array; for integers the result has the default floating dtype. Complex numbers are in the order of
+            :func:`sort`.
         axis: the axis or axes; all by default.
         overwrite_input: has no effect: ``x`` is never written.
         keepdims: whether the axes stay, with size 1.
@@ -252,6 +256,8 @@ def _quantile(
     weights: Array | None = None,
 ) -> Array:
     x = require_array(x, name)
+    if x.dtype in dtypes.COMPLEX:
+        raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
     row = _METHODS.get(method)
     if row is None:
         raise ValueError(f"{name}: method: expected one of {', '.join(_METHODS)}, got {method!r}")
@@ -312,6 +318,7 @@ def quantile(
     /,
     q: Any,
     axis: Axis = None,
+    out: Array | None = None,
     *,
     overwrite_input: bool = False,
     method: str = "linear",
@@ -324,6 +331,7 @@ def quantile(
         x: any array; interpolated integers have the default floating dtype.
         q: numbers from 0 to 1, at most two axes. Arrays on a GPU are not checked.
         axis: the axis or axes; all by default.
+        out: the array to write the result to.
         overwrite_input: has no effect: ``x`` is never written.
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, or another of NumPy's names.
         keepdims: whether the axes stay, with size 1.
@@ -336,14 +344,15 @@ def quantile(
     Raises:
         AxisError: an axis is out of range.
         IndexError: there are no elements along the axes.
-        TypeError: ``x`` is bool, and the method computes between elements.
+        TypeError: ``x`` is complex; or bool, and the method computes between elements.
         ValueError: ``q`` is out of range, or there is no such method.
 
     >>> import cukern as ck
     >>> ck.quantile(ck.asarray([0.0, 1.0, 4.0]), [0.25, 0.5]).tolist()
     [0.5, 1.0]
     """
-    return _quantile("quantile", x, q, 1.0, axis, method, bool(keepdims), False, weights)
+    made = _quantile("quantile", x, q, 1.0, axis, method, bool(keepdims), False, weights)
+    return written("quantile", made, one_out("quantile", out))
 
 
 @public
@@ -352,6 +361,7 @@ def percentile(
     /,
     q: Any,
     axis: Axis = None,
+    out: Array | None = None,
     *,
     overwrite_input: bool = False,
     method: str = "linear",
@@ -359,7 +369,8 @@ def percentile(
     weights: Array | None = None,
 ) -> Array:
     """The percentiles over axes: :func:`quantile` of ``q / 100``."""
-    return _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False, weights)
+    made = _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False, weights)
+    return written("percentile", made, one_out("percentile", out))
 
 
 @public
@@ -368,13 +379,15 @@ def nanquantile(
     /,
     q: Any,
     axis: Axis = None,
+    out: Array | None = None,
     *,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
 ) -> Array:
     """The :func:`quantile` of the elements that are not NaN; NaN if there are none."""
-    return _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True)
+    made = _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True)
+    return written("nanquantile", made, one_out("nanquantile", out))
 
 
 @public
@@ -383,10 +396,12 @@ def nanpercentile(
     /,
     q: Any,
     axis: Axis = None,
+    out: Array | None = None,
     *,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
 ) -> Array:
     """The :func:`percentile` of the elements that are not NaN; NaN if there are none."""
-    return _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True)
+    made = _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True)
+    return written("nanpercentile", made, one_out("nanpercentile", out))

@@ -15,6 +15,7 @@ from ..array.creation import asarray
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..elementwise.function import Elementwise, astype
+from ..elementwise.graph import COMPARISONS
 from ..elementwise.operands import normalize_axes, normalize_axis, require_array, require_written
 from ..elementwise.row import is_scalar
 from ..elementwise.table import where as choose
@@ -76,9 +77,17 @@ def _checked(row: Elementwise, method: str) -> _Combination | None:
 
 
 def _values(row: Elementwise, x: Any, dtype: Any) -> Array:
-    """The elements in the dtype in which they are combined, which is that of the result."""
+    """The elements in the dtype in which they are combined, which is that of the result.
+
+    Raises:
+        TypeError: a comparison of elements that are not bool, or a dtype that the function does not give.
+    """
     made = require_array(x, row.name)
     wanted = made.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if row.result == "b" and (dtype is not None or row.name in COMPARISONS) and wanted != dtypes.bool_:
+        raise TypeError(
+            f"{row.name}: the result is bool, so that elements of {wanted} cannot be combined in turn"
+        )
     dtypes.refuse_real(row.name, made.dtype, wanted)
     if dtype is None:
         wanted = row.resolve((wanted, wanted))[1]
@@ -87,13 +96,8 @@ def _values(row: Elementwise, x: Any, dtype: Any) -> Array:
     return astype(made, wanted, copy=False)
 
 
-def _folded(row: Elementwise, x: Array, commutes: bool) -> Array:
-    """The elements along the first axis, at least one, combined: in pairs, or in turn."""
-    if not commutes:
-        made = x[0]
-        for i in range(1, len(x)):
-            made = row(made, x[i])  # type: ignore[operator]
-        return made
+def _halved(row: Elementwise, x: Array) -> Array:
+    """The elements along the first axis, at least one, combined in pairs, pairs of pairs and so on."""
     while len(x) > 1:
         half = len(x) // 2
         made = row(x[:half], x[half : 2 * half])  # type: ignore[operator]
@@ -101,10 +105,20 @@ def _folded(row: Elementwise, x: Array, commutes: bool) -> Array:
     return x[0]
 
 
-def _identity(row: Elementwise, known: _Combination | None, dtype: dtypes.DType) -> Array | None:
+def _in_order(row: Elementwise, x: Array, first: Array | None, mask: Array | None) -> Array:
+    """``first`` and then each element along the first axis where the mask is true, combined from left to right."""
+    made, start = (x[0], 1) if first is None else (first, 0)
+    for i in range(start, len(x)):
+        combined = astype(row(made, x[i]), x.dtype, copy=False)  # type: ignore[operator]
+        made = combined if mask is None else choose(mask[i], combined, made)
+    return made
+
+
+def _identity(row: Elementwise, known: _Combination | None, x: Array) -> Array | None:
     if known is None or known.identity is None:
         return None
-    return asarray(bool(known.identity) if dtype == dtypes.bool_ else known.identity).astype(dtype)
+    number = bool(known.identity) if x.dtype == dtypes.bool_ else known.identity
+    return asarray(number, device=x.device).astype(x.dtype)
 
 
 def reduce(
@@ -114,7 +128,7 @@ def reduce(
     known = _checked(row, "reduce")
     where = None if where is True else where
     x = require_array(x, row.name)
-    axes = normalize_axes(axis, x.ndim, row.name)
+    axes = () if not x.ndim and axis in (0, -1) else normalize_axes(axis, x.ndim, row.name)
     if known is None and len(axes) > 1:
         raise ValueError(
             f"{row.name}.reduce: axis: expected one axis, as the order of the operands matters, got {axis}"
@@ -127,34 +141,49 @@ def reduce(
             return FUNCTIONS[known.reduction](  # type: ignore[no-any-return]
                 x if dtype is None else astype(x, dtype, copy=False), axes, initial=initial, **options
             )
-        if known.reduction in ("all", "any") and initial is None:
+        if known.reduction in ("all", "any") and initial is None and dtype is None:
             return FUNCTIONS[known.reduction](x, axes, **options)  # type: ignore[no-any-return]
-        if initial is None and where is None and dtype is None:
-            return FUNCTIONS[known.reduction](x, axes, **options)  # type: ignore[no-any-return]
+        if initial is None and where is None:
+            return FUNCTIONS[known.reduction](_values(row, x, dtype), axes, **options)  # type: ignore[no-any-return]
     values = _values(row, x, dtype)
-    identity = _identity(row, known, values.dtype)
-    if where is not None:
-        filled = identity if initial is None else asarray(initial, values.dtype, values.device)
-        if filled is None:
-            raise ValueError(f"{row.name}.reduce: where: give initial as well, as there is no identity")
-        values = choose(masked(values, where, row.name), values, filled)
-    made = _reduced(row, values, axes, known is not None, identity if initial is None else initial)
-    if initial is not None:
-        made = astype(row(asarray(initial, values.dtype, values.device), made), values.dtype, copy=False)  # type: ignore[operator]
+    mask = None if where is None else masked(values, where, row.name)
+    first = None if initial is None else asarray(initial, values.dtype, values.device)
+    made = _reduced(row, values, axes, known, first, mask)
     return expand_dims(made, axes) if keepdims and axes else made
 
 
-def _reduced(row: Elementwise, x: Array, axes: tuple[int, ...], commutes: bool, none: Any) -> Array:
-    """The elements combined along axes; ``none`` where there are no elements."""
+def _reduced(
+    row: Elementwise,
+    x: Array,
+    axes: tuple[int, ...],
+    known: _Combination | None,
+    first: Array | None,
+    mask: Array | None,
+) -> Array:
+    """The number ``first``, if given, and the elements where the mask is true, combined along axes."""
+    identity = _identity(row, known, x)
+    if mask is not None:
+        neutral = first if identity is None else identity
+        if neutral is None:
+            raise ValueError(f"{row.name}.reduce: where: give initial as well, as there is no identity")
+        x = x if known is None else choose(mask, x, neutral)
     kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
-    if not axes:
-        return x
-    moved = reshape(moveaxis(x, axes, tuple(range(len(axes)))), (math.prod(x.shape[i] for i in axes), *kept))
-    if len(moved):
-        return _folded(row, moved, commutes)
-    if none is None:
+    rows, front = (math.prod(x.shape[i] for i in axes), *kept), tuple(range(len(axes)))
+    moved = reshape(moveaxis(x, axes, front), rows)
+    if known is None:
+        start = None if first is None else broadcast_to(first, kept)
+        if start is not None or len(moved):
+            chosen = (
+                None if mask is None else reshape(moveaxis(broadcast_to(mask, x.shape), axes, front), rows)
+            )
+            return _in_order(row, moved, start, chosen)
+    elif len(moved):
+        made = _halved(row, moved)
+        return made if first is None else astype(row(first, made), x.dtype, copy=False)  # type: ignore[operator]
+    neutral = identity if first is None else first
+    if neutral is None:
         raise ValueError(f"{row.name}.reduce: no element to combine along axes {axes} of shape {x.shape}")
-    return broadcast_to(asarray(none, x.dtype, x.device), kept)
+    return broadcast_to(neutral, kept)
 
 
 def accumulate(row: Elementwise, x: Any, axis: int, dtype: Any) -> Array:
@@ -185,7 +214,7 @@ def accumulate(row: Elementwise, x: Any, axis: int, dtype: Any) -> Array:
 
 def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> Array:
     """:meth:`~cukern.elementwise.ufunc.Ufunc.reduceat` without ``out``; reads the indices on the host."""
-    _checked(row, "reduceat")
+    known = _checked(row, "reduceat")
     x = require_array(x, row.name)
     if not x.ndim:
         raise TypeError(f"{row.name}.reduceat: expected an array of at least one axis, got a 0-d array")
@@ -198,16 +227,42 @@ def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> A
         raise ValueError(f"{row.name}.reduceat: indices: expected one axis, got shape {starts.shape}")
     if starts.size and not (starts.min() >= 0 and starts.max() < n):
         raise IndexError(f"{row.name}.reduceat: indices: expected 0 to {n - 1}, got {starts.tolist()}")
-    ends = np.append(starts[1:], n)
-    lengths = np.maximum(ends - starts, 1)
+    lengths = np.maximum(np.append(starts[1:], n) - starts, 1).astype(np.int64)
     values = moveaxis(_values(row, x, dtype), place, 0)
-    made = take(values, asarray(starts.astype(np.int64), device=x.device), axis=0)
+    made = (_slices_in_order if known is None else _slices_halved)(
+        row, values, starts.astype(np.int64), lengths
+    )
+    return moveaxis(made, 0, place).contiguous()
+
+
+def _rows(x: Array, places: Any) -> Array:
+    """The elements of ``x`` at places along the first axis that are known on the host."""
+    return take(x, asarray(places, dtypes.int64, x.device), axis=0)
+
+
+def _slices_in_order(row: Elementwise, x: Array, starts: Any, lengths: Any) -> Array:
+    """The elements of slices along the first axis, combined from left to right."""
+    made = _rows(x, starts)
     for k in range(1, int(lengths.max(initial=0))):
         inside = np.flatnonzero(lengths > k)
         rows = asarray(inside, device=x.device)
-        more = row(made[rows], take(values, asarray(starts[inside] + k, device=x.device), axis=0))  # type: ignore[operator]
+        more = row(made[rows], _rows(x, starts[inside] + k))  # type: ignore[operator]
         made = made.at[rows].set(more)
-    return moveaxis(made, 0, place).contiguous()
+    return made
+
+
+def _slices_halved(row: Elementwise, x: Array, starts: Any, lengths: Any) -> Array:
+    """The elements of slices along the first axis, neighbours combined until each slice has one element."""
+    places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths - starts, lengths)
+    made = _rows(x, places)
+    while lengths.max(initial=0) > 1:
+        ends = np.cumsum(lengths)
+        odd = ends[lengths % 2 == 1] - 1
+        first = np.delete(np.arange(ends[-1]), odd)[::2]
+        pairs = row(_rows(made, first), _rows(made, first + 1))  # type: ignore[operator]
+        order = np.argsort(np.append(first, odd), kind="stable")
+        made, lengths = _rows(concat([pairs, _rows(made, odd)]), order), (lengths + 1) // 2
+    return made
 
 
 def at(row: Elementwise, x: Array, indices: Any, values: Any) -> None:
@@ -222,6 +277,13 @@ def at(row: Elementwise, x: Array, indices: Any, values: Any) -> None:
     result = row.resolve(kinds)[1]
     dtypes.refuse_real(f"{row.name}.at", result, x.dtype)
     known = _COMBINATIONS.get(row.name)
+    if row.name == "subtract" and result == x.dtype:
+        less = (
+            broadcast_to(require_array(operand[0], row.name, "values", x), ())
+            if is_scalar(values)
+            else operand[0]
+        )
+        operand, known = (-astype(less, x.dtype, copy=False),), _COMBINATIONS["add"]
     if known is not None and known.update and result == x.dtype:
         setitem(x, ..., getattr(x.at[indices], known.update)(operand[0]))
         return

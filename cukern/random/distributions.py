@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array.array import Array, shape_of
-from ..array.creation import asarray
+from ..array.creation import asarray, holds_array
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction
@@ -47,8 +47,8 @@ def _bound(device: Device, dtype: DType, kind: str, in_memory: bool) -> tuple[Co
 class Distributions:
     """Methods of a random generator whose variates each need an unknown number of random words.
 
-    Parameters are numbers or arrays; ``size`` defaults to their broadcast shape. A number out of range is an error;
-    an array element out of range gives NaN, or -1 if integers are drawn.
+    Parameters are numbers or arrays; ``size`` defaults to their broadcast shape. A number out of range is an error,
+    also in a list or an array of NumPy; an element of a cukern array gives NaN, or -1 if integers are drawn.
     """
 
     device: Device
@@ -92,7 +92,13 @@ class Distributions:
             if not low <= float(value) <= high:
                 raise ValueError(f"{name}: expected a number from {low:g} to {high:g}, got {value!r}")
             return value
-        return value if isinstance(value, Array) else asarray(value, device=self.device)
+        if isinstance(value, Array):
+            return value
+        made = asarray(value, device=self.device)
+        on_host = not (isinstance(value, (list, tuple)) and holds_array(value))
+        if on_host and not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
+            raise ValueError(f"{name}: expected numbers from {low:g} to {high:g}, got {value!r}")
+        return made
 
     def _log_gamma(self, name: str, shape: Any, size: Size) -> Array:
         """The logarithm of gamma variates, in float64, differentiable with respect to an array ``shape``."""
@@ -121,7 +127,7 @@ class Distributions:
         """
         scale = self._parameter(scale, "gamma: scale", 0.0)
         size = shape_of_parameters(shape, scale) if size is None else size
-        made = exp(self._log_gamma("gamma: shape", shape, size)) * _wide(scale)
+        made = exp(self._log_gamma("gamma: shape", shape, size)) * _wide(positive(scale))
         return astype(made, floating("gamma", dtype), copy=False)
 
     def beta(self, a: Parameter, b: Parameter, size: Size = None, dtype: Any = None) -> Array:
@@ -300,6 +306,11 @@ def _root(cov: Array, method: str) -> Array:
         raise ValueError(f"multivariate_normal: method: expected 'cholesky' or 'eigh', got {method!r}")
     values, vectors = eigh(cov)
     return vectors * expand_dims(sqrt(clip(values, 0.0, None)), -2)
+
+
+def positive(scale: Parameter) -> Parameter:
+    """A scale that is known not to be negative, or an array with NaN for elements that are."""
+    return where(scale >= 0, scale, math.nan) if isinstance(scale, Array) else scale
 
 
 def _wide(parameter: Parameter) -> Parameter:

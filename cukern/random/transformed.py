@@ -17,7 +17,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, exp, expm1, floor, isnan, log1p, sqrt, where
 from ..reduction.softmax import softmax
-from .distributions import Distributions, Parameter, Size, floating, shape_of_parameters
+from .distributions import Distributions, Parameter, Size, floating, positive, shape_of_parameters
 
 _MAX = 2**63 - 1
 
@@ -27,7 +27,7 @@ class Transformed(Distributions):
 
     Parameters are numbers or arrays, with respect to which the variates are differentiable unless stated otherwise;
     ``size`` defaults to their broadcast shape, ``dtype`` to the default floating one. A number out of range is an
-    error; an array element out of range gives NaN, or -1 if integers are drawn.
+    error, also in a list or an array of NumPy; an element of a cukern array gives NaN, or -1 if integers are drawn.
     """
 
     def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int) -> Array:
@@ -64,7 +64,7 @@ class Transformed(Distributions):
         drawn = self._floats(kind, size, dtype, loc, scale)
         if not isinstance(loc, Array) and not isinstance(scale, Array) and loc == 0 and scale == 1:
             return drawn
-        made: Array = _affine(drawn, loc, scale)
+        made: Array = _affine(drawn, loc, positive(scale))
         return made
 
     # ----- uniform, normal, exponential -----
@@ -99,7 +99,7 @@ class Transformed(Distributions):
     ) -> Array:
         """The exponential of a :meth:`normal` variate with mean ``mean`` and standard deviation ``sigma``."""
         mean, sigma = self._known(mean), self._parameter(sigma, "lognormal: sigma", 0.0)
-        made: Array = _lognormal(self._floats("normal", size, dtype, mean, sigma), mean, sigma)
+        made: Array = _lognormal(self._floats("normal", size, dtype, mean, sigma), mean, positive(sigma))
         return made
 
     def standard_exponential(self, size: Size = None, dtype: Any = None) -> Array:
@@ -212,7 +212,7 @@ class Transformed(Distributions):
         with tape.stop_recording():
             extra = self.poisson(nonc * 0.5, size)
             extra = where(extra < 0, math.nan, astype(extra, dtypes.float64))
-        return self.gamma(astype(df * 0.5 + extra, dtypes.float64), 2.0, size, dtype)
+        return self.gamma(astype(positive(df) * 0.5 + extra, dtypes.float64), 2.0, size, dtype)
 
     def f(self, dfnum: Parameter, dfden: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Fisher's F: the ratio of two :meth:`chisquare` variates, each divided by its degrees of freedom.

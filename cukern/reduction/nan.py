@@ -15,6 +15,7 @@ from ..elementwise.graph import Expr
 from ..elementwise.logic import logical_and, logical_not
 from ..elementwise.operands import Axis, normalize_axes, public, require_array
 from ..elementwise.table import equal, isnan, multiply, not_equal, subtract, where
+from ..elementwise.ufunc import one_out, written
 from ..shape.views import broadcast_to, permute_dims, reshape, squeeze
 from .function import masked
 from .masked import masked_mean, masked_spread, one_correction
@@ -123,6 +124,7 @@ def nanmean(
     /,
     axis: Axis = None,
     dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
     *,
     keepdims: bool = False,
     where: Any = None,
@@ -130,8 +132,9 @@ def nanmean(
     """:func:`mean` of the elements that are not NaN; NaN if there are none."""
     x = _taken(x, "nanmean")
     if isinstance(x, Array) and x.dtype not in dtypes.INEXACT:
-        return mean(x, axis, dtype, keepdims=keepdims, where=where)
-    return masked_mean("nanmean", x, axis, keepdims, dtype, _numbers(x, where, "nanmean"))
+        return mean(x, axis, dtype, out, keepdims=keepdims, where=where)
+    made = masked_mean("nanmean", x, axis, keepdims, dtype, _numbers(x, where, "nanmean"))
+    return written("nanmean", made, one_out("nanmean", out))
 
 
 @public
@@ -140,6 +143,7 @@ def nanvar(
     /,
     axis: Axis = None,
     dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
     *,
     correction: float = 0.0,
     keepdims: bool = False,
@@ -150,7 +154,8 @@ def nanvar(
     taken = one_correction("nanvar", correction, ddof)
     x = _taken(x, "nanvar")
     mask = _numbers(x, where, "nanvar")
-    return masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"))
+    made = masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"))
+    return written("nanvar", made, one_out("nanvar", out))
 
 
 @public
@@ -159,6 +164,7 @@ def nanstd(
     /,
     axis: Axis = None,
     dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
     *,
     correction: float = 0.0,
     keepdims: bool = False,
@@ -169,7 +175,8 @@ def nanstd(
     taken = one_correction("nanstd", correction, ddof)
     x = _taken(x, "nanstd")
     mask = _numbers(x, where, "nanstd")
-    return masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"))
+    made = masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"))
+    return written("nanstd", made, one_out("nanstd", out))
 
 
 @public

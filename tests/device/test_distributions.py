@@ -138,6 +138,10 @@ def test_ends_of_more_parameters(device: ck.Device) -> None:
         assert np.isnan(getattr(rng, name)(bad).numpy()).all(), name
         with pytest.raises(ValueError, match=name):
             getattr(rng, name)(-1.0)
+    for name in ("normal", "laplace", "lognormal", "gamma"):
+        assert np.isnan(getattr(rng, name)(1.0, bad).numpy()).all(), name
+    assert np.isnan(rng.exponential(bad).numpy()).all()
+    assert np.isnan(rng.noncentral_chisquare(bad, 50.0).numpy()).all()
     for name in ("geometric", "logseries", "zipf"):
         assert getattr(rng, name)(bad).tolist() == [-1, -1], name
     assert rng.geometric(ck.asarray(np.array([1.0, 1e-300]))).tolist() == [1, 2**63 - 1]
@@ -273,6 +277,8 @@ def test_the_shared_generator(device: ck.Device) -> None:
     [
         (lambda rng: rng.gamma(-1.0), ValueError, "gamma: shape: expected a number from 0"),
         (lambda rng: rng.gamma(1.0, float("nan")), ValueError, "gamma: scale"),
+        (lambda rng: rng.gamma([1.0, -1.0]), ValueError, "gamma: shape: expected numbers from 0"),
+        (lambda rng: rng.poisson(np.array([2.0, np.nan])), ValueError, "poisson: lam: expected numbers"),
         (lambda rng: rng.beta(1.0, -1.0), ValueError, "beta: b"),
         (lambda rng: rng.poisson(-1.0), ValueError, "poisson: lam"),
         (lambda rng: rng.binomial(3, 1.5), ValueError, "binomial: p"),

@@ -97,6 +97,21 @@ def test_operands_have_a_common_dtype_first(device: ck.Device) -> None:
     assert ck.einsum("i,i->", narrow, ck.asarray([1], dtype="int16")).dtype == ck.int16
 
 
+def test_a_given_dtype(device: ck.Device) -> None:
+    narrow = ck.asarray([100, 100], dtype="int8")
+    made = ck.einsum("i,i->", narrow, narrow, dtype="int32")
+    assert made.dtype == ck.int32 and made.item() == 20000
+    assert ck.einsum("i", ck.asarray([1.5]), dtype="int32", casting="unsafe").tolist() == [1]
+    with pytest.raises(TypeError, match="cannot cast float64 to float32, casting='safe'"):
+        ck.einsum("i", ck.ones(2, "float64"), dtype="float32")
+
+
+def test_an_operand_itself_is_a_view(device: ck.Device) -> None:
+    x = ck.ones((2, 3))
+    made = ck.einsum("ij->ij", x)
+    assert made is not x and ck.shares_memory(made, x)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_sums_are_of_float32(device: ck.Device, dtype: str) -> None:
     x = ck.full((2, 4096), 0.5, dtype=dtype)

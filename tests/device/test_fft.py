@@ -72,6 +72,12 @@ def test_transforms_along_axes(device: ck.Device, name: str) -> None:
             assert_close(got, getattr(np.fft, name)(x, s, axes, norm), rtol=1e-12, atol=1e-12)
 
 
+def test_a_size_of_none_is_that_of_the_axis(device: ck.Device) -> None:
+    a = np.random.default_rng(0).standard_normal((3, 4))
+    made = ck.fft.fftn(ck.asarray(a), s=(None, 5), axes=(0, 1))
+    assert_close(made, np.fft.fftn(a, s=(3, 5), axes=(0, 1)), rtol=1e-12)
+
+
 def test_dtypes_and_layouts(device: ck.Device) -> None:
     x = _values((6, 4))
     for dtype, want in (

@@ -192,6 +192,29 @@ def test_covariance_forms(device: ck.Device) -> None:
     assert ck.cov(ck.ones((2, 3))).dtype == ck.float32
 
 
+def test_complex_variables(device: ck.Device) -> None:
+    a = drawn(3, 7) + 1j * drawn(3, 7)[::-1]
+    x = ck.asarray(a)
+    assert_close(ck.cov(x), np.cov(a), rtol=1e-12)
+    assert_close(ck.corrcoef(x), np.corrcoef(a), rtol=1e-12)
+    a[0, 2] = complex(1, np.nan)
+    np.testing.assert_allclose(ck.median(ck.asarray(a), 1).numpy(), np.median(a, 1), rtol=1e-12)
+    assert_close(ck.nanmedian(ck.asarray(a), 1), np.nanmedian(a, 1), rtol=1e-12)
+    with pytest.raises(TypeError, match="quantile: x: expected real numbers"):
+        ck.quantile(x, 0.5)
+
+
+def test_results_are_written_and_in_c_order(device: ck.Device) -> None:
+    a = drawn(4, 3)
+    x = ck.asarray(a)
+    made = ck.quantile(x, [0.1, 0.5], axis=0)
+    assert made.flags.c_contiguous and ck.correlate(x[:, 0], ck.ones(6, "float64")).flags.c_contiguous
+    for f in (ck.nanmean, ck.nanvar, ck.nanstd, lambda x, axis, out: ck.percentile(x, 20, axis, out=out)):
+        out = ck.zeros(3, "float64")
+        assert f(x, axis=0, out=out) is out
+        assert_close(out, f(x, axis=0, out=None).numpy(), rtol=0)
+
+
 def test_covariance_refusals(device: ck.Device) -> None:
     x = ck.ones((2, 3))
     with pytest.raises(ValueError, match="two axes"):
@@ -255,6 +278,12 @@ def test_any_edges(values: list[float], edges: list[float]) -> None:
     np.testing.assert_array_equal(same.numpy(), e)
     places = ck.digitize(ck.asarray(a), ck.asarray(e))
     np.testing.assert_array_equal(places.numpy(), np.digitize(a, e))
+
+
+@pytest.mark.parametrize("edges", [[1.0, 3.0, np.nan], [np.nan, 3.0, 1.0], [np.nan, np.nan]])
+def test_edges_that_are_nan(device: ck.Device, edges: list[float]) -> None:
+    values = [0.0, 1.0, 2.0, np.nan]
+    np.testing.assert_array_equal(ck.digitize(values, edges).numpy(), np.digitize(values, edges))
 
 
 @pytest.mark.usefixtures("in_float64")

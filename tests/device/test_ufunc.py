@@ -46,6 +46,42 @@ def test_reduce_with_options() -> None:
     assert ck.add.reduce(x, out=out) is out and out.tolist() == VALUES.sum(0).tolist()
 
 
+def test_reduce_combines_the_first_number_once_and_in_order() -> None:
+    x, mask = VALUES[:, :2] * 0.5, VALUES[:, :2] > 3
+    for name in ("subtract", "divide", "hypot", "logaddexp", "fmax"):
+        ours, theirs = getattr(ck, name), getattr(np, name)
+        for chosen in (mask, True):
+            where = ck.asarray(mask) if chosen is mask else True
+            made = ours.reduce(ck.asarray(x), where=where, initial=2.0)
+            np.testing.assert_allclose(made, theirs.reduce(x, where=chosen, initial=2.0), rtol=1e-12)
+    odd = ck.logical_xor.reduce(ck.asarray(mask), where=ck.asarray(mask), initial=True)
+    np.testing.assert_array_equal(odd, np.logical_xor.reduce(mask, where=mask, initial=True))
+    np.testing.assert_array_equal(ck.subtract.reduce(ck.ones((0, 2)), initial=2.0), [2.0, 2.0])
+    assert ck.add.reduce(ck.asarray(3)).item() == 3
+
+
+def test_slices_of_any_length() -> None:
+    x = np.random.default_rng(1).uniform(0.5, 2, (23, 2))
+    for name, starts in (
+        ("hypot", [0, 7, 7, 20, 3]),
+        ("subtract", [0, 7, 7, 20, 3]),
+        ("add", [22]),
+        ("add", []),
+    ):
+        places = np.asarray(starts, np.int64)
+        made = getattr(ck, name).reduceat(ck.asarray(x), places)
+        np.testing.assert_allclose(made, getattr(np, name).reduceat(x, places), rtol=1e-12)
+
+
+def test_comparisons_combine_bools_alone() -> None:
+    x = ck.asarray(VALUES)
+    bits = VALUES > 3
+    np.testing.assert_array_equal(ck.less.reduce(ck.asarray(bits)), np.less.reduce(bits))
+    for call in (ck.less.reduce, ck.equal.accumulate, lambda x: ck.logical_and.reduce(x, dtype="float32")):
+        with pytest.raises(TypeError, match="the result is bool"):
+            call(x)
+
+
 def test_reduce_refuses() -> None:
     x = ck.asarray(VALUES)
     with pytest.raises(ValueError, match=r"subtract\.reduce: axis: expected one axis"):
@@ -58,7 +94,7 @@ def test_reduce_refuses() -> None:
         ck.add.reduceat(x, [5])
 
 
-@pytest.mark.parametrize("name", ["add", "maximum", "bitwise_xor"])
+@pytest.mark.parametrize("name", ["add", "maximum", "bitwise_xor", "subtract"])
 def test_at_applies_to_repeated_indices_in_turn(name: str) -> None:
     for key, values in (([0, 2, 2, -1], 3), ((slice(None), [1, 1]), VALUES[:, :2])):
         x, expected = ck.asarray(VALUES.copy()), VALUES.copy()

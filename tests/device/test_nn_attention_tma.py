@@ -137,10 +137,10 @@ def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> No
     call = Call(q, k, v, (), (), (None, None), Options(0.125), None)
     other = MmaTile(128, 64)
     monkeypatch.setattr(plan, "mma_tile_for", lambda *given: other)
-    assert plan._tile(call, "forward", (q, k, v)) is other
-    assert isinstance(plan._tile(call, "backward_keys", (q, k, v)), TmaTile)
+    assert plan.choose(call, "forward", (q, k, v)) is other
+    assert isinstance(plan.choose(call, "backward_keys", (q, k, v)), TmaTile)
     monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
-    assert isinstance(plan._tile(call, "forward", (q, k, v)), TmaTile)
+    assert isinstance(plan.choose(call, "forward", (q, k, v)), TmaTile)
 
 
 def test_dropout_and_a_scale_below_zero() -> None:

@@ -20,8 +20,9 @@ from ...random import Generator
 from ...transforms import vjp
 from ..dropout import Draw, drawn, require_probability
 from ..fused import common_dtype, fused_vjp, is_int
+from .backward import launch_backward
 from .call import Call, Options
-from .plan import can_run, dense, launch_backward, launch_forward
+from .plan import can_run, dense, launch_forward
 from .reference import composed
 from .scores import traced
 

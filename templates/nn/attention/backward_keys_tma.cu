@@ -1,14 +1,23 @@
 // backward_keys.cu on the tensor cores of sm_90a, fed by the hardware's copies: scores are made transposed, so that they stay in
 // registers for the products with rows. Each warpgroup that multiplies has 64 keys of a tile and walks along the rows that attend
-// to it, of all heads that share the keys.
+// to it, of all heads that share the keys. With the queries' gradients, which blocks add up in no certain order.
 // Launch: blocks, of which each makes tiles of keys of a head. A warp of the last warpgroup brings tiles of
 // queries and of the result's cotangent to a ring of stages with the rows' statistics, and before them the keys and values.
-// Shared, dynamic: keys, values, the stages of queries and of the cotangent, statistics; 1024 bytes before for alignment.
-<% set wgmma_columns = [tile_m, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
+// Shared, dynamic: keys, values, the stages of queries and of the cotangent; for the queries' gradients the scores' cotangents
+// and what a tile adds; statistics; 1024 bytes before for alignment.
+<% set wgmma_columns = [tile_m, tile_m // 2, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
-constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>;
+<% include "prelude/mma.cuh" %>
+constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>, makes_q = << makes_q | lower >>;
+static_assert(!makes_q || (makes_k && makes_v && workers == 2), "with the gradients of queries, all");
 constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
 constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
+// What a warpgroup makes of the gradients of a tile of queries, transposed: 64 features of all rows, or all features of half of them.
+constexpr bool by_features = head_lines > line;
+constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * own_columns;
+constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;
+// Numbers of barriers: all cotangents of scores are there; a warpgroup may write its own again; it has written its sums.
+enum Meeting { there = 1, writable = 2, written = 4 };
 
 // The tiles of rows that attend to a tile of keys, of each head.
 struct Walk {
@@ -22,7 +31,8 @@ struct Walk {
     // Whether all rows of a tile attend to all of 64 keys that there are.
     __device__ __forceinline__ bool whole(const Place& at, int row, int key) const {
         const int place = row + at.offset;
-        return (!bounded_left || key >= place + tile_m - 1 - at.left) && (!bounded_right || key + 63 <= place + at.right);
+        return (!bounded_left || key >= place + tile_m - 1 - at.left) && (!bounded_right || key + 63 <= place + at.right) &&
+               (!makes_q || key + 64 <= at.keys);
     }
 };
 // Brings what the warpgroups that multiply go through, with the rows' statistics behind each stage; by one warp.
@@ -68,32 +78,92 @@ __device__ __forceinline__ void supply(
         }
     }
 }
-// Adds the products of a tile of rows with a warpgroup's keys. While one warpgroup makes weights, others multiply.
+// Where the warpgroups make the gradients of queries together.
+struct Together {
+    T* dscores;    // of a tile: rows, in blocks of 64 keys
+    float* sums;   // of the warpgroup
+    float* total;  // of all tiles of a batch's heads, in the order in which lanes have them
+
+    // Passes the cotangents of scores on to the other warpgroup.
+    __device__ __forceinline__ void share(const unsigned (&words)[tile_m / 16][4]) const {
+        const int group = threadIdx.x / 128, lane = threadIdx.x % 32, chunk = threadIdx.x % 128 / 32 * 2 + lane / 8 % 2;
+        barrier_sync(writable + group, 256);
+#pragma unroll
+        for (int i = 0; i < tile_m / 16; ++i) {
+            const int row = 16 * i + lane / 16 * 8 + lane % 8;
+            store_matrices_transposed(dscores + (group * tile_m + row) * line + (chunk ^ row % 8) * 8, words[i]);
+        }
+        fence_to_async();
+        if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+        barrier_sync(there, 256);
+    }
+    // Starts the product of the cotangents of scores and the keys.
+    __device__ __forceinline__ void multiply(float (&d)[own_columns / 2], const T* keys) const {
+        const int group = threadIdx.x / 128;
+        SharedMatrix left(keys + (by_features ? group * tile_n * line : 0), 16, 8 * line * sizeof(T));
+        const SharedMatrix right(dscores + (by_features ? 0 : group * own_columns * line), 16, 8 * line * sizeof(T));
+#pragma unroll
+        for (int k = 0; k < tile_n; k += 16) {
+            SharedMatrix from = right;
+            from += (k / line * line * tile_m + k % line) * int(sizeof(T));
+            wgmma<T, own_columns, false, true>(d, left, from, k > 0);
+            left += 16 * line * sizeof(T);
+        }
+        wgmma_commit();
+    }
+    // Adds the warpgroup's product to those of other keys, for the tile of this number.
+    __device__ __forceinline__ void add(const float (&d)[own_columns / 2], float factor, index tile) const {
+        const int group = threadIdx.x / 128, own = threadIdx.x % 128;
+        barrier_arrive(writable + 1 - group, 256);
+#pragma unroll
+        for (int i = 0; i < own_columns / 8; ++i) {
+            Pack<float, 4> pack;
+#pragma unroll
+            for (int e = 0; e < 4; ++e) pack.at[e] = d[4 * i + e] * factor;
+            *(Pack<float, 4>*)(sums + (i * 128 + own) * 4) = pack;
+        }
+        fence_to_async();
+        barrier_sync(written + group, 128);
+        if (own == 0) {
+            add_bulk(total + (2 * tile + group) * own_sums, sums, own_sums * sizeof(float));
+            commit_stores();
+        }
+    }
+};
+// Starts the products of the keys and the rows that have come.
+__device__ __forceinline__ void begin(float (&s)[tile_m / 2], const T* keys, const Stages& rows) {
+    rows.wait_full();
+    wgmma_fence();
+    multiply_rows<head_width, tile_n, tile_m>(s, keys, rows.tile());
+}
+// Adds the products of a tile of rows with a warpgroup's keys, of which the scores have been begun. While one warpgroup makes
+// weights, others multiply. With the gradients of queries, `more`: another tile follows, which is begun.
 __device__ __forceinline__ void advance(
-    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, int row, int key, bool whole, float (&sums_k)[makes_k ? head_width / 2 : 1], float (&sums_v)[makes_v ? value_width / 2 : 1])
+    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, const Together& together,
+    float (&s)[tile_m / 2], int row, int key, bool whole, bool more, float (&sums_k)[makes_k ? head_width / 2 : 1],
+    float (&sums_v)[makes_v ? value_width / 2 : 1])
 {
-    float s[tile_m / 2], ds[tile_m / 2];
+    float ds[tile_m / 2];
     unsigned weights[tile_m / 16][4], dscores[tile_m / 16][4];
+    const T* const own_keys = keys + threadIdx.x / 128 * 64 * line;
     const T *const of_q = rows.tile(), *const of_d = of_q + size_q;
     const int lane_row = row + threadIdx.x % 4 * 2;
     const float* const of_lse = statistics + 2 * rows.stage() * tile_m + threadIdx.x % 4 * 2;
     const auto attends = [&](int i) {
         const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
-        return whole || ((!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right));
+        return whole || ((!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
+                         (!makes_q || own < at.keys));
     };
     const auto spot = [&](int i) {
         return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
     };
-    rows.wait_full();
-    wgmma_fence();
-    multiply_rows<head_width, tile_n, tile_m>(s, keys, of_q);
-    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, keys + size_k, of_d);
+    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, own_keys + size_k, of_d);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) s[i] = cotangents.weight(s[i], of_lse[i / 4 * 8 + i % 2], spot(i));
-        if ((bounded_left || bounded_right) && !whole) {
+        if ((bounded_left || bounded_right || makes_q) && !whole) {
 #pragma unroll
             for (int i = 0; i < tile_m / 2; ++i)
                 if (!attends(i)) s[i] = 0.0f;
@@ -115,20 +185,41 @@ __device__ __forceinline__ void advance(
     wgmma_fence();
     if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
     if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
-    if constexpr (makes_k) wgmma_wait<0>(sums_k);
-    if constexpr (makes_v) wgmma_wait<0>(sums_v);
-    rows.release();
+    if constexpr (makes_q) {
+        float dq[own_columns / 2];
+        const index tile = ((index)at.batch * cotangents.sizes.heads + at.head) * divide_up(at.rows, tile_m) + row / tile_m;
+        together.share(dscores);
+        wgmma_fence();
+        together.multiply(dq, keys);
+        wgmma_wait<1>(sums_k);
+        wgmma_made(sums_k);
+        wgmma_made(sums_v);
+        rows.release();
+        if (more) {
+            begin(s, own_keys, rows);
+            wgmma_wait<1>(dq);
+            wgmma_made(dq);
+        } else {
+            wgmma_wait<0>(dq);
+        }
+        together.add(dq, cotangents.factor(), tile);
+    } else {
+        if constexpr (makes_k) wgmma_wait<0>(sums_k);
+        if constexpr (makes_v) wgmma_wait<0>(sums_v);
+        rows.release();
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
     const __grid_constant__ TensorMap d, const float* lse, const float* delta,
-    T* dk, T* dv, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
+    T* dk, T* dv, << "float* dq, " if makes_q >>unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_k = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const of_rows = of_k + size_k + size_v;
-    float* const statistics = (float*)(of_rows + stages * (size_q + size_d));
+    T* const of_scores = of_rows + stages * (size_q + size_d);
+    float *const of_sums = (float*)(of_scores + exchanged), *const statistics = of_sums + added;
     __shared__ MBarrier full[stages + 1], empty[stages + 1];
     if (threadIdx.x == 0) {
         prepare(full, empty, stages, 32);
@@ -145,21 +236,27 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         return;
     }
     take_registers<taken_registers>();
+    const Together together{of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>};
+    if constexpr (makes_q) barrier_arrive(writable + 1 - group_number, 256);
     for (Turns turns(sizes, order); turns.next();) {
         Place at = turns.place<sharing>();
         const int group_key = at.tile * tile_n + 64 * group_number, warp_key = group_key + threadIdx.x % 128 / 32 * 16;
         const int first_head = at.head;
         const Walk walk(at, at.tile * tile_n);
         float sums_k[makes_k ? head_width / 2 : 1] = {}, sums_v[makes_v ? value_width / 2 : 1] = {};
-        if (walk.count) {
+        if (const int count = sharing * walk.count) {
+            const T* const own_keys = of_k + group_number * 64 * line;
+            float s[tile_m / 2];
             keys.wait_full();
             Scores of_head = scores;
             const Cotangents cotangents(sizes, of_head, draw);
-            for (int n = 0, i = 0; n < sharing * walk.count; ++n) {
+            if constexpr (makes_q) begin(s, own_keys, rows);
+            for (int n = 0, i = 0; n < count; ++n) {
                 const int row = walk.first + i * tile_m;
                 if (i == 0) of_head = scores.of(at.batch, at.head);
-                advance(cotangents, at, of_k + group_number * 64 * line, rows, statistics, row, warp_key + threadIdx.x % 32 / 4,
-                        walk.whole(at, row, group_key), sums_k, sums_v);
+                if constexpr (!makes_q) begin(s, own_keys, rows);
+                advance(cotangents, at, of_k, rows, statistics, together, s, row, warp_key + threadIdx.x % 32 / 4,
+                        walk.whole(at, row, group_key), n + 1 < count, sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
             keys.release();
@@ -169,4 +266,5 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, sizes.keys), warp_key, sums_k, of_dk);
         if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, sizes.keys), warp_key, sums_v, of_dv);
     }
+    if constexpr (makes_q) wait_stores<0>();
 }

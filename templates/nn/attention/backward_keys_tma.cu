@@ -130,20 +130,14 @@ struct Together {
         }
     }
 };
-// Starts the products of the keys and the rows that have come.
-__device__ __forceinline__ void begin(float (&s)[tile_m / 2], const T* keys, const Stages& rows) {
-    rows.wait_full();
-    wgmma_fence();
-    multiply_rows<head_width, tile_n, tile_m>(s, keys, rows.tile());
-}
-// Adds the products of a tile of rows with a warpgroup's keys, of which the scores have been begun. While one warpgroup makes
-// weights, others multiply. With the gradients of queries, `more`: another tile follows, which is begun.
+// Adds the products of a tile of rows with a warpgroup's keys. While one warpgroup makes
+// weights, others multiply.
 __device__ __forceinline__ void advance(
     const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, const Together& together,
-    float (&s)[tile_m / 2], int row, int key, bool whole, bool more, float (&sums_k)[makes_k ? head_width / 2 : 1],
+    int row, int key, bool whole, float (&sums_k)[makes_k ? head_width / 2 : 1],
     float (&sums_v)[makes_v ? value_width / 2 : 1])
 {
-    float ds[tile_m / 2];
+    float s[tile_m / 2], ds[tile_m / 2];
     unsigned weights[tile_m / 16][4], dscores[tile_m / 16][4];
     const T* const own_keys = keys + threadIdx.x / 128 * 64 * line;
     const T *const of_q = rows.tile(), *const of_d = of_q + size_q;
@@ -157,6 +151,9 @@ __device__ __forceinline__ void advance(
     const auto spot = [&](int i) {
         return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
     };
+    rows.wait_full();
+    wgmma_fence();
+    multiply_rows<head_width, tile_n, tile_m>(s, own_keys, of_q);
     if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, own_keys + size_k, of_d);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
@@ -195,13 +192,7 @@ __device__ __forceinline__ void advance(
         wgmma_made(sums_k);
         wgmma_made(sums_v);
         rows.release();
-        if (more) {
-            begin(s, own_keys, rows);
-            wgmma_wait<1>(dq);
-            wgmma_made(dq);
-        } else {
-            wgmma_wait<0>(dq);
-        }
+        wgmma_wait<0>(dq);
         together.add(dq, cotangents.factor(), tile);
     } else {
         if constexpr (makes_k) wgmma_wait<0>(sums_k);
@@ -245,18 +236,14 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         const Walk walk(at, at.tile * tile_n);
         float sums_k[makes_k ? head_width / 2 : 1] = {}, sums_v[makes_v ? value_width / 2 : 1] = {};
         if (const int count = sharing * walk.count) {
-            const T* const own_keys = of_k + group_number * 64 * line;
-            float s[tile_m / 2];
-            keys.wait_full();
             Scores of_head = scores;
             const Cotangents cotangents(sizes, of_head, draw);
-            if constexpr (makes_q) begin(s, own_keys, rows);
+            keys.wait_full();
             for (int n = 0, i = 0; n < count; ++n) {
                 const int row = walk.first + i * tile_m;
                 if (i == 0) of_head = scores.of(at.batch, at.head);
-                if constexpr (!makes_q) begin(s, own_keys, rows);
-                advance(cotangents, at, of_k, rows, statistics, together, s, row, warp_key + threadIdx.x % 32 / 4,
-                        walk.whole(at, row, group_key), n + 1 < count, sums_k, sums_v);
+                advance(cotangents, at, of_k, rows, statistics, together, row, warp_key + threadIdx.x % 32 / 4,
+                        walk.whole(at, row, group_key), sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
             keys.release();

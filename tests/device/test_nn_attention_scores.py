@@ -9,19 +9,22 @@ import pytest
 
 import cukern as ck
 from cukern import dtypes
+from cukern.nn.attention.cheaper import Given
 from cukern.nn.attention.scores import printed, traced
 
 Score = Callable[..., Any]
 SIZES = (2, 4, 1000, 2000)
 
 
-def text(score: Score, arrays: int = 0, slope: bool = False, sizes: tuple[int, ...] = SIZES) -> str:
+def text(
+    score: Score, arrays: int = 0, slope: bool = False, sizes: tuple[int, ...] = SIZES, **given: bool
+) -> str:
     """The statements of a score, and its results."""
     program, _ = traced(score, [dtypes.float32] * arrays, (False, False), dtypes.float32, ())
     assert program is not None
     uniform = range(5, 5 + arrays)
-    lines, values, _ = printed(program, (), () if slope else None, sizes, uniform)
-    return "; ".join([*(f"{line.name} = {line.code}" for line in lines), ", ".join(values)])
+    made = printed(program, (), () if slope else None, Given(sizes, uniform, **given))
+    return "; ".join([*(f"{line.name} = {line.code}" for line in made.lines), ", ".join(made.values)])
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,8 @@ def test_copies_and_products_at_any_time() -> None:
     ("kind", "right"),
     [
         ("forward", "    wgmma_wait<1>(sums);\n"),
-        pytest.param("backward_keys", "        wgmma_wait<0>(s);\n", marks=pytest.mark.thorough),
+        pytest.param("backward", "        wgmma_wait<0>(s);\n", marks=pytest.mark.thorough),
+        pytest.param("backward", "        barrier_sync(there, 256);\n", marks=pytest.mark.thorough),
         pytest.param("backward_queries", "    wgmma_wait<0>(s);\n", marks=pytest.mark.thorough),
     ],
 )

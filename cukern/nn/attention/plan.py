@@ -21,8 +21,9 @@ from ...kernel.plan import on, remember
 from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
 from ...kernel.strides import broadcast_steps
 from .call import Call
+from .cheaper import Given
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
-from .scores import PLACES, printed
+from .scores import PLACES, Printed, printed
 from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
@@ -284,15 +285,19 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
     """The template variables of a kernel."""
     options, q, starts = call.options, call.q, call.starts[0]
     program = options.program
-    lines: tuple[Any, Any, bool] = ([], ["a0", "1"], True)
+    lines = Printed([], ["a0", "1"], True)
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
-        given: tuple[Any, ...] = ()
+        given = None
         if dtypes.info(q.dtype).narrow:
             batches = q.shape[0] if starts is None else starts.size
             rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
-            given = (batches, *q.shape[1:3], call.k.shape[2]), rows
-        lines = printed(program, options.lookups, None if kind == "forward" else wanted, *given)
+            sizes = (batches, *q.shape[1:3], call.k.shape[2])
+            in_parts = kind == "forward" and isinstance(tile, TmaTile) and options.scale > 0
+            given = Given(sizes, rows, q.dtype == dtypes.bfloat16, in_parts)
+        lines = printed(program, options.lookups, None if kind == "forward" else wanted, given)
+    elif options.scale > 0:
+        lines = lines._replace(unit=(1.0, True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
     variables = {
         "elem": call.q.dtype,
@@ -326,9 +331,11 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         ],
         "reads_places": bool(call.tables) or any(map(_by_place, call.operands)),
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
-        "body": lines[0],
-        "values": lines[1],
-        "slope": lines[1][1] if lines[2] else None,
+        "body": lines.lines,
+        "values": lines.values,
+        "slope": lines.values[1] if lines.constant_slope else None,
+        "gain": lines.unit[0],
+        "scaled": lines.unit[1],
     }
     if summed is not None:
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")

@@ -84,6 +84,7 @@ struct Scores {
 <% endfor %>
     ScoreSteps steps;
     A scale;  // of the products of queries and keys, which are scores then
+    A inverse = A(1) / scale;
 <% for x in operands if x.settled %>
     << x.compute >> s<< x.k >>;
 <% endfor %>

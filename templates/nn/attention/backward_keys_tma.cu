@@ -80,13 +80,14 @@ __device__ __forceinline__ void supply(
 }
 // Where the warpgroups make the gradients of queries together.
 struct Together {
+    int group;     // the number of the warpgroup
     T* dscores;    // of a tile: rows, in blocks of 64 keys
     float* sums;   // of the warpgroup
     float* total;  // of all tiles of a batch's heads, in the order in which lanes have them
 
     // Passes the cotangents of scores on to the other warpgroup.
     __device__ __forceinline__ void share(const unsigned (&words)[tile_m / 16][4]) const {
-        const int group = threadIdx.x / 128, lane = threadIdx.x % 32, chunk = threadIdx.x % 128 / 32 * 2 + lane / 8 % 2;
+        const int lane = threadIdx.x % 32, chunk = threadIdx.x % 128 / 32 * 2 + lane / 8 % 2;
         barrier_sync(writable + group, 256);
 #pragma unroll
         for (int i = 0; i < tile_m / 16; ++i) {
@@ -99,7 +100,6 @@ struct Together {
     }
     // Starts the product of the cotangents of scores and the keys.
     __device__ __forceinline__ void multiply(float (&d)[own_columns / 2], const T* keys) const {
-        const int group = threadIdx.x / 128;
         SharedMatrix left(keys + (by_features ? group * tile_n * line : 0), 16, 8 * line * sizeof(T));
         const SharedMatrix right(dscores + (by_features ? 0 : group * own_columns * line), 16, 8 * line * sizeof(T));
 #pragma unroll
@@ -113,7 +113,7 @@ struct Together {
     }
     // Adds the warpgroup's product to those of other keys, for the tile of this number.
     __device__ __forceinline__ void add(const float (&d)[own_columns / 2], float factor, index tile) const {
-        const int group = threadIdx.x / 128, own = threadIdx.x % 128;
+        const int own = threadIdx.x % 128;
         barrier_arrive(writable + 1 - group, 256);
 #pragma unroll
         for (int i = 0; i < own_columns / 8; ++i) {
@@ -139,7 +139,7 @@ __device__ __forceinline__ void advance(
 {
     float s[tile_m / 2], ds[tile_m / 2];
     unsigned weights[tile_m / 16][4], dscores[tile_m / 16][4];
-    const T* const own_keys = keys + threadIdx.x / 128 * 64 * line;
+    const T* const own_keys = keys + together.group * 64 * line;
     const T *const of_q = rows.tile(), *const of_d = of_q + size_q;
     const int lane_row = row + threadIdx.x % 4 * 2;
     const float* const of_lse = statistics + 2 * rows.stage() * tile_m + threadIdx.x % 4 * 2;
@@ -220,14 +220,14 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     __syncthreads();
     Stages keys{of_k, full + stages, empty + stages, size_k + size_v, 1, 0};
     Stages rows{of_rows, full, empty, size_q + size_d, stages, 0};
-    const int group_number = threadIdx.x / 128;
+    const int group_number = own_group();
     if (group_number == workers) {
         give_registers<kept_registers>();
         if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, sizes, order, keys, rows, statistics);
         return;
     }
     take_registers<taken_registers>();
-    const Together together{of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>};
+    const Together together{group_number, of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>};
     if constexpr (makes_q) barrier_arrive(writable + 1 - group_number, 256);
     for (Turns turns(sizes, order); turns.next();) {
         Place at = turns.place<sharing>();

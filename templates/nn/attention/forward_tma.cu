@@ -6,6 +6,10 @@
 <% set wgmma_columns = [tile_n, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/warpgroups.cuh" %>
 constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v = tile_n * value_lines;
+// A score is gain times what the function of it makes, and what shifts it, which is the same for all keys of a tile.
+constexpr double gain = << gain >>;
+constexpr bool scaled = << scaled | lower >>;  // times the factor of the products
+constexpr bool shifted = << (values[1] not in ("1", "0", "float(0.0)")) | lower >>;
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
@@ -37,7 +41,7 @@ struct Task {
     const Scores& scores;
     const Draw& draw;
     int row;     // the lane's first
-    float unit;  // scores are compared before they are scaled, if the factor is all that is between
+    float unit;  // scores are compared before they are multiplied
 
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink`.
     template <bool MASKED>
@@ -48,7 +52,8 @@ struct Task {
             const int own = row + 8 * half, place = own + at.offset - key - q;
             int end = at.keys - key - q;
             if constexpr (bounded_right) end = minimum(end, place + at.right + 1);
-            float most[2] = {of.largest[half], -limits<float>::infinity()};
+            const float shift = shifted ? scores(0.0f, Spot{at.batch, at.head, own, key + q}).slope : 0.0f;
+            float most[2] = {of.largest[half] - shift, -limits<float>::infinity()};
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 const int column = i / 2 * 8 + i % 2;
@@ -64,8 +69,8 @@ struct Task {
             largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
             largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
             const float from = largest == -limits<float>::infinity() ? 0.0f : largest * unit;
-            shrink[half] = power_of_two(of.largest[half] * unit - from);
-            of.largest[half] = largest;
+            shrink[half] = power_of_two((of.largest[half] - shift) * unit - from);
+            of.largest[half] = largest + shift;
             float total[2] = {of.total[half] * shrink[half], 0.0f};
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
@@ -185,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     }
     take_registers<taken_registers>();
     if (by_turns && group_number == workers - 1) barrier_arrive(1, 256);
-    const float unit = float(plain ? sizes.scale * log2_e : log2_e);
+    const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
     for (Turns turns(sizes, order); turns.next();) {
         const Place at = turns.place<1>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;

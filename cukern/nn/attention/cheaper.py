@@ -301,7 +301,7 @@ class _Inputs:
         if not any(factors):
             return cast(constant(more, dtypes.int32), dtypes.float32), most
         kept = [f"({c}) * {name}" for c, name in zip(factors, _KEPT, strict=True) if c]
-        code = f"float({' + '.join([*kept, f'({more})'])})"
+        code = f"settled(float({' + '.join([*kept, f'({more})'])}))"
         known = [f"({factors[k]}) * {name}" for k, name in _KNOWN.items() if factors[k]]
         made = self._input(code)
         self._kept.add(made)

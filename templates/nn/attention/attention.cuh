@@ -61,6 +61,13 @@ __device__ __forceinline__ index clipped(I i, int n) {
     using Whole = decltype(i + 0);  // which holds n
     return index(minimum(maximum(Whole(i), Whole(0)), Whole(n - 1)));
 }
+// x, which the compiler makes once, and not again from what it is made of.
+__device__ __forceinline__ float settled(float x) {
+#ifdef __CUDA_ARCH__
+    asm("" : "+f"(x));
+#endif
+    return x;
+}
 // A score after the function of it, and its derivatives by the score before it and by an array.
 struct Score {
     A value, slope;

@@ -16,6 +16,8 @@ constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
 constexpr bool by_features = head_lines > line;
 constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * own_columns;
 constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;
+// Weights multiply cotangents before the scores' cotangents are made.
+constexpr bool values_first = << by_turns | lower >> && early && makes_k && makes_v;
 // Numbers of barriers: all cotangents of scores are there; a warpgroup may write its own again; it has written its sums.
 enum Meeting { there = 1, writable = 2, written = 4 };
 
@@ -32,7 +34,7 @@ struct Walk {
     __device__ __forceinline__ bool whole(const Place& at, int row, int key) const {
         const int place = row + at.offset;
         return (!bounded_left || key >= place + tile_m - 1 - at.left) && (!bounded_right || key + 63 <= place + at.right) &&
-               (!makes_q || key + 64 <= at.keys);
+               (plain || row + tile_m <= at.rows) && (!makes_q || key + 64 <= at.keys);
     }
 };
 // Brings what the warpgroups that multiply go through, with the rows' statistics behind each stage; by one warp.
@@ -145,8 +147,8 @@ __device__ __forceinline__ void advance(
     const float* const of_lse = statistics + 2 * rows.stage() * tile_m + threadIdx.x % 4 * 2;
     const auto attends = [&](int i) {
         const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
-        return whole || ((!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
-                         (!makes_q || own < at.keys));
+        return (!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
+               (!makes_q || own < at.keys);
     };
     const auto spot = [&](int i) {
         return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
@@ -158,29 +160,41 @@ __device__ __forceinline__ void advance(
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
+        const auto weigh = [&](int i, bool masked) {
+            const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
+            const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i))
+                                   : cotangents.weight(product, row_lse, spot(i));
+            s[i] = cotangents.sloped(p, product, spot(i));
+            return p;
+        };
+        if (whole) {
 #pragma unroll
-        for (int i = 0; i < tile_m / 2; ++i) s[i] = cotangents.weight(s[i], of_lse[i / 4 * 8 + i % 2], spot(i));
-        if ((bounded_left || bounded_right || makes_q) && !whole) {
+            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, false), weigh(2 * i + 1, false));
+        } else {
 #pragma unroll
-            for (int i = 0; i < tile_m / 2; ++i)
-                if (!attends(i)) s[i] = 0.0f;
+            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, true), weigh(2 * i + 1, true));
         }
     }
+    if constexpr (values_first) {
+        wgmma_fence();
+        multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
+    }
     if constexpr (makes_k) {
-        wgmma_wait<0>(s);
+        wgmma_wait<values_first ? 1 : 0>(s);
         wgmma_made(ds);
     }
     if constexpr (makes_k || !early) {
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
             const int column = i / 4 * 8 + i % 2;
-            cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], early || attends(i));
+            if constexpr (early) ds[i] = s[i] * (ds[i] - of_lse[tile_m + column]);
+            else cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], whole || attends(i));
         }
     }
-    if constexpr (makes_v) round<tile_m>(weights, s);
+    if constexpr (makes_v && !early) round<tile_m>(weights, s);
     if constexpr (makes_k) round<tile_m>(dscores, ds);
     wgmma_fence();
-    if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
+    if constexpr (makes_v && !values_first) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
     if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
     if constexpr (makes_q) {
         float dq[own_columns / 2];

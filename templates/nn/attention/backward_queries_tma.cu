@@ -70,13 +70,19 @@ __device__ __forceinline__ void advance(
         const Place& at = own.at;
         return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, i / 4 * 8 + i % 2, at.rows - 1, at.keys - 1};
     };
+    const auto attends = [&](int i) { return own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2); };
     if constexpr (early) {
+        const auto weigh = [&](int i, bool masked) {
+            const float lse = own.lse[i / 2 % 2];
+            const float p = masked ? cotangents.weight(s[i], lse, spot(i), attends(i)) : cotangents.weight(s[i], lse, spot(i));
+            s[i] = cotangents.sloped(p, s[i], spot(i));
+        };
+        if (whole) {
 #pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) s[i] = cotangents.weight(s[i], own.lse[i / 2 % 2], spot(i));
-        if (!whole) {
+            for (int i = 0; i < tile_n / 2; ++i) weigh(i, false);
+        } else {
 #pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i)
-                if (!own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2)) s[i] = 0.0f;
+            for (int i = 0; i < tile_n / 2; ++i) weigh(i, true);
         }
     }
     wgmma_wait<0>(s);
@@ -84,8 +90,8 @@ __device__ __forceinline__ void advance(
 #pragma unroll
     for (int i = 0; i < tile_n / 2; ++i) {
         const int half = i / 2 % 2;
-        const bool attends = early || whole || own.attends(half, lane_key + i / 4 * 8 + i % 2);
-        cotangents.finish(s[i], ds[i], spot(i), own.at, own.lse[half], own.delta[half], attends);
+        if constexpr (early) ds[i] = s[i] * (ds[i] - own.delta[half]);
+        else cotangents.finish(s[i], ds[i], spot(i), own.at, own.lse[half], own.delta[half], whole || attends(i));
     }
     round<tile_n>(dscores, ds);
     wgmma_fence();
@@ -124,11 +130,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         const Cotangents cotangents(sizes, of_head, draw);
         float sums[head_width / 2] = {};
         if (range.first < range.end) {
-            const int rows_end = minimum(group_row + 64, at.rows);
             rows.wait_full();
             for (int key = range.first; key < range.end; key += tile_n)
                 advance(cotangents, own, of_q + group_number * 64 * line, keys, key, key == range.first,
-                        at.attends_to_all(minimum(group_row, at.rows), rows_end, key, key + tile_n), sums);
+                        at.attends_to_all(group_row, group_row + 64, key, key + tile_n), sums);
             wgmma_wait<0>(sums);
             arrive(&keys.empty[(keys.number - 1) % stages]);
             rows.release();

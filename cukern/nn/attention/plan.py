@@ -36,6 +36,7 @@ _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") fo
 _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
 #: From so many queries on there is enough to do for warpgroups.
 _MANY = 64
+SHARE = [0]
 AnyTile = Tile | MmaTile | TmaTile
 #: The matrices that the kernels make.
 _MADE = {
@@ -336,6 +337,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "slope": lines.values[1] if lines.constant_slope else None,
         "gain": lines.unit[0],
         "scaled": lines.unit[1],
+        "share": SHARE[0],
     }
     if summed is not None:
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")

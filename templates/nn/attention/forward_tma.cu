@@ -10,6 +10,7 @@ constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v
 constexpr double gain = << gain >>;
 constexpr bool scaled = << scaled | lower >>;  // times the factor of the products
 constexpr bool shifted = << (values[1] not in ("1", "0", "float(0.0)")) | lower >>;
+constexpr int share = << share >>;  // one of so many weights is made by sums and products; 0: none
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
@@ -75,7 +76,8 @@ struct Task {
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                x = power_of_two(x * unit - from);
+                const bool by_sums = share > 0 && i / 2 % share == 0;
+                x = by_sums ? power_of_two_near(x * unit - from) : power_of_two(x * unit - from);
                 total[i % 2] += x;
                 if constexpr (dropping)
                     x *= draw.factor(sizes, at.element(sizes, own, key + q + i / 2 * 8 + i % 2));

@@ -11,15 +11,15 @@ __device__ __forceinline__ acc power_of_two(acc x) {
 <% endif %>
     return exp2(x);
 }
-// The same of what is at most 0, to within 8e-5 of the value, and at least 2 to the power of -126: by sums and products, beside
-// which the unit of that instruction has other work. The polynomial is that of the least relative error in -1/2 to 1/2.
+// The same of what is at most 0, to within 1.1e-4 of the value, and 0 below 2 to the power of -126: by sums and products, beside
+// which the unit of that instruction has other work. The polynomial is that of the least relative error in -1/2 to 1/2 with 1 at 0.
 __device__ __forceinline__ acc power_of_two_near(acc x) {
 <% if half %>
 #ifdef __CUDA_ARCH__
     const float shift = 12582912.0f;  // a sum with it has whole numbers in its low bits
-    x = fmaxf(x, -126.0f);
+    x = fmaxf(x, -127.0f);
     const float whole = x + shift, rest = x - (whole - shift);
-    const float power = fmaf(fmaf(fmaf(0.05517167f, rest, 0.24261113f), rest, 0.69326099f), rest, 0.99992807f);
+    const float power = fmaf(fmaf(fmaf(0.05500893f, rest, 0.24221097f), rest, 0.69328293f), rest, 1.0f);
     return __int_as_float(__float_as_int(power) + (int)shl((unsigned)__float_as_int(whole), 23));
 #endif
 <% endif %>

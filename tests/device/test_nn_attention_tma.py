@@ -88,10 +88,12 @@ def test_a_function_of_a_score_and_features_that_fill_no_line() -> None:
 def test_gradients() -> None:
     """Heads that share keys, a window that leaves out rows and keys; features that fill no line, and a function.
 
+    By kernels for queries and for keys, and by one for all.
+
     The function is NaN beyond the last query.
     """
     shapes = [(1, 4, 130, 64), (1, 2, 300, 64), (1, 2, 300, 64)]
-    check_gradients("bfloat16", shapes, causal=True, window=100, offset=60)
+    check_gradients("bfloat16", shapes, causal=True, window=100, offset=60, deterministic=True)
     check_gradients(
         "float16",
         [(1, 2, 150, 96), (1, 2, 200, 96), (1, 2, 200, 72)],

@@ -184,6 +184,27 @@ def test_what_lies_beyond_the_keys_has_no_part(device: ck.Device) -> None:
     close(made, attended(*wanted, 0.125), 4)
 
 
+@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_numbers_of_keys(deterministic: bool) -> None:
+    """What lies beyond them is NaN, and gets gradients of zero."""
+    arrays, exact = given("bfloat16", (3, 2, 100, 64), (3, 1, 300, 64), (3, 1, 300, 64))
+    counts = [150, 0, 256]
+    for batch, n in enumerate(counts):
+        for one in arrays[1:]:
+            one[batch, :, n:] = ck.nan
+
+    def call(*own: ck.Array) -> Any:
+        lengths = ck.asarray(counts, device=own[0].device)
+        return nn.attention(
+            *own, key_lengths=lengths, causal=True, offset="end", window=200, deterministic=deterministic
+        )
+
+    (made, pull), (wanted, wanted_pull) = ck.vjp(call, *arrays), ck.vjp(call, *map(ck.asarray, exact))
+    close(made, wanted.numpy(), 8)
+    for found, other in zip(pull(made), wanted_pull(made.astype("float64")), strict=True):
+        close(found, other.numpy(), 8)
+
+
 def test_copies_and_products_at_any_time() -> None:
     i, j = np.arange(260)[:, None], np.arange(260)
     shapes = [(1, 2, 260, 64)] * 3

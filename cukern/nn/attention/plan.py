@@ -82,7 +82,7 @@ def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         rows: the matrices that it reads and writes.
     """
     q, options = call.q, call.options
-    if not dtypes.info(q.dtype).narrow or q.shape[2] < _MANY or options.packed or options.counted:
+    if not dtypes.info(q.dtype).narrow or q.shape[2] < _MANY or options.packed:
         return None
     if not _vectors(rows) or not describable([x._planned() for x in rows]):
         return None

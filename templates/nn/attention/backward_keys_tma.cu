@@ -18,6 +18,7 @@ constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * o
 constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;
 // Weights multiply cotangents before the scores' cotangents are made.
 constexpr bool values_first = << by_turns | lower >> && early && makes_k && makes_v;
+constexpr bool stops = makes_q || counted;  // keys beyond the last one must have no weight
 // Numbers of barriers: all cotangents of scores are there; a warpgroup may write its own again; it has written its sums.
 enum Meeting { there = 1, writable = 2, written = 4 };
 
@@ -34,17 +35,17 @@ struct Walk {
     __device__ __forceinline__ bool whole(const Place& at, int row, int key) const {
         const int place = row + at.offset;
         return (!bounded_left || key >= place + tile_m - 1 - at.left) && (!bounded_right || key + 63 <= place + at.right) &&
-               (plain || row + tile_m <= at.rows) && (!makes_q || key + 64 <= at.keys);
+               (plain || row + tile_m <= at.rows) && (!stops || key + 64 <= at.keys);
     }
 };
 // Brings what the warpgroups that multiply go through, with the rows' statistics behind each stage; by one warp.
 __device__ __forceinline__ void supply(
     const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const float* lse, const float* delta,
-    const Sizes& sizes, const Order& order, Stages keys, Stages rows, float* statistics)
+    Turns turns, Stages keys, Stages rows, float* statistics)
 {
     constexpr int own_rows = (tile_m + 31) / 32;  // of a lane
     const int lane = threadIdx.x % 32;
-    for (Turns turns(sizes, order); turns.next();) {
+    while (turns.next()) {
         Place at = turns.place<sharing>();
         const int key = at.tile * tile_n, key_head = at.head / sharing;
         const Walk walk(at, key);
@@ -62,8 +63,8 @@ __device__ __forceinline__ void supply(
 #pragma unroll
             for (int r = 0; r < own_rows; ++r) {
                 const int own = row + 32 * r + lane;
-                of_lse[r] = own < at.rows ? exponent(lse[at.statistic(sizes, own)]) : limits<float>::infinity();
-                of_delta[r] = own < at.rows ? delta[at.statistic(sizes, own)] : 0.0f;
+                of_lse[r] = own < at.rows ? exponent(lse[at.statistic(turns.sizes, own)]) : limits<float>::infinity();
+                of_delta[r] = own < at.rows ? delta[at.statistic(turns.sizes, own)] : 0.0f;
                 if (of_lse[r] == limits<float>::infinity()) of_delta[r] = 0.0f;
             }
             rows.wait_empty();
@@ -148,7 +149,7 @@ __device__ __forceinline__ void advance(
     const auto attends = [&](int i) {
         const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
         return (!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
-               (!makes_q || own < at.keys);
+               (!stops || own < at.keys);
     };
     const auto spot = [&](int i) {
         return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
@@ -237,13 +238,13 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = own_group();
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, sizes, order, keys, rows, statistics);
+        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, Turns(sizes, order, starts_k), keys, rows, statistics);
         return;
     }
     take_registers<taken_registers>();
     const Together together{group_number, of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>};
     if constexpr (makes_q) barrier_arrive(writable + 1 - group_number, 256);
-    for (Turns turns(sizes, order); turns.next();) {
+    for (Turns turns(sizes, order, starts_k); turns.next();) {
         Place at = turns.place<sharing>();
         const int group_key = at.tile * tile_n + 64 * group_number, warp_key = group_key + threadIdx.x % 128 / 32 * 16;
         const int first_head = at.head;
@@ -253,6 +254,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             Scores of_head = scores;
             const Cotangents cotangents(sizes, of_head, draw);
             keys.wait_full();
+            if (counted && at.tile * tile_n + tile_n > at.keys) {
+                clear_rows<tile_n, head_lines>(of_k, at.keys - at.tile * tile_n);
+                clear_rows<tile_n, value_lines>(of_k + size_k, at.keys - at.tile * tile_n);
+                wait_cleared();
+            }
             for (int n = 0, i = 0; n < count; ++n) {
                 const int row = walk.first + i * tile_m;
                 if (i == 0) of_head = scores.of(at.batch, at.head);

@@ -10,12 +10,12 @@ constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
 
 // Brings what the warpgroups that multiply go through; by one thread.
 __device__ __forceinline__ void supply(
-    const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const Sizes& sizes, const Order& order,
+    const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, Turns turns,
     Stages rows, Stages keys)
 {
-    for (Turns turns(sizes, order); turns.next();) {
+    while (turns.next()) {
         const Place at = turns.place<1>();
-        const int row = at.first_row(sizes), key_head = at.head / sharing;
+        const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
         const Range range = at.keys_of(row);
         if (range.first >= range.end) continue;
         MBarrier* const of_rows = rows.open(rows.size * sizeof(T));
@@ -58,6 +58,11 @@ __device__ __forceinline__ void advance(
     float s[tile_n / 2], ds[tile_n / 2];
     unsigned dscores[tile_n / 16][4];
     keys.wait_full();
+    if (counted && key + tile_n > own.at.keys) {
+        clear_rows<tile_n, head_lines>(keys.tile(), own.at.keys - key);
+        clear_rows<tile_n, value_lines>(keys.tile() + size_k, own.at.keys - key);
+        wait_cleared();
+    }
     wgmma_fence();
     multiply_rows<head_width, tile_m, tile_n>(s, rows, keys.tile());
     multiply_rows<value_width, tile_m, tile_n>(ds, rows + size_q, keys.tile() + size_k);
@@ -117,11 +122,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x == 128 * workers) supply(q, k, v, d, sizes, order, rows, keys);
+        if (threadIdx.x == 128 * workers) supply(q, k, v, d, Turns(sizes, order, starts_k), rows, keys);
         return;
     }
     take_registers<taken_registers>();
-    for (Turns turns(sizes, order); turns.next();) {
+    for (Turns turns(sizes, order, starts_k); turns.next();) {
         const Place at = turns.place<1>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
         const Range range = at.keys_of(row);

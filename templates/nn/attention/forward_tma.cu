@@ -116,12 +116,12 @@ __device__ __forceinline__ void advance(
 
 // Brings what the warpgroups that multiply go through; by one thread.
 __device__ __forceinline__ void supply(
-    const TensorMap& q, const TensorMap& k, const TensorMap& v, const Sizes& sizes, const Order& order, Stages rows, Stages keys,
+    const TensorMap& q, const TensorMap& k, const TensorMap& v, Turns turns, Stages rows, Stages keys,
     Stages values)
 {
-    for (Turns turns(sizes, order); turns.next();) {
+    while (turns.next()) {
         const Place at = turns.place<1>();
-        const int row = at.first_row(sizes), key_head = at.head / sharing;
+        const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
         const Walk walk(at, row);
         if (!walk.count) continue;
         bring<tile_m, head_lines>(rows.memory, q, at.batch, at.head, row, rows.open(size_q * sizeof(T)));
@@ -157,6 +157,11 @@ __device__ __forceinline__ void attend(
     keys.release();
     task.weigh<true>(s, shrink, of, walk.key(i));
     round<tile_n>(words, s);
+    if (counted && walk.key(i) + tile_n > task.at.keys) {
+        values.wait_full();
+        clear_rows<tile_n, value_lines>(values.tile(), task.at.keys - walk.key(i));
+        wait_cleared();
+    }
     for (; i > maximum(whole.end, 0); --i) advance<true>(task, keys, values, own, walk.key(i - 1), sums, words, of);
     for (; i > maximum(whole.first, 0); --i) advance<false>(task, keys, values, own, walk.key(i - 1), sums, words, of);
     if constexpr (bounded_left)
@@ -187,13 +192,13 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x == 128 * workers) supply(q, k, v, sizes, order, rows, keys, values);
+        if (threadIdx.x == 128 * workers) supply(q, k, v, Turns(sizes, order, starts_k), rows, keys, values);
         return;
     }
     take_registers<taken_registers>();
     if (by_turns && group_number == workers - 1) barrier_arrive(1, 256);
     const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
-    for (Turns turns(sizes, order); turns.next();) {
+    for (Turns turns(sizes, order, starts_k); turns.next();) {
         const Place at = turns.place<1>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
         const int own_row = warp_row + threadIdx.x % 32 / 4;

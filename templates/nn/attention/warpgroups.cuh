@@ -25,9 +25,11 @@ struct Order {
 struct Turns {
     const Sizes& sizes;
     const Order& order;
+    const int* counts;  // of the keys of each batch
     int turn, first, number;  // the first head of the section, and the number of the tile in it
 
-    __device__ __forceinline__ Turns(const Sizes& sizes, const Order& order) : sizes(sizes), order(order), turn(-1) {}
+    __device__ __forceinline__ Turns(const Sizes& sizes, const Order& order, const int* counts)
+        : sizes(sizes), order(order), counts(counts), turn(-1) {}
     __device__ __forceinline__ int width() const { return minimum(order.section, order.heads - first); }
     __device__ __forceinline__ bool next() {
         const int blocks = gridDim.x;
@@ -44,7 +46,7 @@ struct Turns {
     template <int HEADS>
     __device__ __forceinline__ Place place() const {
         const int head = first + number % width(), heads = sizes.heads / HEADS;
-        Place at(sizes, nullptr, head / heads, head % heads * HEADS);
+        Place at(sizes, counts, head / heads, head % heads * HEADS);
         at.tile = number / width();
         return at;
     }
@@ -59,6 +61,18 @@ template <int COUNT, int FEATURES>
 __device__ __forceinline__ void bring(T* to, const TensorMap& map, int batch, int head, int first, MBarrier* full) {
 #pragma unroll
     for (int e = 0; e < FEATURES; e += line) copy_tile(to + e * COUNT, map, {batch, head, first, e}, full);
+}
+// Makes zeros of the rows of a tile of keys or values from `end` on, where a weight that is 0 may meet what is NaN: by all threads
+// that multiply, once the tile has come. Others wait for them with wait_cleared.
+template <int COUNT, int FEATURES>
+__device__ __forceinline__ void clear_rows(T* tile, int end) {
+    constexpr int chunks = FEATURES / 8;
+    for (int i = end * chunks + threadIdx.x; i < COUNT * chunks; i += 128 * workers)
+        *(Pack<T, 8>*)(tile + i % chunks / 8 * COUNT * line + i / chunks * line + i % 8 * 8) = Pack<T, 8>{};
+}
+__device__ __forceinline__ void wait_cleared() {
+    fence_to_async();
+    barrier_sync(8, 128 * workers);
 }
 // By each of the warps that have been waited for with the barrier.
 __device__ __forceinline__ void arrive(MBarrier* barrier) {
